@@ -7,7 +7,7 @@
 | refusal      | the model, or a filter before it, declined                 | no        | never                 |
 | timeout      | no complete reply in time                                  | no        | at once, then later   |
 | connection   | there was no connection, or it broke                       | no        | at once, then later   |
-| malformed    | a reply that is no chat completion                         | no        | at once, then later   |
+| malformed    | a reply that is no chat completion, or was broken off      | no        | at once, then later   |
 | unfinished   | a conversation of several turns whose last one is missing  | no        | later                 |
 | http_<code>  | that HTTP status, whatever the number                      | no        | depends on the number |
 | unanswered   | only in runs of people: the question was left open         | no        | never                 |
@@ -56,6 +56,32 @@ REFUSED = frozenset(map(http, (400, 404, 413, 422)))
 
 FINAL = SPOKEN | REFUSED
 """Statuses that are never asked again."""
+
+CUT_OFF = frozenset({"length", "max_tokens", "model_length"})
+"""Reasons for the end of a reply that mean its tokens, or the model's context, were used up."""
+
+BROKEN_OFF = frozenset({"abort", "aborted", "cancelled", "canceled", "error", "timeout"})
+"""Reasons for the end of a reply that mean the server gave it up, so that what is there is no answer."""
+
+FILTERED = "content_filter"
+"""The reason for the end of a reply that a filter held back."""
+
+
+def finished(reason: str | None) -> str:
+    """The status that a server's reason for the end of a reply makes of it: OK, LENGTH, REFUSAL or MALFORMED.
+
+    A reason that is not known, or none at all, makes a whole text of it: servers name many reasons for a usual end.
+
+    >>> [finished(reason) for reason in ("stop", "length", "abort", "content_filter", "eos_token", None)]
+    ['ok', 'length', 'malformed', 'refusal', 'ok', 'ok']
+    """
+    reason = (reason or "").strip().lower()
+    if reason in CUT_OFF:
+        return LENGTH
+    if reason in BROKEN_OFF:
+        return MALFORMED
+    return REFUSAL if reason == FILTERED else OK
+
 
 NOT_FOUND = http(404)
 """The server does not know the model, or not the address."""

@@ -382,10 +382,12 @@ def test_keys(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.delenv("TOMSERVE_API_KEY")
     (tmp_path / "key").write_text("sk-right\n")
     monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "key"))
+    (tmp_path / "key").chmod(0o600)
     (tmp_path / "bad").write_text("sk-one\nsk-two\n")
+    (tmp_path / "bad").chmod(0o600)
     monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "bad"))
     done = cli("eval", "--base-url", endpoint.url, "--limit", 5, "--run", "r")
-    assert_refused(done, "the API key holds characters that no HTTP header can carry")
+    assert_refused(done, "the file must hold the key on one line and nothing else")
     assert "sk-one" not in done.err
     monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "key"))
     assert cli("eval", "--base-url", endpoint.url, "--limit", 5, "--run", "r").code == 0

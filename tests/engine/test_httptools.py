@@ -16,7 +16,7 @@ from tests.conftest import Endpoint, completion
 from tests.helpers.asking import request
 from tomserve.engine import aiohttp_transport, httptools_transport, loop, transports
 from tomserve.engine.aiohttp_transport import AiohttpTransport
-from tomserve.engine.connection import decompressed
+from tomserve.engine.bounded import decompressed
 from tomserve.engine.httptools_transport import HttptoolsTransport
 from tomserve.engine.transport import MAX_BODY, Reply, Timeouts
 from tomserve.status import CONNECTION, MALFORMED, OK, TIMEOUT

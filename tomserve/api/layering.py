@@ -35,7 +35,7 @@ from tomserve.scoring.table import Note
 from tomserve.serving import target
 from tomserve.serving.presets import Preset
 from tomserve.serving.target import Target
-from tomserve.serving.waiting import Waiting
+from tomserve.serving.waiting import ANSWER, Waiting
 from tomserve.stats.functional import FTOM_1, Formula
 from tomserve.studies import Analysis, compute, labelled, load_study
 from tomserve.studies.combining import combined
@@ -301,5 +301,5 @@ def _labels(frames: Sequence[pl.DataFrame], model: str, inside: Path | None) -> 
 def chosen_for(wish: Wish, note: Note) -> Target:
     """The server that is asked, or that will be started. Raises as `target.choose`."""
     options = wish.asking
-    waiting = Waiting(note, patience=options.patience, policy=options.policy)
+    waiting = Waiting(note, patience=options.patience, policy=options.policy, answer=min(ANSWER, options.timeout))
     return target.choose(options.base_urls, options.model, options.revision, waiting, start=True)

@@ -18,9 +18,10 @@ from tomserve.prompting import strategy as strategies
 from tomserve.reporting.terminal import print_entry
 from tomserve.runs.runfolder import newest_first
 from tomserve.serving import hardware, install, records, reference
+from tomserve.serving.addresses import in_clear, normalize, shown
 from tomserve.serving.keys import api_key
 from tomserve.serving.presets import Preset
-from tomserve.serving.probe import Probe, normalize
+from tomserve.serving.probe import Probe, listed
 
 
 def diagnose(console: Console, base_urls: Sequence[str]) -> int:
@@ -39,7 +40,7 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
         ("servers", _servers),
         ("API key", lambda: "set" if api_key() else "not set (needed only by endpoints that ask for one)"),
     ]
-    checks += [(url, lambda url=url: _endpoint(url)) for url in base_urls]  # type: ignore[misc]
+    checks += [(shown(url), lambda url=url: _endpoint(url)) for url in base_urls]  # type: ignore[misc]
     broken = 0
     width = max(len(name) for name, _ in checks)
     for name, check in checks:
@@ -105,6 +106,8 @@ def _vllm() -> str:
 
 
 def _endpoint(url: str) -> str:
-    with Probe(normalize(url), api_key()) as probe:
-        models = ", ".join(model["id"] for model in probe.models())
-        return f"serves {models}; engine version {probe.version() or 'not told'}"
+    endpoint, key = normalize(url), api_key()
+    with Probe(endpoint, key) as probe:
+        models = listed([model["id"] for model in probe.models()])
+        told = f"serves {models}; engine version {probe.version() or 'not told'}"
+        return "; ".join([told, *in_clear([endpoint], key)])

@@ -4,12 +4,15 @@ installed, and the one to compare with where a server and `tomserve.engine.httpt
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import aiohttp
 import yarl
 
+from tomserve.engine.bounded import MAX_BODY, UNENCODED, decompressed
 from tomserve.engine.deadlines import Deadlines
-from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, read_reply, retry_after
+from tomserve.engine.network import certificates, proxy_for, tls_advice
+from tomserve.engine.transport import Reply, Timeouts, read_reply, retry_after
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
 
 
@@ -22,10 +25,11 @@ class AiohttpTransport:
     def __init__(self, api_key: str | None = None, timeouts: Timeouts | None = None) -> None:
         timeouts = timeouts or Timeouts()
         self._deadlines = Deadlines(timeouts.total, api_key)
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": UNENCODED}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
         self._urls: dict[str, yarl.URL] = {}
+        self._ways: dict[str, dict[str, Any]] = {}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),  # the runner limits how many requests are in flight
             timeout=aiohttp.ClientTimeout(
@@ -35,6 +39,7 @@ class AiohttpTransport:
             ),
             headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
         )
 
     async def send(self, endpoint: str, body: bytes) -> Reply:
@@ -46,7 +51,7 @@ class AiohttpTransport:
         try:
             if (url := self._urls.get(endpoint)) is None:
                 url = self._urls[endpoint] = yarl.URL(f"{endpoint}/chat/completions")
-            response = await self._session.post(url, data=body, allow_redirects=False)
+            response = await self._session.post(url, data=body, **self._way(endpoint))
             try:
                 raw = await _bounded(response)
             finally:
@@ -55,17 +60,37 @@ class AiohttpTransport:
             if response.status != 200:
                 reply.retry_after = retry_after(response.headers.get("Retry-After"))
             return reply
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        except aiohttp.ClientConnectorSSLError as error:
+            return Reply(CONNECTION, error=f"TLS failed ({error}); {tls_advice(error)}", reached=False)
+        except aiohttp.ClientConnectorCertificateError as error:
+            return Reply(
+                CONNECTION, error=f"TLS failed ({error}); {tls_advice(error.certificate_error)}", reached=False
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError) as error:
             return Reply(CONNECTION, error=f"{type(error).__name__}: {error}", reached=False)
         except TimeoutError:
             return Reply(TIMEOUT, error="no complete reply in time")
         except (aiohttp.ClientError, OSError) as error:
             return Reply(CONNECTION, error=f"{type(error).__name__}: {error}")
+        except ValueError as error:
+            return Reply(MALFORMED, error=f"the body cannot be read: it claims to be encoded as {str(error)!r}")
+
+    def _way(self, endpoint: str) -> dict[str, Any]:
+        """How requests go to an endpoint: through which proxy, trusting which certificates, and to no other address."""
+        if (way := self._ways.get(endpoint)) is None:
+            way = self._ways[endpoint] = {"allow_redirects": False}
+            if endpoint.startswith("https:"):
+                way["ssl"] = certificates()
+            if (proxy := proxy_for(endpoint)) is not None:
+                way["proxy"] = proxy.url
+                way["proxy_auth"] = aiohttp.BasicAuth.decode(proxy.login) if proxy.login else None
+        return way
 
     async def alive(self, endpoint: str) -> bool:
         """Whether the endpoint answers a request for its models within two seconds."""
         try:
-            async with self._session.get(f"{endpoint}/models", timeout=aiohttp.ClientTimeout(total=2)) as response:
+            timeout = aiohttp.ClientTimeout(total=2)
+            async with self._session.get(f"{endpoint}/models", timeout=timeout, **self._way(endpoint)) as response:
                 return response.status < 500
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False
@@ -75,9 +100,9 @@ class AiohttpTransport:
         try:
             url = f"{endpoint.removesuffix('/v1')}/metrics"
             timeout = aiohttp.ClientTimeout(total=2)
-            async with self._session.get(url, timeout=timeout, allow_redirects=False) as response:
+            async with self._session.get(url, timeout=timeout, **self._way(endpoint)) as response:
                 return await _bounded(response) if response.status == 200 else None
-        except (aiohttp.ClientError, OSError, TimeoutError):
+        except (aiohttp.ClientError, OSError, ValueError):
             return None
 
     async def close(self) -> None:
@@ -88,10 +113,11 @@ class AiohttpTransport:
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes | None:
-    """The body of a response, or None where it is longer than MAX_BODY."""
-    announced = response.content_length
-    if announced is not None and announced <= MAX_BODY and "Content-Encoding" not in response.headers:
-        return await response.read()
+    """The body of a response, or None where it is longer than MAX_BODY. Raises ValueError for one that is compressed in
+    a way that is not read."""
+    announced, encoding = response.content_length, response.headers.get("Content-Encoding", "").encode()
+    if announced is not None and announced <= MAX_BODY:
+        return decompressed(await response.read(), encoding, MAX_BODY)
     if (announced or 0) > MAX_BODY:
         return None
     pieces, size = [], 0
@@ -100,4 +126,4 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes | None:
         if size > MAX_BODY:
             return None
         pieces.append(piece)
-    return b"".join(pieces)
+    return decompressed(b"".join(pieces), encoding, MAX_BODY)

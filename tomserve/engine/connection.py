@@ -7,21 +7,14 @@ answer to one request, closes the connection, so that it can never be taken for 
 from __future__ import annotations
 
 import asyncio
-import zlib
 from typing import NamedTuple, cast
 
 import httptools
 
-MAX_HEAD = 64 * 2**10
-"""Bytes of a response before its body that are read at most."""
-
-OVERHEAD = 2
-"""A body in chunks may take so many times its own size at most: the rest of the bytes says where the chunks end."""
+from tomserve.engine.bounded import MAX_HEAD, OVERHEAD, decompressed
 
 _NO_BODY = (204, 304)
 _HEEDED = frozenset((b"content-length", b"transfer-encoding", b"content-encoding", b"retry-after"))
-_KNOWN_ENCODINGS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
-"""Ways to compress a body, each with what zlib calls it."""
 
 
 class Response(NamedTuple):
@@ -176,7 +169,9 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """The response is complete; one that only says to wait (100 to 199) is followed by another."""
         if 100 <= self._code < 200:
+            read = self._read
             self._reset()
+            self._read = read  # all that is said before the body has one limit, else it might never end
         elif self._waiting is not None and not self._waiting.done():
             if not self._parser.should_keep_alive():
                 self._surplus = True
@@ -194,11 +189,11 @@ class Connection(asyncio.Protocol):
         unreadable = None
         if body is None:
             self._surplus = True  # its rest is not read
-        elif self._encoding not in (b"", b"identity") and body:
+        elif self._encoding:
             try:
                 body = decompressed(body, self._encoding, self.most)
-            except (zlib.error, KeyError):
-                unreadable = self._encoding.decode("latin-1")
+            except ValueError as error:
+                unreadable = str(error)
         self._waiting.set_result(Response(self._code, body, self._retry_after, unreadable))
 
     def _fail(self, error: Exception) -> None:
@@ -212,24 +207,3 @@ class Connection(asyncio.Protocol):
         if self._stalled is not None:
             self._stalled.cancel()
         self._stalled = self._loop.call_later(self._stall, self._fail, TimeoutError())
-
-
-def decompressed(body: bytes, encoding: bytes, most: int) -> bytes | None:
-    """A compressed body as it was, or None where that is longer than `most` bytes.
-
-    Raises KeyError for a way to compress that is not known, zlib.error for bytes that are not compressed so, or not
-    whole.
-    """
-    reader = zlib.decompressobj(_KNOWN_ENCODINGS[encoding])
-    try:
-        whole = reader.decompress(body, most + 1)
-    except zlib.error:
-        if encoding != b"deflate":
-            raise
-        reader = zlib.decompressobj(-15)  # what calls itself deflate often lacks zlib's header
-        whole = reader.decompress(body, most + 1)
-    if len(whole) > most:
-        return None
-    if not reader.eof:
-        raise zlib.error("incomplete")
-    return whole

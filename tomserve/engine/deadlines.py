@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from tomserve.engine.masking import Mask
 from tomserve.engine.transport import Reply, without_key
 from tomserve.status import TIMEOUT
 
@@ -25,7 +26,7 @@ class Deadlines:
     """
 
     def __init__(self, seconds: float, key: str | None = None, tidy: Callable[[], bool] = lambda: False) -> None:
-        self._seconds, self._key, self._tidy = seconds, key, tidy
+        self._seconds, self._mask, self._tidy = seconds, Mask(key), tidy
         self._due: dict[asyncio.Task[Any], float] = {}
         self._overdue: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -47,7 +48,7 @@ class Deadlines:
         finally:
             del self._due[task]
             self._overdue.discard(task)
-        without_key(reply, self._key)
+        without_key(reply, self._mask)
         reply.timings["total_s"] = round(time.perf_counter() - began, 6)
         return reply
 

@@ -15,8 +15,11 @@ from typing import Any
 import aiohappyeyeballs
 import yarl
 
+from tomserve.engine.bounded import MAX_HEAD
 from tomserve.engine.connection import Connection, Response
 from tomserve.engine.deadlines import Deadlines
+from tomserve.engine.masking import inert
+from tomserve.engine.network import Proxy, certificates, proxy_for, tls_advice
 from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, read_reply, retry_after
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
 
@@ -40,14 +43,18 @@ _SERVER_FAULT = 500
 class Site:
     """What requests to one scheme, host and port share.
 
-    host, port, secure: where it is, and whether by TLS. head: the headers that every request has. free: connections
-    that wait for a request, the one used last at the end. addresses: those of the host, looked up at `looked`.
+    host, port, secure: where it is, and whether by TLS. head: the headers that every request has. proxy: what is
+    connected to in its place. absolute: what stands before the path in a request; empty unless a proxy reads it.
+    free: connections that wait for a request, the one used last at the end. addresses: those of what is connected to,
+    looked up at `looked`.
     """
 
     host: str
     port: int
     secure: bool
     head: bytes
+    proxy: Proxy | None = None
+    absolute: bytes = b""
     free: deque[Connection] = field(default_factory=deque)
     addresses: list[Any] = field(default_factory=list)
     looked: float = 0.0
@@ -58,10 +65,24 @@ class Site:
         host = url.host_port_subcomponent or ""
         lines = [f"Host: {host}", "Accept: application/json", "Accept-Encoding: identity", "User-Agent: tomserve"]
         lines += [f"Authorization: Bearer {key}"] if key else []
+        secure, proxy = url.scheme == "https", proxy_for(str(url))
+        absolute = b"" if proxy is None or secure else f"{url.scheme}://{host}".encode()
+        lines += [f"Proxy-Authorization: {proxy.login}"] if absolute and proxy is not None and proxy.login else []
         if any(mark in line for line in lines for mark in "\r\n"):
             raise ValueError("a host or an API key holds a line break")
         head = "".join(f"{line}\r\n" for line in lines).encode()
-        return cls(url.host or "", url.port or 80, url.scheme == "https", head)
+        return cls(url.host or "", url.port or 80, secure, head, proxy, absolute)
+
+    @property
+    def reached(self) -> tuple[str, int]:
+        """The host and port that are connected to: its own, or those of the proxy."""
+        return (self.host, self.port) if self.proxy is None else (self.proxy.host, self.proxy.port)
+
+    @property
+    def named(self) -> str:
+        """What is connected to, in words."""
+        own = f"{self.host}:{self.port}"
+        return own if self.proxy is None else f"{own} through the proxy {self.proxy.url}"
 
     def idle(self, now: float) -> Connection | None:
         """A connection that can be used again, or None. now: monotonic seconds."""
@@ -99,7 +120,6 @@ class HttptoolsTransport:
         self._deadlines = Deadlines(self._timeouts.total, api_key, self._tidy)
         self._sites: dict[tuple[str, str, int | None], Site] = {}
         self._posts: dict[str, tuple[Site, bytes]] = {}
-        self._tls: ssl.SSLContext | None = None
 
     def send(self, endpoint: str, body: bytes) -> Coroutine[Any, Any, Reply]:
         """POST a chat completion to ``<endpoint>/chat/completions`` and return the reply; raises only if cancelled."""
@@ -150,7 +170,9 @@ class HttptoolsTransport:
         try:
             async with asyncio.timeout(SHORTLY):
                 connection = site.idle(time.monotonic()) or await self._connect(site)
-                response = await connection.ask(b"GET %b HTTP/1.1\r\n%b\r\n" % (url.raw_path.encode(), site.head))
+                response = await connection.ask(
+                    b"GET %b%b HTTP/1.1\r\n%b\r\n" % (site.absolute, url.raw_path.encode(), site.head)
+                )
         except OSError:  # TimeoutError is one
             return None
         site.keep(connection)
@@ -166,7 +188,7 @@ class HttptoolsTransport:
         """The site of an endpoint, and its request up to the length of the body."""
         url = yarl.URL(f"{endpoint}/chat/completions")
         site = self._site(url)
-        line = b"POST %b HTTP/1.1\r\n" % url.raw_path.encode()
+        line = b"POST %b%b HTTP/1.1\r\n" % (site.absolute, url.raw_path.encode())
         return site, line + site.head + b"Content-Type: application/json\r\nContent-Length: "
 
     async def _connect(self, site: Site) -> Connection:
@@ -180,9 +202,10 @@ class HttptoolsTransport:
                 found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 secured: dict[str, Any] = {}
                 if site.secure:
-                    self._tls = self._tls or ssl.create_default_context()
-                    secured = {"ssl": self._tls, "server_hostname": site.host}
+                    secured = {"ssl": certificates(), "server_hostname": site.host}
                 try:
+                    if site.secure and site.proxy is not None:
+                        await tunnelled(found, site.host, site.port, site.proxy.login)
                     _, connection = await loop.create_connection(
                         lambda: Connection(MAX_BODY, self._stall), sock=found, **secured
                     )
@@ -191,17 +214,18 @@ class HttptoolsTransport:
                     raise
                 return connection
         except TimeoutError:
-            at = f"{site.host}:{site.port}"
-            raise OSError(f"cannot connect to {at} within {self._timeouts.connect:g} s") from None
+            raise OSError(f"cannot connect to {site.named} within {self._timeouts.connect:g} s") from None
+        except ssl.SSLError as error:
+            raise OSError(f"cannot connect to {site.named}: TLS failed ({error}); {tls_advice(error)}") from None
         except OSError as error:
-            raise OSError(f"cannot connect to {site.host}:{site.port}: {error}") from None
+            raise OSError(f"cannot connect to {site.named}: {error}") from None
 
     async def _addresses(self, site: Site) -> list[Any]:
         """The addresses of the host of a site, looked up where they are not known or old."""
         now = time.monotonic()
         if not site.addresses or now - site.looked > NAMES_KEPT:
             loop = asyncio.get_running_loop()
-            site.addresses = await loop.getaddrinfo(site.host, site.port, type=socket.SOCK_STREAM)
+            site.addresses = await loop.getaddrinfo(*site.reached, type=socket.SOCK_STREAM)
             site.looked = now
         return site.addresses
 
@@ -211,6 +235,29 @@ class HttptoolsTransport:
         for site in self._sites.values():
             site.tidy(now)
         return any(site.free for site in self._sites.values())
+
+
+async def tunnelled(connected: socket.socket, host: str, port: int, login: str | None) -> None:
+    """Have a proxy that is connected to hand on everything to a host. Raises OSError where it does not.
+
+    login: the value of the header Proxy-Authorization, if the proxy wants one.
+    """
+    loop = asyncio.get_running_loop()
+    where = f"{f'[{host}]' if ':' in host else host}:{port}"
+    asked = f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n"
+    asked += f"Proxy-Authorization: {login}\r\n" if login else ""
+    await loop.sock_sendall(connected, f"{asked}\r\n".encode())
+    said = b""
+    while not said.endswith(b"\r\n\r\n"):
+        # A byte at a time, so that nothing is taken that the host says after the proxy.
+        piece = await loop.sock_recv(connected, 1)
+        if not piece or len(said) > MAX_HEAD:
+            raise OSError("the proxy did not answer by HTTP")
+        said += piece
+    status = said.split(b"\r\n", 1)[0].decode("latin-1")
+    version, _, code = status.partition(" ")
+    if not version.startswith("HTTP/1.") or not code.startswith("2"):
+        raise OSError(f"the proxy does not let tomserve through ({inert(status, 60)})")
 
 
 def _reply(response: Response) -> Reply:

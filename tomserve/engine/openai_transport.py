@@ -8,15 +8,32 @@ where a provider takes seconds to answer.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from typing import Any
 
 import orjson
 
+from tomserve.engine.bounded import MAX_BODY, MAX_HEAD, UNENCODED, decompressed
 from tomserve.engine.deadlines import Deadlines
-from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, read_reply, retry_after
+from tomserve.engine.network import certificates, proxy_for
+from tomserve.engine.transport import Reply, Timeouts, read_reply, retry_after
 from tomserve.errors import MachineError
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
+
+_BODY = "body"
+"""Where a response keeps the body that was read."""
+
+_OF_BODY = (b"content-length", b"content-encoding", b"transfer-encoding")
+"""Headers that say how a body is sent, and so do not hold for one that was read."""
+
+
+SHORTLY = 2.0
+"""Seconds that a question about a server, rather than to its model, may take."""
+
+
+class _UnreadError(Exception):
+    """A response is beyond the limits, or cannot be read; the text says how."""
 
 
 class OpenAITransport:
@@ -45,12 +62,23 @@ class OpenAITransport:
         if endpoint not in self._clients:
             limits = self._http.Limits(max_connections=None, max_keepalive_connections=None)
             timeout = self._openai.Timeout(self._timeouts.stall, connect=self._timeouts.connect)
+            proxy, secure = proxy_for(endpoint), endpoint.startswith("https:")
+            login = {"Proxy-Authorization": proxy.login} if proxy is not None and proxy.login else None
+            way = self._http.AsyncHTTPTransport(
+                limits=limits,
+                trust_env=False,  # the way is chosen here, as for the other transports
+                verify=certificates() if secure else False,  # without TLS nothing is verified
+                proxy=None if proxy is None else self._http.Proxy(proxy.url, headers=login),
+            )
             self._clients[endpoint] = self._openai.AsyncOpenAI(
                 base_url=endpoint,
                 api_key=self._key or "none",
                 max_retries=0,
                 timeout=timeout,
-                http_client=self._http.AsyncClient(limits=limits, timeout=timeout, follow_redirects=False),
+                default_headers={"Accept-Encoding": UNENCODED},
+                http_client=self._http.AsyncClient(
+                    transport=self._bounded(way), timeout=timeout, follow_redirects=False, trust_env=False
+                ),
             )
         return self._clients[endpoint]
 
@@ -60,23 +88,26 @@ class OpenAITransport:
 
     async def _exchange(self, endpoint: str, body: dict[str, Any]) -> Reply:
         """Send a request by the SDK, and turn its response, or the error that it raises, into a reply."""
-        create = self._client(endpoint).chat.completions.with_streaming_response.create
+        create = self._client(endpoint).chat.completions.with_raw_response.create
         parameters = ("model", "messages", "temperature", "seed", "max_tokens", "response_format")
         named = {name: body.pop(name) for name in parameters if name in body}
         try:
-            # Streamed, so that a body without end can be cut off; read as bytes rather than by the SDK's own parser,
-            # so that `read_reply` judges the replies of both transports.
-            async with create(**named, extra_body=body or None) as response:
-                return await self._read(response.http_response, response.http_response.status_code)
+            # `read_reply` judges the replies of all transports, and not the SDK's own parser.
+            response = (await create(**named, extra_body=body or None)).http_response
+            return read_reply(response.status_code, response.extensions[_BODY])
         except self._openai.APIStatusError as error:
-            reply = await self._read(error.response, error.status_code)
+            reply = read_reply(error.status_code, error.response.extensions[_BODY])
             reply.retry_after = retry_after(error.response.headers.get("Retry-After"))
             return reply
+        except _UnreadError as error:
+            return Reply(MALFORMED, error=str(error))
         except self._openai.APITimeoutError as error:
             reached = not isinstance(error.__cause__, self._http.ConnectTimeout)
             return Reply(TIMEOUT if reached else CONNECTION, error="no complete reply in time", reached=reached)
         except self._openai.APIConnectionError as error:
             cause = error.__cause__ or error
+            if isinstance(cause, _UnreadError):
+                return Reply(MALFORMED, error=str(cause))
             reached = not isinstance(cause, self._http.ConnectError)
             return Reply(CONNECTION, error=f"{type(cause).__name__}: {cause}", reached=reached)
         except self._http.TimeoutException:
@@ -84,25 +115,37 @@ class OpenAITransport:
         except (self._http.HTTPError, OSError) as error:
             return Reply(CONNECTION, error=f"{type(error).__name__}: {error}")
 
-    async def _read(self, response: Any, code: int) -> Reply:
-        """Read the body of a response, of at most MAX_BODY bytes, as a reply."""
-        if response.is_closed or response.is_stream_consumed:
-            return read_reply(code, response.content)
-        pieces, size = [], 0
-        async for piece in response.aiter_bytes():
-            size += len(piece)
-            if size > MAX_BODY:
-                return Reply(MALFORMED, error="huge body")
-            pieces.append(piece)
-        return read_reply(code, b"".join(pieces))
+    def _bounded(self, way: Any) -> Any:
+        """A transport of the SDK's HTTP library whose responses are read within the limits before anybody has them.
+
+        The SDK would read the body of a refusal to its end, decompress whatever comes, and fail where JSON nests too
+        deeply. So it is given an empty object, and the body is kept beside it.
+        """
+        http = self._http
+
+        class Bounded(http.AsyncBaseTransport):  # type: ignore[misc,name-defined]
+            async def handle_async_request(self, request: Any) -> Any:
+                response = await way.handle_async_request(request)
+                try:
+                    body = await _whole(response)
+                finally:
+                    await response.aclose()
+                headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_BODY]
+                return http.Response(response.status_code, headers=headers, content=b"{}", extensions={_BODY: body})
+
+            async def aclose(self) -> None:
+                await way.aclose()
+
+        return Bounded()
 
     async def alive(self, endpoint: str) -> bool:
         """Whether the endpoint lists its models within two seconds."""
         try:
-            await self._client(endpoint).models.list(timeout=2.0)
+            async with asyncio.timeout(SHORTLY):  # the SDK's own time limit is one for each piece
+                await self._client(endpoint).models.list()
         except self._openai.APIStatusError as error:
             return bool(error.status_code < 500)
-        except (self._openai.OpenAIError, self._http.HTTPError, OSError):
+        except (self._openai.OpenAIError, self._http.HTTPError, _UnreadError, OSError, ValueError):
             return False
         return True
 
@@ -116,3 +159,22 @@ class OpenAITransport:
         self._deadlines.close()
         for client in self._clients.values():
             await client.close()
+
+
+async def _whole(response: Any) -> bytes:
+    """The body of a response as it was before it was compressed. Raises _UnreadError where it is beyond the limits."""
+    if sum(len(name) + len(value) + 4 for name, value in response.headers.raw) > MAX_HEAD:
+        raise _UnreadError("the headers have no end")
+    pieces, size = [], 0
+    async for piece in response.stream:
+        size += len(piece)
+        if size > MAX_BODY:
+            raise _UnreadError("huge body")
+        pieces.append(piece)
+    try:
+        body = decompressed(b"".join(pieces), response.headers.get("Content-Encoding", "").encode(), MAX_BODY)
+    except ValueError as error:
+        raise _UnreadError(f"the body cannot be read: it claims to be encoded as {str(error)!r}") from None
+    if body is None:
+        raise _UnreadError("huge body")
+    return body

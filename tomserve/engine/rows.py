@@ -22,6 +22,10 @@ CLOSING: dict[str, type] = {CLOSES: int, CONCLUSION: str}
 """These fields with the types of their values."""
 
 
+MASKED = "key_masked"
+"""Field of a row whose reply held the API key, which stands there as ***; other rows do not have it."""
+
+
 class Identities(Protocol):
     """A set of identities of which only its size and its members can be asked."""
 
@@ -90,6 +94,8 @@ def row_of(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict
         "time": now(),
         "reused": False,
     }
+    if reply.masked:
+        row[MASKED] = True
     if reply.tokens is not None:
         row["tokens"], row["tokens_skipped"] = reply.tokens, reply.skipped
     # The number of a sample stands after that of the turn, as the first fields tell what the row answers.

@@ -15,17 +15,19 @@ from typing import Any, Protocol
 
 import orjson
 
+from tomserve.engine.bounded import MAX_BODY as MAX_BODY
 from tomserve.engine.logprobs import prompt_tokens
-from tomserve.status import FINAL, LENGTH, MALFORMED, OK, REFUSAL, http
-
-MAX_BODY = 16 * 2**20
-"""Bytes of a reply that are read at most: a larger one is no chat completion."""
+from tomserve.engine.masking import LEAST, Mask, inert
+from tomserve.status import FINAL, LENGTH, MALFORMED, OK, REFUSAL, finished, http
 
 MOST_TOKENS = 2**40
 """A number of tokens that is as large as this cannot be right."""
 
 LONGEST_NAME = 200
-"""Characters kept of the name that a server gives its model."""
+"""Characters kept of the name that a server gives its model, and of the reason why it ended."""
+
+LONGEST_ERROR = 500
+"""Characters kept of what went wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Reply:
     tokens: the last tokens of the prompt, each with its log-probability (None where the server gives none),
     where the request asked for `prompt_logprobs` (see tomserve.engine.logprobs). skipped: how many tokens stood before
     them.
+    masked: whether the API key stood in it and was replaced by *** (see tomserve.engine.masking).
     """
 
     status: str
@@ -71,6 +74,7 @@ class Reply:
     timings: dict[str, float] = field(default_factory=dict)
     tokens: list[tuple[str, float | None]] | None = None
     skipped: int = 0
+    masked: bool = False
 
     @property
     def final(self) -> bool:
@@ -98,21 +102,26 @@ class Transport(Protocol):
         ...
 
 
-def without_key(reply: Reply, key: str | None) -> None:
-    """Replace the API key in a reply's error and model name, and shorten both: a server may echo whatever it got."""
-    reply.error = masked(reply.error, key)
-    if reply.model:
-        if key and key in reply.model:
-            reply.model = reply.model.replace(key, "***")
-        reply.model = reply.model[:LONGEST_NAME]
+def without_key(reply: Reply, mask: Mask) -> None:
+    """Replace the API key in all that a server said, and note that it stood there; shorten what is shown in one line.
 
-
-def masked(error: str | None, key: str | None) -> str | None:
-    """The error as one line of at most 500 characters in which the API key is replaced by ***."""
-    if not error:
-        return error
-    # The key is replaced before the text is cut, else half a key might be left at the end.
-    return " ".join((error.replace(key, "***") if key else error).split())[:500]
+    A server may echo whatever it got. The key is replaced before anything is cut, else half of it might be left.
+    """
+    if (text := reply.text) and (masked := mask(text)) is not text:
+        reply.text, reply.masked = masked, True
+    if (text := reply.reasoning) and (masked := mask(text)) is not text:
+        reply.reasoning, reply.masked = masked, True
+    if (text := reply.finish_reason) and len(text) >= LEAST:
+        masked = mask(text)
+        reply.finish_reason, reply.masked = masked[:LONGEST_NAME], reply.masked or masked is not text
+    if (text := reply.model) and len(text) >= LEAST:
+        masked = mask(text)
+        reply.model, reply.masked = masked[:LONGEST_NAME], reply.masked or masked is not text
+    if text := reply.error:
+        masked = mask(text)
+        reply.error, reply.masked = inert(" ".join(masked.split()), LONGEST_ERROR), reply.masked or masked is not text
+    if reply.tokens and mask(whole := "".join(token for token, _ in reply.tokens)) is not whole:
+        reply.tokens, reply.masked = None, True
 
 
 def retry_after(header: str | None) -> float | None:
@@ -151,11 +160,14 @@ def read_reply(code: int, raw: bytes) -> Reply:
     reply = Reply(OK, None, reasoning, finish, _usage(data), _text(data.get("model")) or None)
     if data.get("prompt_logprobs"):
         reply.tokens, reply.skipped = prompt_tokens(data["prompt_logprobs"])
-    if refusal or finish == "content_filter":
-        reply.status, reply.text = REFUSAL, text or refusal or ""
+    ended = OK if finish == "stop" else finished(finish)
+    if refusal or ended == REFUSAL:
+        reply.status, reply.text = REFUSAL, _text(text) or refusal or ""
+    elif ended == MALFORMED:
+        reply.status, reply.error = MALFORMED, f"the server broke the reply off (finish_reason {finish!r})"
     elif isinstance(text, str):
-        reply.text, reply.status = text, LENGTH if finish == "length" else OK
-    elif finish == "length":  # a reasoning model that spent all its tokens on thinking
+        reply.text, reply.status = text, ended
+    elif ended == LENGTH:  # a reasoning model that spent all its tokens on thinking
         reply.text, reply.status = "", LENGTH
     else:
         reply.status, reply.error = MALFORMED, "the message has no text content"
@@ -167,7 +179,10 @@ def error_text(data: Any) -> str:
     if isinstance(data, dict):
         inner = data.get("error", data.get("detail", data.get("message", data)))
         data = inner.get("message", inner) if isinstance(inner, dict) else inner
-    return " ".join((data if isinstance(data, str) else repr(data)).split())
+    try:
+        return " ".join((data if isinstance(data, str) else repr(data)).split())
+    except RecursionError:
+        return "data that is nested too deeply"
 
 
 def _text(value: Any) -> str | None:

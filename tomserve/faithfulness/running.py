@@ -38,7 +38,7 @@ from tomserve.runs.runfolder import run_path
 from tomserve.runs.stopping import Stop
 from tomserve.scoring.pinned import measured
 from tomserve.serving.target import Target
-from tomserve.serving.waiting import Waiting
+from tomserve.serving.waiting import ANSWER, Waiting
 from tomserve.status import FINAL, INVALID
 
 ENDED = FINAL | {INVALID}
@@ -86,7 +86,8 @@ def measure(
     """
     connection, listener, stop = connection or Connection(), listener or Silent(), stop or Stop()
     source = read(settings.run, settings.strategies, settings.where)
-    waiting = Waiting(listener.message, stop.check, connection.patience, connection.policy)
+    seconds = min(ANSWER, connection.timeout)
+    waiting = Waiting(listener.message, stop.check, connection.patience, connection.policy, seconds)
     rewriter = _second(settings.rewriter, settings.rewriter_model, "rewriter", paraphrasing.PARAPHRASER, waiting)
     predictor = _second(settings.predictor, settings.predictor_model, "predictor", predicting.PREDICTOR, waiting)
     path = run_path(place) if isinstance(place, str) else place

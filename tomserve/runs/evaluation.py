@@ -33,7 +33,7 @@ from tomserve.runs.preflight import Servers
 from tomserve.runs.questions import begun, counted, finished
 from tomserve.runs.stopping import Stop
 from tomserve.serving.target import Target
-from tomserve.serving.waiting import Waiting
+from tomserve.serving.waiting import ANSWER, Waiting
 from tomserve.status import FINAL, UNFINISHED
 
 
@@ -240,7 +240,7 @@ def opened(
     Blocks while a server starts. Leaving the context writes the manifest. Raises TomserveError.
     """
     listener, stop, began = listener or Silent(), stop or Stop(), time.monotonic()
-    waiting = Waiting(listener.message, stop.check, options.patience, options.policy)
+    waiting = Waiting(listener.message, stop.check, options.patience, options.policy, min(ANSWER, options.timeout))
     made = plan(options, waiting)
     path = runfolder.for_answers(options.run or runfolder.default_name(made.called, made.name))
     if made.target.embedded and not path.exists():  # checked first, so that a missing vLLM leaves no empty run behind

@@ -10,8 +10,6 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import httpx
-
 from tomserve.errors import ServerError
 from tomserve.serving.probe import Probe
 
@@ -57,7 +55,7 @@ class Continuing(Probe):
 
         Raises ServerError where the server has no time for it, or is broken.
         """
-        response = self._ask("POST", f"{self.endpoint}/chat/completions", json=body)
+        response = self._ask("POST", f"{self.endpoint}/chat/completions", body)
         code = response.status_code
         if code == 429 or code >= 500:
             raise ServerError(
@@ -68,7 +66,7 @@ class Continuing(Probe):
             return f"HTTP {code}: {self._reason(response)}", None
         try:
             return None, response.json()
-        except (ValueError, RecursionError):
+        except ValueError:
             return None, None
 
     def choice_field(self, model: str, extra: Mapping[str, Any] | None = None) -> str | None:
@@ -94,9 +92,4 @@ class Continuing(Probe):
 
     def length(self, model: str, text: str) -> int | None:
         """The length of a text in tokens, or None where the server cannot count it. model: the served name."""
-        try:
-            body = {"model": model, "prompt": text, "add_special_tokens": False}
-            response = self._send("POST", f"{self.root}/tokenize", json=body)
-            return int(response.json()["count"]) if response.status_code == 200 else None
-        except (httpx.HTTPError, ServerError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            return None
+        return self._count({"model": model, "prompt": text, "add_special_tokens": False})

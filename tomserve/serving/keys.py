@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import ipaddress
+import contextlib
 import os
+import shlex
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from tomserve.engine.network import loopback
 from tomserve.errors import ConfigError
+
+LONGEST = 4096
+"""Bytes that a file with a key may have."""
 
 
 def api_key() -> str | None:
@@ -18,15 +24,49 @@ def api_key() -> str | None:
 def own_key() -> str | None:
     """The key in TOMSERVE_API_KEY, or in the file that TOMSERVE_API_KEY_FILE names; None where neither is set.
 
-    Raises ConfigError where the file cannot be read, or the key cannot be sent in an HTTP header.
+    Raises ConfigError where the file cannot be read or others can read it, too, or where the key cannot be sent in an
+    HTTP header.
     """
     key = os.environ.get("TOMSERVE_API_KEY") or ""
     if not key and (file := os.environ.get("TOMSERVE_API_KEY_FILE")):
-        try:
-            key = Path(file).expanduser().read_text("utf-8")
-        except (OSError, UnicodeDecodeError):
-            raise ConfigError("TOMSERVE_API_KEY_FILE: it must name a text file that can be read") from None
+        return _from_file(Path(file).expanduser())
     return _checked(key)
+
+
+def _from_file(path: Path) -> str:
+    """The key in a file, which only its owner may read. Raises ConfigError, which never says what stands in it."""
+    said = "TOMSERVE_API_KEY_FILE: it must name a text file that can be read"
+    try:
+        # Without O_NONBLOCK opening a pipe would wait for somebody to write into it.
+        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+            facts = os.fstat(file.fileno())
+            if not stat.S_ISREG(facts.st_mode):
+                raise ConfigError(f"{said}, and this is none")
+            if os.name == "posix" and facts.st_mode & 0o077:
+                raise ConfigError(
+                    "TOMSERVE_API_KEY_FILE: others on this machine can read the file that it names; change that by "
+                    f"`chmod 600 {shlex.quote(str(path))}`"
+                )
+            raw = file.read(LONGEST + 1)
+        lines = raw.decode("utf-8").strip().splitlines()
+    except (OSError, ValueError):
+        raise ConfigError(said) from None
+    if len(raw) > LONGEST or len(lines) != 1:
+        raise ConfigError(
+            "TOMSERVE_API_KEY_FILE: the file must hold the key on one line and nothing else, and it is "
+            + ("empty" if not lines else "longer")
+        )
+    key = _checked(lines[0])
+    assert key is not None
+    return key
+
+
+def every() -> tuple[str, ...]:
+    """All keys that the environment tells, whatever they are for, so that none of them is shown."""
+    found = [os.environ.get(name) for name in ("TOMSERVE_API_KEY", "OPENAI_API_KEY", "VLLM_API_KEY")]
+    with contextlib.suppress(ConfigError):
+        found.append(own_key())
+    return tuple(dict.fromkeys(key.strip() for key in found if key))
 
 
 def server_key(host: str, *, insecure: bool) -> str | None:
@@ -53,10 +93,7 @@ def shell_source() -> str:
 
 def local(host: str) -> bool:
     """Whether a server that listens on `host` can be reached from this machine alone."""
-    try:
-        return ipaddress.ip_address(host.strip("[]").split("%")[0]).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return loopback(host)
 
 
 _OWN = {

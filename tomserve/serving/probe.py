@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
-from urllib.parse import urlsplit
 
-import httpx
-import orjson
-
-from tomserve.engine.transport import error_text
+from tomserve.engine.exchange import Answer, Exchange
+from tomserve.engine.masking import MASKED, inert
+from tomserve.engine.transport import MOST_TOKENS, error_text
 from tomserve.errors import ConfigError, ServerError, one_of
 from tomserve.serving.waiting import Waiting, refusal, retried
 
@@ -25,32 +22,22 @@ CHECKED_PROMPTS = 8
 _BYTES_A_TOKEN = 4  # an estimate that only ranks prompts; the server's own count decides
 
 
-def normalize(url: str) -> str:
-    """The endpoint that a base URL stands for: with its scheme, without a trailing slash, with a path.
+LONGEST_ID = 1000
+"""Characters that the name of a model may have."""
 
-    The scheme is http unless given, and the path ``/v1``. Raises ConfigError where the URL is no http address, or
-    holds a user name, a password or a query.
-    """
-    try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        port, host = parts.port, (parts.hostname or "").encode("idna")
-    except (ValueError, UnicodeError):
-        port, host = 0, b""
-    if not host or port == 0 or parts.scheme not in ("http", "https"):
-        raise ConfigError(f"the base URL {url!r} is no address of a server; expected one such as http://host:8000/v1")
-    if parts.username or parts.password or parts.query:
-        raise ConfigError(
-            "the base URL holds a user name, a password or a query; a key belongs into TOMSERVE_API_KEY, not there"
-        )
-    path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
-    return f"{parts.scheme}://{parts.netloc}{path}"
+LONGEST_TOLD = 300
+"""Characters that are kept of what else a server says of itself, and shown of what it says when it refuses."""
+
+LISTED = 10
+"""How many models a message names at most."""
 
 
 def healthy(root: str, timeout: float) -> bool:
     """Whether the vLLM server at `root` (its address without ``/v1``) answers /health by 200 in `timeout` seconds."""
     try:
-        return httpx.get(f"{root}/health", timeout=timeout, trust_env=False).status_code == 200
-    except httpx.HTTPError:
+        with Exchange(seconds=timeout) as exchange:
+            return exchange.ask("GET", f"{root}/health").status_code == 200
+    except ServerError:
         return False
 
 
@@ -58,7 +45,8 @@ class Probe:
     """Asks one endpoint about itself. Use it as a context manager, which closes its connection.
 
     endpoint: the address, usually ending in ``/v1``, as `normalize` gives it. api_key: sent in the header and shown
-    nowhere. timeout: seconds that an answer may take. waiting: how to wait where it refuses with 429 or 503; None to
+    nowhere. timeout: seconds that an answer may take from
+    beginning to end. waiting: how to wait where it refuses with 429 or 503; None to
     take such a refusal for its answer.
     """
 
@@ -66,39 +54,27 @@ class Probe:
         self, endpoint: str, api_key: str | None = None, timeout: float = 60.0, waiting: Waiting | None = None
     ) -> None:
         self.endpoint, self.root = endpoint, endpoint.removesuffix("/v1")
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._key, self._waiting = api_key, waiting
-        # trust_env is off so that a proxy in the environment is not asked for a server on this machine.
-        self._client = httpx.Client(headers=headers, timeout=httpx.Timeout(timeout, connect=10.0), trust_env=False)
+        self._exchange = Exchange(api_key, timeout)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
+    def __exit__(self, *raised: object) -> None:
+        self._exchange.__exit__(*raised)
 
-    def _send(self, method: str, url: str, **options: Any) -> httpx.Response:
-        """The response of the server; one that refuses for being busy is asked again as `waiting` says."""
-        return retried(self._waiting, self.endpoint, lambda: self._client.request(method, url, **options))
+    def _ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> Answer:
+        """The answer of the server; one that refuses for being busy is asked again as `waiting` says.
 
-    def _ask(self, method: str, url: str, **options: Any) -> httpx.Response:
-        try:
-            return self._send(method, url, **options)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            if isinstance(error.__cause__, ssl.SSLError) or "SSL" in str(error):
-                raise ServerError(
-                    f"{self.endpoint}: TLS failed ({error}); perhaps the address begins with http://, not https://"
-                ) from None
-            hint = "start one with `make serve`, or check host and port"
-            raise ServerError(f"{self.endpoint}: no server answers there ({error}); {hint}") from None
-        except httpx.TimeoutException:
-            hint = "it may be loading or busy: try again later, or raise --timeout"
-            raise ServerError(f"{self.endpoint}: a server is there, but did not answer in time; {hint}") from None
-        except httpx.HTTPError as error:
-            reason = str(error) or type(error).__name__
-            raise ServerError(
-                f"{self.endpoint}: does not speak HTTP as an OpenAI-compatible server does ({reason})"
-            ) from None
+        Raises ServerError where none comes.
+        """
+        return retried(self._waiting, self.endpoint, lambda: self._exchange.ask(method, url, body, self.endpoint))
+
+    def _data(self, answer: Answer) -> Any:
+        """The body of an answer, read as JSON, without the key. Raises ValueError."""
+        if (data := self._exchange.mask.data(answer.json())) is None:
+            raise ValueError("it is nothing, nests too deeply, or holds the key where no text is")
+        return data
 
     def models(self) -> list[dict[str, Any]]:
         """The models that the endpoint lists, at least one, each a mapping with `id` and what else the server tells.
@@ -112,19 +88,23 @@ class Probe:
         if (busy := refusal(response)) is not None:
             raise ServerError(f"{self.endpoint}: the server answers GET /models by {busy}")
         try:
-            data = orjson.loads(response.content)
-            models = [dict(model) for model in data["data"]]
+            models = [dict(model) for model in self._data(response)["data"]]
             names = [model["id"] for model in models]
-            if not all(isinstance(name, str) and name.isprintable() for name in names):
-                raise ValueError("the id of a model is not printable text")
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
-            kind = response.headers.get("content-type", "no content type").split(";")[0]
+            if not all(isinstance(name, str) and name.isprintable() and len(name) <= LONGEST_ID for name in names):
+                raise ValueError("the id of a model is no printable text of usual length")
+        except (KeyError, TypeError, ValueError):
+            kind = self._exchange.mask(response.headers.get("content-type", "no content type"))
             raise ServerError(
                 f"{self.endpoint}: not an OpenAI-compatible endpoint (GET /models gave HTTP {response.status_code}, "
-                f"{kind}); a base URL usually ends in /v1"
+                f"{inert(kind.split(';')[0], 80)}); a base URL usually ends in /v1"
             ) from None
         if not names:
             raise ServerError(f"{self.endpoint}: the server lists no model; start one that serves a model")
+        if any(MASKED in name for name in names):
+            raise ServerError(
+                f"{self.endpoint}: the server lists a model whose name holds the API key; such a name would stand in "
+                "every row, so use another key or another name"
+            )
         return models
 
     def choose(self, wanted: Sequence[str | None]) -> dict[str, Any]:
@@ -139,22 +119,21 @@ class Probe:
             if name in models:
                 return models[name]
         if names:
-            raise ServerError(
-                f"{self.endpoint}: {one_of('model', names[0], models).replace('Known:', 'Served there:')}"
-            )
+            raise ServerError(f"{self.endpoint}: {_unserved(names[0], list(models))}")
         if len(models) > 1:
             raise ServerError(
-                f"{self.endpoint}: serves several models; name one by --model (MODEL=): {', '.join(models)}"
+                f"{self.endpoint}: serves several models; name one by --model (MODEL=): {listed(list(models))}"
             )
         return next(iter(models.values()))
 
     def version(self) -> str | None:
         """The version of vLLM, or None where the server has no /version that tells it."""
         try:
-            response = self._send("GET", f"{self.root}/version")
-            return str(response.json()["version"]) if response.status_code == 200 else None
-        except (httpx.HTTPError, ServerError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            response = self._ask("GET", f"{self.root}/version")
+            told = self._data(response)["version"] if response.status_code == 200 else None
+        except (ServerError, ValueError, KeyError, TypeError):
             return None
+        return inert(told, LONGEST_TOLD) if isinstance(told, str) and told else None
 
     def check_chat(self, model: str, extra: Mapping[str, Any] | None = None) -> None:
         """Send a chat request for one token, to find out whether chat works at all.
@@ -165,7 +144,7 @@ class Probe:
         """
         body = {"model": model, "messages": [{"role": "user", "content": "Hello."}], "max_tokens": 1, "temperature": 0}
         body |= extra or {}
-        response = self._ask("POST", f"{self.endpoint}/chat/completions", json=body)
+        response = self._ask("POST", f"{self.endpoint}/chat/completions", body)
         if response.status_code == 200:
             return
         reason = self._reason(response)
@@ -193,28 +172,38 @@ class Probe:
         if fields.get("continue_final_message"):
             messages.append({"role": "assistant", "content": "Hello"})
         body = {"model": model, "messages": messages, "temperature": 0, **fields, "max_tokens": 1}
-        response = self._ask("POST", f"{self.endpoint}/chat/completions", json=body)
+        response = self._ask("POST", f"{self.endpoint}/chat/completions", body)
         if response.status_code != 200:
             raise ServerError(
                 f"{self.endpoint}: does not take the fields of strategy {strategy!r} ({', '.join(fields)}), HTTP "
                 f"{response.status_code}: {self._reason(response)}; use another server or another strategy"
             )
         wanted = "prompt_logprobs"
-        with contextlib.suppress(orjson.JSONDecodeError):
-            answer = orjson.loads(response.content)
-            if wanted in fields and not (isinstance(answer, dict) and answer.get(wanted)):
-                raise ServerError(
-                    f"{self.endpoint}: sends no log-probabilities of the prompt ({wanted}), which strategy "
-                    f"{strategy!r} needs and vLLM sends; use a vLLM server or another strategy"
-                )
+        answer: Any = None
+        with contextlib.suppress(ValueError):
+            answer = response.json()
+        if wanted in fields and not (isinstance(answer, dict) and answer.get(wanted)):
+            raise ServerError(
+                f"{self.endpoint}: sends no log-probabilities of the prompt ({wanted}), which strategy "
+                f"{strategy!r} needs and vLLM sends; use a vLLM server or another strategy"
+            )
 
-    def _reason(self, response: httpx.Response) -> str:
+    def _reason(self, response: Answer) -> str:
         """What the server says in the body of a refusal, without the key."""
         try:
-            reason = error_text(orjson.loads(response.content))
-        except (orjson.JSONDecodeError, RecursionError):
-            reason = response.text[:200]
-        return reason.replace(self._key, "***") if self._key else reason
+            reason = error_text(response.json())
+        except ValueError:
+            reason = response.text
+        return inert(" ".join(self._exchange.mask(reason).split()), LONGEST_TOLD)
+
+    def _count(self, body: Mapping[str, Any]) -> int | None:
+        """The number of tokens that the server counts in what a request to /tokenize holds, or None."""
+        try:
+            response = self._ask("POST", f"{self.root}/tokenize", body)
+            count = response.json()["count"] if response.status_code == 200 else None
+        except (ServerError, ValueError, KeyError, TypeError):
+            return None
+        return count if type(count) is int and 0 <= count < MOST_TOKENS else None
 
     def tokens(
         self, model: str, messages: Sequence[dict[str, str]], extra: Mapping[str, Any] | None = None
@@ -223,14 +212,10 @@ class Probe:
 
         model: the served name. extra: fields of the request; those for the chat template change the prompt.
         """
-        try:
-            body: dict[str, Any] = {"model": model, "messages": list(messages), "add_generation_prompt": True}
-            if extra and "chat_template_kwargs" in extra:
-                body["chat_template_kwargs"] = extra["chat_template_kwargs"]
-            response = self._send("POST", f"{self.root}/tokenize", json=body)
-            return int(response.json()["count"]) if response.status_code == 200 else None
-        except (httpx.HTTPError, ServerError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            return None
+        body: dict[str, Any] = {"model": model, "messages": list(messages), "add_generation_prompt": True}
+        if extra and "chat_template_kwargs" in extra:
+            body["chat_template_kwargs"] = extra["chat_template_kwargs"]
+        return self._count(body)
 
     def check_context(
         self,
@@ -267,3 +252,16 @@ def _size(prompt: tuple[str, str, Sequence[dict[str, str]], int]) -> int:
     """A rough length of a prompt and its reply in characters, by which prompts are ranked."""
     _, _, messages, reply = prompt
     return sum(len(message["content"]) for message in messages) + _BYTES_A_TOKEN * reply
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names of models for a message, of many only the first and how many more there are."""
+    more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more
+
+
+def _unserved(name: str, served: Sequence[str]) -> str:
+    """What to say of a model that is not among those served."""
+    told = one_of("model", name, served[:1000])
+    head, known, _ = told.partition("Known: ")
+    return f"{head}Served there: {listed(served)}" if known else told

@@ -10,12 +10,15 @@ from typing import Any
 import pydantic
 
 from tomserve.content.inert import say
+from tomserve.engine.masking import inert
+from tomserve.engine.transport import MOST_TOKENS
 from tomserve.errors import ConfigError
 from tomserve.serving import loading, provenance, records, reference
+from tomserve.serving.addresses import in_clear, normalize
 from tomserve.serving.keys import api_key
 from tomserve.serving.presets import Preset
-from tomserve.serving.probe import Probe, normalize
-from tomserve.serving.waiting import Waiting
+from tomserve.serving.probe import LONGEST_ID, Probe
+from tomserve.serving.waiting import ANSWER, Waiting
 
 REFERENCE = "reference"
 """The name of the preset, and of the model, that the embedded server serves."""
@@ -65,6 +68,8 @@ def choose(
     waiting = waiting or Waiting()
     if base_urls:
         endpoints = list(dict.fromkeys(map(normalize, base_urls)))
+        for warning in in_clear(endpoints, api_key()):
+            print(f"warning: {warning}", file=sys.stderr)
         loading.wait_at(endpoints, waiting)
         ours = records.started_here(endpoints)
         target = ask_endpoints(endpoints, model, revision or (ours[0].revision if ours else None), waiting)
@@ -136,7 +141,8 @@ def ask_endpoints(
     """
     preset = Preset.lookup(model)
     wanted = [model, *([preset.served_name, preset.model] if preset else [])]
-    told = [told_by(endpoint, wanted, waiting=waiting) for endpoint in endpoints]
+    seconds = ANSWER if waiting is None else waiting.answer
+    told = [told_by(endpoint, wanted, seconds, waiting) for endpoint in endpoints]
     names = sorted({entry["model"] for entry in told})
     if len(names) > 1:
         raise ConfigError(f"the endpoints serve different models ({', '.join(names)}); replicas must serve one")
@@ -152,18 +158,18 @@ def ask_endpoints(
 
 
 def told_by(
-    endpoint: str, wanted: Sequence[str | None], timeout: float = 60.0, waiting: Waiting | None = None
+    endpoint: str, wanted: Sequence[str | None], timeout: float = ANSWER, waiting: Waiting | None = None
 ) -> dict[str, Any]:
     """What one endpoint says of the model that any of `wanted` names, asked for `timeout` seconds: `model`,
     `engine_version`, `root`, `max_model_len`; None for what it does not say. Raises ServerError."""
     with Probe(endpoint, api_key(), timeout, waiting) as probe:
         served, version = probe.choose(wanted), probe.version()
-    context = served.get("max_model_len")
+    context, root = served.get("max_model_len"), served.get("root")
     return {
         "model": served["id"],
         "engine_version": version,
-        "root": served.get("root"),
-        "max_model_len": context if isinstance(context, int) else None,
+        "root": inert(root, LONGEST_ID) if isinstance(root, str) else None,
+        "max_model_len": context if type(context) is int and 0 < context < MOST_TOKENS else None,
     }
 
 

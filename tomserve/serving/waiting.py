@@ -13,8 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
-
+from tomserve.engine.exchange import Answer
 from tomserve.engine.retry import RetryPolicy, announced
 from tomserve.engine.transport import Reply, retry_after
 from tomserve.errors import ServerError
@@ -22,6 +21,9 @@ from tomserve.status import BUSY, http
 
 LOADING = 1800.0
 """Seconds for which a server that loads is waited for, unless the user says otherwise."""
+
+ANSWER = 60.0
+"""Seconds that a server may take to say what it serves, unless the user gave less to every request."""
 
 SPEAK_EVERY = 5.0
 """Seconds between two lines on what is waited for."""
@@ -36,13 +38,15 @@ class Waiting:
 
     note: told a sentence on what is waited for, at first and every SPEAK_EVERY seconds. check: called several times a
     second; an error that it raises ends the waiting. patience: seconds to wait at most; None for what suits the case.
-    policy: how long to wait between two attempts. clock, sleep: the monotonic clock and the sleep of the system.
+    policy: how long to wait between two attempts. answer: seconds that a server may take to say what it serves.
+    clock, sleep: the monotonic clock and the sleep of the system.
     """
 
     note: Callable[[str], None] = lambda text: None
     check: Callable[[], None] = lambda: None
     patience: float | None = None
     policy: RetryPolicy = field(default_factory=RetryPolicy)
+    answer: float = ANSWER
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     _spoken: float | None = None
@@ -66,7 +70,7 @@ class Waiting:
             self.sleep(min(left, SLICE))
         self.check()
 
-    def taken(self, endpoint: str, ask: Callable[[], httpx.Response]) -> httpx.Response:
+    def taken(self, endpoint: str, ask: Callable[[], Answer]) -> Answer:
         """Ask until the server refuses no longer with 429 or 503, and return its response.
 
         Raises ServerError where it still refuses after the seconds allowed. Without the user's own number, a pause that
@@ -78,7 +82,7 @@ class Waiting:
             if http(response.status_code) not in BUSY:
                 return response
             attempt += 1
-            reply = Reply(http(response.status_code), retry_after=retry_after(response.headers.get("Retry-After")))
+            reply = Reply(http(response.status_code), retry_after=retry_after(response.headers.get("retry-after")))
             longest = max(longest, announced(reply) or 0.0)
             most, passed = self.allowed(self.policy.lost_after + longest), self.clock() - began
             refused = f"HTTP {response.status_code} ({_MEANING[response.status_code]})"
@@ -87,7 +91,7 @@ class Waiting:
                     f"{endpoint}: the server still refuses every request with {refused} after {passed:.0f} s; repeat "
                     "the command later, or give it more time by --patience SECONDS"
                 )
-            asks = "" if reply.retry_after is None else f" and asks to wait {reply.retry_after:.0f} s"
+            asks = "" if reply.retry_after is None else f" and asks to wait {announced(reply):.0f} s"
             self.speak(
                 f"{endpoint}: the server answers {refused}{asks}; asking again ... {passed:.0f} s of at most {most:.0f}"
             )
@@ -97,7 +101,7 @@ class Waiting:
 _MEANING: dict[int, str] = {429: "too many requests", 503: "busy, or still loading"}
 
 
-def retried(waiting: Waiting | None, endpoint: str, ask: Callable[[], httpx.Response]) -> httpx.Response:
+def retried(waiting: Waiting | None, endpoint: str, ask: Callable[[], Answer]) -> Answer:
     """The response to `ask`, asked once where `waiting` is None, else as `Waiting.taken` does."""
     return ask() if waiting is None else waiting.taken(endpoint, ask)
 

@@ -1,0 +1,203 @@
+"""One rule says through which proxy a request goes and whose certificates are trusted, whoever sends the request."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.hostile import ANSWER, Hostile, response
+from tests.helpers.secured import Between, Secured, authority
+from tomserve.engine import network
+from tomserve.engine.network import Proxy, here, loopback, proxy_for
+from tomserve.engine.transport import Timeouts
+from tomserve.engine.transports import TRANSPORTS, transport
+from tomserve.errors import ConfigError, ServerError
+from tomserve.serving.probe import Probe
+
+KEY = "sk-0123456789"
+BODY = b'{"model":"tiny","messages":[{"role":"user","content":"hi"}],"max_tokens":1}'
+NAMES = tuple(f"{kind}_{end}" for kind in ("HTTP", "HTTPS", "ALL", "NO") for end in ("PROXY",))
+
+
+def by_transport(name: str) -> Callable[[str], str]:
+    async def go(url: str) -> str:
+        client = transport(name, KEY, Timeouts(connect=5, stall=5, total=10))
+        try:
+            reply = await client.send(url, BODY)
+            return reply.text or f"{reply.status}: {reply.error}"
+        finally:
+            await client.close()
+
+    return lambda url: asyncio.run(go(url))
+
+
+def before_a_run(url: str) -> str:
+    with Probe(url, KEY, timeout=10.0) as probe:
+        try:
+            return "tea" if probe.models() == [{"id": "tiny"}] else "another"
+        except ServerError as error:
+            return str(error)
+
+
+@pytest.fixture(params=[*TRANSPORTS, "before a run"])
+def ask(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    return before_a_run if request.param == "before a run" else by_transport(request.param)
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*NAMES, "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSLContext]:
+    return authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def secured(made: tuple[Path, ssl.SSLContext]) -> Iterator[Secured]:
+    server = Secured(made[1])
+    with server.running():
+        yield server
+
+
+def test_a_server_with_a_certificate_of_an_authority_of_ones_own(
+    ask: Callable[[str], str], secured: Secured, made: tuple[Path, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"https://localhost:{secured.port}/v1"
+    refused = ask(url)
+    assert "CERTIFICATE_VERIFY_FAILED" in refused or "certificate verify failed" in refused
+    assert "set SSL_CERT_FILE to its name" in refused
+    assert secured.heard == [], "the key is not sent to who cannot be told"
+    monkeypatch.setenv("SSL_CERT_FILE", str(made[0]))
+    assert ask(url) == "tea"
+    other = ask(f"https://127.0.0.1:{secured.port}/v1")
+    assert "use the name that it is made for" in other
+
+
+def test_a_folder_of_certificates(
+    ask: Callable[[str], str],
+    secured: Secured,
+    made: tuple[Path, ssl.SSLContext],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    import subprocess
+
+    (tmp_path / "ca.pem").write_bytes(made[0].read_bytes())
+    subprocess.run(["openssl", "rehash", str(tmp_path)], check=True, capture_output=True)
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    assert ask(f"https://localhost:{secured.port}/v1") == "tea"
+
+
+def test_certificates_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert network.certificates() is network.certificates()
+
+
+@pytest.mark.parametrize("name", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
+def test_certificates_that_are_none_are_said(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("nothing")
+    for value in (tmp_path / "missing", tmp_path / "empty"):
+        monkeypatch.setenv(name, str(value))
+        with pytest.raises(ConfigError, match=f"{name}: it must name"):
+            network.certificates()
+
+
+def test_https_goes_through_the_proxy_of_the_environment(
+    ask: Callable[[str], str], secured: Secured, made: tuple[Path, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy learns the name of the host and its own login, and nothing of what is said there."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(made[0]))
+    monkeypatch.setattr(network, "here", lambda host: False)
+    proxy = Between(secured.port)
+    with proxy.running():
+        monkeypatch.setenv("HTTPS_PROXY", f"http://me:pa%40ss@127.0.0.1:{proxy.port}")
+        assert ask("https://localhost:4443/v1") == "tea"
+    login = base64.b64encode(b"me:pa@ss")
+    assert proxy.heard[0].startswith(b"CONNECT localhost:4443 HTTP/1.1\r\n")
+    assert f"Basic {login.decode()}".encode() in proxy.heard[0]
+    assert KEY.encode() not in b"".join(proxy.heard)
+    assert KEY.encode() in secured.heard[0]
+    assert login not in secured.heard[0]
+
+
+def test_http_goes_through_the_proxy_of_the_environment(
+    ask: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = Between()
+    with proxy.running():
+        monkeypatch.setenv("ALL_PROXY", f"127.0.0.1:{proxy.port}")
+        assert ask("http://model.example:8000/v1") == "tea"
+    path = proxy.heard[0].split(b" ")[1]
+    assert path in (b"http://model.example:8000/v1/chat/completions", b"http://model.example:8000/v1/models")
+
+
+@pytest.mark.parametrize("refuses", [b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n", b"SSH-2.0-x\r\n\r\n"])
+def test_a_proxy_that_refuses_is_said_without_its_login(
+    refuses: bytes, ask: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = Between(refuses=refuses)
+    with proxy.running():
+        monkeypatch.setenv("HTTPS_PROXY", f"http://me:geheim@127.0.0.1:{proxy.port}")
+        said = ask("https://model.example/v1")
+    assert "tea" not in said
+    assert "geheim" not in said
+    assert base64.b64encode(b"me:geheim").decode() not in said
+    assert "\n" not in said
+
+
+def test_a_server_on_this_machine_is_never_asked_through_a_proxy(
+    ask: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = Between()
+    with proxy.running(), Hostile(lambda: [response(ANSWER)]) as server:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+        assert ask(server.url) == "tea"
+        assert ask(server.url.replace("127.0.0.1", "localhost")) == "tea"
+    assert proxy.heard == []
+
+
+def test_which_hosts_go_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://secure:1")
+    monkeypatch.setenv("http_proxy", "plain:2")
+    monkeypatch.setenv("NO_PROXY", "lab.example, .dot.example,10.0.0.0/8,2001:db8::/32,host.example:8443,192.0.2.7")
+    secure, plain = Proxy("secure", 1, None), Proxy("plain", 2, None)
+    assert proxy_for("https://api.example/v1") == secure
+    assert proxy_for("http://api.example:8000/v1") == plain
+    assert proxy_for("https://11.0.0.1/v1") == secure
+    assert proxy_for("https://notlab.example/v1") == secure
+    assert proxy_for("https://host.example/v1") == secure
+    bypassed = ("lab.example", "a.lab.example", "x.dot.example", "10.1.2.3:8000", "[2001:db8::1]", "host.example:8443")
+    for host in (*bypassed, "192.0.2.7", "LAB.example", "localhost", "127.0.0.2", "[::1]", "a.localhost", "0.0.0.0"):
+        assert proxy_for(f"https://{host}/v1") is None, host
+    monkeypatch.setenv("NO_PROXY", "*")
+    assert proxy_for("https://api.example/v1") is None
+
+
+@pytest.mark.parametrize(
+    "proxy", ["socks5://me:geheim@h:1", "https://me:geheim@h:1", "http://me:geheim@h:99999", "http://"]
+)
+def test_a_proxy_of_another_kind_is_refused_in_one_line(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(ConfigError, match="ALL_PROXY: only a proxy") as error:
+        proxy_for("https://api.example/v1")
+    assert "geheim" not in str(error.value)
+    assert "name api.example in NO_PROXY" in str(error.value)
+
+
+def test_what_is_this_machine() -> None:
+    assert all(
+        map(loopback, ("localhost", "LOCALHOST.", "127.0.0.1", "127.1", "2130706433", "[::1]", "::ffff:127.0.0.1"))
+    )
+    assert not any(
+        map(loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.example", "127.0.0.1.example", "", "::ffff:1.2.3.4"))
+    )
+    assert here("0.0.0.0")

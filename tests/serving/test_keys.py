@@ -1,0 +1,148 @@
+"""Keys: from which files they are taken, and to whom they would be shown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Endpoint
+from tomserve.errors import ConfigError
+from tomserve.serving import keys
+from tomserve.serving.addresses import in_clear, normalize, shown
+
+KEY = "sk-0123456789"
+
+
+def text(content: bytes, mode: int = 0o600) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        path.write_bytes(content)
+        path.chmod(mode)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path: path.mkdir(mode=0o700), "a text file that can be read"),
+        (lambda path: os.mkfifo(path, 0o600), "a text file that can be read"),
+        (lambda path: path.symlink_to("/dev/zero"), "a text file that can be read"),
+        (lambda path: None, "a text file that can be read"),
+        (text(b"\xff\xfe"), "a text file that can be read"),
+        (text(b""), "and it is empty"),
+        (text(b" \n\n"), "and it is empty"),
+        (text(b"sk-one-secret\nsk-two-secret\n"), "on one line and nothing else"),
+        (text(b"sk-one-secret\x0bsk-two-secret\n"), "on one line and nothing else"),
+        (text(b"sk-one-secret\n" + b" " * 2**20), "on one line and nothing else"),
+        (text(b"sk-one\x00secret"), "no HTTP header can carry"),
+        (text("sk-öne".encode()), "no HTTP header can carry"),
+        (text(KEY.encode(), 0o640), "others on this machine can read"),
+        (text(KEY.encode(), 0o604), "others on this machine can read"),
+        (text(KEY.encode(), 0o620), "others on this machine can read"),
+    ],
+)
+def test_a_file_that_is_no_file_of_one_key_is_refused_in_one_line(
+    make: Callable[[Path], None], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "the key"
+    make(path)
+    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(path))
+    with pytest.raises(ConfigError, match=said) as error:
+        keys.own_key()
+    assert "\n" not in str(error.value)
+    assert "secret" not in str(error.value)
+    if "others" in said:
+        assert f"`chmod 600 '{path}'`" in str(error.value)
+        path.chmod(0o600)
+        assert keys.own_key() == KEY
+
+
+def test_a_link_to_a_file_of_ones_own_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text(f"{KEY}\r\n".encode(), 0o400)(tmp_path / "key")
+    (tmp_path / "link").symlink_to(tmp_path / "key")
+    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "link"))
+    assert keys.api_key() == KEY
+
+
+def test_all_keys_of_the_environment_are_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text(b"sk-in-file")(tmp_path / "key")
+    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "key"))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-openai")
+    monkeypatch.setenv("VLLM_API_KEY", "sk-vllm")
+    assert set(keys.every()) == {"sk-in-file", "sk-openai", "sk-vllm"}
+    monkeypatch.setenv("TOMSERVE_API_KEY", "sk-own")
+    assert set(keys.every()) == {"sk-own", "sk-openai", "sk-vllm"}
+
+
+SECRETIVE = (
+    "http://user:SECRET@host:99999",
+    "http://user:SECRET@host:8000/v1",
+    "http://SECRET@host/v1",
+    "http://:SECRET@host/v1",
+    "user:SECRET@host",
+    "http://user:SECRET%40host/v1",
+    "http://user:SEC/SECRET@host/v1",
+    "http://user:SEC?SECRET@host/v1",
+    "http://user:SEC#SECRET@host/v1",
+    "http://user:SECRET@[::1",
+    "http://user:SECRET",
+    "http://host:SECRET/v1",
+    "http://host/v1?key=SECRET",
+    "http://host/v1#SECRET",
+    "http://host/v1;SECRET",
+    "http://host /SECRET@x",
+    "ftp://user:SECRET@host",
+    "SECRET:user@host://x",
+    "http://user:SECRET\uff20host/v1",
+    "http://user:SECRET@ho\u2100st/v1",
+    "http://user:SECRET\t@host:bad",
+    "http://:@host",
+    "http://@host",
+    "http:///SECRET@",
+    "https:user:SECRET@host",
+    "http://host\\@SECRET:99999",
+)
+
+
+@pytest.mark.parametrize("url", SECRETIVE)
+def test_no_address_shows_what_is_secret_in_it(url: str, cli) -> None:
+    assert "SECRET" not in shown(url)
+    assert shown(url).isprintable()
+    with pytest.raises(ConfigError) as error:
+        normalize(url)
+    assert "SECRET" not in str(error.value)
+    for command in (["eval"], ["doctor"]):
+        done = cli(*command, "--base-url", url)
+        assert done.code in (1, 2)
+        assert "SECRET" not in done.out + done.err
+        assert "Traceback" not in done.err
+
+
+def test_addresses_that_are_none_of_this_stay_as_they_are() -> None:
+    assert normalize("host:8000") == "http://host:8000/v1"
+    assert normalize("https://host/openai/deployments/a_b/") == "https://host/openai/deployments/a_b"
+    assert normalize("http://[::1]:8000/v1") == "http://[::1]:8000/v1"
+    assert normalize("http://münchen.example:80/v1") == "http://xn--mnchen-3ya.example:80/v1"
+    assert shown("http://host:8000/v1") == "http://host:8000/v1"
+    assert shown("http://user:SECRET@host:99999/v1") == "http://***@host:99999/v1"
+
+
+def test_a_key_over_plain_http_to_another_host_is_warned_of(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = ["http://192.0.2.1:8000/v1", "http://host.example/v1"]
+    own = ["http://127.0.0.1:1/v1", "http://localhost:1/v1", "http://[::1]:1/v1", "https://host.example/v1"]
+    assert [line.split(": ")[0] for line in in_clear(others + own, KEY)] == others
+    assert list(in_clear(others, None)) == []
+
+
+def test_the_warning_comes_before_the_key_is_sent(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOMSERVE_API_KEY", KEY)
+    monkeypatch.setattr("tomserve.serving.addresses.here", lambda host: False)
+    done = cli("eval", "--base-url", endpoint.url, "--limit", 1)
+    assert done.code == 0
+    assert done.err.count("the API key goes there over plain http") == 1
+    assert KEY not in done.err + done.out
+    monkeypatch.undo()
+    assert "plain http" not in cli("doctor", "--base-url", endpoint.url).out

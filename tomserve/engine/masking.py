@@ -1,0 +1,82 @@
+"""The one place that takes API keys out of what a server said, before any of it is cut, shown or written.
+
+A server may echo what it was sent. A key is found as it is, and as it stands in a URL, in JSON, in HTML, in the form in
+which Python shows a text, and in base64, alone or within a longer text such as ``Bearer KEY``; each is replaced by ***.
+A server that disguises the key in other ways, or sends it in pieces, is not found out.
+
+>>> Mask("sk-0123456789")("you sent Bearer sk-0123456789")
+'you sent Bearer ***'
+>>> Mask("EMPTY")("the EMPTY jar")
+'the EMPTY jar'
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import orjson
+
+LEAST = 8
+"""Characters that a key must have to be masked. Shorter ones, such as EMPTY, are no secrets but may be words of an
+answer."""
+
+MASKED = "***"
+
+
+class Mask:
+    """Call it with a text to have the keys in it replaced. keys: None and short ones are left out."""
+
+    __slots__ = ("_spellings",)
+
+    def __init__(self, *keys: str | None) -> None:
+        found = {one for key in keys if key is not None and len(key) >= LEAST for one in _spellings(key)}
+        # The longest comes first, so that nothing of a longer spelling is left when a shorter one is part of it.
+        self._spellings = tuple(sorted(found, key=lambda one: (-len(one), one)))
+
+    def __call__(self, text: str) -> str:
+        """The text without the keys; the same object where it holds none."""
+        for spelling in self._spellings:
+            if spelling in text:
+                text = text.replace(spelling, MASKED)
+        return text
+
+    def data(self, value: Any) -> Any:
+        """What was read from JSON, with the keys in all its texts and names replaced; the same object without any.
+
+        Returns None where the key can only be taken out together with what is around it, such as a number.
+        """
+        if not self._spellings:
+            return value
+        try:
+            text = orjson.dumps(value).decode()
+            return value if (masked := self(text)) is text else orjson.loads(masked)
+        except (orjson.JSONDecodeError, orjson.JSONEncodeError):  # the latter for what is nested too deeply
+            return None
+
+
+def _spellings(key: str) -> Iterator[str]:
+    """A key in all the forms in which it is looked for."""
+    yield from (key, repr(key)[1:-1], html.escape(key), html.escape(key, quote=False))
+    for quoted in (quote(key), quote(key, safe=""), quote_plus(key)):
+        yield from (quoted, _lower_codes(quoted))
+    escaped = orjson.dumps(key).decode()[1:-1]
+    yield from (escaped, escaped.replace("/", "\\/"))
+    for before in range(3):  # three bytes make four characters, so it depends on what stands before, by three
+        coded = base64.b64encode(b"\0" * before + key.encode())
+        own = coded[-(-before * 8 // 6) : (before + len(key.encode())) * 8 // 6].decode()
+        yield from (own, own.replace("+", "-").replace("/", "_"))
+
+
+def _lower_codes(quoted: str) -> str:
+    """A percent-encoded text with its codes in lower case."""
+    first, *rest = quoted.split("%")
+    return first + "".join(f"%{part[:2].lower()}{part[2:]}" for part in rest)
+
+
+def inert(text: str, most: int) -> str:
+    """A text that is fit to be shown and kept: of at most so many characters, without control characters."""
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text[:most])
