@@ -1,6 +1,7 @@
 """Transport, journal, run folder and runner, against a real HTTP server that misbehaves as told."""
 
 import asyncio
+import gc
 import json
 import os
 import socket
@@ -442,3 +443,58 @@ def test_a_pause_that_is_as_good_as_over_is_over() -> None:
     assert pause.left == 0.0
     now = 62.5
     assert pause.left == -0.5
+
+
+@pytest.mark.parametrize(
+    ("finish", "text", "status"),
+    [
+        *(
+            (finish, "tea", "ok")
+            for finish in ("stop", "eos_token", "end_turn", "repetition", "", None, 7, "x" * 10**5)
+        ),
+        *((finish, "", "ok") for finish in ("stop", None, "unheard of")),
+        *((finish, "te", "length") for finish in ("length", "max_tokens", "model_length", "LENGTH")),
+        *((finish, None, "length") for finish in ("length", "model_length")),
+        *((finish, text, "refusal") for finish in ("content_filter", "Content_Filter") for text in ("", "te", None)),
+        *(
+            (finish, text, "malformed")
+            for finish in ("abort", "error", "cancelled", "ABORT")
+            for text in ("", "te", None)
+        ),
+        *((finish, None, "malformed") for finish in ("stop", "tool_calls", None)),
+    ],
+)
+def test_what_the_end_of_a_reply_means(finish: object, text: str | None, status: str) -> None:
+    reply = read_reply(200, orjson.dumps(completion(text, finish=finish)))
+    assert reply.status == status
+    assert reply.final == (status != "malformed")
+    if status == "malformed":
+        assert reply.text is None, "half a text is no answer"
+        assert reply.error
+
+
+def test_a_reply_that_the_server_broke_off_is_asked_again(endpoint: Endpoint, journal: Journal) -> None:
+    endpoint.script = lambda body, n: web.json_response(completion("", finish="abort")) if n == 1 else None
+    assert ask(endpoint, journal, [request(0)])
+    assert [(row["status"], row["attempts"]) for row in rows(journal)] == [("ok", 2)]
+
+
+def test_a_key_that_is_refused_in_mid_run_is_one_error(
+    endpoint: Endpoint, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every worker of many hears of it, and none of their errors is left for asyncio to complain about."""
+    endpoint.delay = 0.05
+    endpoint.script = lambda body, n: web.json_response({"error": "no"}, status=401) if n > 64 else None
+    for hedge in (None, 0.01):
+        with pytest.raises(ServerError, match="the API key was refused in mid-run"):
+            ask(
+                endpoint,
+                journal,
+                (request(n) for n in range(5000)),
+                concurrency=200,
+                hedge=hedge,
+                endpoints=[endpoint.url, endpoint.url.replace("127.0.0.1", "localhost")],
+            )
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+    assert caplog.text == ""

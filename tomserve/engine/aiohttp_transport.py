@@ -25,9 +25,9 @@ class AiohttpTransport:
     def __init__(self, api_key: str | None = None, timeouts: Timeouts | None = None) -> None:
         timeouts = timeouts or Timeouts()
         self._deadlines = Deadlines(timeouts.total, api_key)
-        headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": UNENCODED}
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": UNENCODED}
         if api_key:
-            headers["Authorization"] = f"Bearer {api_key}"
+            self._headers["Authorization"] = f"Bearer {api_key}"
         self._urls: dict[str, yarl.URL] = {}
         self._ways: dict[str, dict[str, Any]] = {}
         self._session = aiohttp.ClientSession(
@@ -37,7 +37,6 @@ class AiohttpTransport:
                 sock_connect=timeouts.connect,
                 sock_read=timeouts.stall if timeouts.stall < timeouts.total else None,
             ),
-            headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
         )
@@ -78,12 +77,17 @@ class AiohttpTransport:
     def _way(self, endpoint: str) -> dict[str, Any]:
         """How requests go to an endpoint: through which proxy, trusting which certificates, and to no other address."""
         if (way := self._ways.get(endpoint)) is None:
-            way = self._ways[endpoint] = {"allow_redirects": False}
+            # The key is no header of the session: aiohttp sends those to the proxy, too.
+            way = self._ways[endpoint] = {"allow_redirects": False, "headers": dict(self._headers)}
             if endpoint.startswith("https:"):
                 way["ssl"] = certificates()
             if (proxy := proxy_for(endpoint)) is not None:
                 way["proxy"] = proxy.url
-                way["proxy_auth"] = aiohttp.BasicAuth.decode(proxy.login) if proxy.login else None
+                login = {"Proxy-Authorization": proxy.login} if proxy.login else {}
+                if "ssl" in way:  # then the proxy must have its login, and the server must not
+                    way["proxy_headers"] = login
+                else:
+                    way["headers"] |= login
         return way
 
     async def alive(self, endpoint: str) -> bool:

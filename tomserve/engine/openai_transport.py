@@ -16,7 +16,7 @@ import orjson
 
 from tomserve.engine.bounded import MAX_BODY, MAX_HEAD, UNENCODED, decompressed
 from tomserve.engine.deadlines import Deadlines
-from tomserve.engine.network import certificates, proxy_for
+from tomserve.engine.network import certificates, proxy_for, tls_advice
 from tomserve.engine.transport import Reply, Timeouts, read_reply, retry_after
 from tomserve.errors import MachineError
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
@@ -109,7 +109,8 @@ class OpenAITransport:
             if isinstance(cause, _UnreadError):
                 return Reply(MALFORMED, error=str(cause))
             reached = not isinstance(cause, self._http.ConnectError)
-            return Reply(CONNECTION, error=f"{type(cause).__name__}: {cause}", reached=reached)
+            advice = f"; {tls_advice(cause)}" if "[SSL" in str(cause) else ""
+            return Reply(CONNECTION, error=f"{type(cause).__name__}: {cause}{advice}", reached=reached)
         except self._http.TimeoutException:
             return Reply(TIMEOUT, error="no complete reply in time")
         except (self._http.HTTPError, OSError) as error:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any, Protocol
 
 from tomserve.engine.observe import Status
+from tomserve.engine.rows import MASKED
 
 LOUD = ("warning: ", "stopping: ", "change: ", "accepted change: ")
 """How those lines begin that are shown to a user who wants to see no progress."""
@@ -100,12 +101,13 @@ class Tally:
     written: how many rows were written.
     reused: how many of them repeat the answer to an equal request.
     statuses: how many rows have which status.
+    masked: how many of them are replies in which the API key stood.
     now: the last status of the run that was reported.
     """
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self.written = self.reused = 0
+        self.written = self.reused = self.masked = 0
         self.statuses: Counter[str] = Counter()
         self.now = Status()
 
@@ -113,6 +115,7 @@ class Tally:
         """Count a row that was written, and pass it on."""
         self.written += 1
         self.reused += bool(row["reused"])
+        self.masked += MASKED in row
         self.statuses[row["status"]] += 1
         self._listener.row(row)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import resource
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ import orjson
 from tomserve.engine import transports
 from tomserve.engine.adaptive import MOST
 from tomserve.engine.answering import Answering
+from tomserve.engine.open_files import bearable
 from tomserve.engine.request import Request
 from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.runner import Runner
@@ -33,9 +33,6 @@ from tomserve.runs.talking import Build, Talks
 from tomserve.serving import keys
 from tomserve.serving.vigil import Vigil
 from tomserve.status import SPOKEN
-
-SPARE_FILES = 128
-"""How many of the open files that the system allows are kept for other things than connections."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +124,11 @@ class Asker:
             self.added += tally.written
             self.listener.finished()
             self.log(f"{tally.written} rows added, {tally.reused} reused, by status {dict(tally.statuses)}")
+            if tally.masked:
+                self.listener.message(
+                    f"the server sent the API key back in {tally.masked} of {tally.written} replies; *** stands there "
+                    "in its place, and their rows say key_masked"
+                )
 
     async def _run(self, phase: Phase, tally: Tally, count: Count) -> None:
         """Ask what is left of a phase, and note in its session what was found out.
@@ -143,7 +145,7 @@ class Asker:
             raise ServerLostError(f"{error}; {self._left(phase)}") from None
         finally:
             if phase.session is not None:
-                limit = tally.now.limit if tally.now.found else phase.concurrency
+                limit = tally.now.limit if tally.now.found else runner.concurrency
                 phase.session.note_load(limit, runner.prefix.to_dict())
                 answers = sum(tally.statuses[status] for status in SPOKEN)
                 phase.session.note_answers(answers, sorted(self.answering.named))
@@ -186,8 +188,8 @@ class Asker:
             list(self.endpoints),
             transport,
             phase.journal,
-            concurrency=phase.concurrency,
-            most=_most(len(self.endpoints)),
+            concurrency=self._bearable(phase.concurrency),
+            most=bearable(MOST, len(self.endpoints)),
             policy=self.policy,
             observer=tally,
             stop=self.stop.event(),
@@ -198,12 +200,14 @@ class Asker:
             probe=orjson.dumps(probe),
         )
 
-
-def _most(endpoints: int) -> int:
-    """How many requests may be in flight at one endpoint: each is a connection, and the system limits open files."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = endpoints * MOST + SPARE_FILES
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return MOST if soft == resource.RLIM_INFINITY else max(1, min(MOST, (soft - SPARE_FILES) // endpoints))
+    def _bearable(self, wanted: int | None) -> int | None:
+        """The number of requests in flight that was wanted, or the highest that the system allows, which is said."""
+        if wanted is None:
+            return None
+        allowed = bearable(wanted, len(self.endpoints))
+        if allowed < wanted:
+            self.listener.message(
+                f"{wanted:,} requests in flight need more open files than this system allows: {allowed:,} are in "
+                "flight at a time (`ulimit -Hn` shows the limit)"
+            )
+        return allowed
