@@ -60,7 +60,9 @@ class OpenAITransport:
     def _client(self, endpoint: str) -> Any:
         """The SDK's client for an endpoint, made on first use."""
         if endpoint not in self._clients:
-            limits = self._http.Limits(max_connections=None, max_keepalive_connections=None)
+            # No connection is used twice: what a server sends beyond a response stays in the library's buffer, and
+            # would be taken for the answer to the next question.
+            limits = self._http.Limits(max_connections=None, max_keepalive_connections=0)
             timeout = self._openai.Timeout(self._timeouts.stall, connect=self._timeouts.connect)
             proxy, secure = proxy_for(endpoint), endpoint.startswith("https:")
             login = {"Proxy-Authorization": proxy.login} if proxy is not None and proxy.login else None
