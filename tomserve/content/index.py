@@ -57,12 +57,28 @@ class Index:
     def add_once(self, key: int, value: int) -> bool:
         """Add a value to a key unless it has it. Returns whether that was new."""
         keys, values, at = self._found(key)
-        if at < len(keys) and keys[at] == key and value in self.get(key):
-            return False
+        same = at
+        while same < len(keys) and keys[same] == key:
+            if values[same] == value:
+                return False
+            same += 1
         keys.insert(at, key)
         values.insert(at, value)
         self._size += 1
         return True
+
+    def has(self, key: int, value: int) -> bool:
+        """Whether that key has that value. It is quicker than a look into what `get` returns, and is asked of every
+        question of a run that is resumed.
+        """
+        bucket = key >> self._shift
+        keys = self._keys[bucket]
+        at = bisect_left(keys, key)
+        while at < len(keys) and keys[at] == key:
+            if self._values[bucket][at] == value:
+                return True
+            at += 1
+        return False
 
     def get(self, key: int) -> Sequence[int]:
         """All values of that key."""

@@ -29,8 +29,7 @@ class Seen:
         return len(self._index)
 
     def __contains__(self, identity: tuple[str, str, int, int]) -> bool:
-        found = self._index.get(hash(identity) & MASK)
-        return bool(found) and short(identity[0]) in found
+        return self._index.has(hash(identity) & MASK, short(identity[0]))
 
     def add(self, identity: tuple[str, str, int, int]) -> bool:
         """Add an identity. Returns whether it was new."""

@@ -37,6 +37,11 @@ MODELS = 64
 _KINDS = {"item": str, "strategy": str, "turn": int, "key": str, "status": str}
 """Fields that every row must have, with the types of their values."""
 
+_FURTHER: dict[str, type] = {**CLOSING, "sample": int}
+"""Fields that some rows have, with the types of their values."""
+
+_RARE = frozenset(_FURTHER)
+
 
 def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
     """Read the rows of a journal, each with the byte offset of its line. An incomplete last line is left out.
@@ -65,16 +70,31 @@ def _parse(path: Path, number: int, line: bytes) -> Row:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise ConfigError(f"{path}:{number}: not JSON ({error.msg}); {way_out}") from None
+    if _is_plain(row):
+        return row  # type: ignore[no-any-return]  # it has just been looked at
     missing = [name for name in _KINDS if name not in row] if isinstance(row, dict) else ["all of them"]
     if missing:
         raise ConfigError(f"{path}:{number}: not a response row (field {missing[0]!r} is missing); {way_out}")
     wrong = [name for name, kind in _KINDS.items() if type(row[name]) is not kind]
-    further = {**CLOSING, "sample": int}
-    wrong += [name for name, kind in further.items() if row.get(name) is not None and type(row[name]) is not kind]
+    wrong += [name for name, kind in _FURTHER.items() if row.get(name) is not None and type(row[name]) is not kind]
     if wrong or not row["status"]:
         name = wrong[0] if wrong else "status"
         raise ConfigError(f"{path}:{number}: not a response row (field {name!r} is {row[name]!r:.40}); {way_out}")
     return dict(row)
+
+
+def _is_plain(row: Any) -> bool:
+    """Whether what a line holds is a row as most are: with the fields of every row, and none that is to be looked at
+    more closely. It says nothing else than the checks that follow it, but sooner: a resumed run reads all its rows.
+    """
+    return (
+        type(row) is dict
+        and type(row.get("item")) is type(row.get("strategy")) is type(row.get("key")) is str
+        and type(status := row.get("status")) is str
+        and status != ""
+        and type(row.get("turn")) is int
+        and _RARE.isdisjoint(row)
+    )
 
 
 def identity_of(row: Row) -> Identity:
@@ -111,8 +131,9 @@ class Journal:
         self.torn: Path | None = None
         self._offsets = Index(32, 64)
         self._size = 0
+        own = self._marks.items()
         for offset, row in read_rows(path):
-            if all(row.get(name) == value for name, value in self._marks.items()):
+            if not own or all(row.get(name) == value for name, value in own):
                 self._index(row, offset)
                 self._note_model(row)
         self._move_torn_line()
@@ -181,6 +202,11 @@ class Journal:
             return
         except OSError as error:
             raise ConfigError(f"{self.path}: cannot be written ({error.strerror})") from None
+
+    @property
+    def size(self) -> int:
+        """How many bytes the file has: it grows with every row."""
+        return self._size
 
     def find(self, key: str) -> Row | None:
         """The first final row of a request with that key, read from the file; None where there is none."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tomserve.content.index import Firsts
@@ -62,6 +62,7 @@ class Questions:
     items: Stock
     strategies: Sequence[Strategy]
     repeats: int = 1
+    _counts: list[tuple[Journal, int, Count]] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def ids(self) -> Firsts:
@@ -75,6 +76,18 @@ class Questions:
             for item in self.items.ids
             for sample in range(self.repeats)
         )
+
+    def counted(self, journal: Journal) -> Count:
+        """How many requests of these questions are left, and how many there are in all.
+
+        Before a run asks its first question this is wanted several times, and so it is kept until the journal grows.
+        """
+        for known, size, count in self._counts:
+            if known is journal and size == journal.size:
+                return count
+        count = _counted(journal, self)
+        self._counts[:] = [(journal, journal.size, count)]
+        return count
 
     def requests(self, talks: Talks, wanted: Wanted = lambda question: True) -> Iterator[Request]:
         """Make the first requests one by one, in an order in which prompts that share a long beginning come together.
@@ -91,7 +104,10 @@ class Questions:
     def _in_order(self, strategy: Strategy, wanted: Wanted) -> Iterator[int]:
         """The places of the items that the strategy still has to ask about, in the order in which it asks them."""
         names = enumerate(self.items.ids)
-        left = array("Q", (place for place, item in names if any(map(wanted, self._samples(item, strategy)))))
+        if self.repeats == 1:
+            left = array("Q", (place for place, item in names if wanted(Question(item, strategy))))
+        else:
+            left = array("Q", (place for place, item in names if any(map(wanted, self._samples(item, strategy)))))
         order = places_in_order(ordered(strategy.order(self.items[place])) for place in left)
         return (left[place] for place in order)
 
@@ -102,7 +118,9 @@ class Questions:
 
 def finished(journal: Journal, question: Question) -> bool:
     """Whether a question needs no further request: it has its final row, or a row that closes its conversation."""
-    return question.turn(0) in (journal.closed if question.strategy.several else journal.final)
+    item, strategy, sample = question
+    # The same as question.turn(0), in a form that takes half the time: this is asked of every question.
+    return (item, strategy.name, 0, sample) in (journal.closed if strategy.several else journal.final)
 
 
 def begun(journal: Journal, question: Question) -> bool:
@@ -119,6 +137,10 @@ def answered(journal: Journal, questions: Iterable[Question]) -> Iterator[Questi
 
 def counted(journal: Journal, questions: Iterable[Question]) -> Count:
     """How many requests of these questions are left to ask, and how many there are in all."""
+    return questions.counted(journal) if isinstance(questions, Questions) else _counted(journal, questions)
+
+
+def _counted(journal: Journal, questions: Iterable[Question]) -> Count:
     left = total = unknown = 0
     several = False
     for question in questions:
