@@ -13,7 +13,7 @@ from tests.conftest import Endpoint
 from tomserve.content.index import Index
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.runs import journal, questions
+from tomserve.runs import journal, questions, runfolder
 from tomserve.runs.index import Seen
 
 WELL: dict[str, Any] = {"item": "a", "strategy": "s", "turn": 0, "key": "k", "status": "ok"}
@@ -43,14 +43,16 @@ def test_a_resumed_run_reads_each_line_once_and_counts_once(
         monkeypatch.setattr(holder, name, counted)
 
     counting(journal, "_parse")
-    counting(questions, "_counted")
+    counting(questions.Questions, "_counted_once")
+    counting(runfolder, "read_ids")
     counting(Item, "_from_dict")
     before = len(endpoint.requests)
     assert cli(*command).code in (0, 1)
     assert len(endpoint.requests) == before + 3
     told = next(count for count in first if count)  # what was done when the first question came
     assert told["_parse"] == 37
-    assert told["_counted"] == 1
+    assert told["_counted_once"] == 1
+    assert told["read_ids"] == 0
     # Each item once, and again those that the check of the longest prompts and what is left to ask need.
     assert told["_from_dict"] <= 20 + 20 + 3 * 2
 

@@ -46,6 +46,10 @@ class _Store:
             self._file_away()
         return len(self.ends) - 1
 
+    def length(self, number: int) -> int:
+        """How many bytes the line of that number has."""
+        return self.ends[number] - (self.ends[number - 1] if number else 0)
+
     def line(self, number: int) -> bytes:
         """The line of that number."""
         start, end = self.ends[number - 1] if number else 0, self.ends[number]
@@ -95,6 +99,11 @@ class Lines(Sequence[bytes]):
     def _line(self, place: int) -> bytes:
         store, number = divmod(place, _STORE)
         return self._stores[store].line(number)
+
+    @property
+    def size(self) -> int:
+        """How many bytes all these lines have together."""
+        return sum(self._stores[place // _STORE].length(place % _STORE) for place in self._places)
 
     def part(self, places: Iterable[int]) -> Lines:
         """The lines at these places."""

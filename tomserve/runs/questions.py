@@ -85,9 +85,16 @@ class Questions:
         for known, size, count in self._counts:
             if known is journal and size == journal.size:
                 return count
-        count = _counted(journal, self)
+        count = _counted(journal, self) if any(one.several for one in self.strategies) else self._counted_once(journal)
         self._counts[:] = [(journal, journal.size, count)]
         return count
+
+    def _counted_once(self, journal: Journal) -> Count:
+        """What `counted` gives where each sample of a question takes one request, in half the time."""
+        final, samples, items, left = journal.final, range(self.repeats), self.items.ids, 0
+        for name in (strategy.name for strategy in self.strategies):
+            left += sum((item, name, 0, sample) not in final for item in items for sample in samples)
+        return Count(left, len(self.items) * len(self.strategies) * self.repeats)
 
     def requests(self, talks: Talks, wanted: Wanted = lambda question: True) -> Iterator[Request]:
         """Make the first requests one by one, in an order in which prompts that share a long beginning come together.

@@ -54,6 +54,7 @@ class Stock(Sequence[Item]):
         self.parts = array("I")
         self.draw = draw or WHOLE_CLUSTERS
         self.benchmarks: set[str] = set()
+        self._digest: str | None = None
         for item in items:
             self.benchmarks.add(item.benchmark)
             self.lines.append(item.to_json())
@@ -78,10 +79,18 @@ class Stock(Sequence[Item]):
 
     def digest(self) -> str:
         """A digest of the items that does not depend on their order; the same as that of `items.items_digest`."""
+        if self._digest is not None:
+            return self._digest
         # The id comes first in a line and no two items have the same, so that its JSON alone tells the lines' order.
         # It is copied, because the bytes that orjson returns occupy the whole buffer in which they were written.
         ids = (bytes(bytearray(orjson.dumps(one))) for one in self.ids)
-        return digest_of(self.lines[place] for place in places_in_order(ids))
+        self._digest = digest_of(self.lines[place] for place in places_in_order(ids))
+        return self._digest
+
+    @property
+    def size(self) -> int:
+        """How many bytes a file of these items has, with one on each line."""
+        return self.lines.size + len(self)
 
     def where(self, conditions: Sequence[str]) -> Stock:
         """The items that meet all these conditions (see items.where); raises ConfigError where none does."""
