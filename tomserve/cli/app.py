@@ -105,8 +105,8 @@ def _options(
 app.command(name="eval")(with_content(lasting(evaluate.evaluate_command)))
 _commands: tuple[Callable[..., Any], ...] = (
     *(lasting(one) for one in (stability.stability, causal.causal, faithfulness.faithfulness, functional.functional)),
-    *(lasting(one) for one in (serve.serve, study.score, study.report, serve.setup)),
-    *(study.analyze, study.compare, study.plan, sealing.seal, sealing.verify, items.items, runs.runs, serve.doctor),
+    *(lasting(one) for one in (serve.serve, study.score, study.report, serve.setup, sealing.seal)),
+    *(study.analyze, study.compare, study.plan, sealing.verify, items.items, runs.runs, serve.doctor),
 )
 for _command in _commands:
     app.command()(with_content(_command))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tomserve.cli.options import PathOption, RunArgument, console
+from tomserve.content.inert import say
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def seal(
         folder = existing_run(run)
         link = sealing.seal(folder, key)
         signed = "sealed and signed" if link.signature is not None else "sealed"
-        print(f"{signed}: {folder}\n{link.digest}")
+        say(f"{signed}: {folder}\n{link.digest}")
 
 
 def verify(
@@ -82,7 +83,8 @@ def _show(folder: Path, found: Verification) -> None:
     """Print what came of each check, behind its name and its outcome."""
     from rich.text import Text
 
-    from tomserve.reporting.terminal import inert, print_entry
+    from tomserve.content.inert import inert
+    from tomserve.reporting.terminal import print_entry
 
     screen = console()
     screen.print(inert(f"run {folder}"), highlight=False, markup=False, soft_wrap=True)
@@ -92,4 +94,4 @@ def _show(folder: Path, found: Verification) -> None:
         head = Text(f"  {one.what:{wide}}  ").append(f"{word:6}  ", style)
         print_entry(head, inert(one.said), screen)
     if not found.holds:
-        print("not everything is as it should be")
+        say("not everything is as it should be")

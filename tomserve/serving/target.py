@@ -69,7 +69,7 @@ def choose(
     if base_urls:
         endpoints = list(dict.fromkeys(map(normalize, base_urls)))
         for warning in in_clear(endpoints, api_key()):
-            print(f"warning: {warning}", file=sys.stderr)
+            say(f"warning: {warning}", error=True)
         loading.wait_at(endpoints, waiting)
         ours = records.started_here(endpoints)
         target = ask_endpoints(endpoints, model, revision or (ours[0].revision if ours else None), waiting)
