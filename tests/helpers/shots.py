@@ -52,6 +52,8 @@ class Shot:
         if not self.running or self.code == 0:  # it had ended, or was about to
             return [f"left {self.left}"] if self.left else []
         said = self.err.splitlines()
+        if said and "/cli/__init__.py" not in self.err and "tomserve: " not in self.err and not self.left:
+            return []  # Python itself was still starting
         found = [f"left {self.left}"] if self.left else []
         by_kernel = self.code == -self.number  # before the first line of tomserve ran, or after the last
         if self.code != 128 + self.number and not by_kernel:
@@ -78,12 +80,10 @@ class Range:
 
     def start(self, name: str) -> subprocess.Popen[str]:
         """Start a command, with a folder of its own for temporary files."""
-        (self.folder / "tmp").mkdir(exist_ok=True)
-        env = {**environment(self.folder / "runs"), "TMPDIR": str(self.folder / "tmp")}
         command = [sys.executable, "-X", "faulthandler", "-m", "tomserve", *self.commands[name]]
         return subprocess.Popen(
             command,
-            env=env,
+            env=self.surroundings(),
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -92,6 +92,11 @@ class Range:
             start_new_session=True,
             preexec_fn=_heard,
         )
+
+    def surroundings(self) -> dict[str, str]:
+        """The environment of a command, with a folder of its own for temporary files."""
+        (self.folder / "tmp").mkdir(exist_ok=True)
+        return {**environment(self.folder / "runs"), "TMPDIR": str(self.folder / "tmp")}
 
     def shoot(self, name: str, number: signal.Signals, after: float) -> Shot:
         """Start a command, send it a signal so many seconds later, and look at what is left once it has ended."""
@@ -136,17 +141,17 @@ def _heard() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def run(folder: Path, *arguments: str) -> None:
-    """Run a command that has to succeed."""
-    command = [sys.executable, "-m", "tomserve", *arguments]
+def run(folder: Path, *arguments: str, within: Sequence[str] = (sys.executable,)) -> None:
+    """Run a command that has to succeed. within: the words that start Python."""
+    command = [*within, "-m", "tomserve", *arguments]
     subprocess.run(command, env=environment(folder / "runs"), cwd=folder, check=True, capture_output=True)
 
 
-def ready(folder: Path, endpoint: Endpoint, items: int = 120) -> Range:
-    """A place with a run of so many questions, and commands of every kind."""
+def ready(folder: Path, endpoint: Endpoint, items: int = 120, within: Sequence[str] = (sys.executable,)) -> Range:
+    """A place with a run of so many questions, and commands of every kind. within: the words that start Python."""
     write_items(folder / "items.jsonl", [make_item(number) for number in range(items)])
     asking = ["--base-url", endpoint.url, "--benchmark", "items", "--path", str(folder / "items.jsonl")]
-    run(folder, "eval", *asking, "--run", "whole", "--no-report", "--quiet")
+    run(folder, "eval", *asking, "--run", "whole", "--no-report", "--quiet", within=within)
     endpoint.delay = 0.03
     write = str(folder / "out")
     commands = {

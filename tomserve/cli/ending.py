@@ -69,6 +69,8 @@ def _told(error: BaseException) -> tuple[int, str]:
 def _of_a_file(error: OSError) -> str:
     """What cannot be done with which file, and why."""
     reason = error.strerror or " ".join(str(error).split()) or type(error).__name__
+    if error.errno is None:  # it was raised on purpose, in words
+        return f"{reason}; free space, or permit reading and writing"
     if error.filename is None:
         return f"a file cannot be used ({reason}); free space, or permit reading and writing"
     name = error.filename if isinstance(error.filename, str) else repr(error.filename)

@@ -138,7 +138,10 @@ class Journal:
                 self._note_model(row)
         self._move_torn_line()
         try:
+            there = path.exists()
             self._file = files.opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+            if not there:
+                files.sync_folder(path.parent)
         except OSError as error:
             raise ConfigError(
                 f"{path}: cannot be written ({error.strerror}); choose another place by TOMSERVE_RUNS"
@@ -216,12 +219,43 @@ class Journal:
         return next((row for row in rows if row["key"] == key), None)
 
     def _read(self, offset: int) -> Row:
+        """The row at that byte offset. Raises JournalError where there is none any more."""
         line = b""
-        while not line.endswith(b"\n"):
-            piece = os.pread(self._file, 65536, offset + len(line))
-            end = piece.find(b"\n")
-            line += piece if end < 0 else piece[: end + 1]
-        return dict(orjson.loads(line))
+        try:
+            while not line.endswith(b"\n"):
+                if not (piece := os.pread(self._file, 65536, offset + len(line))):
+                    raise self._changed("is shorter than it was")
+                end = piece.find(b"\n")
+                line += piece if end < 0 else piece[: end + 1]
+            row = orjson.loads(line)
+        except OSError as error:
+            raise JournalError(f"{self.path}: cannot be read any more ({error.strerror})") from None
+        except orjson.JSONDecodeError:
+            raise self._changed("holds other rows than before") from None
+        if not isinstance(row, dict) or not isinstance(row.get("key"), str):
+            raise self._changed("holds other rows than before")
+        return row
+
+    def _changed(self, what: str) -> JournalError:
+        return JournalError(
+            f"{self.path}: {what}, as somebody else has changed it while the run went on; see what is left in it, put "
+            "back what is missing if you can, and repeat the command"
+        )
+
+    def _check_place(self) -> None:
+        """Raise JournalError unless the file is still the one at its path, and not shorter than what was written.
+
+        Rows that are written to a file which was removed, or replaced by another one, are lost for everybody else.
+        """
+        size, about = self._size, os.fstat(self._file)  # in this order, as another thread may be writing
+        try:
+            there = os.lstat(self.path)
+        except OSError as error:
+            raise self._changed(f"is not there any more ({error.strerror})") from None
+        if not os.path.samestat(about, there):
+            raise self._changed("is another file than before")
+        if about.st_size < size:
+            raise self._changed("is shorter than it was")
 
     def _line(self, row: Row) -> bytes:
         """A row as a line of the file."""
@@ -233,7 +267,8 @@ class Journal:
     def append(self, row: Row) -> None:
         """Write one row in one call.
 
-        Raises JournalError where that fails (disk full, folder gone); half a line that was written is then removed.
+        Raises JournalError where that fails (disk full, folder gone); half a line that was written is then removed. It
+        also raises JournalError where somebody has made the file shorter.
         """
         line = self._line(row)
         try:
@@ -241,17 +276,25 @@ class Journal:
                 raise OSError("short write: is the disk full?")
         except OSError as error:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._file, self._size)
+                if os.fstat(self._file).st_size > self._size:
+                    os.ftruncate(self._file, self._size)
             reason = error.strerror or str(error)
             raise JournalError(f"{self.path}: cannot be written any more ({reason}); free space and resume") from None
-        self._index(row, self._size)
-        self._size += len(line)
+        end = os.lseek(self._file, 0, os.SEEK_CUR)  # where the kernel has appended it: the end of the file
+        if end < self._size + len(line):
+            raise self._changed("is shorter than it was")
+        self._index(row, end - len(line))
+        self._size = end
 
     def sync(self) -> None:
-        """Force the rows to the disk; does nothing where no row is new. Raises JournalError where that fails."""
+        """Force the rows to the disk; does nothing where no row is new.
+
+        Raises JournalError where that fails, and where somebody else has removed, replaced or changed the file.
+        """
         if self._synced != self._size:
             size = self._size
             try:
+                self._check_place()
                 os.fsync(self._file)
             except OSError as error:
                 raise JournalError(f"{self.path}: cannot be written any more ({error.strerror})") from None

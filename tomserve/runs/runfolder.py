@@ -230,7 +230,9 @@ class RunFolder:
         self.path = path
         _check_place(path)
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            if not path.is_dir():
+                path.mkdir(parents=True, exist_ok=True)
+                files.sync_folder(path.parent)
             check_files(path, change=True)
             self._lock = files.opened(path / ".lock", os.O_RDWR | os.O_CREAT)
         except OSError as error:
@@ -238,7 +240,13 @@ class RunFolder:
             raise MachineError(f"{path}: cannot be written ({error.strerror}); {hint}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
+            if not isinstance(error, BlockingIOError):  # a file system without locks, or a server that is gone
+                os.close(self._lock)
+                raise MachineError(
+                    f"{path}: cannot be locked ({error.strerror}), so that two programs could write to it at once; "
+                    "choose a place on another disk by TOMSERVE_RUNS or --run PATH"
+                ) from None
             holder = os.pread(self._lock, 100, 0).decode("ascii", "replace").strip()
             os.close(self._lock)
             holder = holder if holder.isdigit() else "unknown"

@@ -1,0 +1,159 @@
+"""SIGINT, SIGTERM and SIGHUP in every phase of every command: its exit code, one line, and nothing left behind."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Endpoint
+from tests.helpers import shots
+from tests.helpers.command import environment
+from tests.helpers.prepared import prepared
+
+AT = """
+import os, signal, sys
+number, place = int(sys.argv.pop()), sys.argv.pop()
+from importlib import import_module
+from tomserve.cli import main
+{before}
+module, name = place.split(":")
+owner, names = import_module(module), name.split(".")
+for one in names[:-1]:
+    owner = getattr(owner, one)
+real, sent = getattr(owner, names[-1]), []
+
+def shot(*given, **named):
+    if not sent:
+        sent.append(1)
+        try:
+            os.kill(os.getpid(), number)
+            for _ in range(1000):  # the handler is called here
+                pass
+        except Exception:
+            pass  # nothing that handles errors handles a signal
+    return real(*given, **named)
+
+setattr(owner, names[-1], shot)
+main()
+"""
+"""A command in which a signal arrives when a function is called for the first time."""
+
+SECOND = (
+    "from tomserve.scoring import parts, table; table.PART, parts.MANY = 2, 1; os.sched_getaffinity = lambda _: {0, 1}"
+)
+
+PHASES = {
+    "eval": {
+        "finds the server": "tomserve.serving.probe:Probe.__enter__",
+        "renders": "tomserve.prompting.templates:Template.render",
+        "draws": "tomserve.runs.stock:Stock.limited",
+        "writes the manifest": "tomserve.content.files:put_in_place",
+        "scores": "tomserve.runs.scores:write_run",
+        "computes": "tomserve.studies.analysis:_computed",
+        "prints": "tomserve.reporting.tables:show_analysis",
+        "writes the report": "tomserve.reporting.html.build:_page",
+    },
+    "score": {
+        "reads": "tomserve.scoring.sources:ResponseFile.__init__",
+        "scores": "tomserve.scoring.parts:_score",
+        "makes a folder": "tomserve.content.temporary:_made",
+        "starts the second process": "tomserve.scoring.beside:_tell",
+        "writes": "tomserve.content.files:put_in_place",
+        "removes": "shutil:rmtree",
+    },
+    "analyze": {
+        "reads": "polars:read_parquet",
+        "computes": "tomserve.studies.analysis:_computed",
+        "writes": "tomserve.content.temporary:_created",
+    },
+    "report": {
+        "begins to draw": "tomserve.reporting.html.svg:begin",
+        "waits for a picture": "tomserve.reporting.html.svg:_picture",
+        "renders": "jinja2:Template.render",
+        "writes": "tomserve.content.files:put_in_place",
+    },
+    "compare": {"compares": "tomserve.studies.compare:compare", "writes": "os:fsync"},
+    "plan": {"counts": "tomserve.studies.plan:plan"},
+    "items": {"varies": "tomserve.runs.varying:varied", "writes": "tomserve.items.item:Item.to_json"},
+    "validate": {"shows": "tomserve.cli.findings:show"},
+    "questionnaire": {"draws": "tomserve.humans.making:_forms", "writes": "tomserve.items.files:write_chunks"},
+    "generate": {"writes": "tomserve.content.outputs:writing", "syncs": "os:fsync"},
+    "runs": {"lists": "tomserve.runs.manifest:Manifest.read"},
+    "doctor": {"looks": "tomserve.cli.doctor:diagnose"},
+    "stability": {"asks": "tomserve.runs.evaluation:evaluate"},
+    "faithfulness": {"keeps": "tomserve.faithfulness.running:_items"},
+    "functional": {"asks": "tomserve.runs.evaluation:evaluate"},
+}
+"""By command and phase: the function in which a signal arrives."""
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+CASES = [(command, phase) for command, phases in PHASES.items() for phase in phases]
+
+
+@pytest.fixture
+def range_(endpoint: Endpoint, tmp_path: Path) -> shots.Range:
+    return shots.ready(tmp_path, endpoint, items=12, within=prepared())
+
+
+@pytest.mark.parametrize(("command", "phase"), CASES)
+def test_in_every_phase(range_: shots.Range, command: str, phase: str) -> None:
+    number = NUMBERS[CASES.index((command, phase)) % len(NUMBERS)]
+    before = SECOND if command == "score" else ""
+    for path in (range_.folder / "runs/whole").glob("scores.*"):
+        path.unlink()
+    began = time.monotonic()
+    done = subprocess.run(
+        [
+            *prepared(),
+            "-c",
+            AT.format(before=before),
+            *range_.commands[command],
+            PHASES[command][phase],
+            str(number.value),
+        ],
+        cwd=range_.folder,
+        env=range_.surroundings(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    shot = shots.Shot(
+        command, number, 0, True, time.monotonic() - began, done.returncode, done.stdout, done.stderr, [], 20
+    )
+    shot.left = range_.left(-1)
+    assert shot.problems() == []
+    assert shot.code == 128 + number, shot.err
+    assert [line for line in shot.err.splitlines() if line.startswith("tomserve: ")] == shot.err.splitlines()[-1:]
+
+
+def test_a_signal_that_no_function_of_python_sees_ends_the_process(tmp_path: Path) -> None:
+    """A library may wait or compute without coming back to Python: here it is the C library that sleeps."""
+    (tmp_path / "in").mkdir()
+    script = (
+        "import ctypes, os, signal, sys, threading\n"
+        "from pathlib import Path\n"
+        "from tomserve.cli import app, main\n"
+        "from tomserve.content import temporary\n"
+        "def command(**options):\n"
+        "    with temporary.folder(Path(sys.argv[1])), temporary.file(Path(sys.argv[1])):\n"
+        "        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
+        "        signal.pthread_sigmask(signal.SIG_BLOCK, list(signal.Signals))\n"
+        "        ctypes.CDLL(None).sleep(20)\n"
+        "app.app = command; main()\n"
+    )
+    began = time.monotonic()
+    done = subprocess.run(
+        [*prepared(), "-c", script, str(tmp_path / "in")],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 143, done.stderr
+    assert done.stderr == "tomserve: stopped by SIGTERM; repeat the command to go on\n"
+    assert time.monotonic() - began < 15
+    assert not list((tmp_path / "in").iterdir())
