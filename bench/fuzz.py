@@ -2,8 +2,8 @@
 
     python bench/fuzz.py [--folders 10000] [--first 0] [--some 0] [--processes 1] [--keep FILE]
 
-Real runs are the beginning: of one turn and of two, with samples, a noise check, a reader, variants and scores that
-this user has kept, of Hi-ToM and generated worlds, and measurements of states and of edited chains. Each folder is a copy of
+Real runs are the beginning: of one turn and of two, with samples, a noise check, a reader, variants, scores that this
+user has kept, of Hi-ToM and generated worlds, and measurements of states and of edited chains. Each folder is a copy of
 one of them with one to three changes (tests/helpers/mutating.py) and is read by the commands that read runs, and from
 Python, each in a process of its own with limits (tests/helpers/fuzzing.py). Counted are tracebacks, warnings of Python,
 exit codes outside of 0 to 3, characters in the output that a terminal could obey, files of the user that were read or

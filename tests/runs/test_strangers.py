@@ -6,15 +6,18 @@ import os
 from pathlib import Path
 
 import orjson
+import polars as pl
 import pytest
 
-from tests.conftest import Endpoint, make_item
-from tests.helpers.measurements import measured_run
+import tomserve
+from tests.conftest import ROOT, Endpoint, make_item
+from tests.helpers.measurements import measured_run, study
 from tests.helpers.reports import run_folder
 from tests.helpers.talking import write_strategy
 from tomserve.errors import ConfigError
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.measured import WORK, MeasuredRun
+from tomserve.scoring.pinned import digest_of
 
 RAN = "import pathlib\npathlib.Path({!r}).touch()\n"
 
@@ -184,3 +187,109 @@ def test_a_factor_is_called_by_letters_and_digits(
 def test_good_names_of_factors() -> None:
     for name in ("order", "n", "x_1", "a-b", "a.b", "人称", "größe", "literal", "len", "index", "x" * 100):
         assert make_item(1, factors={name: 1}).factors == {name: 1}
+
+
+def test_programs_of_a_content_folder_are_named_once(cli, run: Path, tmp_path: Path, monkeypatch) -> None:
+    folder = study(tmp_path / "content")
+    told = f"note: {folder} holds studies, which are programs and run with your rights: analysis/depths.py\n"
+    for command in (("analyze", run), ("report", run), ("compare", f"{run}/", f"{run}/")):
+        assert cli(*command, "--content", folder).err.count(told) == 1
+        assert cli("--content", folder, *command).err.count(told) == 1
+        assert told not in cli("score", run, "--content", folder).err
+        monkeypatch.setenv("TOMSERVE_CONTENT", "")
+        assert "note: " not in cli(*command).err
+        assert "note: " not in cli(*command, "--content", ROOT).err  # what came installed
+        monkeypatch.setenv("TOMSERVE_CONTENT", "")
+    done = cli("doctor", "--content", folder)
+    assert "programs in the first, which are run with your rights: analysis/depths.py" in " ".join(done.out.split())
+
+
+WRONG = {
+    "bytes": pl.Series([b"\xff\x00"] * 3),
+    "a struct": pl.Series([{"a": 1}] * 3),
+    "a duration": pl.Series([1] * 3).cast(pl.Duration),
+    "a time": pl.Series([1] * 3).cast(pl.Time),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+@pytest.mark.parametrize("name", ["correct", "item", "status", "kind", "samples", "chain_path_proper", "answer"])
+def test_a_strangers_table_holds_what_can_be_read(cli, tmp_path: Path, name: str, kind: str) -> None:
+    rows = {"model": ["m"] * 3, "strategy": ["s"] * 3, "item": list("abc"), "status": ["ok"] * 3, "correct": [True] * 3}
+    table = tmp_path / "table.parquet"
+    pl.DataFrame({**rows, name: WRONG[kind]}).write_parquet(table)
+    for command in (("analyze", table), ("report", table), ("compare", table, table)):
+        done = cli(*command)
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+        assert f"table.parquet: column {name!r} is " in done.err
+
+
+@pytest.mark.parametrize("name", ["*", "^.*$", "^item$", "", "a\x1b[2Jb", "\u202eb", "x" * 300])
+def test_the_columns_of_a_strangers_table_are_names(cli, tmp_path: Path, name: str) -> None:
+    rows = {"model": ["m"] * 3, "strategy": ["s"] * 3, "item": list("abc"), "correct": [True] * 3, name: ["x"] * 3}
+    frame = pl.DataFrame(rows)
+    for suffix, write in ((".parquet", frame.write_parquet), (".csv", frame.write_csv), (".jsonl", frame.write_ndjson)):
+        write(table := tmp_path / f"table{suffix}")
+        done = cli("analyze", table)
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+        assert "a column is called " in done.err
+
+
+def test_a_measured_table_holds_what_can_be_read(tmp_path: Path) -> None:
+    folder = measured_run(tmp_path / "runs/deep")
+    path = folder / "scores.parquet"
+    for column in (pl.Series("kind", [b"a"] * 26), pl.Series("*", [1] * 26), pl.Series("", [1] * 26)):
+        before = path.read_bytes()
+        pl.read_parquet(path).with_columns(column).write_parquet(path)
+        manifest = orjson.loads((folder / "manifest.json").read_bytes())
+        changed(folder, table={**manifest["table"], "digest": digest_of(path.read_bytes())})
+        with pytest.raises(ConfigError, match=r"scores.parquet: (column 'kind' is Binary|a column is called )"):
+            tomserve.load_scores(folder)
+        path.write_bytes(before)
+
+
+def test_responses_are_not_awaited_from_a_pipe(run: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(ConfigError, match="is no regular file"):
+        tomserve.score(tmp_path / "pipe.jsonl", run / "items.jsonl")
+    with pytest.raises(ConfigError, match="is no regular file"):
+        tomserve.score(run / "responses.jsonl", tmp_path / "pipe.jsonl")
+
+
+def test_an_error_of_a_foreign_response_is_text(run: Path) -> None:
+    notes: list[str] = []
+    rows = [{"item": f"demo/{n}", "text": "tea", "error": error} for n, error in enumerate((7, {"a": 1}, None))]
+    scores = tomserve.score(rows, [make_item(n) for n in range(3)], note=notes.append)
+    assert scores["item"].to_list() == ["demo/2"]
+    assert "2 with an error that is no text (line 1)" in notes[0]
+
+
+def test_a_run_without_answers_is_no_table(cli, run: Path) -> None:
+    (run / "responses.jsonl").unlink()
+    done = cli("analyze", run)
+    assert done.code == 2
+    assert done.err.endswith(": nothing was answered yet\n")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"sampling": {"repeats": "3"}}, "sampling: repeats: expected a whole number; found '3'"),
+        ({"sampling": {"repeats": 0}}, "sampling: repeats: expected a whole number of at least 1; found 0"),
+        ({"sampling": {"temperature": []}}, "sampling: temperature: expected a number; found []"),
+        ({"sampling": {"seed": 1.5}}, "sampling: seed: expected a whole number; found 1.5"),
+    ],
+)
+def test_how_a_run_was_sampled_is_checked(cli, run: Path, fields: dict[str, object], said: str) -> None:
+    changed(run, **fields)
+    for command in ("score", "analyze", "report", "runs"):
+        done = cli(command, run)
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+        assert f"manifest.json: {said}" in done.err
+
+
+def test_a_manifest_that_says_little_is_shown(cli, run: Path) -> None:
+    changed(run, strategies={"cot": {}}, noise={})
+    done = cli("runs", run)
+    assert done.code == 0, done.err
+    assert "prompts unknown" in done.out

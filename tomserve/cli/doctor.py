@@ -28,7 +28,7 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
     """Print one line for each part and each of `base_urls`; returns the exit code: 1 where anything failed, else 0."""
     checks: list[tuple[str, Callable[[], str]]] = [
         ("tomserve", lambda: f"{__version__}, Python {platform.python_version()} ({sys.executable})"),
-        ("content", lambda: ", ".join(map(str, content.roots()))),
+        ("content", _content),
         ("presets", _presets),
         ("strategies", lambda: ", ".join(strategies.Strategy.load(name).name for name in strategies.names())),
         ("studies", lambda: ", ".join(name for name in studies.names() if studies.load_study(name))),
@@ -51,6 +51,13 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
         mark = "ok  " if style == "green" else "FAIL"
         print_entry(Text.assemble((mark, style), f" {name:<{width}}  "), found, console)
     return 1 if broken else 0
+
+
+def _content() -> str:
+    """The folders of content, and which programs of a folder that was given are run."""
+    shown = ", ".join(map(str, content.roots()))
+    programs = ", ".join(content.programs())
+    return f"{shown}; programs in the first, which are run with your rights: {programs}" if programs else shown
 
 
 def _presets() -> str:

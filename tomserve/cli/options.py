@@ -13,18 +13,27 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
+from tomserve import content as contents
 from tomserve.cli import streams
+from tomserve.content.inert import say
 from tomserve.errors import Interrupted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def _use(content: Path | None) -> Path | None:
+def _use(context: typer.Context, content: Path | None) -> Path | None:
     """Look in this folder first for all content that is found from now on; None changes nothing."""
+    if context.parent is None:
+        _GIVEN.clear()  # a new command line
     if content is not None:
         os.environ["TOMSERVE_CONTENT"] = str(content)
+        _GIVEN[:] = [str(content)]
     return content
+
+
+_GIVEN: list[str] = []
+"""The folder that this command line names by --content."""
 
 
 ContentOption = Annotated[
@@ -66,6 +75,13 @@ def _named(parameter: inspect.Parameter) -> inspect.Parameter:
     return parameter.replace(annotation=Annotated[kind, info])
 
 
+RUNS_STUDIES = ("analyze", "report", "compare")
+"""The commands that say once that a content folder's studies are run; `doctor` says it in the line of the folder."""
+
+SHOWN = 5
+"""So many of them are named."""
+
+
 def with_content(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command with the option --content besides its own, and with words for what its options take."""
 
@@ -73,6 +89,10 @@ def with_content(command: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(*, content: Path | None = None, **options: Any) -> Any:
         del content  # typer has called _use already
         try:
+            if command.__name__ in RUNS_STUDIES and _GIVEN and (programs := contents.programs()):
+                shown = ", ".join(programs[:SHOWN]) + ", ..." * (len(programs) > SHOWN)
+                place = _GIVEN.pop()
+                say(f"note: {place} holds studies, which are programs and run with your rights: {shown}", error=True)
             return command(**options)
         except KeyboardInterrupt:  # a library that listens to Ctrl-C itself for a while, as Polars does, raises it
             raise Interrupted(signal.SIGINT) from None

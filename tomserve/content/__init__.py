@@ -11,6 +11,7 @@ from tomserve.content.find import (
     digest_of,
     find,
     names,
+    programs,
     required,
     roots,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "digest_of",
     "find",
     "names",
+    "programs",
     "required",
     "roots",
 ]

@@ -51,6 +51,16 @@ def roots() -> list[Path]:
     return folders
 
 
+def programs() -> list[str]:
+    """The studies in the folder of --content or TOMSERVE_CONTENT, sorted: programs, which run with the user's rights
+    wherever a study is looked for. None where that folder is the checkout or the package, which came installed."""
+    first = roots()[0] if os.environ.get("TOMSERVE_CONTENT") else None
+    if first is None or first in (checkout(), PACKAGE / "_content"):
+        return []
+    found = (*(first / "analysis").glob("*.py"), *(first / "analysis").glob("*/study.py"))
+    return sorted(path.relative_to(first).as_posix() for path in found)
+
+
 def find(relative: str) -> Path | None:
     """The first file or folder with that path relative to one of the `roots`, or None where no root has it."""
     return next((root / relative for root in roots() if (root / relative).exists()), None)

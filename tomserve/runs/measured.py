@@ -40,7 +40,7 @@ from tomserve.runs.manifest_parts import TableRecord
 from tomserve.runs.runfolder import RunFolder, check_files
 from tomserve.runs.working import check_folder, check_work
 from tomserve.scoring.pinned import digest_of, measured
-from tomserve.scoring.tablefile import MEASURED
+from tomserve.scoring.tablefile import MEASURED, check_columns
 
 WORK = "work"
 """The folder, inside that of the run, for what a measurement has done so far."""
@@ -259,6 +259,7 @@ def read(folder: Path, manifest: Manifest) -> tuple[pl.DataFrame, kept.Record]:
         raise ConfigError(f"{folder / kept.TABLE}: not a parquet table ({reason}); {again(manifest)}") from None
     if frame.is_empty():
         raise ConfigError(f"{folder / kept.TABLE}: holds no rows; {again(manifest)}")
+    check_columns(frame, str(folder / kept.TABLE))
     return frame, record
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,8 +59,12 @@ class PinnedFile:
         self.digest = ""
         self.count = 0
         self._after = after
-        self._file = path.open("rb", buffering=0)
-        there = os.fstat(self._file.fileno()).st_size
+        self._file = open(path, "rb", buffering=0, opener=_unwaiting)  # noqa: SIM115  # open as long as this
+        status = os.fstat(self._file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            self._file.close()
+            raise ConfigError(f"{path}: is no regular file; expected a file of lines, which is read more than once")
+        there = status.st_size
         self.size = there if size is None else min(size, there)
 
     @property
@@ -139,6 +144,11 @@ def measured(path: Path) -> tuple[int, str]:
 def digest_of(data: bytes) -> str:
     """The digest of bytes, as a PinnedFile names it."""
     return _name(hashlib.sha256(data).hexdigest())
+
+
+def _unwaiting(path: str, flags: int) -> int:
+    """An opener for `open` that does not wait for somebody to write into a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def changed(path: Path) -> ConfigError:

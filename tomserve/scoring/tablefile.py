@@ -62,6 +62,7 @@ def typed(frame: pl.DataFrame, path: str) -> pl.DataFrame:
         )
     if frame.is_empty():
         raise ConfigError(f"{path}: holds no rows")
+    check_columns(frame, path)
     labels = [name for name, kind in frame.schema.items() if kind in (pl.Categorical, pl.Enum)]
     frame = frame.with_columns(pl.col(name).cast(pl.String) for name in labels)
     for name in known:
@@ -83,6 +84,27 @@ def typed(frame: pl.DataFrame, path: str) -> pl.DataFrame:
     return frame.select(*known, pl.exclude(*known))
 
 
+LONGEST_NAME = 200
+"""Most characters of the name of a column."""
+
+UNREADABLE = (pl.Binary, pl.Struct, pl.Object, pl.Array, pl.Duration, pl.Time)
+"""Types that no column of tomserve has and that can be neither counted nor shown."""
+
+
+def check_columns(frame: pl.DataFrame, path: str) -> None:
+    """Raise ConfigError by file and column for a table, whoever made it, whose columns could not be chosen by name, or
+    hold what cannot be shown."""
+    for name, kind in frame.schema.items():
+        pattern = name == "*" or (name.startswith("^") and name.endswith("$"))  # where columns are chosen, any of them
+        if not name or pattern or len(name) > LONGEST_NAME or not name.isprintable():
+            raise ConfigError(
+                f"{path}: a column is called {name[:60]!r}; expected 1 to {LONGEST_NAME} printable characters, and no "
+                "pattern such as '*' or '^...$'; rename it"
+            )
+        if isinstance(kind, UNREADABLE):
+            raise ConfigError(f"{path}: column {name!r} is {kind!s:.80}; expected texts, numbers or true and false")
+
+
 _TRUTH = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
 
@@ -93,7 +115,10 @@ def _truth(frame: pl.DataFrame, name: str, path: str) -> pl.Series:
         return column.cast(pl.Boolean)
     if column.dtype.is_float():
         column = column.fill_nan(None)
-    text = column.cast(pl.String).str.to_lowercase()
+    try:
+        text = column.cast(pl.String).str.to_lowercase()
+    except pl.exceptions.PolarsError:
+        raise ConfigError(f"{path}: column {name!r} is {column.dtype} and cannot be read as {pl.Boolean}") from None
     found = text.replace_strict(_TRUTH, default=None, return_dtype=pl.Boolean).alias(name)
     strange = text.is_not_null() & (text != "") & found.is_null()
     if strange.any():
