@@ -16,7 +16,7 @@ FAILED = ("3", "36", "39", "68", "93", "154", "173", "5079")
 
 SEEDS = {
     "again": (*FAILED, *(f"again {number}" for number in range(12))),
-    "new": tuple(map(str, range(20_000, 20_190))),
+    "new": tuple(map(str, range(20_000, 20_150))),
 }
 """Seeds of changes, of which the second kind is each read by a single command, drawn by the seed."""
 
@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzzed")
 
 
-@pytest.mark.parametrize(("kind", "some"), [("again", 6), ("new", 1)])
+@pytest.mark.parametrize(("kind", "some"), [("again", 4), ("new", 1)])
 def test_no_change_of_a_run_does_any_harm(folder: Path, kind: str, some: int) -> None:
     told = list(fuzz(folder, SEEDS[kind], some))
     found = [one for one in told if "found" in one]

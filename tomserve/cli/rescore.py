@@ -163,7 +163,7 @@ def _against_current(folder: Path) -> pl.DataFrame:
     name, labels = str(manifest.get("benchmark", "")), manifest.get("benchmark_gold")
     if (benchmark := benchmarks.known(name)) is None:  # a name of the run's own choice could be the path of a program
         raise ConfigError(
-            f"{folder}: its benchmark {name!r:.80} is none of tomserve's; if a file declares it, give that by "
+            f"{folder}: its benchmark {name!r:.80} is none of tomserve's; was it declared in a file, give it by "
             "--benchmark FILE.py"
         )
     current = Stock(benchmark.items(_dataset(folder, manifest.get("benchmark_path")), labels, benchmarks.ALL))
