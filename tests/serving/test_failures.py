@@ -114,3 +114,14 @@ def test_the_last_words_are_the_errors() -> None:
     assert last_words(engine) == ["RuntimeError: new and bad"]
     assert last_words("one\ntwo\n") == ["one", "two"]
     assert len(last_words("Error " + "x" * 999)[0]) == 200
+
+
+def test_no_key_of_the_environment_is_shown_from_a_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sk-in-the-file")
+    (tmp_path / "key").chmod(0o600)
+    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "key"))
+    for name in ("OPENAI_API_KEY", "VLLM_API_KEY", "HF_TOKEN"):
+        monkeypatch.setenv(name, f"sk-of-{name}")
+    told = "sk-in-the-file sk-of-OPENAI_API_KEY sk-of-VLLM_API_KEY sk-of-HF_TOKEN"
+    assert last_words(f"ValueError: {'x' * 130} {told}")[0].endswith(" *** *** *** ***")
+    assert explain(f"error: unrecognized arguments: --key {told}").startswith("vLLM does not know --key *** *** ***")

@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from tomserve.engine.masking import Mask
+from tomserve.serving import keys
+
 Match = re.Match[str]
 READ = 400_000
 """How many characters at the end of a log are read; the cause of a failure is among its last lines."""
@@ -147,12 +150,17 @@ _NOISE = re.compile(
 )
 
 
+def _lines(log: str) -> list[str]:
+    """The last lines of a log, without colours and without any key of this machine's environment."""
+    return _COLOUR.sub("", Mask(*keys.every())(log)[-READ:]).splitlines()
+
+
 def explain(log: str) -> str | None:
     """What made the server fail and what to do about it, or None where the log holds no known cause.
 
     Of several causes the one that was logged first is given, since the later ones usually follow from it.
     """
-    text = "\n".join(line for line in _COLOUR.sub("", log[-READ:]).splitlines() if not _ORDINARY.match(line))
+    text = "\n".join(line for line in _lines(log) if not _ORDINARY.match(line))
     causes = [(match.start(), say(match)) for pattern, say in _COMPILED if (match := pattern.search(text))]
     return min(causes)[1] if causes else None
 
@@ -162,7 +170,7 @@ def last_words(log: str, lines: int = 3) -> list[str]:
 
     log: the text of the log. lines: how many to give at most. Each is cut to its last 200 characters.
     """
-    plain = (_PREFIX.sub("", line) for line in _COLOUR.sub("", log[-READ:]).splitlines() if not _ORDINARY.match(line))
+    plain = (_PREFIX.sub("", line) for line in _lines(log) if not _ORDINARY.match(line))
     spoken = [line.strip() for line in plain if line.strip() and not _NOISE.match(line)]
     errors = [line for line in spoken if re.search(r"\b\w*(?:Error|Exception)\b|\berror\b|ERROR", line)] or spoken
     return [line[-200:] for line in errors[-lines:]]

@@ -61,9 +61,12 @@ def _from_file(path: Path) -> str:
     return key
 
 
+_NAMES = ("TOMSERVE_API_KEY", "OPENAI_API_KEY", "VLLM_API_KEY", "HF_TOKEN")
+
+
 def every() -> tuple[str, ...]:
     """All keys that the environment tells, whatever they are for, so that none of them is shown."""
-    found = [os.environ.get(name) for name in ("TOMSERVE_API_KEY", "OPENAI_API_KEY", "VLLM_API_KEY")]
+    found = [os.environ.get(name) for name in _NAMES]
     with contextlib.suppress(ConfigError):
         found.append(own_key())
     return tuple(dict.fromkeys(key.strip() for key in found if key))
