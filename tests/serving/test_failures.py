@@ -1,5 +1,7 @@
 """Failures of serving in one line with the way out. The texts are those of vLLM 0.32, torch and huggingface_hub."""
 
+from pathlib import Path
+
 import pytest
 
 from tomserve.serving.failures import explain, last_words

@@ -20,13 +20,13 @@ from tomserve import content
 from tomserve.errors import ConfigError, MachineError, ServerError
 from tomserve.runs import runfolder
 from tomserve.serving import hardware, install, provenance, records, target
+from tomserve.serving.addresses import normalize
 from tomserve.serving.catalogue import list_presets
 from tomserve.serving.command import Command, template_file, vllm_command
 from tomserve.serving.hardware import Gpu, parse_gpus
 from tomserve.serving.launching import Wanted, prepare
 from tomserve.serving.ports import free_port, reserved
 from tomserve.serving.presets import Preset
-from tomserve.serving.probe import normalize
 from tomserve.serving.provenance import flag
 from tomserve.serving.server import Server, wait_all
 from tomserve.serving.sizing import choose

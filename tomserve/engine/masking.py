@@ -28,14 +28,16 @@ MASKED = "***"
 
 
 class Mask:
-    """Call it with a text to have the keys in it replaced. keys: None and short ones are left out."""
+    """Call it with a text to have the keys in it replaced. keys: None and short ones are left out. looks: whether there
+    is any key left to look for."""
 
-    __slots__ = ("_spellings",)
+    __slots__ = ("_spellings", "looks")
 
     def __init__(self, *keys: str | None) -> None:
         found = {one for key in keys if key is not None and len(key) >= LEAST for one in _spellings(key)}
         # The longest comes first, so that nothing of a longer spelling is left when a shorter one is part of it.
         self._spellings = tuple(sorted(found, key=lambda one: (-len(one), one)))
+        self.looks = bool(found)
 
     def __call__(self, text: str) -> str:
         """The text without the keys; the same object where it holds none."""
@@ -49,7 +51,7 @@ class Mask:
 
         Returns None where the key can only be taken out together with what is around it, such as a number.
         """
-        if not self._spellings:
+        if not self.looks:
             return value
         try:
             text = orjson.dumps(value).decode()

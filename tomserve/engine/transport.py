@@ -17,7 +17,7 @@ import orjson
 
 from tomserve.engine.bounded import MAX_BODY as MAX_BODY
 from tomserve.engine.logprobs import prompt_tokens
-from tomserve.engine.masking import LEAST, Mask, inert
+from tomserve.engine.masking import Mask, inert
 from tomserve.status import FINAL, LENGTH, MALFORMED, OK, REFUSAL, finished, http
 
 MOST_TOKENS = 2**40
@@ -107,21 +107,25 @@ def without_key(reply: Reply, mask: Mask) -> None:
 
     A server may echo whatever it got. The key is replaced before anything is cut, else half of it might be left.
     """
-    if (text := reply.text) and (masked := mask(text)) is not text:
-        reply.text, reply.masked = masked, True
-    if (text := reply.reasoning) and (masked := mask(text)) is not text:
-        reply.reasoning, reply.masked = masked, True
-    if (text := reply.finish_reason) and len(text) >= LEAST:
-        masked = mask(text)
-        reply.finish_reason, reply.masked = masked[:LONGEST_NAME], reply.masked or masked is not text
-    if (text := reply.model) and len(text) >= LEAST:
-        masked = mask(text)
-        reply.model, reply.masked = masked[:LONGEST_NAME], reply.masked or masked is not text
+    if mask.looks:
+        if (text := reply.text) and (masked := mask(text)) is not text:
+            reply.text, reply.masked = masked, True
+        if (text := reply.reasoning) and (masked := mask(text)) is not text:
+            reply.reasoning, reply.masked = masked, True
+        if (text := reply.finish_reason) and (masked := mask(text)) is not text:
+            reply.finish_reason, reply.masked = masked, True
+        if (text := reply.model) and (masked := mask(text)) is not text:
+            reply.model, reply.masked = masked, True
+        if (text := reply.error) and (masked := mask(text)) is not text:
+            reply.error, reply.masked = masked, True
+        if reply.tokens and mask(text := "".join(token for token, _ in reply.tokens)) is not text:
+            reply.tokens, reply.masked = None, True
+    if (text := reply.finish_reason) and len(text) > LONGEST_NAME:
+        reply.finish_reason = text[:LONGEST_NAME]
+    if (text := reply.model) and len(text) > LONGEST_NAME:
+        reply.model = text[:LONGEST_NAME]
     if text := reply.error:
-        masked = mask(text)
-        reply.error, reply.masked = inert(" ".join(masked.split()), LONGEST_ERROR), reply.masked or masked is not text
-    if reply.tokens and mask(whole := "".join(token for token, _ in reply.tokens)) is not whole:
-        reply.tokens, reply.masked = None, True
+        reply.error = inert(" ".join(text.split()), LONGEST_ERROR)
 
 
 def retry_after(header: str | None) -> float | None:
