@@ -16,7 +16,7 @@ from aiohttp import web
 
 from tests.conftest import Endpoint, completion
 from tests.helpers.asking import page
-from tomserve.engine.masking import LEAST, Mask, inert
+from tomserve.engine.masking import LEAST, Mask, shown
 from tomserve.engine.transport import LONGEST_ERROR, Reply, Timeouts, without_key
 from tomserve.engine.transports import TRANSPORTS, transport
 
@@ -90,7 +90,7 @@ def test_data_keep_their_form() -> None:
     assert mask.data({"count": 12345678}) is None
     assert mask.data(orjson.loads(b"[" * 900 + b"]" * 900)) is None
     assert mask.data({"count": 5}) == {"count": 5}
-    assert inert("a\x1b[2J\nb", 4) == "a\N{REPLACEMENT CHARACTER}[2"
+    assert shown("a\x1b[2J\nb", 4) == "a\N{REPLACEMENT CHARACTER}[2"
 
 
 @pytest.mark.parametrize("name", TRANSPORTS)

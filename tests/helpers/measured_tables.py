@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -138,7 +139,7 @@ class _Table:
             flips = self.rng.random(items.height) < (chance if target == t.TO_TRUE else 0.0)
             for order in (0, 1):
                 role_before = np.where(before, "false", "true")
-                columns = {
+                columns: dict[str, Any] = {
                     "role_before": pl.Series(role_before),
                     "role": pl.Series(np.where(flips & before, "true", role_before)),
                     **{"kind": pl.lit(t.MOVE), "map": pl.lit(name), "fitted": pl.lit(fitted), "layer": pl.lit(layer)},
@@ -177,7 +178,11 @@ class _Table:
                 for told in (t.FALSE, t.TWIN):
                     for labels, share in ((t.TRUE_LABELS, accuracy), (t.SHUFFLED_LABELS, 0.5)):
                         right = pl.Series(self.rng.random(len(self.items)) < share)
-                        columns = {"kind": pl.lit(t.PROBE), "probe": pl.lit(probe), "labels": pl.lit(labels)}
+                        columns: dict[str, Any] = {
+                            "kind": pl.lit(t.PROBE),
+                            "probe": pl.lit(probe),
+                            "labels": pl.lit(labels),
+                        }
                         columns |= {"layer": pl.lit(layer), "told": pl.lit(told), "right": right, "fold": pl.lit(0)}
                         found.append(self.items.with_columns(**columns, chance=pl.lit(0.5)))
         return found

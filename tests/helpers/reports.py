@@ -83,7 +83,8 @@ def varied_run(folder: Path) -> Path:
 
 def hostile_run(tmp_path: Path, model: str = "<b>m</b>") -> Path:
     """A run in which everything that others write is a payload: stories, labels, factors, ids, texts, manifest."""
-    items, vanilla, cot = [], {}, {}
+    items, vanilla = [], {}
+    cot: dict[str, dict[str, str | None]] = {}
     for number, payload in enumerate(PAYLOADS):
         choices = [f"{payload} a".strip(), f"{payload} b".strip(), "unknown"]
         item = Item(

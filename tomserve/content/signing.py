@@ -13,10 +13,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from tomserve.content import temporary
 from tomserve.content.files import one_line
 from tomserve.errors import ConfigError, MachineError
 
@@ -68,8 +68,8 @@ def examined(text: str, signature: str, signers: Path | None = None) -> Examined
     """
     if not _whole(signature):
         return Examined(False, "is no signature of OpenSSH")
-    with tempfile.TemporaryDirectory(prefix="tomserve-") as scratch:
-        file = Path(scratch) / "signature"
+    with temporary.folder() as scratch:
+        file = scratch / "signature"
         file.write_text(signature, "utf-8")
         by_anybody = _keygen(["check-novalidate", "-n", NAMESPACE, "-s", str(file)], text)
         if by_anybody.returncode != 0:
@@ -77,7 +77,7 @@ def examined(text: str, signature: str, signers: Path | None = None) -> Examined
         key = _key_in(by_anybody.stdout)
         if signers is None:
             return Examined(True, f"by {key}; give --signers FILE to check whose key that is")
-        allowed = Path(scratch) / "allowed"
+        allowed = scratch / "allowed"
         allowed.write_text(_allowed(signers), "utf-8")
         names = _keygen(["find-principals", "-f", str(allowed), "-s", str(file)], "")
         for name in names.stdout.splitlines() if names.returncode == 0 else ():

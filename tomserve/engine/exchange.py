@@ -24,7 +24,7 @@ import httpcore
 import orjson
 
 from tomserve.engine.bounded import MAX_HEAD, OVERHEAD, UNENCODED, decompressed
-from tomserve.engine.masking import Mask, inert
+from tomserve.engine.masking import Mask, shown
 from tomserve.engine.network import certificates, proxy_for, tls_advice
 from tomserve.errors import ServerError
 
@@ -109,7 +109,7 @@ class Exchange:
 
     def _said(self, error: BaseException) -> str:
         """What an error says, on one line and without the key."""
-        return inert(" ".join(self.mask(str(error)).split()), 300) or type(error).__name__
+        return shown(" ".join(self.mask(str(error)).split()), 300) or type(error).__name__
 
     def _answer(
         self, pool: httpcore.ConnectionPool, method: str, url: str, headers: _Headers, content: bytes | None

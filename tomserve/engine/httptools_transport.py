@@ -18,7 +18,7 @@ import yarl
 from tomserve.engine.bounded import MAX_HEAD
 from tomserve.engine.connection import Connection, Response
 from tomserve.engine.deadlines import Deadlines
-from tomserve.engine.masking import inert
+from tomserve.engine.masking import shown
 from tomserve.engine.network import Proxy, certificates, proxy_for, tls_advice
 from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, read_reply, retry_after
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
@@ -257,7 +257,7 @@ async def tunnelled(connected: socket.socket, host: str, port: int, login: str |
     status = said.split(b"\r\n", 1)[0].decode("latin-1")
     version, _, code = status.partition(" ")
     if not version.startswith("HTTP/1.") or not code.startswith("2"):
-        raise OSError(f"the proxy does not let tomserve through ({inert(status, 60)})")
+        raise OSError(f"the proxy does not let tomserve through ({shown(status, 60)})")
 
 
 def _reply(response: Response) -> Reply:

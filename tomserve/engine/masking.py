@@ -79,6 +79,6 @@ def _lower_codes(quoted: str) -> str:
     return first + "".join(f"%{part[:2].lower()}{part[2:]}" for part in rest)
 
 
-def inert(text: str, most: int) -> str:
-    """A text that is fit to be shown and kept: of at most so many characters, without control characters."""
+def shown(text: str, most: int) -> str:
+    """A text that is fit to be shown and kept: of at most so many characters, without those that cannot be printed."""
     return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text[:most])

@@ -17,7 +17,7 @@ import orjson
 
 from tomserve.engine.bounded import MAX_BODY as MAX_BODY
 from tomserve.engine.logprobs import prompt_tokens
-from tomserve.engine.masking import Mask, inert
+from tomserve.engine.masking import Mask, shown
 from tomserve.status import FINAL, LENGTH, MALFORMED, OK, REFUSAL, finished, http
 
 MOST_TOKENS = 2**40
@@ -125,7 +125,7 @@ def without_key(reply: Reply, mask: Mask) -> None:
     if (text := reply.model) and len(text) > LONGEST_NAME:
         reply.model = text[:LONGEST_NAME]
     if text := reply.error:
-        reply.error = inert(" ".join(text.split()), LONGEST_ERROR)
+        reply.error = shown(" ".join(text.split()), LONGEST_ERROR)
 
 
 def retry_after(header: str | None) -> float | None:

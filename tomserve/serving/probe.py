@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from tomserve.engine.exchange import Answer, Exchange
-from tomserve.engine.masking import MASKED, inert
+from tomserve.engine.masking import MASKED, shown
 from tomserve.engine.transport import MOST_TOKENS, error_text
 from tomserve.errors import ConfigError, ServerError, one_of
 from tomserve.serving.waiting import Waiting, refusal, retried
@@ -96,7 +96,7 @@ class Probe:
             kind = self._exchange.mask(response.headers.get("content-type", "no content type"))
             raise ServerError(
                 f"{self.endpoint}: not an OpenAI-compatible endpoint (GET /models gave HTTP {response.status_code}, "
-                f"{inert(kind.split(';')[0], 80)}); a base URL usually ends in /v1"
+                f"{shown(kind.split(';')[0], 80)}); a base URL usually ends in /v1"
             ) from None
         if not names:
             raise ServerError(f"{self.endpoint}: the server lists no model; start one that serves a model")
@@ -133,7 +133,7 @@ class Probe:
             told = self._data(response)["version"] if response.status_code == 200 else None
         except (ServerError, ValueError, KeyError, TypeError):
             return None
-        return inert(told, LONGEST_TOLD) if isinstance(told, str) and told else None
+        return shown(told, LONGEST_TOLD) if isinstance(told, str) and told else None
 
     def check_chat(self, model: str, extra: Mapping[str, Any] | None = None) -> None:
         """Send a chat request for one token, to find out whether chat works at all.
@@ -194,7 +194,7 @@ class Probe:
             reason = error_text(response.json())
         except ValueError:
             reason = response.text
-        return inert(" ".join(self._exchange.mask(reason).split()), LONGEST_TOLD)
+        return shown(" ".join(self._exchange.mask(reason).split()), LONGEST_TOLD)
 
     def _count(self, body: Mapping[str, Any]) -> int | None:
         """The number of tokens that the server counts in what a request to /tokenize holds, or None."""
