@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tomserve.cli.options import PathOption, RunArgument, console
 from tomserve.content.inert import say
 from tomserve.errors import ConfigError
-
-if TYPE_CHECKING:
-    from tomserve.api.verifying import Verification
 
 MARKS = {True: ("ok", "green"), False: ("NOT OK", "bold red"), None: ("-", "yellow")}
 """How the outcome of a check is shown, and in which colour; None where nothing could be checked."""
@@ -64,34 +61,25 @@ def verify(
     No model is asked, and nothing of the runs is changed. The exit code is 1 where anything is not as it should be.
     What could not be checked is said.
     """
-    from tomserve.api.verifying import verify as verified
+    from rich.text import Text
+
+    from tomserve.api.verifying import checks
+    from tomserve.content.inert import inert
+    from tomserve.reporting.terminal import print_entry
     from tomserve.runs.runfolder import existing_run
     from tomserve.runs.verifying import Wanted
 
     if signers is not None and not signers.expanduser().is_file():
         raise ConfigError(f"--signers {signers}: there is no such file; expected public keys of OpenSSH")
-    holds = True
+    holds, screen = True, console()
     for run in runs or (None,):
         folder = existing_run(run)
-        found = verified(folder, Wanted(path, tuple(strategy or ()), signers))
-        _show(folder, found)
-        holds &= found.holds
-    return 0 if holds else 1
-
-
-def _show(folder: Path, found: Verification) -> None:
-    """Print what came of each check, behind its name and its outcome."""
-    from rich.text import Text
-
-    from tomserve.content.inert import inert
-    from tomserve.reporting.terminal import print_entry
-
-    screen = console()
-    screen.print(inert(f"run {folder}"), highlight=False, markup=False, soft_wrap=True)
-    wide = max((len(one.what) for one in found.findings), default=0)
-    for one in found.findings:
-        word, style = MARKS[one.holds]
-        head = Text(f"  {one.what:{wide}}  ").append(f"{word:6}  ", style)
-        print_entry(head, inert(one.said), screen)
-    if not found.holds:
+        screen.print(inert(f"run {folder}"), highlight=False, markup=False, soft_wrap=True)
+        for one in checks(folder, Wanted(path, tuple(strategy or ()), signers)):
+            word, style = MARKS[one.holds]
+            head = Text(f"  {one.what:9}  ").append(f"{word:6}  ", style)
+            print_entry(head, inert(one.said), screen)
+            holds &= one.holds is not False
+    if not holds:
         say("not everything is as it should be")
+    return 0 if holds else 1

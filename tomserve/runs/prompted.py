@@ -69,7 +69,8 @@ class Prompts:
         self._items = Stock(read_items(folder / "items.jsonl"))
         self._places = Firsts(self._items.ids)
         self._sampling = sampling_of(manifest)
-        own = {Path(one).expanduser().resolve().name: one for one in given}
+        folders = [Path(one).expanduser().resolve() for one in given]
+        own = {folder.name: str(folder) for folder in folders}
         asked = manifest.strategies.items()
         self._strategies = {name: same(name, one, manifest, own.get(name)) for name, one in asked}
 
@@ -141,7 +142,7 @@ def same(name: str, asked: AskedStrategy, manifest: Manifest, own: str | None = 
         return None
     for options in _options(asked, manifest):
         try:
-            found = Strategy.load(own if own and "/" in own else name, **options)
+            found = Strategy.load(own or name, **options)
             renamed = found.renamed(asked.digest) if asked.digest not in (None, found.digest) else None
             if renamed is not None:
                 found = Strategy.load(renamed, **options)

@@ -34,6 +34,9 @@ from tomserve.runs.varying import varied
 from tomserve.scoring.sources import NOISE
 from tomserve.status import FINAL
 
+SEAL = "seal"
+"""What the check of a seal is called; every run is looked at for one, after all else."""
+
 
 class Finding(NamedTuple):
     """What came of one check.
@@ -88,20 +91,20 @@ def sealed(folder: Path, signers: Path | None = None) -> Iterator[Finding]:
         seal = sealing.Seal.read(folder)
         broken = [] if seal is None else list(sealing.differences(folder, seal.links))
     except ConfigError as error:
-        yield Finding("seal", False, str(error))
+        yield Finding(SEAL, False, str(error))
         return
     if seal is None:
         lacks = "not sealed, so that nobody can tell whether replies were changed since; `tomserve seal` does it"
-        yield Finding("seal", False if signers is not None else None, lacks)
+        yield Finding(SEAL, False if signers is not None else None, lacks)
         return
     newest = seal.links[-1]
     since = f"sealed {one_line(newest.time)[:40]}, {newest.digest}"
     if not broken:
         links = f" (the newest of {len(seal.links)} seals)" if len(seal.links) > 1 else ""
-        yield Finding("seal", True, f"nothing has changed since it was {since}{links}")
+        yield Finding(SEAL, True, f"nothing has changed since it was {since}{links}")
     else:
         kind = "grown since it was" if all(one.grown for one in broken) else "not as it was"
-        yield Finding("seal", False, f"{kind} {since}: {'; '.join(one.said for one in broken)}")
+        yield Finding(SEAL, False, f"{kind} {since}: {'; '.join(one.said for one in broken)}")
     if newest.signature is None:
         yield Finding("signature", False if signers is not None else None, "the seal is not signed")
     else:
