@@ -169,9 +169,9 @@ def test_answers_that_have_changed_since_are_told_so(server: Endpoint, source: P
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("temperature", "a\nb", "sampling.temperature is 'a\\nb'; expected a number"),
-        ("temperature", [1], "sampling.temperature is [1]; expected a number"),
-        ("seed", "x", "sampling.seed is 'x'; expected a number"),
+        ("temperature", "a\nb", "sampling: temperature: expected a number; found 'a\\nb'"),
+        ("temperature", [1], "sampling: temperature: expected a number; found [1]"),
+        ("seed", "x", "sampling: seed: expected a whole number; found 'x'"),
     ],
 )
 def test_a_manifest_of_a_stranger_is_read_with_care(

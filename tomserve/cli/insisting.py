@@ -13,6 +13,7 @@ import _thread
 import contextlib
 import gc
 import os
+import select
 import signal
 import sys
 import threading
@@ -39,6 +40,9 @@ LOOKS = (0.3, 1.0, 3.0)
 """Seconds between the looks whether an error that was swallowed is held by nothing but itself, as by a variable of the
 function that swallowed it."""
 
+HANDLED = b"\0"
+"""What the handler of signals tells the guard; no signal has this number."""
+
 PATIENCE = 1.5
 """Seconds after which a signal ends the process whose handler has not been called: a library then computes, or waits,
 without coming back to Python."""
@@ -55,7 +59,6 @@ class Insisting:
         self._tries = 0
         self._watched: set[weakref.ref[BaseException]] = set()
         self._set = self._again = self._looking = False
-        self._last = 0.0  # when the handler was called last
         self._taken: list[signal.Signals] = []
         self._told = self._tells = -1  # a pipe that tells the guard that a signal has come
         self._shown: Callable[[UnraisableHookArgs], object] = sys.unraisablehook
@@ -102,17 +105,25 @@ class Insisting:
     def _guard(self, told: int) -> None:
         """The thread that ends the process where the main thread does not come to call the handler of a signal."""
         while number := os.read(told, 1):
-            if (one := signal.Signals(number[0])) not in HEARD:
+            if number[0] not in HEARD:
                 continue
-            came = time.monotonic()
-            while self._last < came - 0.2 and signal.getsignal(one) == self._heard:
+            one, came = signal.Signals(number[0]), time.monotonic()
+            while not self._handled(told) and signal.getsignal(one) == self._heard:
                 if time.monotonic() - came > PATIENCE:
                     self._end(one)
-                time.sleep(0.1)
                 if threading.main_thread().is_alive():
                     # Some libraries have signals go unnoticed by whoever waits for another process, or for a reply.
                     signal.siginterrupt(one, True)
                     signal.pthread_kill(threading.main_thread().ident or 0, one)
+
+    def _handled(self, told: int) -> bool:
+        """Whether the handler says within a fifth of a second, by the same pipe, that it was called. What it says comes
+        behind the signal there, so that it cannot be taken for an earlier one, however late this thread looks."""
+        until = time.monotonic() + 0.2
+        while (left := until - time.monotonic()) > 0:
+            if select.select([told], [], [], left)[0] and os.read(told, 1) == HANDLED:
+                return True
+        return False
 
     def _end(self, number: signal.Signals) -> None:
         """End the process as it is, without what it has in temporary files."""
@@ -125,7 +136,8 @@ class Insisting:
     # itself, and that it is gone would be noticed only when Python next looks for such circles.
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
-        self._last = time.monotonic()
+        with contextlib.suppress(OSError):
+            os.write(self._tells, HANDLED)
         again, self._again = self._again, False
         if not again:
             self._number, self._tries = signal.Signals(number), TRIES

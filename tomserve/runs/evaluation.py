@@ -21,7 +21,7 @@ from pathlib import Path
 from tomserve.engine import loop
 from tomserve.engine.request import Identity, Request
 from tomserve.prompting.turn import Turn
-from tomserve.runs import preflight, runfolder
+from tomserve.runs import checking, preflight, runfolder
 from tomserve.runs.changes import Changes, refuse_renamed
 from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener, Silent
@@ -235,11 +235,11 @@ def opened(
 ) -> Iterator[Evaluation]:
     """Open an evaluation: lock its run folder and, where something is left to ask, make sure that a server answers.
 
-    options: what to ask of whom. listener: told what happens [nobody]. stop: ends the evaluation early. servers: keeps
-    a server that is started here for what comes next [it is stopped when the context is left].
-    Blocks while a server starts. Leaving the context writes the manifest. Raises TomserveError.
+    options: what to ask of whom. listener: told what happens [nobody]. stop: ends it early. servers: keeps a server
+    started here for what comes next [it is stopped]. Leaving the context writes the manifest. Raises TomserveError.
     """
     listener, stop, began = listener or Silent(), stop or Stop(), time.monotonic()
+    checking.check(options)  # the plan checks them once more, but the waiting needs a number of seconds
     waiting = Waiting(listener.message, stop.check, options.patience, options.policy, min(ANSWER, options.timeout))
     made = plan(options, waiting)
     path = runfolder.for_answers(options.run or runfolder.default_name(made.called, made.name))

@@ -264,4 +264,4 @@ def _unserved(name: str, served: Sequence[str]) -> str:
     """What to say of a model that is not among those served."""
     told = one_of("model", name, served[:1000])
     head, known, _ = told.partition("Known: ")
-    return f"{head}Served there: {listed(served)}" if known else told
+    return f"{head}Served there: {listed(sorted(served))}" if known else told
