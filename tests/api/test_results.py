@@ -2,7 +2,6 @@
 
 import doctest
 import importlib
-import shutil
 from pathlib import Path
 
 import orjson
@@ -11,6 +10,7 @@ import pytest
 
 import tomserve
 from tests.conftest import ROOT, make_item
+from tests.helpers.examples import copied_example
 from tomserve.errors import ConfigError, ContentError
 
 RESPONSES = [
@@ -22,11 +22,7 @@ RESPONSES = [
 @pytest.fixture(autouse=True)
 def example(tmp_path: Path) -> Path:
     """The committed run, in the runs folder of the test."""
-    folder = tmp_path / "runs/example"
-    folder.mkdir(parents=True)
-    for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
-        shutil.copy(ROOT / "runs/example" / name, folder / name)
-    return folder
+    return copied_example(tmp_path / "runs")
 
 
 @pytest.mark.parametrize("name", ["results", "run", "asking"])

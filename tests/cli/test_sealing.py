@@ -1,6 +1,5 @@
 """The commands `seal` and `verify`, as a person sees them."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +7,8 @@ import orjson
 import pytest
 
 import tomserve
-from tests.conftest import ROOT, Outcome
+from tests.conftest import Outcome
+from tests.helpers.examples import copied_example
 from tests.helpers.ssh import needs_ssh, new_key
 
 Cli = Callable[..., Outcome]
@@ -16,11 +16,7 @@ Cli = Callable[..., Outcome]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    folder = tmp_path / "runs/example"
-    folder.mkdir(parents=True)
-    for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
-        shutil.copy(ROOT / "runs/example" / name, folder / name)
-    return folder
+    return copied_example(tmp_path / "runs")
 
 
 def test_a_sealed_run_verifies_and_a_forged_one_exits_with_one(cli: Cli, run: Path) -> None:

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT, Endpoint, Outcome, make_item
+from tests.helpers.examples import copied_example
 from tests.helpers.ssh import needs_ssh, new_key
 from tests.helpers.talking import FAN_OUT, write_strategy
 from tomserve.errors import ConfigError
@@ -22,11 +23,7 @@ from tomserve.runs.verifying import Finding, Wanted, findings
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A copy of the committed run of two strategies."""
-    folder = tmp_path / "runs/example"
-    folder.mkdir(parents=True)
-    for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
-        shutil.copy(ROOT / "runs/example" / name, folder / name)
-    return folder
+    return copied_example(tmp_path / "runs")
 
 
 def checked(folder: Path, wanted: Wanted | None = None) -> dict[str, Finding]:
