@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pydantic
 
-from tomserve.errors import nearest
+from tomserve.errors import ConfigError, nearest
 
 Loc = tuple[str | int, ...]
 """The path to a value: keys and list positions from the top of the file."""
@@ -68,6 +69,15 @@ def place_of(error: Mapping[str, Any], data: Any) -> Loc:
             return loc[:length]
         data = parts[part]
     return loc
+
+
+def refused(
+    error: pydantic.ValidationError, data: Any, model: type[pydantic.BaseModel], path: Path, way_out: str
+) -> ConfigError:
+    """The error for a file whose data the model does not take, which names the file, the field and the way out."""
+    first = first_error(error)
+    field = ".".join(map(str, place_of(first, data)))
+    return ConfigError(f"{path}: {field}: {explain(first, data, model)}; {way_out}")
 
 
 def explain(error: Mapping[str, Any], data: Any, model: type[pydantic.BaseModel]) -> str:

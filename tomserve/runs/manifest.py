@@ -18,7 +18,7 @@ import pydantic
 import tomserve
 from tomserve.content import bounded
 from tomserve.content.places import run_name
-from tomserve.content.wording import explain, first_error, place_of
+from tomserve.content.wording import explain, first_error, refused
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.runs.manifest_parts import (
@@ -198,9 +198,7 @@ class Manifest(Part):
         try:
             return cls.model_validate(data)
         except pydantic.ValidationError as error:
-            first = first_error(error)
-            field = ".".join(map(str, place_of(first, data)))
-            raise ConfigError(f"{path}: {field}: {explain(first, data, cls)}; {WAY_OUT}") from None
+            raise refused(error, data, cls, path, WAY_OUT) from None
 
     @classmethod
     def new(cls, folder: Path, strategies: Sequence[Strategy], **asked: Any) -> Manifest:

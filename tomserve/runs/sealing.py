@@ -27,9 +27,9 @@ import orjson
 import pydantic
 
 import tomserve
-from tomserve.content import files, signing
+from tomserve.content import bounded, files, signing
 from tomserve.content.places import run_name
-from tomserve.content.wording import explain, first_error, place_of
+from tomserve.content.wording import refused
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError
 from tomserve.runs import kept
@@ -49,9 +49,6 @@ SEALED = ("manifest.json", kept.ITEMS, choices.RECORD, *GROWING)
 
 EVERY = 1000
 """A journal is digested anew after so many lines."""
-
-LONGEST = 1 << 28
-"""The most bytes that a seal has: enough for a hundred links and a billion rows."""
 
 Digest = Annotated[str, pydantic.StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Name = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z-]{1,50}\.[a-z]{1,10}$")]
@@ -113,21 +110,15 @@ class Seal(_Part):
         """The seal of that run; None where it has none. Raises ConfigError, by file and field, where it is broken."""
         path = folder / FILE
         try:
-            with files.reading(path) as file:
-                content = file.read(LONGEST + 1)
-            data = orjson.loads(content if len(content) <= LONGEST else b"")
+            data = bounded.json(path, WAY_OUT)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-        except orjson.JSONDecodeError as error:
-            raise ConfigError(f"{path}:{error.lineno}: not JSON ({error.msg}); {WAY_OUT}") from None
         try:
-            return cls.model_validate_json(content)
+            return cls.model_validate_json(orjson.dumps(data))  # of Python's lists it would take no tuples
         except pydantic.ValidationError as error:
-            first = first_error(error)
-            field = ".".join(map(str, place_of(first, data)))
-            raise ConfigError(f"{path}: {field}: {explain(first, data, cls)}; {WAY_OUT}") from None
+            raise refused(error, data, cls, path, WAY_OUT) from None
 
 
 WAY_OUT = "take the seal from where you have the run from, or delete it and seal the run yourself"
@@ -204,7 +195,7 @@ def _grown(path: Path, links: tuple[Link, ...]) -> Iterator[Broken]:
     fits, last, offset, number = 0, max(lengths, default=0), 0, 0
     found, seen = hashlib.sha256(), {0: _hex(hashlib.sha256())}
     with _opened(path) as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(bounded.lines(file, path), 1):
             found.update(line)
             offset += len(line)
             if offset in lengths:
@@ -248,7 +239,7 @@ def _described(path: Path, links: tuple[Link, ...]) -> SealedFile:
     found, size, number, chain = hashlib.sha256(), 0, 0, []
     done, line = sum(len(link.files[path.name].chain or ()) for link in links if path.name in link.files), b"\n"
     with _opened(path) as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(bounded.lines(file, path), 1):
             found.update(line)
             size += len(line)
             if number % EVERY == 0 and number // EVERY > done:

@@ -9,18 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 import tomserve
-from tomserve.content import files
+from tomserve.content import bounded, files
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.reporting.html.build import report
 from tomserve.reporting.html.standing import PAGE, RECORD, Wishes, standing
 from tomserve.runs.verifying import Finding
 from tomserve.studies.loading import names
-
-LONGEST = 1 << 20
-"""The most bytes of a stranger's record that are read."""
 
 _VERSION = f"tomserve {tomserve.__version__}".encode()
 
@@ -54,10 +49,9 @@ def _wishes(folder: Path) -> Wishes:
     """What was asked of the report according to its record, which may be a stranger's: only names are taken from it,
     and nothing that could lead to a file."""
     try:
-        with files.reading(folder / RECORD) as file:
-            found = orjson.loads(file.read(LONGEST))["wishes"]
+        found = bounded.json(folder / RECORD, "it is not used")["wishes"]
         wishes = {name: found.get(name) for name in ("intervals", "labels", "study", "by")}
-    except (OSError, ConfigError, orjson.JSONDecodeError, TypeError, KeyError, AttributeError):
+    except (OSError, ConfigError, TypeError, KeyError, AttributeError):
         return Wishes()
     study: Any = wishes["study"]
     return Wishes(
