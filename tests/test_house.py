@@ -25,6 +25,7 @@ ORDER = (
         "studies",
         "reporting",
         "api",
+        "web",
         "cli",
     ),
 )
@@ -36,7 +37,7 @@ LOOSE = {"__init__.py", "__main__.py", "errors.py", "status.py"}
 FRONT = ("__init__", "__main__")
 """The public face of the package, which may name whatever it offers."""
 
-BLIND = ("engine", "runs", "reporting", "cli")
+BLIND = ("engine", "runs", "reporting", "web", "cli")
 """Rooms that serve every benchmark and every study alike, and so name none."""
 
 

@@ -1,0 +1,42 @@
+"""The application: pages, programming interface, and what guards both."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from fastapi.staticfiles import StaticFiles
+
+import tomserve
+from tomserve.web.pages import (
+    answers,
+    compare,
+    dashboard,
+    items,
+    leaderboard,
+    live,
+    new,
+    queue,
+    run,
+    trying,
+)
+from tomserve.web.register import Register
+from tomserve.web.rendering import FOLDER
+from tomserve.web.settings import Settings
+from tomserve.web.workbench import Workbench
+
+PAGES = (dashboard, new, queue, live, run, answers, compare, leaderboard, items, trying)
+
+
+def make(settings: Settings) -> FastAPI:
+    """The application of a workbench with these settings."""
+    app = FastAPI(
+        title="tomserve workbench",
+        version=tomserve.__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+    )
+    app.state.workbench = Workbench(settings, Register(settings.folder))
+    app.mount("/static", StaticFiles(directory=FOLDER / "static"), name="static")
+    for module in PAGES:
+        app.include_router(module.router)
+    return app

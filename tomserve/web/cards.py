@@ -1,0 +1,92 @@
+"""The card of a run: what the workbench knows of it besides what it asked, kept in the run's folder.
+
+``workbench.json`` says whose run it is, who may see it, notes and tags, and where it stands in the queue. An experiment
+that waits in the queue has a folder that holds nothing but its card and ``experiment.yaml``.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import pydantic
+
+from tomserve.content import bounded, files
+from tomserve.content.wording import refused
+
+FILE = "workbench.json"
+LONGEST_NOTE = 20_000
+"""Characters that notes may have."""
+
+
+class State(StrEnum):
+    """Where an experiment stands."""
+
+    QUEUED = "queued"
+    PAUSED = "paused"
+    WAITING = "waiting"
+    """Its turn has come, and its server does not answer yet."""
+    RUNNING = "running"
+    STOPPING = "stopping"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ENDED = (State.DONE, State.FAILED, State.CANCELLED)
+
+
+class Job(pydantic.BaseModel):
+    """The place of an experiment in the queue.
+
+    order: the smallest is run first. group: experiments of the same group run one after the other, as they share a
+    server or the GPUs of this machine. turn: how often it was put into the queue; an older entry of the queue is void.
+    said: why it waits or what it failed by, in one line. submitted, began, ended: times in UTC, ISO 8601.
+    """
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    state: State = State.QUEUED
+    order: float = 0.0
+    group: str = ""
+    turn: int = 0
+    said: str = ""
+    submitted: str = ""
+    began: str | None = None
+    ended: str | None = None
+    exit_code: int | None = None
+
+
+class Card(pydantic.BaseModel):
+    """What ``workbench.json`` holds. owner: who started the run, "" for nobody in particular. job: None for a run that
+    was never in the queue."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    schema_: Annotated[int, pydantic.Field(alias="schema")] = 1
+    owner: Annotated[str, pydantic.Field(max_length=64)] = ""
+    private: bool = False
+    notes: Annotated[str, pydantic.Field(max_length=LONGEST_NOTE)] = ""
+    tags: tuple[Annotated[str, pydantic.Field(min_length=1, max_length=40)], ...] = ()
+    job: Job | None = None
+
+
+def read(folder: Path) -> Card:
+    """The card of a run; an empty one where it has none. Raises ConfigError where the file is no card."""
+    path = folder / FILE
+    if not path.exists():
+        return Card()
+    found = bounded.json(path, "delete it to go on without")
+    try:
+        return Card.model_validate(found)
+    except pydantic.ValidationError as error:
+        raise refused(error, found, Card, path, "delete it to go on without") from None
+
+
+def write(folder: Path, card: Card) -> None:
+    """Replace the card of a run in one step. Raises OSError, and ConfigError where something else has its name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with files.replacing(folder / FILE) as file:
+        file.write(orjson.dumps(card.model_dump(mode="json", by_alias=True), option=orjson.OPT_INDENT_2) + b"\n")

@@ -1,0 +1,1 @@
+"""The pages of the workbench, one module each, each with a `router`."""

@@ -1,0 +1,7 @@
+"""The page `leaderboard` of the workbench."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+router = APIRouter(include_in_schema=False)

@@ -1,0 +1,47 @@
+"""Renders pages from templates, and parts of pages for htmx."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+
+from tomserve import __version__
+from tomserve.content import pages
+from tomserve.content.inert import escaped, inert
+
+FOLDER = Path(__file__).parent
+NAVIGATION = (
+    ("/", "Dashboard"),
+    ("/new", "New experiment"),
+    ("/queue", "Queue"),
+    ("/compare", "Compare"),
+    ("/leaderboard", "Leaderboard"),
+    ("/items", "Items"),
+    ("/try", "Try"),
+)
+
+
+@cache
+def _environment() -> Any:
+    environment = pages.templates(FOLDER / "templates")
+    environment.filters["inert"] = inert
+    environment.filters["readable"] = lambda text: str(text).replace("_", " ")
+    environment.filters["counted"] = lambda number: f"{number:,}"
+    return environment
+
+
+def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page from a template, whose values are escaped; hidden and steering characters of strangers are made visible.
+
+    status: of the response. values: what the template shows besides `request`, `navigation` and `version`.
+    """
+    text = (
+        _environment()
+        .get_template(template)
+        .render(request=request, navigation=NAVIGATION, version=__version__, here=request.url.path, **values)
+    )
+    return HTMLResponse(escaped(text), status)

@@ -1,0 +1,35 @@
+"""What the workbench is told when it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tomserve.content.places import runs_root
+
+PORT = 8321
+"""The port where it listens unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of `tomserve web`.
+
+    host, port: where it listens. auth: whether people sign in with a name and a password; without it whoever has the
+    token of the printed address may do everything. queue: the address of a Redis that holds the queue, such as
+    redis://localhost:6379/0; None for a file of SQLite. workers: how many experiments that share a server, or the GPUs
+    of this machine, run at once. keys: which environment variables an experiment may take its API key from, each with
+    the address that the key may be sent to, "" for any.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    auth: bool = False
+    queue: str | None = None
+    workers: int = 1
+    keys: tuple[tuple[str, str], ...] = (("TOMSERVE_API_KEY", ""), ("OPENAI_API_KEY", ""))
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the workbench's own files, ``runs/.web``, whether it exists or not."""
+        return runs_root() / ".web"

@@ -1,0 +1,24 @@
+"""What all pages and the programming interface work with: settings, register and queue of one workbench."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from fastapi import Request
+
+from tomserve.web.register import Register
+from tomserve.web.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Workbench:
+    """A workbench that runs. settings: what it was told. register: all runs. queue: see tomserve.web.queue."""
+
+    settings: Settings
+    register: Register
+
+
+def workbench(request: Request) -> Workbench:
+    """The workbench that a request belongs to."""
+    return cast("Workbench", request.app.state.workbench)
