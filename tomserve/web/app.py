@@ -36,7 +36,9 @@ def make(settings: Settings) -> FastAPI:
         openapi_url="/api/openapi.json",
     )
     app.state.workbench = Workbench(settings, Register(settings.folder))
-    app.mount("/static", StaticFiles(directory=FOLDER / "static"), name="static")
+    # The style of the report is the style of the workbench, too, so that figures and tables look alike in both.
+    static = StaticFiles(directory=FOLDER / "static", packages=[("tomserve.reporting.html", "assets")])
+    app.mount("/static", static, name="static")
     for module in PAGES:
         app.include_router(module.router)
     return app

@@ -12,6 +12,8 @@ from fastapi.responses import HTMLResponse
 from tomserve import __version__
 from tomserve.content import pages
 from tomserve.content.inert import escaped, inert
+from tomserve.web import words
+from tomserve.web.people import Person
 
 FOLDER = Path(__file__).parent
 NAVIGATION = (
@@ -31,17 +33,24 @@ def _environment() -> Any:
     environment.filters["inert"] = inert
     environment.filters["readable"] = lambda text: str(text).replace("_", " ")
     environment.filters["counted"] = lambda number: f"{number:,}"
+    environment.filters["cut"] = lambda text, most=200: text if len(text) <= most else f"{text[:most].rstrip()} …"
+    for name in ("size", "lasting", "rate", "moment"):
+        environment.filters[name] = getattr(words, name)
     return environment
 
 
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """A page from a template, whose values are escaped; hidden and steering characters of strangers are made visible.
 
-    status: of the response. values: what the template shows besides `request`, `navigation` and `version`.
+    status: of the response. values: what the template shows besides `request`, `person` (who looks), `navigation`,
+    `version` and `here` (the path of the page).
     """
-    text = (
-        _environment()
-        .get_template(template)
-        .render(request=request, navigation=NAVIGATION, version=__version__, here=request.url.path, **values)
-    )
-    return HTMLResponse(escaped(text), status)
+    shown = {
+        "request": request,
+        "person": getattr(request.state, "person", Person()),
+        "navigation": NAVIGATION,
+        "version": __version__,
+        "here": request.url.path,
+        **values,
+    }
+    return HTMLResponse(escaped(_environment().get_template(template).render(shown)), status)

@@ -1,0 +1,64 @@
+"""How pages say times, sizes and rates: filters of templates, and words of the programming interface."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from tomserve.reporting.measuring import duration
+
+UNITS = ("bytes", "kB", "MB", "GB", "TB")
+
+
+def size(count: float) -> str:
+    """A number of bytes as people say it, in powers of 1,000.
+
+    >>> size(999), size(1_530_000)
+    ('999 bytes', '1.5 MB')
+    """
+    unit = 0
+    while count >= 999.5 and unit < len(UNITS) - 1:
+        count, unit = count / 1000, unit + 1
+    return f"{count:.0f} {UNITS[unit]}" if unit == 0 or count >= 99.5 else f"{count:.1f} {UNITS[unit]}"
+
+
+def lasting(seconds: float | None) -> str:
+    """A duration as people say it, "" for None.
+
+    >>> lasting(0.04), lasting(7.2), lasting(7_300)
+    ('under a second', '7 s', '2 h 2 min')
+    """
+    if seconds is None:
+        return ""
+    return "under a second" if seconds < 0.5 else duration(seconds)
+
+
+def rate(per_second: float | None) -> str:
+    """How many rows are written in a time, in the unit that gives a plain number; "" for None.
+
+    >>> rate(12.34), rate(0.05)
+    ('12.3 per second', '3.0 per minute')
+    """
+    if per_second is None:
+        return ""
+    return f"{per_second:,.1f} per second" if per_second >= 1 else f"{per_second * 60:,.1f} per minute"
+
+
+def read_moment(text: str | None) -> datetime | None:
+    """The moment that a text of ISO 8601 names, in UTC; None where it names none."""
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def moment(text: str | None) -> str:
+    """A moment of ISO 8601 as people read it, to the minute and in UTC; what is no moment stays as it is.
+
+    >>> moment("2026-03-01T10:20:30+00:00"), moment(None)
+    ('2026-03-01 10:20', '')
+    """
+    found = read_moment(text)
+    return (text or "") if found is None else f"{found:%Y-%m-%d %H:%M}"
