@@ -3,7 +3,10 @@
     TomserveError                exit code 2 unless said otherwise
     ├── ConfigError              what the user gave is wrong: file, line, field, found, expected, way out
     │   ├── ContentError         a preset, prompt, stage or study file has a mistake in it
-    │   └── RunMismatchError     the run folder belongs to another configuration
+    │   ├── RunMismatchError     the run folder belongs to another configuration
+    │   ├── NoSuchRunError       there is no run of that name, or none that this person may see
+    │   ├── NotAllowedError      this person may not do that
+    │   └── ConflictError        that cannot be done to a run in the state that it is in
     ├── OutputError              standard output cannot be written
     ├── MachineError             the machine cannot do it: no vllm, too little memory, port in use
     ├── ServerError              a server did not start, is not there, or is not what it should be
@@ -26,11 +29,14 @@ from pathlib import Path
 
 __all__ = [
     "ConfigError",
+    "ConflictError",
     "ContentError",
     "InapplicableError",
     "Interrupted",
     "JournalError",
     "MachineError",
+    "NoSuchRunError",
+    "NotAllowedError",
     "OutputError",
     "RunMismatchError",
     "ServerError",
@@ -70,6 +76,18 @@ class ContentError(ConfigError):
 
 class RunMismatchError(ConfigError):
     """The run folder was made with another configuration; the text names the first difference."""
+
+
+class NoSuchRunError(ConfigError):
+    """There is no run of that name, or none that this person may see; nobody is told which of the two."""
+
+
+class NotAllowedError(ConfigError):
+    """Whoever asks the workbench for something may not have it or do it."""
+
+
+class ConflictError(ConfigError):
+    """Something cannot be done to a run in the state that it is in, or its name is taken."""
 
 
 class MachineError(TomserveError):

@@ -14,13 +14,14 @@ Its fields are called as the options of `tomserve eval`. What the command line n
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 import yaml
 
 from tomserve.content import yamlfile
 from tomserve.engine import transports
+from tomserve.errors import ContentError
 from tomserve.runs.planning import EvalOptions
 
 FILE = "experiment.yaml"
@@ -70,6 +71,20 @@ class Experiment(pydantic.BaseModel):
     accept_change: bool = False
     faithfulness: bool = False
 
+    @pydantic.field_validator("base_url", "where", "strategy", "variants", mode="before")
+    @classmethod
+    def _several(cls, given: Any) -> Any:
+        """One text stands for a list of one."""
+        return (given,) if isinstance(given, str) else given
+
+    @pydantic.field_validator("thinking", mode="before")
+    @classmethod
+    def _as_words(cls, given: Any) -> Any:
+        """`on`, `off` and a number of tokens are no texts in YAML unless they stand in quotation marks."""
+        if isinstance(given, bool):
+            return "on" if given else "off"
+        return str(given) if isinstance(given, int) else given
+
     def options(self) -> EvalOptions:
         """The experiment as the options of an evaluation."""
         own = self.model_dump(exclude={"schema_", "key", "faithfulness", "base_url", "strategy", "path"})
@@ -89,3 +104,9 @@ class Experiment(pydantic.BaseModel):
 def read(path: Path) -> Experiment:
     """The experiment in a file. Raises ContentError that names file, line and field."""
     return yamlfile.load_model(path, Experiment)
+
+
+def wrong(path: Path, field: str, reason: str) -> ContentError:
+    """The error for a value in the file of an experiment that cannot be used, with its line where the file has it."""
+    _, lines = yamlfile.load(path)
+    return ContentError(reason, path=path, line=lines.at((field,)), field=field)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tomserve.cli import signals
+from tomserve.cli import configured, signals
 from tomserve.cli.options import (
     BenchmarkOption,
     GoldOption,
@@ -26,12 +26,22 @@ from tomserve.errors import TomserveError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tomserve.api.experiments import Experiment
     from tomserve.runs import planning
     from tomserve.runs.evaluation import EvalResult
     from tomserve.studies import Analysis
 
 
 def evaluate_command(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            callback=configured.remember,
+            help="YAML file with the values of these options (see docs/reference/experiment.md); what stands on the "
+            "command line wins over it.",
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -143,7 +153,8 @@ def evaluate_command(
     in ten of the answers could not be read.
     """
     return asked(
-        as_options(
+        *as_options(
+            config,
             benchmark=benchmark,
             path=path,
             gold=gold,
@@ -176,27 +187,36 @@ def evaluate_command(
 
 
 def as_options(
+    config: Path | None,
     *,
     strategy: Sequence[str] | None,
     base_url: Sequence[str] | None,
     variants: Sequence[str] | None,
     where: Sequence[str] | None,
     **options: Any,
-) -> planning.EvalOptions:
-    """What is given on the command line as the options of an evaluation."""
+) -> tuple[planning.EvalOptions, Experiment | None]:
+    """The options of an evaluation: those of the command line, over those of the file where one is given.
+
+    Also returns the experiment of that file. Raises ContentError where the file is wrong.
+    """
     from tomserve.runs.planning import EvalOptions
 
-    return EvalOptions(
+    line = EvalOptions(
         strategies=tuple(strategy or ()),
         base_urls=tuple(base_url or ()),
         variants=tuple(variants or ()),
         where=tuple(where or ()),
         **options,
     )
+    if config is None:
+        return line, None
+    experiment = configured.read(config)
+    return configured.merged(experiment, line, configured.given()), experiment
 
 
 def asked(
     options: planning.EvalOptions,
+    experiment: Experiment | None = None,
     *,
     report: bool,
     opened: bool,
@@ -205,8 +225,9 @@ def asked(
 ) -> int:
     """Ask what the options say, score the answers, print tables, write the report; returns the exit code.
 
-    report, opened: whether to write the report, and to open it. quiet: show no progress. show: prints what
-    is to be seen of the analysis, None for all of it. Raises TomserveError.
+    experiment: the file that the options come from, which may want more than the asking. report, opened: whether to
+    write the report, and to open it. quiet: show no progress. show: prints what is to be seen of the analysis, None for
+    all of it. Raises TomserveError.
     """
     from tomserve.cli.rescore import tell_unread, warn
     from tomserve.reporting import tables
@@ -244,7 +265,10 @@ def asked(
         again = "; repeat the command to ask again" if set(result.failures) - FINAL else "; final, not asked again"
         screen.print(f"failures: {listed(result.failures)}{again}", markup=False)
     unread = tell_unread(lacking)
-    return 1 if unread or set(result.failures) - {REFUSAL} else 0
+    code = 1 if unread or set(result.failures) - {REFUSAL} else 0
+    if experiment is None or not experiment.faithfulness:
+        return code
+    return max(code, configured.probed(result, options, report=report, quiet=quiet))
 
 
 def write_report_of(folder: Path, analysis: Analysis) -> Path | None:

@@ -145,7 +145,7 @@ def faithfulness(
     if plan:
         return _plan(settings)
     how = How(base_urls=tuple(base_url or ()), revision=revision, timeout=timeout, concurrency=concurrency, setup=setup)
-    return _measure(settings, how, new, report=report, opened=opened, quiet=quiet)
+    return measured(settings, how, new, report=report, opened=opened, quiet=quiet)
 
 
 def _plan(settings: Settings) -> int:
@@ -157,8 +157,12 @@ def _plan(settings: Settings) -> int:
     return 0
 
 
-def _measure(settings: Settings, how: Connection, new: str | None, *, report: bool, opened: bool, quiet: bool) -> int:
-    """Measure, print the study's tables, write the report; returns the exit code."""
+def measured(settings: Settings, how: Connection, new: str | None, *, report: bool, opened: bool, quiet: bool) -> int:
+    """Measure, print the study's tables, write the report; returns the exit code.
+
+    new: the name of the run that keeps the measurement, None for the usual one. report, opened: whether to write the
+    report, and to open it. quiet: show no progress. Raises TomserveError.
+    """
     from tomserve.cli import signals
     from tomserve.cli.evaluate import write_report_of
     from tomserve.cli.rescore import warn

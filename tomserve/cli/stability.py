@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tomserve.cli.evaluate import as_options, asked, evaluate_command
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
     from tomserve.studies import Analysis
 
 
-def stability(*, report: bool, opened: bool, quiet: bool, variants: list[str] | None, **options: Any) -> int:
+def stability(
+    *, config: Path | None, report: bool, opened: bool, quiet: bool, variants: list[str] | None, **options: Any
+) -> int:
     """Ask a benchmark's questions and variants of them, and count how often the answer stays the same.
 
     A variant changes what should not matter: an object, the person, the length, the order of the choices, the wording,
@@ -22,9 +26,9 @@ def stability(*, report: bool, opened: bool, quiet: bool, variants: list[str] | 
     eval --variants all` (or the kinds given by --variants), in the same run, of which the tables of stability are
     printed with the reasons why variants were left out. Interrupted, it goes on where it was.
     """
-    return asked(
-        as_options(variants=variants or ["all"], **options), report=report, opened=opened, quiet=quiet, show=_show
-    )
+    chosen, experiment = as_options(config, variants=variants, **options)
+    chosen = replace(chosen, variants=chosen.variants or ("all",))
+    return asked(chosen, experiment, report=report, opened=opened, quiet=quiet, show=_show)
 
 
 stability.__signature__ = inspect.signature(evaluate_command, eval_str=True)  # type: ignore[attr-defined]

@@ -33,6 +33,7 @@ from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import Manifest, portable
 from tomserve.runs.measured import MeasuredRun
 from tomserve.runs.preflight import Servers
+from tomserve.runs.progress import recorded
 from tomserve.runs.reader import Reader, find
 from tomserve.runs.runfolder import run_path
 from tomserve.runs.stopping import Stop
@@ -99,10 +100,10 @@ def measure(
     with _opened(path, settings, source, {"rewriter": rewriter, "predictor": predictor}) as run:
         if run.complete and not _open_ends(path):
             return _result(path, pl.read_parquet(path / TABLE, glob=False), asked=False)
-        work = Work(run, connection, listener, stop, drive)
-        with Servers() as servers:
+        with recorded(listener, run.path) as heard, Servers() as servers:
+            work = Work(run, connection, heard, stop, drive)
             made, chains = _asked(work, source, settings, servers, waiting, (rewriter, predictor))
-        return _finished(work, source, made, chains, predictor)
+            return _finished(work, source, made, chains, predictor)
 
 
 def _second(given: str | None, model: str | None, option: str, strategy: str, waiting: Waiting) -> Reader | None:

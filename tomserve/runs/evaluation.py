@@ -30,6 +30,7 @@ from tomserve.runs.noise_check import NoiseCheck
 from tomserve.runs.phases import Asker, Phase
 from tomserve.runs.planning import EvalOptions, Plan, plan
 from tomserve.runs.preflight import Servers
+from tomserve.runs.progress import recorded
 from tomserve.runs.questions import begun, counted, finished
 from tomserve.runs.stopping import Stop
 from tomserve.serving.target import Target
@@ -170,14 +171,9 @@ class Evaluation:
         """The noise check; it has no questions where none is wanted."""
         again = self.plan.again
         return NoiseCheck(
-            again,
-            self.plan.again_share,
-            len(self.plan.varied.originals),
-            self.folder.path,
-            self.journal,
-            self.request,
-            self.listener,
-        )
+            again, self.plan.again_share, len(self.plan.varied.originals),
+            self.folder.path, self.journal, self.request, self.listener,
+        )  # fmt: skip
 
     def anything_left(self) -> bool:
         """Whether any phase has something to ask, and so needs a server."""
@@ -245,14 +241,15 @@ def opened(
     path = runfolder.for_answers(options.run or runfolder.default_name(made.called, made.name))
     if made.target.embedded and not path.exists():  # checked first, so that a missing vLLM leaves no empty run behind
         preflight.need_engine(listener, setup=options.setup)
-    with runfolder.RunFolder(path) as folder, Journal(folder.path / "responses.jsonl") as journal:
-        evaluation = _resumed(made, folder, journal, listener, stop, began)
-        with contextlib.ExitStack() as stack:
-            stop.check()
-            if evaluation.anything_left():
-                evaluation.save()
-                _reach(evaluation, servers or stack.enter_context(Servers()), waiting)
-            yield evaluation
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(runfolder.RunFolder(path))
+        journal = stack.enter_context(Journal(folder.path / "responses.jsonl"))
+        evaluation = _resumed(made, folder, journal, stack.enter_context(recorded(listener, folder.path)), stop, began)
+        stop.check()
+        if evaluation.anything_left():
+            evaluation.save()
+            _reach(evaluation, servers or stack.enter_context(Servers()), waiting)
+        yield evaluation
         evaluation.save()
 
 

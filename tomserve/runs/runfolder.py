@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -31,11 +32,18 @@ from tomserve.runs.stock import Stock
 from tomserve.scoring.sources import NOISE
 from tomserve.scoring.tablefile import MEASURED
 
-CHANGED = ("responses.jsonl", "noise.jsonl", "reader.jsonl", "log.txt", "server.log", ".lock")
+CHANGED = ("responses.jsonl", "noise.jsonl", "reader.jsonl", "log.txt", "server.log", "console.txt", ".lock")
 """Files of a run that are written to in place."""
 
-REPLACED = ("manifest.json", "items.jsonl", "reader.json", "scores.parquet", "report.html", "seal.json")
+REPLACED = (
+    *("manifest.json", "items.jsonl", "reader.json", "scores.parquet", "report.html", "seal.json"),
+    *("progress.json", "workbench.json", "experiment.yaml"),
+)
 """Files of a run that are never changed in place, but replaced as a whole."""
+
+
+LOOKS, LOOK = 25, 0.01
+"""How often a lock that is held is tried again, and after how many seconds."""
 
 
 def run_path(run: str) -> Path:
@@ -219,6 +227,17 @@ def _check_place(folder: Path) -> None:
         raise ConfigError(f"{folder}: holds other runs, such as {other.relative_to(whole)}; choose a name of its own")
 
 
+def _take(lock: int) -> None:
+    """Lock an open file. Raises BlockingIOError where another process holds it, and does so for longer than a look at
+    whether the run is in use takes (tomserve.runs.progress)."""
+    for _ in range(LOOKS):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(LOOK)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 class RunFolder:
     """A run folder that is locked by this process until the context is left.
 
@@ -239,7 +258,7 @@ class RunFolder:
             hint = "choose a writable place by TOMSERVE_RUNS or --run PATH"
             raise MachineError(f"{path}: cannot be written ({error.strerror}); {hint}") from None
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(self._lock)
         except OSError as error:
             if not isinstance(error, BlockingIOError):  # a file system without locks, or a server that is gone
                 os.close(self._lock)

@@ -22,15 +22,28 @@ def api_key() -> str | None:
 
 
 def own_key() -> str | None:
-    """The key in TOMSERVE_API_KEY, or in the file that TOMSERVE_API_KEY_FILE names; None where neither is set.
+    """The key in TOMSERVE_API_KEY, or in the file that TOMSERVE_API_KEY_FILE names; None where neither is set. That in
+    the variable which `use` has named comes before both.
 
     Raises ConfigError where the file cannot be read or others can read it, too, or where the key cannot be sent in an
     HTTP header.
     """
-    key = os.environ.get("TOMSERVE_API_KEY") or ""
+    key = (os.environ.get(_used[-1]) if _used else None) or os.environ.get("TOMSERVE_API_KEY") or ""
     if not key and (file := os.environ.get("TOMSERVE_API_KEY_FILE")):
         return _from_file(Path(file).expanduser())
     return _checked(key)
+
+
+_used: list[str] = []
+"""The variables that experiments have named for their keys; the last one counts."""
+
+
+def use(name: str) -> None:
+    """Take the API key from the environment variable of that name from now on. Raises ConfigError where it is not set,
+    or holds what no HTTP header can carry."""
+    if _checked(os.environ.get(name) or "") is None:
+        raise ConfigError(f"the environment variable {name} is not set; put the API key into it")
+    _used.append(name)
 
 
 def _from_file(path: Path) -> str:
@@ -66,7 +79,7 @@ _NAMES = ("TOMSERVE_API_KEY", "OPENAI_API_KEY", "VLLM_API_KEY", "HF_TOKEN")
 
 def every() -> tuple[str, ...]:
     """All keys that the environment tells, whatever they are for, so that none of them is shown."""
-    found = [os.environ.get(name) for name in _NAMES]
+    found = [os.environ.get(name) for name in (*_NAMES, *_used)]
     with contextlib.suppress(ConfigError):
         found.append(own_key())
     return tuple(dict.fromkeys(key.strip() for key in found if key))

@@ -6,23 +6,18 @@ has changed.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tomserve.content.places import run_name, runs_root
-from tomserve.errors import ConfigError
+from tomserve.errors import ConfigError, NoSuchRunError
 from tomserve.runs.manifest import Manifest
+from tomserve.runs.progress import held
 from tomserve.runs.runfolder import run_path, runs_below
 from tomserve.web import cards
 from tomserve.web.cards import Card
 from tomserve.web.people import Person
-
-
-class NoSuchRunError(ConfigError):
-    """There is no run of that name, or none that this person may see; nobody is told which of the two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +103,6 @@ def _line(folder: Path) -> Line:
         running=held(folder),
         card=card,
     )
-
-
-def held(folder: Path) -> bool:
-    """Whether a process works on a run now: it holds the lock of the folder, which ends with it."""
-    try:
-        lock = os.open(folder / ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(lock)
-    return False
 
 
 def safe_path(name: str) -> Path:

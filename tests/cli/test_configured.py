@@ -1,0 +1,152 @@
+"""An experiment in a file: `tomserve eval --config FILE.yaml`, over which the command line wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.conftest import Endpoint, running
+from tests.helpers.answerers import Answerer
+from tomserve.api import experiments
+from tomserve.engine.masking import MASKED
+from tomserve.runs.journal import read_rows
+from tomserve.runs.manifest import Manifest
+from tomserve.serving import keys
+
+Cli = Callable[..., Any]
+KEY = "sk-of-the-experiment-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def _no_key_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "_used", [])
+
+
+@pytest.fixture
+def file(tmp_path: Path, endpoint: Endpoint, items_file: Path) -> Path:
+    path = tmp_path / "experiment.yaml"
+    path.write_text(
+        f"base-url: {endpoint.url}\nbenchmark: items\npath: {items_file}\nstrategy: [vanilla]\nlimit: 4\n"
+        "run: from-file\ntemperature: 0.5\nseed: 7\n"
+    )
+    return path
+
+
+def manifest(tmp_path: Path, name: str) -> Manifest:
+    found = Manifest.read(tmp_path / "runs" / name)
+    assert found is not None
+    return found
+
+
+def test_the_values_of_the_file_are_asked(cli: Cli, file: Path, tmp_path: Path, endpoint: Endpoint) -> None:
+    done = cli("eval", "--config", file, "--benchmark", "items")
+    assert done.code == 0, done.err
+    assert len(endpoint.requests) == 4
+    assert {(body["temperature"], body["seed"]) for body in endpoint.requests} == {(0.5, 7)}
+    assert list(manifest(tmp_path, "from-file").strategies) == ["vanilla"]
+
+
+def test_the_command_line_wins_also_where_it_says_what_is_the_default_anyway(
+    cli: Cli, file: Path, tmp_path: Path, endpoint: Endpoint
+) -> None:
+    line = ("--temperature", "0", "--limit", "3", "--strategy", "cot", "--run", "other", "--benchmark", "items")
+    assert cli("eval", "--config", file, *line).code == 0
+    assert {(body["temperature"], body["seed"]) for body in endpoint.requests} == {(0, 7)}
+    assert len(endpoint.requests) == 3
+    assert list(manifest(tmp_path, "other").strategies) == ["cot"]
+    assert not (tmp_path / "runs/from-file").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("limits: 3", ":9: limits: unknown key; did you mean 'limit'?"),
+        ("timeout: 0", ":9: timeout: expected a number of at least 1; found 0"),
+        ("variants: {all: 1}", ":9: variants: expected a list of texts; found"),
+        ("key: TOMSERVE_NOT_THERE", ":9: key: the environment variable TOMSERVE_NOT_THERE is not set"),
+        ("seed: 8", ":9: the key 'seed' is given twice"),
+    ],
+)
+def test_what_is_wrong_is_told_by_file_line_and_field(cli: Cli, file: Path, line: str, said: str) -> None:
+    file.write_text(file.read_text() + line + "\n")
+    done = cli("eval", "--config", file, "--benchmark", "items")
+    assert (done.code, done.out) == (2, "")
+    assert f"{file}{said}" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_file_that_is_missing_is_told(cli: Cli, tmp_path: Path) -> None:
+    done = cli("eval", "--config", tmp_path / "none.yaml")
+    assert done.code == 2
+    assert "none.yaml: cannot be read (No such file or directory)" in done.err
+
+
+def test_the_key_comes_from_the_variable_that_the_file_names_and_is_shown_nowhere(
+    cli: Cli, file: Path, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_PROVIDERS_KEY", KEY)
+    monkeypatch.setenv("TOMSERVE_API_KEY", "sk-another-one-that-is-not-meant")
+    endpoint.key = KEY
+    endpoint.script = lambda body, number: (
+        web.json_response({"error": {"message": f"no quota for {KEY}"}}, status=400) if number == 1 else None
+    )
+    file.write_text(file.read_text() + "key: MY_PROVIDERS_KEY\n")
+    done = cli("eval", "--config", file, "--benchmark", "items")
+    assert "failures: 1 " in done.out, done.err
+    rows = [row for _, row in read_rows(tmp_path / "runs/from-file/responses.jsonl")]
+    assert MASKED in str(rows)
+    written = b"".join(path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file())
+    assert KEY not in done.out + done.err
+    assert KEY.encode() not in written
+    assert KEY in keys.every()
+
+
+def test_what_yaml_takes_for_something_else_is_read_as_it_is_meant(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.yaml"
+    for written, meant in (("off", "off"), ("on", "on"), ("512", "512"), ("'on'", "on")):
+        path.write_text(f"thinking: {written}\nwhere: all\n")
+        found = experiments.read(path)
+        assert (found.thinking, found.where) == (meant, ("all",))
+        path.write_text(found.text())
+        assert experiments.read(path) == found
+
+
+def test_an_experiment_is_the_same_after_it_was_written(tmp_path: Path) -> None:
+    experiment = experiments.Experiment(
+        model="m", base_url=("http://h/v1",), strategy=("cot", "vanilla"), noise_check=0.05, faithfulness=True
+    )
+    path = tmp_path / "experiment.yaml"
+    path.write_text(experiment.text())
+    assert "noise-check: 0.05" in path.read_text()
+    assert experiments.read(path) == experiment
+
+
+@pytest.fixture
+def reasoning() -> Iterator[Endpoint]:
+    import tomserve
+
+    items = list(tomserve.load("perturbed"))
+    with running() as found:
+        found.script = Answerer(items, follows=1.0, wrong=0.15)
+        yield found
+
+
+def test_chains_are_edited_afterwards_where_the_file_says_so(cli: Cli, tmp_path: Path, reasoning: Endpoint) -> None:
+    path = tmp_path / "experiment.yaml"
+    path.write_text(f"base-url: [{reasoning.url}]\nstrategy: [cot]\nlimit: 60\nrun: mine\nfaithfulness: true\n")
+    done = cli("eval", "--config", path)
+    assert done.code == 0, done.out + done.err
+    assert manifest(tmp_path, "faithfulness-mine").settings["of"] == "mine"
+    assert done.out.index("runs/mine") < done.out.index("runs/faithfulness-mine")
+
+
+def test_stability_takes_the_file_too(cli: Cli, tmp_path: Path, endpoint: Endpoint) -> None:
+    path = tmp_path / "experiment.yaml"
+    path.write_text(f"base-url: {endpoint.url}\nstrategy: vanilla\nbenchmark: perturbed\nlimit: 6\nrun: mine\n")
+    done = cli("stability", "--config", path, "--no-report")
+    assert done.code == 0, done.out + done.err
+    assert manifest(tmp_path, "mine").variants

@@ -1,0 +1,264 @@
+"""The record of how far a run is: written by whatever asks, believed by nobody, and never in the way of a run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+
+import tomserve
+from tests.conftest import Endpoint, make_item
+from tests.helpers.command import TOMSERVE, environment
+from tomserve.engine.observe import Status
+from tomserve.engine.request import Identity
+from tomserve.errors import ServerError
+from tomserve.runs import progress
+from tomserve.runs.listening import Silent
+from tomserve.runs.runfolder import RunFolder
+
+Cli = Callable[..., Any]
+
+
+def waited(path: Callable[[], Any]) -> Any:
+    """What a function returns once that is true."""
+    import time
+
+    until = time.monotonic() + 60
+    while not (found := path()):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    return found
+
+
+def row(status: str = "ok") -> dict[str, Any]:
+    return {"status": status}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock that a test turns."""
+    moment = [1000.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: moment[0])
+    return moment
+
+
+def test_a_run_of_a_terminal_is_recorded_to_its_end(cli: Cli, endpoint: Endpoint, items_file: Path) -> None:
+    asked = ("--benchmark", "items", "--path", items_file, "--base-url", endpoint.url, "--strategy", "vanilla")
+    assert cli("eval", *asked, "--run", "r").code == 0
+    found = progress.read(Path(os.environ["TOMSERVE_RUNS"]) / "r")
+    assert found is not None
+    assert (found.total, found.done, found.written, found.statuses) == (20, 20, 20, {"ok": 20})
+    assert (found.phase, found.eta, found.outcome, found.running) == (1, None, "", False)
+    assert found.doing.startswith("asking tiny at ")
+    assert found.ended is not None
+    assert found.pid == os.getpid()
+
+
+def test_a_run_can_be_watched_while_another_process_asks(tmp_path: Path, endpoint: Endpoint, items_file: Path) -> None:
+    many, gate = threading.Event(), threading.Event()
+
+    def answer(body: dict[str, Any], number: int) -> None:
+        if number >= 10:
+            many.set()
+            gate.wait(60)
+
+    endpoint.script = answer
+    runs = tmp_path / "runs"
+    line = ("eval", "--benchmark", "items", "--path", str(items_file), "--base-url", endpoint.url, "--run", "r")
+    process = subprocess.Popen(
+        [*TOMSERVE, *line, "--strategy", "vanilla", "--concurrency", "1"],
+        env=environment(runs), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        assert many.wait(60)
+
+        def stuck() -> progress.Progress | None:
+            found = progress.read(runs / "r")
+            return found if found is not None and found.done == 9 and found.slowest is not None else None
+
+        found = waited(stuck)
+        assert (found.running, found.pid, found.total, found.out, found.limit) == (True, process.pid, 20, 1, 1)
+        assert found.slowest.strategy == "vanilla"
+        assert progress.holder(runs / "r") == process.pid
+        process.kill()
+        process.wait()
+        gate.set()
+        found = progress.read(runs / "r")
+        assert found is not None
+        assert (found.running, found.ended) == (False, None)
+    finally:
+        gate.set()
+        process.kill()
+        process.wait()
+
+
+def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock: list[float]) -> None:
+    with RunFolder(tmp_path / "r") as folder:
+        recording = progress.Recording(Silent(), folder.path)
+        recording.message("asking m at h")
+        recording.started(1000, 100)
+        for second in range(100):
+            clock[0] += 1
+            for _ in range(1 if second < 50 else 5):
+                recording.row(row("timeout" if second == 3 else "ok"))
+            recording.status(Status(out=8, limit=16, queue=3, cached=0.5, retrying=2))
+        found = progress.read(folder.path)
+        assert found is not None
+        assert (found.done, found.written, found.statuses) == (400, 300, {"ok": 299, "timeout": 1})
+        assert (found.rate, found.eta) == (5.0, 120.0)
+        assert (found.out, found.limit, found.queue, found.cached, found.retrying) == (8, 16, 3, 0.5, 2)
+        assert (found.running, found.doing) == (True, "asking m at h")
+        recording.started(10, 0)
+        found = progress.read(folder.path)
+        assert found is not None
+        assert (found.phase, found.total, found.done, found.statuses, found.out) == (2, 10, 0, {}, 0)
+
+
+def test_only_the_status_writes_and_about_once_a_second(
+    tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[float] = []
+    monkeypatch.setattr(progress.Recording, "_write", lambda self, **_: written.append(clock[0]))
+    recording = progress.Recording(Silent(), tmp_path)
+    recording._written_at = clock[0]
+    for _ in range(100_000):
+        recording.row(row())
+    assert len(written) == 1
+    monkeypatch.undo()
+    moment = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: moment[0])
+    replaced: list[float] = []
+    own = os.replace
+    monkeypatch.setattr(os, "replace", lambda *names: (replaced.append(moment[0]), own(*names))[1])
+    recording = progress.Recording(Silent(), tmp_path)
+    for _ in range(40):
+        moment[0] += 0.25
+        recording.status(Status())
+    assert len(replaced) == 11
+
+
+def test_everything_is_passed_on(tmp_path: Path) -> None:
+    heard: list[Any] = []
+
+    class Hearing(Silent):
+        def message(self, text: str) -> None:
+            heard.append(text)
+
+        def started(self, total: int, done: int) -> None:
+            heard.append((total, done))
+
+        def row(self, row: dict[str, Any]) -> None:
+            heard.append(row)
+
+        def status(self, status: Status) -> None:
+            heard.append(status)
+
+        def finished(self) -> None:
+            heard.append("finished")
+
+    status = Status(oldest=(Identity("i", "s", 0, 0), 2.0))
+    with progress.recorded(Hearing(), tmp_path) as listener:
+        listener.message("hello")
+        listener.started(2, 1)
+        listener.row(row())
+        listener.status(status)
+        listener.finished()
+    assert heard == ["hello", (2, 1), row(), status, "finished"]
+
+
+def test_what_it_ended_by_is_kept_and_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOMSERVE_API_KEY", "sk-0123456789abcdef")
+
+    def ended() -> None:
+        with progress.recorded(Silent(), tmp_path) as listener:
+            listener.message("a line with sk-0123456789abcdef")
+            raise ServerError("the server said sk-0123456789abcdef")
+
+    with pytest.raises(ServerError):
+        ended()
+    found = progress.read(tmp_path)
+    assert found is not None
+    assert (found.outcome, found.message, found.eta) == ("the server said ***", "a line with ***", None)
+
+
+@pytest.mark.parametrize("kind", ["folder", "full"])
+def test_a_run_goes_on_where_it_cannot_be_recorded(
+    endpoint: Endpoint, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    if kind == "full":
+        monkeypatch.setattr(progress, "temporary", SimpleNamespace(file=full))
+    items = [make_item(number) for number in range(4)]
+    run = tomserve.ask(items, "vanilla", base_url=endpoint.url, run="r")
+    assert run.scores().height == 4
+    if kind == "folder":
+        recording = progress.Recording(Silent(), run.folder)
+        (run.folder / progress.FILE).unlink()
+        (run.folder / progress.FILE).mkdir()
+        recording.end("")
+    assert progress.read(run.folder) is None
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b"", b"[]", b"{}", b"{", b'"x"', b"\xff\xfe", b"null", b'{"schema": 2, "pid": 1, "began": "", "updated": ""}',
+        b'{"pid": -1, "began": "", "updated": ""}', b'{"pid": 1, "began": 3, "updated": ""}',
+        b'{"pid": 1, "began": "", "updated": "", "total": 1e400}', b'{"pid": 1, "began": "", "updated": "", "eta": NaN}',
+        b'{"pid": 1, "began": "", "updated": "", "statuses": {"ok": "many"}}',
+        orjson.dumps({"pid": 1, "began": "", "updated": "", "message": "x" * 5000}),
+        orjson.dumps({"pid": 1, "began": "", "updated": "", "statuses": dict.fromkeys(map(str, range(101)), 1)}),
+        b"[" * 100_000,
+    ],
+)  # fmt: skip
+def test_a_record_that_cannot_be_right_is_none(tmp_path: Path, written: bytes) -> None:
+    (tmp_path / progress.FILE).write_bytes(written)
+    assert progress.read(tmp_path) is None
+
+
+def test_what_is_no_file_is_none(tmp_path: Path) -> None:
+    assert progress.read(tmp_path / "nothing") is None
+    os.mkfifo(tmp_path / progress.FILE)
+    assert progress.read(tmp_path) is None
+    (tmp_path / progress.FILE).unlink()
+    (tmp_path / "secret").write_text("{}")
+    (tmp_path / progress.FILE).symlink_to(tmp_path / "secret")
+    assert progress.read(tmp_path) is None
+
+
+def test_a_record_that_another_process_than_the_holder_wrote_is_not_running(tmp_path: Path) -> None:
+    with RunFolder(tmp_path) as folder:
+        progress.Recording(Silent(), folder.path)
+        assert (found := progress.read(tmp_path)) is not None
+        assert found.running
+        record = orjson.loads((tmp_path / progress.FILE).read_bytes())
+        (tmp_path / progress.FILE).write_bytes(orjson.dumps({**record, "pid": 1}))
+        assert (found := progress.read(tmp_path)) is not None
+        assert not found.running
+
+
+def test_looking_whether_a_run_is_held_never_keeps_it_from_being_opened(tmp_path: Path) -> None:
+    """Each look takes a shared lock for a moment, and there are many looks while experiments begin."""
+    (tmp_path / "r").mkdir()
+    code = "from tomserve.runs.progress import held; from pathlib import Path; p = Path('r')\nwhile True: held(p)"
+    lookers = [subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path) for _ in range(2)]
+    try:
+        with RunFolder(tmp_path / "r"):
+            assert progress.held(tmp_path / "r")
+        for _ in range(200):
+            with RunFolder(tmp_path / "r"):
+                pass
+    finally:
+        for looker in lookers:
+            looker.kill()
+            looker.wait()
