@@ -28,6 +28,7 @@ from tomserve.cli import (
     serve,
     stability,
     study,
+    web,
 )
 from tomserve.cli.options import ContentOption, lasting, with_content
 from tomserve.errors import ConfigError, one_of
@@ -107,6 +108,7 @@ _commands: tuple[Callable[..., Any], ...] = (
     *(lasting(one) for one in (stability.stability, causal.causal, faithfulness.faithfulness, functional.functional)),
     *(lasting(one) for one in (serve.serve, study.score, study.report, serve.setup, sealing.seal)),
     *(study.analyze, study.compare, study.plan, sealing.verify, items.items, runs.runs, serve.doctor),
+    web.web,
 )
 for _command in _commands:
     app.command()(with_content(_command))

@@ -6,6 +6,9 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 import tomserve
+from tomserve.web import api, refusing
+from tomserve.web.access import Access
+from tomserve.web.guard import Guard
 from tomserve.web.pages import (
     answers,
     compare,
@@ -13,6 +16,7 @@ from tomserve.web.pages import (
     items,
     leaderboard,
     live,
+    login,
     new,
     queue,
     run,
@@ -23,22 +27,27 @@ from tomserve.web.rendering import FOLDER
 from tomserve.web.settings import Settings
 from tomserve.web.workbench import Workbench
 
-PAGES = (dashboard, new, queue, live, run, answers, compare, leaderboard, items, trying)
+PAGES = (dashboard, new, queue, live, run, answers, compare, leaderboard, items, trying, login)
 
 
 def make(settings: Settings) -> FastAPI:
     """The application of a workbench with these settings."""
     app = FastAPI(
-        title="tomserve workbench",
+        title=api.TITLE,
+        description=api.DESCRIPTION,
         version=tomserve.__version__,
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
     )
+    app.state.access = Access(settings)
+    app.add_middleware(Guard, access=app.state.access)
+    refusing.install(app)
     app.state.workbench = Workbench(settings, Register(settings.folder))
     # The style of the report is the style of the workbench, too, so that figures and tables look alike in both.
     static = StaticFiles(directory=FOLDER / "static", packages=[("tomserve.reporting.html", "assets")])
     app.mount("/static", static, name="static")
     for module in PAGES:
         app.include_router(module.router)
+    app.include_router(api.router)
     return app

@@ -19,7 +19,8 @@ class Settings:
     token of the printed address may do everything. queue: the address of a Redis that holds the queue, such as
     redis://localhost:6379/0; None for a file of SQLite. workers: how many experiments that share a server, or the GPUs
     of this machine, run at once. keys: which environment variables an experiment may take its API key from, each with
-    the address that the key may be sent to, "" for any.
+    the address that the key may be sent to, "" for any. proxy: under which address others reach it, such as
+    https://tom.example.org, where a reverse proxy stands before it; None where none does.
     """
 
     host: str = "127.0.0.1"
@@ -28,6 +29,7 @@ class Settings:
     queue: str | None = None
     workers: int = 1
     keys: tuple[tuple[str, str], ...] = (("TOMSERVE_API_KEY", ""), ("OPENAI_API_KEY", ""))
+    proxy: str | None = None
 
     @property
     def folder(self) -> Path:

@@ -1,0 +1,56 @@
+"""A workbench in this process, and somebody who is let in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from tomserve.web.app import make
+from tomserve.web.settings import Settings
+
+ADDRESS = "http://127.0.0.1:8321"
+PASSWORDS = {"ada": "enough letters", "ben": "other letters", "eve": "only for reading"}
+ROLES = {"ada": "runner", "ben": "runner", "eve": "reader"}
+
+
+def client(app: FastAPI | None = None, **settings: Any) -> TestClient:
+    """Whoever sends the token of a workbench, as a program does; app: None for a new one with these settings."""
+    app = app or make(Settings(**settings))
+    return TestClient(app, base_url=ADDRESS, headers={"Authorization": f"Bearer {app.state.access.token}"})
+
+
+def stranger(app: FastAPI) -> TestClient:
+    """Somebody who is not let in, and is led nowhere by himself."""
+    return TestClient(app, base_url=ADDRESS, follow_redirects=False)
+
+
+def visitor(app: FastAPI) -> TestClient:
+    """Somebody who has followed the printed address with a browser."""
+    found = TestClient(app, base_url=ADDRESS)
+    answer = found.get("/", params={"token": app.state.access.token}, follow_redirects=False)
+    assert answer.status_code == 303, answer.text
+    return found
+
+
+def lab(**settings: Any) -> FastAPI:
+    """A workbench where people sign in: ada and ben run experiments, eve reads."""
+    app = make(Settings(auth=True, **settings))
+    for name, password in PASSWORDS.items():
+        app.state.access.users.put(name, ROLES[name], password)
+    return app
+
+
+def member(app: FastAPI, name: str) -> TestClient:
+    """A program of one of them, with a token of theirs."""
+    token = app.state.access.users.add_token(name, "a test")
+    return TestClient(app, base_url=ADDRESS, headers={"Authorization": f"Bearer {token}"})
+
+
+def signed_in(app: FastAPI, name: str) -> TestClient:
+    """The browser of one of them, who has signed in."""
+    found = TestClient(app, base_url=ADDRESS)
+    answer = found.post("/login", data={"name": name, "password": PASSWORDS[name]}, follow_redirects=False)
+    assert answer.status_code == 303, answer.text
+    return found
