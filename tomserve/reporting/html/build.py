@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
 import tomserve
 from tomserve.content import files, outputs
 from tomserve.errors import ConfigError
-from tomserve.reporting.html import generic, measured, svg
+from tomserve.reporting.html import failing, generic, measured, svg
 from tomserve.reporting.html import page as pages
 from tomserve.reporting.html.choice import ANSWERS, choose
 from tomserve.reporting.html.items import packed
@@ -27,7 +28,6 @@ from tomserve.scoring.table import Note
 from tomserve.scoring.tablefile import COLUMNS
 from tomserve.serving import identity
 from tomserve.serving.provenance import told_flags
-from tomserve.status import UNANSWERED
 from tomserve.studies import (
     Analysis,
     Asked,
@@ -42,7 +42,7 @@ from tomserve.studies import (
     people,
 )
 from tomserve.studies.combining import as_one
-from tomserve.studies.rows import answered, originals
+from tomserve.studies.rows import originals
 from tomserve.studies.together import split
 
 
@@ -115,12 +115,35 @@ def _named(sources: Sequence[Source]) -> str | None:
     return named_by(source.manifest for source in sources)
 
 
+def panels(run: str, study: str | None = None, intervals: str | None = None, by: Sequence[str] = ()) -> Panels:
+    """What the report of one run says, without the items and answers to browse, which take most of its time.
+
+    The parameters are those of write_report, which says what is raised.
+    """
+    svg.begin()
+    sources, scores = load((run,), (), None)
+    analysis = compute(scores, study, intervals, by, named=_named(sources))
+    return Panels(_said(sources, scores, analysis, browser=False), analysis)
+
+
+class Panels(NamedTuple):
+    """What a report says, and the analysis that it says it of."""
+
+    page: pages.Page
+    analysis: Analysis
+
+
 def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -> str:
+    return pages.render(_said(sources, scores, analysis, browser=True))
+
+
+def _said(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis, *, browser: bool) -> pages.Page:
+    """What the page says. browser: whether it holds the items and answers to browse."""
     study, tables = analysis.study, analysis.tables
     given = sources
     sources, moved = measured.apart(given)
     if not study.answers or not sources:
-        return pages.render(measured.page(given, analysis))
+        return measured.page(given, analysis)
     scores = split(scores).answers
     sources = [replace(source, scores=source.scores.select(scores.columns)) for source in sources]
     outlined = _Outlined(sources, scores)
@@ -129,12 +152,8 @@ def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -
     for _ in outlined:  # a study need not look at all items, but their factors and canaries are needed
         pass
     context = Context(chance.shares)
-    most = ANSWERS * scores.height // sum(source.replies() for source in sources)
-    chosen = choose(scores, most=max(1, most), versions=study.versions, strata=study.strata)
-    told = {"variant": "variant"} if analysis.beside is not None or study.variants else {}
-    extra = {"tables": pages.copies(tables, study.layouts), "labels": {**study.labels, **told} if study.labels else {}}
     sections = pages.sections(_figures(scores, analysis, context, list(outlined.factors)))  # drawn in the meantime
-    data, cut = packed(sources, extra, study.versions, chosen.items)
+    data, cut, chosen = _browser(sources, scores, analysis) if browser else ("", None, None)
     models = list(scores["model"].unique(maintain_order=True))
     page = pages.Page(
         title=f"{len(models)} models" if len(models) > 3 else ", ".join(models),
@@ -144,17 +163,28 @@ def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -
         verdicts=tuple(analysis.told(context)),
         sections=sections,
         tables=tuple(pages.shown(name, frame, analysis.notes.get(name, "")) for name, frame in tables.items()),
-        failures=tuple(_failures(scores)),
+        failures=tuple(failing.sentences(scores)),
         provenance=tuple((source.run, _provenance(source)) for source in sources),
         canaries=tuple(sorted(outlined.canaries)),
         cut=cut,
-        chosen=chosen.said,
+        chosen=chosen,
         untold=_untold(sources),
         browsed=any(source.folder is not None for source in sources),
         data=data,
         version=tomserve.__version__,
     )
-    return pages.render(measured.added(page, moved, analysis) if study.together else page)
+    return measured.added(page, moved, analysis) if study.together else page
+
+
+def _browser(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -> tuple[str, int | None, str | None]:
+    """The data of the item browser, to how many characters its texts are cut, and what it says of its choice."""
+    study = analysis.study
+    most = ANSWERS * scores.height // sum(source.replies() for source in sources)
+    chosen = choose(scores, most=max(1, most), versions=study.versions, strata=study.strata)
+    told = {"variant": "variant"} if analysis.beside is not None or study.variants else {}
+    copies = pages.copies(analysis.tables, study.layouts)
+    extra = {"tables": copies, "labels": {**study.labels, **told} if study.labels else {}}
+    return *packed(sources, extra, study.versions, chosen.items), chosen.said
 
 
 class _Outlined:
@@ -282,41 +312,3 @@ def _of_people(tables: Mapping[str, pl.DataFrame]) -> Iterator[pages.Alert]:
     """What single people have right, where the figures show what most of them answered."""
     for said in people.warnings(tables):
         yield pages.Alert(f"{said}.", ("#tables", "Tables"))
-
-
-def _failures(scores: pl.DataFrame) -> list[str]:
-    """Sentences on how many questions have no answer, by model and strategy, and on strategies that fail unequally
-    often, which can look like an effect. What people left open is no failure."""
-    left_open = pl.col("status").cast(pl.String).fill_null("") == UNANSWERED
-    opened = scores.filter(left_open).group_by("model", "strategy", maintain_order=True).len()
-    free = [
-        f"{model}, {strategy}: {count:,} left open by everybody who was asked, which is no failure and counts nowhere."
-        for model, strategy, count in opened.sort("model", "strategy").iter_rows()
-    ]
-    return [*_failed(scores.filter(~left_open)), *free]
-
-
-def _failed(scores: pl.DataFrame) -> list[str]:
-    """The sentences of `_failures` on questions to which an answer was due."""
-    counted = (
-        scores.with_columns(failed=~answered())
-        .group_by("model", "strategy", maintain_order=True)
-        .agg(pl.len().alias("asked"), pl.col("failed").sum())
-        .sort("model", "strategy")
-    )
-    if not counted["failed"].sum():
-        return [f"None: all {scores.height:,} answers could be read."]
-    lines = [
-        f"{row['model']}, {row['strategy']}: {row['failed']:,} of {row['asked']:,} without an answer "
-        f"({100 * row['failed'] / row['asked']:.1f}%)."
-        for row in counted.iter_rows(named=True)
-        if row["failed"]
-    ]
-    shares = counted.with_columns(share=pl.col("failed") / pl.col("asked")).group_by("model", maintain_order=True)
-    for row in shares.agg((pl.col("share").max() - pl.col("share").min()).alias("gap")).iter_rows(named=True):
-        if row["gap"] >= 0.02:
-            lines.append(
-                f"{row['model']}: strategies differ by {100 * row['gap']:.0f} points in how often they fail, which can "
-                "look like an effect of the prompt; read the bounds in the table of failures."
-            )
-    return lines

@@ -158,10 +158,16 @@ def render(page: Page) -> str:
     return escaped(text)  # in the data of its script the same characters, elsewhere to be seen
 
 
+def fragment(page: Page) -> str:
+    """The page without its head, its items and its scripts, to stand in a page of the workbench."""
+    text: str = _template("panels.html.j2").render(page=page, signs=SIGNS)
+    return escaped(text)
+
+
 @cache
-def _template() -> Any:
+def _template(name: str = "report.html.j2") -> Any:
     environment = pages.templates(ASSETS)
     environment.globals["questions"] = questions
     environment.filters["inert"] = inert
     environment.filters["readable"] = lambda text: str(text).replace("_", " ")
-    return environment.get_template("report.html.j2")
+    return environment.get_template(name)
