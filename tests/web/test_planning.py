@@ -1,0 +1,110 @@
+"""Plans of experiments: as `tomserve eval` would ask, computed by another process, and refused in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tomserve.api.experiments import Experiment
+from tomserve.errors import ConfigError
+from tomserve.runs import planning as asking
+from tomserve.runs.planning import EvalOptions
+from tomserve.serving.target import Target
+from tomserve.web.planning import Desk, foresee
+
+
+@pytest.fixture(scope="module")
+def desk() -> Iterator[Desk]:
+    made = Desk()
+    yield made
+    made.close()
+
+
+def _asked(options: EvalOptions, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int, int]:
+    """How many questions, variants and repeated questions the evaluation itself plans, without asking a server."""
+    monkeypatch.setattr(asking.target, "choose", lambda *given, **more: Target("m", None, None))
+    made = asking.plan(options)
+    return len(made.varied.originals), len(made.varied.variants), len(made.again.items)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"limit": 30, "strategy": ("vanilla",)},
+        {"limit": 40, "noise_check": 0.25, "where": ("perturbation=none",)},
+        {"limit": 60, "variants": ("all",)},
+        {"limit": 20, "repeats": 3, "temperature": 0.7, "strategy": ("vanilla", "cot")},
+    ],
+)
+def test_plan_counts_what_an_evaluation_asks(fields: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = Experiment.model_validate({"benchmark": "perturbed", **fields})
+    plan = foresee(experiment)
+    questions, variants, again = _asked(experiment.options(), monkeypatch)
+    assert (plan.questions, plan.variants, plan.again) == (questions, variants, again)
+    assert not plan.about
+    assert plan.requests == (questions + variants + again) * len(plan.strategies) * experiment.repeats
+    assert plan.prompt_tokens > 100 * plan.requests / 2
+    assert plan.comparisons
+    assert f"{plan.requests:,} requests" in plan.sentence()
+    assert bool(plan.drawn) == (questions < plan.every)
+
+
+def test_variants_of_many_questions_are_estimated_from_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = Experiment(benchmark="perturbed", variants=("choices", "order"))
+    plan = foresee(experiment)
+    _, variants, _ = _asked(experiment.options(), monkeypatch)
+    assert plan.about
+    assert abs(plan.variants - variants) < 0.05 * variants
+    assert "about" in plan.sentence()
+
+
+def test_a_plan_says_how_small_an_effect_can_be_found() -> None:
+    small, large = (foresee(Experiment(benchmark="perturbed", limit=limit)) for limit in (100, None))
+    effects = [{one.name: one.effect for one in plan.comparisons} for plan in (small, large)]
+    assert effects[0].keys() & effects[1].keys()
+    pairs = [(effects[0][name], effects[1][name]) for name in effects[0].keys() & effects[1].keys()]
+    known = [(one, other) for one, other in pairs if one is not None and other is not None]
+    assert known
+    assert all(one >= other for one, other in known)
+
+
+def test_another_process_gives_the_same_plan_and_keeps_it(desk: Desk) -> None:
+    experiment = Experiment(benchmark="perturbed", limit=24)
+    plan = desk.foresee(experiment)
+    assert plan == foresee(experiment)
+    # What does not bear on the plan is no reason to compute it again: the kept one is there at once.
+    assert desk.foresee(experiment.model_copy(update={"run": "other", "concurrency": 9}), 0) is plan
+
+
+def test_what_takes_longer_is_told_by_none_and_is_there_later(desk: Desk) -> None:
+    experiment = Experiment(benchmark="perturbed", limit=25)
+    assert desk.foresee(experiment, 0) is None
+    assert desk.foresee(experiment) == foresee(experiment)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"benchmark": "pertrubed"}, "did you mean"),
+        ({"benchmark": "perturbed", "where": ("perturbation=nothing",)}, "perturbation"),
+        ({"benchmark": "perturbed", "variants": ("all", "x")}, "--variants"),
+        ({"benchmark": "perturbed", "repeats": 3}, "--repeats 3"),
+        ({"benchmark": "items", "path": "nowhere.jsonl"}, "nowhere.jsonl"),
+        ({"benchmark": "perturbed", "gold": "x"}, "--gold"),
+    ],
+)
+def test_errors_are_those_of_the_command_line(fields: dict[str, object], said: str, desk: Desk) -> None:
+    with pytest.raises(ConfigError, match=said):
+        desk.foresee(Experiment.model_validate(fields))
+
+
+def test_programs_and_folders_are_no_names(desk: Desk, tmp_path: Path) -> None:
+    program = tmp_path / "mine.py"
+    program.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    for fields in ({"benchmark": str(program)}, {"benchmark": "perturbed", "strategy": (str(tmp_path),)}):
+        with pytest.raises(ConfigError, match="unknown"):
+            desk.foresee(Experiment.model_validate(fields))
+    assert not (tmp_path / "ran").exists()

@@ -1,0 +1,257 @@
+"""What an experiment would cost and what it could show, while somebody still chooses it.
+
+Nothing is asked of any server. The items are loaded, drawn and rendered as `tomserve eval` would, in a process of its
+own, so that a large benchmark does not hold up the pages; what was computed once is kept.
+
+    desk = Desk()
+    desk.foresee(Experiment(benchmark="perturbed", limit=100)).requests
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor
+from concurrent.futures import TimeoutError as NotYetError
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from tomserve import benchmarks, stability
+from tomserve.api.experiments import Experiment
+from tomserve.benchmarks import Benchmark
+from tomserve.errors import ConfigError, MachineError, TomserveError, one_of
+from tomserve.prompting import strategy
+from tomserve.runs import checking, noise_check
+from tomserve.runs.stock import Stock
+from tomserve.runs.varying import Varied, apart, varied
+from tomserve.studies import plan as studies
+
+KEPT = 256
+"""So many plans are kept; what was asked for longest ago goes first."""
+
+WAITING = 6
+"""So many plans may wait to be computed; where there are more, the oldest wish is dropped, as nobody looks any more."""
+
+VARIED = 240
+"""Of so many questions at most the variants are made; how many all have is estimated from them."""
+
+MATTER = frozenset(
+    {"benchmark", "path", "gold", "where", "strategy", "limit", "repeats", "noise_check", "variants", "temperature"}
+    | {"seed", "max_tokens"}
+)
+"""The fields of an experiment that its plan depends on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a comparison could find. name: what is compared. units: such as "34 stages". effect: the smallest true
+    difference of shares, from 0 to 1, that four studies of five find, where its class alone is affected; None where
+    there are too few units. sd: how much the units' differences are assumed to spread."""
+
+    name: str
+    units: str
+    effect: float | None
+    sd: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an experiment would send, and what it could show.
+
+    questions: how many are asked, without variants. every: how many the benchmark has. drawn: what is left out, in
+    words, "" where nothing is. variants: how many of them there are besides; again: how many questions are asked
+    again by the noise check. requests: all that is sent. fewest: whether there may be more, as a program decides how
+    many turns a conversation has. about: whether variants were counted on a part of the questions. prompt_tokens:
+    estimated at four characters a token; first_turns: whether these are those of first turns alone. reply_tokens: the
+    most that replies may have. longest: tokens of the longest prompt. comparisons: what could be found.
+    """
+
+    benchmark: str
+    strategies: tuple[str, ...]
+    questions: int
+    every: int
+    drawn: str
+    variants: int
+    again: int
+    requests: int
+    fewest: bool
+    about: bool
+    prompt_tokens: int
+    first_turns: bool
+    reply_tokens: int
+    longest: int
+    comparisons: tuple[Comparison, ...]
+
+    def sentence(self) -> str:
+        """What is sent, in a sentence."""
+        many = "at least " * self.fewest + "about " * self.about
+        whose = " (first turns)" if self.first_turns else ""
+        return (
+            f"{many}{self.requests:,} requests with about {self.prompt_tokens:,} tokens of prompts{whose} and at most "
+            f"{self.reply_tokens:,} of replies"
+        )
+
+
+def foresee(experiment: Experiment) -> Plan:
+    """The plan of an experiment, computed in this process. Raises TomserveError where it is not possible."""
+    names_only(experiment)
+    options = experiment.options()
+    checking.check(options)
+    noise_check.check_share(options.noise_check)
+    benchmark, every, (originals, given) = _items(experiment.benchmark, experiment.path, experiment.gold)
+    kinds = stability.named(options.variants) if options.variants else ()
+    wanted = originals.where(benchmark.conditions(options.where))
+    asked = wanted.limited(options.limit)
+    names = tuple(dict.fromkeys(options.strategies or benchmark.strategies))
+    part = asked if len(asked) <= VARIED or not kinds else asked.drawn(VARIED / len(asked))
+    told = varied(part, given, kinds, benchmarks.retelling(benchmark, options.path), every.ids)
+    variants = round(len(told.variants) * len(asked) / max(1, len(part)))
+    share = Varied(asked, kinds=kinds).again(options.noise_check)
+    again = len(asked.drawn(share)) if share else 0
+    made = studies.plan(benchmark, options.path, names, repeats=options.repeats, items=asked)
+    more = (len(asked) + variants + again) / max(1, len(asked))
+    return Plan(
+        benchmark=benchmark.name,
+        strategies=names,
+        questions=len(asked),
+        every=len(originals),
+        drawn="" if len(asked) == len(originals) else f"asks {asked.described(originals)}",
+        variants=variants,
+        again=again,
+        requests=round(made.requests * more),
+        fewest=made.open,
+        about=len(part) < len(asked),
+        prompt_tokens=round(made.tokens * more),
+        first_turns=made.later,
+        reply_tokens=round(int(made.cost["answer tokens at most"].sum()) * more),
+        longest=int(made.cost["longest prompt"].max() or 0),  # type: ignore[arg-type]  # whole numbers, at least one
+        comparisons=tuple(_comparisons(made)),
+    )
+
+
+def _comparisons(made: studies.Plan) -> Iterator[Comparison]:
+    for row in made.comparisons.iter_rows(named=True):
+        effect = row.get(f"minimum_detectable_effect, SD {studies.SD[0]:g}")
+        yield Comparison(row["comparison"], row["units"], effect, studies.SD[0])
+
+
+@lru_cache(maxsize=3)
+def _items(name: str | None, path: str | None, gold: str | None) -> tuple[Benchmark, Stock, tuple[Stock, Stock]]:
+    """A benchmark, all its items, and these apart from the variants that came with them."""
+    benchmark = benchmarks.get(name)
+    every = Stock(benchmark.items(None if path is None else Path(path), gold, benchmarks.ALL))
+    every.draw = benchmarks.draw_of(benchmark, every.benchmarks)
+    return benchmark, every, apart(every)
+
+
+def names_only(experiment: Experiment) -> None:
+    """Raise ConfigError where benchmark or strategies are not names of content, but paths of programs or folders."""
+    if experiment.benchmark is not None and experiment.benchmark not in benchmarks.names():
+        raise ConfigError(one_of("benchmark", experiment.benchmark, benchmarks.names()))
+    known = strategy.names()
+    for name in experiment.strategy:
+        if name not in known:
+            raise ConfigError(one_of("strategy", name, known))
+
+
+class Desk:
+    """Where plans are wished for: one process computes them, one after the other, and each is kept.
+
+    It may be used from several threads. The process is started by the first wish, and ends with the one that wished.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pool: ProcessPoolExecutor | None = None
+        self._known: OrderedDict[str, Future[Plan | str]] = OrderedDict()
+
+    def foresee(self, experiment: Experiment, patience: float = 120.0) -> Plan | None:
+        """The plan of an experiment, or None where it is not computed within so many seconds; ask again then.
+
+        Raises ConfigError with what is wrong where the experiment cannot be planned, MachineError where the process
+        that computes has died.
+        """
+        names_only(experiment)
+        wish = experiment.model_copy(
+            update={name: field.default for name, field in Experiment.model_fields.items() if name not in MATTER}
+        )
+        future = self._wished(wish)
+        try:
+            found = future.result(patience)
+        except NotYetError:
+            return None
+        except (BrokenExecutor, CancelledError) as error:
+            self._forget(wish)
+            raise MachineError(f"the plan could not be computed ({type(error).__name__}); ask for it again") from None
+        if isinstance(found, str):
+            raise ConfigError(found)
+        return found
+
+    def close(self) -> None:
+        """End the process, whatever it computes."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+            self._known.clear()
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _wished(self, wish: Experiment) -> Future[Plan | str]:
+        key = wish.model_dump_json()
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key]
+            if self._pool is None:
+                context = multiprocessing.get_context("spawn")
+                self._pool = ProcessPoolExecutor(
+                    1, mp_context=context, initializer=_begin, initargs=(os.environ.copy(),)
+                )
+            waiting = [name for name, future in self._known.items() if not future.done()]
+            for name in waiting[: max(0, len(waiting) - WAITING + 1)]:
+                if self._known[name].cancel():
+                    del self._known[name]
+            self._known[key] = self._pool.submit(_computed, wish)
+            while len(self._known) > KEPT:
+                self._known.popitem(last=False)
+            return self._known[key]
+
+    def _forget(self, wish: Experiment) -> None:
+        with self._lock:
+            self._known.pop(wish.model_dump_json(), None)
+            self._pool = None
+
+
+def _begin(surroundings: dict[str, str]) -> None:
+    """Prepare the process that computes: it leaves Ctrl-C to the one that started it, and ends with that one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(surroundings)
+    with contextlib.suppress(OSError):
+        os.nice(5)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _computed(wish: Experiment) -> Plan | str:
+    """A plan, or what is wrong in words, since errors with parts of their own do not pass between processes."""
+    try:
+        return foresee(wish)
+    except TomserveError as error:
+        return str(error)
+
+
+DESK = Desk()
+"""The desk of this process."""
+atexit.register(DESK.close)
