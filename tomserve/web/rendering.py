@@ -27,23 +27,33 @@ NAVIGATION = (
 )
 
 
+def _cut(text: str, most: int = 200) -> str:
+    """The beginning of a text, with a sign where something follows."""
+    return text if len(text) <= most else f"{text[:most].rstrip()} …"
+
+
 @cache
 def _environment() -> Any:
     environment = pages.templates(FOLDER / "templates")
     environment.filters["inert"] = inert
     environment.filters["readable"] = lambda text: str(text).replace("_", " ")
     environment.filters["counted"] = lambda number: f"{number:,}"
-    environment.filters["cut"] = lambda text, most=200: text if len(text) <= most else f"{text[:most].rstrip()} …"
+    environment.filters["cut"] = _cut
     for name in ("size", "lasting", "rate", "moment"):
         environment.filters[name] = getattr(words, name)
     return environment
 
 
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page from a template, whose values are escaped; hidden and steering characters of strangers are made visible.
+    """A page from a template, as `text` makes it. status: of the response."""
+    return HTMLResponse(text(request, template, **values), status)
 
-    status: of the response. values: what the template shows besides `request`, `person` (who looks), `navigation`,
-    `version` and `here` (the path of the page).
+
+def text(request: Request, template: str, **values: Any) -> str:
+    """What a template gives: values are escaped, and hidden and steering characters of strangers are made visible.
+
+    values: what the template shows besides `request`, `person` (who looks), `navigation`, `version` and `here` (the
+    path of the page).
     """
     shown = {
         "request": request,
@@ -53,4 +63,4 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
         "here": request.url.path,
         **values,
     }
-    return HTMLResponse(escaped(_environment().get_template(template).render(shown)), status)
+    return escaped(_environment().get_template(template).render(shown))

@@ -1,7 +1,75 @@
-"""The page `live` of the workbench."""
+"""Live: a run while it goes on, by server-sent events; whoever started it."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import HTMLResponse
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from tomserve.errors import ConfigError
+from tomserve.status import ANSWERS
+from tomserve.web import acting, cards, rendering, streaming
+from tomserve.web.access import Reader
+from tomserve.web.people import Person
+from tomserve.web.register import Line
+from tomserve.web.streaming import Seen
+from tomserve.web.workbench import workbench
 
 router = APIRouter(include_in_schema=False)
+
+RETRY = 2000
+"""Milliseconds after which a browser that has lost the connection tries again."""
+
+PARTS = ("now", "actions", "answers", "log", "said")
+"""The parts of the page; each is sent where it has changed, and put in its place."""
+
+
+def line_of(name: str, request: Request, person: Reader) -> Line:
+    """The line of the run that the address names. Raises NoSuchRunError before anything is sent."""
+    return workbench(request).register.line(name, person)
+
+
+Found = Annotated[Line, Depends(line_of)]
+
+
+@router.get("/live/{name:path}")
+def live(line: Found, request: Request, person: Reader) -> HTMLResponse:
+    """The page of a run that goes on, or waits, or has ended."""
+    seen = streaming.Follower(line.folder, line.name).look()
+    facts = (
+        ("Model", line.model),
+        ("Benchmark", line.benchmark),
+        ("Strategies", ", ".join(line.strategies)),
+        ("Owner", line.card.owner),
+    )
+    return rendering.page(request, "live.html.j2", facts=facts, **_shown(seen, line, person))
+
+
+@router.get("/events/{name:path}", response_class=EventSourceResponse)
+async def events(line: Found, request: Request, person: Reader) -> AsyncIterator[ServerSentEvent]:
+    """The parts of that page as they change, as fragments of HTML, until the run has ended."""
+    before: dict[str, str] = {}
+    async for seen in streaming.events(line.folder, line.name):
+        shown = _shown(seen, line, person)
+        for part in PARTS:
+            html = rendering.text(request, f"live/{part}.html.j2", **shown).strip()
+            if before.get(part) != html:
+                before[part] = html
+                yield ServerSentEvent(raw_data=html, event=part, retry=RETRY)
+    yield ServerSentEvent(raw_data="ended", event="end")
+
+
+def _shown(seen: Seen, line: Line, person: Person) -> dict[str, Any]:
+    try:
+        card = cards.read(line.folder)
+    except ConfigError:
+        card = line.card
+    return {
+        "seen": seen,
+        "queued": card.job is not None,
+        "actions": acting.actions(card, person),
+        "readable": ANSWERS,
+    }

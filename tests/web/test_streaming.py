@@ -1,0 +1,169 @@
+"""What is seen of a run while it goes on: from its folder alone, within bounds, and never an error."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tomserve.web import cards, streaming
+from tomserve.web.cards import Card, Job, State
+from tomserve.web.streaming import Follower, Seen, events, state_of
+
+
+def row(number: int, **changes: Any) -> bytes:
+    fields = {
+        "item": f"demo/{number}",
+        "strategy": "vanilla",
+        "turn": 0,
+        "key": str(number),
+        "status": "ok",
+        "text": f"answer {number}",
+        "error": None,
+        "timings": {"total_s": 0.5},
+        "time": f"2026-01-01T00:00:{number % 60:02}Z",
+        "reused": False,
+    }
+    return orjson.dumps({**fields, **changes}) + b"\n"
+
+
+def record(folder: Path, **changes: Any) -> None:
+    fields = {"schema": 1, "pid": os.getpid(), "began": "2026-01-01T00:00:00Z", "updated": "2026-01-01T00:00:09Z"}
+    (folder / "progress.json").write_bytes(orjson.dumps({**fields, **changes}))
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold the lock of the run as the process does that works on it."""
+    lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def collected(folder: Path, until: int = 50) -> list[Seen]:
+    async def collect() -> list[Seen]:
+        return [seen async for seen in events(folder, "run", every=0.01)]
+
+    return asyncio.run(asyncio.wait_for(collect(), until))
+
+
+def test_last_answers_and_log_come_from_the_ends_of_the_files(tmp_path: Path) -> None:
+    rows = b"".join(row(number) for number in range(40))
+    failed = row(40, status="timeout", text=None, error="no reply in 600 s")
+    (tmp_path / "responses.jsonl").write_bytes(rows + failed + row(41)[:-20])
+    (tmp_path / "log.txt").write_text("".join(f"line {number}\n" for number in range(300)))
+    seen = Follower(tmp_path, "run").look()
+    assert len(seen.answers) == streaming.ANSWERS
+    assert [one.text for one in seen.answers[:2]] == ["no reply in 600 s", "answer 39"]
+    assert "demo/41" not in [one.item for one in seen.answers], "a line that is not whole is no answer"
+    assert seen.log.splitlines() == [f"line {number}" for number in range(300 - streaming.LOG_LINES, 300)]
+    assert (seen.state, seen.following) == ("incomplete", False)
+
+
+def test_a_huge_journal_is_read_from_its_end_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "TAIL", 4096)
+    long = row(0, text="x" * 100_000)
+    (tmp_path / "responses.jsonl").write_bytes(long * 20 + b"".join(row(number) for number in range(1, 6)))
+    seen = Follower(tmp_path, "run").look()
+    assert [one.item for one in seen.answers] == [f"demo/{number}" for number in range(5, 0, -1)]
+
+
+def test_rows_are_counted_where_there_is_no_record_of_progress(tmp_path: Path) -> None:
+    journal = tmp_path / "responses.jsonl"
+    journal.write_bytes(row(1) * 3)
+    follower = Follower(tmp_path, "run")
+    assert (follower.look().done, follower.look().total) == (3, None)
+    with journal.open("ab") as file:
+        file.write(row(2) * 2)
+    assert follower.look().done == 5
+    journal.write_bytes(row(1))
+    assert follower.look().done == 1, "a journal that was begun anew is counted anew"
+
+
+def test_progress_is_that_of_the_record_and_running_that_of_the_lock(tmp_path: Path) -> None:
+    record(tmp_path, total=10, done=4, written=4, statuses={"ok": 3, "timeout": 1})
+    with held(tmp_path):
+        seen = Follower(tmp_path, "run").look()
+        assert (seen.state, seen.done, seen.total, seen.following) == ("running", 4, 10, True)
+        assert seen.failures == {"timeout": 1}
+    seen = Follower(tmp_path, "run").look()
+    assert (seen.state, seen.following) == ("incomplete", False)
+
+
+def test_events_come_where_something_changed_and_end_with_the_run(tmp_path: Path) -> None:
+    async def follow() -> list[Seen]:
+        found = []
+        with held(tmp_path):
+            async for seen in events(tmp_path, "run", every=0.01):
+                found.append(seen)
+                if len(found) < 4:
+                    record(tmp_path, total=3, done=len(found))
+                else:
+                    break
+        found += [seen async for seen in events(tmp_path, "run", every=0.01)]
+        return found
+
+    record(tmp_path, total=3, done=0)
+    found = asyncio.run(asyncio.wait_for(follow(), 60))
+    assert [seen.done for seen in found] == [0, 1, 2, 3, 3]
+    assert [seen.following for seen in found] == [True, True, True, True, False]
+
+
+def test_a_run_that_waits_in_the_queue_is_followed_until_it_leaves_it(tmp_path: Path) -> None:
+    cards.write(tmp_path, Card(job=Job(state=State.WAITING, said="its server does not answer yet")))
+    seen = Follower(tmp_path, "run").look()
+    assert (seen.state, seen.following, seen.said) == ("waiting", True, "its server does not answer yet")
+    cards.write(tmp_path, Card(job=Job(state=State.FAILED, said="no such model")))
+    (seen,) = collected(tmp_path)
+    assert (seen.state, seen.following, seen.said) == ("failed", False, "no such model")
+
+
+@pytest.mark.parametrize(
+    ("job", "facts", "state"),
+    [
+        (None, {"running": True, "complete": False}, "running"),
+        (None, {"running": False, "complete": True}, "complete"),
+        (None, {"running": False, "complete": False}, "incomplete"),
+        (None, {"running": False, "complete": False, "broken": True}, "broken"),
+        (Job(state=State.QUEUED), {"running": False, "complete": False}, "queued"),
+        (Job(state=State.RUNNING), {"running": True, "complete": False}, "running"),
+        (Job(state=State.DONE), {"running": False, "complete": True}, "complete"),
+        (Job(state=State.DONE), {"running": False, "complete": False}, "incomplete"),
+        (Job(state=State.FAILED), {"running": False, "complete": True}, "failed"),
+        (Job(state=State.CANCELLED), {"running": False, "complete": False}, "cancelled"),
+        (Job(state=State.CANCELLED), {"running": True, "complete": False}, "running"),
+    ],
+)
+def test_state_in_a_word(job: Job | None, facts: dict[str, bool], state: str) -> None:
+    assert state_of(Card(job=job), **facts) == state
+
+
+def test_what_is_broken_is_shown_as_missing(tmp_path: Path) -> None:
+    (tmp_path / "progress.json").write_bytes(b'{"pid": -1')
+    (tmp_path / "workbench.json").write_bytes(b"[]")
+    (tmp_path / "manifest.json").write_bytes(b"\xff")
+    (tmp_path / "responses.jsonl").write_bytes(b'[1]\n{"item": 5}\nnothing\n' + row(1, timings=3, time=None, text=7))
+    (tmp_path / "log.txt").write_bytes(b"\xff\xfe" + b"y" * 5000)
+    os.mkfifo(tmp_path / "console.txt")
+    (tmp_path / "noise.jsonl").symlink_to("/etc/passwd")
+    seen = Follower(tmp_path, "run").look()
+    assert [one.text for one in seen.answers] == ["7"]
+    assert len(seen.log) < 500
+    assert (seen.console, seen.progress, seen.following) == ("", None, False)
+    assert orjson.loads(orjson.dumps(seen.plain()))["state"] == "incomplete"
+
+
+def test_an_empty_or_missing_folder_has_nothing_to_see(tmp_path: Path) -> None:
+    (seen,) = collected(tmp_path / "gone")
+    assert (seen.done, seen.total, seen.answers, seen.log) == (0, None, (), "")
