@@ -80,7 +80,6 @@ def facts(told: Layered) -> Facts:
     """What a leaderboard has to know of a measured model, from the folders of its parts."""
     frame = scored(told)
     answers, moved = split(frame)
-    asked = answers.select("benchmark", "item").unique().sort("benchmark", "item")
     inside = Manifest.read(told.inside) if told.inside is not None else None
     cases = moved.filter(pl.col("kind").cast(pl.String) == ANSWER) if moved.height else moved
     lacking = list(_lacking(told))
@@ -90,7 +89,7 @@ def facts(told: Layered) -> Facts:
         scores=frame,
         row=told.analysis.tables["score"].row(0, named=True),
         items=frozenset(originals(answers).select("benchmark", "item").unique().iter_rows()),
-        asked=digest(asked.write_csv().encode()),
+        asked=questions(answers),
         scenarios=answers.select("benchmark", pl.coalesce("cluster", "item")).n_unique(),
         cases=cases["item"].n_unique() if cases.height else 0,
         on=(inside.benchmark_digest or "") if inside is not None else "",
@@ -124,14 +123,29 @@ def _spoiled(answers: pl.DataFrame, inputs: pl.DataFrame) -> str:
     counted = inputs.filter((pl.col("holds") == "answers") & pl.col("counted")) if inputs.height else inputs
     plain = answers.join(counted.select("benchmark", "strategy"), on=["benchmark", "strategy"], how="semi")
     names = ", ".join(counted["strategy"].unique(maintain_order=True))
-    for rows, by in ((answers, ""), (plain, f" by {names}")):
-        if 2 * (lost := rows.filter(~answered()).height) > rows.height:
-            unread = rows.filter(unreadable()).height
-            of = f"of {rows.height:,} replies{by}"
-            if lost in (unread, lost - unread):
-                return f"{lost:,} {of} {'could not be read' if unread else 'did not come'}, more than half"
-            return f"{unread:,} {of} could not be read and {lost - unread:,} did not come, together more than half"
-    return ""
+    return mostly_lost(answers) or mostly_lost(plain, f" by {names}")
+
+
+def mostly_lost(rows: pl.DataFrame, by: str = "") -> str:
+    """Why these answers cannot be ranked, where more than half of them did not come or hold no answer; else "".
+
+    rows: of a score table. by: words that say which replies these are.
+    """
+    rows = rows.filter(pl.col("status").cast(pl.String).fill_null("") != UNANSWERED)
+    lost = rows.filter(~answered()).height
+    if 2 * lost <= rows.height:
+        return ""
+    unread = rows.filter(unreadable()).height
+    of = f"of {rows.height:,} replies{by}"
+    if lost in (unread, lost - unread):
+        return f"{lost:,} {of} {'could not be read' if unread else 'did not come'}, more than half"
+    return f"{unread:,} {of} could not be read and {lost - unread:,} did not come, together more than half"
+
+
+def questions(answers: pl.DataFrame) -> str:
+    """A digest of the questions of a score table; two tables that were asked the same have the same."""
+    asked = answers.select("benchmark", "item").unique().sort("benchmark", "item")
+    return digest(asked.write_csv().encode())
 
 
 def difference(one: Facts, ranked: Facts) -> str:

@@ -1,0 +1,173 @@
+"""The leaderboard: models in rows, what they were asked in columns, and in one column only what can be compared.
+
+What is known of each run is computed beside and kept (tomserve.web.tallying); the board is put together from that each
+time somebody looks (tomserve.web.ranking), so that it never speaks of runs that are gone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from tomserve.causal.settings import ITEMS
+from tomserve.errors import ConfigError
+from tomserve.studies.words import cell as two_digits
+from tomserve.web import beside, tallying
+from tomserve.web.people import Person
+from tomserve.web.ranking import LAYERED, UNFINISHED, Apart, Board, Column, Filters, Making
+from tomserve.web.register import Line, Register
+from tomserve.web.tallying import Share, Tally
+
+CACHE = "cache"
+REMEMBERED = 4096
+"""How many tallies are kept in memory."""
+
+_known: OrderedDict[Path, Tally] = OrderedDict()
+_lock = threading.Lock()
+
+
+def board(register: Register, person: Person, filters: Filters) -> Board:
+    """The leaderboard of the runs that a person may see. What is not counted yet is begun to be counted, and said.
+
+    Raises ConfigError where nothing can be kept in the workbench's folder.
+    """
+    lines = [line for line in register.lines(person) if line.kind != "measured"]
+    cache = register.folder / CACHE
+    found: list[tuple[Line, Tally]] = []
+    layered: list[tuple[str, str, Tally]] = []
+    missing: list[beside.Work] = []
+    apart: list[Apart] = []
+    for line in lines:
+        if line.broken or not line.complete:
+            apart += _unranked(line)
+            continue
+        if (tally := _tally(line.folder, cache, missing)) is not None:
+            found.append((line, tally))
+    for folder, name in _layered(lines, register, person):
+        if (tally := _tally(folder, cache, missing, layers=True)) is not None:
+            layered.append((folder.name if "/" not in name else name.rpartition("/")[0], name, tally))
+    tallying.begin_all(missing)
+    return Making(filters, found, layered, apart, len(missing), len(lines)).board()
+
+
+def _tally(folder: Path, cache: Path, missing: list[beside.Work], *, layers: bool = False) -> Tally | None:
+    """The tally, where it is there; else None, and its work is among the missing ones."""
+    work = tallying.work(folder, cache, layers=layers)
+    with _lock:
+        if work.path in _known:
+            _known.move_to_end(work.path)
+            return _known[work.path]
+    try:
+        path = beside.there(work)
+        tally = None if path is None else tallying.read(path)
+    except ConfigError as error:
+        return Tally(broken=str(error))
+    if tally is None:
+        missing.append(work)
+        return None
+    with _lock:
+        _known[work.path] = tally
+        while len(_known) > REMEMBERED:
+            _known.popitem(last=False)
+    return tally
+
+
+def _unranked(line: Line) -> Iterable[Apart]:
+    """A run that cannot be ranked, and why; nothing of one that has only been queued."""
+    if line.broken:
+        yield Apart(line.name, line.model, line.benchmark, line.broken)
+    elif line.kind:
+        why = "it is running" if line.running else UNFINISHED
+        yield Apart(line.name, line.model, line.benchmark, why)
+
+
+def _layered(lines: Sequence[Line], register: Register, person: Person) -> Iterable[tuple[Path, str]]:
+    """The folders with the layers of one model, each with the name of one of its runs; those of which somebody may see
+    every run."""
+    names = {line.name for line in register.lines(person)}
+    for line in lines:
+        folder = line.folder.parent
+        if line.folder.name != ITEMS or not line.complete or not tallying.is_layered(folder):
+            continue
+        parent = line.name.rpartition("/")[0]
+        runs = [path.name for path in folder.iterdir() if (path / tallying.READ[0]).exists()]
+        if parent and all(f"{parent}/{name}" in names for name in runs):
+            yield folder, line.name
+
+
+def frame(found: Board) -> pl.DataFrame:
+    """The board as a table with a row for each cell, for files."""
+    rows = [
+        {
+            "model": row.model,
+            "note": row.note,
+            "benchmark": column.asked.benchmark,
+            "strategy": column.asked.strategy,
+            "column": column.key,
+            "questions": column.asked.count,
+            "estimate": cell.share.estimate,
+            "ci_low": cell.share.low,
+            "ci_high": cell.share.high,
+            "correct": cell.share.correct,
+            "total": cell.share.total,
+            "unread": cell.share.unread,
+            "failed": cell.share.failed,
+            "people": cell.share.people,
+            "chance": column.chance,
+            "best_rule": column.rule,
+            "best_rule_share": column.rule_share,
+            "run": cell.run,
+            "other_runs": len(cell.others),
+        }
+        for column in found.columns
+        for row in found.rows
+        if (cell := row.cells.get(column.key)) is not None
+    ]
+    rows += [
+        {
+            "model": one.model,
+            "benchmark": LAYERED,
+            "strategy": called,
+            "column": f"{group[0].layers.asked[-12:]}",
+            "questions": one.layers.questions,
+            "estimate": value[0],
+            "ci_low": value[1],
+            "ci_high": value[2],
+            "unread": one.layers.unread,
+            "failed": one.layers.failed,
+            "run": one.run,
+        }
+        for group in found.layers
+        for one in group
+        for called, value in (("FToM", one.layers.ftom), ("FToM_BS", one.layers.ftom_bs), ("B", one.layers.b),
+                              ("C", one.layers.c), ("S", one.layers.s))
+        if value and value[0] is not None
+    ]  # fmt: skip
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def paper(found: Board) -> pl.DataFrame:
+    """The board as a table for a paper: a row for each model, a share with its interval for each column."""
+    rows = []
+    for row in found.rows:
+        made = {"model": f"{row.model} ({row.note})" if row.note else row.model}
+        for column in found.columns:
+            made[heading(column)] = said(row.cells[column.key].share) if column.key in row.cells else ""
+        rows.append(made)
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def heading(column: Column) -> str:
+    """The name of a column in one line."""
+    number = f" ({column.number})" if column.number else ""
+    return f"{column.asked.benchmark} {column.asked.strategy}{number}"
+
+
+def said(share: Share) -> str:
+    """A share with its interval, such as .77 [.65, .85]."""
+    bounds = f" [{two_digits(share.low)}, {two_digits(share.high)}]" if share.low is not None else ""
+    return f"{two_digits(share.estimate)}{bounds}"
