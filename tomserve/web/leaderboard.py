@@ -11,16 +11,13 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import polars as pl
-
 from tomserve.causal.settings import ITEMS
 from tomserve.errors import ConfigError
-from tomserve.studies.words import cell as two_digits
 from tomserve.web import beside, tallying
 from tomserve.web.people import Person
-from tomserve.web.ranking import LAYERED, UNFINISHED, Apart, Board, Column, Filters, Making
+from tomserve.web.ranking import UNFINISHED, Apart, Board, Filters, Making
 from tomserve.web.register import Line, Register
-from tomserve.web.tallying import Share, Tally
+from tomserve.web.tallying import Tally
 
 CACHE = "cache"
 REMEMBERED = 4096
@@ -97,77 +94,3 @@ def _layered(lines: Sequence[Line], register: Register, person: Person) -> Itera
         runs = [path.name for path in folder.iterdir() if (path / tallying.READ[0]).exists()]
         if parent and all(f"{parent}/{name}" in names for name in runs):
             yield folder, line.name
-
-
-def frame(found: Board) -> pl.DataFrame:
-    """The board as a table with a row for each cell, for files."""
-    rows = [
-        {
-            "model": row.model,
-            "note": row.note,
-            "benchmark": column.asked.benchmark,
-            "strategy": column.asked.strategy,
-            "column": column.key,
-            "questions": column.asked.count,
-            "estimate": cell.share.estimate,
-            "ci_low": cell.share.low,
-            "ci_high": cell.share.high,
-            "correct": cell.share.correct,
-            "total": cell.share.total,
-            "unread": cell.share.unread,
-            "failed": cell.share.failed,
-            "people": cell.share.people,
-            "chance": column.chance,
-            "best_rule": column.rule,
-            "best_rule_share": column.rule_share,
-            "run": cell.run,
-            "other_runs": len(cell.others),
-        }
-        for column in found.columns
-        for row in found.rows
-        if (cell := row.cells.get(column.key)) is not None
-    ]
-    rows += [
-        {
-            "model": one.model,
-            "benchmark": LAYERED,
-            "strategy": called,
-            "column": f"{group[0].layers.asked[-12:]}",
-            "questions": one.layers.questions,
-            "estimate": value[0],
-            "ci_low": value[1],
-            "ci_high": value[2],
-            "unread": one.layers.unread,
-            "failed": one.layers.failed,
-            "run": one.run,
-        }
-        for group in found.layers
-        for one in group
-        for called, value in (("FToM", one.layers.ftom), ("FToM_BS", one.layers.ftom_bs), ("B", one.layers.b),
-                              ("C", one.layers.c), ("S", one.layers.s))
-        if value and value[0] is not None
-    ]  # fmt: skip
-    return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def paper(found: Board) -> pl.DataFrame:
-    """The board as a table for a paper: a row for each model, a share with its interval for each column."""
-    rows = []
-    for row in found.rows:
-        made = {"model": f"{row.model} ({row.note})" if row.note else row.model}
-        for column in found.columns:
-            made[heading(column)] = said(row.cells[column.key].share) if column.key in row.cells else ""
-        rows.append(made)
-    return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def heading(column: Column) -> str:
-    """The name of a column in one line."""
-    number = f" ({column.number})" if column.number else ""
-    return f"{column.asked.benchmark} {column.asked.strategy}{number}"
-
-
-def said(share: Share) -> str:
-    """A share with its interval, such as .77 [.65, .85]."""
-    bounds = f" [{two_digits(share.low)}, {two_digits(share.high)}]" if share.low is not None else ""
-    return f"{two_digits(share.estimate)}{bounds}"
