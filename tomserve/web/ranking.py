@@ -240,10 +240,10 @@ def _score(layers: Layers) -> float | None:
 
 
 def _best(found: Found, key: str) -> float | None:
-    """The highest share of a column, where at least two models are in it."""
+    """The highest share of a column; None where no model has less."""
     newest = [max(cells[key])[2].estimate for row, cells in found.items() if key in cells and not row[3]]
     known = [value for value in newest if value is not None]
-    return max(known) if len(known) > 1 else None
+    return max(known) if len(set(known)) > 1 else None
 
 
 def _columns(
