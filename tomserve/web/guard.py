@@ -33,7 +33,7 @@ OPEN = ("/login", "/api/v1/health")
 """Paths that strangers may ask for, besides the static files."""
 
 FOR_READERS = ("/logout", "/api/v1/experiments/plan", "/api/v1/tokens", "/api/v1/tokens/")
-"""Paths, and beginnings of paths that end with a slash, to which a reader may send something, too: it changes no run."""
+"""Paths, and beginnings of paths that end with a slash, to which readers may send something, too: it changes no run."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 FORM = ("application/x-www-form-urlencoded", "multipart/form-data")

@@ -15,9 +15,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from tomserve import errors
 from tomserve.content.inert import inert, say
 from tomserve.engine.masking import Mask
-from tomserve.errors import TomserveError
+from tomserve.errors import NoSuchRunError, TomserveError
 from tomserve.serving import keys
-from tomserve.web.register import NoSuchRunError
 from tomserve.web.rendering import page
 
 API = "/api/"
