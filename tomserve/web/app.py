@@ -22,6 +22,7 @@ from tomserve.web.pages import (
     run,
     trying,
 )
+from tomserve.web.queue import Queue
 from tomserve.web.register import Register
 from tomserve.web.rendering import FOLDER
 from tomserve.web.settings import Settings
@@ -43,7 +44,8 @@ def make(settings: Settings) -> FastAPI:
     app.state.access = Access(settings)
     app.add_middleware(Guard, access=app.state.access)
     refusing.install(app)
-    app.state.workbench = Workbench(settings, Register(settings.folder))
+    register = Register(settings.folder)
+    app.state.workbench = Workbench(settings, register, Queue(register, settings))
     # The style of the report is the style of the workbench, too, so that figures and tables look alike in both.
     static = StaticFiles(directory=FOLDER / "static", packages=[("tomserve.reporting.html", "assets")])
     app.mount("/static", static, name="static")

@@ -6,6 +6,10 @@ that waits in the queue has a folder that holds nothing but its card and ``exper
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +18,7 @@ import orjson
 import pydantic
 
 from tomserve.content import bounded, files
+from tomserve.content.places import runs_root
 from tomserve.content.wording import refused
 
 FILE = "workbench.json"
@@ -43,7 +48,10 @@ class Job(pydantic.BaseModel):
 
     order: the smallest is run first. group: experiments of the same group run one after the other, as they share a
     server or the GPUs of this machine. turn: how often it was put into the queue; an older entry of the queue is void.
-    said: why it waits or what it failed by, in one line. submitted, began, ended: times in UTC, ISO 8601.
+    said: why it waits or what it failed by, in one line. submitted, began, ended: times in UTC, ISO 8601. wanted: what
+    becomes of it once it has stopped, None while nobody wants it to stop. deaths: how often in a row it ended by what
+    nobody wanted, and got no further; rows: bytes of its journal when it last began. seal: proves that this workbench
+    has queued the experiment (see tomserve.web.sealing).
     """
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
@@ -57,6 +65,15 @@ class Job(pydantic.BaseModel):
     began: str | None = None
     ended: str | None = None
     exit_code: int | None = None
+    wanted: State | None = None
+    deaths: int = 0
+    rows: int = 0
+    seal: str = ""
+
+    @property
+    def active(self) -> bool:
+        """Whether it is still to be run, or runs."""
+        return self.state not in ENDED
 
 
 class Card(pydantic.BaseModel):
@@ -83,6 +100,33 @@ def read(folder: Path) -> Card:
         return Card.model_validate(found)
     except pydantic.ValidationError as error:
         raise refused(error, found, Card, path, "delete it to go on without") from None
+
+
+@contextlib.contextmanager
+def locked() -> Iterator[None]:
+    """Let nobody else change a card meanwhile, in this process or another one. Raises OSError."""
+    place = runs_root() / ".web"
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(place / "cards.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def change(folder: Path, changed: Callable[[Card], Card]) -> Card:
+    """Replace a card by what a function makes of it, while nobody else changes one; returns the new card.
+
+    changed: given the card; the same object says that nothing is to be written, and what it raises leaves the card as
+    it was. Raises ConfigError and OSError as `read` and `write` do.
+    """
+    with locked():
+        before = read(folder)
+        after = changed(before)
+        if after is not before:
+            write(folder, after)
+        return after
 
 
 def write(folder: Path, card: Card) -> None:

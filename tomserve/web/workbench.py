@@ -7,6 +7,7 @@ from typing import cast
 
 from fastapi import Request
 
+from tomserve.web.queue import Queue
 from tomserve.web.register import Register
 from tomserve.web.settings import Settings
 
@@ -17,6 +18,7 @@ class Workbench:
 
     settings: Settings
     register: Register
+    queue: Queue
 
 
 def workbench(request: Request) -> Workbench:
