@@ -245,15 +245,15 @@ def fill(schema: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Endpoint]:
-    """A running Endpoint on a free port; change its fields before (or while) it is asked."""
+def running(port: int = 0) -> Iterator[Endpoint]:
+    """A running Endpoint on that port, or a free one; change its fields before (or while) it is asked."""
     server = Endpoint()
     loop = asyncio.new_event_loop()
     runner = web.AppRunner(server.app(), shutdown_timeout=0.1)
 
     async def start() -> None:
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", port)
         await site.start()
         server.port = runner.addresses[0][1]
 

@@ -43,7 +43,7 @@ def check(experiment: Experiment, person: Person, register: Register, settings: 
         check_path(experiment.path, person, register)
     experiment = experiment.model_copy(update={"base_url": tuple(dict.fromkeys(map(normalize, experiment.base_url)))})
     _check_model(experiment)
-    _check_key(experiment, settings)
+    check_key(experiment, settings)
     options = experiment.options()
     checking.check(options)
     noise_check.check_share(options.noise_check)
@@ -123,14 +123,16 @@ def _check_model(experiment: Experiment) -> None:
     raise ConfigError(f"{one_of('model', model[:300], presets)}; or give the address of a server that serves it")
 
 
-def _check_key(experiment: Experiment, settings: Settings) -> None:
+def check_key(experiment: Experiment, settings: Settings) -> None:
+    """Raise NotAllowedError where an experiment names a key that it may not use, or not at that address; ConfigError
+    where the key is not set."""
     if experiment.key is None:
         return
     places = dict(settings.keys)
     if experiment.key not in places:
         raise NotAllowedError(
-            f"key: {experiment.key} is no variable that this workbench may use ({', '.join(places) or 'it may use none'}); "
-            "whoever starts it allows one by --key NAME"
+            f"key: {experiment.key} is no variable that this workbench may use; it may use "
+            f"{', '.join(places) or 'none'}, and whoever starts it allows one by --key NAME"
         )
     if not os.environ.get(experiment.key):
         raise ConfigError(f"key: the environment variable {experiment.key} is not set where the workbench runs")

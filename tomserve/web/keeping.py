@@ -1,0 +1,114 @@
+"""Keeps the worker alive beside the workbench: starts its process, starts it again where it dies, and ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import orjson
+
+from tomserve.content import files
+from tomserve.content.inert import say
+from tomserve.errors import ConfigError
+from tomserve.web.settings import Settings
+
+LOG = "worker.log"
+LONGEST_LOG = 1 << 20
+
+PAUSES = (0.5, 2.0, 10.0, 30.0)
+"""Seconds until a worker that died is started again, each time later; the first again once one has lived LIVED."""
+
+LIVED = 60.0
+ENDS = 120.0
+"""Seconds that a worker has to end, with the processes that it has begun."""
+
+
+@contextlib.contextmanager
+def kept_alive(settings: Settings) -> Iterator[None]:
+    """Have a worker run until the block ends. Processes that it has begun end then, too, and go on the next time."""
+    keeper = _Keeper(settings)
+    thread = threading.Thread(target=keeper.run, name="worker", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        try:
+            keeper.end()
+            thread.join(ENDS)
+        except KeyboardInterrupt:  # whoever is in a hurry need not wait; what runs is adopted by the next worker
+            keeper.leave()
+            raise
+        keeper.leave()
+
+
+class _Keeper:
+    """The process of the worker, started again and again."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._ending = threading.Event()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        """Start workers until the end is wanted."""
+        died = 0
+        while not self._ending.is_set():
+            try:
+                lived = self._one()
+            except (OSError, ConfigError) as error:
+                say(f"warning: the worker of the queue cannot be started ({error})", error=True)
+                lived = 0.0
+            if self._ending.is_set():
+                return
+            died = 0 if lived > LIVED else died + 1
+            self._ending.wait(PAUSES[min(max(died, 1), len(PAUSES)) - 1])
+
+    def _one(self) -> float:
+        """Start a worker and wait until it ends; returns how many seconds it has lived."""
+        began = time.monotonic()
+        self._settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._settings.folder / LOG
+        number = files.opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        with os.fdopen(number, "ab") as log:
+            if os.fstat(log.fileno()).st_size > LONGEST_LOG:
+                log.truncate(0)
+            with self._lock:
+                if self._ending.is_set():
+                    return 0.0
+                process = self._process = subprocess.Popen(
+                    [sys.executable, "-m", "tomserve.web.worker"],
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # Ctrl-C is meant for the workbench, which then ends the worker
+                )
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            # On its standard input, because the address of a Redis may hold a password, and all see a command line.
+            process.stdin.write(orjson.dumps(asdict(self._settings)) + b"\n")
+            process.stdin.flush()
+        process.wait()
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        return time.monotonic() - began
+
+    def end(self) -> None:
+        """Ask the worker to end, and start no other."""
+        with self._lock:
+            self._ending.set()
+            process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()
+
+    def leave(self) -> None:
+        """End a worker that has not ended yet; what it has begun goes on."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.kill()
