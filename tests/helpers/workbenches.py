@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
 from typing import Any
 
+import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
@@ -54,3 +59,18 @@ def signed_in(app: FastAPI, name: str) -> TestClient:
     answer = found.post("/login", data={"name": name, "password": PASSWORDS[name]}, follow_redirects=False)
     assert answer.status_code == 303, answer.text
     return found
+
+
+@contextlib.contextmanager
+def served(app: FastAPI, port: int = 0) -> Iterator[str]:
+    """Serve a workbench on a port of this machine by a real server, and yield the address without a token."""
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(60)

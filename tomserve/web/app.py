@@ -33,7 +33,7 @@ PAGES = (dashboard, new, queue, live, run, answers, compare, leaderboard, items,
 
 def make(settings: Settings) -> FastAPI:
     """The application of a workbench with these settings."""
-    app = FastAPI(
+    app = api.Described(
         title=api.TITLE,
         description=api.DESCRIPTION,
         version=tomserve.__version__,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from fastapi import HTTPException
-
+from tomserve.errors import ConflictError, NotAllowedError
 from tomserve.web import cards
+from tomserve.web.cards import Card
 from tomserve.web.people import Person
 from tomserve.web.register import Line
 
 
-def change(
+def noted(
     line: Line,
     person: Person,
     *,
@@ -22,20 +23,18 @@ def change(
 ) -> Line:
     """Change the card of a run, and return its line as it is then; what is None stays.
 
-    Raises HTTPException where the person may not change that run, or nobody could be kept from seeing it, ConfigError
-    where the card is broken, and OSError where it cannot be written.
+    Raises NotAllowedError where it is somebody else's, ConflictError where nobody could be kept from seeing it,
+    ConfigError where the card is broken, and OSError where it cannot be written.
     """
     if not person.may_change(line.card.owner):
-        raise HTTPException(403, f"the run {line.name!r} belongs to {line.card.owner or 'somebody else'}")
+        raise NotAllowedError(f"the run {line.name!r} belongs to {line.card.owner or 'somebody else'}")
     if private and not person.name:
-        raise HTTPException(
-            409, "nobody signs in here, so that a run cannot be private; start the workbench with --auth"
-        )
-    card = cards.read(line.folder)
+        raise ConflictError("nobody signs in here, so that a run cannot be private; start the workbench with --auth")
     wanted = {"notes": notes, "tags": None if tags is None else tuple(dict.fromkeys(tags)), "private": private}
-    changes = {name: value for name, value in wanted.items() if value is not None}
-    if private and not card.owner:
-        changes["owner"] = person.name
-    card = card.model_copy(update=changes)
-    cards.write(line.folder, card)
-    return replace(line, card=card)
+    changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+
+    def change(card: Card) -> Card:
+        owner = {"owner": person.name} if private and not card.owner else {}
+        return card.model_copy(update={**changes, **owner}) if changes else card
+
+    return replace(line, card=cards.change(line.folder, change))

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from tomserve import errors
 from tomserve.content.inert import inert, say
 from tomserve.engine.masking import Mask
-from tomserve.errors import NoSuchRunError, TomserveError
+from tomserve.errors import TomserveError
 from tomserve.serving import keys
 from tomserve.web.rendering import page
 
@@ -37,20 +37,22 @@ HEADINGS = {
     503: "Too much at once",
 }
 
+STATUSES: tuple[tuple[type[TomserveError], int], ...] = (
+    (errors.NoSuchRunError, 404),
+    (errors.NotAllowedError, 403),
+    (errors.ConflictError, 409),
+    (errors.RunMismatchError, 409),
+    (errors.ConfigError, 422),
+    (TomserveError, 409),  # this machine, a server or a disk does not do its part now
+)
+"""The HTTP status for each kind of our errors, the narrower kinds first."""
+
 WENT_WRONG = "an unexpected error; whoever keeps this workbench finds it in what `tomserve web` printed"
 
 
 def status_of(error: TomserveError) -> int:
     """The HTTP status for an error of ours."""
-    named = {"NotAllowedError": 403, "ConflictError": 409}
-    for kind in type(error).__mro__:
-        if kind is NoSuchRunError:
-            return 404
-        if kind.__name__ in named:
-            return named[kind.__name__]
-        if kind is errors.RunMismatchError:
-            return 409
-    return 422 if isinstance(error, errors.ConfigError) else 409
+    return next(status for kind, status in STATUSES if isinstance(error, kind))
 
 
 def refused(request: Request, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:

@@ -6,8 +6,11 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from tomserve.web.cards import LONGEST_NOTE, Job
+from tomserve.api.experiments import Experiment
+from tomserve.runs.progress import Progress
+from tomserve.web.cards import LONGEST_NOTE, State
 from tomserve.web.register import Line
+from tomserve.web.streaming import Seen
 
 Word = Annotated[str, pydantic.Field(max_length=200)]
 
@@ -36,6 +39,19 @@ class Health(Told):
     status: Annotated[str, pydantic.Field(description="Always `ok`.")] = "ok"
 
 
+class Place(Told):
+    """Where a run stands in the queue."""
+
+    state: State
+    order: Annotated[float, pydantic.Field(description="The smallest is run first.")]
+    group: Annotated[str, pydantic.Field(description="Runs of one group run one after the other.")]
+    said: Annotated[str, pydantic.Field(description="Why it waits, or what it failed by.")]
+    submitted: str
+    began: str | None
+    ended: str | None
+    exit_code: int | None
+
+
 class RunLine(Told):
     """What a list says of a run."""
 
@@ -55,7 +71,7 @@ class RunLine(Told):
     private: Annotated[bool, pydantic.Field(description="Whether only its owner sees it.")]
     notes: str
     tags: tuple[str, ...]
-    job: Annotated[Job | None, pydantic.Field(description="Its place in the queue, where it was ever in it.")]
+    job: Annotated[Place | None, pydantic.Field(description="Its place in the queue, where it was ever in it.")]
 
     @classmethod
     def of(cls, line: Line) -> RunLine:
@@ -130,3 +146,81 @@ class KnownToken(Told):
     id: str
     label: str
     made: str
+
+
+class NewExperiment(Experiment):
+    """An experiment that is to be started: the fields of `tomserve eval --config`, and who may see it.
+
+    `key` names the environment variable that holds the key of the endpoint, as far as this workbench permits it.
+    """
+
+    private: Annotated[bool, pydantic.Field(description="Whether only you see it, where people sign in.")] = False
+
+
+class Started(Told):
+    """An experiment that was put into the queue."""
+
+    name: Annotated[str, pydantic.Field(description="The name of its run.")]
+
+
+class QueueTold(Told):
+    """What is in the queue."""
+
+    runs: list[RunLine]
+
+
+class AnsweredTold(Told):
+    """One of the last answers of a run."""
+
+    item: str
+    strategy: str
+    sample: int
+    status: str
+    text: Annotated[str, pydantic.Field(description="Its beginning, or the error where there is none.")]
+    seconds: float | None
+    time: str
+    reused: bool
+
+
+class ProgressTold(Told):
+    """How far a run is."""
+
+    name: str
+    state: Annotated[
+        str, pydantic.Field(description="Its state in the queue, or `running`, `complete`, `incomplete`, `broken`.")
+    ]
+    said: Annotated[str, pydantic.Field(description="Why it is so; mostly empty.")]
+    following: Annotated[bool, pydantic.Field(description="Whether this may still change.")]
+    done: Annotated[int, pydantic.Field(description="Rows of the present phase that are there.")]
+    total: Annotated[int | None, pydantic.Field(description="How many there are to be; null where nobody knows.")]
+    failures: Annotated[dict[str, int], pydantic.Field(description="Rows that are no answers, by their status.")]
+    progress: Annotated[
+        Progress | None, pydantic.Field(description="What the process that works on it has recorded; null without.")
+    ]
+    answers: tuple[AnsweredTold, ...]
+    log: Annotated[str, pydantic.Field(description="The end of its log.")]
+    console: Annotated[str, pydantic.Field(description="The end of what its process has printed.")]
+
+    @classmethod
+    def of(cls, seen: Seen) -> ProgressTold:
+        """What is told of what was seen of a run."""
+        return cls.model_validate(seen.plain())
+
+
+class Server(Told):
+    """A model server of this machine."""
+
+    model: str
+    url: str
+    started: Annotated[str, pydantic.Field(description="In UTC (ISO 8601).")]
+    state: Annotated[str, pydantic.Field(description="`ready`, `loading`, or `silent` where it does not answer now.")]
+
+
+class BoardWish(Given):
+    """What of the leaderboard is wanted; what is left out leaves all of it."""
+
+    benchmark: Word = ""
+    strategy: Word = ""
+    model: Word = ""
+    sort: Annotated[Word, pydantic.Field(description="The key of the column by which models stand in order.")] = ""
+    order: Literal["up", "down"] = "down"

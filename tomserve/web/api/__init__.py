@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Security
+from fastapi import APIRouter, FastAPI, Security
 from fastapi.security import APIKeyCookie, HTTPBearer
 
-from tomserve.web.api import runs, tokens, well
+from tomserve.web.api import boards, experiments, following, machines, runs, tokens, well
 from tomserve.web.schemas import Refusal
 
 TITLE = "tomserve workbench"
@@ -41,7 +41,33 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": Refusal, "description": why} for status, why in WHY.items()
 }
 
+GROUPS = (
+    (experiments, "experiments"),
+    (following, "experiments"),
+    (runs, "runs"),
+    (boards, "results"),
+    (machines, "workbench"),
+    (tokens, "tokens"),
+)
+"""The modules, and under which word the OpenAPI document lists their routes."""
+
+
+class Described(FastAPI):
+    """An application whose OpenAPI document says of refusals what they are: JSON, also where a route gives a file."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document."""
+        if self.openapi_schema is None:
+            refusal = {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}}
+            for methods in super().openapi()["paths"].values():
+                for operation in methods.values():
+                    for status, answer in operation["responses"].items():
+                        if int(status) >= 400:
+                            answer["content"] = refusal
+        return super().openapi()
+
+
 router = APIRouter(prefix="/api/v1", responses=REFUSALS)
 router.include_router(well.router, tags=["workbench"])
-for module, tag in ((runs, "runs"), (tokens, "tokens")):
+for module, tag in GROUPS:
     router.include_router(module.router, tags=[tag], dependencies=[Security(_bearer), Security(_cookie)])

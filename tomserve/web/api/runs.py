@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 
 from tomserve.runs.runfolder import read_manifest
 from tomserve.web import noting
 from tomserve.web.access import Reader, Runner
+from tomserve.web.api.common import Bench, Found
 from tomserve.web.register import Line
 from tomserve.web.schemas import Run, RunChange, RunLine, RunPage, RunsWish
-from tomserve.web.workbench import Workbench, workbench
 
 router = APIRouter()
-Bench = Annotated[Workbench, Depends(workbench)]
 
 
 @router.get("/runs")
@@ -47,15 +46,13 @@ def _states(line: Line) -> set[str]:
 
 
 @router.get("/runs/{name:path}")
-def run(bench: Bench, person: Reader, name: str) -> Run:
+def run(line: Found) -> Run:
     """One run, with its manifest."""
-    line = bench.register.line(name, person)
     manifest = None if line.broken else read_manifest(line.folder)
     return Run(**RunLine.of(line).model_dump(), manifest=manifest)
 
 
 @router.patch("/runs/{name:path}")
-def change_run(bench: Bench, person: Runner, name: str, change: RunChange) -> RunLine:
+def change_run(line: Found, person: Runner, change: RunChange) -> RunLine:
     """Change notes and tags of a run, and whether only its owner sees it."""
-    line = bench.register.line(name, person)
-    return RunLine.of(noting.change(line, person, **change.model_dump()))
+    return RunLine.of(noting.noted(line, person, **change.model_dump()))

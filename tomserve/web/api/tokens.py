@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Path, Request
 
+from tomserve.errors import ConflictError
 from tomserve.web.access import Access, Reader, access
 from tomserve.web.people import Person
 from tomserve.web.schemas import KnownToken, NewToken, TokenWish
@@ -40,5 +41,5 @@ def end_token(request: Request, person: Reader, id: Annotated[str, Path(pattern=
 
 def _access(request: Request, person: Person) -> Access:
     if not person.name:
-        raise HTTPException(409, "nobody signs in here: programs send the token of the address that was printed")
+        raise ConflictError("nobody signs in here: programs send the token of the address that was printed")
     return access(request)
