@@ -10,7 +10,7 @@ several times. A reader who wants to know how an answer came about needs all of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,12 @@ class Turns:
         order = itemgetter("sample", "turn")
         kept = sorted(rows, key=lambda row: (row["sample"] != scored, "closes" not in row, *order(row)))[:MOST]
         return sorted(kept, key=order)
+
+    def places(self) -> Iterator[tuple[tuple[str, str, str], int, int, int]]:
+        """Every reply: whose it is (item, strategy, model), its sample, its turn, and where its line begins."""
+        for asked, found in self._at.items():
+            for (sample, turn), offset in found.items():
+                yield asked, sample, turn, offset
 
     def _model_of(self, row: Mapping[str, Any]) -> str:
         return str(self._model if row.get("model") is None else row["model"])
