@@ -90,6 +90,10 @@ class ConflictError(ConfigError):
     """Something cannot be done to a run in the state that it is in, or its name is taken."""
 
 
+class NoSuchAnswerError(NoSuchRunError):
+    """A run holds no answer to that item by that strategy."""
+
+
 class MachineError(TomserveError):
     """This machine lacks something that the job needs."""
 

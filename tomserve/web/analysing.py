@@ -12,7 +12,7 @@ from tomserve.runs.runfolder import existing_run
 from tomserve.runs.scores import scores_of
 
 PANELS = "panels.html"
-FORMS = {"latex": "tex", "csv": "csv", "markdown": "md"}
+FORMS = {"latex": "tex", "csv": "csv", "md": "md"}
 """The forms of the files of a table, each with its ending."""
 
 

@@ -1,4 +1,4 @@
-"""Pages through the answers of a run, by the index that was made of them (see tomserve.web.indexing).
+"""Pages through the answers of a run, by the index that was made of them (see tomserve.web.answerindex).
 
 >>> page_of("example", Filters.read({"outcome": "wrong"}))                                     # doctest: +SKIP
 """
@@ -16,7 +16,7 @@ import polars as pl
 from tomserve.errors import ConfigError
 from tomserve.web import computing
 from tomserve.web.computing import Result
-from tomserve.web.indexing import ANSWERS, ITEMS, SEARCHED, SHOWN
+from tomserve.web.answerindex import ANSWERS, ITEMS, SEARCHED, SHOWN
 
 SIZE = 50
 """Answers on a page."""
@@ -197,8 +197,8 @@ def _filtered(frame: pl.LazyFrame, filters: Filters, index: Result) -> tuple[pl.
     size = int(index.facts.get("characters") or 0) + (index.folder / ITEMS).stat().st_size
     if size > MOST_SEARCHED:
         said = (
-            f"The texts of this run have {size >> 20:,} MB, which takes too long to search here, so that the words were "
-            "not looked for. The ids of items can be searched."
+            f"The texts of this run have {size >> 20:,} MB, which takes too long to search here, so that the words were"
+            " not looked for. The ids of items can be searched."
         )
         return frame, said
     told = items.filter(_holds("words", filters.text)).select("item").collect()["item"]

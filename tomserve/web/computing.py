@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -29,22 +30,26 @@ import orjson
 import tomserve
 from tomserve import content
 from tomserve.content import seal
-from tomserve.content.places import runs_root
+from tomserve.content.find import CODE
 from tomserve.content.inert import inert
-from tomserve.errors import TomserveError
+from tomserve.content.places import runs_root
+from tomserve.errors import ConfigError, TomserveError
 from tomserve.runs.runfolder import run_path
 from tomserve.web.digests import Digests
 
 WORKS = {
     "panels": "tomserve.web.analysing",
     "rescore": "tomserve.web.analysing",
-    "answers": "tomserve.web.indexing",
+    "report": "tomserve.web.exporting",
+    "scores": "tomserve.web.exporting",
+    "answers": "tomserve.web.answerindex",
     "compare": "tomserve.web.comparing",
 }
 """The module of each work, whose function of that name does it: it is given the folder to write to, the names of the
 runs, and the options of the wish."""
 
-SOURCES = ("manifest.json", "responses.jsonl", "items.jsonl", "noise.jsonl", "reader.jsonl", "reader.json")
+JOURNAL = "responses.jsonl"
+SOURCES = ("manifest.json", JOURNAL, "items.jsonl", "noise.jsonl", "reader.jsonl", "reader.json")
 MEASURED = "scores.parquet"
 """The files of a run that count, and the table of a run without a journal, which was measured and is no result."""
 
@@ -56,6 +61,9 @@ MOST = 2
 
 WAITING = 100
 """How many wishes may wait; others are told to come again."""
+
+LEFT = 24 * 3600 * 10**9
+"""Nanoseconds after which an unfinished folder is taken for one whose server was killed."""
 
 RECORD = "record.json"
 _CODE = content.code_digest([Path(tomserve.__file__).parent])
@@ -113,20 +121,33 @@ class Computing:
         threading.Thread(target=self._work, args=(key, wish), daemon=True, name="computing").start()
         return None
 
+    def known(self, wish: Wish) -> Result | None:
+        """What came of a wish if it is there, without beginning anything; None else."""
+        key = self.key(wish)
+        with self._lock:
+            return None if key is None else self._done.get(key)
+
     def key(self, wish: Wish) -> str | None:
         """The digest by which a result is known; None while the files of its runs are read."""
         state: list[Any] = []
         for run in wish.runs:
             folder = run_path(run)
-            digests = {name: self._digests.of(folder / name) for name in SOURCES if wish.upto is None}
-            if wish.upto is None and not digests["responses.jsonl"] and digests["responses.jsonl"] is not None:
+            names = SOURCES if wish.upto is None else SOURCES[:1]  # its other files are changing
+            digests = {name: self._digests.of(folder / name) for name in names}
+            if digests.get(JOURNAL) == "":
                 digests[MEASURED] = self._digests.of(folder / MEASURED)
             if None in digests.values():
                 return None
             state.append([run, digests, str(folder.resolve())])
-        studies = content.code_digest(root / "analysis" for root in content.roots())
+        studies = self._studies()
         made = [1, _CODE, studies, wish.work, state, dict(wish.options), wish.upto]
         return content.digest(orjson.dumps(made, option=orjson.OPT_SORT_KEYS)).removeprefix("sha256:")
+
+    def _studies(self) -> list[list[str | None]]:
+        """The digests of all studies at hand."""
+        folders = (root / "analysis" for root in content.roots())
+        paths = (path for folder in folders for path in sorted(folder.rglob("*")) if path.suffix in CODE)
+        return [[str(path), self._digests.of(path)] for path in paths]
 
     def working(self) -> int:
         """How many wishes are computed or wait."""
@@ -165,7 +186,8 @@ class Computing:
 
     def _made(self, key: str, wish: Wish) -> Result:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._trim()
+        with self._lock:
+            self._trim()
         scratch, folder = self.folder / f".{secrets.token_hex(8)}", self.folder / key
         scratch.mkdir(mode=0o700)
         try:
@@ -189,8 +211,9 @@ class Computing:
                 size = sum(path.stat().st_size for path in folder.iterdir())
                 kept.append((folder.stat().st_mtime_ns, size, folder))
         total = sum(size for _, size, _ in kept)
-        for _, size, folder in sorted(kept):
-            if total > self._room and not folder.name.startswith("."):
+        for used, size, folder in sorted(kept):
+            left = folder.name.startswith(".") and time.time_ns() - used > LEFT
+            if left or (total > self._room and not folder.name.startswith(".")):
                 shutil.rmtree(folder, ignore_errors=True)
                 total -= size
 
@@ -229,7 +252,8 @@ def _process(out: Path, wish: Wish) -> dict[str, Any]:
     command = [sys.executable, "-m", "tomserve.web.computing"]
     asked = {"out": str(out), "work": wish.work, "runs": wish.runs, "options": dict(wish.options), "code": _CODE}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         with contextlib.suppress(OSError):
             process.stdin.write(orjson.dumps(asked) + b"\n")
             process.stdin.flush()
@@ -251,7 +275,7 @@ def main(given: IO[bytes], says: IO[bytes]) -> None:
     threading.Thread(target=_watch, args=(given,), daemon=True).start()
     try:
         if asked["code"] != _CODE:
-            raise TomserveError("tomserve was changed since the workbench was started; start it anew")
+            raise ConfigError("tomserve was changed since the workbench was started; start it anew")
         module = importlib.import_module(WORKS[asked["work"]])
         work: Callable[[Path, Sequence[str], Mapping[str, Any]], Mapping[str, Any] | None] = vars(module)[asked["work"]]
         said: dict[str, Any] = {"facts": work(Path(asked["out"]), asked["runs"], asked["options"]) or {}}

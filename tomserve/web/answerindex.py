@@ -1,9 +1,9 @@
 """Makes the index of a run's answers: a table of what lists and filters show, and where each reply and item stands.
 
 With it one answer among half a million costs milliseconds: its row names the bytes at which the journal and the items
-hold the texts. ``answers.parquet`` has a row for each scored answer, of several samples one for each, in the order of the
-score table; ``turns.parquet`` has a row for each reply of strategies that ask several requests; ``items.parquet`` has
-the words of the items.
+hold the texts. ``answers.parquet`` has a row for each scored answer, of several samples one for each, in the order of
+the score table; ``turns.parquet`` has a row for each reply of strategies that ask several requests;
+``items.parquet`` has the words of the items.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tomserve.runs.measured import refuse
 from tomserve.runs.runfolder import existing_run
 from tomserve.runs.scores import replies_of, scores_of
 from tomserve.scoring.latest import offset_of, place_of
+from tomserve.scoring.metric import BEGINNING
 from tomserve.scoring.samples import sample_of
 from tomserve.scoring.sources import ResponseFile
 from tomserve.scoring.tablefile import COLUMNS
-from tomserve.scoring.metric import BEGINNING
 from tomserve.studies.rows import ORIGINAL
 
 ANSWERS, TURNS, ITEMS = "answers.parquet", "turns.parquet", "items.parquet"
@@ -131,7 +131,10 @@ def _joined(rows: pl.DataFrame, scores: pl.DataFrame, items: pl.DataFrame) -> pl
     """The replies with what scoring found of them; a sample that does not stand for its question has no score."""
     sample = pl.col("sample").fill_null(0) if "sample" in scores.columns else pl.lit(0)
     factors = _factors(scores)
-    wanted = ["status", "parse", "reason", "answer", "correct", "chain_reason", "chain_proper", "chain_break"]
+    wanted = [
+        *("status", "parse", "reason", "answer", "correct", "chain_reason", "chain_proper", "chain_break"),
+        *("chain_break_kind", "chain_sentences", "chain_verdicts"),
+    ]
     scored = scores.select(
         "item",
         "strategy",
@@ -139,7 +142,7 @@ def _joined(rows: pl.DataFrame, scores: pl.DataFrame, items: pl.DataFrame) -> pl
         sample.cast(pl.Int64).alias("sample"),
         "cluster",
         *wanted,
-        pl.col("chain").is_not_null().alias("chained"),
+        pl.col("chain").alias("stated"),
         *(pl.col(name).cast(pl.String).alias(f"factor:{name}") for name in factors),
         pl.int_range(pl.len(), dtype=pl.UInt32).alias("score"),
     )

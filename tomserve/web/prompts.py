@@ -1,0 +1,71 @@
+"""Makes the prompts of one answer once more, and tells by their keys whether they are those that were sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from tomserve.engine.request import Identity, Request
+from tomserve.items import Item
+from tomserve.prompting.turn import Turn
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.prompted import same, sampling_of
+from tomserve.runs.talking import Talks
+from tomserve.scoring.samples import sample_of
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What was sent for a turn. messages: each with role and content. body: the JSON of the request. proved: whether
+    the key of the journal's row is that of this prompt, so that it is what was sent."""
+
+    turn: int
+    messages: tuple[Mapping[str, str], ...]
+    body: str
+    proved: bool
+
+
+def prompts_of(manifest: Manifest, item: Item, rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[Prompt, ...], str]:
+    """The prompts of the rows of one conversation, and in words why they cannot be made, "" where they can.
+
+    rows: of one item, strategy and sample. Raises TomserveError where the strategy's program makes a mistake.
+    """
+    if not rows:
+        return (), "Nothing was sent."
+    name, sample = str(rows[0].get("strategy")), sample_of(rows[0])
+    if any(isinstance(row.get("person"), str) for row in rows):
+        return (), "A person was asked, by a form."
+    asked = manifest.strategies.get(name)
+    strategy = None if asked is None else same(name, asked, manifest)
+    if strategy is None:
+        return (), (
+            "There is no strategy of that name and content here any more, so that its prompt cannot be made again. "
+            "The row of the journal holds its digest."
+        )
+    sampling = sampling_of(manifest)
+    keys = {row.get("turn") or 0: row.get("key") for row in rows}
+
+    def build(identity: Identity, turn: Turn) -> Request:
+        return Request.build(identity, turn, model=manifest.model, revision=manifest.revision, sampling=sampling)
+
+    last = {row.get("turn") or 0: row for row in rows}
+    talks, made = Talks(build), list[Request]()
+    waiting = list(talks.begin(strategy, item, sample))
+    while waiting and len(made) < len(last) + 1:
+        request = waiting.pop(0)
+        made.append(request)
+        if strategy.several and (row := last.get(request.identity.turn)) is not None:
+            waiting += talks.follow({**row, "item": item.id, "strategy": strategy.name, "sample": sample})
+    return tuple(_prompt(request, keys.get(request.identity.turn)) for request in made), ""
+
+
+def _prompt(request: Request, key: Any) -> Prompt:
+    body = orjson.loads(request.body)
+    messages = tuple(
+        {"role": str(one.get("role", "")), "content": str(one.get("content", ""))} for one in body["messages"]
+    )
+    text = orjson.dumps(body, option=orjson.OPT_INDENT_2).decode()
+    return Prompt(request.identity.turn, messages, text, key == request.key)
