@@ -25,9 +25,9 @@ from tomserve.runs.runfolder import check_files, run_path
 from tomserve.scoring.samples import sample_of
 from tomserve.scoring.score import score_row
 from tomserve.status import UNFINISHED
+from tomserve.web.answerindex import ANSWERS, ITEMS, TURNS
 from tomserve.web.browsing import index_of, opened
 from tomserve.web.computing import Result
-from tomserve.web.answerindex import ANSWERS, ITEMS, TURNS
 from tomserve.web.prompts import Prompt, prompts_of
 
 SCANNED = 64 << 20
@@ -132,6 +132,17 @@ def answer(run: str, item: str, strategy: str, sample: int | None = None, model:
         others=tuple(others[:RELATED]),
         versions=_versions(index, row),
     )
+
+
+def version_of(run: str, item: str) -> str | None:
+    """The id of the first item of a run that was made from that one, or that one from it; None where there is none."""
+    index = index_of(run)
+    if index is None or index.error:
+        return None
+    table = opened(index.folder / ANSWERS)
+    made = [pl.col(name) == item for name in ("base", "factor:base") if name in table.collect_schema().names()]
+    found = table.filter(pl.any_horizontal(made)).select("item").head(1).collect()
+    return found.item() if found.height else None
 
 
 def _whole(found: Answer, folder: Path, manifest: Manifest, **more: Any) -> Answer:

@@ -15,8 +15,8 @@ import polars as pl
 
 from tomserve.errors import ConfigError
 from tomserve.web import computing
-from tomserve.web.computing import Result
 from tomserve.web.answerindex import ANSWERS, ITEMS, SEARCHED, SHOWN
+from tomserve.web.computing import Result
 
 SIZE = 50
 """Answers on a page."""

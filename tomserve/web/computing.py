@@ -35,6 +35,7 @@ from tomserve.content.inert import inert
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.runs.runfolder import run_path
+from tomserve.web.beside import keyless
 from tomserve.web.digests import Digests
 
 WORKS = {
@@ -251,7 +252,8 @@ def _process(out: Path, wish: Wish) -> dict[str, Any]:
     """Let a process of its own do the work; returns what it says. It ends where this process does."""
     command = [sys.executable, "-m", "tomserve.web.computing"]
     asked = {"out": str(out), "work": wish.work, "runs": wish.runs, "options": dict(wish.options), "code": _CODE}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=keyless(), start_new_session=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         with contextlib.suppress(OSError):

@@ -13,12 +13,11 @@ from markupsafe import Markup
 
 from tomserve.api import experiments
 from tomserve.content import files
-from tomserve.errors import ConfigError
+from tomserve.errors import ConfigError, NotAllowedError
 from tomserve.studies import names as studies
-from tomserve.web import cards, computing
+from tomserve.web import cards, computing, noting
 from tomserve.web.access import Reader, Runner
 from tomserve.web.analysing import FORMS, PANELS
-from tomserve.web.cards import Card
 from tomserve.web.computing import Result
 from tomserve.web.exporting import FORMS as TABLES
 from tomserve.web.register import Line
@@ -69,7 +68,7 @@ def change(
     """Write notes and tags, or score the run anew."""
     line = bench.register.line(name, person)
     if not person.may_change(line.card.owner):
-        raise HTTPException(403, "Only whoever started this run may change it.")
+        raise NotAllowedError(f"the run {name!r} belongs to somebody else; only they may change it")
     address = f"/run/{quote(name)}"
     if action == "rescore":
         token = secrets.token_hex(8)
@@ -78,9 +77,7 @@ def change(
     found = tuple(dict.fromkeys(tag.strip() for tag in tags.split(",") if tag.strip()))
     if any(len(tag) > 40 for tag in found) or len(found) > 30:
         raise HTTPException(422, "A tag has at most 40 characters, and a run at most 30 tags.")
-    own = {"private": private == "yes"} if person.name else {}
-    now: Card = cards.read(line.folder)
-    cards.write(line.folder, now.model_copy(update={"notes": notes, "tags": found, **own}))
+    noting.change(line, person, notes=notes, tags=found, private=(private == "yes") if person.name else None)
     return RedirectResponse(f"{address}#notes", 303)
 
 

@@ -1,0 +1,139 @@
+"""Compares two runs, or two strategies of one, for their page: what `tomserve compare` finds, kept as tables.
+
+>>> compare(Path("out"), ("a", "b"), {"strategies": None, "common": False})                  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+
+from tomserve.reporting.html import page as report
+from tomserve.reporting.html.page import Table
+from tomserve.studies import compare as comparing
+from tomserve.studies.compare import Comparison, notes, verdicts
+from tomserve.studies.differing import Difference, shortened
+from tomserve.web import computing
+from tomserve.web.computing import Result
+
+FLIPS, EFFECTS, ROWS = "flips.parquet", "effects.parquet", "tables.json"
+SIZE = 50
+"""Flips on a page."""
+
+
+_OVERALL = (
+    *("strategy", "share_control", "share_treated", "risk_difference", "rd_low", "rd_high"),
+    *("p", "n", "gained", "lost"),
+)
+
+
+def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Compare two runs, or two strategies of one. options: `strategies`, a pair of names or None; `common`.
+
+    Returns what the page says besides its tables. Raises ConfigError where they cannot be compared.
+    """
+    first, second = runs[0], runs[1] if len(runs) > 1 else None
+    chosen = options.get("strategies")
+    pair = (str(chosen[0]), str(chosen[1])) if chosen else None
+    found = comparing.compare(first, second, strategies=pair, common=bool(options.get("common")))
+    found.flips.write_parquet(out / FLIPS)
+    found.effects.write_parquet(out / EFFECTS)
+    people = found.people.drop("method") if found.people.height else None
+    shown = [_table("effects", _effects(found), notes(found).get("effects", ""))]
+    if people is not None:
+        shown.append(_table("people", people, notes(found).get("people", "")))
+    (out / ROWS).write_bytes(orjson.dumps(shown))
+    return {
+        "a": str(found.a),
+        "b": str(found.b),
+        "strategies": [found.a.strategy, found.b.strategy],
+        "verdicts": verdicts(found),
+        "caption": found.caption,
+        "noise": found.noise,
+        "lacking": list(found.lacking),
+        "left_out": list(found.left_out),
+        "flips": found.flips.height,
+        "gained": found.flips.filter(pl.col("flip") == "gained").height,
+        "differences": [[one.field, one.a, one.b] for one in _differences(found)][:500],
+        "overall": _overall(found),
+    }
+
+
+def _effects(found: Comparison) -> pl.DataFrame:
+    """The effects with the columns that the terminal shows."""
+    frames = comparing.summary(replace(found, flips=found.flips.head(0), differences=[]))
+    return next(iter(frames.values()))
+
+
+def _differences(found: Comparison) -> list[Difference]:
+    return [Difference(name, *shortened(a, b, 200)) for name, a, b in found.differences]
+
+
+def _table(name: str, frame: pl.DataFrame, note: str) -> dict[str, Any]:
+    table: Table = report.shown(name, frame, note)
+    return {"name": name, "note": note, "columns": table.columns, "rows": table.rows, "total": table.total}
+
+
+def _overall(found: Comparison) -> list[dict[str, Any]]:
+    """The effect over all questions of each strategy."""
+    last = found.effects.group_by("strategy", maintain_order=True).last()
+    wanted = [
+        "strategy",
+        "share_control",
+        "share_treated",
+        "risk_difference",
+        "rd_low",
+        "rd_high",
+        "p",
+        "n",
+        "gained",
+        "lost",
+    ]
+    return last.select([name for name in wanted if name in last.columns]).to_dicts()
+
+
+@dataclass(frozen=True)
+class Flips:
+    """A page of the questions that only one side has right."""
+
+    rows: tuple[Mapping[str, Any], ...]
+    total: int
+    page: int
+    pages: int
+
+
+def wanted(
+    a: str, b: str | None, strategies: tuple[str, str] | None, *, common: bool, again: bool = False
+) -> Result | None:
+    """The comparison of two runs, or of two strategies of `a`; None while it is made."""
+    runs = (a,) if b in (None, a) else (a, str(b))
+    pair = list(strategies) if strategies else None
+    return computing.wanted("compare", *runs, again=again, strategies=pair, common=common)
+
+
+def tables(result: Result) -> list[dict[str, Any]]:
+    """The tables of a comparison as the page shows them."""
+    found: list[dict[str, Any]] = orjson.loads((result.folder / ROWS).read_bytes())
+    return found
+
+
+def flips(result: Result, page: int, *, kind: str = "", item: str = "", strategy: str = "") -> Flips:
+    """A page of the flips. kind: "gained" or "lost", "" for both. item: a part of the id. strategy: one of them."""
+    frame = pl.scan_parquet(result.folder / FLIPS, glob=False).with_row_index("place")
+    if kind:
+        frame = frame.filter(pl.col("flip") == kind)
+    if strategy:
+        frame = frame.filter(pl.col("strategy") == strategy)
+    if item:
+        frame = frame.filter(pl.col("item").str.contains_any([item], ascii_case_insensitive=True))
+    places = frame.select("place").collect()["place"]
+    pages = max(1, -(-places.len() // SIZE))
+    number = min(max(page, 1), pages)
+    chosen = places.slice((number - 1) * SIZE, SIZE)
+    rows = frame.filter(pl.col("place").is_in(chosen.implode())).collect().to_dicts() if chosen.len() else []
+    return Flips(tuple(rows), places.len(), number, pages)
