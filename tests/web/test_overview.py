@@ -1,0 +1,133 @@
+"""The Dashboard: what runs, what waits, what is new, and a list of runs that can be filtered, sorted and paged."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.conftest import ROOT
+from tests.helpers.workbenches import client, lab, member
+from tomserve.content.places import runs_root
+from tomserve.web import cards, overview
+from tomserve.web.cards import Card, Job, State
+from tomserve.web.overview import Filters
+from tomserve.web.people import Person
+from tomserve.web.register import Register
+
+
+def example(name: str, card: Card | None = None, **manifest: Any) -> Path:
+    """A copy of the committed run under another name, with parts of its manifest changed."""
+    folder = runs_root() / name
+    folder.mkdir(parents=True)
+    shutil.copy(ROOT / "runs/example/responses.jsonl", folder)
+    fields = orjson.loads((ROOT / "runs/example/manifest.json").read_bytes())
+    (folder / "manifest.json").write_bytes(orjson.dumps({**fields, "run": name, **manifest}))
+    if card is not None:
+        cards.write(folder, card)
+    return folder
+
+
+@pytest.fixture
+def several() -> Register:
+    example("a", model="small", created="2026-01-01T00:00:00Z", complete=False)
+    example("b", Card(tags=("pilot",), notes="odd answers"), model="Large", created="2026-01-03T00:00:00Z")
+    example("deep/c", model="small", created="2026-01-02T00:00:00Z")
+    example("d", Card(job=Job(state=State.QUEUED, order=2.0)), model="x", complete=False)
+    example("e", Card(job=Job(state=State.PAUSED, order=1.0)), model="x", complete=False)
+    example("f", Card(job=Job(state=State.FAILED, said="no such model")), model="x", complete=False)
+    return Register(runs_root() / ".web")
+
+
+def names(register: Register, **filters: Any) -> list[str]:
+    shown = overview.overview(register, Person(), Filters(**filters))
+    return [row.line.name for row in shown.rows]
+
+
+def test_filters_and_sorting(several: Register) -> None:
+    assert names(several, model="small", sort="name", down=False) == ["a", "deep/c"]
+    assert names(several, text="ODD large") == ["b"]
+    assert names(several, tag="pilot") == ["b"]
+    assert names(several, state="queued") == ["d"]
+    assert names(several, state="incomplete") == ["a"]
+    assert names(several, text="a b c nothing") == []
+    assert [name for name in names(several, sort="made") if name in ("a", "b", "deep/c")] == ["b", "deep/c", "a"]
+    assert names(several, sort="name", down=True) == sorted(names(several), reverse=True)
+
+
+def test_what_waits_what_failed_and_what_there_is(several: Register) -> None:
+    shown = overview.overview(several, Person())
+    assert [row.line.name for row in shown.waiting] == ["e", "d"]
+    assert [row.line.name for row in shown.failed] == ["f"]
+    assert {row.line.name for row in shown.finished} == {"b", "deep/c"}
+    assert shown.models == {"small": 2, "Large": 1, "x": 3}
+    assert shown.every == 6
+    assert shown.free is not None
+
+
+def test_pages_of_many_runs(monkeypatch: pytest.MonkeyPatch, several: Register) -> None:
+    monkeypatch.setattr(overview, "PAGE", 4)
+    first = names(several, sort="name", down=False)
+    second = names(several, sort="name", down=False, page=2)
+    assert (len(first), len(second)) == (4, 2)
+    assert names(several, sort="name", down=False, page=99) == second
+    html = client().get("/?sort=name&down=no").text
+    assert "page 1 of 2" in html
+    assert 'href="/?sort=name&amp;down=no&amp;page=2"' in html
+
+
+def test_filters_from_an_address_that_makes_no_sense() -> None:
+    filters = Filters.read({"sort": "; drop", "page": "-3", "model": "x" * 999, "down": "?"})
+    assert (filters.sort, filters.page, len(filters.model)) == ("made", 1, overview.LONGEST)
+    assert Filters.read({"page": "99999999999999"}).page == 1
+    assert Filters.read({"sort": "name"}).turned("name").endswith("down=yes")
+    assert Filters().address() == "/"
+
+
+def test_the_page_shows_all_of_it_and_escapes_what_it_shows(several: Register) -> None:
+    example("g", Card(tags=("<b>",), notes="n"), model="<script>alert(1)</script>\u202e")
+    page = client().get("/")
+    assert page.status_code == 200
+    assert "<script>alert" not in page.text
+    assert "\u202e" not in page.text
+    for said in ("Next", "no such model", "&lt;b&gt;", "deep/c", "7 runs"):
+        assert said in page.text
+    assert 'href="/live/d"' in page.text
+    assert 'href="/run/deep/c"' in page.text
+
+
+def test_an_empty_folder_says_how_to_begin() -> None:
+    page = client().get("/").text
+    assert "There are no runs yet" in page
+    assert 'href="/new"' in page
+    reader = member(lab(), "eve").get("/").text
+    assert "There are no runs yet" in reader
+    assert 'href="/new"' not in reader
+
+
+def test_parts_that_fetch_themselves(several: Register, monkeypatch: pytest.MonkeyPatch) -> None:
+    web = client()
+    assert "no such model" not in web.get("/parts/now").text
+    assert 'href="/live/e"' in web.get("/parts/now").text
+    monkeypatch.setattr(overview.SERVERS, "_at", -overview.FOUND_FOR)
+    assert "None runs." in web.get("/parts/servers").text
+
+
+def test_chosen_runs_are_compared_with_the_first() -> None:
+    answer = client().get("/chosen?run=a&run=b&run=c%26x&run=a", follow_redirects=False)
+    assert answer.headers["location"] == "/compare?a=a&b=b&b=c%26x"
+
+
+def test_a_private_run_is_on_nobody_elses_dashboard() -> None:
+    example("hers", Card(owner="ada", private=True), model="secret-model")
+    example("ours", Card(owner="ada"), model="small")
+    app = lab()
+    assert "secret-model" in member(app, "ada").get("/").text
+    for name in ("ben", "eve"):
+        page = member(app, name).get("/").text
+        assert "secret-model" not in page
+        assert "hers" not in page
+        assert "ours" in page
