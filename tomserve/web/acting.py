@@ -29,7 +29,7 @@ _OF: dict[State, tuple[Action, ...]] = {
     State.FAILED: (RETRY,),
     State.CANCELLED: (RETRY,),
 }
-MOVABLE = (State.QUEUED, State.PAUSED)
+MOVABLE = (State.QUEUED, State.WAITING, State.PAUSED)
 """States in which a run has a place in the order that can be changed."""
 
 
