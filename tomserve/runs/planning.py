@@ -180,8 +180,8 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     every = _every(options, benchmark, waiting or Waiting())
     chosen = target.choose(options.base_urls, options.model, options.revision, waiting, start=options.start)
     preset = chosen.preset
-    thinking = _thinking(preset, chosen.model, options.thinking)
-    strategies = _strategies(options, benchmark, preset, thinking)
+    thinking = thinking_of(preset, chosen.model, options.thinking)
+    strategies = strategies_of(options, benchmark, preset, thinking)
     _check_chance(options, strategies)
     parted = apart(every)
     wanted = parted[0].where(conditions_of(options, benchmark))
@@ -287,7 +287,7 @@ def _told(items: Iterable[Item], waiting: Waiting) -> Iterator[Item]:
             waiting.note(f"{number:,} items read so far; the first question is asked once the last item is there")
 
 
-def _strategies(options: EvalOptions, benchmark: Benchmark, preset: Preset | None, thinking: int) -> list[Strategy]:
+def strategies_of(options: EvalOptions, benchmark: Benchmark, preset: Preset | None, thinking: int) -> list[Strategy]:
     """The strategies that the user wants, else the benchmark's own, as the model's preset changes them.
 
     Raises ConfigError where two have the same name.
@@ -307,7 +307,7 @@ def _strategies(options: EvalOptions, benchmark: Benchmark, preset: Preset | Non
     return strategies
 
 
-def _thinking(preset: Preset | None, model: str, wanted: str | None) -> int:
+def thinking_of(preset: Preset | None, model: str, wanted: str | None) -> int:
     """How many tokens a reply may think. Raises ConfigError where no preset says how the model's thinking is set."""
     if preset is None and wanted is not None:
         raise ConfigError(
