@@ -133,11 +133,11 @@ def _serve(settings: Settings, *, show: bool) -> None:
 
 
 def _rebuild(settings: Settings) -> None:
-    from tomserve.web import serving
-    from tomserve.web.register import Register
+    from tomserve.web import serving, worker
 
     with serving.alone(settings):
-        say(f"{Register(settings.folder).rebuild():,} runs are in the register")
+        runs, entries = worker.rebuild(settings)
+        say(f"{runs:,} runs are in the register, and {entries:,} experiments in the queue")
 
 
 def _users(settings: Settings, added: str | None, role: str, removed: str | None, token: str | None) -> None:

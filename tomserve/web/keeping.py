@@ -25,6 +25,9 @@ PAUSES = (0.5, 2.0, 10.0, 30.0)
 """Seconds until a worker that died is started again, each time later; the first again once one has lived LIVED."""
 
 LIVED = 60.0
+SOON = 1.0
+"""Seconds after which it is said what is waited for."""
+
 ENDS = 120.0
 """Seconds that a worker has to end, with the processes that it has begun."""
 
@@ -40,11 +43,15 @@ def kept_alive(settings: Settings) -> Iterator[None]:
     finally:
         try:
             keeper.end()
-            thread.join(ENDS)
-        except KeyboardInterrupt:  # whoever is in a hurry need not wait; what runs is adopted by the next worker
+            thread.join(SOON)
+            if thread.is_alive():
+                say(
+                    "ending: what runs waits for the answers that are on their way (again to end at once) ...",
+                    error=True,
+                )
+                thread.join(ENDS)
+        finally:  # whoever is in a hurry need not wait; what runs is adopted by the next worker
             keeper.leave()
-            raise
-        keeper.leave()
 
 
 class _Keeper:

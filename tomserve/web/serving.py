@@ -28,6 +28,7 @@ from tomserve.serving import keys
 from tomserve.serving.ports import check_port
 from tomserve.web.app import make
 from tomserve.web.settings import Settings
+from tomserve.web.worker import kept_alive
 
 GRACE = 2
 """Seconds that requests under way have when the workbench ends; what streams is cut off then."""
@@ -170,7 +171,8 @@ def run(settings: Settings, ready: Callable[[str], None]) -> int:
         tell(address(settings))
         opened = address(settings) + (f"/?token={secrets[0]}" if secrets[0] else "/")
         server = Server(config, lambda: ready(opened))
-        loop.run(server.serve(sockets=[listener]))
+        with kept_alive(settings):
+            loop.run(server.serve(sockets=[listener]))
         return server.ended_by
 
 

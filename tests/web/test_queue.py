@@ -1,0 +1,400 @@
+"""The queue of experiments: names, order, who may do what, and that its databases can be lost."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.queues import experiment, free_port, items, job, queue_of, redis_server, state, until
+from tomserve.api import experiments
+from tomserve.content.places import runs_root
+from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError
+from tomserve.web import cards
+from tomserve.web.cards import Card, Job, State
+from tomserve.web.entries import Entry
+from tomserve.web.people import Person, Role
+from tomserve.web.queue import Queue
+from tomserve.web.settings import Settings
+from tomserve.web.worker import rebuild
+
+ME = Person()
+ADA, BEN, EVE = Person("ada"), Person("ben"), Person("eve", Role.READER)
+URL = "http://127.0.0.1:9/v1"
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
+    if request.param == "sqlite":
+        yield Settings()
+        return
+    with redis_server(tmp_path) as url:
+        yield Settings(queue=url)
+
+
+@pytest.fixture
+def queue(settings: Settings) -> Queue:
+    return queue_of(settings)
+
+
+def taken(queue: Queue, group: str = URL) -> list[str]:
+    """The names in the order in which a worker would take them; what is void is left out."""
+    found = []
+    while (entry := queue.entries.take(group)) is not None:
+        if entry.turn == job(entry.name).turn and job(entry.name).state is State.QUEUED:
+            found.append(entry.name)
+    return found
+
+
+def three(queue: Queue, person: Person = ME) -> list[str]:
+    return [queue.submit(experiment(URL, run=name), person) for name in ("a", "b", "c")]
+
+
+def ended(name: str, how: State = State.DONE) -> None:
+    """Let it look as if an experiment had ended."""
+
+    def change(card: Card) -> Card:
+        assert card.job is not None
+        return card.model_copy(
+            update={"job": card.job.model_copy(update={"state": how, "ended": "2026-01-01T00:00:00Z"})}
+        )
+
+    cards.change(runs_root() / name, change)
+
+
+def test_an_experiment_is_kept_as_a_file_that_eval_takes(queue: Queue) -> None:
+    given = experiment(URL, model="m", noise_check=0.5)
+    name = queue.submit(given, ME)
+    assert name == "items-m"
+    kept = experiments.read(runs_root() / name / experiments.FILE)
+    assert kept == given.model_copy(update={"run": "items-m"})
+    found = job(name)
+    assert (found.state, found.turn, found.group, found.order) == ("queued", 1, URL, 1.0)
+    assert queue.entries.all(URL) == {Entry(name, 1)}
+    assert [line.name for line in queue.lines(ME)] == [name]
+
+
+def test_without_a_name_a_free_one_is_chosen(queue: Queue) -> None:
+    assert [queue.submit(experiment(URL, model="m/x"), ME) for _ in range(3)] == [
+        "items-m-x",
+        "items-m-x-2",
+        "items-m-x-3",
+    ]
+
+
+def test_they_come_in_order_and_can_be_moved(queue: Queue) -> None:
+    three(queue)
+    queue.move("c", ME, "first")
+    assert [line.name for line in queue.lines(ME)] == ["c", "a", "b"]
+    queue.move("c", ME, "down")
+    assert [line.name for line in queue.lines(ME)] == ["a", "c", "b"]
+    queue.move("b", ME, "up")
+    assert [line.name for line in queue.lines(ME)] == ["a", "b", "c"]
+    queue.move("a", ME, "last")
+    assert [line.name for line in queue.lines(ME)] == ["b", "c", "a"]
+    for where in ("up", "first"):
+        queue.move("b", ME, where)  # type: ignore[arg-type]
+    for where in ("down", "last"):
+        queue.move("a", ME, where)  # type: ignore[arg-type]
+    assert taken(queue) == ["b", "c", "a"]
+
+
+def test_one_may_be_moved_again_and_again(queue: Queue) -> None:
+    three(queue)
+    for _ in range(40):
+        queue.move("c", ME, "up")
+        queue.move("b", ME, "up")
+    order = [line.name for line in queue.lines(ME)]
+    assert taken(queue) == order
+    assert sorted(order) == ["a", "b", "c"]
+
+
+def test_groups_have_orders_of_their_own(queue: Queue) -> None:
+    other = "http://127.0.0.1:10/v1"
+    queue.submit(experiment(URL, run="a"), ME)
+    queue.submit(experiment("127.0.0.1:10", run="b"), ME)
+    queue.submit(experiment(other, run="c"), ME)
+    queue.move("c", ME, "first")
+    assert taken(queue, other) == ["c", "b"]
+    assert taken(queue, URL) == ["a"]
+
+
+def test_paused_resumed_cancelled_and_tried_again(queue: Queue) -> None:
+    three(queue)
+    queue.pause("a", ME)
+    queue.cancel("b", ME)
+    assert (state("a"), state("b"), state("c")) == ("paused", "cancelled", "queued")
+    assert [line.name for line in queue.lines(ME)] == ["a", "c", "b"]
+    assert taken(queue) == ["c"]
+    queue.resume("a", ME)
+    queue.retry("b", ME)
+    assert (state("a"), state("b")) == ("queued", "queued")
+    assert job("b").ended is None
+    assert taken(queue) == ["a", "b"]
+    queue.pause("a", ME)
+    queue.cancel("a", ME)
+    assert state("a") == "cancelled"
+
+
+def test_one_that_runs_is_told_to_stop(queue: Queue) -> None:
+    three(queue)
+    for name, action, wanted in (("a", queue.pause, "paused"), ("b", queue.cancel, "cancelled")):
+        ended(name, State.RUNNING)
+        action(name, ME)
+        assert (state(name), job(name).wanted) == ("stopping", wanted)
+    queue.cancel("a", ME)
+    assert job("a").wanted == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("now", "refused"),
+    [
+        (State.QUEUED, ("resume", "retry")),
+        (State.WAITING, ("resume", "retry")),
+        (State.PAUSED, ("pause", "retry")),
+        (State.RUNNING, ("resume", "retry", "move")),
+        (State.STOPPING, ("pause", "resume", "retry", "move")),
+        (State.DONE, ("pause", "resume", "cancel", "move")),
+        (State.FAILED, ("pause", "resume", "cancel", "move")),
+        (State.CANCELLED, ("pause", "resume", "cancel", "move")),
+    ],
+)
+def test_what_the_state_does_not_allow_is_a_conflict(now: State, refused: tuple[str, ...]) -> None:
+    queue = queue_of(Settings())
+    queue.submit(experiment(URL, run="a"), ME)
+    ended("a", now)
+    before = job("a")
+    for name in refused:
+        with pytest.raises(ConflictError, match=f"^a is {now.value}"):
+            act(queue, name)("a", ME)
+    assert job("a") == before
+
+
+def act(queue: Queue, name: str) -> Callable[[str, Person], None]:
+    if name == "move":
+        return lambda run, person: queue.move(run, person, "first")
+    return getattr(queue, name)  # type: ignore[no-any-return]
+
+
+ACTIONS = ("pause", "resume", "cancel", "retry", "move", "rescore")
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_nobody_changes_what_is_not_theirs(name: str) -> None:
+    queue = queue_of(Settings())
+    queue.submit(experiment(URL, run="shown"), ADA)
+    queue.submit(experiment(URL, run="hidden"), ADA, private=True)
+    before = job("shown"), job("hidden")
+    for person in (BEN, EVE):
+        with pytest.raises(NotAllowedError, match="belongs to ada"):
+            act(queue, name)("shown", person)
+        with pytest.raises(NoSuchRunError, match="there is no run 'hidden'"):
+            act(queue, name)("hidden", person)
+        with pytest.raises(NoSuchRunError):
+            act(queue, name)("../shown", person)
+    assert (job("shown"), job("hidden")) == before
+    assert [line.name for line in queue.lines(BEN)] == ["shown"]
+    assert {line.name for line in queue.lines(ADA)} == {"shown", "hidden"}
+    assert cards.read(runs_root() / "hidden").private
+
+
+def test_readers_start_nothing() -> None:
+    with pytest.raises(NotAllowedError):
+        queue_of(Settings()).submit(experiment(URL, run="a"), EVE)
+    assert not (runs_root() / "a").exists()
+
+
+def test_what_was_never_queued_is_said() -> None:
+    queue = queue_of(Settings())
+    items(1)
+    for name in ("pause", "resume", "cancel", "retry", "move"):
+        with pytest.raises(ConflictError, match="given was never in the queue"):
+            act(queue, name)("given", ME)
+    assert queue.lines(ME) == []
+
+
+def test_a_run_goes_on_with_another_experiment_of_the_same_person() -> None:
+    queue = queue_of(Settings())
+    queue.submit(experiment(URL, run="a", limit=2), ADA, private=True)
+    with pytest.raises(ConflictError, match="in the queue or being asked already"):
+        queue.submit(experiment(URL, run="a", limit=4), ADA)
+    ended("a")
+    for person, said in ((BEN, "is taken"), (Person("cas"), "is taken")):
+        with pytest.raises(ConflictError, match=said):
+            queue.submit(experiment(URL, run="a"), person)
+    assert queue.submit(experiment(URL, run="a", limit=4), ADA) == "a"
+    assert experiments.read(runs_root() / "a" / experiments.FILE).limit == 4
+    assert (job("a").turn, state("a"), cards.read(runs_root() / "a").private) == (2, "queued", True)
+
+
+def test_names_that_are_taken_by_something_else() -> None:
+    queue = queue_of(Settings())
+    queue.submit(experiment(URL, run="a"), ME)
+    (runs_root() / "other").mkdir()
+    (runs_root() / "other/precious.txt").write_text("mine")
+    (runs_root() / "link").symlink_to("/tmp")
+    for name in ("a/inner", "other", "link", "link/x"):
+        with pytest.raises(ConflictError, match="is taken"):
+            queue.submit(experiment(URL, run=name), ME)
+    assert (runs_root() / "other/precious.txt").read_text() == "mine"
+    (runs_root() / "cut-short").mkdir()
+    (runs_root() / "cut-short" / experiments.FILE).write_text("model: m\n")
+    assert queue.submit(experiment(URL, run="cut-short"), ME) == "cut-short"
+
+
+def test_of_many_that_want_the_same_name_each_gets_its_own(queue: Queue) -> None:
+    found: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(queue.submit(experiment(URL, model="m"), ME))) for _ in range(8)
+    ]
+    items(6)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 8
+    assert sorted(taken(queue)) == sorted(found)
+
+
+def test_databases_are_made_from_the_cards(queue: Queue, settings: Settings) -> None:
+    three(queue)
+    queue.move("c", ME, "first")
+    queue.pause("a", ME)
+    before = queue.lines(ME)
+    assert rebuild(settings) == (4, 2)
+    assert queue_of(settings).lines(ME) == before
+    assert taken(queue) == ["c", "b"]
+
+
+def broken(path: Path) -> None:
+    path.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def piped(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("how", [broken, folder, piped])
+def test_a_damaged_file_of_entries_ends_nothing(how: Callable[[Path], None]) -> None:
+    queue = queue_of(Settings())
+    three(queue)
+    path = Settings().folder / "queue.db"
+    for beside in ("-wal", "-shm"):
+        path.with_name(path.name + beside).unlink(missing_ok=True)
+    how(path)
+    queue.entries.take(URL)
+    queue.cancel("a", ME)
+    queue.retry("a", ME)
+    assert state("a") == "queued"
+    if how is not folder:
+        assert queue.entries.all(URL) == {Entry("a", job("a").turn)}
+
+
+def test_a_redis_that_is_gone_ends_nothing() -> None:
+    queue = queue_of(Settings(queue=f"redis://127.0.0.1:{free_port()}/0"))
+    three(queue)
+    assert queue.entries.all(URL) is None
+    assert queue.entries.take(URL) is None
+    queue.pause("a", ME)
+    assert state("a") == "paused"
+
+
+def test_entries_of_others_in_the_same_redis_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with redis_server(tmp_path) as url:
+        first = queue_of(Settings(queue=url))
+        three(first)
+        monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "other"))
+        second = queue_of(Settings(queue=url))
+        assert second.entries.all(URL) == set()
+        second.submit(experiment(URL, run="z"), ME)
+        second.entries.clear(URL)
+        assert len(first.entries.all(URL) or ()) == 3
+
+
+class _Program:
+    """What runs a program where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return Path.touch, (self.path,)
+
+
+def test_an_entry_is_data_and_never_a_program(tmp_path: Path) -> None:
+    """Whoever can write to a Redis must not be able to run programs here."""
+    import pickle
+
+    queue = queue_of(Settings())
+    three(queue)
+    with sqlite3.connect(Settings().folder / "queue.db") as base:
+        base.execute("update task set data = ?", (pickle.dumps(_Program(tmp_path / "ran")),))
+    base.close()
+    assert queue.entries.take(URL) is None
+    assert queue.entries.all(URL) in (None, set())
+    assert not (tmp_path / "ran").exists()
+    with sqlite3.connect(Settings().folder / "queue.db") as base:
+        base.execute("update task set data = ?", (b'["a", "os.system", null, 0, 0, null, ["id"], {}]',))
+    base.close()
+    assert queue.entries.take(URL) is None
+
+
+def test_a_run_is_scored_anew(endpoint: object) -> None:
+    import tomserve
+    from tests.conftest import Endpoint, make_item
+
+    assert isinstance(endpoint, Endpoint)
+    run = tomserve.ask([make_item(1)], "vanilla", base_url=endpoint.url, run="r")
+    queue = queue_of(Settings())
+    assert queue.rescoring("r", ME) is None
+    queue.rescore("r", ME)
+    with pytest.raises(ConflictError, match="is being scored already"):
+        queue.rescore("r", ME)
+    standing = queue.rescoring("r", ME)
+    assert standing is not None
+    assert standing.going
+    found = until(lambda: (now := queue.rescoring("r", ME)) is not None and not now.going and now)
+    assert (found.failed, (run.folder / "scores.parquet").exists()) == (False, True)
+    (run.folder / "manifest.json").write_text("{}")
+    queue.rescore("r", ME)
+    found = until(lambda: (now := queue.rescoring("r", ME)) is not None and not now.going and now)
+    assert found.failed
+    assert "manifest.json" in found.said
+    with pytest.raises(NoSuchRunError):
+        queue.rescoring("none", ME)
+
+
+def test_cards_are_changed_by_one_at_a_time() -> None:
+    queue = queue_of(Settings())
+    three(queue)
+    folder_ = runs_root() / "a"
+
+    def note() -> None:
+        for _ in range(30):
+            cards.change(folder_, lambda card: card.model_copy(update={"notes": card.notes + "x"}))
+
+    threads = [threading.Thread(target=note) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(10):
+        queue.move("a", ME, "last")
+        queue.move("a", ME, "first")
+    for thread in threads:
+        thread.join()
+    assert len(cards.read(folder_).notes) == 120
+    assert job("a").turn == 21
+    assert replace(ME) == ME
+    with pytest.raises(ConfigError):
+        cards.change(folder_, lambda card: (_ for _ in ()).throw(ConfigError("no")))
+    assert isinstance(job("a"), Job)
