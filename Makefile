@@ -63,7 +63,7 @@ serve: $(VENV)/.core
 	@$(BIN)/tomserve serve --setup $(call option,PORT,port) $(MODEL) $(ARGS)
 
 eval: $(VENV)/.core
-	@$(BIN)/tomserve eval --setup $(call option,MODEL,model) $(call each,BASE_URL,base-url) $(call option,BENCHMARK,benchmark) \
+	@$(BIN)/tomserve eval --setup $(call option,CONFIG,config) $(call option,MODEL,model) $(call each,BASE_URL,base-url) $(call option,BENCHMARK,benchmark) \
 	  $(call each,STRATEGY,strategy) $(call option,RUN,run) $(call option,LIMIT,limit) $(ARGS)
 
 stability: $(VENV)/.core

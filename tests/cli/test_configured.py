@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.conftest import Endpoint, running
+from tests.conftest import ROOT, Endpoint, running
 from tests.helpers.answerers import Answerer
 from tomserve.api import experiments
 from tomserve.engine.masking import MASKED
@@ -150,3 +150,9 @@ def test_stability_takes_the_file_too(cli: Cli, tmp_path: Path, endpoint: Endpoi
     done = cli("stability", "--config", path, "--no-report")
     assert done.code == 0, done.out + done.err
     assert manifest(tmp_path, "mine").variants
+
+
+def test_every_field_is_explained() -> None:
+    text = (ROOT / "docs/reference/files.md").read_text("utf-8").partition("## Experiments")[2].partition("\n## ")[0]
+    for field in experiments.Experiment.model_json_schema(by_alias=True)["properties"]:
+        assert f"`{field}`" in text

@@ -37,6 +37,8 @@ from tomserve.web.worker import kept_alive
 ME = Person()
 WORKER = "-m tomserve.web.worker"
 EVAL = "-m tomserve eval"
+MANY = 400
+"""So many questions take a minute at a slow endpoint: nothing is finished before a test has done its part."""
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -129,7 +131,7 @@ def test_one_that_runs_ends_with_everything_kept_and_goes_on(
     queue: Queue, settings: Settings, endpoint: Endpoint, how: str
 ) -> None:
     slow(endpoint)
-    queue.submit(experiment(endpoint, 20, run="r"), ME)
+    queue.submit(experiment(endpoint, MANY, run="r"), ME)
     with kept_alive(settings):
         until(lambda: len(endpoint.requests) >= 4)
         assert state("r") == "running"
@@ -138,13 +140,13 @@ def test_one_that_runs_ends_with_everything_kept_and_goes_on(
         found = reaches("r", "paused", "cancelled", "done", "failed")
         assert found.state == {"pause": "paused", "cancel": "cancelled"}[how]
         there = len(asked("r"))
-        assert 0 < there < 20
+        assert 0 < there < MANY
         assert holder(runs_root() / "r") is None
         endpoint.delay = 0
         (queue.resume if how == "pause" else queue.retry)("r", ME)
         assert reaches("r", "done", "failed").state == "done"
-    assert len(asked("r")) == len(set(asked("r"))) == 20
-    assert len(endpoint.requests) <= 21
+    assert len(asked("r")) == len(set(asked("r"))) == MANY
+    assert len(endpoint.requests) <= MANY + 1
 
 
 def test_what_failed_is_said_and_asked_again_by_retry(queue: Queue, settings: Settings, endpoint: Endpoint) -> None:
@@ -193,7 +195,7 @@ def test_nothing_is_lost_or_asked_twice_whatever_is_killed(
 
 def test_a_process_that_outlives_its_worker_is_waited_for(queue: Queue, settings: Settings, endpoint: Endpoint) -> None:
     slow(endpoint)
-    queue.submit(experiment(endpoint, 20, run="r"), ME)
+    queue.submit(experiment(endpoint, MANY, run="r"), ME)
     with kept_alive(settings):
         until(lambda: len(endpoint.requests) >= 2)
         (pid,) = processes(EVAL)
@@ -203,14 +205,14 @@ def test_a_process_that_outlives_its_worker_is_waited_for(queue: Queue, settings
         assert processes(EVAL) == [pid]
         queue.pause("r", ME)  # the next worker can end it, too
         assert reaches("r", "paused", "done", "failed").state == "paused"
-        assert 0 < len(asked("r")) < 20
+        assert 0 < len(asked("r")) < MANY
 
 
 def test_what_runs_stops_with_the_workbench_and_goes_on_with_the_next(
     queue: Queue, settings: Settings, endpoint: Endpoint
 ) -> None:
     slow(endpoint)
-    queue.submit(experiment(endpoint, 20, run="r"), ME)
+    queue.submit(experiment(endpoint, MANY, run="r"), ME)
     with kept_alive(settings):
         until(lambda: len(endpoint.requests) >= 3)
     assert processes(EVAL) == []
@@ -218,11 +220,11 @@ def test_what_runs_stops_with_the_workbench_and_goes_on_with_the_next(
     found = job("r")
     assert found.state == "queued"
     assert found.said == "stopped with the workbench, and goes on when that is started again"
-    assert 0 < len(asked("r")) < 20
+    assert 0 < len(asked("r")) < MANY
     endpoint.delay = 0
     with kept_alive(settings):
         assert reaches("r", "done", "failed").state == "done"
-    assert len(asked("r")) == len(set(asked("r"))) == 20
+    assert len(asked("r")) == len(set(asked("r"))) == MANY
 
 
 def test_entries_that_the_queue_has_lost_are_put_back(queue: Queue, settings: Settings, endpoint: Endpoint) -> None:

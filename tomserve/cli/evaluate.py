@@ -38,8 +38,7 @@ def evaluate_command(
         typer.Option(
             metavar="FILE",
             callback=configured.remember,
-            help="YAML file with the values of these options (see docs/reference/experiment.md); what stands on the "
-            "command line wins over it.",
+            help="YAML file of an experiment, whose fields are called as these options; the command line wins over it.",
         ),
     ] = None,
     model: Annotated[

@@ -28,7 +28,8 @@ LONGEST = 65_536
 """Bytes of an experiment's file."""
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
-_SECRET = re.compile(r"(?i)(api_?key|_token|secret|password)")
+_SECRET = re.compile(r"(?i)(^|_)(api_?)?(keys?|tokens?|secrets?|passwords?|passwd|credentials?)(_|$)")
+"""How variables are called that hold what is nobody else's business, whatever program they belong to."""
 
 
 def check(experiment: Experiment, person: Person, register: Register, settings: Settings) -> Experiment:

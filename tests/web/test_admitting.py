@@ -1,0 +1,199 @@
+"""What an experiment that comes from a browser may name, and which keys its process gets."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.queues import items
+from tomserve.api.experiments import Experiment
+from tomserve.content.places import runs_root
+from tomserve.errors import ConfigError, NotAllowedError
+from tomserve.web import admitting, cards
+from tomserve.web.cards import Card
+from tomserve.web.people import Person
+from tomserve.web.register import Register
+from tomserve.web.settings import Settings
+
+ME, ADA, BEN = Person(), Person("ada"), Person("ben")
+URL = "http://127.0.0.1:9/v1"
+KEYS = Settings(keys=(("ANY_KEY", ""), ("BOUND_KEY", "https://api.example.org/v1"), ("UNSET_KEY", "")))
+
+
+def check(person: Person = ME, settings: Settings = KEYS, **fields: Any) -> Experiment:
+    return admitting.check(Experiment(**{"base_url": (URL,), **fields}), person, Register(settings.folder), settings)
+
+
+def test_names_of_content_are_taken() -> None:
+    found = check(model="anything/at-all", benchmark="perturbed", strategy=("vanilla", "cot"), run="pilot/a")
+    assert found.strategy == ("vanilla", "cot")
+    assert check(base_url=(), model="yi-34b", benchmark="hitom", gold="tracked").gold == "tracked"
+    assert check(base_url=(), model="reference").model == "reference"
+
+
+def test_addresses_are_written_in_one_way() -> None:
+    found = check(base_url=("127.0.0.1:9", "http://127.0.0.1:9/v1/", "https://h"))
+    assert found.base_url == (URL, "https://h/v1")
+    assert admitting.group_of(found) == f"{URL} https://h/v1"
+    assert admitting.group_of(check(base_url=(), model="reference")) == admitting.HERE
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"benchmark": "./mine.py"}, "unknown benchmark './mine.py'"),
+        ({"benchmark": "/tmp/mine.py"}, "unknown benchmark"),
+        ({"strategy": ("/tmp/prompts",)}, "unknown strategy '/tmp/prompts'"),
+        ({"strategy": ("../cot",)}, "unknown strategy"),
+        ({"strategy": (".",)}, "unknown strategy"),
+        ({"benchmark": "hitom", "gold": "../x"}, "unknown set of right answers"),
+        ({"base_url": (), "model": "./preset.yaml"}, "unknown model"),
+        ({"base_url": (), "model": "/models/mine"}, "unknown model"),
+        ({"base_url": (), "model": "org/model", "start": True}, "unknown model"),
+        ({"model": "a\nb"}, "expected a name"),
+        ({"run": "../out"}, "is no name"),
+        ({"run": "/tmp/out"}, "is no name"),
+        ({"run": "~/out"}, "is no name"),
+        ({"run": ".web/out"}, "is no name"),
+        ({"run": "a//b"}, "is no name"),
+        ({"run": ""}, "is no name"),
+        ({"base_url": ("file:///etc/passwd",)}, "is no address of a server"),
+        ({"base_url": ("ftp://h",)}, "is no address of a server"),
+        ({"base_url": ("http://user:secret@h/v1",)}, "holds a user name, a password or a query"),
+        ({"base_url": ("http://h/v1?key=secret",)}, "holds a user name, a password or a query"),
+        ({"variants": ("nothing",)}, "nothing"),
+        ({"repeats": 3}, "temperature"),
+        ({"where": tuple(f"factor={number}" * 100 for number in range(1000))}, "more than 65,536 bytes"),
+    ],
+)
+def test_anything_else_is_refused(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as error:
+        check(**fields)
+    assert "secret" not in str(error.value)
+
+
+def test_files_of_content_and_of_runs_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(benchmark="items", path=str(items(3)))
+    content = tmp_path / "content"
+    content.mkdir()
+    (content / "mine.jsonl").write_text("{}")
+    with pytest.raises(NotAllowedError):
+        check(benchmark="items", path=str(content / "mine.jsonl"))
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(content))
+    check(benchmark="items", path=str(content / "mine.jsonl"))
+    with pytest.raises(ConfigError, match="is not there"):
+        check(benchmark="items", path=str(content / "none.jsonl"))
+
+
+def test_no_other_file_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = items(1)
+    (runs_root() / "given/out").symlink_to("/etc/passwd")
+    (runs_root() / "given/away").symlink_to("/etc")
+    (runs_root() / ".web").mkdir(exist_ok=True)
+    (runs_root() / ".web/token").write_text("secret")
+    (runs_root() / "loose.jsonl").write_text("{}")
+    (tmp_path / "near").mkdir()
+    (tmp_path / "near/x.jsonl").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    for path in (
+        *(
+            "/etc/passwd",
+            "~/.ssh/id_rsa",
+            f"{given}/../out",
+            str(given.with_name("out")),
+            str(given.parent / "away/passwd"),
+        ),
+        *(
+            str(runs_root() / ".web/token"),
+            str(runs_root() / "loose.jsonl"),
+            str(runs_root()),
+            "near/x.jsonl",
+            ".",
+            "/",
+        ),
+        *(
+            f"{runs_root()}x",
+            "a\0b",
+            "/proc/self/environ",
+            str(given.parent / "../../../../../etc/passwd"),
+            "/etc/none",
+        ),
+    ):
+        with pytest.raises(NotAllowedError, match="in none of the folders"):
+            check(benchmark="items", path=path)
+
+
+def test_files_of_another_ones_private_run_cannot() -> None:
+    folder = runs_root() / "hidden"
+    cards.write(folder, Card(owner="ada", private=True))
+    (folder / "items.jsonl").write_text("{}")
+    check(ADA, benchmark="items", path=str(folder / "items.jsonl"))
+    for name in ("items.jsonl", "none.jsonl", ""):
+        with pytest.raises(NotAllowedError, match="in none of the folders"):
+            check(BEN, benchmark="items", path=str(folder / name))
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "ANY_KEY",
+        "BOUND_KEY",
+        "TOMSERVE_API_KEY",
+        "OPENAI_API_KEY",
+        "VLLM_API_KEY",
+        "HF_TOKEN",
+        "AWS_SECRET",
+    ):
+        monkeypatch.setenv(name, f"value-of-{name}")
+    monkeypatch.setenv("COPY_OF_IT", "value-of-TOMSERVE_API_KEY")
+    monkeypatch.setenv("TOMSERVE_QUEUE", "redis://:password@h/0")
+    monkeypatch.setenv("HARMLESS", "1")
+
+
+def keys_of(settings: Settings = KEYS, **fields: Any) -> set[str]:
+    """The variables of the process that hold a key."""
+    found = admitting.environment(Experiment(**fields), settings)
+    assert found["HARMLESS"] == "1"
+    assert "PATH" in found
+    assert "TOMSERVE_QUEUE" not in found
+    return {name for name, value in found.items() if value.startswith("value-of-")}
+
+
+@pytest.mark.usefixtures("environment")
+def test_the_process_gets_the_key_that_the_experiment_names_and_no_other() -> None:
+    assert keys_of(base_url=(URL,), key="ANY_KEY") == {"ANY_KEY"}
+    assert keys_of(base_url=("https://api.example.org",), key="BOUND_KEY") == {"BOUND_KEY"}
+
+
+@pytest.mark.usefixtures("environment")
+def test_without_a_name_it_gets_only_what_is_bound_to_its_address() -> None:
+    assert keys_of(base_url=(URL,)) == set()
+    assert keys_of(base_url=("https://api.example.org",)) == {"BOUND_KEY"}
+    assert keys_of(base_url=("https://api.example.org", URL)) == set()
+    assert keys_of(base_url=("https://api.example.org.evil.net",)) == set()
+
+
+@pytest.mark.usefixtures("environment")
+def test_servers_of_this_machine_are_asked_with_their_key() -> None:
+    assert keys_of(Settings()) == {"TOMSERVE_API_KEY", "OPENAI_API_KEY"}
+    assert keys_of(Settings(), start=True) == {"TOMSERVE_API_KEY", "OPENAI_API_KEY", "HF_TOKEN"}
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_key_must_be_allowed_and_set_and_goes_nowhere_else() -> None:
+    check(key="ANY_KEY")
+    check(key="BOUND_KEY", base_url=("https://api.example.org/v1/",))
+    for fields, said in (
+        ({"key": "AWS_SECRET"}, "AWS_SECRET is no variable that this workbench may use"),
+        ({"key": "BOUND_KEY"}, "may only be sent to https://api.example.org/v1"),
+        ({"key": "BOUND_KEY", "base_url": ("https://api.example.org", URL)}, "may only be sent to"),
+        ({"key": "BOUND_KEY", "base_url": ()}, "may only be sent to"),
+    ):
+        with pytest.raises(NotAllowedError, match=said):
+            check(**fields)
+    assert "UNSET_KEY" not in os.environ
+    with pytest.raises(ConfigError, match="UNSET_KEY is not set where the workbench runs"):
+        check(key="UNSET_KEY")
