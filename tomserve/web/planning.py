@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import multiprocessing
 import os
-import signal
+import subprocess
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+import orjson
+import pydantic
 
 from tomserve import benchmarks, stability
 from tomserve.api.experiments import Experiment
@@ -169,7 +172,8 @@ class Desk:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pool: ProcessPoolExecutor | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._known: OrderedDict[str, Future[Plan | str]] = OrderedDict()
 
     def foresee(self, experiment: Experiment, patience: float = 120.0) -> Plan | None:
@@ -181,14 +185,15 @@ class Desk:
         names_only(experiment)
         wish = experiment.model_copy(
             update={name: field.default for name, field in Experiment.model_fields.items() if name not in MATTER}
-        )
+        ).model_dump_json(by_alias=True)
         future = self._wished(wish)
         try:
             found = future.result(patience)
         except NotYetError:
             return None
-        except (BrokenExecutor, CancelledError) as error:
-            self._forget(wish)
+        except (OSError, ValueError, CancelledError) as error:
+            with self._lock:
+                self._known.pop(wish, None)
             raise MachineError(f"the plan could not be computed ({type(error).__name__}); ask for it again") from None
         if isinstance(found, str):
             raise ConfigError(found)
@@ -197,61 +202,68 @@ class Desk:
     def close(self) -> None:
         """End the process, whatever it computes."""
         with self._lock:
-            pool, self._pool = self._pool, None
+            thread, self._thread = self._thread, None
+            process, self._process = self._process, None
             self._known.clear()
-        if pool is not None:
-            pool.shutdown(wait=False, cancel_futures=True)
+        if thread is not None:
+            thread.shutdown(wait=False, cancel_futures=True)
+        if process is not None:
+            process.kill()
+            process.wait()
 
-    def _wished(self, wish: Experiment) -> Future[Plan | str]:
-        key = wish.model_dump_json()
+    def _wished(self, wish: str) -> Future[Plan | str]:
         with self._lock:
-            if key in self._known:
-                self._known.move_to_end(key)
-                return self._known[key]
-            if self._pool is None:
-                context = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(
-                    1, mp_context=context, initializer=_begin, initargs=(os.environ.copy(),)
-                )
+            if wish in self._known:
+                self._known.move_to_end(wish)
+                return self._known[wish]
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, "plans")
             waiting = [name for name, future in self._known.items() if not future.done()]
             for name in waiting[: max(0, len(waiting) - WAITING + 1)]:
                 if self._known[name].cancel():
                     del self._known[name]
-            self._known[key] = self._pool.submit(_computed, wish)
+            self._known[wish] = self._thread.submit(self._computed, wish)
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
-            return self._known[key]
+            return self._known[wish]
 
-    def _forget(self, wish: Experiment) -> None:
+    def _computed(self, wish: str) -> Plan | str:
+        """Have the process compute a plan: what is wrong in words where it cannot be. Called by one thread alone."""
         with self._lock:
-            self._known.pop(wish.model_dump_json(), None)
-            self._pool = None
+            if self._process is None or self._process.poll() is not None:
+                command = [sys.executable, "-m", __name__]
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+                )
+            process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(wish.encode() + b"\n")
+        process.stdin.flush()
+        told = orjson.loads(process.stdout.readline())
+        return told if isinstance(told, str) else _plans.validate_python(told)
 
 
-def _begin(surroundings: dict[str, str]) -> None:
-    """Prepare the process that computes: it leaves Ctrl-C to the one that started it, and ends with that one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ.update(surroundings)
-    with contextlib.suppress(OSError):
-        os.nice(5)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os._exit(0)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _computed(wish: Experiment) -> Plan | str:
-    """A plan, or what is wrong in words, since errors with parts of their own do not pass between processes."""
-    try:
-        return foresee(wish)
-    except TomserveError as error:
-        return str(error)
-
+_plans = pydantic.TypeAdapter(Plan)
 
 DESK = Desk()
 """The desk of this process."""
 atexit.register(DESK.close)
+
+
+def main() -> None:
+    """Compute the plans that are asked for on standard input, each a line of JSON, until nobody asks any more."""
+    with contextlib.suppress(OSError):
+        os.nice(5)
+    answers, sys.stdout = sys.stdout.buffer, sys.stderr  # whatever a benchmark prints is no answer
+    for line in sys.stdin.buffer:
+        try:
+            told: Plan | str = foresee(Experiment.model_validate(orjson.loads(line)))
+        except TomserveError as error:
+            told = str(error)
+        answers.write(orjson.dumps(told) + b"\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -28,6 +28,7 @@ from tomserve.runs.progress import Progress
 from tomserve.status import ANSWERS as READABLE
 from tomserve.web import cards
 from tomserve.web.cards import ENDED, Card, State
+from tomserve.web.words import read_moment
 
 EVERY = 1.0
 """Seconds between two looks at a run."""
@@ -42,6 +43,9 @@ ANSWERS = 12
 LOG_LINES = 80
 LONGEST_TEXT = 400
 """Characters of an answer, and of a line of the log, that are shown; the whole answer stands on its own page."""
+
+SHORTEST = 2.0
+"""Seconds over which rows must have come for their rate to be told, as their times are whole seconds."""
 
 _PIECE = 1 << 22
 """So many bytes are counted at a time, of a journal without a record of its progress."""
@@ -190,6 +194,21 @@ class Follower:
         lines = text.splitlines() if not start else text.splitlines()[1:]
         self._kept[name] = (state, read(lines))
         return self._kept[name][1]
+
+
+def pace(folder: Path) -> float | None:
+    """How many rows a second the run wrote, by the times of its last rows; None where these do not tell."""
+    times = []
+    with contextlib.suppress(OSError, ConfigError), files.reading(folder / JOURNALS[0]) as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - 4 * TAIL))
+        for line in file.read(4 * TAIL).splitlines():
+            with contextlib.suppress(orjson.JSONDecodeError):
+                row = orjson.loads(line)
+                if isinstance(row, dict) and not row.get("reused") and (moment := read_moment(row.get("time"))):
+                    times.append(moment.timestamp())
+    lasted = max(times) - min(times) if times else 0.0
+    return len(times) / lasted if lasted >= SHORTEST else None
 
 
 def _shown(lines: list[bytes]) -> list[str]:

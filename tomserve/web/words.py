@@ -43,9 +43,9 @@ def rate(per_second: float | None) -> str:
     return f"{per_second:,.1f} per second" if per_second >= 1 else f"{per_second * 60:,.1f} per minute"
 
 
-def read_moment(text: str | None) -> datetime | None:
-    """The moment that a text of ISO 8601 names, in UTC; None where it names none."""
-    if not text:
+def read_moment(text: object) -> datetime | None:
+    """The moment that a text of ISO 8601 names, in UTC; None for anything else."""
+    if not isinstance(text, str) or not text:
         return None
     try:
         found = datetime.fromisoformat(text)

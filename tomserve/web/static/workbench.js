@@ -100,6 +100,25 @@
   document.body.addEventListener("htmx:afterRequest", (event) => { if (event.detail.xhr?.status) tell(false); });
   window.addEventListener("offline", () => tell(true));
 
+  // What is wrong with a field is put beside it while one types; the field says so, too.
+  document.body.addEventListener("htmx:oobAfterSwap", (event) => {
+    const slot = event.detail.target;
+    if (!slot?.id?.endsWith("-error")) return;
+    const field = document.getElementById(slot.id.slice(0, -6));
+    const wrong = document.getElementById(slot.id)?.textContent.trim();
+    if (wrong) field?.setAttribute("aria-invalid", "true"); else field?.removeAttribute("aria-invalid");
+    slot.closest(".field")?.classList.toggle("wrong-field", Boolean(wrong));
+  });
+
+  // Of the ways to name a model only the chosen one is shown.
+  function sources() {
+    const chosen = document.querySelector("input[name=source]:checked");
+    if (!chosen) return;
+    for (const part of document.querySelectorAll("[data-source]")) part.hidden = part.dataset.source !== chosen.value;
+  }
+  document.addEventListener("change", (event) => { if (event.target.name === "source") sources(); });
+  sources();
+
   // A part that updates itself keeps what was in focus: htmx does so for elements with an id, if they are there again.
   // An answer with an error still has something to say: it is put in its place rather than dropped.
   document.body.addEventListener("htmx:beforeSwap", (event) => {

@@ -1,0 +1,279 @@
+"""New experiment: every field reaches the experiment, errors stand beside their fields, and a file is the same as the
+form."""
+
+from __future__ import annotations
+
+import html
+import re
+import shutil
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.conftest import ROOT, Endpoint
+from tests.helpers.workbenches import client, lab, member, signed_in, visitor
+from tomserve.api import experiments
+from tomserve.api.experiments import Experiment
+from tomserve.content.places import runs_root
+from tomserve.errors import ConfigError
+from tomserve.web import cards, forms
+from tomserve.web.app import make
+from tomserve.web.cards import Card, State
+from tomserve.web.settings import Settings
+
+OWN = {"Origin": "http://127.0.0.1:8321"}
+FULL = Experiment(
+    base_url=("http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"),
+    model="tiny",
+    key="OPENAI_API_KEY",
+    benchmark="hitom",
+    gold="tracked",
+    where=("order=2", "deception=no"),
+    strategy=("vanilla", "cot"),
+    run="pilot/x",
+    limit=12,
+    revision="main",
+    max_tokens=99,
+    thinking="off",
+    temperature=0.7,
+    seed=3,
+    repeats=2,
+    timeout=30.0,
+    concurrency=4,
+    transport="aiohttp",
+    hedge=2.5,
+    noise_check=0.25,
+    variants=("object", "order"),
+    patience=60.0,
+    accept_change=True,
+    faithfulness=True,
+    path="data/x.jsonl",
+)
+
+
+def sent_by(page: str) -> dict[str, list[str]]:
+    """What a browser would send of the form of that page, as it is filled in."""
+    form = page[page.index('<form id="new"') :]
+    form = form[: form.index("</form>")]
+    found: dict[str, list[str]] = {}
+    for tag in re.findall(r"<input [^>]*>", form):
+        told = dict(re.findall(r'([a-z-]+)="([^"]*)"', tag))
+        if told.get("type") not in ("checkbox", "radio") or " checked" in tag:
+            found.setdefault(told["name"], []).append(html.unescape(told["value"]))
+    for name, text in re.findall(r'<textarea [^>]*name="([^"]+)"[^>]*>([^<]*)</textarea>', form):
+        found.setdefault(name, []).append(html.unescape(text))
+    for name, options in re.findall(r'<select [^>]*name="([^"]+)"[^>]*>(.*?)</select>', form, re.DOTALL):
+        for attributes, text in re.findall(r"<option([^>]*) selected>([^<]*)", options):
+            value = re.search(r'value="([^"]*)"', attributes)
+            found.setdefault(name, []).append(html.unescape(value[1] if value else text))
+    return found
+
+
+def test_a_form_makes_the_experiment_that_filled_it() -> None:
+    assert forms.read(forms.of(FULL).values).experiment == FULL
+    preset = Experiment(model="reference", benchmark="perturbed", start=True)
+    assert forms.read(forms.of(preset).values).experiment == preset
+    assert forms.read(
+        {"source": ["server"], "server": ["http://h:1/v1 big model"], "benchmark": ["perturbed"]}
+    ).experiment == (Experiment(base_url=("http://h:1/v1",), model="big model", benchmark="perturbed"))
+
+
+def test_a_page_holds_all_of_the_experiment() -> None:
+    page = client().post("/new/read", data={"yaml": FULL.text()}).text
+    assert forms.read(sent_by(page)).experiment == FULL
+
+
+def test_a_file_is_uploaded_downloaded_and_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a secret of some length")
+    wanted = Experiment(base_url=("http://127.0.0.1:9/v1",), benchmark="perturbed", limit=8, strategy=("vanilla",))
+    web = client()
+    page = web.post("/new/read", files={"file": ("mine.yaml", wanted.text())})
+    assert page.status_code == 200
+    answer = web.get("/new/experiment.yaml", params=forms.read(sent_by(page.text)).values)
+    assert answer.headers["content-disposition"] == 'attachment; filename="experiment.yaml"'
+    path = runs_root().parent / "experiment.yaml"
+    path.write_text(answer.text)
+    assert experiments.read(path) == wanted
+    assert html.escape(wanted.text()) in page.text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("limit: x\n", "experiment.yaml:1: limit: expected a whole number"),
+        ("modle: x\n", "did you mean"),
+        ("a: [\n", "broken YAML"),
+        ("", "is empty"),
+        ("x: 1\n" * 20_000, "65,536 characters"),
+    ],
+)
+def test_a_broken_file_is_told_by_line_and_field(text: str, said: str) -> None:
+    answer = client().post("/new/read", data={"yaml": text})
+    assert answer.status_code == 422
+    assert said in html.unescape(answer.text)
+    assert "/tmp" not in answer.text
+
+
+def error_of(page: str, name: str) -> str:
+    found = re.search(rf'<p class="error" id="{name}-error"[^>]*>(.*?)</p>', page, re.DOTALL)
+    assert found, name
+    return html.unescape(re.sub("<[^>]+>", "", found[1])).strip(" ✗\n")
+
+
+GOOD: dict[str, Any] = {
+    "source": "endpoint",
+    "base_url": "http://127.0.0.1:9/v1",
+    "model": "tiny",
+    "benchmark": "perturbed",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "said"),
+    [
+        ({"limit": "none"}, "limit", "expected a whole number"),
+        ({"limit": "0"}, "limit", "at least 1"),
+        ({"noise_check": "3"}, "noise_check", "at most 1"),
+        ({"base_url": ""}, "base_url", "give the address"),
+        ({"base_url": "ftp://x/"}, "base_url", "no address of a server"),
+        ({"base_url": "http://a:b@x/v1"}, "base_url", "password"),
+        ({"benchmark": "perturbd"}, "benchmark", "did you mean"),
+        ({"strategy": "../../etc"}, "strategy", "unknown"),
+        ({"repeats": "4"}, "repeats", "--repeats 4"),
+        ({"key": "HOME"}, "key", "HOME"),
+        ({"path": "/etc/passwd", "benchmark": "items"}, "path", "/etc/passwd"),
+        ({"run": "../up"}, "run", "run"),
+        ({"source": "preset"}, "preset", "choose a preset"),
+        ({"source": "preset", "preset": "llama9"}, "preset", "llama9"),
+        ({"source": "server"}, "server", "choose a server"),
+        ({"gold": "mine"}, "gold", "mine"),
+    ],
+)
+def test_errors_stand_beside_their_fields(changed: dict[str, str], field: str, said: str) -> None:
+    web = client()
+    for answer in (web.get("/new/plan", params={**GOOD, **changed}), web.post("/new", data={**GOOD, **changed})):
+        if field != "server":
+            assert said in error_of(answer.text, field)
+        assert said in html.unescape(answer.text)
+    assert not list(runs_root().glob("*/workbench.json"))
+
+
+def planned(web: TestClient, **fields: Any) -> str:
+    """The plan beside the form, once it is there."""
+    for _ in range(600):
+        page = web.get("/new/plan", params={**GOOD, **fields}).text
+        if "are being counted" not in page:
+            return page
+    raise AssertionError("the plan never came")
+
+
+def test_the_plan_stands_beside_the_form() -> None:
+    page = planned(client(), limit="20", strategy="vanilla", noise_check="0.5")
+    assert "<strong>30</strong>" in page
+    assert "20 of 1,088, 10 asked again" in page
+    assert "What it could find" in page
+    assert "no earlier run of this model" in page
+
+
+def test_what_is_wrong_with_the_questions_is_said_once_they_are_loaded() -> None:
+    web = client()
+    assert "perturbation" in error_of(planned(web, where="perturbation=never"), "where")
+    answer = web.post("/new", data={**GOOD, "where": "perturbation=never"})
+    assert (answer.status_code, "perturbation" in error_of(answer.text, "where")) == (422, True)
+
+
+def test_the_time_is_that_of_earlier_runs_of_the_model() -> None:
+    shutil.copytree(ROOT / "runs/example", runs_root() / "before")
+    page = planned(client(), model="reference", limit="20")
+    assert re.search(r"about [^<]+, at the rate of <a href=\"/run/before\">before</a>", page)
+
+
+def test_submitting_puts_it_into_the_queue() -> None:
+    web = client()
+    answer = web.post("/new", data={**GOOD, "run": "pilot/one", "limit": "5"}, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/live/pilot/one")
+    folder = runs_root() / "pilot/one"
+    job = cards.read(folder).job
+    assert job is not None
+    assert job.state is State.QUEUED
+    assert experiments.read(folder / experiments.FILE).limit == 5
+    again = web.post("/new", data={**GOOD, "run": "pilot/one"})
+    assert again.status_code == 422
+    assert "pilot/one" in error_of(again.text, "run") or "in the queue" in again.text
+
+
+def test_an_experiment_again_from_a_queued_and_from_a_terminals_run() -> None:
+    web = client()
+    web.post("/new", data={**GOOD, "run": "one", "limit": "5", "variants": ["object", "order"]})
+    page = web.get("/new?like=one").text
+    found = forms.read(sent_by(page)).experiment
+    assert found is not None
+    assert (found.limit, found.variants, found.run) == (5, ("object", "order"), None)
+    shutil.copytree(ROOT / "runs/example", runs_root() / "example")
+    found = forms.read(sent_by(web.get("/new?like=example").text)).experiment
+    assert found == Experiment(model="reference", benchmark="perturbed", strategy=("vanilla", "cot"), limit=176)
+    assert web.get("/new?like=nothing").status_code == 404
+
+
+def test_a_private_experiment_is_its_owners_alone() -> None:
+    app = lab()
+    person = signed_in(app, "ada")
+    page = person.get("/new").text
+    assert 'name="private"' in page
+    csrf = re.search(r'name="csrf" value="([^"]+)" formmethod="post" formaction="/new"', page)
+    assert csrf
+    person.post("/new", data={**GOOD, "run": "hers", "private": "yes", "csrf": csrf[1]}, headers=OWN)
+    assert cards.read(runs_root() / "hers").private
+    assert member(app, "ben").get("/new?like=hers").status_code == 404
+    reader = signed_in(app, "eve").get("/new").text
+    assert 'formaction="/new"' not in reader
+    assert "role of a runner" in reader
+    assert 'name="private"' not in client().get("/new").text
+
+
+def test_models_are_looked_up_only_when_asked(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint.models = ["tiny", "<b>huge</b>"]
+    monkeypatch.setenv("OPENAI_API_KEY", "a secret of some length")
+    web = client(keys=(("OPENAI_API_KEY", "https://api.example/v1"),))
+    seen: list[str] = []
+    monkeypatch.setattr("tomserve.web.offering.Probe.models", _noting(seen))
+    web.get("/new", params={**GOOD, "base_url": endpoint.url})
+    assert not seen
+    page = web.post("/new/models", data={"base_url": endpoint.url}).text
+    assert seen == [endpoint.url]
+    assert '<option value="&lt;b&gt;huge&lt;/b&gt;">' in page
+    refused = web.post("/new/models", data={"base_url": endpoint.url, "key": "OPENAI_API_KEY"}).text
+    assert "may not be sent to" in refused
+    assert seen == [endpoint.url]
+    for address in ("", "file:///etc/passwd", "http://127.0.0.1:9/v1"):
+        assert 'role="alert"' in web.post("/new/models", data={"base_url": address}).text
+
+
+def _noting(seen: list[str]) -> Any:
+    from tomserve.serving.probe import Probe
+
+    own = Probe.models
+
+    def models(probe: Probe) -> list[dict[str, Any]]:
+        seen.append(probe.endpoint)
+        return own(probe)
+
+    return models
+
+
+def test_what_no_run_says_is_said() -> None:
+    cards.write(runs_root() / "empty", Card(notes="nothing else"))
+    (runs_root() / "empty/responses.jsonl").touch()
+    answer = client().get("/new?like=empty")
+    assert answer.status_code in (200, 404)
+    with pytest.raises(ConfigError, match="characters"):
+        forms.pasted("x" * 100_000)
+
+
+def test_the_form_works_without_scripts() -> None:
+    web = visitor(make(Settings()))
+    page = web.get("/new", params={**GOOD, "limit": "7", "plan": "yes"}).text
+    assert 'id="new"' in page
+    assert forms.read(sent_by(page)).one("limit") == "7"
+    assert "csrf=" not in str(web.get("/new", params=sent_by(page)).url)
