@@ -83,7 +83,10 @@ def there(work: Work) -> Path | None:
 
 
 def _failed(work: Work) -> str | None:
+    """Why the file could not be made; None where nobody knows of a reason, and while a process is at it."""
     try:
+        if not work.failure.exists() or _busy(work):
+            return None
         age = time.time() - work.failure.stat().st_mtime
         if age > TRY_AGAIN:
             work.failure.unlink()
@@ -91,6 +94,15 @@ def _failed(work: Work) -> str | None:
         return str(bounded.json(work.failure, "it is made anew after some minutes"))
     except OSError:
         return None
+
+
+def _lock_of(work: Work) -> Path:
+    return work.path.with_name(f"{work.lock or work.path.name}.lock")
+
+
+def _busy(work: Work) -> bool:
+    with contextlib.ExitStack() as held:
+        return _held(held, _lock_of(work)) is None
 
 
 def begin(work: Work) -> None:
@@ -104,7 +116,7 @@ def begin(work: Work) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with contextlib.ExitStack() as held:
-                own = _held(held, folder / f"{work.lock or work.path.name}.lock")
+                own = _held(held, _lock_of(work))
                 places = (_held(held, folder / f".place-{number}.lock") for number in range(AT_ONCE))
                 if own is None or (place := next((one for one in places if one is not None), None)) is None:
                     return

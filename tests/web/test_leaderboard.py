@@ -1,0 +1,191 @@
+"""The leaderboard: what stands in one column, which run counts, who sees it, and what it is downloaded as."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.helpers.examples import copied_run
+from tests.helpers.workbenches import client, lab, member
+from tomserve.content.places import runs_root
+from tomserve.runs.scores import scores_of
+from tomserve.studies import analyze
+from tomserve.web import cards, leaderboard
+from tomserve.web.cards import Card
+from tomserve.web.people import Person
+from tomserve.web.ranking import Board, Filters
+from tomserve.web.register import Register
+from tomserve.web.settings import Settings
+
+
+def example(name: str, **changes: Any) -> Path:
+    """A copy of the committed run, with another manifest where fields are changed."""
+    folder = copied_run(runs_root() / name)
+    if changes:
+        path = folder / "manifest.json"
+        manifest = orjson.loads(path.read_bytes())
+        strategies = changes.pop("strategies", {})
+        for strategy, fields in strategies.items():
+            manifest["strategies"][strategy].update(fields)
+        path.write_bytes(orjson.dumps({**manifest, **changes}))
+    return folder
+
+
+def board(filters: Filters | None = None, person: Person | None = None) -> Board:
+    """The board once everything is counted."""
+    register = Register(Settings().folder)
+    for _ in range(600):
+        found = leaderboard.board(register, person or Person(), filters or Filters())
+        if not found.pending:
+            return found
+        time.sleep(0.1)
+    raise AssertionError("the runs were not counted within a minute")
+
+
+def test_a_share_and_its_interval_are_those_of_the_study_of_accuracies() -> None:
+    folder = example("mine")
+    found = board()
+    rows = analyze(scores_of(folder), "accuracy")["accuracy"]
+    assert [column.asked.strategy for column in found.columns] == ["cot", "vanilla"]
+    for column in found.columns:
+        (row,) = rows.filter(strategy=column.asked.strategy).iter_rows(named=True)
+        share = found.rows[0].cells[column.key].share
+        assert (share.estimate, share.low, share.high) == (row["estimate"], row["ci_low"], row["ci_high"])
+        assert (share.correct, share.total, column.asked.count) == (row["correct"], row["total"], 176)
+        assert (column.rule, column.rule_share) == (row["best_rule"], row["best_rule_accuracy"])
+        assert column.chance == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"benchmark_digest": "sha256:0"}, "another version of the benchmark"),
+        ({"benchmark_gold": "other"}, "other right answers"),
+        ({"sampling": {"temperature": 0.7, "seed": 0}}, "another temperature, another seed"),
+        ({"strategies": {"cot": {"digest": "sha256:1"}}}, "other prompts or another limit of tokens"),
+    ],
+)
+def test_what_was_asked_otherwise_stands_in_another_column(changes: dict[str, Any], said: str) -> None:
+    example("a", model="a")
+    example("b", model="b", **changes)
+    found = board(Filters(strategy="cot"))
+    assert len(found.columns) == 2
+    assert {column.differs for column in found.columns} == {"", said}
+    assert all(len(row.cells) == 1 for row in found.rows)
+
+
+def test_what_was_asked_alike_stands_in_one_column_and_the_highest_first() -> None:
+    example("a", model="a")
+    lower = example("b", model="b")
+    lines = (lower / "responses.jsonl").read_bytes().splitlines()
+    kept = [orjson.loads(line) for line in lines]
+    for row in kept[::3]:
+        row["text"] = '{"answer": "nothing of this"}'
+    (lower / "responses.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in kept))
+    found = board()
+    assert len(found.columns) == 2
+    first = found.columns[0].key
+    assert [row.model for row in found.rows] == ["a", "b"]
+    assert [row.cells[first].best for row in found.rows] == [True, False]
+    assert sum(cell.share.unread for cell in found.rows[1].cells.values()) == len(kept[::3])
+    assert [row.model for row in board(Filters(sort=first, down=False)).rows] == ["b", "a"]
+
+
+def test_of_several_runs_the_newest_complete_one_counts() -> None:
+    example("old", created="2026-01-01T00:00:00Z")
+    example("new", created="2026-02-01T00:00:00Z")
+    example("begun", created="2026-03-01T00:00:00Z", complete=False)
+    found = board()
+    (row,) = found.rows
+    assert {(cell.run, cell.others) for cell in row.cells.values()} == {("new", ("old",))}
+    assert [(one.run, one.why) for one in found.apart] == [("begun", leaderboard.UNFINISHED)]
+
+
+def test_a_run_whose_replies_mostly_cannot_be_read_is_not_ranked() -> None:
+    folder = example("lost")
+    kept = [orjson.loads(line) for line in (folder / "responses.jsonl").read_bytes().splitlines()]
+    (folder / "responses.jsonl").write_bytes(
+        b"".join(orjson.dumps({**row, "text": "I would rather not say."}) + b"\n" for row in kept)
+    )
+    found = board()
+    assert not found.rows
+    assert {one.why for one in found.apart} == {"176 of 176 replies could not be read, more than half"}
+
+
+def test_a_journal_that_has_changed_is_counted_anew() -> None:
+    folder = example("mine")
+    before = board(Filters(strategy="vanilla")).rows[0]
+    journal = folder / "responses.jsonl"
+    kept = [orjson.loads(line) for line in journal.read_bytes().splitlines()]
+    wrong = [{**row, "status": "timeout", "text": None} if row["strategy"] == "vanilla" else row for row in kept[:40]]
+    journal.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in [*wrong, *kept[40:]]))
+    after = board(Filters(strategy="vanilla")).rows[0]
+    (old,), (new,) = before.cells.values(), after.cells.values()
+    assert new.share.failed > 0 == old.share.failed
+    assert new.share.correct < old.share.correct
+
+
+def test_the_three_layers_of_a_model_stand_in_a_table_of_their_own() -> None:
+    for part in ("worlds", "inside"):
+        copied_run(runs_root() / "functional-mine" / part, f"functional-example/{part}")
+    found = board()
+    ((row,),) = found.layers
+    assert (row.run, row.part, row.layers.cases) == ("functional-mine", "functional-mine/worlds", 145)
+    assert row.layers.ftom[0] == pytest.approx(0.3986, abs=1e-4)
+    text = client().get("/leaderboard").text
+    assert "Three layers of functional Theory of Mind" in text
+    assert "0.24 to 0.56" in text
+
+
+def counted(who: TestClient, address: str) -> str:
+    """A page once everything on it is counted."""
+    for _ in range(600):
+        answer = who.get(address)
+        assert answer.status_code == 200, answer.text
+        if "still being counted" not in answer.text:
+            return answer.text
+        time.sleep(0.1)
+    raise AssertionError("the runs were not counted within a minute")
+
+
+def test_the_page_links_runs_and_its_files_say_the_same() -> None:
+    example("mine", model="<b>&m")
+    me = client()
+    text = counted(me, "/leaderboard")
+    assert 'href="/run/mine"' in text
+    assert "&lt;b&gt;&amp;m" in text
+    assert "<b>&m" not in text
+    (cot, vanilla) = csv.DictReader(io.StringIO(me.get("/leaderboard.csv").text))
+    assert (cot["strategy"], cot["run"], cot["correct"]) == ("cot", "mine", "135")
+    assert vanilla["estimate"] == "0.8125"
+    paper = me.get("/leaderboard.tex").text
+    assert r"\toprule" in paper
+    assert ".77 [.65, .85]" in paper
+    page = me.get("/leaderboard.html")
+    assert "attachment" in page.headers["content-disposition"]
+    assert "&lt;b&gt;&amp;m" in page.text
+    assert "<script" not in page.text
+    assert me.get("/leaderboard.exe").status_code == 422
+
+
+def test_a_private_run_of_somebody_else_is_not_on_the_board() -> None:
+    app = lab()
+    cards.write(example("secret", model="hidden-model"), Card(owner="ada", private=True))
+    assert "hidden-model" in counted(member(app, "ada"), "/leaderboard")
+    assert "hidden-model" not in counted(member(app, "ben"), "/leaderboard")
+
+
+def test_a_broken_run_is_said_to_be_broken() -> None:
+    example("mine")
+    (runs_root() / "broken").mkdir()
+    (runs_root() / "broken" / "manifest.json").write_text("{", "utf-8")
+    found = board()
+    assert [(one.run, "not JSON" in one.why) for one in found.apart] == [("broken", True)]
+    assert len(found.rows) == 1
