@@ -25,7 +25,10 @@ from tomserve.web.previews import How
 from tomserve.web.settings import Settings
 from tomserve.web.trying import Trial
 
-COT = '{"beliefs": [{"sentence": 1, "belief": "unknown"}, {"sentence": 2, "belief": "tea"}], "answer": "tea"}'
+COT = (
+    '{"beliefs": [{"sentence": 1, "belief": "unknown"}, {"sentence": 2, "belief": "salt"}, '
+    '{"sentence": 3, "belief": "tea"}], "answer": "tea"}'
+)
 
 
 def ended(settings: Settings, person: Person, name: str) -> Trial:
@@ -48,7 +51,7 @@ def test_a_reply_is_shown_with_how_it_was_read_and_where_the_chain_breaks(endpoi
     assert (row["text"], row["reasoning"], row["status"]) == (COT, "Ada looks.", "ok")
     assert row["usage"]
     assert (found.score["answer"], found.score["correct"]) == ("tea", True)
-    assert [one.stated for one in found.sentences] == ["unknown", "tea", ""]
+    assert [one.stated for one in found.sentences] == ["unknown", "salt", "tea"]
     assert [one.gold for one in found.sentences] == [("unknown",), ("unknown",), ("tea",)]
     assert [one.number for one in found.sentences if one.breaks] == [2]
     assert orjson.loads(found.requests[0]) == endpoint.requests[0]

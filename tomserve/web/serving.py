@@ -26,6 +26,7 @@ from tomserve.engine.network import loopback
 from tomserve.errors import ConfigError, MachineError
 from tomserve.serving import keys
 from tomserve.serving.ports import check_port
+from tomserve.web import beside, trying
 from tomserve.web.app import make
 from tomserve.web.settings import Settings
 from tomserve.web.worker import kept_alive
@@ -171,8 +172,12 @@ def run(settings: Settings, ready: Callable[[str], None]) -> int:
         tell(address(settings))
         opened = address(settings) + (f"/?token={secrets[0]}" if secrets[0] else "/")
         server = Server(config, lambda: ready(opened))
-        with kept_alive(settings):
-            loop.run(server.serve(sockets=[listener]))
+        try:
+            with kept_alive(settings):
+                loop.run(server.serve(sockets=[listener]))
+        finally:  # what pages have begun beside the server ends with it; whoever looks again begins it anew
+            trying.stop()
+            beside.stop()
         return server.ended_by
 
 

@@ -51,7 +51,7 @@ def sentences(item: Item, score: Mapping[str, Any] | None = None) -> tuple[tuple
     if score is not None and score.get("chain"):
         numbers = score.get("chain_sentences") or range(1, len(score["chain"]) + 1)
         stated = dict(zip(numbers, score["chain"], strict=False))
-        verdicts = dict(zip(numbers, score.get("chain_verdicts") or (), strict=False))
+        verdicts = dict(enumerate(score.get("chain_verdicts") or (), 1))
     place = score.get("chain_break") if score is not None else None
     told = tuple(
         Sentence(
