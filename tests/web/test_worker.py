@@ -4,6 +4,7 @@ twice whatever is killed. All of it on SQLite and on a real Redis."""
 from __future__ import annotations
 
 import random
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 from aiohttp import web
 
 from tests.conftest import Endpoint, running
+from tests.helpers.command import TOMSERVE, environment
 from tests.helpers.queues import (
+    LONG,
     asked,
     experiment,
     free_port,
@@ -298,3 +301,50 @@ def test_progress_of_what_the_worker_has_asked_can_be_read(
     assert found is not None
     assert (found.done, found.total, found.running) == (6, 6, False)
     assert cards.read(runs_root() / "r").job is not None
+
+
+@pytest.fixture
+def workbench() -> Iterator[Callable[[], subprocess.Popen[str]]]:
+    """Starts `tomserve web`; what still runs when the test ends is killed."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def start() -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [*TOMSERVE, "web", "--port", "0"], env=environment(runs_root()), stdout=subprocess.PIPE, text=True
+        )
+        begun.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("workbench: ")
+        return process
+
+    yield start
+    for process in begun:
+        process.kill()
+        process.communicate()
+
+
+def test_a_workbench_that_is_killed_goes_on_when_it_is_started_again(
+    endpoint: Endpoint, workbench: Callable[[], subprocess.Popen[str]]
+) -> None:
+    slow(endpoint)
+    queue = queue_of(Settings())
+    for name in ("a", "b"):
+        queue.submit(experiment(endpoint, MANY, run=name), ME)
+    first = workbench()
+    until(lambda: len(endpoint.requests) >= 3)
+    first.kill()
+    until(lambda: not processes(WORKER), "the worker to end with the workbench")
+    (pid,) = processes(EVAL)  # goes on
+    second = workbench()
+    until(lambda: processes(WORKER))
+    assert processes(EVAL) == [pid]
+    second.terminate()
+    assert second.wait(LONG) == 143
+    assert processes(EVAL) == []
+    assert 0 < len(asked("a")) < MANY
+    assert [state(name) for name in ("a", "b")] == ["queued", "queued"]
+    endpoint.delay = 0
+    workbench()
+    for name in ("a", "b"):
+        assert reaches(name, "done", "failed").state == "done"
+        assert len(asked(name)) == len(set(asked(name))) == MANY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -89,13 +90,18 @@ class _Keeper:
             with self._lock:
                 if self._ending.is_set():
                     return 0.0
-                process = self._process = subprocess.Popen(
-                    [sys.executable, "-m", "tomserve.web.worker"],
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,  # Ctrl-C is meant for the workbench, which then ends the worker
-                )
+                # It inherits that the signal waits, which so waits for it until it can end what runs, too.
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+                try:
+                    process = self._process = subprocess.Popen(
+                        [sys.executable, "-m", "tomserve.web.worker"],
+                        stdin=subprocess.PIPE,
+                        stdout=log,
+                        stderr=log,
+                        start_new_session=True,  # Ctrl-C is meant for the workbench, which then ends the worker
+                    )
+                finally:
+                    signal.pthread_sigmask(signal.SIG_SETMASK, before)
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             # On its standard input, because the address of a Redis may hold a password, and all see a command line.

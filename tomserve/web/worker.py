@@ -39,6 +39,7 @@ def main() -> None:
     worker = Worker(settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.stop.set())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
     def watched() -> None:
         sys.stdin.buffer.read()  # ends with whoever has started this process
@@ -47,13 +48,14 @@ def main() -> None:
     threading.Thread(target=watched, name="watch", daemon=True).start()
     settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(settings.folder / "worker.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    while not worker.stop.is_set() and not worker.leave.is_set():
+    while not worker.leave.is_set():
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:  # an earlier worker is about to end
-            worker.stop.wait(LOOK)
+            worker.leave.wait(LOOK)
             continue
         worker.run()
+        break
     os._exit(0)  # threads that follow processes of others are not waited for
 
 

@@ -75,7 +75,11 @@ class Worker:
             except OSError as error:  # a disk that is full is told, and may have room later
                 say(f"{now()} {error}", error=True)
             self.stop.wait(EVERY)
-        self._joined()
+        if not self.leave.is_set():  # what an earlier worker has left ends as well, however short this one has lived
+            for line, job in self._jobs():
+                if job.state in (State.RUNNING, State.STOPPING):
+                    self._adopt(line, job)
+            self._joined()
 
     @property
     def _ending(self) -> bool:
@@ -92,8 +96,7 @@ class Worker:
 
     def _look(self) -> None:
         """Look at all cards: adopt what runs, put back what the queue has lost, and see that groups have threads."""
-        jobs = [(line, line.card.job) for line in self.register.every() if line.card.job is not None]
-        active = [(line, job) for line, job in jobs if job.active]
+        active = self._jobs()
         with self._lock:
             self._active = {job.group for _, job in active}
         for name in self._active:
@@ -107,6 +110,11 @@ class Worker:
                 elif job.state in (State.RUNNING, State.STOPPING):
                     self._adopt(line, job)
             self._served(name)
+
+    def _jobs(self) -> list[tuple[Line, Job]]:
+        """Everything that is still to be run, or runs."""
+        jobs = [(line, line.card.job) for line in self.register.every() if line.card.job is not None]
+        return [(line, job) for line, job in jobs if job.active]
 
     def _served(self, name: str) -> Group:
         """The group of that name, with a thread."""
