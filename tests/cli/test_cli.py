@@ -42,6 +42,7 @@ def test_the_main_job(endpoint: Endpoint, cli, tmp_path: Path) -> None:
         "scores.parquet",
         "scores.json",
         "log.txt",
+        "progress.json",
         ".lock",
     }
     rows = journal(tmp_path, "perturbed-tiny")

@@ -74,7 +74,7 @@ class Queue:
                 group=group,
                 turn=1 if card.job is None else card.job.turn + 1,
                 submitted=now(),
-                seal=sealing.seal(name, owner, text),
+                seal=sealing.seal(name, text),
             )
             hidden = card.private if known else private
             return card.model_copy(update={"owner": owner, "private": hidden, "job": job})
@@ -222,7 +222,7 @@ class Queue:
                     raise ConflictError(f"{name} has no {experiments.FILE} any more; start it anew under that name")
                 admitted = admitting.check(experiments.read(path), person, self.register, self._settings)
                 with files.reading(path) as file:
-                    mark = sealing.seal(name, card.owner, file.read())
+                    mark = sealing.seal(name, file.read())
                 job = job.model_copy(update={"seal": mark, "group": admitting.group_of(admitted)})
             return card.model_copy(update={"job": job})
 

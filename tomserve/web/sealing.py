@@ -41,13 +41,13 @@ def secret() -> bytes:
     raise ConfigError(f"{path}: cannot be read; delete it")
 
 
-def seal(name: str, owner: str, experiment: bytes) -> str:
-    """The seal of an experiment. name: of its run. owner: whose it is. experiment: the bytes of its file."""
-    parts = b"".join(len(part).to_bytes(8, "big") + part for part in (name.encode(), owner.encode(), experiment))
+def seal(name: str, experiment: bytes) -> str:
+    """The seal of an experiment. name: of its run. experiment: the bytes of its file."""
+    parts = b"".join(len(part).to_bytes(8, "big") + part for part in (name.encode(), experiment))
     return hmac.new(secret(), parts, hashlib.sha256).hexdigest()
 
 
-def sealed(name: str, owner: str, experiment: Path, found: str) -> bool:
+def sealed(name: str, experiment: Path, found: str) -> bool:
     """Whether a seal is that of the experiment in a file. Raises OSError and ConfigError where that cannot be read."""
     with files.reading(experiment) as file:
-        return hmac.compare_digest(seal(name, owner, file.read()).encode(), found.encode())
+        return hmac.compare_digest(seal(name, file.read()).encode(), found.encode())

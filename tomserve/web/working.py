@@ -222,7 +222,7 @@ class Worker:
         """The experiment of an entry. Raises _VoidError where it may not be asked, which its card then says."""
         path, job = folder / experiments.FILE, card.job
         try:
-            if job is None or not sealing.sealed(entry.name, card.owner, path, job.seal):
+            if job is None or not sealing.sealed(entry.name, path, job.seal):
                 self._changed(entry, folder, lambda job: _with(job, State.PAUSED, _STRANGE, turn=job.turn + 1))
                 raise _VoidError
             experiment = experiments.read(path)
