@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,9 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
+import orjson
 import pytest
 
+from tests.conftest import ROOT
 from tests.helpers.command import TOMSERVE, environment
+from tomserve.web.client import Workbench
 
 PATIENCE = 120.0
 Start = Callable[..., "Running"]
@@ -123,3 +127,37 @@ def test_it_ends_while_somebody_is_still_connected(start: Start) -> None:
     with socket.create_connection((host, int(port))) as idle:
         idle.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")  # and nothing more
         assert running.end()[0] == 143
+
+
+def test_databases_are_made_again_from_the_folders_unless_a_workbench_runs(start: Start, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    shutil.copytree(ROOT / "runs/example", runs / "example")
+
+    def rebuilt() -> subprocess.CompletedProcess[str]:
+        line = [*TOMSERVE, "web", "--rebuild"]
+        return subprocess.run(line, env=environment(runs), capture_output=True, text=True, timeout=PATIENCE)
+
+    assert rebuilt().stdout == "made anew: the register, with 1 runs, and the queue, in which 0 wait\n"
+    running = start().ready()
+    refused = rebuilt()
+    assert refused.returncode == 2
+    assert running.base in refused.stderr
+    assert running.end()[0] == 143
+
+
+def test_what_runs_when_it_ends_goes_on_when_it_is_started_again(start: Start, endpoint, tmp_path: Path) -> None:
+    endpoint.delay = 0.2
+    running = start().ready()
+    with Workbench(running.address) as bench:
+        name = bench.start(base_url=[endpoint.url], model="tiny", benchmark="perturbed", limit=300, concurrency=2)
+        asked = next(seen["done"] for seen in bench.follow(name) if seen["done"])
+    code, _, err = running.end()
+    assert code == 143
+    assert f"started again: {name}" in err
+    endpoint.delay = 0.0
+    with Workbench(start().ready().address) as bench:
+        ended = bench.wait(name)
+        assert ended["complete"] is True
+        assert ended["rows"] >= asked
+    rows = [orjson.loads(line) for line in (tmp_path / "runs" / name / "responses.jsonl").read_bytes().splitlines()]
+    assert len({(row["item"], row["strategy"]) for row in rows}) == len(rows)

@@ -133,11 +133,12 @@ def _serve(settings: Settings, *, show: bool) -> None:
 
 
 def _rebuild(settings: Settings) -> None:
-    from tomserve.web import serving, worker
+    from tomserve.web import serving
+    from tomserve.web.worker import rebuild
 
     with serving.alone(settings):
-        runs, entries = worker.rebuild(settings)
-        say(f"{runs:,} runs are in the register, and {entries:,} experiments in the queue")
+        runs, waiting = rebuild(settings)
+    say(f"made anew: the register, with {runs:,} runs, and the queue, in which {waiting:,} wait")
 
 
 def _users(settings: Settings, added: str | None, role: str, removed: str | None, token: str | None) -> None:

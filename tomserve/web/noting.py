@@ -13,7 +13,7 @@ from tomserve.web.people import Person
 from tomserve.web.register import Line
 
 
-def noted(
+def change(
     line: Line,
     person: Person,
     *,
@@ -33,8 +33,8 @@ def noted(
     wanted = {"notes": notes, "tags": None if tags is None else tuple(dict.fromkeys(tags)), "private": private}
     changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
 
-    def change(card: Card) -> Card:
+    def made(card: Card) -> Card:
         owner = {"owner": person.name} if private and not card.owner else {}
         return card.model_copy(update={**changes, **owner}) if changes else card
 
-    return replace(line, card=cards.change(line.folder, change))
+    return replace(line, card=cards.change(line.folder, made))

@@ -28,6 +28,8 @@ from tomserve.serving import keys
 from tomserve.serving.ports import check_port
 from tomserve.web import beside, trying
 from tomserve.web.app import make
+from tomserve.web.cards import State
+from tomserve.web.register import Line
 from tomserve.web.settings import Settings
 from tomserve.web.worker import kept_alive
 
@@ -175,10 +177,17 @@ def run(settings: Settings, ready: Callable[[str], None]) -> int:
         try:
             with kept_alive(settings):
                 loop.run(server.serve(sockets=[listener]))
+                if running := [line for line in app.state.workbench.register.every() if _runs(line)]:
+                    names = ", ".join(line.name for line in running)
+                    say(f"stopping where they are, to go on when the workbench is started again: {names}", error=True)
         finally:  # what pages have begun beside the server ends with it; whoever looks again begins it anew
             trying.stop()
             beside.stop()
         return server.ended_by
+
+
+def _runs(line: Line) -> bool:
+    return line.card.job is not None and line.card.job.state in (State.RUNNING, State.STOPPING)
 
 
 def address(settings: Settings) -> str:

@@ -55,4 +55,4 @@ def run(line: Found) -> Run:
 @router.patch("/runs/{name:path}")
 def change_run(line: Found, person: Runner, change: RunChange) -> RunLine:
     """Change notes and tags of a run, and whether only its owner sees it."""
-    return RunLine.of(noting.noted(line, person, **change.model_dump()))
+    return RunLine.of(noting.change(line, person, **change.model_dump()))
