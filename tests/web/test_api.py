@@ -121,8 +121,6 @@ def test_nobody_learns_that_a_private_run_exists(shared: FastAPI) -> None:
 
 OUTSIDE = (
     *(
-        "..",
-        "../secret",
         "%2e%2e/secret",
         "%2e%2e%2fsecret",
         "..%2f..%2fetc%2fpasswd",
@@ -131,7 +129,6 @@ OUTSIDE = (
     ),
     *(
         "%252e%252e%252fsecret",
-        "mine/../../secret",
         "mine%00",
         "%00",
         "mine/%2e%2e/mine",

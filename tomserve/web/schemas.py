@@ -33,6 +33,12 @@ class Refusal(Told):
     error: Annotated[str, pydantic.Field(description="One sentence, which says what can be done about it.")]
 
 
+class Coming(Told):
+    """Something is being computed."""
+
+    computing: Annotated[bool, pydantic.Field(description="Always true.")] = True
+
+
 class Health(Told):
     """Whether the workbench answers."""
 

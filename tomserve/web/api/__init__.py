@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Security
 from fastapi.security import APIKeyCookie, HTTPBearer
 
-from tomserve.web.api import boards, experiments, following, machines, runs, tokens, well
+from tomserve.web.api import boards, experiments, following, items, machines, results, runs, tokens, well
 from tomserve.web.schemas import Refusal
 
 TITLE = "tomserve workbench"
@@ -33,7 +33,8 @@ WHY = {
     403: "The person may not do this.",
     404: "There is no such thing, or none that the person may see.",
     409: "It cannot be done now, in the state in which things are.",
-    413: "It is too long.",
+    413: "What was sent is too long.",
+    414: "The address is too long.",
     422: "A value is wrong; the sentence names it.",
 }
 
@@ -45,7 +46,9 @@ GROUPS = (
     (experiments, "experiments"),
     (following, "experiments"),
     (runs, "runs"),
+    (results, "results"),
     (boards, "results"),
+    (items, "items"),
     (machines, "workbench"),
     (tokens, "tokens"),
 )

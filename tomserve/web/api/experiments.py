@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, HTTPException, Query
+from starlette.responses import Response
 
 from tomserve.api.experiments import Experiment
+from tomserve.web import admitting, planning
 from tomserve.web.access import Reader, Runner
-from tomserve.web.api.common import Bench
+from tomserve.web.api.common import COMING, Bench, coming
 from tomserve.web.queue import Where
 from tomserve.web.schemas import NewExperiment, QueueTold, RunLine, Started
 
 router = APIRouter()
+
+PATIENCE = 20.0
+"""Seconds for which a plan is waited for before it is said that it is still being computed."""
 
 Action = Literal["pause", "resume", "cancel", "retry", "move"]
 
@@ -23,8 +28,19 @@ def start(bench: Bench, person: Runner, wanted: NewExperiment) -> Started:
 
     A run of yours that exists already goes on. Without `run`, a free name is chosen.
     """
+    return Started(name=bench.queue.submit(_experiment(wanted), person, wanted.private))
+
+
+@router.post("/experiments/plan", response_model=planning.Plan, responses=COMING)
+def plan(bench: Bench, person: Reader, wanted: NewExperiment) -> planning.Plan | Response:
+    """What an experiment would cost, and the smallest effect that it could find. Nothing is asked of any server."""
+    experiment = admitting.check(_experiment(wanted), person, bench.register, bench.settings)
+    return planning.DESK.foresee(experiment, PATIENCE) or coming()
+
+
+def _experiment(wanted: NewExperiment) -> Experiment:
     fields = wanted.model_dump(by_alias=True, exclude={"private"}, exclude_unset=True)
-    return Started(name=bench.queue.submit(Experiment.model_validate(fields), person, wanted.private))
+    return Experiment.model_validate(fields)
 
 
 @router.get("/queue")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from tomserve.content.files import one_line
-from tomserve.serving import records
+from tomserve.web import overview
 from tomserve.web.access import Reader
 from tomserve.web.schemas import Server
 
@@ -20,5 +20,5 @@ def servers(person: Reader) -> list[Server]:
         Server(
             model=one_line(one.record.model), url=one_line(one.record.url), started=one.record.started, state=one.state
         )
-        for one in records.seen()
+        for one in overview.SERVERS.seen()
     ]
