@@ -66,7 +66,7 @@ def alone(settings: Settings) -> Iterator[Callable[[str], None]]:
     """
     path = settings.folder / "lock"
     try:
-        settings.folder.mkdir(parents=True, exist_ok=True)
+        settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = files.opened(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         hint = "choose a writable place by TOMSERVE_RUNS"

@@ -73,7 +73,7 @@ class Sessions:
     def _write(self) -> None:
         living = sorted(((one.until, key) for key, one in self._all.items() if one.until > self._clock()), reverse=True)
         self._all = {key: self._all[key] for _, key in living[:MOST]}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with files.replacing(self.path, 0o600) as file:
             file.write(orjson.dumps({key: one.model_dump() for key, one in self._all.items()}))
 

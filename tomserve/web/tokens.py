@@ -52,7 +52,7 @@ def kept_token(folder: Path) -> str:
             found = file.read(1000).decode("ascii", "replace").strip()
     except FileNotFoundError:
         found = drawn()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with files.replacing(path, 0o600) as file:
             file.write(f"{found}\n".encode())
     if not _LOOK.fullmatch(found):

@@ -221,7 +221,7 @@ class Users:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = files.opened(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,0 +1,142 @@
+"""What runs have found out, by the programming interface and the client: the same as in Python and on the command line."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+import tomserve
+from tests.conftest import ROOT, make_item
+from tests.helpers.workbenches import client, served
+from tomserve.content.places import runs_root
+from tomserve.errors import ConfigError
+from tomserve.web.app import make
+from tomserve.web.client import Workbench
+from tomserve.web.settings import Settings
+
+PATIENCE = 300.0
+
+
+@pytest.fixture
+def app() -> FastAPI:
+    shutil.copytree(ROOT / "runs/example", runs_root() / "example")
+    return make(Settings())
+
+
+@pytest.fixture
+def bench(app: FastAPI) -> Iterator[Workbench]:
+    with served(app) as url, Workbench(f"{url}/?token={app.state.access.token}") as found:
+        yield found
+
+
+def asked(person: TestClient, address: str, **query: Any) -> Any:
+    """The answer to a request, once it has been computed."""
+    until = time.monotonic() + PATIENCE
+    while (answer := person.get(f"/api/v1/{address}", params=query)).status_code == 202:
+        assert answer.json() == {"computing": True}
+        assert answer.headers["retry-after"] == "1"
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    return answer
+
+
+def test_scores_and_tables_are_those_of_python(bench: Workbench) -> None:
+    scores = tomserve.load_scores("example")
+    assert bench.scores("example").equals(scores)
+    tables = bench.tables("example", "accuracy")
+    assert sorted(tables) == sorted(tomserve.analyze(scores, "accuracy"))
+    for name, table in tomserve.analyze(scores, "accuracy").items():
+        assert tables[name].shape == table.shape
+    for wrong in ("../../analysis/accuracy.py", "/tmp/x.py", "none"):
+        with pytest.raises(ConfigError, match="unknown study"):
+            bench.tables("example", wrong)
+
+
+def test_a_plan_says_what_an_experiment_costs(bench: Workbench) -> None:
+    told = bench.plan(model="yi-34b", benchmark="perturbed", limit=10, strategy=["vanilla"])
+    assert told["requests"] == 10
+    with pytest.raises(ConfigError, match="limit"):
+        bench.plan(limit=0)
+
+
+def test_scores_come_in_all_forms(app: FastAPI) -> None:
+    person, expected = client(app), tomserve.load_scores("example")
+    csv = asked(person, "scores/example", form="csv")
+    assert csv.headers["content-type"].startswith("text/csv")
+    assert pl.read_csv(io.BytesIO(csv.content), infer_schema_length=None).height == expected.height
+    lines = asked(person, "scores/example", form="jsonl").content.splitlines()
+    assert len(lines) == expected.height
+    assert person.get("/api/v1/scores/example", params={"form": "exe"}).status_code == 422
+
+
+def test_answers_are_paged_and_one_is_told_whole(app: FastAPI) -> None:
+    person, scores = client(app), tomserve.load_scores("example")
+    first = asked(person, "answers/example").json()
+    assert first["total"] == scores.height
+    assert len(first["rows"]) == 50
+    right = asked(person, "answers/example", outcome="right", strategy="cot").json()
+    assert right["total"] == scores.filter((pl.col("strategy") == "cot") & pl.col("correct")).height
+    row = right["rows"][0]
+    one = asked(person, "answer/example", item=row["item"], strategy="cot").json()
+    assert one["row"]["text"]
+    assert one["item"]["id"] == row["item"]
+    assert one["score"]["correct"] is True
+    assert one["prompts"]
+    assert person.get("/api/v1/answer/example", params={"item": "none", "strategy": "cot"}).status_code == 404
+    assert person.get("/api/v1/answers/example", params={"where": "no condition"}).status_code == 422
+
+
+def test_two_strategies_are_compared_as_in_python(app: FastAPI) -> None:
+    person = client(app)
+    told = asked(person, "compare", a="example", sa="vanilla", sb="cot").json()
+    expected = tomserve.compare("example", strategies=("vanilla", "cot"))
+    assert told["flips"]["total"] == expected.flips.height
+    assert told["overall"][0]["n"] == expected.effects["n"][-1]
+    assert person.get("/api/v1/compare", params={"a": "example"}).status_code == 422
+    assert person.get("/api/v1/compare", params={"a": "example", "b": "none"}).status_code == 404
+
+
+def test_items_and_prompts_are_told(app: FastAPI) -> None:
+    person = client(app)
+    told = asked(person, "items/perturbed", text="").json()
+    assert told["total"] == len(tomserve.load("perturbed", where="all"))
+    name = told["items"][0]["id"]
+    sent = asked(person, "items/perturbed/prompt", item=name, strategy="vanilla", model="tiny").json()
+    assert '"model":"tiny"' in sent["bodies"][0]
+    assert asked(person, "items/none").status_code == 422
+
+
+def test_one_story_is_asked_of_one_model(app: FastAPI, endpoint) -> None:
+    person, item = client(app), make_item(1)
+    own = {"story": item.story, "question": item.question, "choices": item.choices, "answer": "tea"}
+    wish = {"own": own, "strategy": "vanilla", "model": "tiny", "base_url": endpoint.url}
+    started = person.post("/api/v1/try", json=wish)
+    assert started.status_code == 201, started.text
+    until = time.monotonic() + PATIENCE
+    while (told := person.get(f"/api/v1/try/{started.json()['name']}").json())["state"] == "running":
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert told["state"] == "done", told["said"]
+    assert told["rows"][0]["status"] == "ok"
+    assert len(endpoint.requests) == 1
+    assert person.post("/api/v1/try", json={}).status_code == 422
+    assert person.get("/api/v1/try/none").status_code == 404
+
+
+def test_the_leaderboard_and_the_servers_are_told(app: FastAPI) -> None:
+    person = client(app)
+    until = time.monotonic() + PATIENCE
+    while (told := person.get("/api/v1/leaderboard").json())["pending"]:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert told["total"] == 1
+    assert [row["model"] for row in told["rows"]]
+    assert person.get("/api/v1/servers").json() == []
