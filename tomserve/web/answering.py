@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 import polars as pl
@@ -24,70 +24,18 @@ from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import check_files, run_path
 from tomserve.scoring.samples import sample_of
 from tomserve.scoring.score import score_row
-from tomserve.status import UNFINISHED
+from tomserve.status import OK, UNFINISHED
 from tomserve.web.answerindex import ANSWERS, ITEMS, TURNS
 from tomserve.web.browsing import index_of, opened
 from tomserve.web.computing import Result
-from tomserve.web.prompts import Prompt, prompts_of
+from tomserve.web.oneanswer import Answer, Row, story
+from tomserve.web.prompts import prompts_of
 
 SCANNED = 64 << 20
 """Bytes of a journal that are read for an answer as long as there is no index of it."""
 
 RELATED = 200
 """Answers to the same question, and to versions of it, that are named."""
-
-Row = Mapping[str, Any]
-
-
-class Sentence(NamedTuple):
-    """A sentence of a story. number: from 1. gold: the labels that are right after it. stated: what the reply says is
-    believed, "" where it says nothing. verdict: how that was judged, "" where it was not. breaks: whether the chain
-    breaks here. more: for each further column (`Answer.beliefs`) its label."""
-
-    number: int
-    text: str
-    gold: tuple[str, ...]
-    stated: str
-    verdict: str
-    breaks: bool
-    more: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One answer.
-
-    run, strategy, model, sample: whose it is. item: the question. row: the line of the journal that counts. score: how
-    it was read and judged, by the columns of the score table. place: its place in the index, None without one. replies:
-    all turns of all samples of the conversation, in order, the row itself alone where there is but one request.
-    sentences: the story with the chains. beliefs: the headings of further columns. beyond: what the chain says after
-    the last sentence. original: the item that this is a version of. prompts: what was sent, by turn; untold: why that
-    cannot be told. others: other answers to the same item. versions: answers of the same strategy to versions of it.
-    """
-
-    run: str
-    strategy: str
-    model: str
-    sample: int
-    item: Item
-    row: Row
-    score: Row
-    place: int | None
-    replies: tuple[Row, ...]
-    sentences: tuple[Sentence, ...]
-    beliefs: tuple[str, ...] = ()
-    beyond: tuple[str, ...] = ()
-    original: Item | None = None
-    prompts: tuple[Prompt, ...] = ()
-    untold: str = ""
-    others: tuple[Row, ...] = field(default=())
-    versions: tuple[Row, ...] = field(default=())
-
-    @property
-    def reply(self) -> str | None:
-        """The text that was scored."""
-        text = self.row.get("text")
-        return text if isinstance(text, str) else None
 
 
 def answer(run: str, item: str, strategy: str, sample: int | None = None, model: str | None = None) -> Answer:
@@ -146,7 +94,7 @@ def version_of(run: str, item: str) -> str | None:
 
 
 def _whole(found: Answer, folder: Path, manifest: Manifest, **more: Any) -> Answer:
-    sentences, beyond, beliefs = _story(found.item, found.score)
+    sentences, beyond, beliefs = story(found.item, found.score)
     own = [row for row in found.replies if sample_of(row) == found.sample]
     try:
         prompts, untold = prompts_of(manifest, found.item, own)
@@ -252,7 +200,7 @@ def _counted(line: bytes, manifest: Manifest) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         raise ConfigError("the journal was changed while it was read; look again") from None
     row.setdefault("strategy", "vanilla")
-    row["status"] = row.get("status") or "ok"
+    row["status"] = row.get("status") or OK
     strategy = manifest.strategies.get(row["strategy"])
     if "closes" in row:
         row["text"] = row.get("conclusion", row.get("text"))
@@ -292,35 +240,3 @@ def _versions(index: Result, row: Row) -> tuple[Row, ...]:
     table = opened(index.folder / ANSWERS).drop("reply")
     wanted = table.filter(same & (pl.col("strategy") == row["strategy"]) & (pl.col("item") != row["item"]))
     return tuple(wanted.head(RELATED).collect().to_dicts())
-
-
-def _story(item: Item, score: Row) -> tuple[tuple[Sentence, ...], tuple[str, ...], tuple[str, ...]]:
-    """The story with the gold chain beside what the reply states; what is stated beyond it; further headings."""
-    golds = _golds(item)
-    numbers, labels = score.get("chain_sentences") or (), score.get("stated") or ()
-    said = dict(zip(numbers, labels, strict=False)) if numbers else dict(enumerate(labels, 1))
-    verdicts = score.get("chain_verdicts") or ()
-    known = benchmarks.known(item.benchmark)
-    more: Sequence[tuple[str, Sequence[str]]] = known.beliefs(item) if known is not None else ()
-    sentences = tuple(
-        Sentence(
-            number,
-            text,
-            golds[number - 1] if number <= len(golds) else (),
-            str(said.get(number, "")),
-            str(verdicts[number - 1] or "") if number <= len(verdicts) else "",
-            score.get("chain_break") == number,
-            tuple(str(column[number - 1]) if number <= len(column) else "" for _, column in more),
-        )
-        for number, text in enumerate(item.story, 1)
-    )
-    beyond = tuple(f"{number}: {label}" for number, label in said.items() if number > len(item.story))
-    return sentences, beyond, tuple(heading for heading, _ in more)
-
-
-def _golds(item: Item) -> list[tuple[str, ...]]:
-    if item.gold is None:
-        return []
-    if item.gold.chains is not None:
-        return [tuple(dict.fromkeys(layer)) for layer in zip(*item.gold.chains, strict=True)]
-    return [tuple(layer) for layer in item.gold.sets or ()]

@@ -55,7 +55,7 @@ def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
         "verdicts": verdicts(found),
         "caption": found.caption,
         "noise": found.noise,
-        "lacking": list(found.lacking),
+        "lacking": [computing.without_paths(said) for said in found.lacking],
         "left_out": list(found.left_out),
         "flips": found.flips.height,
         "gained": found.flips.filter(pl.col("flip") == "gained").height,

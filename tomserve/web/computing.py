@@ -192,7 +192,7 @@ class Computing:
         scratch, folder = self.folder / f".{secrets.token_hex(8)}", self.folder / key
         scratch.mkdir(mode=0o700)
         try:
-            said = _process(scratch, wish)
+            said = self._process(scratch, wish)
             if error := said.get("error"):
                 return Result(folder, error=str(error))
             facts = said.get("facts") or {}
@@ -203,6 +203,25 @@ class Computing:
             return Result(folder, facts)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+    def _process(self, out: Path, wish: Wish) -> dict[str, Any]:
+        """Let a process of its own do the work; returns what it says. It ends where this process does."""
+        command = [sys.executable, "-m", "tomserve.web.computing"]
+        asked = {"out": str(out), "work": wish.work, "runs": wish.runs, "options": dict(wish.options), "code": _CODE}
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=keyless(), start_new_session=True) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with contextlib.suppress(OSError):
+                process.stdin.write(orjson.dumps(asked) + b"\n")
+                process.stdin.flush()
+            said = process.stdout.read(1 << 24)
+            code = process.wait()
+        try:
+            found = orjson.loads(said)
+        except orjson.JSONDecodeError:
+            return {"error": f"the process that computes it ended with exit code {code} before it was done; try again"}
+        return found if isinstance(found, dict) else {}
 
     def _trim(self) -> None:
         """Remove what was used longest ago until the cache has room, and what a server left that was killed."""
@@ -248,26 +267,6 @@ def _described(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _process(out: Path, wish: Wish) -> dict[str, Any]:
-    """Let a process of its own do the work; returns what it says. It ends where this process does."""
-    command = [sys.executable, "-m", "tomserve.web.computing"]
-    asked = {"out": str(out), "work": wish.work, "runs": wish.runs, "options": dict(wish.options), "code": _CODE}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=keyless(), start_new_session=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with contextlib.suppress(OSError):
-            process.stdin.write(orjson.dumps(asked) + b"\n")
-            process.stdin.flush()
-        said = process.stdout.read(1 << 24)
-        code = process.wait()
-    try:
-        found = orjson.loads(said)
-    except orjson.JSONDecodeError:
-        return {"error": f"the process that computes it ended with exit code {code} before it was done; try again"}
-    return found if isinstance(found, dict) else {}
-
-
 def main(given: IO[bytes], says: IO[bytes]) -> None:
     """Do one work: what is wanted stands on the first line of what is given, and what came of it is said as JSON.
 
@@ -282,12 +281,17 @@ def main(given: IO[bytes], says: IO[bytes]) -> None:
         work: Callable[[Path, Sequence[str], Mapping[str, Any]], Mapping[str, Any] | None] = vars(module)[asked["work"]]
         said: dict[str, Any] = {"facts": work(Path(asked["out"]), asked["runs"], asked["options"]) or {}}
     except TomserveError as error:
-        said = {"error": inert(str(error))}
+        said = {"error": inert(without_paths(str(error)))}
     except Exception as error:  # whatever a study or a file of strangers brings about is told rather than lost
         sys.excepthook(type(error), error, error.__traceback__)
-        said = {"error": inert(f"it could not be computed ({type(error).__name__}: {str(error)[:300]})")}
+        said = {"error": inert(f"it could not be computed ({type(error).__name__}: {without_paths(str(error))[:300]})")}
     says.write(orjson.dumps(said))
     says.flush()
+
+
+def without_paths(text: str) -> str:
+    """The text with names of runs in the place of the paths of their folders on this machine."""
+    return text.replace(f"{runs_root()}/", "").replace(f"{runs_root().resolve()}/", "")
 
 
 def _watch(given: IO[bytes]) -> None:

@@ -8,7 +8,7 @@ from fastapi import Query
 
 from tomserve.errors import NoSuchAnswerError
 from tomserve.web import answering
-from tomserve.web.answering import Answer
+from tomserve.web.oneanswer import Answer
 
 _LONG = Query(max_length=2000)
 

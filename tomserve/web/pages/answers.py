@@ -61,7 +61,7 @@ def listed(request: Request, name: str, bench: Bench, person: Reader) -> HTMLRes
         try:
             shown["found"] = browsing.page_of(name, filters)
         except ConfigError as error:
-            shown["error"] = str(error)
+            shown["error"] = computing.without_paths(str(error))
     part = request.headers.get("HX-Request") and not request.headers.get("HX-Boosted")
     return page(request, "answers-part.html.j2" if part else "answers.html.j2", **shown)
 
@@ -99,9 +99,13 @@ def one(
     try:
         found = answering.answer(name, item, strategy, sample, model)
     except NoSuchAnswerError as error:
-        return page(request, "no-answer.html.j2", status=404, error=str(error), item=item, **shown)
+        return page(
+            request, "no-answer.html.j2", status=404, error=computing.without_paths(str(error)), item=item, **shown
+        )
     except ConfigError as error:
-        return page(request, "no-answer.html.j2", status=409, error=str(error), item=item, **shown)
+        return page(
+            request, "no-answer.html.j2", status=409, error=computing.without_paths(str(error)), item=item, **shown
+        )
     before, after = (None, None) if found.place is None else browsing.neighbours(name, filters, found.place)
     return page(
         request,

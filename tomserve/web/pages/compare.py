@@ -12,10 +12,11 @@ from fastapi.responses import FileResponse, HTMLResponse, Response
 
 from tomserve.errors import ConfigError
 from tomserve.reporting import tables as forms
-from tomserve.web import answering, comparing, matching
+from tomserve.web import comparing, computing, matching
 from tomserve.web.access import Reader
 from tomserve.web.comparing import EFFECTS, FLIPS
 from tomserve.web.computing import Result
+from tomserve.web.oneanswer import Answer
 from tomserve.web.register import Line
 from tomserve.web.rendering import page
 from tomserve.web.workbench import Workbench, workbench
@@ -136,12 +137,12 @@ def both(
     """One question, with the answers of both sides beside each other."""
     other = wish.others[0] if wish.others else wish.a
     lines = bench.register.line(wish.a, person), bench.register.line(other, person)
-    sides: list[tuple[Line, answering.Answer | None, str]] = []
+    sides: list[tuple[Line, Answer | None, str]] = []
     for line, item, strategy in zip(lines, question.items(), question.strategies(wish.strategies), strict=True):
         try:
             sides.append((line, matching.answer(line.name, item, strategy), ""))
         except ConfigError as error:
-            sides.append((line, None, str(error)))
+            sides.append((line, None, computing.without_paths(str(error))))
     back = f"/compare?{wish.query()}"
     found = any(one is not None for _, one, _ in sides)
     return page(

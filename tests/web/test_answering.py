@@ -1,0 +1,129 @@
+"""One answer with all that belongs to it, whether there is an index of the run or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.conftest import ROOT
+from tests.helpers.examples import copied_example
+from tests.helpers.reading import made
+from tests.helpers.reports import hitom_run, talking_run, varied_run
+from tomserve.errors import ConfigError, NoSuchAnswerError
+from tomserve.runs.scores import load_scores
+from tomserve.web import answering
+
+ITEM = "C1/add_unrelated_information/informed_protagonist/belief/swapped"
+
+
+@pytest.fixture
+def content(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(ROOT))
+
+
+@pytest.mark.usefixtures("content")
+def test_an_answer_is_the_same_with_an_index_and_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied_example(tmp_path / "runs")
+    with monkeypatch.context() as patched:
+        patched.setattr(answering, "index_of", lambda _: None)
+        scanned = answering.answer("example", ITEM, "cot")
+    made("answers", "example")
+    found = answering.answer("example", ITEM, "cot")
+    assert (scanned.place, type(found.place)) == (None, int)
+    assert found.item == scanned.item
+    assert found.row == scanned.row
+    assert found.sentences == scanned.sentences
+    assert found.prompts == scanned.prompts
+    scored = {row["item"]: row for row in load_scores("example").filter(strategy="cot").to_dicts()}[ITEM]
+    for name in ("status", "parse", "reason", "answer", "correct", "chain_proper", "chain_break", "chain_break_kind"):
+        assert found.score[name] == scanned.score[name] == scored[name]
+    assert [one.stated for one in found.sentences if one.stated] == scored["chain"]
+    assert [one.number for one in found.sentences if one.breaks] == [9]
+    assert [one.verdict for one in found.sentences] == scored["chain_verdicts"]
+    assert [row["strategy"] for row in found.others] == ["vanilla"]
+
+
+@pytest.mark.usefixtures("content")
+def test_the_prompt_is_proved_by_the_key_of_the_row(tmp_path: Path) -> None:
+    folder = copied_example(tmp_path / "runs")
+    made("answers", "example")
+    (prompt,) = answering.answer("example", ITEM, "cot").prompts
+    assert prompt.proved
+    assert [one["role"] for one in prompt.messages] == ["system", "user", "assistant", "user"]
+    assert orjson.loads(prompt.body)["messages"] == list(prompt.messages)
+    items = folder / "items.jsonl"
+    items.write_bytes(items.read_bytes().replace(b"Amaru", b"Bmaru"))
+    made("answers", "example")
+    (prompt,) = answering.answer("example", ITEM, "cot").prompts
+    assert not prompt.proved
+
+
+def test_a_strategy_of_somebody_else_has_no_prompt_here(tmp_path: Path) -> None:
+    hitom_run(tmp_path / "runs/foreign")
+    made("answers", "foreign")
+    item = load_scores("foreign")["item"][0]
+    found = answering.answer("foreign", item, "hitom_chain")
+    assert not found.prompts
+    assert "cannot be made again" in found.untold
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_all_turns_of_a_conversation_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool) -> None:
+    talking_run(tmp_path / "runs/talking")
+    if indexed:
+        made("answers", "talking")
+    else:
+        monkeypatch.setattr(answering, "index_of", lambda _: None)
+    found = answering.answer("talking", "demo/1", "fan")
+    assert [row["turn"] for row in found.replies] == [0, 1, 2, 3, 4]
+    assert found.reply == '{"answer": "tea"}'
+    open_ = answering.answer("talking", "demo/2", "two")
+    assert open_.score["status"] == "unfinished"
+    assert open_.reply is None
+
+
+def test_versions_and_originals_are_named(tmp_path: Path) -> None:
+    varied_run(tmp_path / "runs/varied")
+    made("answers", "varied")
+    item = next(row["item"] for row in load_scores("varied").to_dicts() if row["original_item"])
+    found = answering.answer("varied", item, "vanilla")
+    assert found.original is not None
+    assert found.original.id == found.item.base
+    assert found.item.base in {row["item"] for row in found.versions}
+    assert answering.version_of("varied", found.original.id) is not None
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("asked", [{"item": "none"}, {"strategy": "none"}, {"item": ""}, {"item": "\x00"}])
+def test_an_answer_that_there_is_not_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool, asked: dict[str, Any]
+) -> None:
+    copied_example(tmp_path / "runs")
+    if indexed:
+        made("answers", "example")
+    else:
+        monkeypatch.setattr(answering, "index_of", lambda _: None)
+    with pytest.raises(NoSuchAnswerError):
+        answering.answer("example", **{"item": ITEM, "strategy": "cot", **asked})
+    with pytest.raises(NoSuchAnswerError):
+        answering.answer("example", ITEM, "cot", sample=7)
+
+
+def test_a_journal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    folder = copied_example(tmp_path / "runs")
+    (folder / "responses.jsonl").rename(tmp_path / "secret")
+    (folder / "responses.jsonl").symlink_to(tmp_path / "secret")
+    with pytest.raises(ConfigError, match="link"):
+        answering.answer("example", ITEM, "cot")
+
+
+def test_lines_that_are_no_rows_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = copied_example(tmp_path / "runs")
+    journal = folder / "responses.jsonl"
+    strange = [b"{", b"[]", b"7", b'{"item": 1}', b'{"item": "x", "turn": "y"}', b"\xff\xfe", b""]
+    journal.write_bytes(b"\n".join(strange) + b"\n" + journal.read_bytes() + b'{"torn')
+    monkeypatch.setattr(answering, "index_of", lambda _: None)
+    assert answering.answer("example", ITEM, "cot").reply

@@ -1,0 +1,85 @@
+"""The page of a comparison holds what `tomserve compare` finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import tomserve
+from tests.helpers.examples import copied_example
+from tomserve.errors import ConfigError
+from tomserve.studies.compare import compare as plain
+from tomserve.studies.compare import verdicts
+from tomserve.web import comparing
+from tomserve.web.computing import Result
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    """Two runs of the same questions; the second answers otherwise at every fifth."""
+    first = copied_example(tmp_path / "runs")
+    second = first.with_name("second")
+    second.mkdir()
+    for name in ("items.jsonl", "manifest.json"):
+        (second / name).write_bytes((first / name).read_bytes().replace(b'"reference"', b'"another"'))
+    lines = (first / "responses.jsonl").read_bytes().splitlines()
+    changed = [orjson.dumps({**orjson.loads(line), "text": '{"answer":"unknown"}'}) for line in lines]
+    kept = [other if number % 5 == 0 else line for number, (line, other) in enumerate(zip(lines, changed, strict=True))]
+    (second / "responses.jsonl").write_bytes(b"\n".join(kept) + b"\n")
+    return first
+
+
+def test_it_says_what_compare_says(two: Path, out: Path) -> None:
+    del two
+    facts = comparing.compare(out, ["example", "second"], {"strategies": None, "common": False})
+    found = plain("example", "second")
+    assert facts["verdicts"] == verdicts(found)
+    assert facts["flips"] == found.flips.height > 50
+    assert_frame_equal(pl.read_parquet(out / "effects.parquet"), found.effects)
+    assert_frame_equal(pl.read_parquet(out / "flips.parquet"), tomserve.compare("example", "second").flips)
+    assert ["model", "reference", "another"] in facts["differences"]
+    (effects,) = comparing.tables(Result(out))
+    assert effects["total"] == found.effects.height
+
+
+def test_two_strategies_of_one_run_are_compared(two: Path, out: Path) -> None:
+    del two
+    facts = comparing.compare(out, ["example"], {"strategies": ["vanilla", "cot"], "common": False})
+    assert facts["overall"][0]["n"] == 176
+    assert facts["strategies"] == ["vanilla", "cot"]
+    assert (facts["gained"], facts["flips"]) == (6, 20)
+
+
+def test_flips_are_paged_and_filtered(two: Path, out: Path) -> None:
+    del two
+    facts = comparing.compare(out, ["example", "second"], {"strategies": None, "common": False})
+    every = pl.read_parquet(out / "flips.parquet")
+    first = comparing.flips(Result(out), 1)
+    rows = [row for page in range(1, first.pages + 1) for row in comparing.flips(Result(out), page).rows]
+    assert [(row["item"], row["strategy"]) for row in rows] == every.select("item", "strategy").rows()
+    lost = comparing.flips(Result(out), 1, kind="lost", strategy="cot", item="c1/")
+    wanted = every.filter(pl.col("item").str.starts_with("C1/"), flip="lost", strategy="cot")
+    assert lost.total == wanted.height > 0
+    assert comparing.flips(Result(out), 99).page == first.pages
+    assert comparing.flips(Result(out), 1, kind="gained").total == facts["gained"]
+    assert comparing.flips(Result(out), 1, item="no such item").rows == ()
+
+
+def test_other_questions_are_refused_unless_only_common_ones_are_wanted(two: Path, out: Path) -> None:
+    journal = two / "responses.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-3]))
+    with pytest.raises(ConfigError, match="--common"):
+        comparing.compare(out, ["example", "second"], {"strategies": None, "common": False})
+    facts = comparing.compare(out, ["example", "second"], {"strategies": None, "common": True})
+    assert facts["left_out"] == [0, 3]
+    assert not any(str(two.parent) in said for said in facts["lacking"])

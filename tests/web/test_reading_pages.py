@@ -1,0 +1,262 @@
+"""The pages of a run, its answers, one answer and comparisons, as somebody's browser gets them."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.conftest import ROOT
+from tests.helpers.examples import copied_example
+from tests.helpers.reading import settled
+from tests.helpers.reports import PAYLOADS, hostile_run, talking_run
+from tests.helpers.workbenches import client, lab, member, signed_in
+from tomserve.runs.runfolder import RunFolder
+from tomserve.runs.scores import load_scores
+from tomserve.web import cards
+from tomserve.web.cards import Card, Job
+
+ITEM = "C1/add_unrelated_information/informed_protagonist/belief/swapped"
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(ROOT))
+    copied_example(tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def person(runs: Path) -> TestClient:
+    del runs
+    return client()
+
+
+def text_of(page: str) -> str:
+    """What a page says, without its tags."""
+    return html.unescape(re.sub(r"<[^>]*>", " ", page))
+
+
+def test_the_page_of_a_run_has_the_panels_of_its_report(person: TestClient) -> None:
+    first = person.get("/run/example")
+    assert first.status_code == 200
+    assert 'hx-get="/run/example"' in first.text
+    page = settled(person, "/run/example").text
+    for part in ('id="verdicts"', 'id="tables"', 'id="failures"', 'id="provenance"', 'id="table-accuracy"', "<svg"):
+        assert part in page
+    assert "Show me the items" not in page
+    assert page.count("<h1") == 1
+    part = person.get("/run/example", headers={"HX-Request": "true"}).text
+    assert "<html" not in part
+    assert 'id="verdicts"' in part
+    assert "style=" not in page
+    assert "<script>" not in page
+
+
+def test_another_study_and_factors_are_analysed_beside(person: TestClient) -> None:
+    page = settled(person, "/run/example?study=accuracy&by=kind").text
+    assert "accuracy, recommended intervals" in page or "study" in page
+    assert 'id="table-by_kind"' in page or "by kind" in page
+    strange = settled(person, "/run/example?by=no_such_factor").text
+    assert "There is nothing to show" in strange
+    assert "no_such_factor" in strange
+    assert person.get("/run/example?study=../../etc/passwd").status_code == 404
+    assert person.get("/run/example?study=/tmp/evil.py").status_code == 404
+
+
+def test_a_measured_run_has_its_page(runs: Path, person: TestClient) -> None:
+    shutil.copytree(ROOT / "runs/functional-example/inside", runs / "inside")
+    page = settled(person, "/run/inside").text
+    assert 'id="verdicts"' in page
+    assert 'id="failures"' not in page
+    assert "/answers/inside" not in page
+    listed = settled(person, "/answers/inside")
+    assert listed.status_code == 200
+    assert "has no answers" in listed.text
+    compared = settled(person, "/compare?a=inside&b=example").text
+    assert "cannot be compared question by question" in compared
+    assert 'href="/run/inside"' in compared
+
+
+def test_runs_that_hold_nothing_yet_and_broken_ones_say_so(runs: Path, person: TestClient) -> None:
+    broken = runs / "broken"
+    broken.mkdir()
+    (broken / "manifest.json").write_text("{")
+    page = person.get("/run/broken")
+    assert page.status_code == 200
+    assert "cannot be read" in page.text
+    assert person.get("/answers/broken").status_code == 200
+    assert person.get("/answer/broken?item=x&strategy=y").status_code in (404, 409)
+    (runs / "example/responses.jsonl").unlink()
+    assert "nothing was answered yet" in settled(person, "/run/example").text
+    assert person.get("/run/none").status_code == 404
+    assert person.get("/run/../../etc").status_code == 404
+
+
+def test_a_run_that_goes_on_shows_what_there_is(runs: Path, person: TestClient) -> None:
+    with RunFolder(runs / "example"):
+        page = person.get("/run/example").text
+        assert "is being worked on" in page
+        assert 'href="/live/example"' in page
+        address = html.unescape(re.findall(r'href="(/run/example\?[^"]*upto=\d+)"', page)[0])
+        assert 'id="verdicts"' in settled(person, address).text
+        answers = person.get("/answers/example").text
+        assert "newest replies" in answers
+        assert answers.count("<tr>") == 51
+        one = person.get("/answer/example", params={"item": ITEM, "strategy": "cot"})
+        assert "This is what was sent" in one.text
+
+
+def test_answers_are_listed_and_each_has_its_page(person: TestClient) -> None:
+    page = settled(person, "/answers/example?outcome=wrong&f.stage=C1&sort=answer").text
+    assert "74 wrong" in text_of(page)
+    links = [html.unescape(link) for link in re.findall(r'href="(/answer/[^"]+)"', page)]
+    wrong = load_scores("example").filter(pl.col("correct").not_(), stage="C1")
+    assert len(links) == wrong.height
+    one = person.get(links[1]).text
+    assert f'href="{html.escape(links[0])}"' in one
+    assert f'href="{html.escape(links[2])}"' in one
+    assert "breaks here" in person.get("/answer/example", params={"item": ITEM, "strategy": "cot"}).text
+    missing = person.get("/answer/example?item=none&strategy=cot")
+    assert missing.status_code == 404
+    assert "No such answer" in missing.text
+
+
+def test_all_turns_are_on_the_page_of_an_answer(runs: Path, person: TestClient) -> None:
+    talking_run(runs / "talking")
+    settled(person, "/answers/talking")
+    page = text_of(person.get("/answer/talking?item=demo/1&strategy=fan").text)
+    assert all(payload in page for payload in PAYLOADS[:5])
+    assert "turn 5" in page
+
+
+def test_what_models_and_datasets_say_is_only_ever_text(tmp_path: Path, person: TestClient) -> None:
+    folder = hostile_run(tmp_path / "made")
+    shutil.copytree(folder, tmp_path / "runs/hostile")
+    pages = [settled(person, "/run/hostile").text, settled(person, "/answers/hostile").text]
+    links = [html.unescape(link) for link in re.findall(r'href="(/answer/[^"]+)"', pages[1])]
+    assert len(links) == 2 * len(PAYLOADS)
+    pages += [person.get(link).text for link in links]
+    pages.append(settled(person, "/compare?a=hostile&sa=vanilla&sb=cot").text)
+    flips = [html.unescape(link) for link in re.findall(r'href="(/compare/item[^"]+)"', pages[-1])]
+    assert flips
+    pages += [person.get(link).text for link in flips]
+    for page in pages:
+        assert not re.search(r"<(script(?! src=\"/static/)|img|iframe|style|base|object|svg/)", page)
+        tags = "".join(re.findall(r"<[a-zA-Z][^>]*>", page))
+        assert not re.search(r"\son\w+\s*=", re.sub(r'"[^"]*"', '""', tags))
+        assert 'href="javascript:' not in page
+        assert 'href="http' not in page
+    shown = text_of(" ".join(pages))
+    assert all(payload in shown for payload in PAYLOADS if payload.isprintable())
+    assert "sk-verysecret" not in shown
+
+
+def test_notes_and_tags_are_kept_and_scores_made_anew(runs: Path, person: TestClient) -> None:
+    answer = person.post("/run/example", data={"notes": "<b>mine</b>", "tags": "a, b ,a"}, follow_redirects=False)
+    assert answer.status_code == 303
+    card = cards.read(runs / "example")
+    assert (card.notes, card.tags) == ("<b>mine</b>", ("a", "b"))
+    assert "&lt;b&gt;mine&lt;/b&gt;" in person.get("/run/example").text
+    assert person.post("/run/example", data={"tags": "x" * 41}).status_code == 422
+    settled(person, "/answers/example")
+    (runs / "example/scores.parquet").unlink()
+    answer = person.post("/run/example", data={"action": "rescore"}, follow_redirects=False)
+    address = answer.headers["location"]
+    for _ in range(1000):
+        page = settled(person, address).text
+        if "is being scored anew" not in page:
+            break
+    assert "352 rows" in text_of(page)
+    assert (runs / "example/scores.parquet").exists()
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
+def test_scores_can_be_taken_away(person: TestClient, form: str) -> None:
+    found = settled(person, f"/download/example?what=scores&form={form}")
+    assert found.headers["content-disposition"] == f'attachment; filename="example.{form}"'
+    if form == "parquet":
+        assert pl.read_parquet(io.BytesIO(found.content)).height == 352
+    else:
+        assert len(found.text.splitlines()) == 352 + (form == "csv")
+
+
+def test_report_tables_and_experiment_can_be_taken_away(runs: Path, person: TestClient) -> None:
+    report = settled(person, "/download/example?what=report")
+    assert "attachment" in report.headers["content-disposition"]
+    assert "<!doctype html>" in report.text
+    settled(person, "/run/example")
+    table = person.get("/download/example?what=table&table=accuracy&form=latex")
+    assert "\\toprule" in table.text
+    shown = person.get("/download/example?what=table&table=accuracy&form=csv&shown=1")
+    assert shown.headers["content-type"].startswith("text/plain")
+    for strange in ("table=../x&form=csv", "table=accuracy&form=html", "table=&form=csv"):
+        assert person.get(f"/download/example?what=table&{strange}").status_code == 404
+    assert person.get("/download/example?what=manifest").status_code == 404
+    assert person.get("/download/example?what=experiment").status_code == 404
+    (runs / "example/experiment.yaml").write_text("schema: 1\n")
+    assert person.get("/download/example?what=experiment").text == "schema: 1\n"
+    (runs / "example/experiment.yaml").unlink()
+    (runs / "example/experiment.yaml").symlink_to("/etc/passwd")
+    assert person.get("/download/example?what=experiment").status_code == 404
+
+
+def test_two_strategies_are_compared_on_a_page(person: TestClient) -> None:
+    assert person.get("/compare").status_code == 200
+    page = settled(person, "/compare?a=example&sa=vanilla&sb=cot").text
+    assert "6 gained" in text_of(page)
+    link = html.unescape(re.findall(r'href="(/compare/item[^"]+)"', page)[0])
+    settled(person, "/answers/example")
+    both = text_of(person.get(link).text)
+    assert "A: example" in both
+    assert "B: example" in both
+    table = person.get("/compare/download?a=example&sa=vanilla&sb=cot&what=flips&form=csv")
+    assert len(table.text.splitlines()) == 21
+    assert person.get("/compare/download?a=example&sa=vanilla&sb=cot&what=x").status_code == 404
+    assert "must" not in settled(person, "/compare?a=example&b=example").text
+    assert person.get("/compare/item?a=example&sa=vanilla&sb=cot&item=none").status_code == 404
+
+
+def test_several_runs_are_compared_with_one(runs: Path, person: TestClient) -> None:
+    shutil.copytree(runs / "example", runs / "more/second")
+    page = settled(person, "/compare?a=example&b=more/second&b=example&sa=vanilla&sb=cot").text
+    assert page.count("-5.0") == 2
+    assert 'href="/compare?a=example&amp;b=more%2Fsecond' in page
+
+
+def test_a_private_run_is_shown_to_nobody_else(runs: Path) -> None:
+    cards.write(runs / "example", Card(owner="ada", private=True))
+    app = lab()
+    ada, ben = member(app, "ada"), member(app, "ben")
+    pages = ["/run/example", "/answers/example", f"/answer/example?item={ITEM}&strategy=cot", "/download/example",
+             "/compare?a=example&sa=vanilla&sb=cot", "/compare/item?a=example&sa=vanilla&sb=cot&item=x",
+             "/compare/download?a=example&sa=vanilla&sb=cot"]  # fmt: skip
+    for page in pages:
+        assert ben.get(page).status_code == 404, page
+    assert settled(ada, "/run/example").status_code == 200
+    assert "example" not in text_of(ben.get("/compare").text).replace("example.", "")
+    for page in pages:  # nor once it has been computed for somebody else
+        assert ben.get(page).status_code == 404, page
+    assert ben.post("/run/example", data={"notes": "x"}).status_code == 404
+
+
+def test_only_who_may_changes_a_run(runs: Path) -> None:
+    cards.write(runs / "example", Card(owner="ada", job=Job()))
+    app = lab()
+    assert member(app, "ben").post("/run/example", data={"notes": "x"}).status_code == 403
+    assert member(app, "eve").post("/run/example", data={"notes": "x"}).status_code == 403
+    assert "<textarea" not in member(app, "eve").get("/run/example").text
+    ada = signed_in(app, "ada")
+    assert ada.post("/run/example", data={"notes": "x"}).status_code == 403  # the form's own token is missing
+    page = ada.get("/run/example").text
+    token = re.findall(r'name="csrf" value="([^"]+)"', page)[0]
+    data = {"csrf": token, "notes": "x", "private": "yes"}
+    assert ada.post("/run/example", data=data, follow_redirects=False).status_code == 303
+    assert cards.read(runs / "example").private
+    assert cards.read(runs / "example").job is not None
