@@ -1,4 +1,4 @@
-"""Analyses a run for its page: the panels of its report, its tables as files, and its scores anew."""
+"""Analyses a run for its page: the panels of its report, and its tables as files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 
 from tomserve.reporting import tables
 from tomserve.reporting.html import build, page
-from tomserve.runs.runfolder import existing_run
-from tomserve.runs.scores import scores_of
 
 PANELS = "panels.html"
 FORMS = {"latex": "tex", "csv": "csv", "md": "md"}
@@ -39,14 +37,3 @@ def panels(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[s
         "answers": said.answers,
         "canaries": list(said.canaries),
     }
-
-
-def rescore(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Score a run anew, and keep the table in its folder. Returns what could not be read, in sentences.
-
-    options: `at`, when it was asked for, so that each asking is one of its own. Raises ConfigError as `scores_of` does.
-    """
-    del out, options
-    said: list[str] = []
-    found = scores_of(existing_run(runs[0]), fresh=True, note=said.append)
-    return {"rows": found.height, "notes": said[:50]}

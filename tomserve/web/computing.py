@@ -40,7 +40,6 @@ from tomserve.web.digests import Digests
 
 WORKS = {
     "panels": "tomserve.web.analysing",
-    "rescore": "tomserve.web.analysing",
     "report": "tomserve.web.exporting",
     "scores": "tomserve.web.exporting",
     "answers": "tomserve.web.answerindex",
@@ -121,12 +120,6 @@ class Computing:
             return self._end(key, kept)
         threading.Thread(target=self._work, args=(key, wish), daemon=True, name="computing").start()
         return None
-
-    def known(self, wish: Wish) -> Result | None:
-        """What came of a wish if it is there, without beginning anything; None else."""
-        key = self.key(wish)
-        with self._lock:
-            return None if key is None else self._done.get(key)
 
     def key(self, wish: Wish) -> str | None:
         """The digest by which a result is known; None while the files of its runs are read."""

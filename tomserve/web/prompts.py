@@ -8,13 +8,17 @@ from typing import Any
 
 import orjson
 
+from tomserve import content
 from tomserve.engine.request import Identity, Request
 from tomserve.items import Item
+from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.turn import Turn
 from tomserve.runs.manifest import Manifest
+from tomserve.runs.manifest_parts import AskedStrategy
 from tomserve.runs.prompted import same, sampling_of
 from tomserve.runs.talking import Talks
 from tomserve.scoring.samples import sample_of
+from tomserve.web.digests import Digests
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ def prompts_of(manifest: Manifest, item: Item, rows: Sequence[Mapping[str, Any]]
     if any(isinstance(row.get("person"), str) for row in rows):
         return (), "A person was asked, by a form."
     asked = manifest.strategies.get(name)
-    strategy = None if asked is None else same(name, asked, manifest)
+    strategy = None if asked is None else _strategy(name, asked, manifest)
     if strategy is None:
         return (), (
             "There is no strategy of that name and content here any more, so that its prompt cannot be made again. "
@@ -60,6 +64,28 @@ def prompts_of(manifest: Manifest, item: Item, rows: Sequence[Mapping[str, Any]]
         if strategy.several and (row := last.get(request.identity.turn)) is not None:
             waiting += talks.follow({**row, "item": item.id, "strategy": strategy.name, "sample": sample})
     return tuple(_prompt(request, keys.get(request.identity.turn)) for request in made), ""
+
+
+_digests = Digests()
+_known: dict[bytes, Strategy | None] = {}
+_MOST = 64
+
+
+def _strategy(name: str, asked: AskedStrategy, manifest: Manifest) -> Strategy | None:
+    """The strategy of today that asks what that one of the run asked (see tomserve.runs.prompted.same).
+
+    It is kept for as long as no file of any strategy changes, since looking for one costs a tenth of a second.
+    """
+    folders = (root / "prompts" for root in content.roots())
+    paths = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
+    state = [[str(path), _digests.of(path)] for path in paths]
+    sampling = manifest.sampling.get("thinking_token_budget")
+    key = orjson.dumps([name, asked.model_dump(mode="json"), manifest.preset, sampling, state])
+    if key not in _known:
+        if len(_known) >= _MOST:
+            _known.clear()
+        _known[key] = same(name, asked, manifest)
+    return _known[key]
 
 
 def _prompt(request: Request, key: Any) -> Prompt:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -50,7 +49,7 @@ def show(request: Request, name: str, bench: Bench, person: Reader) -> HTMLRespo
         shown |= _panels(request, line, wishes)
     if request.headers.get("HX-Request"):
         return page(request, "run-panels.html.j2", **shown)
-    rescored = _rescored(request, name)
+    rescored = bench.queue.rescoring(name, person) if request.query_params.get("rescored") else None
     return page(request, "run.html.j2", studies=studies(), rescored=rescored, tables=TABLES, forms=FORMS, **shown)
 
 
@@ -71,13 +70,12 @@ def change(
         raise NotAllowedError(f"the run {name!r} belongs to somebody else; only they may change it")
     address = f"/run/{quote(name)}"
     if action == "rescore":
-        token = secrets.token_hex(8)
-        computing.wanted("rescore", name, at=token)
-        return RedirectResponse(f"{address}?rescored={token}", 303)
+        bench.queue.rescore(name, person)
+        return RedirectResponse(f"{address}?rescored=1", 303)
     found = tuple(dict.fromkeys(tag.strip() for tag in tags.split(",") if tag.strip()))
     if any(len(tag) > 40 for tag in found) or len(found) > 30:
         raise HTTPException(422, "A tag has at most 40 characters, and a run at most 30 tags.")
-    noting.change(line, person, notes=notes, tags=found, private=(private == "yes") if person.name else None)
+    noting.noted(line, person, notes=notes, tags=found, private=(private == "yes") if person.name else None)
     return RedirectResponse(f"{address}#notes", 303)
 
 
@@ -165,11 +163,3 @@ def _again(request: Request, name: str) -> str:
     """The address of the same page without what was asked for once."""
     kept = [(key, value) for key, value in request.query_params.items() if key not in ("again", "rescored")]
     return f"/run/{quote(name)}" + (f"?{urlencode(kept)}" if kept else "")
-
-
-def _rescored(request: Request, name: str) -> Result | str | None:
-    """What came of scoring anew, "computing" as long as it goes on; None where nobody asked for it."""
-    token = request.query_params.get("rescored", "")
-    if not (token.isalnum() and len(token) == 16):
-        return None
-    return computing.beside().known(computing.Wish("rescore", (name,), {"at": token})) or "computing"
