@@ -28,7 +28,7 @@ from _figures import figure, spread_figure
 sys.path.insert(0, str(Path(__file__).parent))
 from scale import fill, items
 
-from tomserve.items import items_digest
+from tomserve.items import Item, items_digest
 
 FLOOR = "/api/v1/health"
 AIM = 300.0
@@ -36,10 +36,9 @@ PATIENCE = 1800.0
 SMALL = 64
 
 
-def make(folder: Path, rows: int, model: str) -> None:
-    """Write a run of so many answers."""
+def make(folder: Path, every: list[Item], rows: int, model: str) -> None:
+    """Write a run of so many answers to these items."""
     folder.mkdir(parents=True)
-    every = list(items(max(1, rows // 16)))
     path = folder / "items.jsonl"
     path.write_bytes(b"".join(sorted(item.to_json() + b"\n" for item in every)))
     (folder / "responses.jsonl").touch()
@@ -154,11 +153,12 @@ def main() -> None:
     os.environ["TOMSERVE_RUNS"] = str(folder)
     try:
         small = [f"small/model-{number:03d}" for number in range(options.runs)]
+        few = list(items(SMALL // 16))
         for name in small:
             if not (folder / name).exists():
-                make(folder / name, SMALL, name.rpartition("/")[2])
+                make(folder / name, few, SMALL, name.rpartition("/")[2])
         if not (folder / "large").exists():
-            make(folder / "large", options.rows, "large")
+            make(folder / "large", list(items(max(1, options.rows // 16))), options.rows, "large")
         visitor, pages = Visitor(), pages_of("large", small)
         first_looks(visitor, pages)
         listed = visitor.ask(pages["answers, page 5,000"])[3]
