@@ -1,5 +1,5 @@
 """The worker, as a real process with real ones below it: experiments are asked in order, and nothing is lost or asked
-twice whatever is killed. All of it on SQLite and on a real Redis."""
+twice whatever is killed, on SQLite and on a real Redis."""
 
 from __future__ import annotations
 
@@ -44,9 +44,13 @@ MANY = 400
 """So many questions take a minute at a slow endpoint: nothing is finished before a test has done its part."""
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+BOTH = pytest.mark.parametrize("settings", ["sqlite", "redis"], indirect=True)
+"""Marks tests of what the queue itself does; what only depends on cards and processes is tested on one of them."""
+
+
+@pytest.fixture
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
-    if request.param == "sqlite":
+    if getattr(request, "param", "sqlite") == "sqlite":
         yield Settings()
         return
     with redis_server(tmp_path) as url:
@@ -69,6 +73,7 @@ def slow(endpoint: Endpoint, seconds: float = 0.15) -> None:
     endpoint.delay = seconds
 
 
+@BOTH
 def test_experiments_of_a_group_are_asked_one_by_one_in_their_order(
     queue: Queue, settings: Settings, endpoint: Endpoint
 ) -> None:
@@ -106,6 +111,7 @@ def test_groups_are_asked_side_by_side(queue: Queue, settings: Settings, endpoin
             assert reaches("a", "done", "failed").state == reaches("b", "done", "failed").state == "done"
 
 
+@BOTH
 def test_an_experiment_waits_for_its_server_and_others_go_on(queue: Queue, settings: Settings) -> None:
     port = free_port()
     queue.submit(experiment(f"http://127.0.0.1:{port}/v1", run="early"), ME)
@@ -129,6 +135,7 @@ def test_an_experiment_that_waits_can_be_cancelled_and_tried_again(queue: Queue,
             assert reaches("r", "done", "failed").state == "done"
 
 
+@BOTH
 @pytest.mark.parametrize("how", ["pause", "cancel"])
 def test_one_that_runs_ends_with_everything_kept_and_goes_on(
     queue: Queue, settings: Settings, endpoint: Endpoint, how: str
@@ -174,7 +181,7 @@ def test_what_cannot_be_asked_at_all_has_failed_and_says_why(
     assert "another" in found.said
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(("settings", "seed"), [("sqlite", 1), ("sqlite", 2), ("redis", 3)], indirect=["settings"])
 def test_nothing_is_lost_or_asked_twice_whatever_is_killed(
     queue: Queue, settings: Settings, endpoint: Endpoint, seed: int
 ) -> None:
@@ -211,6 +218,7 @@ def test_a_process_that_outlives_its_worker_is_waited_for(queue: Queue, settings
         assert 0 < len(asked("r")) < MANY
 
 
+@BOTH
 def test_what_runs_stops_with_the_workbench_and_goes_on_with_the_next(
     queue: Queue, settings: Settings, endpoint: Endpoint
 ) -> None:
@@ -230,6 +238,7 @@ def test_what_runs_stops_with_the_workbench_and_goes_on_with_the_next(
     assert len(asked("r")) == len(set(asked("r"))) == MANY
 
 
+@BOTH
 def test_entries_that_the_queue_has_lost_are_put_back(queue: Queue, settings: Settings, endpoint: Endpoint) -> None:
     queue.submit(experiment(endpoint, run="r"), ME)
     assert queue.entries.all(endpoint.url)

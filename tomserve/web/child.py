@@ -147,6 +147,7 @@ def said(folder: Path, begins: str = "") -> str:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - TOLD))
         text = Mask(*keys.every())(file.read(TOLD).decode("utf-8", "replace"))
+        text = text.replace(str(runs_root().absolute()), "runs")  # where that lies is nobody's business
         for line in reversed(text.splitlines()):
             if line.strip() and line.startswith(begins):
                 return inert(line.strip().removeprefix("tomserve: "))[:500]

@@ -72,7 +72,7 @@ class Worker:
         while not self._ending:
             try:
                 self._look()
-            except OSError as error:  # a disk that is full is told, and may have room later
+            except (OSError, ConfigError) as error:  # a disk that is full is told, and may have room later
                 say(f"{now()} {error}", error=True)
             self.stop.wait(EVERY)
         if not self.leave.is_set():  # what an earlier worker has left ends as well, however short this one has lived
@@ -173,8 +173,7 @@ class Worker:
         try:
             folder = runs_root() / entry.name
             card = self._valid(entry, folder)
-            experiment = self._sound(entry, folder, card)
-            why = waiting.reason(experiment, folder)
+            experiment, why = self._sound(entry, folder, card)
             if why:
                 self._changed(entry, folder, lambda job: _with(job, State.WAITING, why))
                 group.tried[entry] = time.monotonic() + TRY_EVERY
@@ -218,8 +217,9 @@ class Worker:
             raise _VoidError
         return card
 
-    def _sound(self, entry: Entry, folder: Path, card: Card) -> Experiment:
-        """The experiment of an entry. Raises _VoidError where it may not be asked, which its card then says."""
+    def _sound(self, entry: Entry, folder: Path, card: Card) -> tuple[Experiment, str]:
+        """The experiment of an entry, and why it has to wait, "" where it can begin. Raises _VoidError where it may not
+        be asked, which its card then says."""
         path, job = folder / experiments.FILE, card.job
         try:
             if job is None or not sealing.sealed(entry.name, path, job.seal):
@@ -227,11 +227,11 @@ class Worker:
                 raise _VoidError
             experiment = experiments.read(path)
             admitting.check_key(experiment, self.settings)
+            return experiment, waiting.reason(experiment, folder)
         except (ConfigError, OSError) as error:
             why = str(error).replace(f"{folder}/", "")
             self._changed(entry, folder, lambda job: _with(job, State.FAILED, why, ended=now()))
             raise _VoidError from None
-        return experiment
 
     def _changed(self, entry: Entry, folder: Path, changed: Callable[[Job], Job]) -> None:
         """Change the place of an entry's experiment. Raises _VoidError where its turn is over meanwhile."""
