@@ -17,11 +17,12 @@ option = $(if $($(1)),--$(2) '$($(1))')
 each   = $(foreach value,$($(1)),--$(2) '$(value)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-server serve eval stability causal faithfulness functional score analyze report test test-presets test-random bench lint docs release clean
+.PHONY: help setup setup-dev setup-server serve web eval stability causal faithfulness functional score analyze report test test-presets test-random bench lint docs release clean
 
 help:
 	@echo 'make eval               set up, ask a model, print the table (no GPU needed; BASE_URL= for your own endpoint)'
 	@echo 'make serve MODEL=yi-34b serve it with vLLM (a preset, ORG/MODEL or ./FOLDER); plain `make eval` finds it'
+	@echo 'make web                the workbench: queue experiments, watch and compare them in a browser (PORT=)'
 	@echo 'make stability          the same with variants of each question: does the answer survive what should not matter?'
 	@echo 'make causal             look inside a model: is there a map of another perspective, does it cause the answer?'
 	@echo 'make faithfulness       edit the chains of RUN= (the newest) and ask again: does the answer follow from them?'
@@ -61,6 +62,9 @@ setup-server: $(VENV)/.core
 
 serve: $(VENV)/.core
 	@$(BIN)/tomserve serve --setup $(call option,PORT,port) $(MODEL) $(ARGS)
+
+web: $(VENV)/.core
+	@$(BIN)/tomserve web $(call option,PORT,port) $(ARGS)
 
 eval: $(VENV)/.core
 	@$(BIN)/tomserve eval --setup $(call option,CONFIG,config) $(call option,MODEL,model) $(call each,BASE_URL,base-url) $(call option,BENCHMARK,benchmark) \

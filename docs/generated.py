@@ -25,7 +25,10 @@ def setup(app: Any) -> dict[str, bool]:
 
 def filled(page: str) -> str:
     """The page with its marks replaced by what they stand for."""
-    makers: dict[str, Callable[[], Iterator[str]]] = {"commands": commands, "python": python}
+    makers: dict[str, Callable[[], Iterator[str]]] = {
+        **{"commands": commands, "python": python, "client": client},
+        "routes": routes,
+    }
     for mark, maker in makers.items():
         line = f"<!-- {mark} -->"
         if line in page:
@@ -97,6 +100,23 @@ def python() -> Iterator[str]:
 
     for name in sorted(tomserve.__all__, key=lambda name: (name.startswith("_"), name.lower())):
         yield from _entry(name, getattr(tomserve, name))
+
+
+def routes() -> Iterator[str]:
+    """Markdown: the programming interface of the workbench, route by route."""
+    import interface
+
+    yield from interface.routes(escaped)
+
+
+def client() -> Iterator[str]:
+    """Markdown: the client of the workbench, with its methods."""
+    from tomserve.web import client as module
+
+    yield _module_text(inspect.getdoc(module) or "")
+    tree = ast.parse(textwrap.dedent(inspect.getsource(module.Workbench))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    yield from _directive("class", "tomserve.web.client.Workbench", _class(module.Workbench, tree), depth=5)
 
 
 def _entry(name: str, value: Any) -> Iterator[str]:

@@ -92,6 +92,7 @@ def test_the_reference_lists_every_command_and_every_public_name(site: Path) -> 
         "items",
         "runs",
         "doctor",
+        "web",
         "seal",
         "verify",
     ):

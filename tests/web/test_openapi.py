@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 from typing import Any
 
+import pytest
 import schemathesis
 from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +18,7 @@ from tests.conftest import ROOT
 from tests.helpers.workbenches import ADDRESS
 from tomserve.content.places import runs_root
 from tomserve.web.app import make
+from tomserve.web.client import Workbench
 from tomserve.web.settings import Settings
 
 checks.load_all_checks()
@@ -89,3 +92,15 @@ def test_every_route_does_what_is_described() -> None:
                 assert mode is GenerationMode.NEGATIVE
                 tame.add(operation.label)
     assert not tame & {"POST /api/v1/experiments", "GET /api/v1/runs", "PATCH /api/v1/runs/{name}"}
+
+
+def test_the_reference_tells_of_every_route_and_every_method_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    generated = importlib.import_module("generated")
+    page = generated.filled((ROOT / "docs/reference/api.md").read_text())
+    for path, methods in _app().openapi()["paths"].items():
+        for method in methods:
+            assert f"### `{method.upper()} {path}`" in page
+    for name in vars(Workbench):
+        assert name.startswith("_") or f"{{py:method}} {name}(" in page
+    assert "<!--" not in page

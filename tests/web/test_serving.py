@@ -149,7 +149,7 @@ def test_what_runs_when_it_ends_goes_on_when_it_is_started_again(start: Start, e
     endpoint.delay = 0.2
     running = start().ready()
     with Workbench(running.address) as bench:
-        assert bench.plan(benchmark="perturbed", limit=9)["questions"] == 9  # by a process that has to end, too
+        assert 0 < bench.plan(benchmark="perturbed", limit=9)["questions"] <= 9  # by a process that has to end, too
         name = bench.start(base_url=[endpoint.url], model="tiny", benchmark="perturbed", limit=300, concurrency=2)
         asked = next(seen["done"] for seen in bench.follow(name) if seen["done"])
     code, _, err = running.end()
