@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,6 +121,22 @@ def test_events_come_where_something_changed_and_end_with_the_run(tmp_path: Path
     assert [seen.following for seen in found] == [True, True, True, True, False]
 
 
+def test_events_end_with_the_server_whatever_the_run_does(tmp_path: Path) -> None:
+    record(tmp_path, total=3, done=1)
+    ending = threading.Event()
+
+    async def follow() -> list[Seen]:
+        found = []
+        async for seen in events(tmp_path, "run", every=0.01, ending=ending):
+            found.append(seen)
+            ending.set()
+        return found
+
+    with held(tmp_path):
+        (seen,) = asyncio.run(asyncio.wait_for(follow(), 60))
+    assert seen.following
+
+
 def test_a_run_that_waits_in_the_queue_is_followed_until_it_leaves_it(tmp_path: Path) -> None:
     cards.write(tmp_path, Card(job=Job(state=State.WAITING, said="its server does not answer yet")))
     seen = Follower(tmp_path, "run").look()
@@ -162,6 +179,15 @@ def test_what_is_broken_is_shown_as_missing(tmp_path: Path) -> None:
     assert len(seen.log) < 500
     assert (seen.console, seen.progress, seen.following) == ("", None, False)
     assert orjson.loads(orjson.dumps(seen.plain()))["state"] == "incomplete"
+
+
+def test_the_rate_of_a_run_is_told_by_the_times_of_its_rows(tmp_path: Path) -> None:
+    assert streaming.pace(tmp_path) is None
+    rows = [row(number, time=f"2026-01-01T00:00:{number // 10:02}Z") for number in range(100)]
+    (tmp_path / "responses.jsonl").write_bytes(b"".join(rows) + row(0, time="2026-01-01T09:00:00Z", reused=True))
+    assert streaming.pace(tmp_path) == pytest.approx(100 / 9)
+    (tmp_path / "responses.jsonl").write_bytes(row(1) + b"[]\n" + row(2, time=5))
+    assert streaming.pace(tmp_path) is None
 
 
 def test_an_empty_or_missing_folder_has_nothing_to_see(tmp_path: Path) -> None:

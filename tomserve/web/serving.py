@@ -121,9 +121,9 @@ def listening(settings: Settings) -> socket.socket:
 class Server(uvicorn.Server):
     """A server that is told of signals, says when it is ready, and remembers which signal ended it."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], leave: Callable[[], None]) -> None:
         super().__init__(config)
-        self.ready, self.ended_by = ready, 0
+        self.ready, self.leave, self.ended_by = ready, leave, 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer, and say so."""
@@ -146,6 +146,7 @@ class Server(uvicorn.Server):
         """Called for a signal."""
         self.force_exit = self.should_exit
         self.should_exit, self.ended_by = True, self.ended_by or sig
+        self.leave()
 
 
 def run(settings: Settings, ready: Callable[[str], None]) -> int:
@@ -173,7 +174,7 @@ def run(settings: Settings, ready: Callable[[str], None]) -> int:
         )
         tell(address(settings))
         opened = address(settings) + (f"/?token={secrets[0]}" if secrets[0] else "/")
-        server = Server(config, lambda: ready(opened))
+        server = Server(config, lambda: ready(opened), app.state.workbench.ending.set)
         try:
             with kept_alive(settings):
                 loop.run(server.serve(sockets=[listener]))

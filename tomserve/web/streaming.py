@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +33,9 @@ from tomserve.web.words import read_moment
 
 EVERY = 1.0
 """Seconds between two looks at a run."""
+
+SLICES = 4
+"""So often between two looks it is asked whether the server ends."""
 
 JOURNALS = ("responses.jsonl", "noise.jsonl")
 TAIL = 1 << 18
@@ -247,11 +251,14 @@ def _answer(row: Mapping[str, Any]) -> Answered:
     )
 
 
-async def events(folder: Path, name: str, every: float = EVERY) -> AsyncIterator[Seen]:
+async def events(
+    folder: Path, name: str, every: float = EVERY, ending: threading.Event | None = None
+) -> AsyncIterator[Seen]:
     """What is seen of a run, once at the beginning and then whenever it has changed, until nothing works on it and
     nothing waits to. The last one says so by `following`.
 
-    folder, name: of the run. every: seconds between two looks, so that no more events come than that.
+    folder, name: of the run. every: seconds between two looks, so that no more events come than that. ending: set when
+    the server ends; then no more events come, whatever the run does.
     """
     follower, before = Follower(folder, name), None
     while True:
@@ -261,4 +268,7 @@ async def events(folder: Path, name: str, every: float = EVERY) -> AsyncIterator
             before = seen
         if not seen.following:
             return
-        await asyncio.sleep(every)
+        for _ in range(SLICES):
+            await asyncio.sleep(every / SLICES)
+            if ending is not None and ending.is_set():
+                return

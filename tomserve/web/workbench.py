@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import cast
 
 from fastapi import Request
@@ -14,11 +15,13 @@ from tomserve.web.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Workbench:
-    """A workbench that runs. settings: what it was told. register: all runs. queue: see tomserve.web.queue."""
+    """A workbench that runs. settings: what it was told. register: all runs. queue: see tomserve.web.queue. ending: set
+    once the server is about to end, so that whatever streams does so, too."""
 
     settings: Settings
     register: Register
     queue: Queue
+    ending: threading.Event = field(default_factory=threading.Event)
 
 
 def workbench(request: Request) -> Workbench:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from tomserve.web import streaming
 from tomserve.web.api.common import Found
 from tomserve.web.schemas import ProgressTold
+from tomserve.web.workbench import workbench
 
 router = APIRouter()
 
@@ -30,8 +31,10 @@ def progress(line: Found) -> ProgressTold:
 
 
 @router.get("/events/{name:path}", response_class=EventSourceResponse, responses=STREAM)
-async def events(line: Found) -> AsyncIterator[ServerSentEvent]:
+async def events(line: Found, request: Request) -> AsyncIterator[ServerSentEvent]:
     """The same as server-sent events, until the run has ended."""
-    async for seen in streaming.events(line.folder, line.name):
+    ending = workbench(request).ending
+    async for seen in streaming.events(line.folder, line.name, ending=ending):
         yield ServerSentEvent(data=ProgressTold.of(seen).model_dump(mode="json"), event="progress", retry=2000)
-    yield ServerSentEvent(raw_data="ended", event="end")
+    if not ending.is_set():
+        yield ServerSentEvent(raw_data="ended", event="end")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -22,6 +23,9 @@ router = APIRouter(include_in_schema=False)
 
 RETRY = 2000
 """Milliseconds after which a browser that has lost the connection tries again."""
+
+LONGEST = 600.0
+"""Seconds after which a stream ends: the browser connects again, and is let in only if it may still see the run."""
 
 PARTS = ("now", "actions", "answers", "log", "said")
 """The parts of the page; each is sent where it has changed, and put in its place."""
@@ -51,15 +55,20 @@ def live(line: Found, request: Request, person: Reader) -> HTMLResponse:
 @router.get("/events/{name:path}", response_class=EventSourceResponse)
 async def events(line: Found, request: Request, person: Reader) -> AsyncIterator[ServerSentEvent]:
     """The parts of that page as they change, as fragments of HTML, until the run has ended."""
+    known = workbench(request)
     before: dict[str, str] = {}
-    async for seen in streaming.events(line.folder, line.name):
+    until = time.monotonic() + LONGEST
+    async for seen in streaming.events(line.folder, line.name, ending=known.ending):
         shown = _shown(seen, line, person)
         for part in PARTS:
             html = rendering.text(request, f"live/{part}.html.j2", **shown).strip()
             if before.get(part) != html:
                 before[part] = html
                 yield ServerSentEvent(raw_data=html, event=part, retry=RETRY)
-    yield ServerSentEvent(raw_data="ended", event="end")
+        if time.monotonic() > until:
+            return
+    if not known.ending.is_set():  # otherwise the browser connects again once there is a server
+        yield ServerSentEvent(raw_data="ended", event="end")
 
 
 def _shown(seen: Seen, line: Line, person: Person) -> dict[str, Any]:
