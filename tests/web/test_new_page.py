@@ -6,6 +6,7 @@ from __future__ import annotations
 import html
 import re
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from tomserve.api import experiments
 from tomserve.api.experiments import Experiment
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
-from tomserve.web import cards, forms
+from tomserve.web import cards, forms, offering
 from tomserve.web.app import make
 from tomserve.web.cards import Card, State
 from tomserve.web.settings import Settings
@@ -269,6 +270,26 @@ def test_what_no_run_says_is_said() -> None:
     assert answer.status_code in (200, 404)
     with pytest.raises(ConfigError, match="characters"):
         forms.pasted("x" * 100_000)
+
+
+def test_what_is_offered_is_told_without_loading_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tomserve import benchmarks
+    from tomserve.prompting import strategy
+
+    assert [one.name for one in offering.offered_benchmarks()] == benchmarks.names()
+    assert all(len(one.about) > 20 for one in offering.offered_benchmarks())
+    offered = {one.name: one.about for one in offering.offered_strategies()}
+    assert offered["cot"] == strategy.Strategy.load("cot").description
+    assert [one.name for one in offering.offered_strategies(["cot"], "hitom")][:3] == [
+        "cot",
+        "hitom_vanilla",
+        "hitom_cot",
+    ]
+    (tmp_path / "prompts/mine").mkdir(parents=True)
+    (tmp_path / "prompts/mine/strategy.yaml").write_text("a: [")
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
+    assert "cannot be used" in {one.name: one.about for one in offering.offered_strategies()}["mine"]
+    assert client().get("/new").status_code == 200
 
 
 def test_the_form_works_without_scripts() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 
+import orjson
 import pytest
 from fastapi import FastAPI
 
@@ -113,6 +115,21 @@ def test_an_empty_queue_says_so(app: FastAPI) -> None:
     page = visitor(app).get("/queue").text
     assert "Nothing waits and nothing runs." in page
     assert "The queue is empty" in page
+
+
+def test_a_live_page_leads_to_the_measurement_that_follows(app: FastAPI) -> None:
+    submit(app, "a")
+    told = {"schema": 1, "pid": 1, "began": "", "updated": "", "ended": "2026-01-01T00:00:00Z", "total": 4, "done": 4}
+    (runs_root() / "a/progress.json").write_bytes(orjson.dumps(told))
+    folder = runs_root() / "faithfulness-a"
+    folder.mkdir()
+    manifest = {"schema": 1, "kind": "measured", "benchmark": "perturbed", "model": "tiny", "strategies": {}}
+    (folder / "manifest.json").write_bytes(orjson.dumps({**manifest, "settings": {"of": "a"}}))
+    web = visitor(app)
+    assert "now this is measured" not in web.get("/live/a").text
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert 'now this is measured: <a href="/live/faithfulness-a">' in web.get("/live/a").text
 
 
 def test_the_lists_fetch_themselves(app: FastAPI) -> None:

@@ -3,15 +3,16 @@ the models of an endpoint that somebody asks for."""
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from tomserve import benchmarks, content
-from tomserve.errors import ConfigError, TomserveError
-from tomserve.prompting import strategy
+from tomserve.content import yamlfile
+from tomserve.errors import ConfigError
 from tomserve.serving.addresses import normalize
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe
@@ -42,10 +43,15 @@ def offered_benchmarks() -> tuple[Offer, ...]:
 
 @lru_cache(maxsize=1)
 def _benchmarks(names: tuple[str, ...]) -> tuple[Offer, ...]:
+    """The first line of each module is read and not run: to import all of them takes longer than a page may."""
     found = []
     for name in names:
-        module = importlib.import_module(f"{benchmarks.__name__}.{name.replace('-', '_')}")
-        found.append(Offer(name, (module.__doc__ or "").partition("\n")[0].replace("`", "")))
+        spec = importlib.util.find_spec(f"{benchmarks.__name__}.{name.replace('-', '_')}")
+        about = ""
+        if spec is not None and spec.origin is not None:
+            with Path(spec.origin).open(encoding="utf-8") as file:
+                about = file.readline().strip().strip('"').replace("`", "")
+        found.append(Offer(name, about))
     return tuple(found)
 
 
@@ -54,19 +60,17 @@ def offered_strategies(chosen: Sequence[str] = (), benchmark: str = "") -> list[
     chosen, in their order, then those by which the benchmark is asked where nothing is chosen."""
     known = benchmarks.known(benchmark) if benchmark in benchmarks.names() else None
     first = [*chosen, *(known.strategies if known is not None else ())]
-    offers = _strategies(tuple(strategy.names()))
+    offers = [_strategy(name, path) for name, path in content.names("prompts", "/strategy.yaml").items()]
     return sorted(offers, key=lambda one: first.index(one.name) if one.name in first else len(first))
 
 
-@lru_cache(maxsize=2)
-def _strategies(names: tuple[str, ...]) -> tuple[Offer, ...]:
-    found = []
-    for name in names:
-        try:
-            found.append(Offer(name, strategy.Strategy.load(name).description))
-        except TomserveError as error:
-            found.append(Offer(name, f"cannot be used: {error}"))
-    return tuple(found)
+def _strategy(name: str, path: Path) -> Offer:
+    """A strategy by its description alone: to load the templates of all of them takes longer than a page may."""
+    try:
+        told, _ = yamlfile.load(path)
+    except ConfigError as error:
+        return Offer(name, f"cannot be used: {error}")
+    return Offer(name, str(told.get("description", "")) if isinstance(told, dict) else "")
 
 
 def offered_presets() -> tuple[Offer, ...]:

@@ -122,10 +122,14 @@ def state_of(card: Card, *, running: bool, complete: bool, broken: bool = False)
 
 
 class Follower:
-    """Looks at one run again and again; what has not changed is not read again. folder, name: of the run."""
+    """Looks at one run again and again; what has not changed is not read again.
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder, self.name = folder, name
+    folder, name: of the run. rows: how many rows it has, where somebody knows; otherwise those of a run without a
+    record of its progress are counted, which takes a while for a journal of gigabytes.
+    """
+
+    def __init__(self, folder: Path, name: str, rows: int | None = None) -> None:
+        self.folder, self.name, self._known = folder, name, rows
         self._counted = 0
         self._at = 0
         self._kept: dict[str, tuple[tuple[int, int], Any]] = {}
@@ -166,6 +170,8 @@ class Follower:
 
     def _rows(self) -> int:
         """Rows of the journal, of which only what was added since the last look is counted."""
+        if self._known is not None:
+            return self._known
         with contextlib.suppress(OSError, ConfigError), files.reading(self.folder / JOURNALS[0]) as file:
             if os.fstat(file.fileno()).st_size < self._at:
                 self._counted = self._at = 0

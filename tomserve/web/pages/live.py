@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
@@ -42,14 +43,14 @@ Found = Annotated[Line, Depends(line_of)]
 @router.get("/live/{name:path}")
 def live(line: Found, request: Request, person: Reader) -> HTMLResponse:
     """The page of a run that goes on, or waits, or has ended."""
-    seen = streaming.Follower(line.folder, line.name).look()
+    seen = streaming.Follower(line.folder, line.name, line.rows).look()
     facts = (
         ("Model", line.model),
         ("Benchmark", line.benchmark),
         ("Strategies", ", ".join(line.strategies)),
         ("Owner", line.card.owner),
     )
-    return rendering.page(request, "live.html.j2", facts=facts, **_shown(seen, line, person))
+    return rendering.page(request, "live.html.j2", facts=facts, **_shown(request, seen, line, person))
 
 
 @router.get("/events/{name:path}", response_class=EventSourceResponse)
@@ -59,7 +60,7 @@ async def events(line: Found, request: Request, person: Reader) -> AsyncIterator
     before: dict[str, str] = {}
     until = time.monotonic() + LONGEST
     async for seen in streaming.events(line.folder, line.name, ending=known.ending):
-        shown = _shown(seen, line, person)
+        shown = await run_in_threadpool(_shown, request, seen, line, person)
         for part in PARTS:
             html = rendering.text(request, f"live/{part}.html.j2", **shown).strip()
             if before.get(part) != html:
@@ -71,14 +72,23 @@ async def events(line: Found, request: Request, person: Reader) -> AsyncIterator
         yield ServerSentEvent(raw_data="ended", event="end")
 
 
-def _shown(seen: Seen, line: Line, person: Person) -> dict[str, Any]:
+def _shown(request: Request, seen: Seen, line: Line, person: Person) -> dict[str, Any]:
     try:
         card = cards.read(line.folder)
     except ConfigError:
         card = line.card
     return {
         "seen": seen,
+        "measuring": _measuring(request, seen, person),
         "queued": card.job is not None,
         "actions": acting.actions(card, person),
         "readable": ANSWERS,
     }
+
+
+def _measuring(request: Request, seen: Seen, person: Person) -> list[str]:
+    """The measurements of this run that go on now, as its faithfulness is measured once all of it was answered."""
+    if not seen.following or seen.progress is None or seen.progress.running:
+        return []
+    lines = workbench(request).register.lines(person)
+    return [one.name for one in lines if one.of == seen.name and one.running]
