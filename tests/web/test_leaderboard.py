@@ -189,3 +189,10 @@ def test_a_broken_run_is_said_to_be_broken() -> None:
     found = board()
     assert [(one.run, "not JSON" in one.why) for one in found.apart] == [("broken", True)]
     assert len(found.rows) == 1
+
+
+def test_what_can_be_chosen_is_there_before_anything_is_counted() -> None:
+    example("mine", model="some-model")
+    text = client().get("/leaderboard?benchmark=perturbed").text
+    assert '<option value="perturbed" selected>' in text
+    assert '<option value="some-model">' in text

@@ -48,7 +48,12 @@ def board(register: Register, person: Person, filters: Filters) -> Board:
         if (tally := _tally(folder, cache, missing, layers=True)) is not None:
             layered.append((folder.name if "/" not in name else name.rpartition("/")[0], name, tally))
     tallying.begin_all(missing)
-    return Making(filters, found, layered, apart, len(missing), len(lines)).board()
+    named = ({line.benchmark for line in lines}, {one for line in lines for one in line.strategies},
+             {line.model for line in lines})  # fmt: skip
+    for names, chosen in zip(named, (filters.benchmark, filters.strategy, filters.model), strict=True):
+        names.add(chosen)
+        names.discard("")
+    return Making(filters, found, layered, apart, len(missing), len(lines), named).board()
 
 
 def _tally(folder: Path, cache: Path, missing: list[beside.Work], *, layers: bool = False) -> Tally | None:

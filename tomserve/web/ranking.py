@@ -120,7 +120,8 @@ class Making:
     """Puts a board together.
 
     found: complete runs with their tallies. layered: of the folders with all three layers of a model, the name, that of
-    one of its runs, and the tally. apart: what is not ranked already. pending, total: as in Board.
+    one of its runs, and the tally. apart: what is not ranked already. pending, total: as in Board. names: of
+    benchmarks, strategies and models that are known of already.
     """
 
     filters: Filters
@@ -129,13 +130,14 @@ class Making:
     apart: list[Apart]
     pending: int
     total: int
+    names: tuple[set[str], set[str], set[str]] = field(default_factory=lambda: (set(), set(), set()))
 
     def board(self) -> Board:
         """The board."""
         rows: Found = {}
         asked: dict[str, list[tuple[Asked, Share]]] = {}
         crowds: list[tuple[Line, Tally, Share]] = []
-        benchmarks, strategies, models = set[str](), set[str](), set[str]()
+        benchmarks, strategies, models = self.names
         for line, tally in self.found:
             if tally.broken:
                 self.apart.append(Apart(line.name, line.model, line.benchmark, tally.broken))

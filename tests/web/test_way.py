@@ -1,0 +1,176 @@
+"""A person's whole way in a real browser: a new experiment, watching it, an item, a second run, comparing, exporting."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.conftest import Endpoint, completion, fill
+from tests.helpers.browsing import PATIENCE, Started, Visitor, beside, visiting
+
+QUESTIONS = 16
+"""How many questions an experiment asks."""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
+    """Start workbenches of one folder; they are ended at the end of the test."""
+    begun: list[Started] = []
+
+    def starting(*arguments: str, port: int = 0) -> Started:
+        begun.append(Started(tmp_path / "runs", *arguments, port=port))
+        return begun[-1]
+
+    yield starting
+    for one in begun:
+        one.end()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with beside() as server:
+        server.delay = 0.05
+        yield server
+
+
+def sometimes(body: dict[str, Any], number: int) -> dict[str, Any] | None:
+    """Every third reply answers the first choice, the others the last one."""
+    if "response_format" not in body:  # what the preflight asks
+        return None
+    schema = body["response_format"]["json_schema"]["schema"]
+    answer = schema["properties"]["answer"]["enum"]
+    told = orjson.loads(fill(schema))
+    return completion(orjson.dumps({**told, "answer": answer[-1 if number % 3 else 0]}).decode(), body["model"])
+
+
+def experiment(who: Visitor, name: str, endpoint: Endpoint, strategy: str = "vanilla") -> None:
+    """Fill in the form of a new experiment, with mouse and keyboard, and start it."""
+    page = who.page
+    who.open("/new")
+    page.get_by_label("At an address").check()
+    page.get_by_label("Address", exact=True).fill(endpoint.url)
+    page.locator("#benchmark").select_option("perturbed")
+    page.locator(f"input[name=strategy][value={strategy}]").check()
+    page.get_by_label("Limit").focus()
+    page.keyboard.type(str(QUESTIONS))
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_role("button", name="Start", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/live/{name}")
+
+
+def done(who: Visitor, name: str) -> None:
+    """Watch a run until it is complete, and go to its results."""
+    who.page.get_by_role("link", name="Results").wait_for()
+    who.page.wait_for_function("() => /complete|done/.test(document.querySelector('main').innerText)")
+    who.page.get_by_role("link", name="Results").first.click()
+    who.page.wait_for_url(f"**/run/{name}")
+    who.settled()
+
+
+def test_a_person_asks_watches_looks_compares_and_exports(
+    browser: Any, start: Callable[..., Started], endpoint: Endpoint, tmp_path: Path
+) -> None:
+    with visiting(browser, start().address, accept_downloads=True) as me:
+        experiment(me, "first", endpoint)
+        done(me, "first")
+        endpoint.script = sometimes
+        experiment(me, "second", endpoint)
+        done(me, "second")
+        assert len(endpoint.requests) == 2 * QUESTIONS
+        me.page.get_by_role("link", name="All answers").click()
+        me.page.wait_for_url("**/answers/second*")
+        me.settled()
+        me.page.locator("a[href^='/answer/second']").first.click()
+        me.page.wait_for_url("**/answer/second*")
+        me.settled()
+        assert "Story:" in me.text or "story" in me.text.lower()
+        me.open("/compare?a=first&b=second")
+        assert "gained" in me.text or "B minus A" in me.text
+        with me.page.expect_download() as download:
+            me.page.get_by_role("link", name="CSV", exact=True).first.click()
+        rows = list(csv.DictReader(Path(download.value.path()).read_text("utf-8").splitlines()))
+        assert rows
+        me.open("/leaderboard")
+        assert f"of {QUESTIONS}" in me.text
+        with me.page.expect_download() as download:
+            me.page.get_by_role("link", name="CSV", exact=True).click()
+        (row,) = csv.DictReader(Path(download.value.path()).read_text("utf-8").splitlines())
+        assert (row["run"], row["other_runs"], row["total"]) == ("second", "1", str(QUESTIONS))
+        assert not me.wrong
+
+
+def test_two_people_work_at_once_and_a_reader_only_looks(
+    browser: Any, start: Callable[..., Started], endpoint: Endpoint, tmp_path: Path
+) -> None:
+    import subprocess
+
+    from tests.helpers.command import TOMSERVE, environment
+
+    for name, role in (("ada", "runner"), ("eve", "reader")):
+        subprocess.run(
+            [*TOMSERVE, "web", "--add-user", name, "--role", role], env=environment(tmp_path / "runs"),
+            input=f"the password of {name}\n", text=True, check=True, capture_output=True,
+        )  # fmt: skip
+    running = start("--auth")
+    with visiting(browser, f"{running.base}/") as ada, visiting(browser, f"{running.base}/") as eve:
+        for who, name in ((ada, "ada"), (eve, "eve")):
+            who.page.get_by_label(re.compile("name", re.IGNORECASE)).fill(name)
+            who.page.get_by_label("Password").fill(f"the password of {name}")
+            who.page.keyboard.press("Enter")
+            who.page.wait_for_url(f"{running.base}/")
+        experiment(ada, "shared", endpoint)
+        eve.open("/live/shared")
+        done(ada, "shared")
+        eve.page.wait_for_function("() => /complete|done/.test(document.querySelector('main').innerText)")
+        eve.open("/new")
+        assert eve.page.get_by_role("button", name="Start", exact=True).count() == 0
+        assert eve.page.get_by_role("link", name="New experiment").count() == 0
+        eve.open("/try")
+        assert eve.page.get_by_role("button", name="Ask", exact=True).count() == 0
+        eve.open("/run/shared")
+        assert "shared" in eve.text
+        assert not ada.wrong
+        assert not eve.wrong
+
+
+def test_a_page_that_lost_its_server_finds_it_again_and_nothing_is_lost(
+    browser: Any, start: Callable[..., Started], endpoint: Endpoint
+) -> None:
+    endpoint.delay = 0.3
+    running = start()
+    with visiting(browser, running.address) as me:
+        experiment(me, "long", endpoint)
+        me.page.wait_for_function("() => document.querySelector('progress')?.value > 0", timeout=PATIENCE)
+        running.end()
+        me.page.locator("#connection").wait_for(state="visible")
+        endpoint.delay = 0.0
+        start(port=running.port)
+        done(me, "long")
+    asked = [(body["messages"][-1]["content"], body["messages"][0]["content"]) for body in endpoint.requests]
+    assert len(set(asked)) == QUESTIONS
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="needs vLLM: make setup")
+@pytest.mark.serving
+def test_the_embedded_model_is_asked_from_the_browser(browser: Any, start: Callable[..., Started]) -> None:
+    with visiting(browser, start().address) as me:
+        me.open("/new")
+        me.page.get_by_label("By a preset").check()
+        me.page.locator("#preset").select_option("reference")
+        me.page.locator("#benchmark").select_option("perturbed")
+        me.page.locator("input[name=strategy][value=vanilla]").check()
+        me.page.get_by_label("Limit").fill("8")
+        me.page.get_by_label("Name", exact=True).fill("embedded")
+        me.page.get_by_role("button", name="Start", exact=True).click()
+        me.page.wait_for_url("**/live/embedded")
+        me.context.set_default_timeout(5 * PATIENCE)
+        done(me, "embedded")
+        assert "reference" in me.text
