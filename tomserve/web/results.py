@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from tomserve.items import Item
-from tomserve.web.answering import Answer
+from tomserve.web.oneanswer import Answer
 from tomserve.web.schemas import Given, Told, Word
 
 Values = dict[str, Any]

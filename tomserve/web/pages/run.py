@@ -75,7 +75,7 @@ def change(
     found = tuple(dict.fromkeys(tag.strip() for tag in tags.split(",") if tag.strip()))
     if any(len(tag) > 40 for tag in found) or len(found) > 30:
         raise HTTPException(422, "A tag has at most 40 characters, and a run at most 30 tags.")
-    noting.noted(line, person, notes=notes, tags=found, private=(private == "yes") if person.name else None)
+    noting.change(line, person, notes=notes, tags=found, private=(private == "yes") if person.name else None)
     return RedirectResponse(f"{address}#notes", 303)
 
 
