@@ -139,6 +139,7 @@ GOOD: dict[str, Any] = {
         ({"base_url": ""}, "base_url", "give the address"),
         ({"base_url": "ftp://x/"}, "base_url", "no address of a server"),
         ({"base_url": "http://a:b@x/v1"}, "base_url", "password"),
+        ({"benchmark": ""}, "benchmark", "choose a benchmark"),
         ({"benchmark": "perturbd"}, "benchmark", "did you mean"),
         ({"strategy": "../../etc"}, "strategy", "unknown"),
         ({"repeats": "4"}, "repeats", "--repeats 4"),

@@ -18,7 +18,7 @@ def test_sizes(count: float, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(None, ""), (0.04, "under a second"), (7.2, "7 s"), (150, "2 min 30 s"), (7300, "2 h 2 min")]
+    ("seconds", "said"), [(None, ""), (0.04, "under a second"), (7.2, "7 s"), (150, "2 min 30 s"), (7300, "2 h 1 min")]
 )
 def test_durations(seconds: float | None, said: str) -> None:
     assert words.lasting(seconds) == said

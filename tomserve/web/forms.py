@@ -124,6 +124,8 @@ def read(sent: Mapping[str, Sequence[str]]) -> Form:
             data[name] = chosen
     data |= {name: True for name in SWITCHES if form.all(name)}
     _place(form, data)
+    if not data.get("benchmark"):
+        form.errors["benchmark"] = "choose a benchmark"
     try:
         form.experiment = Experiment.model_validate({_alias(name): value for name, value in data.items()})
     except pydantic.ValidationError as error:

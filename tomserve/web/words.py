@@ -25,7 +25,7 @@ def lasting(seconds: float | None) -> str:
     """A duration as people say it, "" for None.
 
     >>> lasting(0.04), lasting(7.2), lasting(7_300)
-    ('under a second', '7 s', '2 h 2 min')
+    ('under a second', '7 s', '2 h 1 min')
     """
     if seconds is None:
         return ""
