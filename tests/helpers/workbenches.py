@@ -7,11 +7,13 @@ import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from tomserve.web import users
 from tomserve.web.app import make
 from tomserve.web.settings import Settings
 
@@ -42,8 +44,9 @@ def visitor(app: FastAPI) -> TestClient:
 def lab(**settings: Any) -> FastAPI:
     """A workbench where people sign in: ada and ben run experiments, eve reads."""
     app = make(Settings(auth=True, **settings))
-    for name, password in PASSWORDS.items():
-        app.state.access.users.put(name, ROLES[name], password)
+    with mock.patch.dict(users.COST, {"n": 1 << 10, "p": 1}):  # tests of other things need not wait for this
+        for name, password in PASSWORDS.items():
+            app.state.access.users.put(name, ROLES[name], password)
     return app
 
 

@@ -33,7 +33,7 @@ CONFIG = {
     "generation": {"mode": "all", "with-security-parameters": False},
     "checks": {"negative_data_rejection": {"expected-statuses": [400, 401, 403, 404, 405, 409, 413, 414, 422]}},
 }
-EXAMPLES = 12
+EXAMPLES = 6
 
 
 def _app() -> FastAPI:

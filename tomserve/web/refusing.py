@@ -60,7 +60,7 @@ def refused(request: Request, status: int, sentence: str, headers: Mapping[str, 
     if request.url.path.startswith(API):
         return JSONResponse({"error": inert(sentence)}, status, headers=headers)
     if request.headers.get("hx-request"):
-        return HTMLResponse(f'<p class="notice error" role="alert">{escape(inert(sentence))}</p>', status, headers)
+        return HTMLResponse(f'<p class="notice bad" role="alert">{escape(inert(sentence))}</p>', status, headers)
     heading = HEADINGS.get(status, HEADINGS[400])
     response = page(request, "refused.html.j2", status=status, heading=heading, sentence=sentence)
     response.headers.update(headers or {})

@@ -36,6 +36,10 @@ TOKENS = 20
 WAY_OUT = "delete the file and add the users again"
 
 
+COST = {"n": 1 << 15, "r": 8, "p": 3}
+"""What scrypt is told for a new password: 32 MiB, and about a quarter of a second."""
+
+
 class Password(pydantic.BaseModel):
     """A password as it is kept. n, r, p: what scrypt was told, which decides how much memory and time it takes."""
 
@@ -43,14 +47,14 @@ class Password(pydantic.BaseModel):
 
     salt: Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{32}$")]
     hash: Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{64}$")]
-    n: Annotated[int, pydantic.Field(ge=2, le=1 << 20)] = 1 << 15
-    r: Annotated[int, pydantic.Field(ge=1, le=32)] = 8
-    p: Annotated[int, pydantic.Field(ge=1, le=16)] = 3
+    n: Annotated[int, pydantic.Field(ge=2, le=1 << 20)]
+    r: Annotated[int, pydantic.Field(ge=1, le=32)]
+    p: Annotated[int, pydantic.Field(ge=1, le=16)]
 
     @classmethod
     def of(cls, text: str) -> Password:
         """A new record of that password."""
-        empty = cls(salt=secrets.token_hex(16), hash="0" * 64)
+        empty = cls(salt=secrets.token_hex(16), hash="0" * 64, **COST)
         return empty.model_copy(update={"hash": empty.made_of(text)})
 
     def made_of(self, text: str) -> str:
@@ -105,7 +109,7 @@ class _File(pydantic.BaseModel):
     users: dict[str, User] = {}
 
 
-_NOBODY = Password(salt="00" * 16, hash="0" * 64)
+_NOBODY = Password(salt="00" * 16, hash="0" * 64, **COST)
 """Tried where there is no such user, so that this takes as long as a wrong password."""
 
 
