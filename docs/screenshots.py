@@ -86,6 +86,7 @@ def main() -> None:
                 with sync_playwright() as player:
                     chromium = player.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
                     page = chromium.new_page(viewport={"width": 1280, "height": 860}, color_scheme="light")
+                    page.set_default_timeout(180_000)
                     page.goto(started.address)
                     for name, address in PAGES.items():
                         page.goto(started.base + address)
