@@ -81,7 +81,7 @@ def main() -> None:
             try:
                 client = Workbench(started.address)
                 client.start({"benchmark": "perturbed", "base-url": [endpoint.url], "model": "small-model",
-                              "strategy": ["vanilla"], "limit": 400, "run": "going", "concurrency": 4})  # fmt: skip
+                              "strategy": ["vanilla"], "limit": 1000, "run": "going", "concurrency": 4})  # fmt: skip
                 time.sleep(20)
                 with sync_playwright() as player:
                     chromium = player.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
