@@ -11,7 +11,9 @@ from fastapi.responses import HTMLResponse
 
 from tomserve import __version__
 from tomserve.content import pages
+from tomserve.content.find import code_digest
 from tomserve.content.inert import escaped, inert
+from tomserve.reporting.html.page import ASSETS
 from tomserve.web import words
 from tomserve.web.people import Person
 
@@ -30,6 +32,12 @@ NAVIGATION = (
 def _cut(text: str, most: int = 200) -> str:
     """The beginning of a text, with a sign where something follows."""
     return text if len(text) <= most else f"{text[:most].rstrip()} …"
+
+
+@cache
+def stamp() -> str:
+    """What stands in the addresses of styles and scripts: browsers keep these files until it changes, as they do."""
+    return code_digest((FOLDER / "static", ASSETS)).removeprefix("sha256:")[:12]
 
 
 @cache
@@ -52,14 +60,15 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
 def text(request: Request, template: str, **values: Any) -> str:
     """What a template gives: values are escaped, and hidden and steering characters of strangers are made visible.
 
-    values: what the template shows besides `request`, `person` (who looks), `navigation`, `version` and `here` (the
-    path of the page).
+    values: what the template shows besides `request`, `person` (who looks), `navigation`, `version`, `stamp` and `here`
+    (the path of the page).
     """
     shown = {
         "request": request,
         "person": getattr(request.state, "person", Person()),
         "navigation": NAVIGATION,
         "version": __version__,
+        "stamp": stamp(),
         "here": request.url.path,
         **values,
     }
