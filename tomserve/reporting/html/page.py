@@ -141,7 +141,7 @@ def render(page: Page) -> str:
     style, early, late = (
         pages.asset(ASSETS / "report.css"),
         pages.asset(ASSETS / "core.js") + pages.asset(ASSETS / "browser.js"),
-        pages.asset(ASSETS / "report.js"),
+        pages.asset(ASSETS / "sorting.js") + pages.asset(ASSETS / "report.js"),
     )
     policy = "; ".join(
         (
