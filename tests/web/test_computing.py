@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 
 from tests.helpers.examples import copied_example
 from tests.helpers.reading import made
-from tomserve.web import computing
+from tomserve.web import computing, process
 from tomserve.web.computing import Computing, Result, Wish
+from tomserve.web.process import Process
 
 
 @pytest.fixture
@@ -20,20 +22,40 @@ def example(tmp_path: Path) -> Path:
     return copied_example(tmp_path / "runs")
 
 
+class Writer(Process):
+    """It writes a file rather than starting a process."""
+
+    def __init__(self, counted: Counted) -> None:
+        super().__init__()
+        self.counted = counted
+
+    def ask(self, out: Path, work: str, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+        self.counted.asked.release()
+        with self.counted.counting:
+            self.counted.now += 1
+            self.counted.most = max(self.counted.most, self.counted.now)
+        while not self.counted.go.wait(0.01) and not self._stopped:
+            pass
+        with self.counted.counting:
+            self.counted.now -= 1
+            if self._stopped:
+                return {"error": "it was stopped"}
+            self.counted.made.append((self, dict(options)))
+        (out / "file").write_text("x" * 1000)
+        number = len(self.counted.made)
+        return {"facts": {"number": number}} if not options.get("fails") else {"error": "it is too hot"}
+
+
 class Counted(Computing):
-    """It writes a file rather than starting a process, and counts how often."""
+    """Its processes only write files; it counts how often and by which, and how many at once."""
 
     def __init__(self, folder: Path, **more: Any) -> None:
-        super().__init__(folder, **more)
-        self.made: list[Wish] = []
+        super().__init__(folder, begun=lambda: Writer(self), **more)
+        self.made: list[tuple[Process, dict[str, Any]]] = []
+        self.asked, self.counting = threading.Semaphore(0), threading.Lock()
+        self.now = self.most = 0
         self.go = threading.Event()
         self.go.set()
-
-    def _process(self, out: Path, wish: Wish) -> dict[str, Any]:
-        self.go.wait(60)
-        self.made.append(wish)
-        (out / "file").write_text("x" * 1000)
-        return {"facts": {"number": len(self.made)}} if not wish.options.get("fails") else {"error": "it is too hot"}
 
     def settled(self, wish: Wish, **more: Any) -> Result:
         for _ in range(100_000):
@@ -41,6 +63,13 @@ class Counted(Computing):
                 return found
             threading.Event().wait(0.01)
         raise AssertionError("never computed")
+
+    def idle(self) -> None:
+        for _ in range(10_000):
+            if not self.working():
+                return
+            threading.Event().wait(0.01)
+        raise AssertionError("never idle")
 
 
 def test_a_process_of_its_own_computes_and_tells(example: Path) -> None:
@@ -98,7 +127,7 @@ def test_other_wishes_and_other_code_are_others(example: Path, tmp_path: Path, m
     beside = Counted(tmp_path / "cache")
     keys = {beside.key(Wish("answers", ("example",), {"by": by})) for by in ("a", "b")}
     keys.add(beside.key(Wish("panels", ("example",), {"by": "a"})))
-    monkeypatch.setattr(computing, "_CODE", "sha256:other")
+    monkeypatch.setattr(process, "CODE", "sha256:other")
     keys.add(beside.key(Wish("answers", ("example",), {"by": "a"})))
     assert len(keys) == 4
 
@@ -116,30 +145,17 @@ def test_two_wishes_at_once_are_computed_once(example: Path, tmp_path: Path) -> 
 
 def test_at_most_two_compute_at_once_and_the_others_wait(example: Path, tmp_path: Path) -> None:
     del example
-    beside, begun, most = Counted(tmp_path / "cache"), threading.Semaphore(0), [0, 0]
-    lock, process = threading.Lock(), beside._process
-
-    def counting(out: Path, wish: Wish) -> dict[str, Any]:
-        with lock:
-            most[0] += 1
-            most[1] = max(most)
-        begun.release()
-        found = process(out, wish)
-        with lock:
-            most[0] -= 1
-        return found
-
-    beside._process = counting  # type: ignore[method-assign]
+    beside = Counted(tmp_path / "cache")
     beside.go.clear()
     wishes = [Wish("answers", ("example",), {"number": number}) for number in range(5)]
     for wish in wishes:
         beside.wanted(wish)
-    assert begun.acquire(timeout=60)
-    assert begun.acquire(timeout=60)
+    assert beside.asked.acquire(timeout=60)
+    assert beside.asked.acquire(timeout=60)
     assert beside.working() == 5
     beside.go.set()
     assert all(not beside.settled(wish).error for wish in wishes)
-    assert most[1] == computing.MOST
+    assert beside.most == computing.MOST
 
 
 def test_what_failed_is_told_and_tried_again_where_somebody_asks(example: Path, tmp_path: Path) -> None:
@@ -151,6 +167,75 @@ def test_what_failed_is_told_and_tried_again_where_somebody_asks(example: Path, 
     assert beside.wanted(wish, again=True) is None
     beside.settled(wish)
     assert len(beside.made) == 2
+
+
+def test_what_failed_is_tried_again_some_minutes_later(
+    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del example
+    wish, beside = Wish("answers", ("example",), {"fails": True}), Counted(tmp_path / "cache")
+    assert beside.settled(wish).error == "it is too hot"
+    monkeypatch.setattr(computing, "TRY_AGAIN", -1.0)
+    assert beside.wanted(wish) is None
+    beside.idle()
+    assert len(beside.made) == 2
+
+
+def test_where_nothing_can_be_kept_the_reason_is_told(example: Path, tmp_path: Path) -> None:
+    del example
+    (tmp_path / "cache").write_text("a file where the folder should be")
+    assert "File exists" in Counted(tmp_path / "cache").settled(Wish("answers", ("example",))).error
+
+
+def test_several_wishes_are_computed_by_one_process_and_leave_a_place(
+    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del example
+    monkeypatch.setattr(computing, "TOGETHER", 3)
+    beside = Counted(tmp_path / "cache")
+    several = [Wish("answers", ("example",), {"number": number}) for number in range(5)]
+    alone = Wish("answers", ("example",), {"alone": True})
+    beside.go.clear()
+    assert beside.every(several) == beside.every(several) == [None] * 5
+    assert beside.working() == 3
+    assert beside.wanted(alone) is None
+    assert beside.asked.acquire(timeout=60)
+    assert beside.asked.acquire(timeout=60)
+    beside.go.set()
+    beside.settled(alone)
+    while None in (found := beside.every(several)):
+        threading.Event().wait(0.01)
+    assert [one.error for one in found if one is not None] == [""] * 5
+    by = [made for made, options in beside.made if "number" in options]
+    assert len(by) == 5
+    assert [len(set(by[:3])), len(set(by[3:]))] == [1, 1]
+    assert beside.most == 2
+
+
+def test_all_ends_with_the_workbench_and_begins_anew_where_it_is_wanted_again(example: Path, tmp_path: Path) -> None:
+    del example
+    beside = Counted(tmp_path / "cache")
+    wishes = [Wish("answers", ("example",), {"number": number}) for number in range(4)]
+    beside.go.clear()
+    for wish in wishes:
+        beside.wanted(wish)
+    assert beside.asked.acquire(timeout=60)
+    beside.stop()
+    assert (beside.working(), beside.made, beside.now) == (0, [], 0)
+    assert not list(beside.folder.iterdir())
+    beside.go.set()
+    assert not beside.settled(wishes[0]).error
+
+
+def test_further_files_count_by_their_content(tmp_path: Path) -> None:
+    beside, path = Counted(tmp_path / "cache"), tmp_path / "data"
+    wish = Wish("items", (), {}, sources=(path,))
+    keys = [beside.key(wish)]
+    for text in ("one", "two", "one"):
+        path.write_text(text)
+        keys.append(beside.key(wish))
+    assert keys[1] == keys[3]
+    assert len(set(keys)) == 3
 
 
 def test_what_was_used_longest_ago_makes_room(example: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tomserve.web import digests
-from tomserve.web.digests import Digests
+from tomserve.web.digests import Allowance, Digests
 
 
 def wait_until(true: object) -> None:
@@ -56,6 +56,19 @@ def test_a_long_file_is_read_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     found = Digests()
     assert found.of(path) is None
     wait_until(lambda: found.of(path) == hashlib.sha256(b"one").hexdigest())
+
+
+def test_several_files_share_what_may_be_read_while_a_page_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digests, "SETTLED", -60.0)
+    paths = [tmp_path / name for name in "abcd"]
+    for path in paths:
+        path.write_bytes(b"one")
+    found, allowance = Digests(), Allowance(7)
+    one = hashlib.sha256(b"one").hexdigest()
+    assert [found.of(path, allowance) for path in paths] == [one, one, None, None]
+    wait_until(lambda: [found.of(path, Allowance(0)) for path in paths] == [one] * 4)
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -31,10 +31,10 @@ SOME = [
 
 def indexed(folder: Path, items: list[Item]) -> Path:
     """The index of these items."""
-    file, index = folder / "some.jsonl", folder / "items.parquet"
+    file = folder / "some.jsonl"
     file.write_bytes(b"".join(item.to_json() + b"\n" for item in items))
-    itemindex.make(index, ("", "", str(file)))
-    return index
+    itemindex.items(folder, (), {"benchmark": "", "gold": "", "file": str(file)})
+    return folder / itemindex.TABLE
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from tomserve.studies.compare import Comparison, notes, verdicts
 from tomserve.studies.differing import Difference, shortened
 from tomserve.web import computing
 from tomserve.web.computing import Result
+from tomserve.web.process import without_paths
 
 FLIPS, EFFECTS, ROWS = "flips.parquet", "effects.parquet", "tables.json"
 SIZE = 50
@@ -55,7 +56,7 @@ def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
         "verdicts": verdicts(found),
         "caption": found.caption,
         "noise": found.noise,
-        "lacking": [computing.without_paths(said) for said in found.lacking],
+        "lacking": [without_paths(said) for said in found.lacking],
         "left_out": list(found.left_out),
         "flips": found.flips.height,
         "gained": found.flips.filter(pl.col("flip") == "gained").height,

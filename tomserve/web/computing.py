@@ -1,9 +1,10 @@
 """Computes beside the server what takes longer than a page may, and keeps it in ``runs/.web/cache``.
 
 A page says what it wants, and is told that it is being computed or where it lies. What is kept is known by a digest of
-the code, of the files of the runs and of what was wanted, so that it is believed by content alone; its record carries
-the user's own code (see tomserve.content.seal). Each is computed by a process of its own, at most two at once; whoever
-else wants the same waits for the same. What was used longest ago is removed first.
+the code, of the files that it is made from and of what was wanted, so that it is believed by content alone; its record
+carries the user's own code (see tomserve.content.seal). It is computed by processes of their own (see
+tomserve.web.process), at most two at once; whoever else wants the same waits for the same. What was used longest ago is
+removed first.
 
 >>> beside().wanted(Wish("panels", ("example",)))                                           # doctest: +SKIP
 """
@@ -11,42 +12,28 @@ else wants the same waits for the same. What was used longest ago is removed fir
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import secrets
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import orjson
 
-import tomserve
 from tomserve import content
 from tomserve.content import seal
 from tomserve.content.find import CODE
-from tomserve.content.inert import inert
 from tomserve.content.places import runs_root
-from tomserve.errors import ConfigError, TomserveError
+from tomserve.errors import TomserveError
 from tomserve.runs.runfolder import run_path
-from tomserve.web.beside import keyless
-from tomserve.web.digests import Digests
-
-WORKS = {
-    "panels": "tomserve.web.analysing",
-    "report": "tomserve.web.exporting",
-    "scores": "tomserve.web.exporting",
-    "answers": "tomserve.web.answerindex",
-    "compare": "tomserve.web.comparing",
-}
-"""The module of each work, whose function of that name does it: it is given the folder to write to, the names of the
-runs, and the options of the wish."""
+from tomserve.web import process
+from tomserve.web.digests import Allowance, Digests
+from tomserve.web.process import Process
 
 JOURNAL = "responses.jsonl"
 SOURCES = ("manifest.json", JOURNAL, "items.jsonl", "noise.jsonl", "reader.jsonl", "reader.json")
@@ -59,82 +46,104 @@ ROOM = 4 << 30
 MOST = 2
 """How many processes compute at once."""
 
+TOGETHER = 100
+"""How many wishes that belong together one process computes, one after the other."""
+
 WAITING = 100
-"""How many wishes may wait; others are told to come again."""
+"""How many processes may wait; whoever wants more is told to come again."""
+
+TRY_AGAIN = 300.0
+"""Seconds after which what has failed is computed again once somebody looks, as what was in its way may be gone."""
+
+REMEMBERED = 10_000
+"""How many results are kept in memory."""
 
 LEFT = 24 * 3600 * 10**9
 """Nanoseconds after which an unfinished folder is taken for one whose server was killed."""
 
 RECORD = "record.json"
-_CODE = content.code_digest([Path(tomserve.__file__).parent])
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What is wanted. work: one of WORKS. runs: the names of runs that it is made from. options: what else counts, as
-    JSON holds it. upto: for a run that still grows, how far it had grown when this was wanted: then that decides and
-    not the content of its files, which would be another one each time."""
+    """What is wanted. work: one of `process.WORKS`. runs: the names or folders of runs that it is made from. options:
+    what else counts, as JSON holds it. upto: for a run that still grows, how far it had grown when this was wanted:
+    then that decides and not the content of its files, which would be another one each time. sources: further files
+    whose content counts."""
 
     work: str
-    runs: tuple[str, ...]
+    runs: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     upto: int | None = None
+    sources: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a wish. folder: where it lies. facts: what its record says. error: why there is none, in words."""
+    """What came of a wish. folder: where it lies. facts: what its record says. error: why there is none, in words. at:
+    when that became known, by this server's clock."""
 
     folder: Path
     facts: Mapping[str, Any] = field(default_factory=dict)
     error: str = ""
+    at: float = field(default_factory=time.monotonic, compare=False)
 
 
 class Computing:
-    """What is computed beside one server, and what is kept of it in a folder."""
+    """What is computed beside one server, and what is kept of it in a folder. begun: makes a process."""
 
-    def __init__(self, folder: Path, room: int = ROOM) -> None:
-        self.folder, self._room = folder, room
+    def __init__(self, folder: Path, room: int = ROOM, begun: Callable[[], Process] = Process) -> None:
+        self.folder, self._room, self._begun = folder, room, begun
         self._digests = Digests()
         self._lock = threading.Lock()
         self._places = threading.Semaphore(MOST)
         self._done: dict[str, Result] = {}
         self._working: set[str] = set()
+        self._threads: dict[threading.Thread, Process] = {}
+        self._many: threading.Thread | None = None
 
     def wanted(self, wish: Wish, *, again: bool = False) -> Result | None:
         """What is wanted, or why it cannot be computed; None while it is computed, which this begins.
 
         again: whether to try once more what has failed.
         """
-        if (key := self.key(wish)) is None:
-            return None
-        with self._lock:
-            if (done := self._done.get(key)) is not None and (done.folder.is_dir() or (done.error and not again)):
-                if not done.error:
-                    _use(done.folder)
-                return done
-            if key in self._working or len(self._working) >= WAITING:
-                return None
-            self._working.add(key)
-        if (kept := self._believed(key, small=True)) is not None:
-            return self._end(key, kept)
-        threading.Thread(target=self._work, args=(key, wish), daemon=True, name="computing").start()
-        return None
+        return self.every([wish], again=again)[0]
 
-    def key(self, wish: Wish) -> str | None:
-        """The digest by which a result is known; None while the files of its runs are read."""
+    def every(self, wishes: Sequence[Wish], *, again: bool = False) -> list[Result | None]:
+        """What is wanted, each as `wanted` says. Several wishes are computed by one process, one after the other, so
+        that they leave the other place to whoever wants something else."""
+        allowance, studies = Allowance(), self._studies()
+        keys = [self.key(wish, studies, allowance) for wish in wishes]
+        found = [None if key is None else self._known(key, again=again) for key in keys]
+        missing = {
+            key: wish
+            for key, wish, result in zip(keys, wishes, found, strict=True)
+            if result is None and key is not None
+        }
+        self._begin(missing, many=len(wishes) > 1)
+        return found
+
+    def key(self, wish: Wish, studies: Sequence[Any] | None = None, allowance: Allowance | None = None) -> str | None:
+        """The digest by which a result is known; None while the files that it is made from are read.
+
+        studies: what `_studies` has returned, None to ask for it. allowance: how much may be read before it returns.
+        """
         state: list[Any] = []
         for run in wish.runs:
             folder = run_path(run)
             names = SOURCES if wish.upto is None else SOURCES[:1]  # its other files are changing
-            digests = {name: self._digests.of(folder / name) for name in names}
+            digests = {name: self._digests.of(folder / name, allowance) for name in names}
             if digests.get(JOURNAL) == "":
-                digests[MEASURED] = self._digests.of(folder / MEASURED)
+                digests[MEASURED] = self._digests.of(folder / MEASURED, allowance)
             if None in digests.values():
                 return None
             state.append([run, digests, str(folder.resolve())])
-        studies = self._studies()
-        made = [1, _CODE, studies, wish.work, state, dict(wish.options), wish.upto]
+        sources = [[str(path), self._digests.of(path, allowance)] for path in wish.sources]
+        if any(found is None for _, found in sources):
+            return None
+        if studies is None:
+            studies = self._studies()
+        made = [2, process.CODE, studies, wish.work, state, dict(wish.options), wish.upto, sources]
         return content.digest(orjson.dumps(made, option=orjson.OPT_SORT_KEYS)).removeprefix("sha256:")
 
     def _studies(self) -> list[list[str | None]]:
@@ -148,22 +157,84 @@ class Computing:
         with self._lock:
             return len(self._working)
 
-    def _end(self, key: str, result: Result) -> Result:
+    def stop(self) -> None:
+        """End all processes, and forget what waits; whoever wants it again begins it anew."""
         with self._lock:
-            self._done[key] = result
-            self._working.discard(key)
-        return result
+            self._working.clear()
+            threads = dict(self._threads)
+        for one in threads.values():
+            one.stop()
+        for thread in threads:
+            thread.join(process.ENDS)
 
-    def _work(self, key: str, wish: Wish) -> None:
+    def _known(self, key: str, *, again: bool) -> Result | None:
+        """What came of the wish with that key; None where it is not known, or is being computed."""
+        with self._lock:
+            if key in self._working:
+                return None
+            done = self._done.get(key)
+        if done is not None and done.error and not again and time.monotonic() - done.at < TRY_AGAIN:
+            return done
+        if done is not None and not done.error and done.folder.is_dir():
+            _use(done.folder)
+            return done
+        kept = self._believed(key, small=True)
+        if kept is not None:
+            self._remember(key, kept)
+        return kept
+
+    def _begin(self, missing: Mapping[str, Wish], *, many: bool) -> None:
+        with self._lock:
+            free = ((key, wish) for key, wish in missing.items() if key not in self._working)
+            wishes = dict(islice(free, TOGETHER))
+            if not wishes or len(self._threads) >= WAITING or (many and self._many is not None):
+                return
+            self._working.update(wishes)
+            one = self._begun()
+            thread = threading.Thread(target=self._work, args=(one, wishes), daemon=True, name="computing")
+            self._threads[thread] = one
+            if many:
+                self._many = thread
+        thread.start()
+
+    def _work(self, one: Process, wishes: Mapping[str, Wish]) -> None:
+        """Compute what is wanted, one after the other, as soon as there is a place."""
+        try:
+            with self._places:
+                for number, (key, wish) in enumerate(wishes.items()):
+                    if key not in self._working:  # the workbench has been ended
+                        break
+                    self._compute(one, key, wish, trimmed=number > 0)
+        finally:
+            one.close()
+            thread = threading.current_thread()
+            with self._lock:
+                self._working.difference_update(wishes)
+                del self._threads[thread]
+                self._many = None if self._many is thread else self._many
+
+    def _compute(self, one: Process, key: str, wish: Wish, *, trimmed: bool) -> None:
         error = "it could not be computed, for a reason that the server's log tells"
         result = None
         try:
-            with self._places:
-                result = self._believed(key) or self._made(key, wish)
+            if not trimmed:
+                self._trim()
+            result = self._believed(key) or self._made(one, key, wish)
         except (OSError, TomserveError) as problem:
             error = str(problem)
         finally:
-            self._end(key, result or Result(self.folder / key, error=error))
+            with self._lock:
+                wanted = key in self._working
+            if wanted:  # and not ended together with its process
+                self._remember(key, result or Result(self.folder / key, error=error))
+
+    def _remember(self, key: str, result: Result) -> None:
+        with self._lock:
+            self._done.pop(key, None)
+            self._done[key] = result
+            self._working.discard(key)
+            while len(self._done) > REMEMBERED:
+                del self._done[next(iter(self._done))]
 
     def _believed(self, key: str, *, small: bool = False) -> Result | None:
         """What is kept under that key, if this user's tomserve has made it; small: only where that is quickly known."""
@@ -178,14 +249,11 @@ class Computing:
         _use(folder)
         return Result(folder, record.get("facts") or {})
 
-    def _made(self, key: str, wish: Wish) -> Result:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._lock:
-            self._trim()
+    def _made(self, one: Process, key: str, wish: Wish) -> Result:
         scratch, folder = self.folder / f".{secrets.token_hex(8)}", self.folder / key
         scratch.mkdir(mode=0o700)
         try:
-            said = self._process(scratch, wish)
+            said = one.ask(scratch, wish.work, wish.runs, wish.options)
             if error := said.get("error"):
                 return Result(folder, error=str(error))
             facts = said.get("facts") or {}
@@ -197,27 +265,9 @@ class Computing:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
-    def _process(self, out: Path, wish: Wish) -> dict[str, Any]:
-        """Let a process of its own do the work; returns what it says. It ends where this process does."""
-        command = [sys.executable, "-m", "tomserve.web.computing"]
-        asked = {"out": str(out), "work": wish.work, "runs": wish.runs, "options": dict(wish.options), "code": _CODE}
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=keyless(), start_new_session=True) as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            with contextlib.suppress(OSError):
-                process.stdin.write(orjson.dumps(asked) + b"\n")
-                process.stdin.flush()
-            said = process.stdout.read(1 << 24)
-            code = process.wait()
-        try:
-            found = orjson.loads(said)
-        except orjson.JSONDecodeError:
-            return {"error": f"the process that computes it ended with exit code {code} before it was done; try again"}
-        return found if isinstance(found, dict) else {}
-
     def _trim(self) -> None:
         """Remove what was used longest ago until the cache has room, and what a server left that was killed."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         kept: list[tuple[int, int, Path]] = []
         for folder in self.folder.iterdir():
             with contextlib.suppress(OSError):
@@ -231,19 +281,24 @@ class Computing:
                 total -= size
 
 
-@cache
-def _computing(folder: Path) -> Computing:
-    return Computing(folder)
+_all: dict[Path, Computing] = {}
 
 
 def beside() -> Computing:
     """What is computed beside this server for the folder of runs in use."""
-    return _computing((runs_root() / ".web" / "cache").absolute())
+    folder = (runs_root() / ".web" / "cache").absolute()
+    return _all.get(folder) or _all.setdefault(folder, Computing(folder))
 
 
 def wanted(work: str, *runs: str, upto: int | None = None, again: bool = False, **options: Any) -> Result | None:
     """What is wanted of those runs, as `Computing.wanted` says."""
     return beside().wanted(Wish(work, runs, options, upto), again=again)
+
+
+def stop() -> None:
+    """End what this server computes, as the workbench does when it ends."""
+    for one in list(_all.values()):
+        one.stop()
 
 
 def _use(folder: Path) -> None:
@@ -258,47 +313,3 @@ def _described(path: Path) -> dict[str, Any] | None:
             return {"bytes": file.tell(), "digest": found}
     except OSError:
         return None
-
-
-def main(given: IO[bytes], says: IO[bytes]) -> None:
-    """Do one work: what is wanted stands on the first line of what is given, and what came of it is said as JSON.
-
-    The process ends as soon as nobody holds the other end of `given` any more, that is when the server has ended.
-    """
-    asked = orjson.loads(given.readline())
-    threading.Thread(target=_watch, args=(given,), daemon=True).start()
-    try:
-        if asked["code"] != _CODE:
-            raise ConfigError("tomserve was changed since the workbench was started; start it anew")
-        module = importlib.import_module(WORKS[asked["work"]])
-        work: Callable[[Path, Sequence[str], Mapping[str, Any]], Mapping[str, Any] | None] = vars(module)[asked["work"]]
-        said: dict[str, Any] = {"facts": work(Path(asked["out"]), asked["runs"], asked["options"]) or {}}
-    except TomserveError as error:
-        said = {"error": inert(without_paths(str(error)))}
-    except Exception as error:  # whatever a study or a file of strangers brings about is told rather than lost
-        sys.excepthook(type(error), error, error.__traceback__)
-        said = {"error": inert(f"it could not be computed ({type(error).__name__}: {without_paths(str(error))[:300]})")}
-    says.write(orjson.dumps(said))
-    says.flush()
-
-
-def without_paths(text: str) -> str:
-    """The text with names of runs in the place of the paths of their folders on this machine."""
-    return text.replace(f"{runs_root()}/", "").replace(f"{runs_root().resolve()}/", "")
-
-
-def _watch(given: IO[bytes]) -> None:
-    given.read()
-    os._exit(1)
-
-
-if __name__ == "__main__":
-    with contextlib.suppress(OSError):
-        os.nice(10)
-    _says = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a study prints is no answer of ours
-    from tomserve.web import computing
-
-    computing.main(sys.stdin.buffer, _says)
-    _says.flush()
-    os._exit(0)  # without waiting for the thread that waits for the server

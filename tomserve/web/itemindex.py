@@ -1,28 +1,24 @@
 """The items of a benchmark in two files, made once by a process of its own, so that any page of them is there at once.
 
-A file of lines holds the items; a table beside it tells of each where its line begins, and what people filter by.
+``items.jsonl`` holds the items; ``items.parquet`` tells of each where its line begins, and what people filter by.
 """
 
 from __future__ import annotations
 
-import sys
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
 import polars as pl
 
 from tomserve import benchmarks
-from tomserve.content import digest, files
 from tomserve.content.find import roots
 from tomserve.errors import ConfigError
 from tomserve.items import Item, read_items
-from tomserve.scoring.scorer import SCORER
-from tomserve.web.beside import Work, run
+from tomserve.web.computing import Wish
 
-MODULE = "tomserve.web.itemindex"
+TABLE = "items.parquet"
 FACTOR = "factor:"
 """How the columns of factors begin."""
 
@@ -35,15 +31,14 @@ def lines_of(index: Path) -> Path:
     return index.with_suffix(".jsonl")
 
 
-def work(cache: Path, benchmark: str, gold: str, file: Path | None) -> Work:
-    """The work that makes the index of a benchmark's items, or of those in a file.
+def wish(benchmark: str, gold: str, file: Path | None) -> Wish:
+    """What makes the index of a benchmark's items, or of those in a file.
 
-    benchmark: its name, "" where only the file is read, which then holds items of any. The index is named by the code
-    that reads items and by the state of the files that they may come from.
+    benchmark: its name, "" where only the file is read, which then holds items of any. The content of the files decides
+    that items may come from.
     """
-    state = [[str(path), *_state(path)] for path in _sources(benchmark, file)]
-    name = digest(orjson.dumps([SCORER, benchmark, gold, str(file or ""), state])).removeprefix("sha256:")
-    return Work(MODULE, cache / f"items-{name}.parquet", (benchmark, gold, str(file or "")))
+    options = {"benchmark": benchmark, "gold": gold, "file": str(file or "")}
+    return Wish("items", (), options, sources=tuple(_sources(benchmark, file)))
 
 
 def _sources(benchmark: str, file: Path | None) -> Iterator[Path]:
@@ -56,18 +51,15 @@ def _sources(benchmark: str, file: Path | None) -> Iterator[Path]:
             yield from sorted((root / "dataset").rglob("*"))
 
 
-def _state(path: Path) -> tuple[int, ...]:
-    try:
-        status = path.lstat()
-    except OSError:
-        return ()
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+def items(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the index of items. runs: none. options: benchmark, gold, file. Nothing is to be
+    known besides.
 
-
-def make(path: Path, arguments: Sequence[str]) -> None:
-    """Write the index of the items that the arguments name. Raises ConfigError where they cannot be read, OSError where
-    the files cannot be written."""
-    benchmark, gold, file = arguments
+    Raises ConfigError where the items cannot be read, OSError where the files cannot be written.
+    """
+    del runs
+    benchmark, gold, file = options["benchmark"], options["gold"], options["file"]
+    path = out / TABLE
     source: Iterable[Item]
     if benchmark:
         source = benchmarks.get(benchmark).items(Path(file) if file else None, gold or None, benchmarks.ALL)
@@ -76,7 +68,7 @@ def make(path: Path, arguments: Sequence[str]) -> None:
     columns: dict[str, list[Any]] = {name: [] for name in ("id", "benchmark", "cluster", "question", "story", "base")}
     factors: dict[str, dict[int, str]] = {}
     begins = array("Q")
-    with files.replacing(lines_of(path)) as lines:
+    with lines_of(path).open("wb") as lines:
         at = 0
         for number, item in enumerate(source):
             if number >= MOST:
@@ -95,8 +87,8 @@ def make(path: Path, arguments: Sequence[str]) -> None:
         pl.Series(f"{FACTOR}{name}", [values.get(place) for place in range(count)], dtype=pl.String)
         for name, values in factors.items()
     )
-    with files.replacing(path) as file_:
-        made.write_parquet(file_, compression="lz4", row_group_size=10_000)
+    made.write_parquet(path, compression="lz4", row_group_size=10_000)
+    return {}
 
 
 _SCHEMA = {**dict.fromkeys(("id", "benchmark", "cluster", "question", "story", "base"), pl.String), "begin": pl.UInt64}
@@ -105,7 +97,3 @@ _SCHEMA = {**dict.fromkeys(("id", "benchmark", "cluster", "question", "story", "
 def written(value: object) -> str:
     """A factor's value as conditions write it."""
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)
-
-
-if __name__ == "__main__":
-    sys.exit(run(make, sys.argv[1:]))

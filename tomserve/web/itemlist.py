@@ -12,12 +12,11 @@ from tomserve import benchmarks
 from tomserve.content.find import roots
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import EVERY, Item
-from tomserve.web import beside
-from tomserve.web.itemindex import FACTOR, lines_of, work
+from tomserve.web import computing, itemindex
+from tomserve.web.itemindex import FACTOR, lines_of
 from tomserve.web.people import Person
 from tomserve.web.register import Register
 
-CACHE = "cache"
 SIZE = 50
 """How many items a page has."""
 
@@ -81,17 +80,17 @@ def index(source: Source, register: Register, person: Person) -> Path | None:
     """
     if source.run:
         file = register.line(source.run, person).folder / "items.jsonl"
-        made = work(register.folder / CACHE, "", "", file)
+        wish = itemindex.wish("", "", file.absolute())
     else:
         if source.benchmark not in benchmarks.names():
             raise ConfigError(one_of("benchmark", source.benchmark, benchmarks.names()))
         path = content_path(source.path) if source.path else None
-        made = work(register.folder / CACHE, source.benchmark, source.gold, path)
-    found = beside.wanted(made)
-    if found is not None and not lines_of(found).exists():  # it was tidied away
-        found.unlink(missing_ok=True)
-        return beside.wanted(made)
-    return found
+        wish = itemindex.wish(source.benchmark, source.gold, path)
+    if (found := computing.beside().wanted(wish)) is None:
+        return None
+    if found.error:
+        raise ConfigError(found.error)
+    return found.folder / itemindex.TABLE
 
 
 def content_path(text: str) -> Path:

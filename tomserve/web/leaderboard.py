@@ -11,15 +11,16 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import pydantic
+
 from tomserve.causal.settings import ITEMS
-from tomserve.errors import ConfigError
-from tomserve.web import beside, tallying
+from tomserve.web import computing, tallying
+from tomserve.web.computing import Result, Wish
 from tomserve.web.people import Person
 from tomserve.web.ranking import UNFINISHED, Apart, Board, Filters, Making
 from tomserve.web.register import Line, Register
 from tomserve.web.tallying import Tally
 
-CACHE = "cache"
 REMEMBERED = 4096
 """How many tallies are kept in memory."""
 
@@ -30,49 +31,47 @@ _lock = threading.Lock()
 def board(register: Register, person: Person, filters: Filters) -> Board:
     """The leaderboard of the runs that a person may see. What is not counted yet is begun to be counted, and said.
 
-    Raises ConfigError where nothing can be kept in the workbench's folder.
+    A run of which nothing can be kept is said to be broken.
     """
     lines = [line for line in register.lines(person) if line.kind != "measured"]
-    cache = register.folder / CACHE
-    found: list[tuple[Line, Tally]] = []
-    layered: list[tuple[str, str, Tally]] = []
-    missing: list[beside.Work] = []
-    apart: list[Apart] = []
-    for line in lines:
-        if line.broken or not line.complete:
-            apart += _unranked(line)
-            continue
-        if (tally := _tally(line.folder, cache, missing)) is not None:
-            found.append((line, tally))
-    for folder, name in _layered(lines, register, person):
-        if (tally := _tally(folder, cache, missing, layers=True)) is not None:
-            layered.append((folder.name if "/" not in name else name.rpartition("/")[0], name, tally))
-    tallying.begin_all(missing)
+    apart = [one for line in lines if line.broken or not line.complete for one in _unranked(line)]
+    ranked = [line for line in lines if not line.broken and line.complete]
+    folders = list(_layered(lines, register, person))
+    wishes = [tallying.wish(line.folder) for line in ranked]
+    tallies = _tallies([*wishes, *(tallying.wish(folder, layers=True) for folder, _ in folders)])
+    found = [(line, tally) for line, tally in zip(ranked, tallies, strict=False) if tally is not None]
+    layered = [
+        (folder.name if "/" not in name else name.rpartition("/")[0], name, tally)
+        for (folder, name), tally in zip(folders, tallies[len(ranked) :], strict=True)
+        if tally is not None
+    ]
+    pending = sum(tally is None for tally in tallies)
     named = ({line.benchmark for line in lines}, {one for line in lines for one in line.strategies},
              {line.model for line in lines})  # fmt: skip
     for names, chosen in zip(named, (filters.benchmark, filters.strategy, filters.model), strict=True):
         names.add(chosen)
         names.discard("")
-    return Making(filters, found, layered, apart, len(missing), len(lines), named).board()
+    return Making(filters, found, layered, apart, pending, len(lines), named).board()
 
 
-def _tally(folder: Path, cache: Path, missing: list[beside.Work], *, layers: bool = False) -> Tally | None:
-    """The tally, where it is there; else None, and its work is among the missing ones."""
-    work = tallying.work(folder, cache, layers=layers)
+def _tallies(wishes: Sequence[Wish]) -> list[Tally | None]:
+    """The tallies, None for those that are being made."""
+    return [None if made is None else _tally(made) for made in computing.beside().every(wishes)]
+
+
+def _tally(made: Result) -> Tally:
+    if made.error:
+        return Tally(broken=made.error)
     with _lock:
-        if work.path in _known:
-            _known.move_to_end(work.path)
-            return _known[work.path]
+        if made.folder in _known:
+            _known.move_to_end(made.folder)
+            return _known[made.folder]
     try:
-        path = beside.there(work)
-        tally = None if path is None else tallying.read(path)
-    except ConfigError as error:
-        return Tally(broken=str(error))
-    if tally is None:
-        missing.append(work)
-        return None
+        tally = tallying.read(made.facts)
+    except pydantic.ValidationError:
+        return Tally(broken="what was kept of it is no tally; delete runs/.web/cache, and it is made anew")
     with _lock:
-        _known[work.path] = tally
+        _known[made.folder] = tally
         while len(_known) > REMEMBERED:
             _known.popitem(last=False)
     return tally
@@ -96,6 +95,6 @@ def _layered(lines: Sequence[Line], register: Register, person: Person) -> Itera
         if line.folder.name != ITEMS or not line.complete or not tallying.is_layered(folder):
             continue
         parent = line.name.rpartition("/")[0]
-        runs = [path.name for path in folder.iterdir() if (path / tallying.READ[0]).exists()]
+        runs = [path.name for path in folder.iterdir() if (path / tallying.MANIFEST).exists()]
         if parent and all(f"{parent}/{name}" in names for name in runs):
             yield folder, line.name

@@ -26,7 +26,7 @@ from tomserve.engine.network import loopback
 from tomserve.errors import ConfigError, MachineError
 from tomserve.serving import keys
 from tomserve.serving.ports import check_port
-from tomserve.web import beside, trying
+from tomserve.web import computing, trying
 from tomserve.web.app import make
 from tomserve.web.cards import State
 from tomserve.web.register import Line
@@ -183,7 +183,7 @@ def run(settings: Settings, ready: Callable[[str], None]) -> int:
                     say(f"stopping where they are, to go on when the workbench is started again: {names}", error=True)
         finally:  # what pages have begun beside the server ends with it; whoever looks again begins it anew
             trying.stop()
-            beside.stop()
+            computing.stop()
         return server.ended_by
 
 

@@ -1,15 +1,13 @@
 """What a leaderboard has to know of one run, or of one folder with all three layers of a model: its tally.
 
-A tally is computed once, by a process of its own (see tomserve.web.beside), and kept in ``runs/.web/cache``. Whether
-two tallies may stand in one column is decided here alone, by `Asked`: where it is equal, the models were asked the same
-questions by the same prompts, and their replies were sampled and scored in the same way.
+A tally is computed once, by a process of its own, and kept (see tomserve.web.computing). Whether two tallies may stand
+in one column is decided here alone, by `Asked`: where it is equal, the models were asked the same questions by the same
+prompts, and their replies were sampled and scored in the same way.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +15,25 @@ import orjson
 import polars as pl
 import pydantic
 
-import tomserve
 from tomserve.api import boardfacts
 from tomserve.api.layering import INSIDE, Layered, analysed, finished
 from tomserve.causal.settings import ITEMS
-from tomserve.content import bounded, digest, files
+from tomserve.content import digest
+from tomserve.content.inert import inert
 from tomserve.errors import ConfigError, TomserveError
-from tomserve.runs import kept
 from tomserve.runs.evaluation import EvalResult
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import scored, scores_of
 from tomserve.scoring import choices
-from tomserve.scoring.scorer import SCORER
 from tomserve.stats.functional import FTOM_1
 from tomserve.studies import analyze, people, tasks
 from tomserve.studies.combining import combined
 from tomserve.studies.rows import originals
 from tomserve.studies.words import finite
-from tomserve.web import beside
-from tomserve.web.beside import Work, run
+from tomserve.web.computing import Wish
+from tomserve.web.process import without_paths
 
-MODULE = __name__ if __name__ != "__main__" else "tomserve.web.tallying"
-LOCK = "tally"
-"""The name of the lock of whatever makes tallies, of which there is one process at a time."""
-
-AT_ONCE = 100
-"""How many tallies one process makes."""
-
-READ = ("manifest.json", *kept.FILES, choices.JOURNAL, choices.RECORD, kept.TABLE)
-"""The files of a run that decide its tally. The kept table decides it only for a measured run."""
+MANIFEST = "manifest.json"
 
 
 class Part(pydantic.BaseModel):
@@ -144,57 +132,39 @@ class Tally(Part):
     broken: str = ""
 
 
-def work(folder: Path, cache: Path, *, layers: bool = False) -> Work:
-    """The work that makes the tally of a run, or of a folder of runs with all three layers.
-
-    The file is named by the state of the files that decide it, as the file system tells it: every change of a file
-    changes it. Whether kept scores fit these files is then decided by what is in them.
-    """
-    folders = sorted(path for path in folder.iterdir() if (path / READ[0]).exists()) if layers else [folder]
-    state = [[str(one), name, *_state(one / name)] for one in folders for name in READ]
-    name = digest(orjson.dumps([SCORER, tomserve.__version__, layers, state])).removeprefix("sha256:")
-    return Work(MODULE, cache / f"tally-{name}.json", ("layers" if layers else "run", str(folder)), LOCK)
+def wish(folder: Path, *, layers: bool = False) -> Wish:
+    """What makes the tally of a run, or of a folder of runs with all three layers. The content of their files
+    decides."""
+    if not layers:
+        return Wish("tally", (str(folder.absolute()),))
+    inside = sorted(str(path.absolute()) for path in folder.iterdir() if (path / MANIFEST).exists())
+    return Wish("layers", tuple(inside), {"folder": str(folder.absolute())})
 
 
-def begin_all(works: Sequence[Work]) -> None:
-    """Make these tallies, one after the other in one process, unless one is at work. Raises ConfigError where nothing
-    can be kept."""
-    some = works[:AT_ONCE]
-    if some:
-        more = [text for one in some[1:] for text in (str(one.path), *one.arguments)]
-        beside.begin(replace(some[0], arguments=(*some[0].arguments, *more)))
+def read(facts: Mapping[str, Any]) -> Tally:
+    """The tally that was made. Raises pydantic.ValidationError where it is none."""
+    return Tally.model_validate(facts)
 
 
-def _state(path: Path) -> tuple[int, ...]:
-    """What tells that a file was changed: no program can change one and keep all of this."""
+def tally(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The tally of a run; one that says so where it cannot be read. out: stays empty. options: none."""
+    del out, options
+    return _told(of_run, Path(runs[0]))
+
+
+def layers(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The tally of the three layers of a model; one that says so where they cannot be read. out: stays empty. runs:
+    those in the folder, whose files decide. options: folder."""
+    del out, runs
+    return _told(of_layers, Path(options["folder"]))
+
+
+def _told(made: Callable[[Path], Tally], folder: Path) -> dict[str, Any]:
     try:
-        status = path.lstat()
-    except OSError:
-        return ()
-    if path.name == kept.TABLE and (path.parent / kept.JOURNAL).exists():
-        return ()  # a table of scores is made anew from the other files
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def read(path: Path) -> Tally:
-    """The tally in a file. Raises ConfigError where the file holds none."""
-    try:
-        return Tally.model_validate(bounded.json(path, "delete it, and it is made anew"))
-    except pydantic.ValidationError:
-        raise ConfigError(f"{path}: is no tally; delete it, and it is made anew") from None
-
-
-def make(path: Path, arguments: Sequence[str]) -> None:
-    """Write the tally of the run, or of the folder of runs, that the arguments name, and then those of further files
-    with their own two arguments. Raises OSError where a file cannot be written."""
-    given = [str(path), *arguments]
-    for place, kind, folder in zip(given[::3], given[1::3], given[2::3], strict=True):
-        try:
-            tally = of_layers(Path(folder)) if kind == "layers" else of_run(Path(folder))
-        except TomserveError as error:
-            tally = Tally(broken=str(error))
-        with files.replacing(Path(place)) as file:
-            file.write(orjson.dumps(tally.model_dump(mode="json")))
+        found = made(folder)
+    except TomserveError as error:
+        found = Tally(broken=inert(without_paths(str(error))))
+    return found.model_dump(mode="json")
 
 
 def of_run(folder: Path) -> Tally:
@@ -282,13 +252,13 @@ def _share(part: pl.DataFrame, asked: Asked) -> Share:
 
 def is_layered(folder: Path) -> bool:
     """Whether a folder of runs holds the layers of one model, as `tomserve functional` makes it."""
-    return (folder / ITEMS / READ[0]).is_file()
+    return (folder / ITEMS / MANIFEST).is_file()
 
 
 def of_layers(folder: Path) -> Tally:
     """The tally of the three layers of one model. Raises ConfigError where they cannot be read."""
     inside = finished(folder)
-    places = sorted(path for path in folder.iterdir() if (path / READ[0]).is_file() and not path.is_symlink())
+    places = sorted(path for path in folder.iterdir() if (path / MANIFEST).is_file() and not path.is_symlink())
     parts = [path for path in places if not path.name.startswith(INSIDE)]
     manifests = [manifest for path in parts if (manifest := Manifest.read(path)) is not None]
     first = Manifest.read(folder / ITEMS)
@@ -323,7 +293,3 @@ def _layers(one: boardfacts.Facts) -> Layers:
         failed=one.failed,
         spoiled=one.spoiled,
     )
-
-
-if __name__ == "__main__":
-    sys.exit(run(make, sys.argv[1:]))

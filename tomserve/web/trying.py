@@ -28,9 +28,9 @@ from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, one_of
 from tomserve.items import Item
 from tomserve.serving.addresses import normalize
 from tomserve.web import previews
-from tomserve.web.beside import keyless
 from tomserve.web.people import Person
 from tomserve.web.previews import How
+from tomserve.web.process import keyless
 from tomserve.web.settings import Settings
 from tomserve.web.storyline import Sentence, sentences
 

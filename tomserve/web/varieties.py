@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
 from tomserve import benchmarks, stability
-from tomserve.content import bounded, digest, files
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.items import Item
 from tomserve.stability import Dropped
-from tomserve.web import itemlist
-from tomserve.web.beside import Work, run
+from tomserve.web import computing, itemlist
+from tomserve.web.computing import Wish
 
-MODULE = "tomserve.web.varieties"
+FILE = "variants.json"
 
 
 class Variant(NamedTuple):
@@ -30,33 +28,33 @@ class Variant(NamedTuple):
     reason: str = ""
 
 
-def work(index: Path, name: str) -> Work:
-    """The work that makes the variants of the item of that id in an index of items."""
-    called = digest(index.name.encode(), name.encode()).removeprefix("sha256:")
-    return Work(MODULE, index.with_name(f"variants-{called}.json"), (str(index), name))
+def wish(index: Path, name: str) -> Wish:
+    """What makes the variants of the item of that id in an index of items, whose folder is named by what it holds."""
+    return Wish("varieties", (), {"index": str(index), "item": name})
 
 
-def make(path: Path, arguments: Sequence[str]) -> None:
-    """Write the variants of the item that the arguments name. Raises OSError where the file cannot be written."""
-    index, name = arguments
-    made = variants(itemlist.one(Path(index), name).item)
+def varieties(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the variants of an item. runs: none. options: index, item. Nothing is to be known besides."""
+    del runs
+    made = variants(itemlist.one(Path(options["index"]), options["item"]).item)
     lines = [
         [one.kind, one.changes, None if one.item is None else one.item.to_json().decode(), one.reason] for one in made
     ]
-    with files.replacing(path) as file:
-        file.write(orjson.dumps(lines))
+    (out / FILE).write_bytes(orjson.dumps(lines))
+    return {}
 
 
-def read(path: Path) -> tuple[Variant, ...]:
-    """The variants in a file. Raises ConfigError where it holds none."""
-    lines: Any = bounded.json(path, "delete it, and it is made anew")
-    try:
-        return tuple(
-            Variant(kind, changes, None if line is None else Item.from_json(line), reason)
-            for kind, changes, line, reason in lines
-        )
-    except (TypeError, ValueError):
-        raise ConfigError(f"{path}: holds no variants; delete it, and it is made anew") from None
+def made(index: Path, name: str) -> tuple[Variant, ...] | None:
+    """The variants of an item; None while they are made. Raises ConfigError where they cannot be made."""
+    if (result := computing.beside().wanted(wish(index, name))) is None:
+        return None
+    if result.error:
+        raise ConfigError(result.error)
+    lines = orjson.loads((result.folder / FILE).read_bytes())
+    return tuple(
+        Variant(kind, changes, None if line is None else Item.from_json(line), reason)
+        for kind, changes, line, reason in lines
+    )
 
 
 def variants(item: Item) -> tuple[Variant, ...]:
@@ -77,7 +75,3 @@ def variants(item: Item) -> tuple[Variant, ...]:
         elif found is not None:
             made.append(Variant(kind.name, kind.changes, found))
     return tuple(made)
-
-
-if __name__ == "__main__":
-    sys.exit(run(make, sys.argv[1:]))

@@ -14,6 +14,7 @@ from tomserve.scoring.samples import sample_of
 from tomserve.web import answering, browsing, computing
 from tomserve.web.access import Reader
 from tomserve.web.browsing import Filters
+from tomserve.web.process import without_paths
 from tomserve.web.rendering import page
 from tomserve.web.tails import tail
 from tomserve.web.workbench import Workbench, workbench
@@ -61,7 +62,7 @@ def listed(request: Request, name: str, bench: Bench, person: Reader) -> HTMLRes
         try:
             shown["found"] = browsing.page_of(name, filters)
         except ConfigError as error:
-            shown["error"] = computing.without_paths(str(error))
+            shown["error"] = without_paths(str(error))
     part = request.headers.get("HX-Request") and not request.headers.get("HX-Boosted")
     return page(request, "answers-part.html.j2" if part else "answers.html.j2", **shown)
 
@@ -99,13 +100,9 @@ def one(
     try:
         found = answering.answer(name, item, strategy, sample, model)
     except NoSuchAnswerError as error:
-        return page(
-            request, "no-answer.html.j2", status=404, error=computing.without_paths(str(error)), item=item, **shown
-        )
+        return page(request, "no-answer.html.j2", status=404, error=without_paths(str(error)), item=item, **shown)
     except ConfigError as error:
-        return page(
-            request, "no-answer.html.j2", status=409, error=computing.without_paths(str(error)), item=item, **shown
-        )
+        return page(request, "no-answer.html.j2", status=409, error=without_paths(str(error)), item=item, **shown)
     before, after = (None, None) if found.place is None else browsing.neighbours(name, filters, found.place)
     return page(
         request,

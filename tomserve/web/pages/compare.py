@@ -12,11 +12,12 @@ from fastapi.responses import FileResponse, HTMLResponse, Response
 
 from tomserve.errors import ConfigError
 from tomserve.reporting import tables as forms
-from tomserve.web import comparing, computing, matching
+from tomserve.web import comparing, matching
 from tomserve.web.access import Reader
 from tomserve.web.comparing import EFFECTS, FLIPS
 from tomserve.web.computing import Result
 from tomserve.web.oneanswer import Answer
+from tomserve.web.process import without_paths
 from tomserve.web.register import Line
 from tomserve.web.rendering import page
 from tomserve.web.workbench import Workbench, workbench
@@ -142,7 +143,7 @@ def both(
         try:
             sides.append((line, matching.answer(line.name, item, strategy), ""))
         except ConfigError as error:
-            sides.append((line, None, computing.without_paths(str(error))))
+            sides.append((line, None, without_paths(str(error))))
     back = f"/compare?{wish.query()}"
     found = any(one is not None for _, one, _ in sides)
     return page(

@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from tomserve import benchmarks
 from tomserve.errors import ConfigError, TomserveError
-from tomserve.web import beside, itemlist, previews, storyline, varieties
+from tomserve.web import itemlist, previews, storyline, varieties
 from tomserve.web.access import Reader
 from tomserve.web.itemlist import Source, Wish
 from tomserve.web.rendering import page
@@ -88,10 +88,9 @@ def item(
     found = itemlist.one(index, id, wish)
     shown = found.item
     if variant:
-        file = beside.wanted(varieties.work(index, id))
-        if file is None:
+        made = varieties.made(index, id)
+        if made is None:
             return page(request, "items_wait.html.j2", address=f"/items/item?{request.url.query}", id=id)
-        made = varieties.read(file)
         shown = next((one.item for one in made if one.kind == variant and one.item is not None), found.item)
     how = previews.How(strategy, preset, model, thinking, temperature, seed)
     preview, error = None, ""
@@ -144,11 +143,10 @@ def variants(
     """The variants that can be made of an item, which the item's page fetches, again and again until they are made."""
     source = _source(benchmark, gold, path, run)
     index = itemlist.index(source, workbench(request).register, person)
-    file = None if index is None else beside.wanted(varieties.work(index, id))
     return page(
         request,
         "item_variants.html.j2",
-        variants=None if file is None else varieties.read(file),
+        variants=None if index is None else varieties.made(index, id),
         again=f"/items/variants?{request.url.query}",
         address=_address(source, Wish()),
         id=id,
