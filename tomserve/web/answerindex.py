@@ -2,8 +2,8 @@
 
 With it one answer among half a million costs milliseconds: its row names the bytes at which the journal and the items
 hold the texts. ``answers.parquet`` has a row for each scored answer, of several samples one for each, in the order of
-the score table; ``turns.parquet`` has a row for each reply of strategies that ask several requests;
-``items.parquet`` has the words of the items.
+the score table, and beside columns of words their ranks, by which they are quickly sorted; ``turns.parquet`` has
+a row for each reply of strategies that ask several requests; ``items.parquet`` has the words of the items.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ from tomserve.scoring.tablefile import COLUMNS
 from tomserve.studies.rows import ORIGINAL
 
 ANSWERS, TURNS, ITEMS = "answers.parquet", "turns.parquet", "items.parquet"
+RANK = "rank:"
+"""How the columns of ranks begin."""
+RANKED = ("strategy", "status", "outcome", "answer")
+"""The columns of words by which a list is sorted."""
 SHOWN = 160
 """Characters of a reply that a list shows."""
 SEARCHED = 4000
@@ -166,7 +170,9 @@ def _joined(rows: pl.DataFrame, scores: pl.DataFrame, items: pl.DataFrame) -> pl
         .then(pl.lit("wrong"))
         .otherwise(pl.lit("none"))
     )
-    return found.with_columns(outcome=outcome, chain=chain, place=pl.int_range(pl.len(), dtype=pl.UInt32))
+    found = found.with_columns(outcome=outcome, chain=chain, place=pl.int_range(pl.len(), dtype=pl.UInt32))
+    ranks = (pl.col(name).rank("dense").cast(pl.UInt32).alias(f"{RANK}{name}") for name in RANKED)
+    return found.with_columns(ranks)
 
 
 def _factors(scores: pl.DataFrame) -> list[str]:

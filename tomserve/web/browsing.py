@@ -15,7 +15,7 @@ import polars as pl
 
 from tomserve.errors import ConfigError
 from tomserve.web import computing
-from tomserve.web.answerindex import ANSWERS, ITEMS, SEARCHED, SHOWN
+from tomserve.web.answerindex import ANSWERS, ITEMS, RANK, SEARCHED, SHOWN
 from tomserve.web.computing import Result
 
 SIZE = 50
@@ -24,7 +24,7 @@ SIZE = 50
 MOST_SEARCHED = 200 << 20
 """Bytes of texts that are searched while somebody waits, which takes about a quarter of a second."""
 
-SORTS = {"item": "place", "strategy": "strategy", "outcome": "outcome", "status": "status", "answer": "answer",
+SORTS = {"item": "place", **{name: f"{RANK}{name}" for name in ("strategy", "outcome", "status", "answer")},
          "break": "chain_break", "sample": "sample"}  # fmt: skip
 """What one can sort by, each with its column."""
 
@@ -161,7 +161,8 @@ def _rows(table: pl.LazyFrame, places: Sequence[int]) -> Sequence[Mapping[str, A
     """The answers at these places of the index, in this order."""
     shown = pl.col("reply").str.slice(0, SHOWN).alias("shown")
     long = (pl.col("reply").str.len_chars() > SHOWN).alias("long")
-    found = table.filter(pl.col("place").is_in(list(places))).with_columns(shown, long).drop("reply").collect()
+    left_out = ("reply", *(name for name in table.collect_schema().names() if name.startswith(RANK)))
+    found = table.filter(pl.col("place").is_in(list(places))).with_columns(shown, long).drop(left_out).collect()
     rows = {row["place"]: row for row in found.iter_rows(named=True)}
     return [rows[place] for place in places]
 
@@ -176,8 +177,8 @@ def _places(table: pl.LazyFrame, filters: Filters, index: Result) -> tuple[pl.Se
 def _ordered(frame: pl.LazyFrame, filters: Filters) -> pl.LazyFrame:
     if filters.sort == "item":
         return frame.reverse() if filters.down else frame
-    column = SORTS[filters.sort]
-    return frame.sort(column, "place", descending=[filters.down, False], nulls_last=True)
+    # The rows stand in the order of their places. To keep it is a quarter of the work of sorting by place as well.
+    return frame.sort(SORTS[filters.sort], descending=filters.down, nulls_last=True, maintain_order=True)
 
 
 def _filtered(frame: pl.LazyFrame, filters: Filters, index: Result) -> tuple[pl.LazyFrame, str]:
