@@ -238,9 +238,13 @@ def test_further_files_count_by_their_content(tmp_path: Path) -> None:
     assert len(set(keys)) == 3
 
 
-def test_what_was_used_longest_ago_makes_room(example: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("room", "pieces"), [(5000, 100), (1 << 20, 3)])
+def test_what_was_used_longest_ago_makes_room(
+    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, pieces: int
+) -> None:
     del example
-    beside = Counted(tmp_path / "cache", room=5000)
+    monkeypatch.setattr(computing, "PIECES", pieces)
+    beside = Counted(tmp_path / "cache", room=room)
     wishes = [Wish("answers", ("example",), {"number": number}) for number in range(4)]
     folders = []
     for age, wish in enumerate(wishes):

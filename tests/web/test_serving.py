@@ -129,6 +129,18 @@ def test_it_ends_while_somebody_is_still_connected(start: Start) -> None:
         assert running.end()[0] == 143
 
 
+def test_what_is_computed_beside_ends_with_it_and_leaves_nothing(start: Start, tmp_path: Path) -> None:
+    running, cache = start().ready(), tmp_path / "runs/.web/cache"
+    head = {"Authorization": f"Bearer {running.address.split('token=')[1]}"}
+    assert "being read" in httpx.get(f"{running.base}/items?benchmark=perturbed", headers=head, timeout=PATIENCE).text
+    until = time.monotonic() + PATIENCE
+    while not cache.exists() or not list(cache.iterdir()):
+        assert time.monotonic() < until, "nothing is computed"
+        time.sleep(0.01)
+    assert running.end()[0] == 143
+    assert not list(cache.glob(".*"))
+
+
 def test_databases_are_made_again_from_the_folders_unless_a_workbench_runs(start: Start, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     shutil.copytree(ROOT / "runs/example", runs / "example")

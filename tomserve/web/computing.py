@@ -43,6 +43,9 @@ MEASURED = "scores.parquet"
 ROOM = 4 << 30
 """Bytes that the cache may take."""
 
+PIECES = 10_000
+"""How many results the cache may hold, most of which are small."""
+
 MOST = 2
 """How many processes compute at once."""
 
@@ -273,12 +276,13 @@ class Computing:
             with contextlib.suppress(OSError):
                 size = sum(path.stat().st_size for path in folder.iterdir())
                 kept.append((folder.stat().st_mtime_ns, size, folder))
-        total = sum(size for _, size, _ in kept)
+        total, count = sum(size for _, size, _ in kept), len(kept)
         for used, size, folder in sorted(kept):
             left = folder.name.startswith(".") and time.time_ns() - used > LEFT
-            if left or (total > self._room and not folder.name.startswith(".")):
+            full = total > self._room or count > PIECES
+            if left or (full and not folder.name.startswith(".")):
                 shutil.rmtree(folder, ignore_errors=True)
-                total -= size
+                total, count = total - size, count - 1
 
 
 _all: dict[Path, Computing] = {}
