@@ -481,7 +481,9 @@ def test_the_policy_lets_only_our_script_and_style_in(hostile: str) -> None:
 
 
 def test_our_script_never_makes_markup_or_code_from_text() -> None:
-    script = "".join((page_module.ASSETS / name).read_text() for name in ("core.js", "sorting.js", "report.js", "browser.js"))
+    script = "".join(
+        (page_module.ASSETS / name).read_text() for name in ("core.js", "sorting.js", "report.js", "browser.js")
+    )
     for word in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "new Function", "DOMParser"):
         assert word not in script
     assert "</script" not in script
