@@ -103,7 +103,12 @@ def test_a_run_can_be_watched_while_another_process_asks(tmp_path: Path, endpoin
 def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock: list[float]) -> None:
     with RunFolder(tmp_path / "r") as folder:
         recording = progress.Recording(Silent(), folder.path)
+        recording.message("waiting for the server to load")
+        clock[0] += 2
         recording.message("asking m at h")
+        before = progress.read(folder.path)
+        assert before is not None
+        assert (before.phase, before.eta) == (0, None)  # how much there is to ask is not known yet
         recording.started(1000, 100)
         for second in range(100):
             clock[0] += 1

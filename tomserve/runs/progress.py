@@ -221,7 +221,8 @@ class Recording:
         status, written = self._status, self._statuses.total()
         rate, total = self._rate(written), self._total + status.grown
         left = max(total - self._before - written, 0)
-        eta = None if ended else 0.0 if not left else left / rate if rate > 0 else None
+        known = self._phase and not ended  # before the first phase nobody knows how much there is to ask
+        eta = None if not known else 0.0 if not left else left / rate if rate > 0 else None
         oldest = status.oldest
         record = {
             "schema": 1, "pid": os.getpid(), "began": self._began, "updated": now(), "ended": ended,
