@@ -64,7 +64,8 @@ def pytest_configure() -> None:
 LONGEST = (
     *("tests/serving/test_serving.py", "tests/test_docs.py", "tests/serving/test_presets.py", "tests/test_project.py"),
     *("tests/serving/test_reference.py", "tests/reporting/", "tests/cli/test_cli.py", "tests/studies/test_study.py"),
-    *("tests/engine/test_adaptive.py", "tests/docs/", "tests/serving/", "tests/studies/", "tests/runs/"),
+    *("tests/web/test_worker.py", "tests/web/test_way.py", "tests/web/test_openapi.py", "tests/web/test_watching.py"),
+    *("tests/engine/test_adaptive.py", "tests/docs/", "tests/web/", "tests/serving/", "tests/studies/", "tests/runs/"),
 )
 """Where the tests that take long are, the longest first. They begin, so that the processes that share the tests end
 together; two files that serve models by vLLM have another between them, because its servers compute on the same core."""
