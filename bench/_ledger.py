@@ -22,7 +22,10 @@ from tomserve.status import ANSWERS, FINAL
 Place = tuple[int, int]
 """The number of a question, and the turn of its conversation."""
 
-KEPT = {"responses.jsonl", "items.jsonl", "manifest.json", "log.txt", ".lock", "scores.parquet", "scores.json"}
+KEPT = {
+    *("responses.jsonl", "items.jsonl", "manifest.json", "progress.json", "log.txt", ".lock"),
+    *("scores.parquet", "scores.json"),
+}
 """What a run's folder may hold in the end; beside it, what a torn line was moved to."""
 
 FAULTS = (

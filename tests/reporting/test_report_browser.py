@@ -3,6 +3,7 @@
 Skipped where chromium is missing; with NEED_CHROMIUM=1 (as CI sets it) that is a failure.
 """
 
+import re
 import shutil
 from collections.abc import Iterator
 from itertools import pairwise
@@ -204,7 +205,7 @@ def test_keyboard_alone_suffices(visit: Any, example: Path) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
-    page.wait_for_function("document.activeElement.id === 'main'")
+    page.locator("#main:focus").wait_for()
     link = page.locator("#answers tbody a").first
     link.focus()
     style = link.evaluate("link => getComputedStyle(link).outlineStyle")
@@ -444,7 +445,7 @@ def test_every_sample_of_a_question_is_shown_and_the_majoritys_marked(visit: Any
     ]
     assert page.locator("dialog .turn.answered pre").all_inner_texts() == ['{"answer": "tea"}']
     page.locator("dialog [data-step='1']").click()
-    page.wait_for_function("document.getElementById('item-title').textContent === 'demo/2'")
+    page.locator("#item-title", has_text=re.compile("^demo/2$")).wait_for()
     assert "vanilla, sample 1 of 3 (timeout): no text came back." in page.inner_text("dialog .inside")
     assert page.locator("dialog .turn.answered summary").all_inner_texts() == ["vanilla, sample 2 of 3 (the answer)"]
     page.locator("dialog [data-close]").click()

@@ -231,12 +231,14 @@ def test_all_of_it_works_without_scripts(bench: Served, browser: Any) -> None:
         page.goto(bench.opened)
         page.fill("#f-text", "exam")
         page.click("form.filters button")
+        page.wait_for_url(re.compile("text=exam"))
         assert page.locator("#runs tbody tr").count() == 1
         page.check("input[name=run]")
         page.click("text=Compare the chosen")
-        assert re.search(r"/compare\?a=example$", page.url)
+        page.wait_for_url(re.compile(r"/compare\?a=example$"))
         page.goto(f"{bench.url}/queue")
         page.click("#last-a")
+        page.locator("#queue section:first-of-type .run-name").first.filter(has_text="b").wait_for()
         assert order(page) == ["b", "a"]
         page.goto(f"{bench.url}/new")
         page.check("input[name=source][value=endpoint]")
@@ -244,14 +246,14 @@ def test_all_of_it_works_without_scripts(bench: Served, browser: Any) -> None:
         page.select_option("#benchmark", "perturbed")
         page.fill("#limit", "0")
         page.locator("#new button:not(.hidden-label) >> text=Show the plan").click()
-        assert "at least 1" in page.locator("#limit-error").inner_text()
+        page.locator("#limit-error", has_text="at least 1").wait_for()
         page.fill("#limit", "6")
         page.fill("#run", "plain")
         page.click("button.primary")
-        assert page.url == f"{bench.url}/live/plain"
+        page.wait_for_url(f"{bench.url}/live/plain")
         assert page.locator(".badge.queued").count() == 1
         page.click("#cancel-plain")
-        assert page.locator(".badge.cancelled").count() == 1
+        page.locator(".badge.cancelled").wait_for()
     finally:
         context.close()
 
