@@ -19,11 +19,14 @@ ORDER = (
         "benchmarks",
         "serving",
         "runs",
+        "shards",
+        "clusters",
         "causal",
         "faithfulness",
         "humans",
         "studies",
         "reporting",
+        "interop",
         "api",
         "web",
         "cli",
@@ -37,7 +40,7 @@ LOOSE = {"__init__.py", "__main__.py", "errors.py", "status.py"}
 FRONT = ("__init__", "__main__")
 """The public face of the package, which may name whatever it offers."""
 
-BLIND = ("engine", "runs", "reporting", "web", "cli")
+BLIND = ("engine", "runs", "shards", "clusters", "reporting", "interop", "web", "cli")
 """Rooms that serve every benchmark and every study alike, and so name none."""
 
 

@@ -1,0 +1,73 @@
+"""What was handed to a cluster: the record ``job.json`` beside the parts, and what every kind of cluster can do.
+
+`tomserve status` and `tomserve cancel` find by this record what `tomserve submit` has started, on any machine that sees
+the folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import orjson
+import pydantic
+
+from tomserve.content import bounded, files
+from tomserve.content.wording import refused
+from tomserve.errors import ConfigError
+
+FILE = "job.json"
+"""The name of the record in the folder of the parts."""
+
+WAY_OUT = "restore the file, or submit the parts again"
+
+
+class Job(pydantic.BaseModel):
+    """Work that was handed to a cluster.
+
+    cluster: which kind. id: the number or name by which the cluster knows it. time: when it was submitted, in UTC.
+    parts: the numbers of the parts that it asks. command: the words that started it, for people. details: what the kind
+    of cluster needs to find it again, such as the address of Ray.
+    """
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    schema_: Literal[1] = pydantic.Field(alias="schema", default=1)
+    cluster: Literal["slurm", "ray"]
+    id: str
+    time: str
+    parts: tuple[int, ...]
+    command: tuple[str, ...] = ()
+    details: dict[str, Any] = {}
+
+    def write(self, folder: Path) -> None:
+        """Write the record beside the parts. Raises OSError where that is not possible."""
+        with files.replacing(folder / FILE) as file:
+            file.write(orjson.dumps(self.model_dump(mode="json", by_alias=True), option=orjson.OPT_INDENT_2) + b"\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> Job | None:
+        """The record beside these parts; None where nothing was submitted. Raises ConfigError where it is broken."""
+        path = folder / FILE
+        try:
+            data = bounded.json(path, WAY_OUT)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+        try:
+            return cls.model_validate(data)
+        except pydantic.ValidationError as error:
+            raise refused(error, data, cls, path, WAY_OUT) from None
+
+
+class Cluster(Protocol):
+    """What every kind of cluster can do with a job that was submitted."""
+
+    def states(self, job: Job) -> Mapping[int, str]:
+        """What the cluster says of each part, by its number, in the cluster's own words, such as PENDING; a part that
+        it does not know any more is left out. Raises MachineError where the cluster cannot be asked."""
+
+    def cancel(self, job: Job) -> None:
+        """End what is left of the job; parts keep what they have. Raises MachineError where that is not possible."""
