@@ -244,7 +244,7 @@ def opened(
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(runfolder.RunFolder(path))
         journal = stack.enter_context(Journal(folder.path / "responses.jsonl"))
-        evaluation = _resumed(made, folder, journal, stack.enter_context(recorded(listener, folder.path)), stop, began)
+        evaluation = resumed(made, folder, journal, stack.enter_context(recorded(listener, folder.path)), stop, began)
         stop.check()
         if evaluation.anything_left():
             evaluation.save()
@@ -253,7 +253,7 @@ def opened(
         evaluation.save()
 
 
-def _resumed(
+def resumed(
     made: Plan, folder: runfolder.RunFolder, journal: Journal, listener: Listener, stop: Stop, began: float
 ) -> Evaluation:
     """The evaluation, with the rows and the record that its run folder holds already.

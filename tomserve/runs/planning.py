@@ -166,11 +166,11 @@ class Plan:
         return replace(self, varied=told, questions=questions, again=replace(self.questions, items=repeated))
 
 
-def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
+def plan(options: EvalOptions, waiting: Waiting | None = None, chosen: Target | None = None) -> Plan:
     """Make the plan: load the items, choose the server, load the strategies.
 
-    waiting: how to wait for a server that is busy or still loads. Raises TomserveError where an option is wrong or does
-    not fit the others.
+    waiting: how to wait for a server that is busy or still loads. chosen: the model, where the caller knows it and no
+    server is to be looked for. Raises TomserveError where an option is wrong or does not fit the others.
     """
     if options.transport not in transports.TRANSPORTS:
         raise ConfigError(one_of("transport", options.transport, transports.TRANSPORTS))
@@ -178,7 +178,7 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     checking.check(options)
     benchmark = _benchmark(options)
     every = _every(options, benchmark, waiting or Waiting())
-    chosen = target.choose(options.base_urls, options.model, options.revision, waiting, start=options.start)
+    chosen = chosen or target.choose(options.base_urls, options.model, options.revision, waiting, start=options.start)
     preset = chosen.preset
     thinking = thinking_of(preset, chosen.model, options.thinking)
     strategies = strategies_of(options, benchmark, preset, thinking)

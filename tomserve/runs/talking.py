@@ -100,6 +100,10 @@ class Talks:
         """Whether that is a turn of a conversation that has ended."""
         return identity.strategy in self._several and identity.question not in self._open
 
+    def leave(self, identity: Identity) -> None:
+        """Hold the conversation of that turn no longer, as its next reply does not come in this session."""
+        self._open.pop(identity.question, None)
+
     def follow(self, row: Row) -> list[Request]:
         """Take a reply, and return the requests that follow from it (see tomserve.engine.following.Follower).
 
