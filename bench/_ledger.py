@@ -24,7 +24,7 @@ Place = tuple[int, int]
 
 KEPT = {
     *("responses.jsonl", "items.jsonl", "manifest.json", "progress.json", "log.txt", ".lock"),
-    *("scores.parquet", "scores.json"),
+    *("scores.parquet", "scores.json", "batch.json"),
 }
 """What a run's folder may hold in the end; beside it, what a torn line was moved to."""
 

@@ -22,6 +22,7 @@ from tomserve.cli import (
     faithfulness,
     functional,
     generate,
+    interop,
     items,
     runs,
     sealing,
@@ -42,6 +43,8 @@ app = typer.Typer(
 )
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(generate.app, name="generate")
+app.add_typer(interop.exports, name="export")
+app.add_typer(interop.imports, name="import")
 
 # Every environment variable that tomserve reads; any other that begins with TOMSERVE_ is taken for a slip of the pen.
 VARIABLES = {

@@ -1,0 +1,336 @@
+"""Batch files: what is exported, answered by somebody else and imported is a run like one of our own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.conftest import Endpoint, completion, make_item
+from tests.helpers import batches
+from tests.helpers.talking import FAN_OUT, write_strategy
+from tomserve.engine.request import Identity
+from tomserve.items import write_items
+from tomserve.runs.journal import Journal, identity_of, read_rows
+
+ITEMS = 12
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with items and two strategies of several turns."""
+    write_items(tmp_path / "items.jsonl", [make_item(number) for number in range(ITEMS)])
+    write_strategy(tmp_path / "two", 2)
+    write_strategy(tmp_path / "fan", 3, FAN_OUT)
+    return tmp_path
+
+
+def asks(folder: Path, *more: object) -> tuple[object, ...]:
+    return ("--benchmark", "items", "--path", folder / "items.jsonl", "--run", "r", *more)
+
+
+def export(cli: Any, folder: Path, out: str, *more: object) -> Any:
+    return cli("export", "batch", *asks(folder, "--model", "tiny", *more), "--out", folder / out)
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    return [row for _, row in read_rows(folder / "runs/r/responses.jsonl")]
+
+
+def said(row: dict[str, Any]) -> dict[str, Any]:
+    """What a row says, whoever asked and when, and whether an equal request came first."""
+    left_out = ("time", "timings", "attempts", "endpoint", "reused")
+    return {name: value for name, value in row.items() if name not in left_out}
+
+
+def live(cli: Any, folder: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, *more: object) -> Path:
+    """The folder of the same run, asked of an endpoint."""
+    endpoint.script = batches.scripted
+    monkeypatch.setenv("TOMSERVE_RUNS", str(folder / "live"))
+    done = cli("eval", *asks(folder, "--base-url", endpoint.url, *more))
+    assert done.code == 0, done.err
+    monkeypatch.setenv("TOMSERVE_RUNS", str(folder / "runs"))
+    return folder / "live/r"
+
+
+def test_imported_results_are_the_run_that_an_endpoint_gives(
+    folder: Path, endpoint: Endpoint, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = ("--strategy", "vanilla", "--strategy", "cot", "--temperature", "0.5", "--repeats", "2")
+    own = live(cli, folder, endpoint, monkeypatch, *again)
+    made = export(cli, folder, "asked.jsonl", *again)
+    assert made.code == 0, made.err
+    bodies = [one["body"] for one in batches.asked(folder / "asked.jsonl")]
+    assert sorted(map(orjson.dumps, bodies)) == sorted(map(orjson.dumps, endpoint.requests))
+    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
+    done = cli("import", "batch", found, "--run", "r")
+    assert done.code == 0, done.err
+    assert f"{ITEMS * 4} rows added from {ITEMS * 4} results: {ITEMS * 4} ok" in done.out
+    assert "nothing is left to ask" in done.out
+    theirs = {identity_of(row): said(row) for _, row in read_rows(own / "responses.jsonl")}
+    assert {identity_of(row): said(row) for row in rows(folder)} == theirs
+    assert cli("score", "r").code == 0
+    assert (folder / "runs/r/scores.parquet").read_bytes() == (own / "scores.parquet").read_bytes()
+    manifest = orjson.loads((folder / "runs/r/manifest.json").read_bytes())
+    assert manifest["complete"]
+    assert manifest["sessions"][0]["served_models"] == ["tiny"]
+    assert manifest["sessions"][0]["batch_files"][0]["name"] == "answered.jsonl"
+    assert "nothing left to ask" in export(cli, folder, "more.jsonl", *again).out
+    assert not (folder / "more.jsonl").exists()
+
+
+def test_conversations_go_on_from_import_to_export_until_nothing_is_left(
+    folder: Path, endpoint: Endpoint, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several = ("--strategy", folder / "two", "--strategy", folder / "fan")
+    own = live(cli, folder, endpoint, monkeypatch, *several)
+    for turn in range(10):
+        again = ("export", "batch", "--run", "r", "--out", folder / f"asked{turn}.jsonl")
+        made = cli(*again) if turn else export(cli, folder, "asked0.jsonl", *several)
+        assert made.code == 0, made.err
+        if not (folder / f"asked{turn}.jsonl").exists():
+            break
+        found = batches.answered([folder / f"asked{turn}.jsonl"], folder / f"answered{turn}.jsonl", seed=turn)
+        assert cli("import", "batch", found, "--run", "r").code == 0
+    assert turn == 3  # the first turn, those that go out together, the last one
+    theirs = {identity_of(row): said(row) for _, row in read_rows(own / "responses.jsonl")}
+    assert {identity_of(row): said(row) for row in rows(folder)} == theirs
+    assert cli("score", "r").code == 0
+    assert (folder / "runs/r/scores.parquet").read_bytes() == (own / "scores.parquet").read_bytes()
+
+
+def test_files_are_split_and_equal_requests_are_sent_once(folder: Path, cli: Any) -> None:
+    same = [make_item(1, id=f"same/{number}", cluster="same") for number in range(5)]
+    write_items(folder / "items.jsonl", [make_item(number) for number in range(7)] + same)
+    made = export(cli, folder, "asked.jsonl", "--strategy", "vanilla", "--per-file", "3")
+    assert made.code == 0, made.err
+    files = [folder / name for name in ("asked.jsonl", "asked-2.jsonl", "asked-3.jsonl")]
+    assert [len(batches.asked(path)) for path in files] == [3, 3, 1]
+    assert not (folder / "asked-4.jsonl").exists()
+    known = {one["custom_id"] for path in files for one in batches.asked(path)}
+    assert len(known) == 7
+    assert {(one["method"], one["url"]) for one in batches.asked(files[0])} == {("POST", "/v1/chat/completions")}
+    found = batches.answered(files, folder / "answered.jsonl")
+    assert cli("import", "batch", found, "--run", "r").code == 0
+    assert len(rows(folder)) == 12
+    assert sum(row["reused"] for row in rows(folder)) == 5
+    size = files[0].stat().st_size // 3
+    write_items(folder / "items.jsonl", [make_item(number) for number in range(9)])
+    limited = ("--strategy", "vanilla", "--max-bytes", size * 2 + size // 2, "--run", "other")
+    assert export(cli, folder, "small.jsonl", *limited).code == 0
+    assert max(path.stat().st_size for path in folder.glob("small*.jsonl")) <= size * 2 + size // 2
+    assert sum(len(batches.asked(path)) for path in folder.glob("small*.jsonl")) == 9
+
+
+def test_importing_again_changes_nothing_and_failures_are_asked_again(folder: Path, cli: Any) -> None:
+    export(cli, folder, "asked.jsonl", "--strategy", "vanilla")
+    ways = iter([*["expired"] * 3, "cancelled", "busy", "vllm", *["ok"] * 20])
+
+    def told(name: str, body: dict[str, Any]) -> dict[str, Any]:
+        match next(ways):
+            case "expired":
+                return batches.failed(name, "batch_expired")
+            case "cancelled":
+                return batches.failed(name, "batch_cancelled")
+            case "busy":
+                return batches.result(name, 500, {"error": {"message": "out of order"}})
+            case "vllm":  # has no body beside an error
+                return batches.result(name, 400, None, {"error": {"message": "too long", "code": 400}})
+        return batches.ok(name, body)
+
+    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl", told)
+    done = cli("import", "batch", found, "--run", "r")
+    assert done.code == 1
+    assert "1 connection, 1 http_400, 1 http_500, 6 ok, 3 timeout" in done.out, done.out
+    assert "5 requests have no answer yet" in done.out
+    before = (folder / "runs/r/responses.jsonl").read_bytes()
+    again = cli("import", "batch", found, found, "--run", "r")
+    assert "0 rows added from 12 results" in again.out
+    assert "7 results were there before" in again.out
+    assert (folder / "runs/r/responses.jsonl").read_bytes() == before
+    errors = {row["status"]: row["error"] for row in rows(folder)}
+    assert errors["timeout"] == "batch_expired: it was not asked"
+    assert errors["http_400"] == "too long"
+    assert cli("export", "batch", "--run", "r", "--out", folder / "again.jsonl").code == 0
+    assert len(batches.asked(folder / "again.jsonl")) == 5  # a refused request is not asked again
+    second = batches.answered([folder / "again.jsonl"], folder / "second.jsonl")
+    done = cli("import", "batch", second, found, "--run", "r")
+    assert done.code == 0, done.err
+    assert len(orjson.loads((folder / "runs/r/manifest.json").read_bytes())["sessions"]) == 2
+    with Journal(folder / "runs/r/responses.jsonl") as journal:
+        assert all(Identity(f"demo/{number}", "vanilla", 0) in journal.final for number in range(ITEMS))
+
+
+def test_of_several_results_of_a_request_a_final_one_counts(folder: Path, cli: Any) -> None:
+    export(cli, folder, "asked.jsonl", "--strategy", "vanilla")
+    late = batches.answered([folder / "asked.jsonl"], folder / "late.jsonl", lambda name, _: batches.failed(name, "x"))
+    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
+    assert cli("import", "batch", late, found, late, "--run", "r").code == 0
+    assert {row["status"] for row in rows(folder)} == {"ok"}
+
+
+def test_results_of_no_request_and_cut_off_files_are_counted_and_named(folder: Path, cli: Any) -> None:
+    export(cli, folder, "asked.jsonl", "--strategy", "vanilla")
+    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
+    lines = found.read_bytes().splitlines(keepends=True)
+    strange = orjson.dumps(batches.ok("\x1b[2Jstrange", batches.asked(folder / "asked.jsonl")[0]["body"]))
+    found.write_bytes(b"\n".join([strange, b"", *lines[:4], lines[5][: len(lines[5]) // 2]]))
+    done = cli("import", "batch", found, "--run", "r")
+    assert done.code == 1
+    assert "4 rows added from 5 results: 4 ok" in done.out
+    assert "1 results belong to no request of this run (\\x1b[2Jstrange)" in done.err
+    assert f"{found} ends within a line" in done.err
+    assert f"{ITEMS - 4} requests have no answer yet" in done.out
+    found.write_bytes(b"".join(lines).rstrip(b"\n"))  # some tools end a file without the end of a line
+    assert cli("import", "batch", found, "--run", "r").code == 0
+    assert len(rows(folder)) == ITEMS
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b'{"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {}}', "holds requests"),
+        (b'{"custom_id": 5, "response": null}', "is no result of a batch"),
+        (b"[1]", "is no result of a batch"),
+        (b"{", "not JSON"),
+    ],
+)
+def test_a_file_that_holds_no_results_is_refused_by_line_before_anything_is_read(
+    folder: Path, cli: Any, line: bytes, told: str
+) -> None:
+    export(cli, folder, "asked.jsonl", "--strategy", "vanilla")
+    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
+    broken = folder / "broken.jsonl"
+    broken.write_bytes(found.read_bytes() + line + b"\n")
+    done = cli("import", "batch", found, broken, "--run", "r")
+    assert done.code == 2
+    assert f"{broken}:{ITEMS + 1}: {told}" in done.err
+    assert not rows(folder)
+
+
+def test_hostile_results_make_rows_of_failures(folder: Path, cli: Any) -> None:
+    export(cli, folder, "asked.jsonl", "--strategy", "vanilla")
+    deep: Any = {}
+    for _ in range(500):
+        deep = {"a": deep}
+    shapes = iter(
+        [
+            lambda name: {"custom_id": name, "response": 5, "error": None},
+            lambda name: {"custom_id": name, "response": None, "error": {"code": [1]}},
+            lambda name: {"custom_id": name, "response": {"status_code": True, "body": {}}},
+            lambda name: {"custom_id": name, "response": {"status_code": 10**15, "body": {}}},
+            lambda name: batches.result(name, 200, None),
+            lambda name: batches.result(name, 200, [1]),
+            lambda name: batches.result(name, 200, {"choices": []}),
+            lambda name: batches.result(name, 200, "DEEP"),
+            lambda name: batches.result(name, 200, completion(None)),
+        ]
+    )
+
+    def told(name: str, body: dict[str, Any]) -> dict[str, Any]:
+        shape = next(shapes, None)
+        return batches.ok(name, body) if shape is None else shape(name)
+
+    def dumped(value: Any) -> bytes:
+        return b"{}" if value == {} else b'{"a":%b}' % dumped(value["a"])
+
+    nested = b'{"choices":[{"message":{"content":"x"}}],"a":%b}' % dumped(deep)
+    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl", told)
+    found.write_bytes(found.read_bytes().replace(b'"DEEP"', nested))
+    done = cli("import", "batch", found, "--run", "r")
+    assert done.code == 1, done.err
+    assert "Traceback" not in done.err
+    assert "2 connection, 7 malformed, 3 ok" in done.out, done.out
+
+
+def test_another_model_in_the_replies_ends_the_import_and_keeps_what_came_before(folder: Path, cli: Any) -> None:
+    export(cli, folder, "asked.jsonl", "--strategy", "vanilla")
+    names = iter(["tiny-2026-01-01"] * 5 + ["other"] * 20)
+
+    def told(name: str, body: dict[str, Any]) -> dict[str, Any]:
+        return batches.result(name, 200, completion('{"answer":"tea"}', next(names)))
+
+    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl", told)
+    done = cli("import", "batch", found, "--run", "r")
+    assert done.code == 2
+    assert "names the model" in done.err
+    assert 0 < len(rows(folder)) < ITEMS
+    done = cli("import", "batch", found, "--run", "r", "--accept-change")
+    assert done.code == 0, done.err
+    assert "warning: replies name the model 'other', and 'tiny' was asked" in done.out
+    assert len(rows(folder)) == ITEMS
+    changes = [one.get("changes") for one in orjson.loads((folder / "runs/r/manifest.json").read_bytes())["sessions"]]
+    assert [one["accepted"] for one in changes[-1] or []] == [True]
+
+
+def test_refusals_of_everything_are_not_kept(folder: Path, cli: Any) -> None:
+    export(cli, folder, "asked.jsonl", "--strategy", "vanilla")
+    error = {"error": {"message": "no schema here"}}
+    found = batches.answered(
+        [folder / "asked.jsonl"], folder / "a.jsonl", lambda name, _: batches.result(name, 400, error)
+    )
+    done = cli("import", "batch", found, "--run", "r")
+    assert done.code == 2
+    assert "no schema here" in done.err
+    assert not rows(folder)
+
+
+def test_what_was_exported_with_other_options_is_found_too(folder: Path, cli: Any) -> None:
+    export(cli, folder, "few.jsonl", "--strategy", "vanilla", "--limit", "4")
+    export(cli, folder, "many.jsonl", "--strategy", "cot")
+    results = [batches.answered([folder / f"{name}.jsonl"], folder / f"{name}.out") for name in ("many", "few")]
+    done = cli("import", "batch", *results, "--run", "r")
+    assert done.code == 0, done.out + done.err
+    assert len(rows(folder)) == ITEMS + 4
+    assert "nothing is left" in done.out
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("--model", "tiny"), "is there already"),
+        (("--out", "x.jsonl"), "name the model by --model"),
+        (("--model", "tiny", "--out", "x.jsonl", "--max-bytes", "1000"), "raise --max-bytes"),
+        (("--model", "tiny", "--out", "runs/r/responses.jsonl"), "belongs to the run"),
+    ],
+)
+def test_an_export_that_cannot_be_is_refused(folder: Path, cli: Any, given: tuple[str, ...], told: str) -> None:
+    (folder / "taken.jsonl").touch()
+    made = cli(
+        "export", "batch", *asks(folder), "--model", "tiny", "--strategy", "vanilla", "--out", folder / "a.jsonl"
+    )
+    assert made.code == 0
+    words = [str(folder / one) if one.endswith(".jsonl") else one for one in given]
+    out = () if "--out" in given else ("--out", folder / "taken.jsonl")
+    done = cli("export", "batch", *asks(folder), "--strategy", "vanilla", *words, *out)
+    assert done.code == 2
+    assert told in done.err
+    assert not list(folder.glob("x*.jsonl"))
+
+
+def test_a_run_of_which_nothing_was_exported_takes_no_results(
+    folder: Path, endpoint: Endpoint, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live(cli, folder, endpoint, monkeypatch, "--strategy", "vanilla")
+    (folder / "answered.jsonl").touch()
+    monkeypatch.setenv("TOMSERVE_RUNS", str(folder / "live"))
+    done = cli("import", "batch", folder / "answered.jsonl", "--run", "r")
+    assert done.code == 2
+    assert "nothing was exported from this run" in done.err
+    (folder / "live/r/batch.json").write_text('{"schema": 1, "exports": [{"limit": 0, "model": {"name": "m"}}]}')
+    done = cli("import", "batch", folder / "answered.jsonl", "--run", "r")
+    assert done.code == 2
+    assert "batch.json: exports.0.limit: expected" in done.err
+
+
+def test_a_run_that_was_asked_in_part_is_finished_by_a_queue(folder: Path, endpoint: Endpoint, cli: Any) -> None:
+    endpoint.script = batches.scripted
+    assert cli("eval", *asks(folder, "--base-url", endpoint.url, "--strategy", "vanilla", "--limit", "5")).code == 0
+    assert export(cli, folder, "asked.jsonl", "--strategy", "vanilla").code == 0
+    assert len(batches.asked(folder / "asked.jsonl")) == ITEMS - 5
+    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
+    assert cli("import", "batch", found, "--run", "r").code == 0
+    done = cli("eval", *asks(folder, "--base-url", endpoint.url, "--strategy", "vanilla"))
+    assert "nothing left to ask" in done.out
