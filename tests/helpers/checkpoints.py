@@ -104,7 +104,7 @@ FAMILIES = (
     Family("llama3", ("llama3-70b",), _like("LlamaConfig"), _LLAMA3, _LLAMA3[0], "<|end_of_text|>", "llama3"),
     Family(
         "llama3.1",
-        ("llama3.1-8b", "llama3.3-70b"),
+        ("llama3.1-8b", "llama3.1-405b", "llama3.3-70b"),
         _like("LlamaConfig", rope_parameters=_LLAMA31_ROPE),
         _LLAMA3,
         _LLAMA3[0],

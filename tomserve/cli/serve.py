@@ -26,7 +26,18 @@ def serve(
         bool, typer.Option("--explain", help="Print how much memory the model needs, step by step, and end.")
     ] = False,
     gpus: Annotated[
-        str | None, typer.Option(help="GPUs to plan for, such as 8xA100-80GB. If left out: those of this machine.")
+        str | None,
+        typer.Option(
+            help="GPUs to plan for, such as 8xA100-80GB, or 2x8xA100-80GB for two machines. If left out: those of "
+            "this machine."
+        ),
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            help="How vLLM connects several machines: mp, by its own processes, or ray. If left out: mp. It goes with "
+            "--dry-run."
+        ),
     ] = None,
     replicas: Annotated[
         int,
@@ -48,9 +59,15 @@ def serve(
     """
     from tomserve.serving import catalogue, foreground
     from tomserve.serving.launching import Wanted
+    from tomserve.serving.nodes import BACKENDS
 
     screen = console()
-    wanted = Wanted(model, host, port, tuple(EXTRA), gpus, replicas, insecure)
+    chosen = next((name for name in BACKENDS if name == backend), None)
+    if backend is not None and chosen is None:
+        raise ConfigError(one_of("backend", backend, BACKENDS))
+    if backend is not None and not dry_run:
+        raise ConfigError("--backend is for models that take several machines: it goes with --dry-run and --gpus")
+    wanted = Wanted(model, host, port, tuple(EXTRA), gpus, replicas, insecure, chosen)
     if force and not save:
         raise ConfigError("--force goes with --save, which it lets replace a preset")
     if listing:

@@ -16,7 +16,7 @@ from tomserve.errors import ConfigError, MachineError
 from tomserve.serving import saving, sizing
 from tomserve.serving.deriving import resolve
 from tomserve.serving.hardware import Gpu, parse_gpus
-from tomserve.serving.launching import Wanted, adjusted, assumed
+from tomserve.serving.launching import Wanted, adjusted, assumed, check_replicas
 from tomserve.serving.presets import Preset, Verified
 
 
@@ -39,6 +39,7 @@ def explain(wanted: Wanted, console: Console) -> None:
         say("It runs on the CPU and needs no GPU.")
     else:
         gpus = assumed(preset, wanted.gpus, dry=True)
+        check_replicas(gpus, wanted.replicas)
         gpus = gpus[: len(gpus) // wanted.replicas]
         if not gpus:
             raise MachineError(f"--replicas {wanted.replicas}: there are fewer GPUs than replicas, and each needs one")
@@ -54,7 +55,9 @@ def explain(wanted: Wanted, console: Console) -> None:
             why = "the number of GPUs that the preset or the command line asks for"
         else:
             why = f"the smallest number that holds {sizing.IN_FLIGHT} questions at a time"
-        say(f"  => {layout.gpus} of {len(gpus)} GPUs ({spread}): {why}.")
+        nodes = len({gpu.node for gpu in gpus})
+        where = f" on {layout.nodes} of {nodes} nodes" if nodes > 1 else ""
+        say(f"  => {layout.gpus} of {len(gpus)} GPUs{where} ({spread}): {why}.")
         if model.shape is not None:
             cannot = [n for n in (2, 4, 8) if not sizing.divides(model.shape, n)]
             if cannot:

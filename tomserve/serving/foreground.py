@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tomserve.content.inert import say
 from tomserve.errors import ConfigError, ServerError
-from tomserve.serving import install, keys, provenance, records, reference
+from tomserve.serving import install, keys, nodes, provenance, records, reference
 from tomserve.serving.launching import Replica, Wanted, prepare
 from tomserve.serving.ports import check_port, reserved
 from tomserve.serving.presets import Preset
@@ -25,9 +25,14 @@ SILENT = 60.0
 
 
 def commands(wanted: Wanted) -> list[str]:
-    """The exact shell lines that `serve` would run, one a replica. Raises ConfigError, ContentError, MachineError."""
+    """The exact shell lines that `serve` would run, one a replica; for several nodes, those of each with remarks.
+
+    Raises ConfigError, ContentError, MachineError.
+    """
     replicas = prepare(wanted, dry=True)
     _warn(replicas[0].preset)
+    if replicas[0].ranks:
+        return nodes.script(replicas[0].ranks)
     return [replica.command.shell() for replica in replicas]
 
 

@@ -1,4 +1,8 @@
-"""Tells which GPUs this machine has, and reads those that a user names (``8xA100-80GB``) for another machine."""
+"""Tells which GPUs this machine has, and reads those that a user names for another machine, or for several.
+
+>>> len(parse_gpus("8xA100-80GB")), len(parse_gpus("2x8xA100-80GB"))
+(8, 16)
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,9 @@ _NAMED = {  # memory in MiB as nvidia-smi states it (what is sold as 80 GB is so
     "V100-16GB": (16384, 7.0),
     "V100-32GB": (32768, 7.0),
 }
+MOST_GPUS = 9999
+"""How many GPUs a user may name."""
+_TIMES = r"\s*[xX*×]\s*"
 _SOLD = 0.97 * 2**30 / 1e9
 """Usable decimal gigabytes for every gigabyte that a GPU is sold with: these are GiB, less about 3 % for the driver."""
 
@@ -40,7 +47,7 @@ class Gpu:
 
     memory_gb: its memory in decimal gigabytes. compute: its CUDA compute capability; None where it is not known.
     driver: the version of its driver. id: what CUDA_VISIBLE_DEVICES calls it. uuid: its unique name by nvidia-smi.
-    driver, id and uuid are None for a GPU of another machine.
+    node: the machine that it is in, counted from 0. driver, id and uuid are None for a GPU of another machine.
     """
 
     name: str
@@ -49,6 +56,7 @@ class Gpu:
     driver: str | None = None
     id: str | None = None
     uuid: str | None = None
+    node: int = 0
 
     @property
     def bfloat16(self) -> bool:
@@ -136,21 +144,32 @@ def _number(text: str) -> float | None:
 
 
 def parse_gpus(text: str) -> list[Gpu]:
-    """The GPUs that a user describes, such as ``8xA100-80GB``, ``H200`` or ``2x24GB`` (all of one kind).
+    """The GPUs that a user describes, all of one kind: ``8xA100-80GB``, ``H200``, ``2x24GB``; or those of several nodes
+    (machines that are alike), node by node: ``2x8xA100-80GB`` are two nodes of eight.
 
     Raises ConfigError where the text cannot be read, or states no memory and names no GPU that is known here.
     """
-    match = re.fullmatch(r"(?:(\d{1,4})\s*[xX*×]\s*)?([A-Za-z0-9 _.-]+)", text.strip())
-    count = int(match[1] or 1) if match else 0
-    if match is None or not count:
-        raise ConfigError(f"--gpus {text!r}: expected COUNTxNAME-MEMORY of one kind, for example 8xA100-80GB")
-    name = re.sub(r"[ _]", "", match[2]).upper()
+    name = rf"(?!\s*\d+{_TIMES})[A-Za-z0-9 _.-]+"
+    match = re.fullmatch(rf"(?:(\d{{1,3}}){_TIMES})??(?:(\d{{1,4}}){_TIMES})?({name})", text.strip())
+    nodes, count = (int(match[1] or 1), int(match[2] or 1)) if match else (0, 0)
+    if match is None or not 0 < nodes * count <= MOST_GPUS:
+        raise ConfigError(
+            f"--gpus {text!r}: expected COUNTxNAME-MEMORY of one kind, for example 8xA100-80GB, or "
+            f"NODESxCOUNTxNAME-MEMORY, for example 2x8xA100-80GB; at most {MOST_GPUS} in all"
+        )
+    one = _named(match[3], text)
+    return [replace(one, node=node) for node in range(nodes) for _ in range(count)]
+
+
+def _named(name: str, text: str) -> Gpu:
+    """The GPU of that name, which stands in `text`. Raises ConfigError where its memory is neither known nor stated."""
+    name = re.sub(r"[ _]", "", name).upper()
     name = re.sub(r"^(NVIDIA|GEFORCE|TESLA)+|-?(SXM|PCIE|NVL)\d?(?=-|$)", "", name).strip("-")
     if re.search(r"[A-Z].*-\d+$", name):
         name += "GB"
     if name in _NAMED:
         mebibytes, compute = _NAMED[name]
-        return [Gpu(name, mebibytes * 2**20 / 1e9, compute)] * count
+        return Gpu(name, mebibytes * 2**20 / 1e9, compute)
     family = {key: value for key, value in _NAMED.items() if name.startswith(f"{key.split('-')[0]}-")}
     if (memory := re.search(r"(?:^|-)(\d+(?:\.\d+)?)GI?B$", name)) is None or not 1 <= float(memory[1]) <= 10_000:
         hint = nearest(name, _NAMED) or "."
@@ -159,4 +178,4 @@ def parse_gpus(text: str) -> list[Gpu]:
             f"Known without it: {', '.join(_NAMED)}"
         )
     compute_of = {value[1] for value in family.values()}
-    return [Gpu(name, float(memory[1]) * _SOLD, compute_of.pop() if len(compute_of) == 1 else None)] * count
+    return Gpu(name, float(memory[1]) * _SOLD, compute_of.pop() if len(compute_of) == 1 else None)

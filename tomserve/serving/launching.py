@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from tomserve import content
 from tomserve.content.inert import say
 from tomserve.errors import ConfigError, MachineError
-from tomserve.serving import hardware, keys, provenance, reference, sizing
+from tomserve.serving import hardware, keys, nodes, provenance, reference, sizing
 from tomserve.serving.command import Command, vllm_command
 from tomserve.serving.deriving import resolve
 from tomserve.serving.hardware import Gpu
+from tomserve.serving.nodes import Backend
 from tomserve.serving.presets import Preset
 from tomserve.serving.sizing import Layout
 from tomserve.serving.target import REFERENCE
@@ -31,7 +32,7 @@ class Wanted:
     name: a preset, the path of a preset file, or a model that `deriving.resolve` derives a preset for. host: the
     address to listen on. port: of the first replica; the others take the ports after it. extra: flags for vLLM. gpus:
     GPUs to plan for, as `hardware.parse_gpus` reads them; None for those of this machine. replicas: how many servers.
-    insecure: allow others to ask without a key.
+    insecure: allow others to ask without a key. backend: how vLLM connects several nodes; None for the default.
     """
 
     name: str = REFERENCE
@@ -41,6 +42,7 @@ class Wanted:
     gpus: str | None = None
     replicas: int = 1
     insecure: bool = False
+    backend: Backend | None = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ class Replica:
     """One server to start: its preset, command and port, how it is spread, and the GPUs it uses (none on a CPU).
 
     own: the preset before the user's flags, where none of launch/models/ is like it; None where one is, by its name.
-    extra: the user's flags for vLLM, the last words of the command.
+    extra: the user's flags for vLLM, the last words of the command. ranks: the commands of each node, in the order of
+    the nodes, where the model is spread over several; empty for one node. `command` is then the one that answers.
     """
 
     preset: Preset
@@ -58,6 +61,7 @@ class Replica:
     gpus: tuple[Gpu, ...] = field(default=())
     own: Preset | None = None
     extra: tuple[str, ...] = ()
+    ranks: tuple[tuple[Command, ...], ...] = ()
 
 
 def prepare(wanted: Wanted, *, dry: bool = False) -> list[Replica]:
@@ -84,8 +88,26 @@ def prepare(wanted: Wanted, *, dry: bool = False) -> list[Replica]:
         )
         command.env.update(env)
         used = gpus[: layout.gpus] if layout else ()
-        replicas.append(Replica(preset, command, port, layout, used, own, wanted.extra))
+        ranks = _over_nodes(preset, command, layout, wanted)
+        if ranks:
+            command = ranks[0][-1]
+        replicas.append(Replica(preset, command, port, layout, used, own, wanted.extra, ranks))
     return replicas
+
+
+def _over_nodes(
+    preset: Preset, command: Command, layout: Layout | None, wanted: Wanted
+) -> tuple[tuple[Command, ...], ...]:
+    """The commands of each node where the model is spread over several; otherwise none. Raises ConfigError where the
+    user chooses how to connect nodes, and there is only one."""
+    if layout is not None and layout.nodes > 1:
+        return tuple(nodes.spread(command, layout, wanted.extra, backend=wanted.backend or nodes.BACKENDS[0]))
+    if wanted.backend is not None:
+        raise ConfigError(
+            f"--backend {wanted.backend}: {preset.name} takes one node, so there are no nodes to connect; leave "
+            "--backend out"
+        )
+    return ()
 
 
 def adjusted(preset: Preset, extra: Sequence[str]) -> Preset:
@@ -165,6 +187,15 @@ def _check(wanted: Wanted) -> None:
         )
 
 
+def check_replicas(gpus: Sequence[Gpu], replicas: int) -> None:
+    """Raise ConfigError where several replicas are wanted on several nodes."""
+    if replicas > 1 and len({gpu.node for gpu in gpus}) > 1:
+        raise ConfigError(
+            f"--replicas {replicas}: replicas share the GPUs of one node, and --gpus names several; name the GPUs of "
+            "one node, or of the nodes of one replica, and run the command for each"
+        )
+
+
 def _shares(preset: Preset, wanted: Wanted, dry: bool) -> list[tuple[tuple[Gpu, ...], dict[str, str]]]:
     """The GPUs and the additional environment of each replica; GPUs, or CPU cores, are divided evenly.
 
@@ -191,6 +222,7 @@ def _shares(preset: Preset, wanted: Wanted, dry: bool) -> list[tuple[tuple[Gpu, 
             f"This machine has no usable GPU, so the command is planned for {sizing.STUDY}; --gpus names other GPUs.",
             error=True,
         )
+    check_replicas(gpus, count)
     if count > 1 and len(gpus) < count:
         raise MachineError(f"--replicas {count}: each replica needs a GPU at least, and {len(gpus)} were found")
     each = len(gpus) // count

@@ -4,23 +4,27 @@
 
 The keys and values that attention keeps for one token take 2 (a key and a value) x layers x kv_heads x head_dim x bytes
 of the data type. Tensor parallelism splits the kv heads over the GPUs, and repeats them where there are fewer than
-GPUs; pipeline parallelism splits the layers.
+GPUs; pipeline parallelism splits the layers. Tensor parallelism stays within a node (a machine), since the GPUs talk
+to each other at every layer; where one node is too small, pipeline parallelism goes over several.
 
 >>> from tomserve.serving.hardware import parse_gpus
 >>> fits = choose(Preset.load("dbrx"), parse_gpus("8xA100-80GB"))
 >>> fits.tensor, fits.pipeline
 (4, 1)
+>>> over = choose(Preset.load("qwen3-235b-a22b"), parse_gpus("2x8xA100-40GB"))
+>>> over.tensor, over.pipeline, over.nodes
+(8, 2, 2)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tomserve.errors import MachineError
 from tomserve.serving.checkpoint import context_of, json_object, shape_of, size_gb, snapshot, stored_dtype, text_part
-from tomserve.serving.hardware import Gpu
+from tomserve.serving.hardware import MOST_GPUS, Gpu, parse_gpus
 from tomserve.serving.presets import Preset, Shape
 
 SPARE_GB = 5.0
@@ -58,7 +62,7 @@ class Layout:
     tensor, pipeline: into how many parts tensor and pipeline parallelism split it. gpu: the kind of GPU. weights_gb,
     cache_gb: decimal gigabytes on each GPU for weights, and left for keys and values. token_kb: kilobytes that the keys
     and values of one token take, all GPUs together. questions: how many questions of `tokens_each` tokens fit at a
-    time. utilization: the share of a GPU's memory that vLLM takes.
+    time. utilization: the share of a GPU's memory that vLLM takes. nodes: over how many machines the GPUs are spread.
     """
 
     model: Model
@@ -71,6 +75,7 @@ class Layout:
     questions: float
     tokens_each: int
     utilization: float = 0.92
+    nodes: int = 1
 
     @property
     def gpus(self) -> int:
@@ -109,7 +114,21 @@ class Layout:
                 "time; more fit where questions begin alike, since the keys and values of a common beginning are "
                 "kept once.",
             ]
-        return explained
+        return explained + ([self._nodes_line()] if self.nodes > 1 else [])
+
+    def _nodes_line(self) -> str:
+        """How the model is spread over nodes, in a sentence."""
+        if self.tensor > self.gpus // self.nodes:
+            return (
+                f"Over {self.nodes} nodes: tensor parallelism crosses them, as the command line asks; the GPUs then "
+                "talk from node to node at every layer, so this is slow without InfiniBand or the like."
+            )
+        shape = self.model.shape
+        layers = f" ({-(-shape.layers // self.pipeline)} layers at most)" if shape is not None else ""
+        return (
+            f"Over {self.nodes} nodes: each stage of the pipeline{layers} stays within a node, where it is split over "
+            f"{self.tensor} GPUs; what the last layer of a stage gives goes to the next node."
+        )
 
 
 def describe(preset: Preset, model: str | None = None) -> Model:
@@ -146,15 +165,15 @@ def cast_factor(config: Mapping[str, Any], dtype: str) -> float:
 def choose(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> Layout:
     """Choose how to spread a preset's model over GPUs: the fewest that hold it and IN_FLIGHT questions at a time.
 
-    Tensor parallelism alone is tried first. Where no layout holds that many questions, the one that holds most is
-    chosen. gpus: those available; the one with the least memory is reckoned with. thinking: tokens that a reply may
-    spend on thinking; None for the preset's own number. Raises MachineError, with the arithmetic, where not even one
-    question of the preset's max_model_len fits, where the GPUs cannot compute in its data type, or where its heads
-    cannot be split as it asks.
+    One node is tried first, and in it tensor parallelism alone. Where no layout holds that many questions, the one that
+    holds most is chosen. gpus: those available; the one with the least memory is reckoned with. thinking: tokens that a
+    reply may spend on thinking; None for the preset's own number. Raises MachineError, with the arithmetic, where not
+    even one question of the preset's max_model_len fits, where the GPUs cannot compute in its data type, or where its
+    heads cannot be split as it asks.
     """
     model = describe(preset)
     if not gpus:
-        raise MachineError(f"{_need(preset, model)}; GPUs found: none; {_way_out(preset)}")
+        raise MachineError(f"{_need(preset, model)}; GPUs found: none; {way_out(preset)}")
     old = next((gpu for gpu in gpus if not gpu.bfloat16), None)
     if preset.dtype == "bfloat16" and old is not None:
         raise MachineError(
@@ -175,11 +194,15 @@ def choose(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> 
         return next((layout for layout in fitting if layout.comfortable), None) or max(
             fitting, key=lambda layout: (layout.questions, -layout.gpus)
         )
-    have = f"{len(gpus)} ({gpus[0].name} {min(gpu.memory_gb for gpu in gpus):.0f} GB)"
+    nodes = len({gpu.node for gpu in gpus})
+    kind = f"{gpus[0].name} {min(gpu.memory_gb for gpu in gpus):.0f} GB"
+    have = f"{len(gpus)} on {nodes} nodes ({kind})" if nodes > 1 else f"{len(gpus)} ({kind})"
     best = max(layouts, key=lambda layout: layout.cache_gb, default=None)
     if best is None:
         fixed = (preset.tensor_parallel or 1) * (preset.pipeline_parallel or 1)
-        raise MachineError(f"{preset.name}: its preset asks for {fixed} GPUs; GPUs found: {have}; {_way_out(preset)}")
+        raise MachineError(
+            f"{preset.name}: its preset asks for {fixed} GPUs; GPUs found: {have}; {way_out(preset, gpus)}"
+        )
     if best.cache_gb > 0:
         most = int(best.questions * best.tokens_each / 256) * 256
         raise MachineError(
@@ -189,21 +212,39 @@ def choose(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> 
     raise MachineError(
         f"{_need(preset, model)}; GPUs found: {have}: spread over {best.gpus} of them the weights take "
         f"{best.weights_gb:.1f} GB of each, and {best.gpu.memory_gb * preset.utilization - SPARE_GB:.1f} GB of each "
-        f"are usable; {_way_out(preset)}"
+        f"are usable; {way_out(preset, gpus)}"
     )
 
 
 def _layouts(preset: Preset, model: Model, gpus: Sequence[Gpu], thinking: int | None) -> Iterator[Layout]:
-    """Every way to spread the model: the fewest pipeline stages first, since these are slower, then the fewest GPUs."""
+    """Every way to spread the model: the fewest nodes first, then the fewest pipeline stages, since these are slower,
+    then the fewest GPUs."""
     smallest = min(gpus, key=lambda gpu: gpu.memory_gb)
-    pairs = [
-        (tensor, pipeline)
-        for tensor in ([preset.tensor_parallel] if preset.tensor_parallel else _powers(len(gpus)))
-        for pipeline in ([preset.pipeline_parallel] if preset.pipeline_parallel else range(1, len(gpus) + 1))
-        if tensor * pipeline <= len(gpus) and divides(model.shape, tensor) and _splits(model.shape, pipeline)
+    nodes = len({gpu.node for gpu in gpus})
+    each = len(gpus) // nodes
+    ways = [
+        (over, pipeline, tensor)
+        for tensor in ([preset.tensor_parallel] if preset.tensor_parallel else _powers(each))
+        for pipeline in ([preset.pipeline_parallel] if preset.pipeline_parallel else range(1, len(gpus) // tensor + 1))
+        if divides(model.shape, tensor)
+        and _splits(model.shape, pipeline)
+        and (over := nodes_of(tensor, pipeline, nodes, each)) is not None
     ]
-    for tensor, pipeline in sorted(pairs, key=lambda pair: (pair[1], pair[0])):
-        yield _layout(preset, model, smallest, tensor, pipeline, thinking)
+    for over, pipeline, tensor in sorted(ways):
+        yield replace(_layout(preset, model, smallest, tensor, pipeline, thinking), nodes=over)
+
+
+def nodes_of(tensor: int, pipeline: int, nodes: int, each: int) -> int | None:
+    """Over how many of `nodes` nodes with `each` GPUs a layout goes: the fewest; None where it cannot be laid out so.
+
+    Every node takes the same number of GPUs, which vLLM asks for, and no stage of the pipeline is cut by the border of
+    a node, but where one stage alone takes several nodes.
+    """
+    for over in range(1, min(nodes, tensor * pipeline) + 1):
+        held, rest = divmod(tensor * pipeline, over)
+        if not rest and held <= each and (over == 1 or held % tensor == 0 or tensor % held == 0):
+            return over
+    return None
 
 
 def _powers(most: int) -> list[int]:
@@ -259,5 +300,19 @@ def _need(preset: Preset, model: Model) -> str:
     )
 
 
-def _way_out(preset: Preset) -> str:
-    return f"`tomserve serve {preset.name} --dry-run` prints the command for a machine that can hold it"
+def way_out(preset: Preset, gpus: Sequence[Gpu] = ()) -> str:
+    """What to do where GPUs are too few: the command that plans for a machine, or for as many nodes as it takes.
+
+    gpus: those that are too few. Where the user named them, more nodes of that kind are tried; else nodes of STUDY.
+    """
+    model, named = describe(preset), [gpu for gpu in gpus if gpu.id is None]
+    first = len({gpu.node for gpu in named}) or 1
+    each = named[: len(named) // first] or parse_gpus(STUDY)
+    for nodes in range(first, min(64, MOST_GPUS // len(each)) + 1):
+        over = [replace(gpu, node=node) for node in range(nodes) for gpu in each]
+        if any(_holds_one(layout, preset) for layout in _layouts(preset, model, over, None)):
+            words = f"{len(each)}x{each[0].name}"
+            given = f" --gpus {nodes}x{words}" if nodes > 1 else f" --gpus {words}" if gpus else ""
+            what = f"the commands for {nodes} nodes" if nodes > 1 else "the command for a machine"
+            return f"`tomserve serve {preset.name} --dry-run{given}` prints {what} that can hold it"
+    return f"`tomserve serve {preset.name} --explain --gpus NODESxCOUNTxNAME-MEMORY` reckons with larger GPUs"

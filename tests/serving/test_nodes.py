@@ -1,0 +1,299 @@
+"""Models over several nodes: how they are spread, the commands of each node, and those commands on a real vLLM."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import orjson
+import pytest
+
+from tests.helpers import checkpoints
+from tomserve import content
+from tomserve.errors import ConfigError, MachineError
+from tomserve.serving import hardware, install, nodes
+from tomserve.serving.command import Command, vllm_command
+from tomserve.serving.hardware import parse_gpus
+from tomserve.serving.launching import Wanted, prepare
+from tomserve.serving.ports import free_port
+from tomserve.serving.presets import Preset
+from tomserve.serving.provenance import flag
+from tomserve.serving.server import Server
+from tomserve.serving.sizing import Layout, choose, describe, nodes_of
+
+needs_vllm = pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)")
+
+
+@pytest.fixture(autouse=True)
+def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "gpus", list)
+
+
+@pytest.mark.parametrize(
+    ("text", "by_node", "name"),
+    [
+        ("2x8xA100-40GB", [8, 8], "A100-40GB"),
+        ("2 x 8 x NVIDIA A100-SXM4-80GB", [8, 8], "A100-80GB"),
+        ("3×1×H200", [1, 1, 1], "H200"),
+        ("2x4x24GB", [4, 4], "24GB"),
+        ("1x8xH100", [8], "H100"),
+        ("8xA100-80GB", [8], "A100-80GB"),
+        ("2x24GB", [2], "24GB"),
+        ("H200", [1], "H200"),
+    ],
+)
+def test_the_gpus_of_several_nodes(text: str, by_node: list[int], name: str) -> None:
+    found = parse_gpus(text)
+    assert {gpu.name for gpu in found} == {name}
+    assert [sum(gpu.node == node for gpu in found) for node in range(len(by_node))] == by_node
+    assert len(found) == sum(by_node)
+    assert [gpu.node for gpu in found] == sorted(gpu.node for gpu in found)
+
+
+@pytest.mark.parametrize("text", ["0x8xH100", "2x0xH100", "2x2x2xH100", "2x8x", "999x9999xH100", "1000x8xH100"])
+def test_nodes_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"--gpus .*NODESxCOUNTxNAME-MEMORY"):
+        parse_gpus(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "expected"),
+    [
+        ("qwen3-235b-a22b", "2x8xA100-40GB", (8, 2, 2)),
+        ("qwen3-235b-a22b", "8xA100-80GB", (8, 1, 1)),
+        ("qwen3-235b-a22b", "4x8xA100-80GB", (8, 1, 1)),  # one of four nodes is enough
+        ("llama3.1-405b", "2x8xA100-80GB", (8, 2, 2)),
+        ("llama3.1-405b", "8xA100-40GB-OF-NONE-141GB", (8, 1, 1)),
+        ("llama3.1-405b", "4x8xA100-40GB", (8, 4, 4)),
+        ("llama3.1-405b", "4x4xA100-80GB", (4, 3, 3)),  # the fourth is not needed
+        ("llama3-70b", "2x1xH200", (1, 2, 2)),
+    ],
+)
+def test_how_models_are_spread(name: str, gpus: str, expected: tuple[int, int, int]) -> None:
+    layout = choose(Preset.load(name), parse_gpus(gpus))
+    assert (layout.tensor, layout.pipeline, layout.nodes) == expected
+    assert layout.weights_gb == pytest.approx(Preset.load(name).weights_gb / (layout.tensor * layout.pipeline))
+    assert layout.weights_gb + layout.cache_gb + 5 == pytest.approx(layout.gpu.memory_gb * layout.utilization)
+    assert layout.comfortable
+
+
+@pytest.mark.parametrize(
+    ("tensor", "pipeline", "nodes", "each", "over"),
+    [
+        (8, 2, 2, 8, 2),
+        (4, 2, 2, 8, 1),
+        (4, 3, 3, 8, 3),  # two nodes would cut a stage in two
+        (4, 3, 2, 8, None),
+        (16, 1, 2, 8, 2),  # a stage that alone takes two nodes
+        (16, 1, 1, 8, None),
+        (8, 3, 2, 8, None),
+        (1, 5, 3, 2, None),  # vLLM asks for as many GPUs of every node
+        (1, 6, 3, 2, 3),
+    ],
+)
+def test_no_stage_is_cut_by_the_border_of_a_node(
+    tensor: int, pipeline: int, nodes: int, each: int, over: int | None
+) -> None:
+    assert nodes_of(tensor, pipeline, nodes, each) == over
+
+
+def test_dry_run_prints_the_commands_of_every_node(cli) -> None:
+    done = cli("serve", "qwen3-235b-a22b", "--dry-run", "--gpus", "2x8xA100-40GB", "--", "--max-num-seqs", "7")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert "# Node 0 of 2, which answers requests:" in lines
+    assert all('"$HEAD"' in line for line in lines if not line.startswith("#"))
+    first, second = (shlex.split(line) for line in lines if not line.startswith("#"))
+    for words, rank in ((first, "0"), (second, "1")):
+        assert flag(words, "--tensor-parallel-size") == "8"
+        assert flag(words, "--pipeline-parallel-size") == "2"
+        assert flag(words, "--nnodes") == "2"
+        assert flag(words, "--node-rank") == rank
+        assert words[-2:] == ["--max-num-seqs", "7"]  # the user's own come last
+    assert "--headless" not in first
+    assert "--headless" in second
+
+
+def test_dry_run_through_ray(cli) -> None:
+    done = cli("serve", "llama3.1-405b", "--dry-run", "--gpus", "3x4xH100", "--backend", "ray")
+    assert done.code == 0, done.err
+    begin, serve, *join = (line for line in done.out.splitlines() if not line.startswith("#"))
+    assert "ray start --head --port 6379 --include-dashboard false --num-gpus 4" in begin
+    assert "--pipeline-parallel-size 3 --distributed-executor-backend ray" in serve
+    assert "--nnodes" not in serve
+    assert len(join) == 2
+    assert all('ray start --address "$HEAD:6379" --num-gpus 4 --block' in line for line in join)
+
+
+def test_a_shell_fills_in_the_address_and_the_port(cli) -> None:
+    (server,) = prepare(Wanted("llama3.1-405b", gpus="2x8xA100-80GB"), dry=True)
+    assert [len(commands) for commands in server.ranks] == [1, 1]
+    lines = [nodes.shell(one) for commands in nodes.at_port(server.ranks) for one in commands]
+    printed = subprocess.run(
+        ["sh", "-c", f"HEAD='10.0.0.1 x'; PORT=81; set -- {lines[1].split(' ', 3)[3]}; printf '%s\\n' \"$@\""],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert flag(printed, "--master-addr") == "10.0.0.1 x"  # one word, whatever it holds
+    assert flag(printed, "--port") == "81"
+    assert flag(printed, "--master-port") == "29501"
+
+
+def test_only_node_0_asks_for_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOMSERVE_API_KEY", "s3cret-key")
+    for backend in nodes.BACKENDS:
+        wanted = Wanted("llama3.1-405b", "0.0.0.0", gpus="2x8xA100-80GB", backend=backend)
+        (server,) = prepare(wanted, dry=True)
+        assert server.command.secret == {"VLLM_API_KEY": "s3cret-key"}
+        assert [one.secret for one in server.ranks[1]] == [{}]
+        script = "\n".join(nodes.script(server.ranks))
+        assert "s3cret-key" not in script
+        assert script.count("VLLM_API_KEY=") == 1
+
+
+def test_what_is_refused(cli) -> None:
+    ray = cli("serve", "llama3-70b", "--dry-run", "--gpus", "2x8xA100-80GB", "--backend", "ray")
+    assert (ray.code, "llama3-70b takes one node, so there are no nodes to connect" in ray.err) == (2, True)
+    assert "backend 'mpi'" in cli("serve", "llama3-70b", "--dry-run", "--backend", "mpi").err
+    assert "it goes with --dry-run" in cli("serve", "llama3-70b", "--backend", "mp").err
+    several = cli("serve", "qwen3-8b", "--dry-run", "--gpus", "2x8xA100-80GB", "--replicas", "2")
+    assert (several.code, "--gpus names several" in several.err) == (2, True)
+    same = cli("serve", "qwen3-8b", "--explain", "--gpus", "2x8xA100-80GB", "--replicas", "2")
+    assert same.err == several.err
+    for word in ("--nnodes=2", "--headless", "-r"):
+        own = cli("serve", "llama3.1-405b", "--dry-run", "--gpus", "2x8xA100-80GB", "--", word)
+        assert (own.code, "over several nodes tomserve gives this flag itself" in own.err) == (2, True)
+
+
+def test_too_few_gpus_over_all_nodes(cli) -> None:
+    done = cli("serve", "llama3.1-405b", "--dry-run", "--gpus", "2x4xA100-80GB")
+    assert done.code == 2
+    assert (
+        "GPUs found: 8 on 2 nodes (A100-80GB 86 GB): spread over 8 of them the weights take 101.5 GB of each, and 74.0 GB "
+        "of each are usable; `tomserve serve llama3.1-405b --dry-run --gpus 3x4xA100-80GB` prints the commands for 3 nodes"
+    ) in done.err
+    suggested = cli("serve", "llama3.1-405b", "--dry-run", "--gpus", "3x4xA100-80GB")
+    assert suggested.code == 0  # the way out is one
+    one = cli("serve", "llama3.1-405b", "--dry-run")
+    assert "`tomserve serve llama3.1-405b --dry-run --gpus 2x8xA100-80GB` prints" in one.err
+    with pytest.raises(MachineError, match="reckons with larger GPUs"):
+        choose(Preset.load("llama3.1-405b").model_copy(update={"weights_gb": 9e5}), parse_gpus("2x4xL4"))
+
+
+def test_explain_shows_the_arithmetic_of_nodes(cli) -> None:
+    said = cli("serve", "qwen3-235b-a22b", "--explain", "--gpus", "2x8xA100-40GB").out
+    assert "470 GB / 16 = 29.4 GB a GPU" in said
+    assert (
+        "Over 2 nodes: each stage of the pipeline (47 layers at most) stays within a node, where it is split over 8"
+        in said
+    )
+    assert "=> 16 of 16 GPUs on 2 of 2 nodes (tensor parallel 8, pipeline parallel 2)" in said
+    spare = cli("serve", "llama3-70b", "--explain", "--gpus", "2x8xA100-80GB").out
+    assert "=> 4 of 16 GPUs on 1 of 2 nodes (tensor parallel 4)" in spare
+    crossing = cli("serve", "llama3-70b", "--explain", "--gpus", "2x8xA100-80GB", "--", "-tp", "16").out
+    assert "tensor parallelism crosses them, as the command line asks" in crossing
+
+
+_PARSE = """
+import json, sys
+from tomserve.serving import vllm_cli
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+from ray.scripts.scripts import start
+
+vllm_cli.argparse.ArgumentParser.__init__ = vllm_cli._exact
+parser = make_arg_parser(FlexibleArgumentParser())
+found = []
+for argv in json.load(sys.stdin):
+    if argv[1] == "start":
+        found.append(start.make_context("start", argv[2:]).params)
+        continue
+    args = parser.parse_args(argv[argv.index("serve") + 1 :])
+    validate_parsed_serve_args(args)
+    engine = AsyncEngineArgs.from_cli_args(args)
+    names = ("tensor_parallel_size", "pipeline_parallel_size", "nnodes", "node_rank", "master_addr", "master_port")
+    found.append({name: getattr(engine, name) for name in (*names, "distributed_executor_backend")})
+    found[-1] |= {"headless": args.headless, "model": args.model_tag}
+json.dump(found, sys.stdout, default=str)
+"""
+
+
+@needs_vllm
+@pytest.mark.serving
+@pytest.mark.timeout(300)
+def test_vllms_and_rays_own_parsers_take_every_command(tmp_path: Path) -> None:
+    """Every preset on one node and, at a size at which one is too small, on several, by both backends."""
+    cases: list[tuple[Layout, str, int, Command]] = []
+    for name in content.names("launch/models", ".yaml"):
+        preset = Preset.load(name)
+        if preset.device == "cpu":
+            continue
+        each = 1 + int(preset.weights_gb / 20)
+        machines = {"mp": f"{each}x1xA100-40GB", "ray": f"{each}x1xA100-40GB"}
+        for backend in nodes.BACKENDS:
+            (server,) = (
+                prepare(Wanted(name, gpus=machines[backend], backend=backend), dry=True)
+                if each > 1
+                else (*prepare(Wanted(name, gpus="8xA100-80GB"), dry=True),)
+            )
+            assert server.layout is not None
+            for rank, commands in enumerate(server.ranks or [(server.command,)]):
+                cases += [(server.layout, backend if server.ranks else "none", rank, one) for one in commands]
+    done = subprocess.run(
+        [sys.executable, "-c", _PARSE],
+        input=orjson.dumps([one.argv for *_, one in cases]),
+        capture_output=True,
+        check=False,
+        timeout=280,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    found = orjson.loads(done.stdout[done.stdout.index(b'[{"') :])
+    assert len(found) == len(cases)
+    assert sum(layout.nodes > 1 for layout, *_ in cases) > 50
+    for (layout, backend, rank, command), parsed in zip(cases, found, strict=True):
+        if command.argv[1] == "start":
+            assert parsed["num_gpus"] == layout.gpus // layout.nodes
+            assert parsed["head"] is (rank == 0)
+            continue
+        assert (parsed["tensor_parallel_size"], parsed["pipeline_parallel_size"]) == (layout.tensor, layout.pipeline)
+        assert parsed["nnodes"] == (layout.nodes if backend == "mp" else 1)
+        assert parsed["node_rank"] == rank
+        assert parsed["headless"] is (rank > 0)
+        assert parsed["distributed_executor_backend"] == ("ray" if backend == "ray" else None)
+
+
+@needs_vllm
+@pytest.mark.serving
+@pytest.mark.timeout(300)
+def test_two_nodes_serve_one_model(tmp_path: Path) -> None:
+    """Two groups of processes that meet over the network answer as one server. On a CPU vLLM's pipeline starts over two
+    nodes but answers nothing, so the model is split over the nodes by tensor parallelism."""
+    preset = Preset.load("llama3.1-405b").model_copy(
+        update={"device": "cpu", "dtype": "float32", "max_model_len": checkpoints.CONTEXT, "tensor_parallel": 2}
+    )
+    folder = checkpoints.build(checkpoints.family_of(preset.name), tmp_path / "checkpoint")
+    layout = Layout(describe(preset), 2, 1, parse_gpus("1xL4")[0], 1.0, 1.0, 1.0, 99, 2048, nodes=2)
+    port = free_port()
+    ranks = nodes.spread(
+        vllm_command(preset, str(folder), layout=layout, port=port, extra=["--master-port", str(free_port())]),
+        layout,
+        ["--master-port"] * 2,
+        head="127.0.0.1",
+    )
+    (first,), (second,) = ranks
+    for one in (first, second):
+        one.env["GLOO_SOCKET_IFNAME"] = "lo"
+    with (
+        Server(second, host="127.0.0.1", port=free_port(), log=tmp_path / "second"),
+        Server(first, host="127.0.0.1", port=port, log=tmp_path / "first") as server,
+    ):
+        server.wait_healthy(lambda message: None)
+        body = {"model": preset.name, "messages": [{"role": "user", "content": "What is in the jar?"}], "max_tokens": 8}
+        answer = httpx.post(f"{server.root}/v1/chat/completions", json=body, timeout=120, trust_env=False)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["usage"]["completion_tokens"] > 0
+    assert "headless multiproc executor" in (tmp_path / "second").read_text()
