@@ -9,6 +9,7 @@
     │   └── ConflictError        that cannot be done to a run in the state that it is in
     ├── OutputError              standard output cannot be written
     ├── MachineError             the machine cannot do it: no vllm, too little memory, port in use
+    │   └── InUseError           another process works on the run folder
     ├── ServerError              a server did not start, is not there, or is not what it should be
     │   └── ServerLostError      exit code 3: the server went away during a run, which can be resumed
     ├── JournalError             exit code 3: the run's files can no longer be written; it can be resumed
@@ -31,6 +32,7 @@ __all__ = [
     "ConfigError",
     "ConflictError",
     "ContentError",
+    "InUseError",
     "InapplicableError",
     "Interrupted",
     "JournalError",
@@ -96,6 +98,10 @@ class NoSuchAnswerError(NoSuchRunError):
 
 class MachineError(TomserveError):
     """This machine lacks something that the job needs."""
+
+
+class InUseError(MachineError):
+    """Another process works on the run folder."""
 
 
 class OutputError(TomserveError):

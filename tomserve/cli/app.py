@@ -27,6 +27,7 @@ from tomserve.cli import (
     runs,
     sealing,
     serve,
+    shard,
     stability,
     study,
     web,
@@ -112,7 +113,7 @@ _commands: tuple[Callable[..., Any], ...] = (
     *(lasting(one) for one in (stability.stability, causal.causal, faithfulness.faithfulness, functional.functional)),
     *(lasting(one) for one in (serve.serve, study.score, study.report, serve.setup, sealing.seal)),
     *(study.analyze, study.compare, study.plan, sealing.verify, items.items, runs.runs, serve.doctor),
-    web.web,
+    *(shard.shard, shard.work, web.web),
 )
 for _command in _commands:
     app.command()(with_content(_command))

@@ -33,6 +33,7 @@ from tomserve.runs.preflight import Servers
 from tomserve.runs.progress import recorded
 from tomserve.runs.questions import begun, counted, finished
 from tomserve.runs.stopping import Stop
+from tomserve.runs.whole import manifest_of
 from tomserve.serving.target import Target
 from tomserve.serving.waiting import ANSWER, Waiting
 from tomserve.status import FINAL, UNFINISHED
@@ -169,11 +170,9 @@ class Evaluation:
 
     def noise_check(self) -> NoiseCheck:
         """The noise check; it has no questions where none is wanted."""
-        again = self.plan.again
         return NoiseCheck(
-            again, self.plan.again_share, len(self.plan.varied.originals),
-            self.folder.path, self.journal, self.request, self.listener,
-        )  # fmt: skip
+            self.plan.again, self.plan.drawn_again, self.folder.path, self.journal, self.request, self.listener
+        )
 
     def anything_left(self) -> bool:
         """Whether any phase has something to ask, and so needs a server."""
@@ -261,20 +260,7 @@ def resumed(
     Raises RunMismatchError where the folder belongs to another benchmark, model or prompts.
     """
     options = made.options
-    manifest = Manifest.new(
-        folder.path,
-        made.questions.strategies,
-        benchmark=made.called,
-        benchmark_path=str(options.path) if options.path else None,
-        **({"benchmark_gold": options.gold} if options.gold else {}),
-        benchmark_digest=made.every.digest(),
-        benchmark_items=len(made.wanted),
-        **made.benchmark.provenance,
-        model=made.target.model,
-        revision=made.target.revision,
-        preset=made.target.preset.name if made.target.preset else None,
-        sampling=made.sampling.record(),
-    )
+    manifest = manifest_of(made, folder.path)
     if (old := Manifest.read(folder.path)) is not None:
         refuse_renamed(folder.path, old, journal.asked, made.questions.strategies)
         manifest.take_over(old, folder.path, journal.asked)
@@ -286,7 +272,7 @@ def resumed(
     if journal.torn:
         folder.log(f"the last line was torn; moved to {journal.torn.name}")
         listener.message(f"warning: the journal's last line was torn by a crash; moved to {journal.torn.name}")
-    manifest.note_variants(made.varied.record())
+    manifest.note_variants(made.variants)
     for said in filter(None, (made.drawn, made.varied.described())):
         listener.message(said)
     return Evaluation(made, folder, journal, manifest, known, listener, stop, began, made.target)

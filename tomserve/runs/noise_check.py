@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tomserve.engine.request import Request
 from tomserve.errors import ConfigError
@@ -55,19 +55,26 @@ def concurrencies(manifest: Manifest) -> list[int]:
     return (manifest.noise and manifest.noise.concurrencies) or list(levels(own))
 
 
-def record(manifest: Manifest, share: float, items: int, of: int) -> NoiseRecord:
+class Drawn(NamedTuple):
+    """What a noise check draws: a share of the evaluation's items, how many items these are, and of how many."""
+
+    share: float = 0.0
+    items: int = 0
+    of: int = 0
+
+
+def record(manifest: Manifest, new: Drawn) -> NoiseRecord:
     """The record of a noise check for the manifest.
 
-    manifest: that of the run, with the record of an earlier check if there was one.
-    share: the share of the items that was drawn. items: how many items these are. of: how many there are in all.
+    manifest: that of the run, with the record of an earlier check if there was one. new: what is drawn now.
 
     The numbers of requests in flight stay those of the first check. After a check of more items, a later one of fewer
     items leaves share, seed and counts as they are.
     """
     before = manifest.noise or NoiseRecord()
-    drawn = {"share": share, "seed": LIMIT_SEED, "items": items, "of": of}
+    drawn = {"share": new.share, "seed": LIMIT_SEED, "items": new.items, "of": new.of}
     return NoiseRecord(
-        **(drawn if items >= before.items else {name: getattr(before, name) for name in drawn}),
+        **(drawn if new.items >= before.items else {name: getattr(before, name) for name in drawn}),
         concurrencies=concurrencies(manifest),
         other_engines=sorted({*before.other_engines, *other_engines(manifest)}),
     )
@@ -109,8 +116,7 @@ class NoiseCheck:
     """The noise check of an evaluation.
 
     questions: what is asked again.
-    share: the share of the evaluation's items that they are about.
-    of: how many items the evaluation asks in all.
+    drawn: what was drawn of the evaluation's items, or, in a part of one, of those of the whole.
     folder: the run's folder.
     journal: the run's own journal, with the answers that the new ones are compared with.
     build: makes the request of a turn.
@@ -118,8 +124,7 @@ class NoiseCheck:
     """
 
     questions: Questions
-    share: float
-    of: int
+    drawn: Drawn
     folder: Path
     journal: Journal
     build: Build
@@ -139,7 +144,7 @@ class NoiseCheck:
         Each phase closes its file when the next one begins. To be called after the run itself was asked, because only
         then it is known how many requests were in flight there.
         """
-        manifest.noise = record(manifest, self.share, len(self.questions.items), self.of)
+        manifest.noise = record(manifest, self.drawn)
         if others := manifest.noise.other_engines:
             self.listener.message(
                 f"warning: earlier answers of this run came from engine {', '.join(others)}; an answer that changes in "

@@ -5,7 +5,6 @@ Making a plan asks no question and writes no file.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,14 +17,16 @@ from tomserve.engine.request import Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item
-from tomserve.prompting.strategy import Strategy
 from tomserve.runs import checking, noise_check
+from tomserve.runs.manifest_parts import VariantsRecord
+from tomserve.runs.noise_check import Drawn
 from tomserve.runs.questions import Questions
 from tomserve.runs.reader import names_at, names_of
 from tomserve.runs.stock import Stock
+from tomserve.runs.strategies import check_chance, strategies_of, thinking_of
 from tomserve.runs.varying import Varied, apart, varied
+from tomserve.runs.whole import Whole
 from tomserve.serving import target
-from tomserve.serving.presets import Preset
 from tomserve.serving.target import Target
 from tomserve.serving.waiting import Waiting
 
@@ -63,6 +64,7 @@ class EvalOptions:
     patience: seconds to wait for a server that is busy or still loads before the first question, and for one that
     gives nothing but refusals later; None for what suits the case.
     policy: how often and when a failed request is sent again.
+    whole: the evaluation of which this one is a part, where it is one; see tomserve.runs.whole.
     """
 
     benchmark: str | None = None
@@ -92,6 +94,7 @@ class EvalOptions:
     repeats: int = 1
     patience: float | None = None
     policy: RetryPolicy = field(default_factory=RetryPolicy)
+    whole: Whole | None = None
 
     @property
     def asking_policy(self) -> RetryPolicy:
@@ -147,7 +150,20 @@ class Plan:
     @property
     def again_share(self) -> float:
         """The share of the originals that is asked again."""
-        return self.varied.again(self.options.noise_check)
+        return self.drawn_again.share
+
+    @property
+    def drawn_again(self) -> Drawn:
+        """What the noise check draws: of these items, or of those of the evaluation of which they are a part."""
+        if self.options.whole is not None:
+            return self.options.whole.drawn
+        return Drawn(self.varied.again(self.options.noise_check), len(self.again.items), len(self.varied.originals))
+
+    @property
+    def variants(self) -> VariantsRecord | None:
+        """What the manifest keeps of the variants; None where none were wanted."""
+        whole = self.options.whole
+        return self.varied.record() if whole is None else whole.variants
 
     def resumed(self, asked: Collection[str], again: Collection[str]) -> Plan:
         """The plan for a run that was begun: a limit, and a noise check, first take the items that the run took before.
@@ -160,8 +176,7 @@ class Plan:
         told = self.varied
         if originals.ids != told.originals.ids:
             told = _varied(self.options, self.benchmark, self.parted, originals)
-        share = told.again(self.options.noise_check)
-        repeated = told.originals.drawn(share, again) if share else Stock()
+        repeated = _repeated(self.options, told, again)
         questions = replace(self.questions, items=told.items)
         return replace(self, varied=told, questions=questions, again=replace(self.questions, items=repeated))
 
@@ -179,17 +194,17 @@ def plan(options: EvalOptions, waiting: Waiting | None = None, chosen: Target | 
     benchmark = _benchmark(options)
     every = _every(options, benchmark, waiting or Waiting())
     chosen = chosen or target.choose(options.base_urls, options.model, options.revision, waiting, start=options.start)
+    if options.whole is not None:
+        chosen = options.whole.agreed(chosen)
     preset = chosen.preset
     thinking = thinking_of(preset, chosen.model, options.thinking)
     strategies = strategies_of(options, benchmark, preset, thinking)
-    _check_chance(options, strategies)
+    check_chance(options, strategies)
     parted = apart(every)
     wanted = parted[0].where(conditions_of(options, benchmark))
     told = _varied(options, benchmark, parted, wanted.limited(options.limit))
     _check_rewriter(told, chosen)
-    share = told.again(options.noise_check)
-    again = told.originals.drawn(share) if share else Stock()
-    return Plan(
+    made = Plan(
         options,
         benchmark,
         every,
@@ -198,7 +213,7 @@ def plan(options: EvalOptions, waiting: Waiting | None = None, chosen: Target | 
         told,
         chosen,
         Questions(told.items, strategies, options.repeats),
-        Questions(again, strategies, options.repeats),
+        Questions(_repeated(options, told), strategies, options.repeats),
         Sampling(
             float(options.temperature),
             options.seed,
@@ -207,6 +222,17 @@ def plan(options: EvalOptions, waiting: Waiting | None = None, chosen: Target | 
         ),
         _named(options, chosen, thinking),
     )
+    if options.whole is not None:
+        options.whole.check(made)
+    return made
+
+
+def _repeated(options: EvalOptions, varied: Varied, asked: Collection[str] = frozenset()) -> Stock:
+    """The originals that the noise check asks again. asked: ids of those that it has asked again, which come first."""
+    if options.whole is not None:
+        return options.whole.repeated(varied.originals)
+    share = varied.again(options.noise_check)
+    return varied.originals.drawn(share, asked) if share else Stock()
 
 
 def conditions_of(options: EvalOptions, benchmark: Benchmark) -> tuple[str, ...]:
@@ -242,16 +268,6 @@ def _named(options: EvalOptions, chosen: Target, thinking: int) -> str:
     return f"{name}-x{options.repeats}" if options.repeats > 1 else name
 
 
-def _check_chance(options: EvalOptions, strategies: Sequence[Strategy]) -> None:
-    """Raise ConfigError where samples are wanted of a strategy whose own temperature makes them all the same."""
-    for strategy in strategies if options.repeats > 1 else ():
-        if strategy.greedy(options.temperature):
-            raise ConfigError(
-                f"--repeats {options.repeats}: strategy {strategy.name} sets the temperature of its turns to 0 in "
-                f"{strategy.folder / 'strategy.yaml'}, so that all samples of a question are the same; leave it out"
-            )
-
-
 def _benchmark(options: EvalOptions) -> Benchmark:
     """The benchmark to ask. Items that a caller has may belong to one that tomserve does not know."""
     if not options.items:
@@ -285,33 +301,3 @@ def _told(items: Iterable[Item], waiting: Waiting) -> Iterator[Item]:
         if not number % TELL_EVERY:
             waiting.check()
             waiting.note(f"{number:,} items read so far; the first question is asked once the last item is there")
-
-
-def strategies_of(options: EvalOptions, benchmark: Benchmark, preset: Preset | None, thinking: int) -> list[Strategy]:
-    """The strategies that the user wants, else the benchmark's own, as the model's preset changes them.
-
-    Raises ConfigError where two have the same name.
-    """
-    strategies = [
-        Strategy.load(
-            name,
-            system_role=preset.system_role if preset else True,
-            overrides=preset.prompt_parts if preset else {},
-            max_tokens=options.max_tokens or 0,
-            thinking=thinking,
-        )
-        for name in dict.fromkeys(options.strategies or benchmark.strategies)
-    ]
-    if twice := [name for name, count in Counter(s.name for s in strategies).items() if count > 1]:
-        raise ConfigError(f"two strategies are called {twice[0]!r}; rename the folder of one")
-    return strategies
-
-
-def thinking_of(preset: Preset | None, model: str, wanted: str | None) -> int:
-    """How many tokens a reply may think. Raises ConfigError where no preset says how the model's thinking is set."""
-    if preset is None and wanted is not None:
-        raise ConfigError(
-            f"--thinking {wanted}: no preset tells how {model} is switched; write launch/models/NAME.yaml with a "
-            "reasoning: section (qwen3-8b.yaml is an example)"
-        )
-    return preset.thinking_tokens(wanted) if preset is not None else 0

@@ -22,7 +22,7 @@ from tomserve.content import bounded, digest_of, files
 from tomserve.content.index import Firsts
 from tomserve.content.places import run_name, runs_root
 from tomserve.engine.clock import now
-from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, one_of
+from tomserve.errors import ConfigError, InUseError, JournalError, MachineError, RunMismatchError, one_of
 from tomserve.items import read_ids, read_items, write_chunks
 from tomserve.runs.journal import read_rows
 from tomserve.runs.lines import Texts
@@ -41,6 +41,9 @@ REPLACED = (
 )
 """Files of a run that are never changed in place, but replaced as a whole."""
 
+
+PARTS = "shards.json"
+"""The record in a folder that holds the parts of an evaluation, each of which is a run folder (see tomserve.shards)."""
 
 LOOKS, LOOK = 25, 0.01
 """How often a lock that is held is tried again, and after how many seconds."""
@@ -71,8 +74,11 @@ def run_path(run: str) -> Path:
 def runs_below(folder: Path) -> Iterator[Path]:
     """Yield the folders of all runs in a folder and in its folders, sorted by name.
 
-    What lies in a run is not searched, nor what a link leads to, unless it is a run itself.
+    What lies in a run is not searched, nor what a link leads to, unless it is a run itself. The parts of an evaluation
+    are left out, as they make one run together.
     """
+    if os.path.lexists(folder / PARTS):
+        return
     try:
         with os.scandir(folder) as entries:
             inside = sorted((one for one in entries if one.is_dir()), key=lambda one: one.name)
@@ -269,7 +275,7 @@ class RunFolder:
             holder = os.pread(self._lock, 100, 0).decode("ascii", "replace").strip()
             os.close(self._lock)
             holder = holder if holder.isdigit() else "unknown"
-            raise MachineError(
+            raise InUseError(
                 f"{path}: in use by another tomserve process (pid {holder}); wait for it, or use --run NEW"
             ) from None
         with contextlib.suppress(OSError):  # the number only serves the message for whoever finds the run locked

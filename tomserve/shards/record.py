@@ -18,19 +18,27 @@ import orjson
 import pydantic
 
 from tomserve.content import bounded, digest_of, files
-from tomserve.content.wording import refused
+from tomserve.content.wording import explain, first_error, refused
 from tomserve.errors import ConfigError
 from tomserve.runs.manifest_parts import AskedStrategy, VariantsRecord, named
-from tomserve.runs.runfolder import run_path
+from tomserve.runs.runfolder import PARTS, run_path
+from tomserve.shards.wish import Wish
 
-FILE = "shards.json"
+FILE = PARTS
 """The name of the record in the folder of the parts."""
 
 ENDING = ".parts"
 """How the folder of the parts of a run is called: its name, and this."""
 
+ITEMS = "items.jsonl"
+"""The name of the file in the folder of a part that holds its questions from the beginning."""
+
 MOST = 10_000
 """How many parts an evaluation may have. Their folders have names of four digits."""
+
+EXPECTED = 4
+"""A reply is expected to take one in so many of the tokens that it may have: bounds are set so that hardly any reply is
+cut off, and most replies are far shorter. The bound itself is what the record holds."""
 
 WAY_OUT = "restore the file, or divide the evaluation again under another name"
 
@@ -61,8 +69,8 @@ class PartRecord(_Part):
 
     @property
     def weight(self) -> int:
-        """How much work it is, in tokens: those of the prompts that are computed, and those of the replies."""
-        return self.prompt_tokens - self.shared_tokens + self.reply_tokens
+        """How much work it is, in tokens: those of the prompts that are computed, and those expected in the replies."""
+        return self.prompt_tokens - self.shared_tokens + self.reply_tokens // EXPECTED
 
 
 class Shards(_Part):
@@ -72,7 +80,9 @@ class Shards(_Part):
     file of an experiment (tomserve.api.experiments). benchmark, benchmark_path, benchmark_gold, benchmark_digest,
     benchmark_items, provenance: as the manifest of the whole run has them. model, revision, preset: of the model.
     sampling, strategies, variants: as in the manifest. noise: the share of the originals that is asked again, 0 for
-    none. parts: in the order in which their prompts would be asked.
+    none. originals: how many items are no variants. shared_tokens: about how many tokens of its prompts a prefix cache
+    that forgets nothing would save, if the evaluation were not divided. parts: in the order in which their prompts
+    would be asked.
     """
 
     schema_: Literal[1] = pydantic.Field(alias="schema", default=1)
@@ -92,10 +102,27 @@ class Shards(_Part):
     sampling: dict[str, Any]
     strategies: dict[str, AskedStrategy]
     variants: VariantsRecord | None = None
-    noise: float = 0.0
+    noise: Annotated[float, pydantic.Field(ge=0, le=1)] = 0.0
+    originals: Count = 0
+    shared_tokens: Count = 0
     parts: Annotated[tuple[PartRecord, ...], pydantic.Field(min_length=1, max_length=MOST)]
 
     _named = pydantic.field_validator("strategies")(named)
+
+    @pydantic.field_validator("experiment")
+    @classmethod
+    def _wished(cls, experiment: dict[str, Any]) -> dict[str, Any]:
+        try:
+            Wish.model_validate(experiment)
+        except pydantic.ValidationError as error:
+            first = first_error(error)
+            raise ValueError(f"{first['loc'][0]}: {explain(first, experiment, Wish)}") from None
+        return experiment
+
+    @property
+    def wish(self) -> Wish:
+        """What the user wants, with its types."""
+        return Wish.model_validate(self.experiment)
 
     @property
     def digest(self) -> str:

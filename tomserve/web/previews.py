@@ -18,7 +18,8 @@ from tomserve.items import Item
 from tomserve.prompting import strategy as known
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.turn import Turn
-from tomserve.runs.planning import EvalOptions, strategies_of, thinking_of
+from tomserve.runs.planning import EvalOptions
+from tomserve.runs.strategies import strategies_of, thinking_of
 from tomserve.serving.presets import Preset
 
 MODEL = "MODEL"

@@ -1,0 +1,226 @@
+"""The commands `shard`, which divides an evaluation into parts, and `work`, which asks them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tomserve.cli import configured, signals
+from tomserve.cli.evaluate import as_options
+from tomserve.cli.options import (
+    BenchmarkOption,
+    GoldOption,
+    PathOption,
+    QuietOption,
+    StrategyOption,
+    VariantsOption,
+    WhereOption,
+    console,
+)
+from tomserve.errors import InUseError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from rich.console import Console
+
+    from tomserve.runs.evaluation import EvalResult
+    from tomserve.shards.working import Connection
+
+
+def shard(
+    parts: Annotated[int | None, typer.Option(min=1, metavar="N", help="How many parts to make.")] = None,
+    part_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="About how many tokens a part may have, instead of how many there are."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            callback=configured.remember,
+            help="YAML file of an experiment, whose fields are called as these options; the command line wins over it.",
+        ),
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(help="Name of the run that the parts will make together. If left out: <benchmark>-<model>."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Name of the model or of its preset, which need not be served yet.")
+    ] = None,
+    base_url: Annotated[
+        list[str] | None, typer.Option(help="Address of an endpoint that serves the model. Repeat it for several.")
+    ] = None,
+    benchmark: BenchmarkOption = None,
+    path: PathOption = None,
+    gold: GoldOption = None,
+    where: WhereOption = None,
+    strategy: StrategyOption = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Ask at most this many questions in all.")] = None,
+    revision: Annotated[
+        str | None,
+        typer.Option(help="Revision of the model's weights, to be recorded where the server does not tell it."),
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, max=2**31, help="Most tokens that one reply may have.")
+    ] = None,
+    thinking: Annotated[
+        str | None, typer.Option(help="For a model that thinks first: on, off, or its most tokens.")
+    ] = None,
+    temperature: Annotated[float, typer.Option(min=0, max=2, help="Chance in the choice of each token.")] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the first sample.")] = 0,
+    repeats: Annotated[int, typer.Option(min=1, max=1000, help="Samples of each question; needs a temperature.")] = 1,
+    noise_check: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="Share of the questions, from 0 to 1, to ask again.")
+    ] = None,
+    variants: VariantsOption = None,
+    quiet: QuietOption = False,
+) -> int:
+    """Divide an evaluation into parts, which any number of machines can ask.
+
+    The parts are even in tokens, and prompts with a common beginning stay together. Nothing is asked yet:
+    `tomserve work` asks the parts, and `tomserve merge` makes one run of them.
+    """
+    from tomserve.reporting.progress import Screen
+    from tomserve.reporting.shards import show
+    from tomserve.shards.planning import divide
+    from tomserve.shards.record import folder_of
+
+    options, experiment = as_options(
+        config, benchmark=benchmark, path=path, gold=gold, where=where, strategy=strategy, model=model,
+        base_url=base_url, run=run, limit=limit, revision=revision, max_tokens=max_tokens, thinking=thinking,
+        temperature=temperature, seed=seed, repeats=repeats, noise_check=noise_check, variants=variants,
+    )  # fmt: skip
+    screen = console()
+    key = experiment.key if experiment is not None else None
+    place = folder_of(options.run) if options.run else None
+    found = divide(options, place, parts=parts, part_tokens=part_tokens, listener=Screen(screen, quiet=quiet), key=key)
+    show(found, place or folder_of(found.run), screen)
+    return 0
+
+
+def work(
+    run: Annotated[str, typer.Argument(metavar="NAME", help="Name of the run, or the folder of its parts.")],
+    part: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Number of a part to ask, from 0; repeat it for several. If left out: one after "
+            "the other of those that are not complete and that nobody else asks.",
+        ),
+    ] = None,
+    base_url: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address of an endpoint; repeat it for several. If left out: those of `tomserve shard`, else a server "
+            "on this machine, which is started where none runs."
+        ),
+    ] = None,
+    here: Annotated[
+        bool, typer.Option("--here", help="Use a server on this machine, also where `tomserve shard` named addresses.")
+    ] = False,
+    timeout: Annotated[
+        float | None, typer.Option(min=1, max=1e6, help="Seconds to wait for the reply to one request.")
+    ] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, max=65536, help="Requests that are out at once.")] = None,
+    transport: Annotated[
+        str | None, typer.Option(help="Library that sends requests: httptools, aiohttp, or openai.")
+    ] = None,
+    hedge: Annotated[
+        float | None, typer.Option(min=1, help="Seconds after which a question is also put to another endpoint.")
+    ] = None,
+    patience: Annotated[
+        float | None, typer.Option(min=1, max=1e6, help="Seconds to wait for a server that still loads.")
+    ] = None,
+    accept_change: Annotated[
+        bool, typer.Option("--accept-change", help="Go on with a part although its server or model has changed.")
+    ] = False,
+    setup: Annotated[
+        bool, typer.Option("--setup", help="Install vLLM first, if a server has to be started and vLLM is missing.")
+    ] = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Ask parts of an evaluation that `tomserve shard` has divided.
+
+    Where no server of the model runs, one is started, kept for all parts, and stopped at the end. If the command is
+    interrupted, repeat it: it goes on where it was. The exit code is 0 where the parts are complete, and 1 where
+    requests failed that may be sent again.
+    """
+    from tomserve.shards.record import folder_of
+    from tomserve.shards.working import Connection
+
+    how = Connection(
+        base_urls=tuple(base_url or ()), timeout=timeout, concurrency=concurrency, transport=transport, hedge=hedge,
+        patience=patience, here=here, setup=setup, accept_change=accept_change,
+    )  # fmt: skip
+    return worked(folder_of(run), part or (), how, console(), quiet=quiet)
+
+
+def worked(folder: Path, numbers: Sequence[int], how: Connection, screen: Console, *, quiet: bool) -> int:
+    """Ask these parts, or for none one after the other that is free; returns the exit code. Raises TomserveError."""
+    from tomserve.reporting.progress import Screen
+    from tomserve.runs.preflight import Servers
+    from tomserve.runs.scores import scores_of
+    from tomserve.serving import keys
+    from tomserve.shards.record import Shards
+    from tomserve.shards.working import work
+
+    shards = Shards.read(folder)
+    if shards.wish.key is not None:
+        keys.use(shards.wish.key)
+    code, passed = 0, set[int]()
+    with Servers() as servers:
+        for number in numbers or _free(folder, passed):
+            passed.add(number)
+            if not quiet:
+                screen.print(f"part {number} of {len(shards.parts)} of {shards.run}", markup=False, highlight=False)
+            try:
+                result = work(folder, number, how, Screen(screen, quiet=quiet), signals.heard, servers=servers)
+            except InUseError:
+                if numbers:
+                    raise
+                continue  # another process has taken it since
+            scores_of(result.folder)
+            code = max(code, _told(result, screen))
+    _last(folder, passed, screen)
+    return code
+
+
+def _free(folder: Path, passed: set[int]) -> Iterator[int]:
+    """One part after the other that is free by then. passed: the numbers of those that were taken already."""
+    from tomserve.shards.working import next_part
+
+    while (number := next_part(folder, passed)) is not None:
+        yield number
+
+
+def _told(result: EvalResult, screen: Console) -> int:
+    """Say where the part lies, and what failed; returns the exit code."""
+    from tomserve.status import FINAL, listed
+
+    screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
+    if not result.failures:
+        return 0
+    again = set(result.failures) - FINAL
+    what = "; repeat the command to ask again" if again else "; final, not asked again"
+    screen.print(f"failures: {listed(result.failures)}{what}", markup=False)
+    return 1 if again else 0
+
+
+def _last(folder: Path, passed: Collection[int], screen: Console) -> None:
+    """Say how many parts are complete, and what comes next."""
+    from tomserve.shards.state import states
+
+    found = states(folder)
+    complete = sum(one.state == "complete" for one in found)
+    running = sum(one.state == "running" for one in found)
+    if not passed and running:
+        screen.print(f"nothing to take: other processes ask {running} of the parts", highlight=False)
+    said = f"{complete} of {len(found)} parts complete"
+    name = folder.name.removesuffix(".parts")
+    end = f"; `tomserve merge {name}` makes one run of them" if complete == len(found) else ""
+    screen.print(said + end, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,286 @@
+"""Divides an evaluation into parts that are even in tokens, and writes the folder of each.
+
+Everything is resolved as for a run that asks it all: benchmark, conditions, limit, variants, noise check, model,
+strategies. The items are then put into the order in which their prompts are asked and cut into contiguous parts, so
+that prompts with a common beginning stay on one server; variants go with their originals. The record of the parts is
+written last: before that, a folder of parts is nothing, and dividing again makes it anew.
+
+    shards = divide(EvalOptions("perturbed", model="reference"), Path("runs/mine.parts"), parts=4, listener=Silent())
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+import tomserve
+from tomserve.content.index import Firsts
+from tomserve.content.places import run_name
+from tomserve.engine.clock import now
+from tomserve.errors import ConfigError, MachineError, RunMismatchError
+from tomserve.items import write_chunks
+from tomserve.runs import planning
+from tomserve.runs.listening import Listener
+from tomserve.runs.manifest_parts import AskedStrategy
+from tomserve.runs.planning import EvalOptions, Plan
+from tomserve.runs.runfolder import default_name
+from tomserve.runs.sorting import places_in_order
+from tomserve.runs.whole import noted_of
+from tomserve.serving.waiting import Waiting
+from tomserve.shards import balance
+from tomserve.shards.costs import BYTES_A_TOKEN, Cost, costs_of, tokens_of
+from tomserve.shards.record import ENDING, FILE, ITEMS, MOST, PartRecord, Shards, folder_of, part_folder
+from tomserve.shards.wish import Wish
+
+
+def divide(
+    options: EvalOptions,
+    folder: Path | None,
+    *,
+    parts: int | None = None,
+    part_tokens: int | None = None,
+    listener: Listener,
+    key: str | None = None,
+) -> Shards:
+    """Divide an evaluation into parts, and write the folder of the parts.
+
+    options: what is to be asked of which model; nothing needs to be served yet. folder: of the parts, None for the one
+    of the run that the options name, or its default. parts: how many there are at most, fewer where there are fewer
+    questions. part_tokens: instead of that, about how many tokens each may have. listener: told what happens. key: the
+    name of the environment variable that holds the API key, where an experiment's file names one.
+
+    Where the folder holds the same parts already, it is left as it is. Raises ConfigError for numbers that cannot be,
+    RunMismatchError where the folder holds other parts or the run exists, MachineError where it cannot be written, and
+    as `tomserve.runs.planning.plan` does.
+    """
+    if (parts is None) == (part_tokens is None):
+        raise ConfigError("give --parts N or --part-tokens N, one of the two")
+    for name, number in {"--parts": parts, "--part-tokens": part_tokens}.items():
+        if number is not None and number < 1:
+            raise ConfigError(f"{name} {number}: expected a whole number from 1 on")
+    if parts is not None and parts > MOST:
+        raise ConfigError(
+            f"--parts {parts}: expected at most {MOST:,}, as the folders of parts have names of four digits"
+        )
+    made = planning.plan(replace(options, start=True), Waiting(listener.message))
+    place = folder or folder_of(options.run or default_name(made.called, made.name))
+    units = _Units(made, listener)
+    count = units.count(parts, part_tokens)
+    if parts is not None and count < parts:
+        listener.message(f"there are {count:,} questions to divide, so that there are {count:,} parts, not {parts:,}")
+    part_of = units.divided(count)
+    shards = _record(made, place, units.costs, part_of, Wish.of(options, _named(made), made.target, key))
+    with _alone(place):
+        if _there(place, shards):
+            listener.message(f"{place} holds these {len(shards.parts)} parts already")
+            return Shards.read(place)
+        _clear(place)
+        for number, held in enumerate(_held(made, part_of, count)):
+            lines = made.questions.items.lines
+            write_chunks(part_folder(place, number) / ITEMS, (lines[item] + b"\n" for item in held))
+        try:
+            shards.write(place)
+        except OSError as error:
+            raise MachineError(
+                f"{place / FILE}: cannot be written ({error.strerror}); free space, and divide again"
+            ) from None
+    return shards
+
+
+def _named(made: Plan) -> str:
+    """The benchmark as it is to be named wherever a part is asked."""
+    file = made.benchmark.file
+    return made.called if file is None else str(file)
+
+
+class _Units:
+    """The originals of a plan with what belongs to them, in the order in which they are asked.
+
+    costs: of each strategy. originals [m]: their places among the items. weights [m]: what asking each and its variants
+    costs, in bytes. sharing [m]: how many bytes its prompt has in common with that of the original before it.
+    """
+
+    def __init__(self, made: Plan, listener: Listener) -> None:
+        items = made.questions.items
+        self._made = made
+        listener.message(f"looking at the prompts of {len(items):,} questions")
+        self.costs = costs_of(made.questions, lambda done: listener.message(f"{done:,} prompts looked at"))
+        self._owners = self._owned()
+        first = self.costs[0]
+        weights = sum(cost.weights(made.questions.repeats) for cost in self.costs)
+        owned = np.zeros(len(items), dtype=np.int64)
+        np.add.at(owned, self._owners, weights)
+        self.originals, self.sharing = self._in_order(first)
+        self.weights = owned[self.originals]
+
+    def _owned(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """The place of the original of each item; an original's is its own."""
+        varied = self._made.varied
+        places = Firsts(varied.originals.ids if len(varied.variants) else ())
+        owners = np.arange(len(self._made.questions.items), dtype=np.int64)
+        for number, entry in enumerate(varied.variants.entries(), len(varied.originals)):
+            found = places.find(str(entry.base))
+            assert found is not None, "a variant without its original"
+            owners[number] = found
+        return owners
+
+    def _in_order(self, cost: Cost) -> tuple[array[int], array[int]]:
+        """The originals in the order in which they are asked, and what each shares with the one before it."""
+        places, sharing = array("q"), array("q")
+        least = 0
+        for number, place in enumerate(cost.order):
+            least = min(least, cost.shared[number])
+            if self._owners[place] == place:
+                places.append(place)
+                sharing.append(least)
+                least = cost.sizes[place]
+        return places, sharing
+
+    def count(self, parts: int | None, part_tokens: int | None) -> int:
+        """How many parts there are to be: as many as wanted, or as keep each below so many tokens; at least one, and no
+        more than originals. Raises ConfigError where there would be more than MOST."""
+        if parts is not None:
+            return min(parts, len(self.originals))
+        assert part_tokens is not None
+        sums = np.concatenate(([0], np.cumsum(self.weights)))
+        found = balance.needed(sums, part_tokens * BYTES_A_TOKEN, MOST)
+        if found > MOST:
+            tokens = int(sums[-1]) // BYTES_A_TOKEN
+            raise ConfigError(
+                f"--part-tokens {part_tokens}: makes more than {MOST:,} parts of {tokens:,} tokens; expected at least "
+                f"{-(-tokens // MOST):,}"
+            )
+        return found
+
+    def divided(self, parts: int) -> Sequence[int]:
+        """The part of each item [n], from 0."""
+        part = np.zeros(len(self._owners), dtype=np.int64)
+        start = 0
+        places = np.asarray(self.originals, dtype=np.int64)
+        for number, end in enumerate(balance.ends(self.weights, self.sharing, parts)):
+            part[places[start:end]] = number
+            start = end
+        return array("q", part[self._owners].tobytes())
+
+
+def _held(made: Plan, part_of: Sequence[int], parts: int) -> Iterator[Sequence[int]]:
+    """The places of the items of each part, in the order of their ids."""
+    by_id = np.asarray(places_in_order(name.encode() for name in made.questions.items.ids), dtype=np.int64)
+    own = np.asarray(part_of, dtype=np.int64)[by_id]
+    sorted_places = by_id[np.argsort(own, kind="stable")]
+    ends = np.cumsum(np.bincount(own, minlength=parts))
+    for start, end in zip([0, *ends], ends, strict=False):
+        yield array("q", sorted_places[start:end].tobytes())
+
+
+def _record(made: Plan, place: Path, costs: Sequence[Cost], part_of: Sequence[int], wish: Wish) -> Shards:
+    """The record of the parts."""
+    questions, parts = made.questions, max(part_of) + 1
+    tokens = tokens_of(costs, part_of, parts, questions.repeats)
+    (undivided,) = tokens_of(costs, [0] * len(part_of), 1, questions.repeats)
+    drawn = Firsts(made.again.items.ids)
+    again: list[list[str]] = [[] for _ in range(parts)]
+    for name, part in zip(questions.items.ids, part_of, strict=True) if len(drawn) else ():
+        if name in drawn:
+            again[part].append(name)
+    records = []
+    for number, held in enumerate(_held(made, part_of, parts)):
+        records.append(
+            PartRecord(
+                items=len(held),
+                requests=len(held) * len(questions.strategies) * questions.repeats,
+                prompt_tokens=tokens[number].prompt,
+                shared_tokens=tokens[number].shared,
+                reply_tokens=tokens[number].reply,
+                digest=questions.items.part(held).digest(),
+                again=tuple(sorted(again[number])),
+            )
+        )
+    noted = noted_of(made)
+    provenance = {name: noted.pop(name) for name in made.benchmark.provenance}
+    name = place.name.removesuffix(ENDING)
+    return Shards(
+        run=run_name(place.with_name(name)),
+        created=now(),
+        tomserve=tomserve.__version__,
+        experiment=wish.written(),
+        provenance=provenance,
+        strategies={one.name: AskedStrategy.of(one) for one in questions.strategies},
+        variants=made.variants,
+        noise=made.again_share,
+        originals=len(made.varied.originals),
+        shared_tokens=undivided.shared,
+        parts=tuple(records),
+        **noted,
+    )
+
+
+@contextlib.contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Make the folder of the parts, and keep other processes that divide from it meanwhile."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        hint = "choose a writable place by TOMSERVE_RUNS or --run PATH"
+        raise MachineError(f"{place}: cannot be written ({error.strerror}); {hint}") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise MachineError(
+                f"{place}: another process divides into it right now; wait for it, or use --run NEW"
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(lock)
+
+
+def _there(place: Path, shards: Shards) -> bool:
+    """Whether the folder holds these parts already. Raises RunMismatchError where it holds others, or where the run
+    that they would be merged into is there without them."""
+    run = place.with_name(place.name.removesuffix(ENDING))
+    if not os.path.lexists(place / FILE):
+        if run != place and (run / "manifest.json").exists():
+            raise RunMismatchError(f"{run}: is a run already, which the parts would be merged into; use --run NEW")
+        return False
+    there = Shards.read(place)
+    if (differing := _difference(there, shards)) is not None:
+        raise RunMismatchError(
+            f"{place}: holds {len(there.parts)} parts of an evaluation whose {differing} differ; use --run NEW, or "
+            "delete the folder"
+        )
+    return True
+
+
+def _difference(there: Shards, shards: Shards) -> str | None:
+    """In which field two records differ that both describe parts; None where they are of the same ones."""
+    one, other = (each.model_dump(exclude={"created", "tomserve"}) for each in (there, shards))
+    return next((name for name, value in one.items() if other[name] != value), None)
+
+
+def _clear(place: Path) -> None:
+    """Remove what a `tomserve shard` that was killed has left. Raises ConfigError where anything else is there."""
+    for entry in sorted(os.scandir(place), key=lambda one: one.name):
+        inside = []
+        if entry.is_dir(follow_symlinks=False):
+            inside = [
+                name for name in os.listdir(entry.path) if name != "items.jsonl" and not name.startswith(".tomserve-")
+            ]
+            if re.fullmatch(r"\d{4}", entry.name) and not inside:
+                shutil.rmtree(entry.path, ignore_errors=True)
+                continue
+        elif entry.name.startswith(".tomserve-"):
+            continue
+        raise ConfigError(f"{place}: holds {entry.name}, which is no part that was just divided; use --run NEW")

@@ -1,0 +1,152 @@
+"""Asks a part of an evaluation, on whatever machine it is called.
+
+A part is asked as an ordinary run: the same plan, phases, journal and signals. What it asks comes from the record of
+the parts and from the part's own items; what is found here, such as the prompts of a strategy or the model that a
+server offers, is held against that record before anything is asked.
+
+    result = work(Path("runs/mine.parts"), 2, Connection(), Silent(), lambda evaluation: loop.run(evaluation.ask()))
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tomserve import benchmarks
+from tomserve.errors import ConfigError, RunMismatchError
+from tomserve.items import read_items
+from tomserve.runs import runfolder
+from tomserve.runs.evaluation import EvalResult, Evaluation, evaluate
+from tomserve.runs.listening import Listener
+from tomserve.runs.noise_check import Drawn
+from tomserve.runs.planning import EvalOptions
+from tomserve.runs.preflight import Servers
+from tomserve.runs.stock import Stock
+from tomserve.runs.stopping import Stop
+from tomserve.runs.whole import Whole
+from tomserve.shards.record import FILE, ITEMS, Shards, part_folder
+from tomserve.shards.state import states
+
+
+@dataclass(frozen=True)
+class Connection:
+    """How the model is reached; it may differ from part to part, and from session to session.
+
+    base_urls: addresses of servers; empty for those with which the evaluation was divided, else for one that runs on
+    this machine, else for one that is started. timeout: seconds that one request may take. concurrency: requests in
+    flight. transport: how requests are sent. hedge: seconds after which a second server is asked, too. patience:
+    seconds to wait for a server that loads. All of these are None for what the evaluation was divided with. here:
+    whether to pass over the addresses with which the evaluation was divided, and use a server of this machine. setup:
+    install vLLM first where it is missing. accept_change: go on where another server answers than before.
+    """
+
+    base_urls: tuple[str, ...] = ()
+    timeout: float | None = None
+    concurrency: int | None = None
+    transport: str | None = None
+    hedge: float | None = None
+    patience: float | None = None
+    here: bool = False
+    setup: bool = False
+    accept_change: bool = False
+
+
+def work(
+    folder: Path,
+    number: int,
+    how: Connection,
+    listener: Listener,
+    drive: Callable[[Evaluation], None],
+    stop: Stop | None = None,
+    servers: Servers | None = None,
+) -> EvalResult:
+    """Ask what is left of a part, and return what was done.
+
+    folder: of the parts. number: of the part, from 0. how: how the model is reached. The other parameters are those of
+    `tomserve.runs.evaluation.evaluate`. Raises RunMismatchError where the part would be asked in another way than the
+    evaluation was divided for, MachineError where another process asks it, and as `evaluate` does.
+    """
+    return evaluate(options_of(folder, Shards.read(folder), number, how), listener, drive, stop, servers)
+
+
+def options_of(folder: Path, shards: Shards, number: int, how: Connection) -> EvalOptions:
+    """The options by which a part is asked; parameters as for `work`.
+
+    Raises ConfigError where there is no such part, or its folder does not hold its items.
+    """
+    if not 0 <= number < len(shards.parts):
+        raise ConfigError(f"part {number}: {folder} holds parts 0 to {len(shards.parts) - 1}")
+    place = part_folder(folder, number)
+    if not (place / ITEMS).exists():
+        raise ConfigError(
+            f"{place / ITEMS}: is missing, so that nobody knows what this part asks; restore it, or divide the "
+            "evaluation again under another name"
+        )
+    runfolder.check_files(place)
+    wish, options = shards.wish, shards.wish.options()
+    _load_file(folder, wish.benchmark)
+    given = {
+        name: value
+        for name in ("timeout", "concurrency", "transport", "hedge", "patience")
+        if (value := getattr(how, name)) is not None
+    }
+    return replace(
+        options,
+        benchmark=shards.benchmark,
+        items=Stock(read_items(place / ITEMS)),
+        base_urls=how.base_urls or (() if how.here else options.base_urls),
+        variants=(),  # those that were wanted are among the items
+        noise_check=shards.noise or None,
+        run=os.path.abspath(place),
+        start=True,
+        setup=how.setup,
+        accept_change=how.accept_change,
+        whole=whole_of(shards, number),
+        **given,
+    )
+
+
+def whole_of(shards: Shards, number: int) -> Whole:
+    """What a part knows of the evaluation that it belongs to."""
+    part = shards.parts[number]
+    noted = {
+        "benchmark": shards.benchmark,
+        "benchmark_path": shards.benchmark_path,
+        **({"benchmark_gold": shards.benchmark_gold} if shards.benchmark_gold else {}),
+        "benchmark_digest": shards.benchmark_digest,
+        "benchmark_items": shards.benchmark_items,
+        **shards.provenance,
+        "model": shards.model,
+        "revision": shards.revision,
+        "preset": shards.preset,
+        "sampling": shards.sampling,
+    }
+    repeated = sum(len(one.again) for one in shards.parts)
+    drawn = Drawn(shards.noise, repeated, shards.originals)
+    return Whole(noted, shards.strategies, part.digest, drawn, frozenset(part.again), shards.variants)
+
+
+def _load_file(folder: Path, benchmark: str | None) -> None:
+    """Load the file that declares the benchmark, where it is at hand, so that the part is scored by its metrics.
+
+    Raises RunMismatchError where the file lies among the parts: it may have come with them, and would be run.
+    """
+    if benchmark is None or not benchmark.endswith(".py") or not Path(benchmark).is_file():
+        return
+    if folder.resolve() in Path(benchmark).resolve().parents:
+        raise RunMismatchError(
+            f"{folder / FILE}: the benchmark's file {benchmark} lies among the parts; programs are run from "
+            "outside only"
+        )
+    benchmarks.get(benchmark)
+
+
+def next_part(folder: Path, passed: Collection[int] = ()) -> int | None:
+    """The first part that is not complete and that no process asks; None where there is none.
+
+    passed: numbers of parts that are left out. Raises ConfigError as `states` does.
+    """
+    free = (one.number for one in states(folder) if one.state not in ("running", "complete"))
+    return next((number for number in free if number not in passed), None)
