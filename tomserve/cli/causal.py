@@ -130,7 +130,7 @@ def _measure(settings: Settings, on: On, run: str | None, *, report: bool, opene
     """Measure, print the study's tables, write the report; returns the exit code."""
     from tomserve.causal.running import measure
     from tomserve.cli.evaluate import write_report_of
-    from tomserve.cli.rescore import warn
+    from tomserve.cli.telling import warn
     from tomserve.reporting import tables
     from tomserve.reporting.measuring import MeasureScreen
     from tomserve.runs.scores import scores_of

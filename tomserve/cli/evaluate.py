@@ -228,7 +228,7 @@ def asked(
     write the report, and to open it. quiet: show no progress. show: prints what is to be seen of the analysis, None for
     all of it. Raises TomserveError.
     """
-    from tomserve.cli.rescore import tell_unread, warn
+    from tomserve.cli.telling import tell_unread, warn
     from tomserve.reporting import tables
     from tomserve.reporting.progress import Screen
     from tomserve.runs import evaluation

@@ -165,7 +165,7 @@ def measured(settings: Settings, how: Connection, new: str | None, *, report: bo
     """
     from tomserve.cli import signals
     from tomserve.cli.evaluate import write_report_of
-    from tomserve.cli.rescore import warn
+    from tomserve.cli.telling import warn
     from tomserve.faithfulness.running import measure
     from tomserve.reporting import tables
     from tomserve.reporting.progress import Screen

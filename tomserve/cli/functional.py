@@ -215,7 +215,7 @@ def doing(screen: Console, *, quiet: bool) -> Doing:
     """How parts are done on a command line: each shows its own progress unless `quiet`, and hears Ctrl-C."""
     from tomserve.api.layering import Doing
     from tomserve.causal.running import measure
-    from tomserve.cli.rescore import warn
+    from tomserve.cli.telling import warn
     from tomserve.content.inert import inert
     from tomserve.reporting.measuring import MeasureScreen
     from tomserve.reporting.progress import Screen
@@ -237,7 +237,7 @@ def doing(screen: Console, *, quiet: bool) -> Doing:
 def _carry_out(wish: Wish, *, report: bool, opened: bool, quiet: bool) -> int:
     """Do all parts of one model and print what its report says in short; returns the exit code."""
     from tomserve.api.layering import carry_out
-    from tomserve.cli.rescore import tell_unread, warn, warn_gaps
+    from tomserve.cli.telling import tell_unread, warn, warn_gaps
     from tomserve.reporting import tables
     from tomserve.runs.scores import scores_of
 

@@ -202,6 +202,15 @@ RunArgument = Annotated[
 ]
 
 
+SourcesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="RUN",
+        help="Names of runs, such as mine or pilot/mine, or paths such as ./mine; of the parts of an evaluation "
+        "mine.parts. If left out: the newest run.",
+    ),
+]
+
 PIPE = 100_000
 """Columns of the console where the output is a file or a pipe: more than any table has, so that each row is one
 line."""

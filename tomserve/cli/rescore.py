@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +11,8 @@ import polars as pl
 
 from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
-from tomserve.cli import reading
+from tomserve.cli import parting, reading
+from tomserve.cli.telling import tell_unread, warn, warn_gaps
 from tomserve.content import outputs, temporary
 from tomserve.content.inert import say
 from tomserve.errors import ConfigError, one_of
@@ -28,45 +27,9 @@ from tomserve.scoring.score import PARTIAL
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, named_gold, tell, write_scored
 from tomserve.scoring.tablefile import write_scores
+from tomserve.shards.partitions import of_files
 from tomserve.studies import combining, gaps, named_by, noise
 from tomserve.studies.unread import Listed, listed
-
-
-def warn(message: str) -> None:
-    """Print a warning on standard error: as one line, or in a terminal as lines of its width under a coloured word."""
-    # The message may quote a stranger's file, so it must not be able to control the terminal.
-    line = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in message)
-    if not sys.stderr.isatty():
-        say(f"warning: {line}", error=True)
-        return
-    from rich.text import Text
-
-    from tomserve.reporting.terminal import Terminal
-
-    Terminal(stderr=True, highlight=False).print(Text.assemble(("warning: ", "bold yellow"), line))
-
-
-def warn_gaps(source: str | Path, scores: pl.DataFrame, given: str = "") -> list[gaps.Gaps]:
-    """Warn of what is lacking: replies that could not be read, failures, answers not asked for, a mere sample.
-
-    source: a run's folder, or the file of a score table. scores: what was loaded from it. given: what `tomserve runs`
-    is given to list the replies that could not be read; "" for the source. Returns what is lacking.
-    """
-    lacking = [replace(gap, given=given or gap.given) for gap in gaps.of_source(source, scores)]
-    for said in gaps.sentences(lacking):
-        warn(said)
-    return lacking
-
-
-def tell_unread(lacking: Sequence[gaps.Gaps]) -> int:
-    """Say as the last thing how many replies could not be read, in a line for each source, and which was the first.
-
-    Returns the exit code: 1 where more than one in ten of the replies of a source could not be read, else 0.
-    """
-    sys.stdout.flush()  # so that the line also stands last where both streams go to one file
-    for line in gaps.unread_lines(lacking):
-        warn(line)
-    return int(any(gap.many_unread for gap in lacking))
 
 
 class Loaded(NamedTuple):
@@ -83,6 +46,10 @@ def load_all(runs: Sequence[str | None]) -> Loaded:
     are counted as one model."""
     frames, manifests, lacking = [], {}, []
     for run in runs:
+        if (tables := parting.found(run)) is not None:
+            frames.append(tables.scan().collect(engine="streaming"))
+            lacking += parting.warn_lacking(tables)
+            continue
         source = run if run is not None and run.endswith(TABLES) else existing_run(run)
         frames.append(load_scores(None if run is None else str(run), note=warn))
         lacking += warn_gaps(source, frames[-1])
@@ -96,7 +63,15 @@ def load_all(runs: Sequence[str | None]) -> Loaded:
 
 def read_from(runs: Sequence[str | None]) -> list[Path]:
     """The folders of these runs, and the files of these score tables, which must not be overwritten."""
-    return [Path(run) if run is not None and run.endswith(TABLES) else existing_run(run) for run in runs]
+    read: list[Path] = []
+    for run in runs:
+        if (folder := parting.folder_of_parts(run)) is not None:
+            read += (folder, *sorted(one for one in folder.iterdir() if one.is_dir()))
+        elif run is not None and (tables := of_files(run)) is not None:
+            read += tables.files
+        else:
+            read.append(Path(run) if run is not None and run.endswith(TABLES) else existing_run(run))
+    return read
 
 
 def answers_of(source: str) -> pl.DataFrame:
@@ -129,6 +104,15 @@ def own(
         outputs.check(out, *read_from(runs))
     frames, lacking, code, reader = [], [], 0, wishes.found()
     for run in runs:
+        if (folder_of_parts := parting.folder_of_parts(run)) is not None:
+            if gold == "current" or reader is not None:
+                raise ConfigError(f"{run}: --gold current and --reader work on one run; `tomserve merge` makes it")
+            broken, gaps_of_parts = parting.score(folder_of_parts)
+            code |= broken
+            lacking += gaps_of_parts
+            if out is not None and (tables := parting.found(run)) is not None:
+                frames.append(tables.scan().collect(engine="streaming"))
+            continue
         folder = existing_run(run)
         measured.refuse(folder, "cannot be scored again")
         if given is not None:

@@ -12,7 +12,7 @@ from tomserve.cli.options import (
     ByOption,
     IntervalsOption,
     PathOption,
-    RunArgument,
+    SourcesArgument,
     StrategyOption,
     StudyOption,
     console,
@@ -24,7 +24,7 @@ from tomserve.errors import ConfigError, one_of
 
 
 def score(
-    runs: RunArgument = None,
+    runs: SourcesArgument = None,
     out: Annotated[
         Path | None,
         typer.Option(parser=file_named, help="File to write the score table to as well: .parquet, .csv or .jsonl."),
@@ -96,7 +96,7 @@ def score(
 
 
 def analyze(
-    runs: RunArgument = None,
+    runs: SourcesArgument = None,
     study: StudyOption = None,
     intervals: IntervalsOption = None,
     by: ByOption = None,
@@ -117,7 +117,7 @@ def analyze(
     Runs of one model with different strategies are counted as one model with all of them. The exit code is 1 where more
     than one in ten of the replies could not be read.
     """
-    from tomserve.cli import rescore
+    from tomserve.cli import rescore, telling
     from tomserve.reporting import tables
     from tomserve.studies import compute, labelled
 
@@ -128,7 +128,7 @@ def analyze(
         raise ConfigError(f"{', '.join(runs or ['the newest run'])}: nothing was answered yet")
     analysis = compute(labelled(scores, label or []), study, intervals, by or (), named=named)
     for doubt in analysis.warnings:
-        rescore.warn(doubt)
+        telling.warn(doubt)
     found, layouts, notes = analysis.tables, analysis.study.layouts, analysis.notes
     if out is not None:
         for path in tables.write(
@@ -139,7 +139,7 @@ def analyze(
         tables.show_analysis(analysis, console())
     else:
         print(tables.render_all(found, form, layouts, notes), end="")
-    return rescore.tell_unread(lacking)
+    return telling.tell_unread(lacking)
 
 
 def compare(
@@ -175,7 +175,7 @@ def compare(
     It shows the paired differences in accuracy, the answers that flipped, and what else differs between the runs. The
     questions of a fresh edition are compared with those that they were made from.
     """
-    from tomserve.cli import rescore
+    from tomserve.cli import rescore, telling
     from tomserve.reporting import tables
     from tomserve.reporting.terminal import print_prose
     from tomserve.studies import compare as comparing
@@ -189,9 +189,9 @@ def compare(
         if not one or not comma or not other or "," in other:
             raise ConfigError(f"--strategies {strategies!r}: expected two names with a comma between them, such as a,b")
         pair = (one, other)
-    found = comparing.compare(first, second, strategies=pair, common=common, note=rescore.warn)
+    found = comparing.compare(first, second, strategies=pair, common=common, note=telling.warn)
     for said in found.lacking:
-        rescore.warn(said)
+        telling.warn(said)
     say(f"A = {found.a}, B = {found.b}")
     if any(found.left_out):
         say(f"left out: {found.left_out[0]} answers of A and {found.left_out[1]} of B have no partner")
@@ -288,7 +288,7 @@ def plan(
 
 
 def report(
-    runs: RunArgument = None,
+    runs: SourcesArgument = None,
     out: Annotated[
         Path | None,
         typer.Option(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -208,6 +208,45 @@ def of_scores(scores: pl.DataFrame, folder: Path | None, source: str) -> list[Ga
     return [
         replace(_gaps(part, name, None, None), given=given(source)) for part, name in zip(parts, names, strict=True)
     ]
+
+
+def of_tables(source: str, tables: Iterable[pl.LazyFrame]) -> list[Gaps]:
+    """What is lacking of score tables of different questions, by run; one table at a time is in memory.
+
+    source: their name in messages. tables: each without a row that another one has.
+    """
+    found: dict[str, list[Gaps]] = {}
+    for table in tables:
+        there = table.collect_schema().names()
+        scores = table.select(name for name in _READ if name in there).collect(engine="streaming")
+        if measured_studies(scores):
+            continue
+        parts = scores.partition_by("run", maintain_order=True) if "run" in scores.columns else [scores]
+        for part in parts:
+            run = str(part["run"][0]) if "run" in part.columns else ""
+            found.setdefault(run, []).append(_gaps(part, source, None, None))
+    return [
+        replace(_sum(some), source=f"{source}, run {run}" if len(found) > 1 else source, given=given(source))
+        for run, some in found.items()
+    ]
+
+
+def _sum(some: Sequence[Gaps]) -> Gaps:
+    """What is lacking of several tables of different questions, together."""
+    failed: Counter[str] = Counter()
+    for one in some:
+        failed.update(one.failed)
+    wanted = [one.wanted for one in some if one.wanted is not None]
+    return replace(
+        some[0],
+        there=sum(one.there for one in some),
+        unread=sum(one.unread for one in some),
+        failed=dict(sorted(failed.items())),
+        wanted=sum(wanted) if len(wanted) == len(some) else None,
+        items=sum(one.items for one in some),
+        first=next((one.first for one in some if one.first), ""),
+        by_model=sum(one.by_model for one in some),
+    )
 
 
 def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None, folder: Path | None) -> Gaps:

@@ -1,0 +1,60 @@
+"""The example run divided into parts, as `tomserve shard` and `tomserve work` would leave them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import orjson
+
+from tests.conftest import ROOT
+from tomserve.shards.record import ENDING, PartRecord, Shards, part_folder
+
+EXAMPLE = ROOT / "runs" / "example"
+
+
+def divided_example(runs: Path, parts: int = 3, name: str = "mine") -> Path:
+    """The folder of the parts of the example run, in a folder of runs; every third task is in another part."""
+    folder = runs / f"{name}{ENDING}"
+    items = [orjson.loads(line) for line in (EXAMPLE / "items.jsonl").read_bytes().splitlines()]
+    tasks = {task: place for place, task in enumerate(sorted({item["cluster"] for item in items}))}
+    of = {item["id"]: tasks[item["cluster"]] % parts for item in items}
+    for number in range(parts):
+        part = part_folder(folder, number)
+        part.mkdir(parents=True)
+        shutil.copy(EXAMPLE / "manifest.json", part / "manifest.json")
+        for file, key in (("items.jsonl", "id"), ("responses.jsonl", "item"), ("noise.jsonl", "item")):
+            if (EXAMPLE / file).exists():
+                lines = (EXAMPLE / file).read_bytes().splitlines(keepends=True)
+                (part / file).write_bytes(b"".join(one for one in lines if of[orjson.loads(one)[key]] == number))
+    _record(name, of, parts).write(folder)
+    return folder
+
+
+def whole_example(runs: Path, name: str = "mine") -> Path:
+    """The example run as the run that these parts are merged into."""
+    folder = runs / name
+    folder.mkdir(parents=True)
+    for file in ("items.jsonl", "responses.jsonl", "noise.jsonl", "manifest.json"):
+        if (EXAMPLE / file).exists():
+            shutil.copy(EXAMPLE / file, folder / file)
+    return folder
+
+
+def _record(name: str, of: dict[str, int], parts: int) -> Shards:
+    asked = orjson.loads((EXAMPLE / "manifest.json").read_bytes())
+    numbers = dict.fromkeys(("prompt_tokens", "shared_tokens", "reply_tokens"), 1)
+    counts = [list(of.values()).count(number) for number in range(parts)]
+    return Shards(
+        run=name,
+        created="2026-11-24T00:00:00Z",
+        tomserve=asked["tomserve"],
+        experiment={},
+        benchmark=asked["benchmark"],
+        benchmark_digest=asked["benchmark_digest"],
+        benchmark_items=asked["benchmark_items"],
+        model=asked["model"],
+        sampling=asked["sampling"],
+        strategies=asked["strategies"],
+        parts=tuple(PartRecord(items=one, requests=2 * one, digest="blake2b:0", **numbers) for one in counts),
+    )

@@ -1,0 +1,135 @@
+"""Scoring the parts of an evaluation, and counting their tables as those of the whole run."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.helpers.parted import divided_example, whole_example
+from tomserve.errors import ConfigError
+from tomserve.runs.scores import scores_of
+from tomserve.scoring.tablefile import write_scores
+from tomserve.shards.partitions import of_files, of_parts, parts_folder
+from tomserve.shards.record import part_folder
+from tomserve.shards.scoring import score_parts
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
+    return tmp_path / "runs"
+
+
+def test_the_tables_of_the_parts_are_the_table_of_the_whole(runs: Path) -> None:
+    folder, whole = divided_example(runs), whole_example(runs)
+    done = score_parts(folder)
+    assert (done.scored, done.current, done.waiting, done.broken) == ((0, 1, 2), (), (), {})
+    found = of_parts(folder, done.there).scan().collect().sort("model", "strategy", "item")
+    expected = scores_of(whole).sort("model", "strategy", "item")
+    assert found.select(expected.columns).equals(expected), "with the run's name in place of the parts'"
+
+
+def test_a_part_that_is_current_is_passed_over_and_one_that_grew_is_scored_again(runs: Path) -> None:
+    folder = divided_example(runs)
+    score_parts(folder)
+    journal = part_folder(folder, 1) / "responses.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    before = (part_folder(folder, 0) / "scores.parquet").stat().st_mtime_ns
+    journal.write_bytes(b"".join(lines[:-1]))
+    done = score_parts(folder)
+    assert (done.scored, done.current) == ((1,), (0, 2))
+    assert (part_folder(folder, 0) / "scores.parquet").stat().st_mtime_ns == before
+
+
+def test_a_broken_part_is_named_and_the_others_are_scored(runs: Path, cli) -> None:
+    folder = divided_example(runs)
+    (part_folder(folder, 1) / "items.jsonl").write_bytes(b"{no\n")
+    told = cli("score", "mine.parts")
+    assert told.code == 1
+    assert "part 1: " in told.err
+    assert "items.jsonl" in told.err
+    assert "Traceback" not in told.err
+    assert "2 parts scored" in told.out
+    assert (part_folder(folder, 2) / "scores.parquet").exists()
+
+
+def test_a_part_that_was_not_asked_yet_is_said_to_wait(runs: Path, cli) -> None:
+    folder = divided_example(runs)
+    for file in ("manifest.json", "responses.jsonl"):
+        (part_folder(folder, 2) / file).unlink()
+    told = cli("score", "mine.parts")
+    assert told.code == 0, "a part that waits is no fault of the parts that are scored"
+    assert "1 of 3 parts hold no answers yet (part 2); `tomserve work mine` asks them" in told.err
+    assert "were not asked for yet" in told.err
+    shutil.rmtree(part_folder(folder, 0)), shutil.rmtree(part_folder(folder, 1))
+    told = cli("analyze", "mine.parts")
+    assert told.code == 2
+    assert "nothing was answered yet" in told.err
+
+
+def test_analyze_says_of_parts_what_it_says_of_the_whole(runs: Path, cli) -> None:
+    divided_example(runs), whole_example(runs)
+    for study in ("accuracy", "perturbed"):
+        of_whole, parts = (cli("analyze", run, "--study", study, "--format", "json") for run in ("mine", "mine.parts"))
+        assert (of_whole.code, parts.code) == (0, 0)
+        assert parts.out == of_whole.out, study
+
+
+def test_score_writes_one_table_of_all_parts(runs: Path, cli, tmp_path: Path) -> None:
+    divided_example(runs)
+    assert cli("score", "mine.parts", "--out", tmp_path / "all.parquet").code == 0
+    assert pl.read_parquet(tmp_path / "all.parquet")["run"].unique().to_list() == ["mine"]
+    told = cli("score", "mine.parts", "--out", runs / "mine.parts" / "0000" / "scores.parquet")
+    assert told.code == 2, "the table of a part is not overwritten"
+
+
+def test_a_folder_and_a_pattern_of_tables_are_read_as_one(runs: Path, tmp_path: Path, cli) -> None:
+    scores = scores_of(whole_example(runs))
+    first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    write_scores(scores.head(100), first)
+    write_scores(scores.tail(-100).drop("stage"), second)
+    for given in (str(tmp_path), f"{tmp_path}/*.parquet"):
+        found = of_files(given)
+        assert found is not None
+        assert found.files == (first, second)
+        table = found.scan().collect()
+        assert table.columns == scores.columns
+        assert table["stage"].null_count() == scores.height - 100
+        assert cli("analyze", given, "--study", "accuracy").code == 0
+    assert of_files("example") is None, "a run is no folder of tables"
+    assert parts_folder("example") is None
+
+
+def test_columns_that_do_not_fit_together_become_text_and_numbers_stay_numbers(tmp_path: Path) -> None:
+    row = {"model": ["m"], "strategy": ["s"], "item": ["a"], "status": ["ok"], "correct": [True]}
+    pl.DataFrame({**row, "level": [1], "size": [1]}).write_parquet(tmp_path / "a.parquet")
+    pl.DataFrame({**row, "level": ["high"], "size": [2.5]}).write_parquet(tmp_path / "b.parquet")
+    found = of_files(str(tmp_path))
+    assert found is not None
+    assert found.scan().collect()["level"].to_list() == ["1", "high"]
+    assert found.scan().collect()["size"].to_list() == [1.0, 2.5]
+
+
+def test_what_is_no_table_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"no table")
+    with pytest.raises(ConfigError, match=r"a\.parquet: not a parquet table"):
+        of_files(str(tmp_path))
+    with pytest.raises(ConfigError, match=r"no file fits .*x\*\.parquet; expected"):
+        of_files(f"{tmp_path}/x*.parquet")
+    (tmp_path / "a.parquet").unlink()
+    pl.DataFrame({"x": [1]}).write_parquet(tmp_path / "a.parquet")
+    found = of_files(str(tmp_path))
+    assert found is not None
+    with pytest.raises(ConfigError, match=r"a\.parquet: not a score table"):
+        found.scan()
+
+
+def test_a_link_among_the_tables_is_not_followed(tmp_path: Path) -> None:
+    pl.DataFrame({"x": [1]}).write_parquet(tmp_path / "secret")
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "a.parquet").symlink_to(tmp_path / "secret")
+    with pytest.raises(ConfigError, match="symbolic link"):
+        of_files(str(tmp_path / "tables"))

@@ -1,0 +1,98 @@
+"""What the commands that read runs do where they are given the parts of an evaluation, or many files of tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from tomserve.cli.telling import warn
+from tomserve.content.inert import say
+from tomserve.reporting.parting import Scoring
+from tomserve.scoring.table import TABLES
+from tomserve.shards.partitions import Partitions, of_files, of_parts, parts_folder
+from tomserve.shards.record import ENDING, Shards
+from tomserve.shards.scoring import ScoredParts, score_parts
+from tomserve.studies import gaps
+
+
+def folder_of_parts(run: str | None) -> Path | None:
+    """The folder of the parts of an evaluation that a RUN on the command line names; None for everything else."""
+    return None if run is None or run.endswith(TABLES) else parts_folder(run)
+
+
+def found(run: str | None) -> Partitions | None:
+    """The score tables of a RUN on the command line that lie in many files; None for a run or a single table.
+
+    Parts of an evaluation that are not scored yet, or whose table is outdated, are scored first. Warns of parts that
+    have no answers and of those that cannot be scored. Raises ConfigError where nothing is left to read.
+    """
+    if run is None:
+        return None
+    if (folder := folder_of_parts(run)) is None:
+        return of_files(run)
+    done = scored(folder)
+    for said in lacking_of(folder, done):
+        warn(said)
+    return of_parts(folder, done.there)
+
+
+def scored(folder: Path) -> ScoredParts:
+    """Score the parts of an evaluation that are not scored yet, with a line of progress where that takes a while."""
+    with Scoring() as screen:
+        return score_parts(folder, note=warn, done=screen.done)
+
+
+def lacking_of(folder: Path, done: ScoredParts) -> list[str]:
+    """A sentence on the parts that cannot be scored, and one on those that hold no answers yet."""
+    name, total = folder.name.removesuffix(ENDING), len(done.there) + len(done.waiting) + len(done.broken)
+    said = [f"part {number}: {reason}" for number, reason in sorted(done.broken.items())]
+    if done.waiting:
+        numbers = ", ".join(map(str, done.waiting[:10])) + (", ..." if len(done.waiting) > 10 else "")
+        said.append(
+            f"{folder}: {len(done.waiting)} of {total} parts hold no answers yet (part {numbers}); "
+            f"`tomserve work {name}` asks them"
+        )
+    return said
+
+
+def score(folder: Path) -> tuple[int, list[gaps.Gaps]]:
+    """Score the parts of an evaluation, and say what became of them.
+
+    Returns the exit code, 1 where a part could not be scored, and what is lacking of the parts that were.
+    """
+    done = scored(folder)
+    for said in lacking_of(folder, done):
+        warn(said)
+    lacking: list[gaps.Gaps] = []
+    if done.there:
+        tables = of_parts(folder, done.there)
+        rows, right = tables.scan().select(pl.len(), pl.col("correct").sum()).collect(engine="streaming").row(0)
+        lacking = warn_lacking(tables)
+        current = f", {len(done.current)} of them were scored before" if done.current else ""
+        say(f"{folder}: {len(done.there)} parts scored{current}: {rows} rows, {right} correct, scores.parquet written")
+    return int(bool(done.broken)), lacking
+
+
+def warn_lacking(tables: Partitions) -> list[gaps.Gaps]:
+    """Warn of what is lacking of score tables in many files, which are read one after the other; returns it."""
+    lacking = gaps.of_tables(tables.source, (tables.scan([path]) for path in tables.files))
+    if tables.folder is not None:
+        lacking = [_of_parts(gap, tables.folder) for gap in lacking]
+    for said in gaps.sentences(lacking):
+        warn(said)
+    return lacking
+
+
+def _of_parts(gap: gaps.Gaps, folder: Path) -> gaps.Gaps:
+    """What is lacking of parts, whose record says how many answers there are to be."""
+    shards = Shards.read(folder)
+    wanted = sum(part.items for part in shards.parts) * len(shards.strategies)
+    if gap.there < wanted:
+        name = folder.name.removesuffix(ENDING)
+        warn(
+            f"{folder} is incomplete: {wanted - gap.there:,} of {wanted:,} answers were not asked for yet, and those "
+            f"that are there may not be typical. `tomserve work {name}` asks them."
+        )
+    return replace(gap, wanted=None)
