@@ -94,6 +94,7 @@ def test_the_reference_lists_every_command_and_every_public_name(site: Path) -> 
         "doctor",
         "web",
         "seal",
+        "merge",
         "verify",
     ):
         assert f"tomserve {command}" in shown

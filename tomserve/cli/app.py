@@ -24,6 +24,7 @@ from tomserve.cli import (
     generate,
     interop,
     items,
+    merge,
     runs,
     sealing,
     serve,
@@ -111,7 +112,7 @@ def _options(
 app.command(name="eval")(with_content(lasting(evaluate.evaluate_command)))
 _commands: tuple[Callable[..., Any], ...] = (
     *(lasting(one) for one in (stability.stability, causal.causal, faithfulness.faithfulness, functional.functional)),
-    *(lasting(one) for one in (serve.serve, study.score, study.report, serve.setup, sealing.seal)),
+    *(lasting(one) for one in (serve.serve, study.score, study.report, serve.setup, sealing.seal, merge.merge)),
     *(study.analyze, study.compare, study.plan, sealing.verify, items.items, runs.runs, serve.doctor),
     *(shard.shard, shard.work, web.web),
 )

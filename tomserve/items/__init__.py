@@ -1,6 +1,15 @@
 """Items (one question about one story each), their gold rationales, files of items, and draws of a part of them."""
 
-from tomserve.items.files import is_variant, numbered_items, read_ids, read_items, read_line, write_chunks, write_items
+from tomserve.items.files import (
+    is_variant,
+    line_id,
+    numbered_items,
+    read_ids,
+    read_items,
+    read_line,
+    write_chunks,
+    write_items,
+)
 from tomserve.items.item import (
     EVERY,
     RESERVED,
@@ -31,6 +40,7 @@ __all__ = [
     "Text",
     "is_variant",
     "items_digest",
+    "line_id",
     "nfc",
     "numbered_items",
     "read_ids",

@@ -79,10 +79,15 @@ def read_ids(path: Path) -> Iterator[str]:
         with path.open("rb") as file:
             for number, line in enumerate(bounded.lines(file, path), 1):
                 if line.strip():
-                    identifier = _id_of(line)
-                    yield read_line(path, number, line).id if identifier is None else identifier
+                    yield line_id(path, number, line)
     except OSError as error:
         raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
+
+
+def line_id(path: Path, number: int, line: bytes) -> str:
+    """The id of the item on a line of a file that was checked when it was written. Raises as `read_line` does."""
+    identifier = _id_of(line)
+    return read_line(path, number, line).id if identifier is None else identifier
 
 
 def _id_of(line: bytes) -> str | None:

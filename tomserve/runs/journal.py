@@ -55,7 +55,7 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
             for number, line in enumerate(bounded.lines(file, path), 1):
                 if not line.endswith(b"\n"):
                     return
-                yield offset, _parse(path, number, line)
+                yield offset, parse_row(path, number, line)
                 offset += len(line)
     except FileNotFoundError:
         return
@@ -63,8 +63,8 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def _parse(path: Path, number: int, line: bytes) -> Row:
-    """The row on one line. Raises ConfigError that names the line and the field where it is no row."""
+def parse_row(path: Path, number: int, line: bytes) -> Row:
+    """The row on one line of a journal. Raises ConfigError that names the line and the field where it is no row."""
     way_out = "repair or delete that line, or start over with --run NEW"
     try:
         row = orjson.loads(line)

@@ -23,6 +23,7 @@ from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.runs.manifest_parts import (
     AskedStrategy,
+    MergedPart,
     NoiseRecord,
     Part,
     SamplingRecord,
@@ -42,9 +43,11 @@ WAY_OUT = "restore the file, or use --run NEW"
 FIXED = ("benchmark", "benchmark_digest", "model", "revision", "sampling")
 """Fields that must stay the same within a run. Prompts must, too; they are compared strategy by strategy."""
 
-HISTORY = ("created", "endpoints", "server", "sessions", "limit", "tomserve", "python", "platform", "noise", "variants")
+HISTORY = (
+    *("created", "endpoints", "server", "sessions", "limit", "tomserve", "python", "platform", "noise", "variants"),
+    "parts",
+)
 """Fields that say who answered, and when. They are taken over when a run is resumed in which something was asked."""
-
 
 ANSWERS: Literal["answers"] = "answers"
 """The kind of a run that holds what a model answered; see MEASURED for the other one."""
@@ -134,7 +137,7 @@ class Manifest(Part):
 
     A run holds a model's answers or, where `kind` is "measured", a table that was measured inside of it (see
     tomserve.runs.measured). Only such a run has a `study` (that reads its table), a `command` (that made it),
-    `settings` (what was measured how) and a `table` (which file holds it).
+    `settings` (what was measured how) and a `table` (which file holds it). `parts` are the runs it was merged from.
     """
 
     schema_: Literal[1] = pydantic.Field(alias="schema")
@@ -166,6 +169,7 @@ class Manifest(Part):
     variants: VariantsRecord | None = None
     settings: dict[str, Any] = pydantic.Field(default_factory=dict)
     table: TableRecord | None = None
+    parts: list[MergedPart] | None = None
     complete: bool = False
 
     _named = pydantic.field_validator("strategies")(named)

@@ -106,3 +106,17 @@ class TableRecord(Part):
     bytes: int
     digest: str
     rows: int
+
+
+class MergedPart(Part):
+    """A run whose rows a merged run holds (see tomserve.shards.merging).
+
+    run: its name. rows, bytes, digest: of its journal as it was merged, whole lines only; the digest is None where
+    nothing was asked yet. complete: whether it had all its answers then.
+    """
+
+    run: str
+    rows: int = 0
+    bytes: int = 0
+    digest: str | None = None
+    complete: bool = False

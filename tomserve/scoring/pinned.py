@@ -84,7 +84,7 @@ class PinnedFile:
         """The number (from 1), the offset in bytes and the bytes of every line, with the newline if there is one."""
         offset, number, found = self._begin()
         begun: list[bytes] = []  # the pieces of a line whose end is not read yet
-        for chunk in self._chunks():
+        for chunk in self.chunks():
             found.update(chunk)
             first, *more = chunk.split(b"\n")
             begun.append(first)
@@ -108,7 +108,7 @@ class PinnedFile:
         """Where reading begins: the offset, the number of lines before it, and the digest of what stands before it."""
         return (0, 0, hashlib.sha256()) if self._after is None else (*self._after[:2], self._after.digest.copy())
 
-    def _chunks(self) -> Iterator[bytes]:
+    def chunks(self) -> Iterator[bytes]:
         """The bytes that are read, in large pieces."""
         offset = self._begin()[0]
         while chunk := os.pread(self.descriptor, min(CHUNK, self.size - offset), offset):
@@ -128,7 +128,7 @@ class PinnedFile:
     def unchanged(self) -> bool:
         """Whether the file still holds the bytes that `lines` gave; they are read once more."""
         offset, _, found = self._begin()
-        for chunk in self._chunks():
+        for chunk in self.chunks():
             found.update(chunk)
             offset += len(chunk)
         return offset == self.size and _name(found.hexdigest()) == self.digest

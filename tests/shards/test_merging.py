@@ -1,0 +1,280 @@
+"""Merging: however the rows of a run are divided, cut and repeated, what is merged is the run that was never divided."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import make_item
+from tests.helpers import parting
+from tests.helpers.examples import copied_run
+from tests.helpers.parting import ONCE, REPEATS, TALK
+from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, StoppedError
+from tomserve.items import write_items
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.runfolder import RunFolder
+from tomserve.runs.stopping import Stop
+from tomserve.shards.joining import Pace
+from tomserve.shards.merging import merge
+
+ITEMS = parting.names(4)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[list[bytes], list[bytes]]:
+    """The rows of a run in which all was answered, and those of its noise check, as they came in."""
+    waiting = [
+        parting.talk(item, strategy, sample, failures=draw(st.integers(0, 2)), second=draw(st.integers(0, 90)))
+        for item in ITEMS
+        for strategy in (ONCE, TALK)
+        for sample in range(REPEATS)
+    ]
+    turns = draw(st.permutations([number for number, rows in enumerate(waiting) for _ in rows]))
+    rows = [waiting[number].pop(0) for number in turns]
+    noise = [
+        parting.line(item, ONCE, 0, 0, text=draw(st.sampled_from(["tea", "salt"])), second=99, concurrency=level)
+        for item in ITEMS[:2]
+        for level in (1, 64)
+    ]
+    return rows, noise
+
+
+def of_items(rows: list[bytes], items: set[str]) -> list[bytes]:
+    return [row for row in rows if orjson.loads(row)["item"] in items]
+
+
+@settings(max_examples=40)
+@given(run=runs(), data=st.data())
+def test_parts_cut_anywhere_and_repeated_are_the_run_that_was_never_divided(
+    run: tuple[list[bytes], list[bytes]], data: st.DataObject
+) -> None:
+    rows, noise = run
+    where = [data.draw(st.integers(0, 2)) for _ in ITEMS]
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch)
+        whole = parting.written(root / "whole/mine", ITEMS, rows, noise)
+        sources = []
+        for part in range(3):
+            own = {name for name, at in zip(ITEMS, where, strict=True) if at == part}
+            held = b"".join(of_items(rows, own))
+            if own:
+                sources.append(parting.written(root / f"p{part}", own, [held], of_items(noise, own)))
+                cut = data.draw(st.integers(0, len(held)))  # a copy that was made while the part was asked
+                sources.append(parting.written(root / f"early{part}", own, [held[:cut]]))
+        order = data.draw(st.permutations(sources))
+        at = data.draw(st.integers(0, len(order)))
+        into = root / "merged/mine"
+        if order[:at]:
+            merge(order[:at], into)  # the merged run itself is one of those that are merged then
+        done = merge(order, into)
+        assert done.complete
+        assert done.answered == done.wanted == len(ITEMS) * 2 * REPEATS
+        assert parting.scored(into) == parting.scored(whole)
+        assert (into / "items.jsonl").read_bytes() == (whole / "items.jsonl").read_bytes()
+        for name in ("responses.jsonl", "noise.jsonl"):
+            assert parting.talks(into, name) == parting.talks(whole, name)
+        before = (into / "responses.jsonl").read_bytes()
+        again = merge(data.draw(st.permutations(sources)), into)
+        assert not again.changed
+        assert (into / "responses.jsonl").read_bytes() == before
+
+
+@st.composite
+def copies(draw: st.DrawFn) -> list[list[bytes]]:
+    """The rows of three copies of a run that went on each by itself, so that they disagree."""
+    found: list[list[bytes]] = [[], [], []]
+    for item, strategy in itertools.product(ITEMS[:2], (ONCE, TALK)):
+        for copy in found:
+            failures, second = draw(st.integers(0, 1)), draw(st.integers(0, 3))
+            rows = parting.talk(item, strategy, 0, failures=failures, second=second, text=draw(st.sampled_from("ab")))
+            copy += rows[: draw(st.integers(0, len(rows)))]
+    return found
+
+
+@settings(max_examples=40)
+@given(copies())
+def test_copies_that_disagree_become_the_same_run_in_any_order_and_grouping(rows: list[list[bytes]]) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch)
+        a, b, c = (parting.written(root / f"s{n}", ITEMS[:2], one) for n, one in enumerate(rows))
+        for name, sources in {"all": (a, b, c), "back": (c, b, a), "ab": (a, b), "bc": (b, c)}.items():
+            merge(sources, root / name)
+        merge((root / "ab", c), root / "left")
+        merge((a, root / "bc"), root / "right")
+        merge((root / "all", b, a), root / "again")
+        wanted = parting.talks(root / "all")
+        assert (root / "back/responses.jsonl").read_bytes() == (root / "all/responses.jsonl").read_bytes()
+        for name in ("left", "right", "again"):
+            assert parting.talks(root / name) == wanted
+        for key, held in wanted.items():  # all of a conversation comes from one of them
+            assert held in [parting.talks(source).get(key) for source in (a, b, c)]
+
+
+def test_an_ended_conversation_comes_before_one_that_was_not_and_the_older_reply_before_the_newer(
+    tmp_path: Path,
+) -> None:
+    by_time = {
+        name: [
+            *parting.talk(ITEMS[0], ONCE, 0, failures=0, second=40 if name == "one" else 50, text=name),
+            *parting.talk(ITEMS[1], ONCE, 0, failures=0, second=50 if name == "one" else 40, text=name),
+        ]
+        for name in ("one", "two")
+    }
+    begun = parting.talk(ITEMS[0], TALK, 0, failures=0, second=1, text="never")[:1]
+    ended = parting.talk(ITEMS[0], TALK, 0, failures=3, second=80)
+    one = parting.written(tmp_path / "one", ITEMS[:2], [*by_time["one"], *begun])
+    two = parting.written(tmp_path / "two", ITEMS[:2], [*by_time["two"], *ended])
+    done = merge((one, two), tmp_path / "both")
+    found = parting.talks(tmp_path / "both")
+    assert found.pop((ITEMS[0], TALK, 0, None)) == ended
+    assert found == {(ITEMS[0], ONCE, 0, None): by_time["one"][:1], (ITEMS[1], ONCE, 0, None): by_time["two"][1:]}
+    assert not done.complete
+    assert Manifest.read(tmp_path / "both").complete is False  # type: ignore[union-attr]
+
+
+def test_the_manifest_of_all_says_what_was_merged_and_who_answered(tmp_path: Path) -> None:
+    sessions = [{"time": f"2026-01-0{day}T00:00:00Z", "endpoints": [f"http://{day}"]} for day in (1, 2, 3)]
+    rows = parting.talk(ITEMS[0], ONCE, 0, failures=0, second=1)
+    noise = {"share": 0.5, "seed": 1, "items": 1, "of": 2, "concurrencies": [1, 64]}
+    one = parting.written(
+        tmp_path / "one", ITEMS[:1], rows, sessions=sessions[::2], noise=noise, endpoints=["http://1"]
+    )
+    two = parting.written(tmp_path / "two", ITEMS[1:2], [], sessions=sessions[1:2], noise=noise, endpoints=["http://2"])
+    merge((two, one), tmp_path / "mine")
+    found = orjson.loads((tmp_path / "mine/manifest.json").read_bytes())
+    assert [(one["time"][:10], one["part"]) for one in found["sessions"]] == [
+        ("2026-01-01", "one"),
+        ("2026-01-02", "two"),
+        ("2026-01-03", "one"),
+    ]
+    assert [(one["run"], one["rows"], one["complete"]) for one in found["parts"]] == [
+        ("one", 1, False),
+        ("two", 0, False),
+    ]
+    assert found["endpoints"] == ["http://1", "http://2"]
+    assert (found["noise"]["items"], found["noise"]["of"], found["noise"]["concurrencies"]) == (2, 4, [1, 64])
+
+
+def test_a_merged_run_that_was_resumed_keeps_what_it_won(tmp_path: Path) -> None:
+    one = parting.written(tmp_path / "one", ITEMS[:1], parting.talk(ITEMS[0], ONCE, 0, failures=1, second=1)[:1])
+    merge((one,), tmp_path / "mine")
+    won = parting.line(ITEMS[0], ONCE, 0, 0, text="tea", second=9)
+    with (tmp_path / "mine/responses.jsonl").open("ab") as journal:
+        journal.write(won)
+    merge((one,), tmp_path / "mine")
+    assert (tmp_path / "mine/responses.jsonl").read_bytes().endswith(won)
+    assert len(Manifest.read(tmp_path / "mine").sessions) == 1  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"model": "other"}, "model is other"),
+        ({"benchmark_digest": "sha256:9"}, "benchmark_digest is"),
+        ({"strategies": {ONCE: {"digest": "sha256:7", "max_tokens": 16}}}, "digest is sha256:7"),
+        ({"kind": "measured"}, "holds a measurement"),
+    ],
+)
+def test_runs_that_ask_something_else_are_refused_by_name(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    one = parting.written(tmp_path / "one", ITEMS[:1], [])
+    two = parting.written(tmp_path / "two", ITEMS[1:2], [], **change)
+    with pytest.raises(RunMismatchError, match=f"two: .*{said}"):
+        merge((one, two), tmp_path / "mine")
+    assert not (tmp_path / "mine").exists()
+
+
+def test_what_nobody_asked_is_refused_by_file_and_line_and_leaves_no_folder(tmp_path: Path) -> None:
+    good, strange = (parting.line(name, ONCE, 0, 0, text="tea", second=1) for name in (ITEMS[0], "demo/7"))
+    one = parting.written(tmp_path / "one", ITEMS[:1], [good, strange])
+    with pytest.raises(ConfigError, match=r"one/responses.jsonl:2: item 'demo/7' is none of the items"):
+        merge((one,), tmp_path / "mine")
+    (one / "responses.jsonl").write_bytes(good + b"{}\n")
+    with pytest.raises(ConfigError, match=r"one/responses.jsonl:2: not a response row"):
+        merge((one,), tmp_path / "mine")
+    (one / "responses.jsonl").write_bytes(good.replace(b"vanilla", b"nonsense"))
+    with pytest.raises(ConfigError, match=r"one/responses.jsonl:1: strategy 'nonsense'"):
+        merge((one,), tmp_path / "mine")
+    other = parting.written(tmp_path / "two", ITEMS[:1], [])
+    write_items(other / "items.jsonl", [make_item(1, question="Another one?")])
+    with pytest.raises(RunMismatchError, match=r"two/items.jsonl:1: item 'demo/1' is another one than in .*one"):
+        merge((one, other), tmp_path / "mine")
+    assert not (tmp_path / "mine").exists()
+
+
+def test_a_run_that_was_not_merged_is_never_written_to(tmp_path: Path) -> None:
+    one, two = (parting.written(tmp_path / name, ITEMS[:1], []) for name in ("one", "two"))
+    before = {path.name: path.read_bytes() for path in two.iterdir()}
+    with pytest.raises(RunMismatchError, match="was not made by merging"):
+        merge((one,), two)
+    with pytest.raises(ConfigError, match="is to be merged, and to be what is merged into"):
+        merge((one, two), two)
+    assert {path.name: path.read_bytes() for path in two.iterdir() if path.name != ".lock"} == before
+    with RunFolder(tmp_path / "held"), pytest.raises(MachineError, match="in use"):
+        merge((one,), tmp_path / "held")
+
+
+def test_a_full_disk_and_a_stop_leave_the_merged_run_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = parting.talk(ITEMS[0], ONCE, 0, failures=0, second=1)
+    one = parting.written(tmp_path / "one", ITEMS[:1], rows)
+    merge((one,), tmp_path / "mine")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "mine").iterdir()}
+    with (one / "responses.jsonl").open("ab") as journal:
+        journal.writelines(parting.talk(ITEMS[0], TALK, 0, failures=0, second=1))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tomserve.shards.joining.copy", full)
+        with pytest.raises(JournalError, match=r"No space left on device.*as it was"):
+            merge((one,), tmp_path / "mine")
+    stop = Stop()
+    stop.set()
+    monkeypatch.setattr("tomserve.shards.joining.LOOK", 1)
+    with pytest.raises(StoppedError):
+        merge((one,), tmp_path / "mine", stop=stop)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "mine").iterdir()} == before
+
+
+def test_a_sealed_run_is_not_changed_by_merging(tmp_path: Path) -> None:
+    from tomserve.runs.sealing import seal
+
+    one = parting.written(tmp_path / "one", ITEMS[:1], [])
+    merge((one,), tmp_path / "mine")
+    seal(tmp_path / "mine")
+    assert not merge((one,), tmp_path / "mine").changed
+    with (one / "responses.jsonl").open("ab") as journal:
+        journal.writelines(parting.talk(ITEMS[0], ONCE, 0, failures=0, second=1))
+    with pytest.raises(RunMismatchError, match="is sealed"):
+        merge((one,), tmp_path / "mine")
+
+
+def test_how_far_it_is_is_said_now_and_then() -> None:
+    said: list[str] = []
+    moments = iter((0.0, 1.0, 10.0))
+    pace = Pace("reading rows", 100 << 20, said.append, lambda: None, lambda: next(moments))
+    pace.add(5 << 20, 1000)
+    pace.add(5 << 20, 1000)
+    assert said == ["reading rows: 2,000 rows, 10% (200 rows/s, about 90 s to go)"]
+
+
+def test_halves_of_a_real_run_score_as_the_whole_does(tmp_path: Path) -> None:
+    whole = copied_run(tmp_path / "whole/mine")
+    items = (whole / "items.jsonl").read_bytes().splitlines(keepends=True)
+    rows = (whole / "responses.jsonl").read_bytes().splitlines(keepends=True)
+    for half in (0, 1):
+        folder = copied_run(tmp_path / f"half{half}")
+        own = {orjson.loads(line)["id"] for line in items[half::2]}
+        (folder / "items.jsonl").write_bytes(b"".join(items[half::2]))
+        (folder / "responses.jsonl").write_bytes(b"".join(of_items(rows, own)))
+    done = merge((tmp_path / "half1", tmp_path / "half0"), tmp_path / "merged/mine")
+    assert done.complete
+    assert parting.scored(tmp_path / "merged/mine") == parting.scored(whole)
+    assert (tmp_path / "merged/mine/items.jsonl").read_bytes() == (whole / "items.jsonl").read_bytes()

@@ -1,0 +1,82 @@
+"""The command `tomserve merge`: make one run of the parts of an evaluation, or of any runs that ask the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tomserve.cli.options import QuietOption, console
+from tomserve.content.inert import say
+from tomserve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tomserve.shards.merging import Merged
+
+
+def merge(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME",
+            help="Name of an evaluation that `tomserve shard` has divided, or names or paths of runs to join.",
+        ),
+    ],
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN", help="Run to make of them. If left out: the one that the evaluation was named after."
+        ),
+    ] = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Merge the parts of an evaluation, or runs that ask the same, into one ordinary run.
+
+    It may be done at any time, also while parts are still asked, and again: nothing is there twice, and nothing of the
+    merged run is lost. The parts stay as they are. A merged run that is not complete can be resumed by `tomserve eval`.
+    """
+    from tomserve.reporting.progress import Screen
+    from tomserve.runs.runfolder import for_answers
+    from tomserve.shards.merging import merge as merged
+
+    folders, name = _found(sources)
+    if into is None and name is None:
+        raise ConfigError("--into is missing; expected the name of the run to make, such as --into together")
+    found = merged(
+        folders, for_answers(into) if into is not None or name is None else name, Screen(console(), quiet=quiet)
+    )
+    _tell(found)
+
+
+def _found(sources: list[str]) -> tuple[list[Path], Path | None]:
+    """The folders that are meant, and the run that they are to become where the first of them are parts."""
+    from tomserve.runs.runfolder import run_path
+    from tomserve.shards.record import ENDING, FILE, Shards, folder_of
+
+    folders, name = [], None
+    for source in sources:
+        path, parts = run_path(source), folder_of(source)
+        if (parts / FILE).exists():
+            path, name = parts, name or parts.with_name(Shards.read(parts).run.rpartition("/")[2])
+        elif not path.exists():
+            raise ConfigError(
+                f"{source}: there is neither a run {path} nor the folder of parts {parts}; name runs, or an evaluation "
+                f"that `tomserve shard` has divided (its folder ends in {ENDING})"
+            )
+        folders.append(path)
+    return folders, name
+
+
+def _tell(found: Merged) -> None:
+    """Say what was merged, and what is still missing."""
+    if found.missing:
+        shown = ", ".join(path.name for path in found.missing[:5]) + ", ..." * (len(found.missing) > 5)
+        say(f"warning: {len(found.missing)} parts are not there: {shown}", error=True)
+    state = "complete" if found.complete else "not complete yet; merge again later, or go on with `tomserve eval`"
+    said = f"{found.answered:,} of {found.wanted:,} answered, {state}"
+    if not found.changed:
+        say(f"nothing new in {found.parts} runs: {said}\n{found.folder}")
+        return
+    say(f"merged {found.parts} runs, {found.rows:,} rows in {found.seconds:.1f} s: {said}\n{found.folder}")

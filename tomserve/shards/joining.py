@@ -1,0 +1,280 @@
+"""Joins journals that may hold rows of the same questions: whole conversations, each from one of them.
+
+Which of several journals a conversation is taken from follows from its rows alone: one that was ended comes before one
+that was not, then the one with more replies, then the one whose first reply is older, then the one with more attempts,
+then one by the digest of its rows. Therefore joining again changes nothing, and in which order journals are joined, all
+at once or a few at a time, makes no difference to what is there in the end.
+
+Of each row 8 bytes are held in memory, of each conversation 24 more. Rows are never written anew: their bytes are
+copied as they stand, one journal after the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import polars as pl
+
+from tomserve.content.files import one_line, reading
+from tomserve.content.index import Firsts
+from tomserve.engine.rows import CLOSES
+from tomserve.errors import ConfigError
+from tomserve.runs.journal import Row, parse_row
+from tomserve.scoring.latest import ARMS, key_of
+from tomserve.scoring.pinned import PinnedFile, changed
+from tomserve.status import FINAL
+
+CHUNK = 1 << 20
+"""So many bytes are copied at a time."""
+
+SAID_EVERY = 5.0
+"""Seconds between two lines that say how far the joining is."""
+
+LOOK = 1 << 22
+"""After so many bytes it is looked whether something is to be said, or the joining is to be stopped."""
+
+_TIME = (1 << 42) - 1
+"""The bits of a moment, in milliseconds since 1970; they last until the year 2109."""
+
+_ENDED, _FINAL = 1 << 63, 1 << 62
+"""The bits of a row's mark that say whether it ended its conversation, and whether it is a reply that stays."""
+
+
+class Pace:
+    """Says now and then how far a long piece of work is, and how long it still takes.
+
+    what: what is done, in words. total: how many bytes it has in all. say: is told a line. check: raises where the work
+    is to be stopped. clock: the time in seconds.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        total: int,
+        say: Callable[[str], None],
+        check: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._what, self._total, self._say, self._check, self._clock = what, total, say, check, clock
+        self._began = self._said = clock()
+        self._done = self._looked = self._rows = 0
+
+    def add(self, size: int, rows: int = 1) -> None:
+        """Count bytes that are done, and the rows in them."""
+        self._done += size
+        self._rows += rows
+        if self._done - self._looked < LOOK:
+            return
+        self._looked = self._done
+        self._check()
+        if (now := self._clock()) - self._said >= SAID_EVERY:
+            self._said, seconds = now, now - self._began
+            left = max(self._total - self._done, 0) * seconds / self._done
+            self._say(
+                f"{self._what}: {self._rows:,} rows, {100 * self._done / max(self._total, 1):.0f}% "
+                f"({self._rows / seconds:,.0f} rows/s, about {left:,.0f} s to go)"
+            )
+
+
+@dataclass
+class Asked:
+    """What rows may be about.
+
+    ids: those of the items, by whose places they are numbered. talking: for each strategy whether a question takes a
+    conversation of several requests. repeats: how many samples a question has. levels: whether rows with different
+    numbers of requests in flight (field `concurrency`) belong to different conversations, as in a noise check.
+    """
+
+    ids: Firsts
+    talking: dict[str, bool]
+    repeats: int = 1
+    levels: bool = False
+    _arms: dict[tuple[str, int, Any], int] = field(default_factory=dict)
+
+    def key(self, path: Path, number: int, row: Row) -> int:
+        """The number of the conversation that a row belongs to. Raises ConfigError, by file and line, where nobody was
+        to ask that."""
+        if (place := self.ids.find(row["item"])) is None:
+            raise ConfigError(
+                f"{path}:{number}: item {one_line(row['item'])[:100]!r} is none of the items of the runs that are "
+                "merged; delete that line, or give the run that it belongs to, too"
+            )
+        if row["strategy"] not in self.talking:
+            raise ConfigError(
+                f"{path}:{number}: strategy {one_line(row['strategy'])[:100]!r} is none that the manifests name; "
+                "delete that line, or restore manifest.json"
+            )
+        level = row.get("concurrency") if self.levels else None
+        if self.levels and type(level) is not int:
+            raise ConfigError(f"{path}:{number}: field 'concurrency' is {level!r:.40}; expected a whole number")
+        arm = self._arms.setdefault((row["strategy"], row.get("sample") or 0, level), len(self._arms))
+        if arm >> ARMS:
+            raise ConfigError(f"{path}:{number}: holds more than {1 << ARMS:,} kinds of samples; restore the file")
+        return key_of(place, arm)
+
+    def mark(self, row: Row) -> int:
+        """What a row does for its conversation, and when it came: bits by which conversations are compared."""
+        if row["status"] not in FINAL:
+            return 0
+        ends = row.get(CLOSES) is not None if self.talking[row["strategy"]] else True
+        wanted = 0 <= (row.get("sample") or 0) < self.repeats
+        return _FINAL | (_ENDED if ends and wanted else 0) | _TIME - _moment(row.get("time"))
+
+
+@lru_cache(maxsize=64)
+def _moment(time: Any) -> int:
+    """A time of a journal in milliseconds since 1970; what is no time comes last."""
+    try:
+        return min(max(int(datetime.fromisoformat(time).timestamp() * 1000), 0), _TIME)
+    except (TypeError, ValueError, OverflowError):
+        return _TIME
+
+
+class Journal(NamedTuple):
+    """A journal that was read as far as it had whole lines, whoever still writes to it.
+
+    file: the file, pinned at that length. keys: the conversation of each row. talks: one row for each conversation,
+    with its `key`, its `rank`, the higher the better, and the `mix` of its rows' digests.
+    """
+
+    file: PinnedFile
+    keys: pl.Series
+    talks: pl.DataFrame
+
+
+def whole(path: Path) -> int:
+    """How many bytes of a file are whole lines. Raises OSError."""
+    with reading(path) as file:
+        end = file.seek(0, 2)
+        while end > 0:
+            step = min(CHUNK, end)
+            file.seek(end - step)
+            if (at := file.read(step).rfind(b"\n")) >= 0:
+                return end - step + at + 1
+            end -= step
+    return 0
+
+
+def read(path: Path, asked: Asked, pace: Pace) -> Journal:
+    """Read a journal. Raises ConfigError, by file and line, for a line that is no row, or a row that nobody asked."""
+    try:
+        file = PinnedFile(path, whole(path))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    keys, marks, mixes = array("Q"), array("Q"), array("Q")
+    for number, _, line in file.lines():
+        row = parse_row(path, number, line)
+        keys.append(asked.key(path, number, row))
+        marks.append(asked.mark(row))
+        mixes.append(int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "little"))
+        pace.add(len(line))
+    rows = pl.DataFrame(
+        {"key": keys, "mark": marks, "mix": mixes}, schema=dict.fromkeys(("key", "mark", "mix"), pl.UInt64)
+    )
+    return Journal(file, rows["key"], _talks(rows))
+
+
+def _talks(rows: pl.DataFrame) -> pl.DataFrame:
+    """The conversations of these rows, which come in the order of their file."""
+    one = pl.lit(1, pl.UInt64)
+    if rows["key"].n_unique() < rows.height:  # in another order the same rows mean something else
+        at = pl.int_range(pl.len(), dtype=pl.UInt64).over("key")
+        rows = rows.with_columns(at=at, mix=pl.col("mix") * (at * 2 + 1))
+        ended, final = pl.col("mark") >= _ENDED, pl.col("mark") % _ENDED >= _FINAL
+        rows = rows.group_by("key").agg(
+            ended=ended.any(),
+            replies=final.sum().cast(pl.UInt64).clip(0, 1023),
+            first=(pl.col("mark").filter(final) % (1 << 42)).max().fill_null(0),
+            tries=pl.len().cast(pl.UInt64).clip(0, 1023),
+            mix=pl.col("mix").sum(),
+        )
+    else:
+        ended, final = pl.col("mark") >= _ENDED, pl.col("mark") % _ENDED >= _FINAL
+        rows = rows.select(
+            "key", "mix", ended=ended, replies=final.cast(pl.UInt64), first=pl.col("mark") % (1 << 42), tries=one
+        )
+    open_ = pl.when("ended").then(pl.lit(0, pl.UInt64)).otherwise(one)
+    rank = (one - open_) * _ENDED + open_ * pl.col("replies") * (1 << 52) + pl.col("first") * (1 << 10)
+    return rows.select("key", "mix", rank=rank + open_ * pl.col("tries"))
+
+
+class Joined(NamedTuple):
+    """What was taken from which journal. lost: for each journal the conversations that are taken from another one.
+    talks: how many conversations there are in all. ended: how many of them were ended."""
+
+    lost: tuple[pl.Series, ...]
+    talks: int
+    ended: int
+
+
+def join(journals: Sequence[Journal]) -> Joined:
+    """Decide from which journal each conversation is taken; of equal ones from the first journal."""
+    if not journals:
+        return Joined((), 0, 0)
+    talks = pl.concat([one.talks.with_columns(source=pl.lit(n, pl.UInt32)) for n, one in enumerate(journals)])
+    ended = (pl.col("rank") >= _ENDED).sum()
+    several = talks.filter(pl.col("key").is_duplicated()) if len(journals) > 1 else talks.clear()
+    chosen = several.sort("key", "rank", "mix", "source", descending=[False, True, True, False]).unique(
+        "key", keep="first", maintain_order=True
+    )
+    lost = several.join(chosen, on=["key", "source"], how="anti")
+    count, total = talks.height, talks.select(ended).item()
+    return Joined(
+        tuple(lost.filter(pl.col("source") == n)["key"] for n in range(len(journals))),
+        count - lost.height,
+        total - lost.select(ended).item(),
+    )
+
+
+class Written(NamedTuple):
+    """What was written: how many rows and bytes, and their digest as tomserve.scoring.pinned names it."""
+
+    rows: int
+    bytes: int
+    digest: str
+
+
+def copy(journals: Sequence[Journal], lost: Sequence[pl.Series], out: IO[bytes], pace: Pace) -> Written:
+    """Write the rows of journals one journal after the other, without those of the conversations that each lost.
+
+    Raises ConfigError where a journal was changed since it was read, OSError where there is no room.
+    """
+    found, size, rows = hashlib.sha256(), 0, 0
+    for journal, gone in zip(journals, lost, strict=True):
+        for piece, count in _pieces(journal, gone):
+            out.write(piece)
+            found.update(piece)
+            size, rows = size + len(piece), rows + count
+            pace.add(len(piece), count)
+    return Written(rows, size, f"sha256:{found.hexdigest()}")
+
+
+def _pieces(journal: Journal, gone: pl.Series) -> Iterator[tuple[bytes, int]]:
+    """The bytes of a journal that are copied, each piece with how many rows end in it.
+
+    Raises ConfigError where they are not those that were read.
+    """
+    file = journal.file
+    if not len(gone):
+        found, size = hashlib.sha256(), 0
+        for piece in file.chunks():
+            found.update(piece)
+            size += len(piece)
+            yield piece, piece.count(b"\n")
+        if size != file.size or f"sha256:{found.hexdigest()}" != file.digest:
+            raise changed(file.path)
+        return
+    digest, kept = file.digest, iter(~journal.keys.is_in(gone.implode()))
+    for (_, _, line), stays in zip(file.lines(), kept, strict=False):
+        if stays:
+            yield line, 1
+    if file.digest != digest:
+        raise changed(file.path)
