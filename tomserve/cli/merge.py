@@ -42,11 +42,10 @@ def merge(
     from tomserve.shards.merging import merge as merged
 
     folders, name = _found(sources)
-    if into is None and name is None:
+    run = name if into is None else for_answers(into)
+    if run is None:
         raise ConfigError("--into is missing; expected the name of the run to make, such as --into together")
-    found = merged(
-        folders, for_answers(into) if into is not None or name is None else name, Screen(console(), quiet=quiet)
-    )
+    found = merged(folders, run, Screen(console(), quiet=quiet))
     _tell(found)
 
 

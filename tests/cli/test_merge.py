@@ -1,0 +1,90 @@
+"""The command `merge`, as a person sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.conftest import Outcome
+from tests.helpers import parting
+from tests.helpers.parting import ONCE, TALK
+from tomserve.shards.record import Shards, part_folder
+
+Cli = Callable[..., Outcome]
+
+ITEMS = parting.names(2)
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Path:
+    """The folder of an evaluation in two parts, of which only the first was begun."""
+    folder = tmp_path / "runs/mine.parts"
+    rows = [
+        row for name in (ONCE, TALK) for s in (0, 1) for row in parting.talk(ITEMS[0], name, s, failures=0, second=s)
+    ]
+    asked = parting.manifest()
+    for number in (0, 1):
+        parting.written(part_folder(folder, number), ITEMS[number : number + 1], rows if number == 0 else [])
+    for name in ("manifest.json", "responses.jsonl"):
+        (part_folder(folder, 1) / name).unlink()
+    part = {"items": 1, "requests": 4, "prompt_tokens": 1, "shared_tokens": 0, "reply_tokens": 1, "digest": "d"}
+    names = (
+        "benchmark",
+        "benchmark_digest",
+        "benchmark_items",
+        "model",
+        "sampling",
+        "strategies",
+        "created",
+        "tomserve",
+    )
+    record = {"run": "mine", "experiment": {}, "parts": [part, part], **{name: asked[name] for name in names}}
+    Shards.model_validate(record).write(folder)
+    return folder
+
+
+def test_parts_become_the_run_that_was_divided_whatever_is_asked_by_then(cli: Cli, parts: Path) -> None:
+    done = cli("merge", "mine")
+    assert done.code == 0
+    assert "merged 2 runs, 6 rows" in done.out
+    assert "4 of 8 answered, not complete yet" in done.out
+    run = parts.with_name("mine")
+    assert done.out.splitlines()[-1] == str(run)
+    assert len((run / "items.jsonl").read_bytes().splitlines()) == 2
+    assert orjson.loads((run / "manifest.json").read_bytes())["complete"] is False
+    again = cli("merge", parts)
+    assert "nothing new in 2 runs" in again.out
+
+
+def test_a_part_that_is_not_there_is_named_and_the_run_not_complete(cli: Cli, parts: Path) -> None:
+    for path in part_folder(parts, 1).iterdir():
+        path.unlink()
+    part_folder(parts, 1).rmdir()
+    done = cli("merge", "mine", "--quiet")
+    assert done.code == 0
+    assert "1 parts are not there: 0001" in done.err
+    assert "4 of 4 answered, not complete yet" in done.out
+
+
+def test_before_anything_was_asked_the_record_of_the_parts_says_what_is_to_be(cli: Cli, parts: Path) -> None:
+    for name in ("manifest.json", "responses.jsonl"):
+        (part_folder(parts, 0) / name).unlink()
+    assert "0 of 8 answered" in cli("merge", "mine").out
+    found = orjson.loads((parts.with_name("mine") / "manifest.json").read_bytes())
+    assert (found["model"], sorted(found["strategies"])) == ("m", sorted((ONCE, TALK)))
+
+
+def test_what_cannot_be_merged_ends_in_one_line(cli: Cli, parts: Path) -> None:
+    parting.written(parts.with_name("other"), ITEMS, [])
+    for arguments, said in (
+        (("nobody",), "nobody: there is neither a run"),
+        (("mine.parts/0000",), "--into is missing"),
+        (("mine", "--into", "other"), "was not made by merging"),
+    ):
+        done = cli("merge", *arguments)
+        assert done.code == 2
+        assert said in done.err
+        assert len(done.err.splitlines()) == 1
