@@ -25,6 +25,7 @@ from tomserve.cli import (
     interop,
     items,
     merge,
+    plan,
     runs,
     sealing,
     serve,
@@ -110,11 +111,29 @@ def _options(
 
 
 app.command(name="eval")(with_content(lasting(evaluate.evaluate_command)))
-_commands: tuple[Callable[..., Any], ...] = (
-    *(lasting(one) for one in (stability.stability, causal.causal, faithfulness.faithfulness, functional.functional)),
-    *(lasting(one) for one in (serve.serve, study.score, study.report, serve.setup, sealing.seal, merge.merge)),
-    *(study.analyze, study.compare, study.plan, sealing.verify, items.items, runs.runs, serve.doctor),
-    *(shard.shard, shard.work, web.web),
+_lasting: tuple[Callable[..., Any], ...] = (
+    stability.stability,
+    causal.causal,
+    faithfulness.faithfulness,
+    functional.functional,
+    serve.serve,
+    study.score,
+    study.report,
+    serve.setup,
+    sealing.seal,
+    merge.merge,
 )
-for _command in _commands:
+_others: tuple[Callable[..., Any], ...] = (
+    study.analyze,
+    study.compare,
+    plan.plan,
+    sealing.verify,
+    items.items,
+    runs.runs,
+    serve.doctor,
+    shard.shard,
+    shard.work,
+    web.web,
+)
+for _command in (*map(lasting, _lasting), *_others):
     app.command()(with_content(_command))

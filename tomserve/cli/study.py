@@ -1,4 +1,4 @@
-"""The commands that need no server: `score`, `analyze`, `report` and `compare` runs, and `plan` a study beforehand."""
+"""The commands that need no server: `score`, `analyze`, `report` and `compare` runs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import Annotated
 import typer
 
 from tomserve.cli.options import (
-    BenchmarkOption,
     ByOption,
     IntervalsOption,
     PathOption,
     SourcesArgument,
-    StrategyOption,
     StudyOption,
     console,
 )
@@ -210,81 +208,6 @@ def compare(
             whole, out, form, notes=comparing.notes(found), inputs=rescore.read_from((first, second or first))
         ):
             say(f"written: {path}")
-
-
-def plan(
-    benchmark: BenchmarkOption = None,
-    path: PathOption = None,
-    strategy: StrategyOption = None,
-    models: Annotated[int, typer.Option(min=1, help="How many models are to be asked.")] = 1,
-    repeats: Annotated[int, typer.Option(min=1, max=1000, help="Samples of each question, as for eval.")] = 1,
-    power: Annotated[
-        float, typer.Option(min=0.01, max=0.999, help="Power: the probability with which a true effect is to be found.")
-    ] = 0.8,
-    alpha: Annotated[
-        float,
-        typer.Option(
-            min=1e-6, max=0.5, help="Level of the tests: the accepted probability of finding an effect that is none."
-        ),
-    ] = 0.05,
-    like: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN", help="Name or path of a run, or a score table, whose spread the study is expected to have."
-        ),
-    ] = None,
-    people: Annotated[
-        int | None, typer.Option(min=2, max=2000, help="Plan a study with so many people, too (dataset questionnaire).")
-    ] = None,
-    stories: Annotated[int, typer.Option(min=1, max=1000, help="How many stories each person reads.")] = 24,
-    faithfulness: Annotated[
-        bool, typer.Option("--faithfulness", help="Count the requests of `tomserve faithfulness`, too.")
-    ] = False,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Plan for at most N questions, drawn as by eval and dataset questionnaire."),
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(help="FACTOR=VALUE: plan for the questions that meet this condition; repeat it for several."),
-    ] = None,
-) -> None:
-    """Tell what a study would cost and which effects it could find.
-
-    It counts requests and prompt tokens, and estimates the smallest effects that can be found. It asks no model. With
-    --people it estimates the power of a study with people, and how many people and stories it takes.
-    """
-    from tomserve import benchmarks
-    from tomserve.cli import rescore
-    from tomserve.reporting import tables
-    from tomserve.reporting.terminal import print_prose
-    from tomserve.stats.people_power import ASSUMED
-    from tomserve.studies import people_plan
-    from tomserve.studies import plan as planning
-
-    asked = benchmarks.get(benchmark)
-    known = None if like is None else rescore.answers_of(like)
-    names = tuple(strategy or asked.strategies)
-    items = planning.drawn(asked, path, limit, where or ())
-    wanted = {"power": power, "alpha": alpha}
-    found = planning.plan(asked, path, names, models=models, repeats=repeats, like=known, items=items, **wanted)
-    samples = f" x {repeats} samples" if repeats > 1 else ""
-    level = f"(power {power:g}, level {alpha:g})"
-    shown = {"requests": found.cost, f"what can be found {level}": found.comparisons}
-    note = None
-    if faithfulness:
-        from tomserve.faithfulness.costs import costs
-
-        shown["faithfulness: chains edited, hints in prompts"] = costs(asked, items, names, models)
-    if people is not None:
-        spread = None if known is None else people_plan.spread_from(known)
-        title = f"a study with {people} people who read {stories} stories each {level}"
-        shown[title] = people_plan.table(items, people, stories, spread=spread or ASSUMED, **wanted)
-        note = people_plan.note(items, spread, like)
-    say(f"{found.items} items{samples}, {models} model{'s' * (models > 1)}: {found}")
-    tables.show(shown, console())
-    if note is not None:
-        print_prose(note, console())
 
 
 def report(

@@ -1,0 +1,161 @@
+"""The plan of a large evaluation: its arithmetic, what it rests on, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.conftest import make_item
+from tomserve.errors import ConfigError, MachineError
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs.questions import Questions
+from tomserve.runs.stock import Stock
+from tomserve.serving.presets import Preset
+from tomserve.shards.foreseeing import foreseen, load_of, parts_of
+from tomserve.shards.record import MOST
+from tomserve.shards.speed import Load, Nodes
+
+LOAD = Load(10**8, prompt_tokens=600, reply_tokens=60, shared=0.5)
+MEASURED = Nodes(100, "4xA100-80GB", tokens_a_second=3000, start_minutes=6, lost=0.02)
+
+
+def values(load: Load = LOAD, nodes: Nodes = MEASURED) -> dict[str, float]:
+    return {one.name: one.value for one in foreseen(load, nodes)}
+
+
+def test_figures_follow_from_what_was_measured() -> None:
+    found = values()
+    assert found["a node"] == 50
+    parts = 10**8 / 500_000
+    assert found["parts"] == parts == 200
+    hours = 10**8 * 1.02 / (50 * 100 * 3600) + 2 * 6 / 60
+    assert found["time"] == pytest.approx(hours)
+    assert found["GPU hours"] == pytest.approx(hours * 400)
+    assert found["client"] == pytest.approx(0.1 + 30 * 500_000 / 1e9)
+    assert found["prefix cache"] == pytest.approx(300 / 840)
+    assert found["disk"] == pytest.approx(1e8 * (500 + 240 + 650 + 20) / 1e9)
+
+
+def test_the_rough_rule_says_that_it_is_one_and_what_it_multiplies() -> None:
+    nodes = Nodes(100, "4xA100-80GB", preset=Preset.load("llama3-70b"))
+    guess = next(one for one in foreseen(LOAD, nodes) if one.name == "a node")
+    assert guess.why.startswith("A ROUGH GUESS")
+    tokens = 4 * 0.3 * 312e12 / (2 * 70.5e9)
+    assert guess.value == pytest.approx(tokens / (300 + 4 * 60))
+    assert {"--tokens-a-second", "--gpu-tflops", "--parameters"} <= set(guess.options)
+    faster = dataclasses.replace(nodes, parameters=7.05, tflops=93.6)
+    assert values(nodes=faster)["a node"] == pytest.approx(10 * guess.value)
+    two = dataclasses.replace(nodes, gpus="8xA100-80GB")
+    assert values(nodes=two)["a node"] == pytest.approx(2 * guess.value)
+
+
+def test_a_model_that_exceeds_one_node_is_spread_over_several() -> None:
+    big = Nodes(8, "1xA100-80GB", preset=Preset.load("llama3-70b"))
+    guess = next(one for one in foreseen(LOAD, big) if one.name == "a node")
+    assert "one server over 2 nodes" in guess.why
+    with pytest.raises(MachineError, match="GPUs found"):
+        foreseen(LOAD, dataclasses.replace(big, nodes=1))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "rate", "expected"),
+    [
+        (Nodes(100), 5.0, 1400),  # by hours: 72,000 rows a part
+        (Nodes(100), 500.0, 200),  # by rows
+        (Nodes(3), 1e9, 201),  # a multiple of the nodes
+        (Nodes(30_000), 5.0, MOST),  # no more than there may be
+        (Nodes(100, part_rows=1000), 500.0, MOST),
+    ],
+)
+def test_parts_are_bounded_by_rows_and_hours(nodes: Nodes, rate: float, expected: int) -> None:
+    assert parts_of(10**8, nodes, rate) == expected
+
+
+def test_no_more_parts_than_requests() -> None:
+    assert parts_of(3, Nodes(100), 1.0) == 3
+
+
+def test_the_load_is_measured_on_prompts() -> None:
+    items = Stock(make_item(number) for number in range(50))
+    strategy = Strategy.load("vanilla")
+    load = load_of(Questions(items, [strategy]), 10**6)
+    sizes = [sum(len(m["content"].encode()) for m in strategy.turn(item).messages) for item in items]
+    assert load.requests == 10**6
+    assert load.prompt_tokens == pytest.approx(sum(sizes) / 50 / 4, rel=0.01)
+    assert 0.5 < load.shared < 1  # they begin with the same instruction
+    assert load.reply_tokens == strategy.max_tokens / 4
+
+
+@pytest.mark.parametrize(
+    ("load", "nodes", "told"),
+    [
+        ({"requests": 0}, {}, "--requests 0: expected a number above 0"),
+        ({"shared": 1.0}, {}, "--shared 1: expected a share"),
+        ({"prompt_tokens": float("nan")}, {}, "--prompt-tokens nan: expected"),
+        ({}, {"lost": -0.1}, "--lost -0.1: expected a share"),
+        ({}, {"part_hours": 0.0}, "--part-hours 0"),
+        ({}, {"start_minutes": float("inf")}, "--start-minutes inf"),
+        ({}, {"tokens_a_second": None}, "give what one node does by --tokens-a-second"),
+        ({}, {"tokens_a_second": None, "gpus": "4xX1-80GB", "preset": Preset.load("llama3.1-8b")}, "--gpu-tflops"),
+        ({}, {"gpus": "many"}, "how much memory has one of them"),
+    ],
+)
+def test_what_cannot_be_is_refused(load: dict[str, Any], nodes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told.replace("(", r"\(")):
+        foreseen(dataclasses.replace(LOAD, **load), dataclasses.replace(MEASURED, **nodes))
+
+
+GIVEN = (
+    "--requests",
+    "100000000",
+    "--nodes",
+    "100",
+    "--prompt-tokens",
+    "600",
+    "--reply-tokens",
+    "60",
+    "--shared",
+    "0.5",
+)
+
+
+def test_the_command_prints_every_figure_with_the_options_that_change_it(cli: Any) -> None:
+    done = cli("plan", *GIVEN, "--model", "llama3-70b", "--gpus", "4xA100-80GB")
+    assert done.code == 0, done.err
+    for name in ("requests", "a node", "time", "GPU hours", "prefix cache", "parts", "client", "disk"):
+        assert f"\n{name}: " in f"\n{done.out}"
+    figures = orjson.loads(cli("plan", *GIVEN, "--tokens-a-second", "3000", "--format", "json").out)
+    assert {one["name"]: one["value"] for one in figures}["a node"] == 50
+    options = {option for one in figures for option in one["options"]}
+    helped = cli("plan", "--help").out
+    assert not [option for option in options if option not in helped]
+
+
+def test_the_command_measures_what_is_not_given(cli: Any) -> None:
+    some = ("--benchmark", "perturbed", "--limit", "24", "--strategy", "vanilla", "--tokens-a-second", "100")
+    figures = orjson.loads(cli("plan", "--nodes", "2", *some, "--format", "json").out)
+    assert figures[0]["value"] == 24
+    assert "measured on 24 prompts of vanilla" in figures[0]["why"]
+    figures = orjson.loads(cli("plan", "--requests", "1000", *some, "--reply-tokens", "7", "--format", "json").out)
+    assert figures[0]["value"] == 1000
+    assert "reply tokens as given" in figures[0]["why"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--gpus", "8xH100"), "--gpus belongs to the plan for a cluster"),
+        (("--gpu-tflops", "8"), "--gpu-tflops belongs to the plan for a cluster"),
+        ((*GIVEN, "--format", "md"), "unknown format 'md'"),
+        ((*GIVEN, "--model", "lama3-70b"), "did you mean 'llama3-70b'?"),
+        ((*GIVEN, "--nodes", "-1", "--tokens-a-second", "5"), "--nodes -1: expected a number above 0"),
+    ],
+)
+def test_the_command_refuses_what_does_not_fit(cli: Any, words: tuple[str, ...], told: str) -> None:
+    done = cli("plan", *words)
+    assert done.code == 2
+    assert told in done.err
+    assert done.err.count("\n") == 1

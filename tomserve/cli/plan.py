@@ -1,0 +1,215 @@
+"""The command `plan`: what a study would cost and find, or what a large evaluation would take on a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+
+from tomserve.cli.options import BenchmarkOption, PathOption, StrategyOption, console
+from tomserve.content.inert import say
+from tomserve.errors import ConfigError, one_of
+
+if TYPE_CHECKING:
+    from tomserve.shards.speed import Load
+
+FORMS = ("table", "json")
+"""The forms of a plan for a cluster."""
+
+
+def plan(
+    benchmark: BenchmarkOption = None,
+    path: PathOption = None,
+    strategy: StrategyOption = None,
+    models: Annotated[int, typer.Option(min=1, help="How many models are to be asked.")] = 1,
+    requests: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Plan an evaluation of so many requests on a cluster, rather than a study."),
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(metavar="N", help="On so many nodes; without --requests, all of the benchmark.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Preset of the model, for a rough guess of a node's speed.")] = None,
+    gpus: Annotated[
+        str | None, typer.Option(help="GPUs of one node, such as 4xA100-80GB. If left out: 8xA100-80GB.")
+    ] = None,
+    prompt_tokens: Annotated[
+        float | None, typer.Option(metavar="N", help="Tokens of a prompt. If left out: measured on the benchmark.")
+    ] = None,
+    reply_tokens: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="Tokens of a reply. If left out: a quarter of those that it may have."),
+    ] = None,
+    shared: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Share of the prompt tokens in a prefix cache. If left out: measured."),
+    ] = None,
+    tokens_a_second: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="Reply tokens a second that one node gives, as measured on one."),
+    ] = None,
+    gpu_tflops: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="Operations a second (10^12) of one GPU. If left out: 30% of its peak."),
+    ] = None,
+    parameters: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N", help="Parameters (10^9) that a token takes; of a mixture of experts the active ones."
+        ),
+    ] = None,
+    reply_weight: Annotated[
+        float | None, typer.Option(metavar="N", help="Prompt tokens that a reply token costs. If left out: 4.")
+    ] = None,
+    start_minutes: Annotated[
+        float | None, typer.Option(metavar="N", help="Minutes until the server of a node answers. If left out: 10.")
+    ] = None,
+    lost: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="Share that is asked twice as nodes fail. If left out: 0.05.")
+    ] = None,
+    part_rows: Annotated[
+        int | None, typer.Option(metavar="N", help="Most requests in one part. If left out: 500000.")
+    ] = None,
+    part_hours: Annotated[
+        float | None, typer.Option(metavar="N", help="Most hours that one part takes. If left out: 4.")
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="Form of the plan for a cluster: table or json.")] = "table",
+    repeats: Annotated[int, typer.Option(min=1, max=1000, help="Samples of each question, as for eval.")] = 1,
+    power: Annotated[
+        float, typer.Option(min=0.01, max=0.999, help="Power: the probability with which a true effect is to be found.")
+    ] = 0.8,
+    alpha: Annotated[
+        float,
+        typer.Option(
+            min=1e-6, max=0.5, help="Level of the tests: the accepted probability of finding an effect that is none."
+        ),
+    ] = 0.05,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN", help="Name or path of a run, or a score table, whose spread the study is expected to have."
+        ),
+    ] = None,
+    people: Annotated[
+        int | None, typer.Option(min=2, max=2000, help="Plan a study with so many people, too (dataset questionnaire).")
+    ] = None,
+    stories: Annotated[int, typer.Option(min=1, max=1000, help="How many stories each person reads.")] = 24,
+    faithfulness: Annotated[
+        bool, typer.Option("--faithfulness", help="Count the requests of `tomserve faithfulness`, too.")
+    ] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Plan for at most N questions, drawn as by eval and dataset questionnaire."),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="FACTOR=VALUE: plan for the questions that meet this condition; repeat it for several."),
+    ] = None,
+) -> None:
+    """Tell what a study would cost and which effects it could find.
+
+    It counts requests and prompt tokens, and estimates the smallest effects that can be found. It asks no model. With
+    --people it estimates the power of a study with people, and how many people and stories it takes. With --requests or
+    --nodes it tells what so large an evaluation would take on a cluster: time, GPU hours, disk, memory and parts, each
+    with what it rests on.
+    """
+    nodes_given: dict[str, Any] = {
+        "gpus": gpus,
+        "tokens_a_second": tokens_a_second,
+        "tflops": gpu_tflops,
+        "parameters": parameters,
+        "reply_weight": reply_weight,
+        "start_minutes": start_minutes,
+        "lost": lost,
+        "part_rows": part_rows,
+        "part_hours": part_hours,
+    }
+    per_request = {"prompt_tokens": prompt_tokens, "reply_tokens": reply_tokens, "shared": shared}
+    if requests is not None or nodes is not None:
+        if form not in FORMS:
+            raise ConfigError(one_of("format", form, FORMS))
+        asked_how = (benchmark, path, tuple(strategy or ()), where or (), limit, repeats)
+        _show(_load(requests, per_request, asked_how), nodes or 1, model, nodes_given, form)
+        return
+    if wrong := [name for name, value in {**nodes_given, **per_request, "model": model}.items() if value is not None]:
+        option = {"tflops": "gpu_tflops"}.get(wrong[0], wrong[0]).replace("_", "-")
+        raise ConfigError(f"--{option} belongs to the plan for a cluster; add --requests N --nodes N")
+    from tomserve import benchmarks
+    from tomserve.cli import rescore
+    from tomserve.reporting import tables
+    from tomserve.reporting.terminal import print_prose
+    from tomserve.stats.people_power import ASSUMED
+    from tomserve.studies import people_plan
+    from tomserve.studies import plan as planning
+
+    asked = benchmarks.get(benchmark)
+    known = None if like is None else rescore.answers_of(like)
+    names = tuple(strategy or asked.strategies)
+    items = planning.drawn(asked, path, limit, where or ())
+    wanted = {"power": power, "alpha": alpha}
+    found = planning.plan(asked, path, names, models=models, repeats=repeats, like=known, items=items, **wanted)
+    samples = f" x {repeats} samples" if repeats > 1 else ""
+    level = f"(power {power:g}, level {alpha:g})"
+    shown = {"requests": found.cost, f"what can be found {level}": found.comparisons}
+    note = None
+    if faithfulness:
+        from tomserve.faithfulness.costs import costs
+
+        shown["faithfulness: chains edited, hints in prompts"] = costs(asked, items, names, models)
+    if people is not None:
+        spread = None if known is None else people_plan.spread_from(known)
+        title = f"a study with {people} people who read {stories} stories each {level}"
+        shown[title] = people_plan.table(items, people, stories, spread=spread or ASSUMED, **wanted)
+        note = people_plan.note(items, spread, like)
+    say(f"{found.items} items{samples}, {models} model{'s' * (models > 1)}: {found}")
+    tables.show(shown, console())
+    if note is not None:
+        print_prose(note, console())
+
+
+def _load(requests: int | None, given: dict[str, float | None], how: tuple[Any, ...]) -> Load:
+    """What is asked: as given and, where something is not given, as measured on the benchmark's prompts."""
+    from tomserve import benchmarks
+    from tomserve.prompting.strategy import Strategy
+    from tomserve.runs.questions import Questions
+    from tomserve.runs.stock import Stock
+    from tomserve.shards.foreseeing import load_of
+    from tomserve.shards.speed import Load
+    from tomserve.studies import plan as planning
+
+    known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if requests is not None and len(known) == len(given):
+        return Load(requests, **known)
+    benchmark, path, names, where, limit, repeats = how
+    asked = benchmarks.get(benchmark)
+    items = Stock(planning.drawn(asked, path, limit, where))
+    strategies = [Strategy.load(name) for name in dict.fromkeys(names or asked.strategies)]
+    measured = load_of(Questions(items, strategies, repeats), requests)
+    said = "".join(f"; {name.replace('_', ' ')} as given" for name in known)
+    return replace(measured, **known, source=f"{asked.name}: {measured.source}{said}")
+
+
+def _show(load: Load, nodes: int, model: str | None, given: dict[str, Any], form: str) -> None:
+    """Print what an evaluation takes on a cluster."""
+    from tomserve.reporting.terminal import print_prose
+    from tomserve.serving.presets import Preset
+    from tomserve.shards.foreseeing import foreseen
+    from tomserve.shards.speed import Nodes
+
+    known = {name: value for name, value in given.items() if value is not None}
+    preset = None if model is None else Preset.load(model)
+    figures = foreseen(load, Nodes(nodes, preset=preset, **known))
+    if form == "json":
+        print(orjson.dumps([one.record() for one in figures], option=orjson.OPT_INDENT_2).decode())
+        return
+    screen = console()
+    for figure in figures:
+        print_prose(f"{figure.name}: {figure.said}", screen, "bold", hanging=2)
+        changed = f" ({', '.join(figure.options)})" if figure.options else ""
+        print_prose(f"  {figure.why}{changed}", screen, "dim", hanging=2)
+    print_prose(
+        "In brackets stand the options that change a figure. docs/explanation/scale.md works an example through.",
+        screen,
+    )
