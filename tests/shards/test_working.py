@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import Endpoint
+import orjson
+import pytest
+from aiohttp import web
+
+from tests.conftest import ROOT, Endpoint
 from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest
+from tomserve.runs.runfolder import RunFolder
 from tomserve.shards.record import Shards, part_folder
 from tomserve.shards.state import states
 
@@ -57,3 +68,241 @@ def test_the_parts_together_ask_what_one_run_asks(cli: Cli, endpoint: Endpoint, 
         ):
             assert getattr(other, field) == getattr(one, field), field
         assert len(parts[number]) == part.requests
+
+
+def test_parts_are_no_runs_of_their_own_in_a_list(cli: Cli, endpoint: Endpoint) -> None:
+    asked = ("--benchmark", "perturbed", "--limit", "8", "--strategy", "vanilla", "--base-url", endpoint.url)
+    assert cli("shard", "--run", "mine", "--parts", "2", *asked).code == 0
+    assert cli("work", "mine").code == 0
+    assert "mine" not in cli("runs").out
+    missing = cli("report")
+    assert missing.code == 2
+    assert "no runs in" in missing.err
+    for name in ("mine", "mine.parts"):
+        refused = cli("report", name)
+        assert refused.code == 2
+        assert "`tomserve merge mine` joins them" in refused.err
+    assert cli("runs", "mine.parts/0001").code == 0
+    for name in ("mine.parts", "mine.parts/more"):
+        refused = cli("eval", "--run", name, *asked)
+        assert (refused.code, "is where the parts of an evaluation lie" in refused.err) == (2, True)
+
+
+COMMAND = [sys.executable, "-m", "tomserve", "work", "mine", "--concurrency", "2"]
+ASKED = ("--benchmark", "perturbed", "--limit", "24", "--strategy", "vanilla")
+
+
+def divide(cli: Cli, endpoint: Endpoint, tmp_path: Path, *more: str) -> Path:
+    """The folder of three parts of 24 questions."""
+    done = cli("shard", "--run", "mine", "--parts", "3", *ASKED, "--base-url", endpoint.url, *more)
+    assert done.code == 0, done.err
+    return tmp_path / "runs/mine.parts"
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for something that comes soon."""
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.005)
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows of all parts."""
+    found = (part_folder(folder, number) / "responses.jsonl" for number in range(len(Shards.read(folder).parts)))
+    return [row for path in found if path.exists() for _, row in read_rows(path)]
+
+
+def test_work_that_is_killed_and_stopped_goes_on_where_it_was(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
+    folder = divide(cli, endpoint, tmp_path)
+    items = sum(part.items for part in Shards.read(folder).parts)
+    endpoint.delay = 0.05
+    kept: list[str] = []
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT):
+        with subprocess.Popen(COMMAND, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            seen = len(endpoint.requests)
+            until(lambda seen=seen: len(endpoint.requests) >= seen + 4)
+            process.send_signal(number)
+            _, said = process.communicate(timeout=60)
+        expected = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}[number]
+        assert process.returncode == expected, said
+        names = [row["item"] for row in rows(folder)]
+        assert set(names) >= set(kept)
+        kept = names
+    assert any(state.state == "stopped" for state in states(folder))
+    endpoint.delay = 0.0
+    done = cli("work", "mine")
+    assert (done.code, done.err) == (0, "")
+    counted = Counter(row["item"] for row in rows(folder))
+    assert len(counted) == items
+    assert set(counted.values()) == {1}
+    assert len(endpoint.requests) <= items + 2 * 2  # those in flight at each kill, and no other
+    assert [state.state for state in states(folder)] == ["complete"] * 3
+    assert cli("work", "mine").code == 0
+    assert len(rows(folder)) == items
+
+
+def test_two_that_take_the_next_part_never_ask_the_same_one(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
+    folder = divide(cli, endpoint, tmp_path)
+    endpoint.delay = 0.05
+    started = [subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=100) for process in started]
+    assert [process.returncode for process in started] == [0, 0], said
+    assert [state.state for state in states(folder)] == ["complete"] * 3
+    assert len(endpoint.requests) == sum(part.requests for part in Shards.read(folder).parts)
+
+
+def test_a_part_that_another_process_asks_is_refused_by_name_and_else_passed_over(
+    cli: Cli, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    folder = divide(cli, endpoint, tmp_path)
+    with RunFolder(part_folder(folder, 1)):
+        assert states(folder)[1].state == "running"
+        refused = cli("work", "mine", "--part", "1")
+        assert refused.code == 2
+        assert "in use by another tomserve process" in refused.err
+        done = cli("work", "mine")
+        assert done.code == 0
+        assert "2 of 3 parts complete" in done.out
+        assert "other processes ask 1 of the parts" in cli("work", "mine").out
+    assert [state.state for state in states(folder)] == ["complete", "waiting", "complete"]
+
+
+def test_failures_that_may_pass_are_asked_again_and_final_ones_are_not(
+    cli: Cli, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    folder = divide(cli, endpoint, tmp_path)
+    first = orjson.loads((folder / "0000/items.jsonl").read_bytes().splitlines()[0])
+    broken = {"status": 418}  # which may pass, but not at once
+
+    def script(body: dict[str, Any], number: int) -> web.Response | None:
+        if not body.get("preflight") and first["question"] in body["messages"][-1]["content"]:
+            return web.json_response({"error": "no"}, status=broken["status"])
+        return None
+
+    endpoint.script = script
+    lost = cli("work", "mine", "--part", "0")
+    assert lost.code == 1, lost.err
+    assert "repeat the command to ask again" in lost.out
+    assert states(folder)[0].state == "failures"
+    assert states(folder)[0].failures > 0
+    broken["status"] = 400
+    done = cli("work", "mine", "--part", "0")
+    assert done.code == 0, done.err
+    assert "final, not asked again" in done.out
+    assert states(folder)[0].state == "complete"
+
+
+def test_the_noise_check_of_the_parts_is_that_of_the_whole(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
+    folder = divide(cli, endpoint, tmp_path, "--noise-check", "0.25")
+    assert cli("eval", "--run", "whole", *ASKED, "--base-url", endpoint.url, "--noise-check", "0.25").code == 0
+    assert cli("work", "mine").code == 0
+    whole = {(row["item"], row["key"]) for _, row in read_rows(tmp_path / "runs/whole/noise.jsonl")}
+    parts = Shards.read(folder).parts
+    noise = [part_folder(folder, number) / "noise.jsonl" for number, part in enumerate(parts) if part.again]
+    assert {(row["item"], row["key"]) for path in noise for _, row in read_rows(path)} == whole
+    record = read(tmp_path / "runs/whole").noise
+    assert record is not None
+    for path in noise:
+        own = read(path.parent).noise
+        assert own is not None
+        assert (own.share, own.items, own.of) == (record.share, record.items, record.of)
+    assert [state.state for state in states(folder)] == ["complete"] * 3
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest of a run."""
+    found = Manifest.read(folder)
+    assert found is not None
+    return found
+
+
+def test_another_model_or_other_prompts_are_refused_before_anything_is_asked(
+    cli: Cli, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    shutil.copytree(ROOT / "prompts", tmp_path / "prompts")
+    prompts = tmp_path / "prompts/vanilla"
+    done = cli("shard", "--run", "mine", "--parts", "2", "--benchmark", "perturbed", "--limit", "8", "--strategy",
+               f"{prompts}/", "--base-url", endpoint.url)  # fmt: skip
+    assert done.code == 0, done.err
+    text = (prompts / "user.j2").read_text()
+    (prompts / "user.j2").write_text(text + "\nThink well.")
+    refused = cli("work", "mine")
+    assert refused.code == 2
+    assert "digest of strategy 'vanilla' was" in refused.err
+    (prompts / "user.j2").write_text(text)
+    endpoint.models = ["other"]
+    refused = cli("work", "mine")
+    assert refused.code == 2
+    assert not endpoint.requests
+    assert not (tmp_path / "runs/mine.parts/0000/responses.jsonl").exists()
+    endpoint.models = ["tiny"]
+    assert cli("work", "mine").code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda folder: (folder / "0001/items.jsonl").unlink(), "0001/items.jsonl: is missing"),
+        (lambda folder: shutil.rmtree(folder / "0001"), "0001/items.jsonl: is missing"),
+        (lambda folder: (folder / "0001/items.jsonl").write_bytes((folder / "0000/items.jsonl").read_bytes()),
+         "holds other questions than it was given"),
+        (lambda folder: (folder / "0001/items.jsonl").write_bytes(b"{broken\n"), "0001/items.jsonl:1: not JSON"),
+        (lambda folder: relinked(folder / "0001/items.jsonl"), "is a symbolic link"),
+        (lambda folder: relinked(folder / "0001/responses.jsonl"), "is a symbolic link"),
+        (lambda folder: relinked(folder / "shards.json"), "is a symbolic link"),
+        (lambda folder: (folder / "shards.json").unlink(), "shards.json is missing"),
+        (lambda folder: (folder / "shards.json").write_text("[]"), "shards.json"),
+        (lambda folder: changed(folder, "parts", []), "parts"),
+        (lambda folder: changed(folder, "experiment", {"temperature": "hot"}), "experiment: temperature"),
+        (lambda folder: changed(folder, "experiment", {"key": "sk-123"}), "experiment: key"),
+        (lambda folder: changed(folder, "experiment", {"strangers": 1}), "experiment: strangers"),
+        (lambda folder: changed(folder, "noise", 7), "noise"),
+        (lambda folder: changed(folder, "sampling", {"temperature": 0.5, "seed": 0}), "sampling was"),
+        (lambda folder: changed(folder, "strategies", {"../up": {"digest": "0"}}), "strategies"),
+        (lambda folder: changed(folder, "model", "huge"), "model was huge"),
+    ],
+)  # fmt: skip
+def test_folders_of_strangers_are_refused_in_one_line(
+    cli: Cli, endpoint: Endpoint, tmp_path: Path, change: Callable[[Path], object], said: str
+) -> None:
+    folder = divide(cli, endpoint, tmp_path)
+    change(folder)
+    refused = cli("work", "mine", "--part", "1")
+    assert refused.code == 2, refused.out
+    assert said in refused.err
+    assert "Traceback" not in refused.err
+    assert len(refused.err.splitlines()) == 1
+    assert not endpoint.requests
+
+
+def relinked(path: Path) -> None:
+    """Put a link in the place of a file."""
+    other = path.with_name("elsewhere")
+    other.write_bytes(path.read_bytes() if path.exists() else b"")
+    path.unlink(missing_ok=True)
+    path.symlink_to(other)
+
+
+def changed(folder: Path, field: str, value: object) -> None:
+    """Change a field of the record."""
+    record = orjson.loads((folder / "shards.json").read_bytes())
+    (folder / "shards.json").write_bytes(orjson.dumps({**record, field: value}))
+
+
+def test_there_is_no_part_of_that_number(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
+    divide(cli, endpoint, tmp_path)
+    refused = cli("work", "mine", "--part", "3")
+    assert (refused.code, "holds parts 0 to 2" in refused.err) == (2, True)
+    missing = cli("work", "nothing")
+    assert (missing.code, "`tomserve shard` makes them" in missing.err) == (2, True)
+
+
+def test_a_program_among_the_parts_is_not_run(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
+    folder = divide(cli, endpoint, tmp_path)
+    program = folder / "evil.py"
+    program.write_text(f"open({str(tmp_path / 'hit')!r}, 'w')")
+    changed(folder, "experiment", {"benchmark": str(program), "strategy": ["vanilla"], "base-url": [endpoint.url]})
+    refused = cli("work", "mine")
+    assert (refused.code, "programs are run from outside only" in refused.err) == (2, True)
+    assert not (tmp_path / "hit").exists()

@@ -77,7 +77,7 @@ def runs_below(folder: Path) -> Iterator[Path]:
     What lies in a run is not searched, nor what a link leads to, unless it is a run itself. The parts of an evaluation
     are left out, as they make one run together.
     """
-    if os.path.lexists(folder / PARTS):
+    if holds_parts(folder):
         return
     try:
         with os.scandir(folder) as entries:
@@ -93,6 +93,11 @@ def runs_below(folder: Path) -> Iterator[Path]:
 
 def _is_run(folder: Path) -> bool:
     return os.path.exists(folder / "manifest.json")
+
+
+def holds_parts(folder: Path) -> bool:
+    """Whether a folder holds the parts of an evaluation that was divided."""
+    return os.path.lexists(folder / PARTS)
 
 
 def newest_first() -> list[Path]:
@@ -113,6 +118,12 @@ def existing_run(run: str | None) -> Path:
         return folders[0]
     path = run_path(run)
     if not _is_run(path):
+        for parts in (path, path.with_name(path.name + ".parts")):
+            if holds_parts(parts):
+                name = run_name(parts).removesuffix(".parts")
+                raise ConfigError(
+                    f"{path}: no run yet, but {parts} holds its parts; `tomserve merge {name}` joins them"
+                )
         if below := [run_name(found) for found in runs_below(path)] if path.is_dir() else []:
             raise ConfigError(
                 f"{path}: is no run itself, but holds {len(below)}; name {' and '.join(below[:3])} instead, with "
@@ -222,6 +233,8 @@ def _holds_just(path: Path, items: Stock) -> bool:
 def _check_place(folder: Path) -> None:
     """Raise ConfigError where a new run would lie in another run, or around others: no list would show all of them."""
     root, whole = runs_root().resolve(), folder.resolve()
+    if holds_parts(whole) or (holds_parts(whole.parent) and not re.fullmatch(r"\d{4}", whole.name)):
+        raise ConfigError(f"{folder}: is where the parts of an evaluation lie; choose a name outside of it")
     if _is_run(whole) or not (whole == root or root in whole.parents):
         return
     for parent in whole.parents:

@@ -74,7 +74,8 @@ def costs_of(questions: Questions, tell: Callable[[int], None] = lambda number: 
 
 def _cost(questions: Questions, strategy: Strategy, number: int, tell: Callable[[int], None]) -> Cost:
     items = questions.items
-    order = places_in_order(ordered(strategy.order(item)) for item in items)
+    # Equal prompts stand in the order of their items' ids, so that the order of the items does not matter.
+    order = places_in_order(ordered((*strategy.order(item), item.id)) for item in items)
     sizes, shared = array("Q", bytes(8 * len(items))), array("Q")
     before, reply = b"", 0
     for looked, place in enumerate(order, 1):

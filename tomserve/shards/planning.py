@@ -245,6 +245,8 @@ def _alone(place: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+        with contextlib.suppress(OSError):  # nothing was written, and nothing is left behind
+            place.rmdir()
 
 
 def _there(place: Path, shards: Shards) -> bool:

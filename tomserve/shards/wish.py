@@ -64,10 +64,8 @@ class Wish(pydantic.BaseModel):
         benchmark: its name, or the whole path of its file. target: the model that they lead to. key: the name of the
         variable that holds the API key, where an experiment's file names one.
         """
-        same = (
-            *("gold", "where", "limit", "revision", "max_tokens", "thinking", "temperature", "seed", "repeats"),
-            *("timeout", "concurrency", "transport", "hedge", "noise_check", "variants", "patience"),
-        )
+        own = ("model", "base_url", "key", "benchmark", "path", "strategy")
+        same = {name: getattr(options, name) for name in cls.model_fields if name not in own}
         return cls(
             model=_model(options, target),
             base_url=options.base_urls,
@@ -75,7 +73,7 @@ class Wish(pydantic.BaseModel):
             benchmark=benchmark,
             path=None if options.path is None else os.path.abspath(options.path),
             strategy=tuple(_whole(name) for name in options.strategies),
-            **{name: getattr(options, name) for name in same},
+            **same,
         )
 
     def options(self) -> EvalOptions:

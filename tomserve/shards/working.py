@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from tomserve import benchmarks
@@ -87,10 +87,9 @@ def options_of(folder: Path, shards: Shards, number: int, how: Connection) -> Ev
     runfolder.check_files(place)
     wish, options = shards.wish, shards.wish.options()
     _load_file(folder, wish.benchmark)
+    own = ("base_urls", "here", "setup", "accept_change")
     given = {
-        name: value
-        for name in ("timeout", "concurrency", "transport", "hedge", "patience")
-        if (value := getattr(how, name)) is not None
+        one.name: value for one in fields(how) if one.name not in own and (value := getattr(how, one.name)) is not None
     }
     return replace(
         options,

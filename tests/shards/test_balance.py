@@ -1,0 +1,76 @@
+"""A row of weights is cut as evenly as contiguous parts allow, and where a cut costs least."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tomserve.shards import balance
+
+WEIGHTS = st.lists(st.integers(0, 1000), min_size=1, max_size=60)
+
+
+def summed(weights: list[int], found: list[int]) -> list[int]:
+    """What each part weighs."""
+    return [sum(weights[start:end]) for start, end in pairwise([0, *found])]
+
+
+def best(weights: list[int], parts: int) -> int:
+    """The weight of the largest part where the row is cut in the evenest way, found by trying all ways."""
+    places = range(1, len(weights))
+    return min(max(summed(weights, [*cuts, len(weights)])) for cuts in combinations(places, parts - 1))
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=9), st.integers(1, 5))
+def test_the_smallest_largest_part_is_that_of_the_best_of_all_cuts(weights: list[int], parts: int) -> None:
+    parts = min(parts, len(weights))
+    sums = np.concatenate(([0], np.cumsum(weights)))
+    assert balance.smallest_largest(sums, parts) == best(weights, parts)
+
+
+@given(WEIGHTS, st.integers(1, 60))
+def test_every_piece_is_in_one_part_and_no_part_is_much_larger_than_it_has_to_be(
+    weights: list[int], parts: int
+) -> None:
+    parts = min(parts, len(weights))
+    sharing = [hash((place, weight)) % 100 for place, weight in enumerate(weights)]
+    found = balance.ends(weights, sharing, parts)
+    assert len(found) == parts
+    assert found[-1] == len(weights)
+    assert all(end > start for start, end in pairwise([0, *found]))
+    sums = np.concatenate(([0], np.cumsum(weights)))
+    assert max(summed(weights, found)) <= balance.smallest_largest(sums, parts) * (1 + balance.TOLERANCE) + 1
+
+
+@given(WEIGHTS, st.integers(1, 60))
+def test_parts_are_at_most_a_piece_larger_than_the_mean(weights: list[int], parts: int) -> None:
+    parts = min(parts, len(weights))
+    mean, heaviest = sum(weights) / parts, max(weights)
+    found = balance.ends(weights, [0] * len(weights), parts)
+    assert max(summed(weights, found)) <= (mean + heaviest) * (1 + balance.TOLERANCE) + 1
+
+
+def test_a_cut_goes_where_least_is_shared_where_that_costs_little() -> None:
+    stories = [5, 4, 6, 5, 5, 5]  # questions of each story, which share it
+    weights, sharing = [], []
+    for questions in stories * 20:
+        weights += [10] * questions
+        sharing += [1] + [90] * (questions - 1)
+    found = balance.ends(weights, sharing, 7)
+    assert all(sharing[end] == 1 for end in found[:-1])
+    even = balance.ends(weights, [0] * len(weights), 7)
+    assert any(sharing[end] == 90 for end in even[:-1])  # an even cut alone would tear stories
+
+
+def test_a_piece_that_is_heavier_than_a_part_may_be_is_a_part_of_its_own() -> None:
+    assert balance.needed(np.array([0, 1, 2, 1002, 1003]), 10) == 3
+
+
+@pytest.mark.parametrize("parts", [0, 4])
+def test_there_is_no_empty_part(parts: int) -> None:
+    with pytest.raises(ValueError, match=f"{parts} parts of 3 pieces"):
+        balance.ends([1, 1, 1], [0, 0, 0], parts)

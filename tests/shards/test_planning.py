@@ -1,0 +1,194 @@
+"""How an evaluation is divided: every question once, evenly, the same again, and all or nothing on the disk."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import make_item
+from tomserve.engine.prefix import common
+from tomserve.errors import ConfigError, MachineError, RunMismatchError
+from tomserve.items import Item, read_items
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs.listening import Silent
+from tomserve.runs.planning import EvalOptions
+from tomserve.shards.costs import BYTES_A_TOKEN
+from tomserve.shards.planning import divide
+from tomserve.shards.record import FILE, Shards, part_folder
+
+STRATEGIES = ("vanilla", "cot")
+
+
+def told(story: int, number: int, sentences: int = 3) -> Item:
+    """A question about a story; stories differ from their second sentence on."""
+    text = ["The jar stands on the shelf.", f"Jar {story} holds tea.", *["Ada looks into it."] * (sentences - 2)]
+    return make_item(
+        number,
+        id=f"s{story:03}/{number:03}",
+        story=text,
+        question=f"What does Ada believe is in jar {number}?",
+        cluster=f"s{story:03}",
+        gold=None,
+    )
+
+
+ITEMS = [told(story, number, 3 + story % 5) for story in range(12) for number in range(1 + story % 4)]
+
+
+def divided(items: Sequence[Item], folder: Path, parts: int | None = 3, **options: object) -> Shards:
+    """The parts of an evaluation of these items, in that folder."""
+    tokens = options.pop("part_tokens", None)
+    assert tokens is None or isinstance(tokens, int)
+    given = EvalOptions(items=items, model="reference", **{"strategies": STRATEGIES, **options})  # type: ignore[arg-type]
+    return divide(given, folder, parts=parts, part_tokens=tokens, listener=Silent())
+
+
+def held(folder: Path, shards: Shards) -> list[list[str]]:
+    """The ids of the items of each part, as its file has them."""
+    places = (part_folder(folder, number) for number in range(len(shards.parts)))
+    return [[item.id for item in read_items(place / "items.jsonl")] for place in places]
+
+
+STORIES = st.lists(
+    st.tuples(st.integers(0, 20), st.integers(0, 30), st.integers(2, 12)),
+    min_size=1,
+    max_size=40,
+    unique_by=lambda s: s[:2],
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(STORIES, st.integers(1, 45), st.randoms(use_true_random=False))
+def test_every_question_is_in_one_part_whatever_the_order_of_the_questions(
+    stories: list[tuple[int, int, int]], parts: int, random: object
+) -> None:
+    items = [told(*one) for one in stories]
+    shuffled = sorted(items, key=lambda item: hash((item.id, str(random))))
+    with tempfile.TemporaryDirectory() as place:
+        folder, other = Path(place) / "a.parts", Path(place) / "b.parts"
+        shards = divided(items, folder, parts)
+        found = held(folder, shards)
+        assert len(found) == len(shards.parts) == min(parts, len(items))
+        assert sorted(name for part in found for name in part) == sorted(item.id for item in items)
+        assert all(part == sorted(part) and part for part in found)
+        assert [part.items for part in shards.parts] == list(map(len, found))
+        again = divided(shuffled, other, parts)
+        assert held(other, again) == found
+        assert again.parts == shards.parts
+
+
+def test_parts_are_even_in_tokens_and_their_numbers_are_those_of_their_prompts(tmp_path: Path) -> None:
+    shards = divided(ITEMS, tmp_path / "mine.parts", 4)
+    weights = [part.weight for part in shards.parts]
+    assert max(weights) < 1.15 * sum(weights) / len(weights)
+    by_id = {item.id: item for item in ITEMS}
+    for part, names in zip(shards.parts, held(tmp_path / "mine.parts", shards), strict=True):
+        size = shared = reply = 0
+        for strategy in map(Strategy.load, STRATEGIES):
+            asked = sorted((by_id[name] for name in names), key=strategy.order)
+            prompts = ["\0".join(m["content"] for m in strategy.turn(item).messages).encode() for item in asked]
+            size += sum(map(len, prompts))
+            shared += sum(common(*pair) for pair in pairwise(prompts))
+            reply += strategy.max_tokens * len(prompts)
+        assert (part.prompt_tokens, part.shared_tokens) == (size // BYTES_A_TOKEN, shared // BYTES_A_TOKEN)
+        assert part.reply_tokens == reply
+        assert part.requests == len(names) * len(STRATEGIES)
+    assert sum(part.shared_tokens for part in shards.parts) < shards.shared_tokens
+
+
+def test_samples_share_their_prompt(tmp_path: Path) -> None:
+    one = divided(ITEMS, tmp_path / "one.parts", 2)
+    three = divided(ITEMS, tmp_path / "three.parts", 2, repeats=3, temperature=0.7)
+    for few, many in zip(one.parts, three.parts, strict=True):
+        if few.digest == many.digest:
+            assert many.prompt_tokens == pytest.approx(3 * few.prompt_tokens, abs=3)
+            assert many.prompt_tokens - many.shared_tokens == pytest.approx(
+                few.prompt_tokens - few.shared_tokens, abs=3
+            )
+    assert sum(part.requests for part in three.parts) == 3 * sum(part.requests for part in one.parts)
+
+
+def test_variants_stay_with_their_originals(tmp_path: Path) -> None:
+    shards = divided(ITEMS, tmp_path / "mine.parts", 5, variants=("object", "again"))
+    parts = [list(read_items(part_folder(tmp_path / "mine.parts", n) / "items.jsonl")) for n in range(5)]
+    assert any(item.base for part in parts for item in part)
+    for part in parts:
+        names = {item.id for item in part}
+        assert all(item.base in names for item in part if item.base)
+    assert shards.variants is not None
+    assert sum(shards.variants.made.values()) == sum(item.base is not None for part in parts for item in part)
+    again = [name for part in shards.parts for name in part.again]
+    assert len(again) == len(ITEMS)  # T0 asks up to 200 originals again
+    assert all(set(part.again) <= {item.id for item in items} for part, items in zip(shards.parts, parts, strict=True))
+
+
+def test_the_noise_check_draws_what_it_draws_of_the_whole(tmp_path: Path) -> None:
+    one = divided(ITEMS, tmp_path / "one.parts", 1, noise_check=0.4)
+    four = divided(ITEMS, tmp_path / "four.parts", 4, noise_check=0.4)
+    assert sorted(name for part in four.parts for name in part.again) == list(one.parts[0].again)
+    assert 0 < len(one.parts[0].again) < len(ITEMS)
+    assert (four.noise, four.originals) == (0.4, len(ITEMS))
+
+
+def test_a_number_of_tokens_makes_as_many_parts_as_it_needs(tmp_path: Path) -> None:
+    whole = divided(ITEMS, tmp_path / "one.parts", 1)
+    tokens = whole.parts[0].weight // 4
+    shards = divided(ITEMS, tmp_path / "mine.parts", None, part_tokens=tokens)
+    assert len(shards.parts) in (4, 5, 6)
+    assert max(part.weight for part in shards.parts) < 1.2 * tokens
+    with pytest.raises(ConfigError, match="one of the two"):
+        divided(ITEMS, tmp_path / "none.parts", None)
+    with pytest.raises(ConfigError, match=r"--parts 10001: expected at most 10,000"):
+        divided(ITEMS, tmp_path / "none.parts", 10_001)
+    assert not (tmp_path / "none.parts").exists()
+
+
+def test_dividing_again_keeps_the_parts_and_another_evaluation_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "mine.parts"
+    shards = divided(ITEMS, folder)
+    text = (folder / FILE).read_bytes()
+    (part_folder(folder, 0) / "responses.jsonl").write_bytes(b"")  # a part that is being asked
+    assert divided(ITEMS, folder).digest == shards.digest
+    assert (folder / FILE).read_bytes() == text
+    assert (part_folder(folder, 0) / "responses.jsonl").exists()
+    for changed, field in (({"parts": 2}, "parts"), ({"temperature": 0.5}, "experiment")):
+        with pytest.raises(RunMismatchError, match=f"whose {field} differ"):
+            divided(ITEMS, folder, **changed)  # type: ignore[arg-type]
+    assert (folder / FILE).read_bytes() == text
+
+
+def test_what_a_killed_shard_has_left_is_made_anew_and_anything_else_is_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "mine.parts"
+    found = held(folder, divided(ITEMS, folder, 6))
+    (folder / FILE).unlink()
+    (part_folder(folder, 2) / "items.jsonl").unlink()
+    shards = divided(ITEMS, folder, 4)
+    assert sorted(path.name for path in folder.iterdir()) == ["0000", "0001", "0002", "0003", FILE]
+    assert sorted(name for part in held(folder, shards) for name in part) == sorted(
+        name for part in found for name in part
+    )
+    (folder / FILE).unlink()
+    (part_folder(folder, 1) / "responses.jsonl").write_bytes(b"{}\n")
+    with pytest.raises(ConfigError, match="holds 0001, which is no part"):
+        divided(ITEMS, folder, 4)
+    assert (part_folder(folder, 1) / "responses.jsonl").read_bytes() == b"{}\n"
+
+
+def test_a_run_of_that_name_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/manifest.json").write_text("{}")
+    with pytest.raises(RunMismatchError, match="is a run already"):
+        divided(ITEMS, tmp_path / "mine.parts")
+    assert not (tmp_path / "mine.parts").exists()
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MachineError, match="cannot be written"):
+        divided(ITEMS, tmp_path / "file/mine.parts")
