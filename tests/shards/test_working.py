@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import signal
 import subprocess
@@ -17,9 +18,12 @@ import pytest
 from aiohttp import web
 
 from tests.conftest import ROOT, Endpoint
+from tomserve.reporting.shards import show
+from tomserve.reporting.terminal import Terminal
 from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
+from tomserve.serving import keys
 from tomserve.shards.record import Shards, part_folder
 from tomserve.shards.state import states
 
@@ -298,11 +302,67 @@ def test_there_is_no_part_of_that_number(cli: Cli, endpoint: Endpoint, tmp_path:
     assert (missing.code, "`tomserve shard` makes them" in missing.err) == (2, True)
 
 
-def test_a_program_among_the_parts_is_not_run(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
+@pytest.mark.parametrize("field", ["benchmark", "model", "strategy"])
+def test_a_program_among_the_parts_is_not_run(cli: Cli, endpoint: Endpoint, tmp_path: Path, field: str) -> None:
     folder = divide(cli, endpoint, tmp_path)
     program = folder / "evil.py"
     program.write_text(f"open({str(tmp_path / 'hit')!r}, 'w')")
-    changed(folder, "experiment", {"benchmark": str(program), "strategy": ["vanilla"], "base-url": [endpoint.url]})
+    wish = {"benchmark": "perturbed", "strategy": ["vanilla"], "base-url": [endpoint.url]}
+    changed(folder, "experiment", wish | {field: [str(program)] if field == "strategy" else str(program)})
     refused = cli("work", "mine")
     assert (refused.code, "programs are run from outside only" in refused.err) == (2, True)
     assert not (tmp_path / "hit").exists()
+
+
+def test_a_key_is_sent_only_where_the_user_says(
+    cli: Cli, endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address in the record, and the name of a variable there, may be a stranger's."""
+    secret = "sk-of-the-parts-0123456789"
+    monkeypatch.setattr(keys, "_used", [])
+    endpoint.key = secret
+    config = tmp_path / "experiment.yaml"
+    config.write_text(f"key: MY_KEY\nbase-url: {endpoint.url}\nbenchmark: perturbed\nlimit: 8\nstrategy: vanilla\n")
+    monkeypatch.setenv("MY_KEY", secret)
+    done = cli("shard", "--config", config, "--run", "mine", "--parts", "2")
+    assert done.code == 0, done.err
+    monkeypatch.setattr(keys, "_used", [])
+    refused = cli("work", "mine", "--base-url", endpoint.url)
+    assert (refused.code, "put it into TOMSERVE_API_KEY" in refused.err) == (2, True)
+    monkeypatch.setenv("TOMSERVE_API_KEY", secret)
+    refused = cli("work", "mine")
+    assert (refused.code, "the API key would be sent to" in refused.err) == (2, True)
+    done = cli("work", "mine", "--base-url", endpoint.url)
+    assert done.code == 0, done.err
+    written = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
+    assert len(written) > 10
+    assert not [path for path in written if secret.encode() in path.read_bytes()]
+
+
+def test_the_table_fits_a_terminal_and_says_what_to_do_next(
+    cli: Cli, endpoint: Endpoint, tmp_path: Path, items_file: Path
+) -> None:
+    done = cli("shard", "--run", "pilot/mine", "--parts", "30", "--benchmark", "items", "--path", items_file,
+               "--strategy", "vanilla", "--base-url", endpoint.url)  # fmt: skip
+    assert done.code == 0, done.err
+    assert "there are 20 questions to divide, so that there are 20 parts, not 30" in done.out
+    assert "next: `tomserve work pilot/mine --part 0`" in done.out
+    shards = Shards.read(tmp_path / "runs/pilot/mine.parts")
+    large = [part.model_copy(update={"items": 100_000, "requests": 2_000_000, "prompt_tokens": 1_234_567_890,
+                                     "shared_tokens": 987_654_321, "reply_tokens": 123_456_789})
+             for part in (*shards.parts, *shards.parts)]  # fmt: skip
+    terminal = io.StringIO()
+    show(shards.model_copy(update={"parts": tuple(large)}), tmp_path, Terminal(file=terminal, width=80))
+    table = terminal.getvalue().split("the largest part")[0].splitlines()
+    assert max(map(len, table)) <= 80
+    assert len(table) == 1 + 20 + 1 + 1  # the heads, the first and the last parts, what is left out, and all
+    assert "1,234.6 M" in terminal.getvalue()
+    assert "\N{HORIZONTAL ELLIPSIS}" not in terminal.getvalue()
+
+
+def test_asking_twice_for_the_same_parts_says_so(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
+    divide(cli, endpoint, tmp_path)
+    again = cli("shard", "--run", "mine", "--parts", "3", *ASKED, "--base-url", endpoint.url)
+    assert (again.code, "holds these 3 parts already" in again.out) == (0, True)
+    other = cli("shard", "--run", "mine", "--parts", "4", *ASKED, "--base-url", endpoint.url)
+    assert (other.code, "whose parts differ" in other.err) == (2, True)

@@ -165,13 +165,10 @@ def worked(folder: Path, numbers: Sequence[int], how: Connection, screen: Consol
     from tomserve.reporting.progress import Screen
     from tomserve.runs.preflight import Servers
     from tomserve.runs.scores import scores_of
-    from tomserve.serving import keys
     from tomserve.shards.record import Shards
     from tomserve.shards.working import work
 
     shards = Shards.read(folder)
-    if shards.wish.key is not None:
-        keys.use(shards.wish.key)
     code, passed = 0, set[int]()
     with Servers() as servers:
         for number in numbers or _free(folder, passed):
@@ -213,6 +210,7 @@ def _told(result: EvalResult, screen: Console) -> int:
 
 def _last(folder: Path, passed: Collection[int], screen: Console) -> None:
     """Say how many parts are complete, and what comes next."""
+    from tomserve.shards.record import called
     from tomserve.shards.state import states
 
     found = states(folder)
@@ -221,6 +219,5 @@ def _last(folder: Path, passed: Collection[int], screen: Console) -> None:
     if not passed and running:
         screen.print(f"nothing to take: other processes ask {running} of the parts", highlight=False)
     said = f"{complete} of {len(found)} parts complete"
-    name = folder.name.removesuffix(".parts")
-    end = f"; `tomserve merge {name}` makes one run of them" if complete == len(found) else ""
+    end = f"; `tomserve merge {called(folder)}` makes one run of them" if complete == len(found) else ""
     screen.print(said + end, highlight=False, markup=False, soft_wrap=True)

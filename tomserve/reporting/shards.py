@@ -8,10 +8,14 @@ from rich.console import Console
 from rich.table import Table
 
 from tomserve.content.inert import inert
-from tomserve.shards.record import EXPECTED, PartRecord, Shards
+from tomserve.shards.record import EXPECTED, PartRecord, Shards, called
 
 SHOWN = 20
 """So many parts are listed; of more, the first and the last ones are."""
+
+
+MANY = 10_000_000
+"""Counts from here on are shown in millions."""
 
 
 def show(shards: Shards, folder: Path, screen: Console) -> None:
@@ -29,7 +33,7 @@ def show(shards: Shards, folder: Path, screen: Console) -> None:
     screen.print(table)
     for line in lines(shards):
         screen.print(line, markup=False, highlight=False)
-    name = inert(shards.run)
+    name = inert(called(folder))
     for line in (
         f"parts: {inert(str(folder))}",
         f"next: `tomserve work {name} --part 0`, and so on, on any machine that sees the folder; or `tomserve work "
@@ -54,7 +58,12 @@ def lines(shards: Shards) -> list[str]:
 
 def _cells(name: str, part: PartRecord) -> list[str]:
     counts = (part.items, part.requests, part.prompt_tokens, part.shared_tokens, part.reply_tokens, part.weight)
-    return [name, *(f"{count:,}" for count in counts)]
+    return [name, *map(_short, counts)]
+
+
+def _short(count: int) -> str:
+    """A count; a large one in millions, so that a terminal of 80 columns has room for all of them."""
+    return f"{count:,}" if count < MANY else f"{count / 1e6:,.1f} M"
 
 
 def _sum(shards: Shards) -> PartRecord:

@@ -18,6 +18,7 @@ import orjson
 import pydantic
 
 from tomserve.content import bounded, digest_of, files
+from tomserve.content.places import run_name
 from tomserve.content.wording import explain, first_error, refused
 from tomserve.errors import ConfigError
 from tomserve.runs.manifest_parts import AskedStrategy, VariantsRecord, named
@@ -167,3 +168,9 @@ def folder_of(given: str) -> Path:
     """
     path = run_path(given)
     return path if path.name.endswith(ENDING) or (path / FILE).exists() else path.with_name(path.name + ENDING)
+
+
+def called(folder: Path) -> str:
+    """What commands find a folder of parts by: the name of its run, or the folder's path where it lies elsewhere."""
+    name = run_name(folder).removesuffix(ENDING)
+    return name if folder_of(name).resolve() == folder.resolve() else str(folder.resolve())

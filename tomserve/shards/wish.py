@@ -68,7 +68,7 @@ class Wish(pydantic.BaseModel):
         same = {name: getattr(options, name) for name in cls.model_fields if name not in own}
         return cls(
             model=_model(options, target),
-            base_url=options.base_urls,
+            base_url=tuple(target.endpoints) if options.base_urls else (),
             key=key,
             benchmark=benchmark,
             path=None if options.path is None else os.path.abspath(options.path),

@@ -10,7 +10,7 @@ server offers, is held against that record before anything is asked.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -26,8 +26,11 @@ from tomserve.runs.preflight import Servers
 from tomserve.runs.stock import Stock
 from tomserve.runs.stopping import Stop
 from tomserve.runs.whole import Whole
+from tomserve.serving import keys
+from tomserve.serving.addresses import shown
 from tomserve.shards.record import FILE, ITEMS, Shards, part_folder
 from tomserve.shards.state import states
+from tomserve.shards.wish import Wish
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,9 @@ def options_of(folder: Path, shards: Shards, number: int, how: Connection) -> Ev
         )
     runfolder.check_files(place)
     wish, options = shards.wish, shards.wish.options()
-    _load_file(folder, wish.benchmark)
+    _refuse_inside(folder, (wish.benchmark, wish.model, *wish.strategy))
+    if wish.benchmark is not None and wish.benchmark.endswith(".py") and Path(wish.benchmark).is_file():
+        benchmarks.get(wish.benchmark)  # so that the part is scored by the benchmark's own metrics
     own = ("base_urls", "here", "setup", "accept_change")
     given = {
         one.name: value for one in fields(how) if one.name not in own and (value := getattr(how, one.name)) is not None
@@ -95,7 +100,7 @@ def options_of(folder: Path, shards: Shards, number: int, how: Connection) -> Ev
         options,
         benchmark=shards.benchmark,
         items=Stock(read_items(place / ITEMS)),
-        base_urls=how.base_urls or (() if how.here else options.base_urls),
+        base_urls=_addresses(wish, how),
         variants=(),  # those that were wanted are among the items
         noise_check=shards.noise or None,
         run=os.path.abspath(place),
@@ -127,19 +132,38 @@ def whole_of(shards: Shards, number: int) -> Whole:
     return Whole(noted, shards.strategies, part.digest, drawn, frozenset(part.again), shards.variants)
 
 
-def _load_file(folder: Path, benchmark: str | None) -> None:
-    """Load the file that declares the benchmark, where it is at hand, so that the part is scored by its metrics.
+def _addresses(wish: Wish, how: Connection) -> tuple[str, ...]:
+    """The addresses that are asked; none for a server of this machine.
 
-    Raises RunMismatchError where the file lies among the parts: it may have come with them, and would be run.
+    Raises ConfigError where a key would be sent to an address that only the record names, and where the record names
+    the variable of a key: the parts may come from somebody else, who would so be sent the key.
     """
-    if benchmark is None or not benchmark.endswith(".py") or not Path(benchmark).is_file():
-        return
-    if folder.resolve() in Path(benchmark).resolve().parents:
-        raise RunMismatchError(
-            f"{folder / FILE}: the benchmark's file {benchmark} lies among the parts; programs are run from "
-            "outside only"
+    if how.here:
+        return ()
+    if not (how.base_urls or wish.base_url):
+        return ()
+    if wish.key is not None and keys.own_key() is None:
+        raise ConfigError(
+            f"{FILE} says that the API key is in the variable {wish.key}; put it into TOMSERVE_API_KEY, as no names of "
+            "variables are taken from there"
         )
-    benchmarks.get(benchmark)
+    if not how.base_urls and keys.api_key() is not None:
+        raise ConfigError(
+            f"the API key would be sent to {', '.join(map(shown, wish.base_url))}, which {FILE} names; say so by "
+            "--base-url URL, or use a server of this machine by --here"
+        )
+    return how.base_urls or wish.base_url
+
+
+def _refuse_inside(folder: Path, named: Sequence[str | None]) -> None:
+    """Raise RunMismatchError where something that is run as a program lies among the parts: it may have come with them.
+
+    named: the benchmark, the model and the strategies, which may be names or paths.
+    """
+    whole = folder.resolve()
+    for name in named:
+        if name is not None and "/" in name and whole in (path := Path(name).resolve()).parents:
+            raise RunMismatchError(f"{folder / FILE}: {path} lies among the parts; programs are run from outside only")
 
 
 def next_part(folder: Path, passed: Collection[int] = ()) -> int | None:
