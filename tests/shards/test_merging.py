@@ -142,11 +142,14 @@ def test_an_ended_conversation_comes_before_one_that_was_not_and_the_older_reply
 def test_the_manifest_of_all_says_what_was_merged_and_who_answered(tmp_path: Path) -> None:
     sessions = [{"time": f"2026-01-0{day}T00:00:00Z", "endpoints": [f"http://{day}"]} for day in (1, 2, 3)]
     rows = parting.talk(ITEMS[0], ONCE, 0, failures=0, second=1)
+    again = [parting.line(name, ONCE, 0, 0, text="tea", second=9, concurrency=1) for name in ITEMS[:2]]
     noise = {"share": 0.5, "seed": 1, "items": 1, "of": 2, "concurrencies": [1, 64]}
     one = parting.written(
-        tmp_path / "one", ITEMS[:1], rows, sessions=sessions[::2], noise=noise, endpoints=["http://1"]
+        tmp_path / "one", ITEMS[:1], rows, again[:1], sessions=sessions[::2], noise=noise, endpoints=["http://1"]
     )
-    two = parting.written(tmp_path / "two", ITEMS[1:2], [], sessions=sessions[1:2], noise=noise, endpoints=["http://2"])
+    two = parting.written(
+        tmp_path / "two", ITEMS[1:2], [], again[1:], sessions=sessions[1:2], noise=noise, endpoints=["http://2"]
+    )
     merge((two, one), tmp_path / "mine")
     found = orjson.loads((tmp_path / "mine/manifest.json").read_bytes())
     assert [(one["time"][:10], one["part"]) for one in found["sessions"]] == [
@@ -160,6 +163,20 @@ def test_the_manifest_of_all_says_what_was_merged_and_who_answered(tmp_path: Pat
     ]
     assert found["endpoints"] == ["http://1", "http://2"]
     assert (found["noise"]["items"], found["noise"]["of"], found["noise"]["concurrencies"]) == (2, 4, [1, 64])
+
+
+def test_parts_that_state_the_noise_check_and_the_variants_of_the_whole_are_not_counted_twice(tmp_path: Path) -> None:
+    whole = {
+        "noise": {"share": 0.5, "seed": 1, "items": 2, "of": 4, "concurrencies": [1, 64]},
+        "variants": {"kinds": ["again"], "made": {"again": 4}, "dropped": {"again": {"too short": 1}}},
+    }
+    parts = [
+        parting.written(tmp_path / name, [name_of], [], **whole) for name, name_of in zip("ab", ITEMS, strict=False)
+    ]
+    merge(parts, tmp_path / "mine")
+    found = orjson.loads((tmp_path / "mine/manifest.json").read_bytes())
+    assert (found["noise"]["items"], found["noise"]["of"]) == (2, 4)
+    assert found["variants"] == whole["variants"]
 
 
 def test_a_merged_run_that_was_resumed_keeps_what_it_won(tmp_path: Path) -> None:

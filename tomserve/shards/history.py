@@ -152,27 +152,27 @@ def note_checks(manifest: Manifest, told: Sequence[Told], *, apart: bool, again:
     apart: whether no two of the runs, the merged one left aside, have an item in common. again: how many items have
     replies of a noise check.
     """
-    others = [one.manifest for one in told if not one.own]
-    own = [one.manifest for one in told if one.own]
-    checks = [one.noise for one in others if one.noise]
-    kept = [one.noise for one in own if one.noise]
-    if checks or kept:
-        summed = apart and len(checks) == len(others)
-        best = max((*checks, *kept), key=lambda one: one.items)
-        items = max([again, sum(one.items for one in checks) * summed, *(one.items for one in (*checks, *kept))])
-        of = max([sum(one.of or 0 for one in checks) * summed, *(one.of or 0 for one in (*checks, *kept))])
-        engines = {name for one in (*checks, *kept) for name in one.other_engines}
+    checks = [one.manifest.noise for one in told if one.manifest.noise]
+    if checks:
+        best = max(checks, key=lambda one: one.items)
+        of = [one.manifest.noise.of or 0 for one in told if one.manifest.noise and not one.own]
+        summed = sum(of) if apart and again > best.items else 0  # parts of one evaluation state what the whole draws
         manifest.noise = NoiseRecord(
             share=best.share,
             seed=best.seed,
-            items=items,
-            of=of or None,
-            concurrencies=sorted({level for one in (*checks, *kept) for level in one.concurrencies}),
-            other_engines=sorted(engines | set(other_engines(manifest) if manifest.sessions else ())),
+            items=max(again, best.items),
+            of=max([summed, *(one.of or 0 for one in checks)]) or None,
+            concurrencies=sorted({level for one in checks for level in one.concurrencies}),
+            other_engines=sorted(
+                {name for one in checks for name in one.other_engines}
+                | set(other_engines(manifest) if manifest.sessions else ())
+            ),
         )
-    made = [one.variants for one in others if one.variants]
-    if made or any(one.variants for one in own):
-        manifest.variants = _variants(made, [one.variants for one in own if one.variants], apart=apart)
+    made = [one.manifest.variants for one in told if one.manifest.variants and not one.own]
+    own = [one.manifest.variants for one in told if one.manifest.variants and one.own]
+    if made or own:
+        alike = all(one == made[0] for one in made)  # as of the parts of one evaluation
+        manifest.variants = _variants(made, own, apart=apart and not alike)
 
 
 def _variants(made: Sequence[VariantsRecord], own: Sequence[VariantsRecord], *, apart: bool) -> VariantsRecord:
