@@ -38,8 +38,37 @@ def keyed(folder: Path) -> dict[tuple[str, str, int, int], tuple[str, str]]:
     }
 
 
-def test_the_parts_together_ask_what_one_run_asks(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
-    asked = ("--benchmark", "perturbed", "--limit", "24", "--base-url", endpoint.url, "--variants", "person")
+SAME = (
+    *("benchmark", "benchmark_path", "benchmark_digest", "benchmark_items", "benchmark_file", "model", "revision"),
+    *("sampling", "strategies", "variants", "limit"),
+)
+"""The fields in which the manifest of a part is that of the whole run."""
+
+OWN = """from tomserve.benchmarks import Benchmark
+from tomserve.items import read_items
+def load(path, gold): return (one.model_copy(update={"benchmark": "own_tasks"}) for one in read_items(path))
+BENCHMARK = Benchmark("own_tasks", load)
+"""
+"""The file of somebody's own benchmark."""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--benchmark", "perturbed", "--limit", "24", "--variants", "person"),
+        ("--benchmark", "perturbed", "--limit", "12", "--strategy", "simtom", "--strategy", "vanilla", "--repeats", "2",
+         "--temperature", "0.7", "--seed", "5", "--max-tokens", "99"),
+        ("--benchmark", "OWN", "--path", "ITEMS", "--strategy", "decompose", "--where", "perturbation=none"),
+    ],
+    ids=["variants", "several", "own"],
+)  # fmt: skip
+def test_the_parts_together_ask_what_one_run_asks(
+    cli: Cli, endpoint: Endpoint, tmp_path: Path, items_file: Path, more: tuple[str, ...]
+) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(OWN)
+    given = {"OWN": str(own), "ITEMS": str(items_file)}
+    asked = (*(given.get(word, word) for word in more), "--base-url", endpoint.url)
     assert cli("eval", "--run", "whole", *asked).code == 0
     divided = cli("shard", "--run", "mine", "--parts", "3", *asked)
     assert divided.code == 0, divided.err
@@ -61,17 +90,12 @@ def test_the_parts_together_ask_what_one_run_asks(cli: Cli, endpoint: Endpoint, 
         other = Manifest.read(part_folder(folder, number))
         assert other is not None
         assert other.complete
-        for field in (
-            "benchmark",
-            "benchmark_digest",
-            "benchmark_items",
-            "model",
-            "sampling",
-            "strategies",
-            "variants",
-        ):
+        for field in SAME:
             assert getattr(other, field) == getattr(one, field), field
-        assert len(parts[number]) == part.requests
+        assert {sample for _, _, turn, sample in parts[number] if not turn} == set(range(one.repeats))
+        assert sum(not turn for _, _, turn, _ in parts[number]) == part.requests
+        assert (part_folder(folder, number) / "scores.parquet").exists()
+        assert [session.where for session in other.sessions] == [session.where for session in one.sessions]
 
 
 def test_parts_are_no_runs_of_their_own_in_a_list(cli: Cli, endpoint: Endpoint) -> None:

@@ -29,7 +29,7 @@ from tomserve.runs.whole import Whole
 from tomserve.serving import keys
 from tomserve.serving.addresses import shown
 from tomserve.shards.record import FILE, ITEMS, Shards, part_folder
-from tomserve.shards.state import states
+from tomserve.shards.state import state_of
 from tomserve.shards.wish import Wish
 
 
@@ -169,7 +169,9 @@ def _refuse_inside(folder: Path, named: Sequence[str | None]) -> None:
 def next_part(folder: Path, passed: Collection[int] = ()) -> int | None:
     """The first part that is not complete and that no process asks; None where there is none.
 
-    passed: numbers of parts that are left out. Raises ConfigError as `states` does.
+    passed: numbers of parts that are left out. Raises ConfigError as `state_of` does.
     """
-    free = (one.number for one in states(folder) if one.state not in ("running", "complete"))
-    return next((number for number in free if number not in passed), None)
+    for number, part in enumerate(Shards.read(folder).parts):
+        if number not in passed and state_of(folder, number, part).state not in ("running", "complete"):
+            return number
+    return None

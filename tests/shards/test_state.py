@@ -1,0 +1,105 @@
+"""How far a part is follows from small files, which may be missing, old or somebody else's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.conftest import Endpoint
+from tomserve.errors import ConfigError
+from tomserve.runs.runfolder import RunFolder
+from tomserve.shards.record import FILE, Shards, part_folder
+from tomserve.shards.state import PartState, states
+from tomserve.shards.working import next_part
+
+Cli = Callable[..., Any]
+ASKED = ("--benchmark", "perturbed", "--limit", "12", "--strategy", "vanilla")
+
+
+@pytest.fixture
+def folder(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> Path:
+    """Two parts, of which the first is complete."""
+    asked = (*ASKED, "--base-url", endpoint.url, "--noise-check", "0.5")
+    assert cli("shard", "--run", "mine", "--parts", "2", *asked).code == 0
+    assert cli("work", "mine", "--part", "0").code == 0
+    return tmp_path / "runs/mine.parts"
+
+
+def told(folder: Path, **changes: object) -> PartState:
+    """The state of the first part after its record of progress was changed."""
+    path = part_folder(folder, 0) / "progress.json"
+    path.write_bytes(orjson.dumps({**orjson.loads(path.read_bytes()), **changes}))
+    return states(folder)[0]
+
+
+def test_a_part_that_was_asked_and_one_that_was_not(folder: Path) -> None:
+    first, second = states(folder)
+    requests = [part.requests for part in Shards.read(folder).parts]
+    assert (first.number, first.state, first.done, first.total, first.failures) == (0, "complete", *requests[:1] * 2, 0)
+    assert first.seconds_since_progress is not None
+    assert second == PartState(1, "waiting", 0, requests[1], 0, None)
+    assert next_part(folder) == 1
+    assert next_part(folder, {1}) is None
+
+
+def test_the_record_of_progress_is_not_needed_and_not_trusted(folder: Path) -> None:
+    then = datetime.now(UTC) - timedelta(hours=2)
+    since = told(folder, updated=then.isoformat()).seconds_since_progress
+    assert since == pytest.approx(7200, abs=60)
+    assert told(folder, updated="yesterday \x1b[31m").seconds_since_progress is None
+    assert told(folder, ended=None).state == "stopped"  # killed before its noise check was done, as far as can be told
+    assert told(folder, ended="now", outcome="stopped").state == "stopped"
+    assert told(folder, ended="now", outcome="").state == "complete"
+    (part_folder(folder, 0) / "progress.json").write_text("[1")
+    assert states(folder)[0].state == "stopped"
+    (part_folder(folder, 0) / "progress.json").unlink()
+    assert states(folder)[0].seconds_since_progress is None
+
+
+def test_how_far_a_part_is_that_is_asked_now(folder: Path) -> None:
+    place = part_folder(folder, 1)
+    with RunFolder(place):
+        record = {"schema": 1, "pid": 1, "began": "x", "updated": "x", "phase": 1, "total": 6, "done": 4,
+                  "statuses": {"ok": 2, "http_503": 1}}  # fmt: skip
+        requests = Shards.read(folder).parts[1].requests
+        (place / "progress.json").write_bytes(orjson.dumps({**record, "total": requests}))
+        (place / ".lock").write_text("1\n")
+        assert states(folder)[1] == PartState(1, "running", 3, requests, 1, None)
+        assert next_part(folder) is None
+    assert states(folder)[1].state == "waiting"  # nothing was ever asked there
+
+
+def test_a_broken_manifest_is_told_by_its_file(folder: Path) -> None:
+    (part_folder(folder, 0) / "manifest.json").write_text('{"schema": 1}')
+    with pytest.raises(ConfigError, match=r"0000/manifest.json"):
+        states(folder)
+
+
+def test_a_shard_that_is_killed_leaves_nothing_that_could_be_asked(
+    cli: Cli, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    asked = (*ASKED[:2], "--limit", "96", *ASKED[4:], "--base-url", endpoint.url)
+    command = [sys.executable, "-m", "tomserve", "shard", "--run", "mine", "--parts", "90", *asked]
+    folder = tmp_path / "runs/mine.parts"
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 60
+        while not (folder / "0002").exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.001)
+        process.kill()
+    if not (folder / FILE).exists():
+        refused = cli("work", "mine")
+        assert (refused.code, "`tomserve shard` makes them" in refused.err) == (2, True)
+    again = cli("shard", "--run", "mine", "--parts", "90", *asked)
+    assert again.code == 0, again.err
+    shards = Shards.read(folder)
+    assert sorted(path.name for path in folder.iterdir()) == [*(f"{n:04}" for n in range(90)), FILE]
+    assert len(shards.parts) == 90
+    assert [path.name for path in part_folder(folder, 7).iterdir()] == ["items.jsonl"]
