@@ -23,7 +23,7 @@ Place = tuple[int, int]
 """The number of a question, and the turn of its conversation."""
 
 KEPT = {
-    *("responses.jsonl", "items.jsonl", "manifest.json", "progress.json", "log.txt", ".lock"),
+    *("responses.jsonl", "responses.parquet", "items.jsonl", "manifest.json", "progress.json", "log.txt", ".lock"),
     *("scores.parquet", "scores.json", "batch.json"),
 }
 """What a run's folder may hold in the end; beside it, what a torn line was moved to."""

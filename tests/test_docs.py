@@ -95,6 +95,7 @@ def test_the_reference_lists_every_command_and_every_public_name(site: Path) -> 
         "web",
         "seal",
         "merge",
+        "pack",
         "verify",
     ):
         assert f"tomserve {command}" in shown

@@ -26,7 +26,7 @@ from tomserve.runs import kept
 from tomserve.runs import scores as table
 from tomserve.runs.runfolder import newest_first
 from tomserve.runs.scores import scored, scores_of
-from tomserve.scoring.pinned import PinnedFile
+from tomserve.scoring.pinned import PinnedFile, measured
 
 LONG_AGO = 1_000_000_000
 
@@ -268,7 +268,7 @@ def test_a_forger_with_a_key_of_his_own_is_not_believed(
         theirs.setenv("XDG_STATE_HOME", str(tmp_path / "their-state"))
         scores_of(run).with_columns(correct=pl.lit(True)).write_parquet(run / "scores.parquet")
         forged = kept.Sources.asked(run).having(
-            (name, *kept.measured(run / name)) for name in ("responses.jsonl", "items.jsonl")
+            (name, *measured(run / name)) for name in ("responses.jsonl", "items.jsonl")
         )
         kept.keep(run / "scores.parquet", forged.record((run / "scores.parquet").read_bytes()))
         assert right(run) == [True] * 4  # with that key it holds
@@ -431,7 +431,7 @@ def test_a_pinned_file_ends_where_it_ended(tmp_path: Path) -> None:
     assert (file.line(0), file.line(5)) == (b"one\n", b"two")
     assert file.unchanged()
     assert (file.size, file.digest) == (8, kept.digest_of(b"one\n\ntwo"))
-    assert kept.measured(path) == (24, kept.digest_of(path.read_bytes()))
+    assert measured(path) == (24, kept.digest_of(path.read_bytes()))
     path.write_bytes(b"one\n\ntwO")
     assert not file.unchanged()
     path.write_bytes(b"one\n")
@@ -440,7 +440,7 @@ def test_a_pinned_file_ends_where_it_ended(tmp_path: Path) -> None:
     shorter = PinnedFile(path)
     os.truncate(path, 2)
     assert list(shorter.lines()) == [(1, 0, b"on")]
-    assert (shorter.size, shorter.digest) == kept.measured(path)
+    assert (shorter.size, shorter.digest) == measured(path)
 
 
 # reports
@@ -450,9 +450,9 @@ def test_a_report_names_what_its_scores_were_made_from(run: Path) -> None:
     text = write_report([str(run)]).read_text()
     provenance = text[text.index('id="provenance"') :]
     for name in ("responses.jsonl", "items.jsonl"):
-        size, digest = kept.measured(run / name)
+        size, digest = measured(run / name)
         assert f"<dt>scores: {name}</dt><dd>{size:,} bytes, {digest}</dd>" in provenance
-    assert f"<dt>scores: scores.parquet</dt><dd>{kept.measured(run / 'scores.parquet')[1]}</dd>" in provenance
+    assert f"<dt>scores: scores.parquet</dt><dd>{measured(run / 'scores.parquet')[1]}</dd>" in provenance
     assert f"<dd>{kept.SCORER}</dd>" in provenance
 
 

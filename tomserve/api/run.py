@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tomserve.engine.rows import CLOSES
+from tomserve.runs import packed
 from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import existing_run, without_manifest
@@ -206,7 +207,7 @@ def _failures(folder: Path) -> dict[str, int]:
     talking = {name for name, one in manifest.strategies.items() if one.turns != 1} if manifest else set()
     begun: set[Identity] = set()
     closed: set[Identity] = set()
-    for _, row in read_rows(folder / "responses.jsonl"):
+    for _, row in read_rows(packed.journal(folder)):
         identity = identity_of(row)
         if row["status"] in ANSWERS:
             failed.pop(identity, None)

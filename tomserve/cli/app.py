@@ -122,6 +122,8 @@ _lasting: tuple[Callable[..., Any], ...] = (
     serve.setup,
     sealing.seal,
     merge.merge,
+    merge.pack,
+    merge.unpack,
 )
 _others: tuple[Callable[..., Any], ...] = (
     study.analyze,

@@ -1,4 +1,4 @@
-"""The command `tomserve merge`: make one run of the parts of an evaluation, or of any runs that ask the same."""
+"""The commands `tomserve merge`, `pack` and `unpack`: make one run of several, and make its journal small."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tomserve.cli.options import QuietOption, console
+from tomserve.cli.options import QuietOption, RunArgument, console
 from tomserve.content.inert import say
 from tomserve.errors import ConfigError
 
@@ -79,3 +79,36 @@ def _tell(found: Merged) -> None:
         say(f"nothing new in {found.parts} runs: {said}\n{found.folder}")
         return
     say(f"merged {found.parts} runs, {found.rows:,} rows in {found.seconds:.1f} s: {said}\n{found.folder}")
+
+
+def pack(
+    runs: RunArgument = None,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Pack also runs that have no answer to some of their questions.")
+    ] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Pack the journals of finished runs: responses.jsonl becomes responses.parquet, about a tenth as large.
+
+    A packed run is scored, analyzed, reported and merged as before, with the same scores to the byte. What adds rows
+    to it, such as `tomserve eval`, unpacks it first.
+    """
+    from tomserve.reporting.progress import Screen
+    from tomserve.runs.runfolder import existing_run
+    from tomserve.shards.packing import pack as packed
+
+    for run in runs or (None,):
+        done = packed(existing_run(run), Screen(console(), quiet=quiet), unfinished=unfinished)
+        say(
+            f"packed {done.rows:,} rows in {done.seconds:.1f} s: {done.plain / 1e6:,.1f} MB became "
+            f"{done.packed / 1e6:,.1f} MB\n{done.path}"
+        )
+
+
+def unpack(runs: RunArgument = None) -> None:
+    """Unpack the journals of packed runs: the same bytes come back, which is checked by their digest."""
+    from tomserve.runs.runfolder import existing_run
+    from tomserve.shards.packing import unpack as unpacked
+
+    for run in runs or (None,):
+        say(f"unpacked: {unpacked(existing_run(run))}")

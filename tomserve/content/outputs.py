@@ -24,7 +24,7 @@ from tomserve.content.unbroken import unbroken
 from tomserve.errors import ConfigError
 
 _OF_A_RUN = re.compile(
-    r"manifest\.json|(items|responses|noise|reader)\.jsonl|(reader|scores|report|seal)\.json|scores\.parquet|report\.html"
+    r"manifest\.json|(items|responses|noise|reader)\.jsonl|(reader|scores|report|seal)\.json|(scores|responses)\.parquet|report\.html"
     r"|(progress|workbench|batch)\.json|experiment\.yaml|console\.txt|(log|server)\.(txt|log)|excluded\.jsonl|people\.csv|\.lock|.*\.torn-.*\.txt|\.tomserve-.*|work"
 )
 """The names of files and folders that belong to a run, where they lie in its folder."""

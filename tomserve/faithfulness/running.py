@@ -28,6 +28,7 @@ from tomserve.faithfulness.showing import ways
 from tomserve.faithfulness.source import Chain, Source, drawn, read
 from tomserve.faithfulness.table import EDITS, LEFT_OUT, PREFILL, STUDY, TEXT, THINKING
 from tomserve.items import Item
+from tomserve.runs import packed
 from tomserve.runs.kept import JOURNAL, TABLE
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import Manifest, portable
@@ -37,7 +38,6 @@ from tomserve.runs.progress import recorded
 from tomserve.runs.reader import Reader, find
 from tomserve.runs.runfolder import run_path
 from tomserve.runs.stopping import Stop
-from tomserve.scoring.pinned import measured
 from tomserve.serving.target import Target
 from tomserve.serving.waiting import ANSWER, Waiting
 from tomserve.status import FINAL, INVALID
@@ -118,7 +118,7 @@ def _second(given: str | None, model: str | None, option: str, strategy: str, wa
 def _opened(path: Path, settings: Settings, source: Source, others: Mapping[str, Reader | None]) -> MeasuredRun:
     """Open the run that keeps the measurement. others: the other models that are asked, by what they do."""
     manifest = source.manifest
-    answers = measured(source.folder / JOURNAL)[1]
+    answers = packed.measure(source.folder / JOURNAL)[1]
     before = Manifest.read(path)
     same = before is not None and before.measured and before.settings.get("of") == source.name
     if before is not None and same and before.settings.get("answers") not in (None, answers):

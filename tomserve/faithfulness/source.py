@@ -27,8 +27,9 @@ from tomserve.items import EVERY, Item, read_items
 from tomserve.items import where as met
 from tomserve.items.item import items_digest
 from tomserve.prompting.strategy import Strategy
+from tomserve.runs import packed
 from tomserve.runs.journal import identity_of, read_rows
-from tomserve.runs.kept import ITEMS, JOURNAL
+from tomserve.runs.kept import ITEMS
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.measured import refuse
 from tomserve.runs.runfolder import check_files
@@ -165,10 +166,11 @@ def _rows(
     """The rows of the first sample of these questions, by item and strategy, then by turn."""
     wanted = set(strategies)
     found: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
-    for _, row in read_rows(folder / JOURNAL):
+    journal = packed.journal(folder)
+    for _, row in read_rows(journal):
         identity = identity_of(row)
         if identity.item in items and identity.strategy in wanted and identity.sample == 0:
-            check_texts(folder / JOURNAL, row)
+            check_texts(journal, row)
             found[identity.item, identity.strategy][identity.turn] = row
     return found
 

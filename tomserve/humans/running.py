@@ -113,7 +113,7 @@ def write(folder: Path, plan: Plan, items: dict[str, Item], outcome: Outcome, mo
             f"none of the {len(outcome.people)} forms that came back counts"
             f" (first: {outcome.excluded[0].form.code}, {outcome.excluded[0].reason}); nothing was written"
         )
-    for name in ("manifest.json", "responses.jsonl"):
+    for name in ("manifest.json", "responses.jsonl", "responses.parquet"):
         if (folder / name).exists():
             raise ConfigError(f"{folder}: holds a run already; read all answers into a new run by --run NEW")
     with RunFolder(folder) as run:

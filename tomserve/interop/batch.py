@@ -31,7 +31,7 @@ from tomserve.errors import ConfigError
 from tomserve.interop.batch_files import MOST_BYTES, MOST_REQUESTS, Requests, Results, Written
 from tomserve.interop.batch_lines import ENDPOINT
 from tomserve.interop.batch_record import Export, Exports
-from tomserve.runs import runfolder
+from tomserve.runs import packed, runfolder
 from tomserve.runs.changes import Changes
 from tomserve.runs.evaluation import Evaluation, resumed
 from tomserve.runs.journal import Journal
@@ -193,7 +193,8 @@ def _opened(options: EvalOptions, chosen: Target, listener: Listener) -> Iterato
     path = runfolder.for_answers(options.run or runfolder.default_name(made.called, made.name))
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(runfolder.RunFolder(path))
-        journal = stack.enter_context(Journal(folder.path / "responses.jsonl"))
+        packed.restore(folder.path)
+        journal = stack.enter_context(Journal(folder.path / packed.JOURNAL))
         evaluation = resumed(made, folder, journal, listener, Stop(), time.monotonic())
         try:
             yield evaluation

@@ -14,6 +14,7 @@ from tomserve.content import files
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
 from tomserve.reporting.terminal import print_entry, print_table
+from tomserve.runs import packed
 from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.measured import changes
 from tomserve.runs.runfolder import existing_run, newest_first, read_manifest
@@ -74,7 +75,7 @@ def show_run(name: str, console: Console) -> None:
     if manifest.get("kind") == MEASURED:
         _show_measured(manifest, console)
         return
-    final = {identity_of(row): row["status"] for _, row in read_rows(folder / "responses.jsonl")}
+    final = {identity_of(row): row["status"] for _, row in read_rows(packed.journal(folder))}
 
     def tell(field: str, text: object) -> None:
         print_entry(Text(f"{field:<17} "), str(text), console)

@@ -21,7 +21,7 @@ from pathlib import Path
 from tomserve.engine import loop
 from tomserve.engine.request import Identity, Request
 from tomserve.prompting.turn import Turn
-from tomserve.runs import checking, preflight, runfolder
+from tomserve.runs import checking, packed, preflight, runfolder
 from tomserve.runs.changes import Changes, refuse_renamed
 from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener, Silent
@@ -242,7 +242,8 @@ def opened(
         preflight.need_engine(listener, setup=options.setup)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(runfolder.RunFolder(path))
-        journal = stack.enter_context(Journal(folder.path / "responses.jsonl"))
+        packed.restore(folder.path, listener.message)
+        journal = stack.enter_context(Journal(folder.path / packed.JOURNAL))
         evaluation = resumed(made, folder, journal, stack.enter_context(recorded(listener, folder.path)), stop, began)
         stop.check()
         if evaluation.anything_left():

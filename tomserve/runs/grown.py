@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from tomserve.runs import kept
+from tomserve.runs import kept, packed
 from tomserve.scoring.pinned import Mark, marked, measured
 from tomserve.scoring.sources import NOISE, Problems, ResponseFile
 
@@ -67,7 +67,7 @@ def before_growth(path: Path) -> Before | None:
         sources = replace(kept.Sources.asked(folder).having((*same, was)), rows=rows)
         if sources.record(table) != record:
             return None
-        mark = marked(folder / kept.JOURNAL, was[1], rows["lines"], was[2])
+        mark = marked(packed.journal(folder), was[1], rows["lines"], was[2])
     except OSError:
         return None
     scores = None if mark is None else pl.read_parquet(table)

@@ -17,16 +17,17 @@ from tomserve import benchmarks
 from tomserve.content import seal
 from tomserve.content.places import run_name
 from tomserve.errors import ConfigError
+from tomserve.runs import packed
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import check_files
 from tomserve.scoring import choices, scorer
-from tomserve.scoring.pinned import PinnedFile, changed, digest_of, measured
+from tomserve.scoring.pinned import PinnedFile, changed, digest_of
 from tomserve.scoring.sources import NOISE
 
 TABLE = "scores.parquet"
 """The file that keeps a run's score table."""
 
-JOURNAL, ITEMS = "responses.jsonl", "items.jsonl"
+JOURNAL, ITEMS = packed.JOURNAL, "items.jsonl"
 """The files of a run folder that hold its rows and its items."""
 
 FILES = (JOURNAL, ITEMS, NOISE)
@@ -37,7 +38,8 @@ def sources_in(folder: Path) -> list[str]:
     """The names of the files in a run folder that its scores are made from: those of FILES that exist and, where a
     reader is in use, its journal and its record (see tomserve.scoring.choices)."""
     read = (choices.JOURNAL, choices.RECORD) if (folder / choices.RECORD).exists() else ()
-    return [name for name in (*FILES, *read) if (folder / name).exists()]
+    there = (name for name in (*FILES, *read) if (folder / name).exists() or name == JOURNAL)
+    return [name for name in there if name != JOURNAL or packed.has_journal(folder)]
 
 
 Record = Mapping[str, Any]
@@ -127,10 +129,10 @@ def believed(path: Path) -> tuple[bytes, Record] | None:
         return None
     try:
         there, was = sources_in(folder), kept.get("files")
-        if was and any((folder / name).stat().st_size != was.get(name, {}).get("bytes") for name in there):
+        if was and any(packed.size_of(folder / name) != was.get(name, {}).get("bytes") for name in there):
             return None  # what has grown need not be read to know it
         table = path.read_bytes()
-        found = asked.having((name, *measured(folder / name)) for name in there)
+        found = asked.having((name, *packed.measure(folder / name)) for name in there)
         now = replace(found, rows=kept.get("rows")).record(table)
         if asked.benchmark_file is None and isinstance(made_with := kept.get("benchmark_file"), str):
             now = {**now, "benchmark_file": made_with}

@@ -37,6 +37,7 @@ CHANGED = ("responses.jsonl", "noise.jsonl", "reader.jsonl", "log.txt", "server.
 
 REPLACED = (
     *("manifest.json", "items.jsonl", "reader.json", "scores.parquet", "report.html", "seal.json"),
+    "responses.parquet",
     *("progress.json", "workbench.json", "experiment.yaml", "batch.json"),
 )
 """Files of a run that are never changed in place, but replaced as a whole."""

@@ -19,7 +19,7 @@ import polars as pl
 
 from tomserve import benchmarks
 from tomserve.content import files, temporary
-from tomserve.runs import grown, kept, measured
+from tomserve.runs import grown, kept, measured, packed
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import existing_run
 from tomserve.scoring.choices import Choices, Place
@@ -53,7 +53,7 @@ def replies_of(folder: Path, items: Path | None = None, after: Mark | None = Non
     run.
     """
     measured.refuse(folder, *_NO_REPLIES)
-    asked, journal = kept.Sources.asked(folder), folder / kept.JOURNAL
+    asked, journal = kept.Sources.asked(folder), packed.journal(folder)
     if not journal.exists():
         return None
     questions = ItemFile(items or folder / kept.ITEMS)

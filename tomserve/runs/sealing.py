@@ -32,7 +32,7 @@ from tomserve.content.places import run_name
 from tomserve.content.wording import refused
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError
-from tomserve.runs import kept
+from tomserve.runs import kept, packed
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder, check_files
 from tomserve.scoring import choices
@@ -173,16 +173,18 @@ def differences(folder: Path, links: tuple[Link, ...]) -> Iterator[Broken]:
             yield Broken(f"link {number} of {FILE} does not follow from the one before it")
     newest = links[-1].files
     there = _there(folder)
-    grown = any(name in GROWING and _size(folder / name) > one.bytes for name, one in newest.items() if name in there)
+    grown = any(
+        name in GROWING and packed.size_of(folder / name) > one.bytes for name, one in newest.items() if name in there
+    )
     grown |= any(name in GROWING and name not in newest for name in there)
     for name in dict.fromkeys((*newest, *there)):
         if name not in there:
             yield Broken(f"{name} is missing")
         elif name in GROWING:
-            yield from _grown(folder / name, links)
+            yield from _grown(_place(folder, name), links)
         elif name not in newest:
             yield Broken(f"{name} was added", grown)
-        elif (found := _described(folder / name, ())) != newest[name]:
+        elif (found := _described(_place(folder, name), ())) != newest[name]:
             yield Broken(f"{name} is another one ({found.bytes:,} bytes, sealed were {newest[name].bytes:,})", grown)
 
 
@@ -215,7 +217,7 @@ def _grown(path: Path, links: tuple[Link, ...]) -> Iterator[Broken]:
 
 def _files(folder: Path, links: tuple[Link, ...]) -> dict[str, SealedFile]:
     """The files of a run as they are now. Raises ConfigError where one of them ends in half a line."""
-    return {name: _described(folder / name, links) for name in _there(folder)}
+    return {name: _described(_place(folder, name), links) for name in _there(folder)}
 
 
 def _there(folder: Path) -> list[str]:
@@ -225,7 +227,7 @@ def _there(folder: Path) -> list[str]:
     if manifest is None:
         raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
     names = (*SEALED, kept.TABLE) if manifest.measured else SEALED
-    return [name for name in names if (folder / name).exists()]
+    return [name for name in names if _place(folder, name).exists()]
 
 
 def _described(path: Path, links: tuple[Link, ...]) -> SealedFile:
@@ -269,8 +271,9 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def _size(path: Path) -> int:
-    return path.lstat().st_size
+def _place(folder: Path, name: str) -> Path:
+    """The path of a file of the run, from which it can be read: that of a packed journal is a temporary one."""
+    return packed.journal(folder) if name == kept.JOURNAL else folder / name
 
 
 def _hex(found: hashlib._Hash) -> str:

@@ -22,7 +22,7 @@ from tomserve.content.files import one_line
 from tomserve.content.index import Firsts
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.items import read_items
-from tomserve.runs import kept, measured, sealing
+from tomserve.runs import kept, measured, packed, sealing
 from tomserve.runs.index import Seen
 from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.manifest import Manifest
@@ -73,7 +73,7 @@ def findings(folder: Path, wanted: Wanted | None = None) -> Iterator[Finding]:
         raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
     if manifest.measured:
         yield _table(folder, manifest)
-    elif not (folder / kept.JOURNAL).exists():
+    elif not packed.has_journal(folder):
         yield Finding("rows", None, "nothing was asked yet")
     else:
         rows = _rows(folder, manifest)
@@ -127,7 +127,7 @@ def _rows(folder: Path, manifest: Manifest) -> Finding:
     try:
         items = Firsts([item.id for item in read_items(folder / kept.ITEMS)])
         seen, count, statuses = Seen(), 0, Counter[str]()
-        for _, row in read_rows(folder / kept.JOURNAL):
+        for _, row in read_rows(packed.journal(folder)):
             count += 1
             identity, final = identity_of(row), row["status"] in FINAL
             statuses[row["status"]] += not final
@@ -150,7 +150,7 @@ def _prompts(folder: Path, manifest: Manifest, wanted: Wanted) -> Finding:
     """Whether the rows answer the prompts that their questions and strategies make."""
     try:
         prompts = Prompts(folder, manifest, wanted.strategies)
-        found = [prompts.compare(folder / name) for name in (kept.JOURNAL, NOISE) if (folder / name).exists()]
+        found = [prompts.compare(path) for path in (packed.journal(folder), folder / NOISE) if path.exists()]
     except TomserveError as error:
         return Finding("prompts", None, f"could not be made again: {error}")
     equal, differing = sum(one.equal for one in found), sum(one.differing for one in found)

@@ -20,7 +20,7 @@ from typing import IO
 from tomserve.content import files, temporary
 from tomserve.content.places import run_name
 from tomserve.errors import ConfigError, JournalError, RunMismatchError
-from tomserve.runs import kept, sealing
+from tomserve.runs import kept, packed, sealing
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.manifest_parts import MergedPart
@@ -94,6 +94,7 @@ def merge(sources: Sequence[Path], into: Path, listener: Listener | None = None,
         found = [*found, *_own(into)]
         told = [one for source in found for one in source.told]
         history.check_same(told, shards)
+        packed.restore(into, listener.message)
         try:
             work = _Work(folder, found, told, shards, listener, stop)
             done = work.run(complete=not missing)
@@ -140,7 +141,7 @@ def _source(folder: Path) -> _Source:
     check_files(folder)
     manifest = Manifest.read(folder)
     if manifest is None:
-        if (folder / kept.JOURNAL).exists() and (folder / kept.JOURNAL).stat().st_size:
+        if packed.has_journal(folder) and packed.size_of(folder / kept.JOURNAL):
             raise without_manifest(folder / kept.JOURNAL)
         if not (folder / kept.ITEMS).exists():
             raise ConfigError(f"{folder}: no run there (manifest.json is missing); name runs, or a folder of parts")
@@ -210,7 +211,11 @@ class _Work:
         name: str,
     ) -> tuple[dict[Path, joining.Journal], joining.Written, joining.Joined]:
         """The journals of that name, by the folders of their runs, joined into one of the files that are made."""
-        paths = {one.folder: one.folder / name for one in self.sources if (one.folder / name).exists()}
+        places = {
+            one.folder: packed.journal(one.folder) if name == kept.JOURNAL else one.folder / name
+            for one in self.sources
+        }
+        paths = {folder: path for folder, path in places.items() if path.exists()}
         total = sum(path.stat().st_size for path in paths.values())
         talking = {strategy: one.turns != 1 for strategy, one in manifest.strategies.items()}
         asked = joining.Asked(gathered.ids, talking, manifest.repeats, levels=name == NOISE)

@@ -20,7 +20,7 @@ from tomserve.content.places import run_name
 from tomserve.errors import ConfigError
 from tomserve.items import nfc
 from tomserve.reporting.html.turns import Turns
-from tomserve.runs import kept
+from tomserve.runs import kept, packed
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.measured import refuse
 from tomserve.runs.runfolder import existing_run
@@ -187,7 +187,7 @@ def _turns(folder: Path, manifest: Manifest | None, model: str) -> pl.DataFrame 
     several = {name for name, one in manifest.strategies.items() if one.turns != 1 or manifest.repeats > 1}
     if not several:
         return None
-    found = Turns(folder / kept.JOURNAL, model, several)
+    found = Turns(packed.journal(folder), model, several)
     rows = [(*asked, sample, turn, offset) for asked, sample, turn, offset in found.places()]
     schema = {
         **dict.fromkeys(("item", "strategy", "model"), pl.String),

@@ -19,7 +19,7 @@ from tomserve.content import bounded, files
 from tomserve.errors import ConfigError, NoSuchAnswerError, TomserveError
 from tomserve.items import Item, nfc, read_line
 from tomserve.reporting.html.turns import MOST
-from tomserve.runs import kept
+from tomserve.runs import kept, packed
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import check_files, run_path
 from tomserve.scoring.samples import sample_of
@@ -63,7 +63,7 @@ def answer(run: str, item: str, strategy: str, sample: int | None = None, model:
         raise _none(run, item, strategy)
     row = found.row(0, named=True)
     question = _item(folder, int(row["item_offset"]))
-    line = _line(folder / kept.JOURNAL, int(row["offset"]))
+    line = _line(packed.journal(folder), int(row["offset"]))
     reply = _counted(line, manifest)
     score = row if row["score"] is not None else _scored(run, manifest, question, reply, row["model"])
     replies = _turns(folder, index, row) or (reply,)
@@ -121,10 +121,10 @@ def _none(run: str, item: str, strategy: str) -> NoSuchAnswerError:
 def _scanned(folder: Path, run: str, manifest: Manifest, asked: tuple[str, str, int], index: Result | None) -> Answer:
     """The same by reading the journal from its beginning, as far as that takes no long time."""
     item, strategy, sample = asked
-    rows = [row for row in _rows(folder / kept.JOURNAL) if _asks(row, item, strategy)]
+    rows = [row for row in _rows(packed.journal(folder)) if _asks(row, item, strategy)]
     own = [row for row in rows if sample_of(row) == sample]
     if not own:
-        if (folder / kept.JOURNAL).exists() and (folder / kept.JOURNAL).stat().st_size > SCANNED:
+        if packed.has_journal(folder) and packed.size_of(folder / kept.JOURNAL) > SCANNED:
             why = index.error if index is not None else "the index of its answers is still being made; look again soon"
             raise NoSuchAnswerError(f"{run}: {why}")
         raise _none(run, item, strategy)
@@ -226,7 +226,7 @@ def _turns(folder: Path, index: Result, row: Row) -> tuple[Row, ...]:
     found: list[Row] = []
     for offset, sample, turn in places.select("offset", "sample", "turn").iter_rows():
         try:
-            one = orjson.loads(_line(folder / kept.JOURNAL, offset))
+            one = orjson.loads(_line(packed.journal(folder), offset))
         except orjson.JSONDecodeError:
             continue
         found.append({**one, "sample": sample, "turn": turn})

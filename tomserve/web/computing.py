@@ -35,8 +35,8 @@ from tomserve.web import process
 from tomserve.web.digests import Allowance, Digests
 from tomserve.web.process import Process
 
-JOURNAL = "responses.jsonl"
-SOURCES = ("manifest.json", JOURNAL, "items.jsonl", "noise.jsonl", "reader.jsonl", "reader.json")
+JOURNAL, PACKED = "responses.jsonl", "responses.parquet"
+SOURCES = ("manifest.json", JOURNAL, PACKED, "items.jsonl", "noise.jsonl", "reader.jsonl", "reader.json")
 MEASURED = "scores.parquet"
 """The files of a run that count, and the table of a run without a journal, which was measured and is no result."""
 
@@ -136,7 +136,7 @@ class Computing:
             folder = run_path(run)
             names = SOURCES if wish.upto is None else SOURCES[:1]  # its other files are changing
             digests = {name: self._digests.of(folder / name, allowance) for name in names}
-            if digests.get(JOURNAL) == "":
+            if digests.get(JOURNAL) == "" == digests.get(PACKED, ""):
                 digests[MEASURED] = self._digests.of(folder / MEASURED, allowance)
             if None in digests.values():
                 return None

@@ -19,6 +19,7 @@ import pydantic
 from tomserve.api import experiments
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError, NoSuchRunError
+from tomserve.runs import packed
 from tomserve.runs.kept import JOURNAL
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.progress import held
@@ -132,7 +133,7 @@ class Register:
             name=found.name,
             folder=found.folder,
             running=".lock" in files and held(found.folder),
-            rows=counted.about(journal[1]) if journal else 0,
+            rows=counted.about(journal[1]) if journal else packed.lines_in(found.folder),
             size=sum(file[1] for file in files.values()),
             card=Card.model_validate(known["card"]),
             **{**known["line"], "strategies": tuple(known["line"]["strategies"])},

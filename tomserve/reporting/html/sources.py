@@ -18,7 +18,7 @@ from tomserve.content.places import run_name
 from tomserve.errors import ConfigError
 from tomserve.items import Item, nfc
 from tomserve.reporting.html.turns import Turns
-from tomserve.runs import kept
+from tomserve.runs import kept, packed
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import load_scores, scored
 from tomserve.scoring.pinned import changed
@@ -72,7 +72,7 @@ class Source:
         places = None if chosen is None else {place for place, name in enumerate(known.ids) if name in chosen}
         size = files[kept.JOURNAL]["bytes"]
         model, talking = str(self.manifest.get("model")), self.made_from.get("turns") or {}
-        found = ResponseFile(self.folder / kept.JOURNAL, known, model, size=size, talking=talking)
+        found = ResponseFile(packed.journal(self.folder), known, model, size=size, talking=talking)
         for file in (known.file, found.file):
             if file.digest != files[file.path.name]["digest"]:
                 raise changed(file.path)
@@ -89,10 +89,11 @@ class Source:
 
     def replies(self) -> int:
         """How many replies there are to show: more than answers where a strategy asks several requests for one."""
-        if not self.several or self.folder is None or not (self.folder / kept.JOURNAL).exists():
+        if not self.several or self.folder is None or not packed.has_journal(self.folder):
             return self.scores.height
-        with (self.folder / kept.JOURNAL).open("rb") as file:
-            return max(self.scores.height, sum(1 for _ in bounded.lines(file, self.folder / kept.JOURNAL)))
+        journal = packed.journal(self.folder)
+        with journal.open("rb") as file:
+            return max(self.scores.height, sum(1 for _ in bounded.lines(file, journal)))
 
     def turns(self, chosen: Collection[str] | None = None) -> Turns | None:
         """Every reply of the strategies that ask several requests for a question; None where there are none.
@@ -104,7 +105,7 @@ class Source:
             return None
         if (scored_file := self.made_from["files"].get(kept.JOURNAL)) is None:
             return None
-        journal, model = self.folder / kept.JOURNAL, str(self.manifest.get("model"))
+        journal, model = packed.journal(self.folder), str(self.manifest.get("model"))
         found = Turns(journal, model, self.several, chosen, scored_file["bytes"])
         if found.file.digest != scored_file["digest"]:
             raise changed(journal)
@@ -113,7 +114,7 @@ class Source:
     def outlines(self) -> Iterator[Outline]:
         """Every item of the run in outline. Items were checked when they were scored and are not checked again, since
         half a million of them would take a minute and gigabytes."""
-        if self.folder is None or not (self.folder / "responses.jsonl").exists():
+        if self.folder is None or not packed.has_journal(self.folder):
             return
         path = self.folder / "items.jsonl"
         with path.open("rb") as file:
