@@ -42,7 +42,7 @@ def test_a_resumed_run_reads_each_line_once_and_counts_once(
 
         monkeypatch.setattr(holder, name, counted)
 
-    counting(journal, "_parse")
+    counting(journal, "parse_row")
     counting(questions.Questions, "_counted_once")
     counting(runfolder, "read_ids")
     counting(Item, "_from_dict")
@@ -50,7 +50,7 @@ def test_a_resumed_run_reads_each_line_once_and_counts_once(
     assert cli(*command).code in (0, 1)
     assert len(endpoint.requests) == before + 3
     told = next(count for count in first if count)  # what was done when the first question came
-    assert told["_parse"] == 37
+    assert told["parse_row"] == 37
     assert told["_counted_once"] == 1
     assert told["read_ids"] == 0
     # Each item once, and again those that the check of the longest prompts and what is left to ask need.
@@ -86,7 +86,7 @@ def test_rows_are_checked_alike_by_the_short_and_the_long_way(
 
     def outcome() -> object:
         try:
-            return journal._parse(Path("r.jsonl"), 1, line)
+            return journal.parse_row(Path("r.jsonl"), 1, line)
         except ConfigError as error:
             return str(error)
 
