@@ -16,7 +16,6 @@ the requests alone, so that whatever is asked twice is answered alike.
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import os
 import random
@@ -30,12 +29,12 @@ import orjson
 
 from tests.conftest import make_item
 from tests.helpers import batches
-from tests.helpers.virtual import VirtualLoop
+from tests.helpers.virtual import VirtualLoop, VirtualRunner
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import Reply, read_reply
 from tomserve.items import Item
 from tomserve.runs import planning
-from tomserve.runs.evaluation import resumed
+from tomserve.runs.evaluation import Evaluation, resumed
 from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Silent
 from tomserve.runs.manifest import Session
@@ -80,10 +79,10 @@ class Cluster:
 
 @dataclass
 class Report:
-    """What happened. sent: how many requests were sent; wanted: how many there are, all different. deaths, preemptions,
-    limits: how often nodes ended so. lost: rows that were on no disk when their node died. makespan: until the last
-    part was complete. busy: seconds that nodes asked, of all that there were. ideal: the makespan of the same nodes
-    without any failure, start and end."""
+    """What happened. sent: how many requests were sent, but for those that the server itself failed; wanted: how many
+    there are, all different. ends: how often nodes ended in which way. lost: rows that were on no disk when their node
+    died. makespan: until the last part was complete. busy: seconds that nodes asked, of all that there were. ideal: the
+    makespan of the same nodes without any failure, start and end. copies: the folders that zombies have kept."""
 
     wanted: int = 0
     sent: int = 0
@@ -138,7 +137,7 @@ class Server:
 
 
 @contextlib.contextmanager
-def opened(options: EvalOptions, path: Path) -> Iterator[tuple[planning.Plan, Journal, object]]:
+def opened(options: EvalOptions, path: Path) -> Iterator[tuple[Evaluation, Journal]]:
     """A run folder that is opened as `tomserve eval` opens it, but for the server."""
     made = planning.plan(options)
     with RunFolder(path) as folder, Journal(path / "responses.jsonl") as journal:
@@ -147,7 +146,7 @@ def opened(options: EvalOptions, path: Path) -> Iterator[tuple[planning.Plan, Jo
         session = evaluation.session = Session.begun(evaluation.target, {}, asked=True, limit=None)
         evaluation.manifest.add_session(session, {})
         evaluation.save()
-        yield evaluation, journal, session  # type: ignore[misc]
+        yield evaluation, journal
 
 
 @dataclass
@@ -237,10 +236,9 @@ class Simulation:
     async def _ask(self, part: _Part, factor: float, drawn: random.Random, until: float, how: str) -> bool:
         """Ask a part until it is complete, or the node ends. Returns whether it is complete."""
         loop = asyncio.get_running_loop()
-        options = EvalOptions(**{**vars(options_of(self.folder, self.shards, part.number, Connection()))})
-        synced = 0
-        written: collections.deque[tuple[float, int]] = collections.deque()
-        with opened(options, part.at) as (evaluation, journal, _):
+        options = options_of(self.folder, self.shards, part.number, Connection())
+        written = [0]
+        with opened(options, part.at) as (evaluation, journal):
             stop = asyncio.Event()
             server = Server(self.cluster, self.report, drawn, factor, self._failed)
             runner = self._runner(server, journal, stop)
@@ -262,12 +260,11 @@ class Simulation:
                     raise results[0]
                 evaluation.save()
                 return bool(results[0])
-            synced = written[-1][1] if written else 0
-        self._tear(part.at / "responses.jsonl", synced, size, drawn)
+        self._tear(part.at / "responses.jsonl", written[-1], size, drawn)
         return False
 
     def _runner(self, server: Server, journal: Journal, stop: asyncio.Event) -> Runner:
-        runner = Runner(
+        return VirtualRunner(
             ["http://node/v1"],
             server,
             journal,
@@ -275,13 +272,11 @@ class Simulation:
             stop=stop,
             clock=asyncio.get_running_loop().time,
         )
-        runner._sync = _forever  # a thread knows nothing of this clock, and nothing is lost here but by a node's death
-        return runner
 
-    async def _sync(self, journal: Journal, written: collections.deque[tuple[float, int]]) -> None:
+    async def _sync(self, journal: Journal, written: list[int]) -> None:
         """Note how much of the journal is on the disk for certain, as often as the engine sees to that."""
         while True:
-            written.append((asyncio.get_running_loop().time(), journal.size))
+            written[:] = [journal.size]
             await asyncio.sleep(SYNC)
 
     def _tear(self, path: Path, synced: int, size: int, drawn: random.Random) -> None:
@@ -290,10 +285,6 @@ class Simulation:
         whole = path.read_bytes()
         self.report.lost += whole[:size].count(b"\n") - whole[:cut].count(b"\n")
         os.truncate(path, cut)
-
-
-async def _forever() -> None:
-    await asyncio.Event().wait()
 
 
 def items(count: int) -> list[Item]:
@@ -312,10 +303,9 @@ def unsplit(folder: Path, questions: int) -> None:
 
     async def go() -> None:
         options = EvalOptions(items=Stock(items(questions)), strategies=("vanilla",), model="reference")
-        with opened(options, folder) as (evaluation, journal, _):
+        with opened(options, folder) as (evaluation, journal):
             server = Server(Cluster(failing=0.0), Report(), random.Random(0), 1.0, set())
             runner = Runner(["http://node/v1"], server, journal, concurrency=64, clock=asyncio.get_running_loop().time)
-            runner._sync = _forever
             await runner.run(evaluation.plan.questions.requests(Talks(evaluation.request)))
             evaluation.save()
 
