@@ -334,3 +334,21 @@ def test_a_run_that_was_asked_in_part_is_finished_by_a_queue(folder: Path, endpo
     assert cli("import", "batch", found, "--run", "r").code == 0
     done = cli("eval", *asks(folder, "--base-url", endpoint.url, "--strategy", "vanilla"))
     assert "nothing left to ask" in done.out
+
+
+def test_a_queue_asks_a_part_of_an_evaluation_that_was_divided(
+    folder: Path, endpoint: Endpoint, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = live(cli, folder, endpoint, monkeypatch, "--strategy", "vanilla")
+    made = cli("shard", *asks(folder, "--base-url", endpoint.url, "--strategy", "vanilla", "--parts", "2"))
+    assert made.code == 0, made.err
+    assert cli("work", "r", "--part", "0", "--quiet").code == 0
+    made = cli("export", "batch", "--run", "r.parts/0001", "--out", folder / "asked.jsonl")
+    assert made.code == 0, made.err
+    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
+    assert cli("import", "batch", found, "--run", "r.parts/0001").code == 0
+    assert "nothing left to ask" in cli("export", "batch", "--run", "r.parts/0001", "--out", folder / "b.jsonl").out
+    assert not list(folder.glob("runs/r.parts/*/batch.json"))
+    assert cli("merge", "r").code == 0
+    theirs = {identity_of(row): said(row) for _, row in read_rows(own / "responses.jsonl")}
+    assert {identity_of(row): said(row) for row in rows(folder)} == theirs

@@ -28,6 +28,7 @@ from tomserve.engine.request import Identity, Request
 from tomserve.engine.rows import CLOSES, Row, answering, row_of
 from tomserve.engine.transport import Reply, without_key
 from tomserve.errors import ConfigError
+from tomserve.interop.batch_choice import exports_of, part_of, wanted
 from tomserve.interop.batch_files import MOST_BYTES, MOST_REQUESTS, Requests, Results, Written
 from tomserve.interop.batch_lines import ENDPOINT
 from tomserve.interop.batch_record import Export, Exports
@@ -41,9 +42,8 @@ from tomserve.runs.planning import EvalOptions, Plan, plan
 from tomserve.runs.questions import finished
 from tomserve.runs.stopping import Stop
 from tomserve.runs.talking import Talks
-from tomserve.serving import keys, reference, target
-from tomserve.serving.presets import Preset
-from tomserve.serving.target import REFERENCE, Target
+from tomserve.serving import keys
+from tomserve.serving.target import Target
 from tomserve.status import ANSWERS, SPOKEN
 
 TELL_EVERY = 100_000
@@ -102,19 +102,20 @@ def exported(
 ) -> Exported:
     """Write every request of an evaluation that can be asked now and has no final reply yet in the run.
 
-    options: what to ask of which model; where they name only a run that was exported before, what was exported last.
+    options: what to ask of which model; where they name only a run that was exported before, what was exported last;
+    where they name only a part of an evaluation that was divided, what that part asks.
     out: the first file, see `Requests`. per_file, most_bytes: how large a file may be. listener: told what happens.
     The run's folder is made at once, and reused replies of equal requests are written to it. Raises TomserveError, and
     OSError where a file cannot be written.
     """
     listener = listener or Silent()
-    options, chosen = _wanted(options)
+    options, chosen = wanted(options)
     written = Requests(out, per_file, most_bytes)
     with _opened(options, chosen, listener) as evaluation:
         folder = evaluation.folder.path
-        record = Exports.read(folder)
         evaluation.save()
-        record.with_one(Export.of(options, chosen)).write(folder)
+        if part_of(folder) is None:  # what a part asks is known from the record of the parts
+            Exports.read(folder).with_one(Export.of(options, chosen)).write(folder)
         questions, last = 0, None
         with written:
             for request in _asked(evaluation, lambda request: None):
@@ -142,8 +143,8 @@ def imported(
     """
     listener = listener or Silent()
     folder = runfolder.existing_run(run)
-    record = Exports.read(folder)
-    if not record.exports:
+    exports = exports_of(folder)
+    if not exports:
         raise ConfigError(
             f"{folder}: nothing was exported from this run; `tomserve export batch --run {run}` does that"
         )
@@ -151,38 +152,13 @@ def imported(
     open_keys = Firsts()
     with Results(paths) as results:
         done.results, done.cut_off = len(results), results.cut_off
-        for place, export in enumerate(record.exports):
-            options = export.options(folder)
-            with _opened(options, export.model.target(), listener) as evaluation:
+        for place, (options, chosen) in enumerate(exports):
+            with _opened(options, chosen, listener) as evaluation:
                 _read(evaluation, results, done, open_keys, accept_change)
-                if place == len(record.exports) - 1:
+                if place == len(exports) - 1:
                     _count_others(evaluation.journal, results, done)
     done.left = len(open_keys)
     return done
-
-
-def _wanted(options: EvalOptions) -> tuple[EvalOptions, Target]:
-    """The options of an export, and its model. Raises ConfigError where no model is named."""
-    if options.noise_check:
-        raise ConfigError(
-            "--noise-check compares numbers of requests in flight, which a batch queue chooses; leave it out, or ask a "
-            "server by `tomserve eval`"
-        )
-    named = EvalOptions(run=options.run, policy=options.policy)
-    if options == named and options.run is not None:
-        folder = runfolder.run_path(options.run)
-        if before := Exports.read(folder).exports:
-            return before[-1].options(folder), before[-1].model.target()
-    if options.base_urls:
-        return options, target.choose(options.base_urls, options.model, options.revision)
-    if options.model is None:
-        raise ConfigError("name the model by --model, as the batch queue knows it, or a preset; or give --base-url")
-    if options.model == REFERENCE:
-        return options, Target(REFERENCE, reference.revision(), Preset.load(REFERENCE))
-    preset = Preset.lookup(options.model)
-    if preset is None:
-        return options, Target(options.model, options.revision, None)
-    return options, Target(preset.served_name, options.revision or preset.revision, preset)
 
 
 @contextlib.contextmanager
