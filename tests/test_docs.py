@@ -83,6 +83,8 @@ def test_the_reference_lists_every_command_and_every_public_name(site: Path) -> 
     shown = _text(site / "reference/commands.html")
     for command in (
         "eval",
+        "export batch",
+        "import batch",
         "serve",
         "score",
         "analyze",

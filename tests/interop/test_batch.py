@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import Endpoint, completion, make_item
 from tests.helpers import batches
 from tests.helpers.talking import FAN_OUT, write_strategy
+from tomserve.content import bounded
 from tomserve.engine.request import Identity
 from tomserve.items import write_items
 from tomserve.runs.journal import Journal, identity_of, read_rows
@@ -207,6 +208,19 @@ def test_a_file_that_holds_no_results_is_refused_by_line_before_anything_is_read
     done = cli("import", "batch", found, broken, "--run", "r")
     assert done.code == 2
     assert f"{broken}:{ITEMS + 1}: {told}" in done.err
+    assert not rows(folder)
+
+
+def test_a_line_without_an_end_is_refused_before_it_is_held(
+    folder: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export(cli, folder, "asked.jsonl", "--strategy", "vanilla")
+    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
+    found.write_bytes(found.read_bytes() + b'{"custom_id": "' + b"x" * 5000)
+    monkeypatch.setattr(bounded, "LONGEST", 2000)
+    done = cli("import", "batch", found, "--run", "r")
+    assert done.code == 2
+    assert f"{found}:{ITEMS + 1}: this line has more than" in done.err
     assert not rows(folder)
 
 

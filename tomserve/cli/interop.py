@@ -23,6 +23,7 @@ from tomserve.cli.options import (
     VariantsOption,
     WhereOption,
     console,
+    lasting,
     with_content,
 )
 from tomserve.content.outputs import file_named
@@ -50,6 +51,7 @@ def _import(content: ContentOption = None) -> None:
 
 @exports.command("batch")
 @with_content
+@lasting
 def export_batch(
     out: Annotated[
         Path,
@@ -155,6 +157,7 @@ def _show_exported(done: Exported) -> None:
 
 @imports.command("batch")
 @with_content
+@lasting
 def import_batch(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE", help="Files of results and of errors, in any order, also again.")

@@ -26,6 +26,10 @@ RESUME = 33e-6
 KEY, CLIENT = 30, 0.1e9
 """Bytes that a client holds for each row that it knows, and without any."""
 
+DIVIDE, PLANNED = 57e-6, 390
+"""Seconds of a core that dividing takes for each prompt, and bytes of memory for each question, as measured with a
+million questions."""
+
 ASK = 0.09e-3
 """Seconds of a core that the client takes for a request, as measured."""
 
@@ -100,6 +104,7 @@ def foreseen(load: Load, nodes: Nodes) -> list[Figure]:
             f"{rows * RESUME:,.0f} s",
             ("--part-rows", "--part-hours"),
         ),
+        _dividing(load),
         Figure(
             "client",
             (CLIENT + KEY * rows) / 1e9,
@@ -163,6 +168,20 @@ def _cache(load: Load, nodes: Nodes, hours: float, gpus: int) -> Figure:
         f"{load.shared:.0%} of the prompt tokens are those of the prompt before; what a cache that forgets nothing "
         "would save, while parts keep prompts that begin alike together",
         ("--shared",),
+    )
+
+
+def _dividing(load: Load) -> Figure:
+    """What dividing takes, before anything is asked."""
+    seconds, memory = load.requests * DIVIDE, load.requests / load.per_item * PLANNED / 1e9
+    return Figure(
+        "dividing",
+        memory,
+        "GB",
+        f"{_hours(seconds / 3600)} of one core, and {memory:,.1f} GB of memory",
+        f"{DIVIDE * 1e6:.0f} microseconds a prompt, {PLANNED} bytes a question; where that is too much, divide by "
+        "--where into several evaluations first",
+        ("--requests",),
     )
 
 
