@@ -120,7 +120,8 @@ Answer = Callable[[dict[str, Any], int], "web.StreamResponse | dict[str, Any] | 
 @dataclass
 class Endpoint:
     """A real HTTP server with vLLM's paths. `script(body, n)` may answer the n-th chat request (from 1) in its own
-    way; None gives a well-formed completion that takes the first allowed label everywhere."""
+    way; None gives a well-formed completion that takes the first allowed label everywhere. A request waits for as long as
+    `hold(body)` says."""
 
     models: list[str] = field(default_factory=lambda: ["tiny"])
     max_model_len: int | None = 4096
@@ -130,6 +131,7 @@ class Endpoint:
     script: Answer = lambda body, n: None
     drop: Callable[[dict[str, Any]], bool] = lambda body: False
     delay: float = 0.0
+    hold: Callable[[dict[str, Any]], bool] = lambda body: False
     requests: list[dict[str, Any]] = field(default_factory=list)
     port: int = 0
     peak: int = 0
@@ -188,6 +190,8 @@ class Endpoint:
         try:
             if self.delay:
                 await asyncio.sleep(self.delay)
+            while self.hold(body):  # noqa: ASYNC110 - the test that lets it go is in another thread
+                await asyncio.sleep(0.02)
             answer = self.script(body, number)
         finally:
             self._active -= 1

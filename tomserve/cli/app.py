@@ -17,6 +17,7 @@ import typer
 from tomserve import __version__
 from tomserve.cli import (
     causal,
+    cluster,
     dataset,
     evaluate,
     faithfulness,
@@ -46,6 +47,7 @@ app = typer.Typer(
 )
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(generate.app, name="generate")
+app.add_typer(cluster.app, name="submit")
 app.add_typer(interop.exports, name="export")
 app.add_typer(interop.imports, name="import")
 
@@ -135,6 +137,8 @@ _others: tuple[Callable[..., Any], ...] = (
     serve.doctor,
     shard.shard,
     shard.work,
+    cluster.status,
+    cluster.cancel,
     web.web,
 )
 for _command in (*map(lasting, _lasting), *_others):

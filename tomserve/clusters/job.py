@@ -7,6 +7,7 @@ the folder.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -62,12 +63,30 @@ class Job(pydantic.BaseModel):
             raise refused(error, data, cls, path, WAY_OUT) from None
 
 
+@dataclass(frozen=True)
+class Task:
+    """What a cluster says of the task that asks one part.
+
+    state: in the cluster's own word, such as PENDING. node: where it runs, or ran last; "" where nobody knows.
+    restarts: how often the cluster has started it again; None where nobody knows. note: why it waits, or how it ended;
+    "" for nothing.
+    """
+
+    state: str
+    node: str = ""
+    restarts: int | None = None
+    note: str = ""
+
+
 class Cluster(Protocol):
     """What every kind of cluster can do with a job that was submitted."""
 
-    def states(self, job: Job) -> Mapping[int, str]:
-        """What the cluster says of each part, by its number, in the cluster's own words, such as PENDING; a part that
-        it does not know any more is left out. Raises MachineError where the cluster cannot be asked."""
+    def states(self, job: Job) -> Mapping[int, Task]:
+        """What the cluster says of each part, by its number; a part that it does not know any more is left out. Raises
+        MachineError where the cluster cannot be asked."""
+
+    def alive(self, job: Job) -> frozenset[int]:
+        """The parts that the cluster still asks, or is going to ask. Raises MachineError where it cannot be asked."""
 
     def cancel(self, job: Job) -> None:
         """End what is left of the job; parts keep what they have. Raises MachineError where that is not possible."""

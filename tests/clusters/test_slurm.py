@@ -1,0 +1,310 @@
+"""Parts as an array of Slurm jobs, on a real Slurm of two nodes: what happens to a task, and that nothing is lost.
+
+The model is an endpoint of these tests, but for one test that has the embedded model served by each task.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.conftest import ROOT, Endpoint, Outcome, make_item
+from tests.helpers.slurm import Slurm, processes, running
+from tomserve.clusters.job import Job
+from tomserve.clusters.script import render
+from tomserve.clusters.slurm import Wanted, submit
+from tomserve.runs.journal import read_rows
+from tomserve.shards.record import part_folder
+from tomserve.shards.state import states
+
+Cli = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    with running(tmp_path_factory.mktemp("slurm")) as slurm:
+        yield slurm
+
+
+@pytest.fixture
+def slurm(cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]:
+    """The cluster, which this test alone uses; nothing waits or runs there when it begins and when it ends."""
+    for name, value in cluster.env.items():
+        monkeypatch.setenv(name, value)
+    yield cluster
+    cluster("scancel", "--quiet", "--me")
+    cluster.until(cluster.empty)
+
+
+@dataclass
+class Door:
+    """Lets an endpoint answer every other question, and the rest only once it is opened.
+
+    busy: refuse them until then, instead of making them wait.
+    """
+
+    opened: bool = False
+    busy: bool = False
+
+    def shut(self, body: dict[str, Any]) -> bool:
+        asked = re.search(r"Jar number (\d+)", str(body["messages"]))
+        return not self.opened and asked is not None and int(asked[1]) % 2 == 1
+
+    def hold(self, body: dict[str, Any]) -> bool:
+        return not self.busy and self.shut(body)
+
+    def refuse(self, body: dict[str, Any], number: int) -> web.Response | None:
+        refused = self.busy and self.shut(body)
+        return web.json_response({"error": "busy"}, status=503, headers={"Retry-After": "1"}) if refused else None
+
+
+@dataclass
+class Evaluation:
+    """An evaluation of forty questions, divided into four parts and submitted."""
+
+    cli: Cli
+    slurm: Slurm
+    folder: Path
+    door: Door
+    job: str = ""
+
+    def submit(self, *options: str, nodes: int = 4) -> None:
+        """Submit what is left, and wait until nothing of it waits to be started."""
+        done = self.cli("submit", "slurm", "mine", "--nodes", str(nodes), "--cpus", "1", *options)
+        assert done.code == 0, done.err
+        job = Job.read(self.folder)
+        assert job is not None
+        self.job = job.id
+
+    def half(self) -> None:
+        """Wait until everything is kept that the endpoint answers; every part has something of it, and lacks the rest."""
+        self.slurm.until(lambda: len(self.rows()) >= 20)
+
+    def open(self) -> None:
+        self.door.opened = True
+
+    def done(self) -> None:
+        """Wait until the job has ended; then everything must be asked, and nothing that was kept may be asked twice."""
+        self.slurm.until(self.slurm.empty, 120)
+        assert [part.state for part in states(self.folder)] == ["complete"] * 4, self.logs()
+        rows = self.rows()
+        assert len(rows) == 40
+        assert {row["item"] for row in rows} == {f"demo/{number}" for number in range(1, 41)}
+        assert {row["status"] for row in rows} == {"ok"}
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [row for n in range(4) for _, row in read_rows(part_folder(self.folder, n) / "responses.jsonl")]
+
+    def starts(self, part: int) -> list[str]:
+        """The nodes on which a part was started, one after the other."""
+        record = self.folder / "slurm" / f"{part:04}.starts"
+        return [line.split()[2] for line in record.read_text().splitlines()] if record.exists() else []
+
+    def logs(self) -> str:
+        return "\n".join(path.read_text() for path in sorted((self.folder / "slurm").glob("*.txt")))
+
+    def processes(self, part: int) -> list[int]:
+        """The processes of `tomserve work` that ask a part now."""
+        found = []
+        for pid in processes(self.slurm.env["SLURM_CONF"]):
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"work" in words and words[words.index(b"--part") + 1] == str(part).encode():
+                found.append(pid)
+        return found
+
+
+@pytest.fixture
+def evaluation(cli: Cli, slurm: Slurm, endpoint: Endpoint, tmp_path: Path) -> Evaluation:
+    """Four parts, to be asked of an endpoint that answers the first half of the questions at once."""
+    items = tmp_path / "items.jsonl"
+    items.write_bytes(b"".join(make_item(number).to_json() + b"\n" for number in range(1, 41)))
+    door = Door()
+    endpoint.script, endpoint.hold = door.refuse, door.hold
+    asked = ("--benchmark", "items", "--path", str(items), "--strategy", "vanilla", "--base-url", endpoint.url)
+    done = cli("shard", "--run", "mine", "--parts", "4", *asked)
+    assert done.code == 0, done.err
+    return Evaluation(cli, slurm, tmp_path / "runs/mine.parts", door)
+
+
+def test_an_array_asks_all_parts_on_both_nodes(
+    evaluation: Evaluation, slurm: Slurm, cli: Cli, endpoint: Endpoint
+) -> None:
+    evaluation.submit()
+    evaluation.half()
+    slurm.until(lambda: all(evaluation.starts(part) for part in range(4)))
+    shown = cli("status", "mine")
+    assert shown.code == 3, shown.err
+    assert f"slurm job {evaluation.job}" in shown.out
+    assert shown.out.count("RUNNING") == 4
+    again = cli("submit", "slurm", "mine")
+    assert again.code == 2
+    assert f"job {evaluation.job} still asks 4 of these parts" in again.err
+    evaluation.open()
+    evaluation.done()
+    assert len(endpoint.requests) == 40, "a question was asked twice"
+    assert {node for part in range(4) for node in evaluation.starts(part)} == {"n1", "n2"}
+    shown = cli("status", "mine")
+    assert (shown.code, shown.out.count("complete"), shown.out.count("COMPLETED")) == (0, 5, 4)
+    assert "all parts" in cli("submit", "slurm", "mine").out
+    assert "ended already" in cli("cancel", "mine").out
+
+
+def test_a_task_that_is_killed_starts_itself_again(evaluation: Evaluation, slurm: Slurm) -> None:
+    evaluation.submit()
+    evaluation.half()
+    slurm.until(lambda: bool(evaluation.processes(2)))
+    for pid in evaluation.processes(2):
+        os.kill(pid, signal.SIGKILL)
+    slurm.until(lambda: len(evaluation.starts(2)) == 2)
+    evaluation.open()
+    evaluation.done()
+    assert "ended with exit code 137 before all was asked; starts again" in evaluation.logs()
+
+
+def test_a_task_that_slurm_starts_again_goes_on(evaluation: Evaluation, slurm: Slurm) -> None:
+    evaluation.submit()
+    evaluation.half()
+    slurm("scontrol", "requeue", f"{evaluation.job}_1")
+    slurm.until(lambda: len(evaluation.starts(1)) == 2)
+    evaluation.open()
+    evaluation.done()
+    assert len(evaluation.starts(1)) == 2, "only Slurm was to start it again, and not the task itself, too"
+    assert "DUE TO JOB REQUEUE" in evaluation.logs()
+
+
+def test_a_node_that_dies_loses_nothing(evaluation: Evaluation, slurm: Slurm) -> None:
+    evaluation.submit()
+    evaluation.half()
+    slurm.until(lambda: all(evaluation.starts(part) for part in range(4)))
+    there = [part for part in range(4) if evaluation.starts(part) == ["n2"]]
+    assert there
+    try:
+        slurm.stop("n2")
+        slurm("scontrol", "update", "nodename=n2", "state=down", "reason=test")
+        evaluation.open()
+        evaluation.done()
+    finally:
+        slurm.start("n2")
+    assert all(evaluation.starts(part) == ["n2", "n1"] for part in there)
+
+
+def test_a_node_that_is_drained_ends_its_task_and_gets_no_other(evaluation: Evaluation, slurm: Slurm) -> None:
+    evaluation.submit("--sbatch", "--exclusive", nodes=2)
+    slurm.until(lambda: sum(bool(evaluation.starts(part)) for part in range(4)) == 2)
+    slurm("scontrol", "update", "nodename=n2", "state=drain", "reason=test")
+    try:
+        evaluation.open()
+        evaluation.done()
+    finally:
+        slurm("scontrol", "update", "nodename=n2", "state=resume")
+    assert sorted(node for part in range(4) for node in evaluation.starts(part)) == ["n1", "n1", "n1", "n2"]
+
+
+def test_before_its_time_is_up_a_task_stops_and_starts_itself_again(evaluation: Evaluation, slurm: Slurm) -> None:
+    evaluation.door.busy = True
+    evaluation.submit("--time", "1", "--grace", "58")
+    evaluation.half()
+    slurm.until(lambda: any(len(evaluation.starts(part)) > 1 for part in range(4)), 90)
+    evaluation.open()
+    evaluation.done()
+    assert "ended with exit code 143 before all was asked; starts again" in evaluation.logs()
+
+
+def test_a_task_that_gets_nowhere_gives_up(evaluation: Evaluation, slurm: Slurm, endpoint: Endpoint, cli: Cli) -> None:
+    endpoint.models = ["another"]
+    evaluation.submit("--tries", "2")
+    slurm.until(slurm.empty, 90)
+    assert all(len(evaluation.starts(part)) == 2 for part in range(4)), evaluation.logs()
+    assert evaluation.logs().count("gives up: 2 starts in a row have brought no answer, on n") == 4
+    shown = cli("status", "mine")
+    assert shown.code == 3
+    assert shown.out.count("FAILED") >= 4
+    endpoint.models = ["tiny"]
+    evaluation.open()
+    evaluation.submit("--tries", "1")
+    evaluation.done()
+
+
+def test_what_is_cancelled_stays_so_until_it_is_submitted_again(evaluation: Evaluation, slurm: Slurm, cli: Cli) -> None:
+    evaluation.submit()
+    evaluation.half()
+    assert "4 of 4 parts ended" in cli("cancel", "mine").out
+    slurm.until(slurm.empty)
+    kept = len(evaluation.rows())
+    assert kept == 20
+    assert all(len(evaluation.starts(part)) == 1 for part in range(4)), "a cancelled task has started itself again"
+    assert cli("status", "mine").out.count("CANCELLED") >= 4
+    evaluation.open()
+    evaluation.submit()
+    evaluation.done()
+
+
+FORWARDER = """\
+import asyncio, sys
+
+async def pipe(reader, writer):
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+
+async def met(reader, writer):
+    other, back = await asyncio.open_connection("127.0.0.1", int(sys.argv[2]))
+    await asyncio.gather(pipe(reader, back), pipe(other, writer), return_exceptions=True)
+
+async def main():
+    server = await asyncio.start_server(met, "127.0.0.1", int(sys.argv[1]))
+    await server.serve_forever()
+
+asyncio.run(main())
+"""
+
+
+def test_a_model_on_several_nodes_is_started_on_each_of_them(
+    evaluation: Evaluation, slurm: Slurm, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    """The first node's command stands for the server: it passes everything on to the endpoint of this test."""
+    (tmp_path / "forwarder.py").write_text(FORWARDER)
+    first = f'{sys.executable} {tmp_path}/forwarder.py "$PORT" {endpoint.port}'
+    note = f'echo "$SLURMD_NODENAME $HEAD" >> {tmp_path}/nodes; '
+    wanted = Wanted(nodes=1, nodes_each=2, cpus=1, gpus=2)
+    values = {"folder": evaluation.folder, "tomserve": [sys.executable, "-m", "tomserve"], "tries": 2, "patience": 5}
+    script = render(
+        ROOT / "launch/slurm/array.sh.jinja",
+        **{**values, "options": [], "final": '"status":"ok"', "ranks": [note + first, note + "sleep 600"]},
+    )
+    evaluation.open()
+    submit(evaluation.folder, "mine", range(4), wanted, script)
+    evaluation.done()
+    assert Counter((tmp_path / "nodes").read_text().split("\n")) == {"n1 n1": 4, "n2 n1": 4, "": 1}
+
+
+def test_slurm_is_left_with_what_it_takes_to_find_no_key(
+    evaluation: Evaluation, slurm: Slurm, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    """The key is in a file whose path travels in the environment, and stands in nothing that is written."""
+    key = tmp_path / "key"
+    key.touch(0o600)
+    key.write_text("sk-very-secret")
+    endpoint.key = "sk-very-secret"
+    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(key))
+    evaluation.open()
+    evaluation.submit()
+    told = subprocess.run(["scontrol", "show", "job", evaluation.job], capture_output=True, check=True).stdout
+    evaluation.done()
+    written = [path.read_bytes() for path in evaluation.folder.rglob("*") if path.is_file()]
+    assert not [text for text in (*written, told) if b"sk-very-secret" in text]

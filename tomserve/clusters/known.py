@@ -1,0 +1,15 @@
+"""The kinds of clusters that tomserve knows, by what the record of a job calls them."""
+
+from __future__ import annotations
+
+from tomserve.clusters.job import Cluster, Job
+from tomserve.errors import MachineError
+
+
+def cluster_of(job: Job) -> Cluster:
+    """The cluster that a job was handed to. Raises MachineError where what it takes to ask it is not installed."""
+    if job.cluster == "slurm":
+        from tomserve.clusters.slurm import Slurm
+
+        return Slurm()
+    raise MachineError(f"{job.cluster} is a kind of cluster that this version of tomserve cannot ask")

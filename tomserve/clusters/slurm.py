@@ -1,0 +1,249 @@
+"""Parts as an array of Slurm jobs: what is handed to `sbatch`, and what Slurm tells of it.
+
+Slurm schedules, starts again and kills; the script of a task (tomserve.clusters.script) does the rest. Nothing here
+needs more than the commands that every user of a cluster has: sbatch, squeue, scancel, and sacct where it is set up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tomserve.clusters.job import Job, Task
+from tomserve.clusters.script import check
+from tomserve.content import files
+from tomserve.engine.clock import now
+from tomserve.errors import ConfigError, MachineError
+
+SCRIPT = "slurm.sh"
+"""The name of the batch script in the folder of the parts."""
+
+LOGS = "slurm"
+"""The folder, in that of the parts, for what each task prints (0002.txt) and when it was started (0002.starts)."""
+
+PATIENCE = 10.0
+"""Seconds that a question to Slurm may take."""
+
+SUBMITTING = 60.0
+"""Seconds that handing over a job may take: a controller that is busy lets one wait."""
+
+ENDED = frozenset(
+    ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT", "PREEMPTED")
+)
+"""States in which a task is not going to run any more, unless somebody starts it again."""
+
+_OURS = (
+    *("array", "parsable", "requeue", "no-requeue", "signal", "open-mode", "output", "error", "job-name", "wrap"),
+    *("export", "export-file", "wait", "test-only", "help", "version", "input", "kill-on-invalid-dep"),
+)
+"""Options of sbatch that tomserve gives itself, or that would have sbatch print or do something else."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the tasks of an array need, in Slurm's words where they are texts.
+
+    nodes: how many tasks run at once at most. gpus: of each node of a task. nodes_each: how many nodes a task takes.
+    cpus: of each task. mem: memory of each node, such as 64G. time: limit of a task, such as 8:00:00. partition,
+    account, qos, exclude: as sbatch takes them. grace: seconds before the limit at which a task stops and starts itself
+    again. words: further words for sbatch, such as --constraint=a100.
+    """
+
+    nodes: int
+    gpus: int = 0
+    nodes_each: int = 1
+    cpus: int | None = None
+    mem: str | None = None
+    time: str | None = None
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    exclude: str | None = None
+    grace: int = 120
+    words: tuple[str, ...] = ()
+
+
+def command(folder: Path, run: str, parts: Collection[int], wanted: Wanted) -> list[str]:
+    """The words that hand the parts to Slurm.
+
+    folder: that of the parts. run: the name of the evaluation. Raises ConfigError for a wish that Slurm is not to see.
+    """
+    logs = check(str(folder.resolve() / LOGS), "the path of the parts")
+    if "\\" in logs:
+        raise ConfigError(f"{folder}: Slurm takes a backslash in a path for a sign of its own; move the folder")
+    told = [
+        "sbatch",
+        "--parsable",
+        f"--array={spans(parts)}%{wanted.nodes}",
+        "--requeue",
+        f"--signal=B:TERM@{wanted.grace}",
+        "--open-mode=append",
+        "--export=ALL",
+        f"--job-name=tomserve-{re.sub(r'[^A-Za-z0-9._-]', '-', run)[:60]}",
+        f"--output={logs.replace('%', '%%')}/%4a.txt",
+        f"--nodes={wanted.nodes_each}",
+        "--ntasks-per-node=1",
+    ]
+    for name, value in _limits(wanted).items():
+        if value is not None:
+            told.append(f"--{name}={_said(name, str(value))}")
+    return [*told, *map(_word, wanted.words), str(folder.resolve() / SCRIPT)]
+
+
+def _limits(wanted: Wanted) -> dict[str, object]:
+    """The options of sbatch whose values the user gives, by their names there."""
+    return {
+        "gres": f"gpu:{wanted.gpus}" if wanted.gpus else None,
+        "cpus-per-task": wanted.cpus,
+        "mem": wanted.mem,
+        "time": wanted.time,
+        "partition": wanted.partition,
+        "account": wanted.account,
+        "qos": wanted.qos,
+        "exclude": wanted.exclude,
+    }
+
+
+def _said(name: str, value: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9_.,:=+@/\[\]-]{1,1000}", value) is None:
+        raise ConfigError(
+            f"--{name} {files.one_line(value)!r}: expected letters, digits and _ . , : = + @ / [ ] - as sbatch takes it"
+        )
+    return value
+
+
+def _word(given: str) -> str:
+    """A word for sbatch that the user adds. Raises ConfigError for what is no long option, or tomserve's own."""
+    check(given, "--sbatch")
+    match = re.fullmatch(r"--([a-z][a-z0-9-]*)(=.*)?", given)
+    if match is None:
+        raise ConfigError(f"--sbatch {given!r}: expected one long option with its value, such as --constraint=a100")
+    name = match[1]
+    # sbatch takes a beginning of a name for the whole one, as --arr for --array.
+    if clash := next((ours for ours in _OURS if ours.startswith(name)), None):
+        raise ConfigError(f"--sbatch {given!r}: tomserve decides about --{clash} itself; leave it out")
+    return given
+
+
+def spans(parts: Collection[int]) -> str:
+    """Numbers as Slurm writes them.
+
+    >>> spans([0, 1, 2, 3, 7, 9, 10])
+    '0-3,7,9-10'
+    """
+    found: list[list[int]] = []
+    for number in sorted(parts):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in found)
+
+
+def submit(folder: Path, run: str, parts: Sequence[int], wanted: Wanted, script: str) -> Job:
+    """Put the script beside the parts, hand them to Slurm, and record the job there.
+
+    Raises MachineError where Slurm is not at hand or refuses the job, ConfigError as `command` does, and OSError where
+    the folder cannot be written; then no job is left behind.
+    """
+    words = command(folder, run, parts, wanted)
+    (folder / LOGS).mkdir(exist_ok=True)
+    with files.replacing(folder / SCRIPT) as file:
+        file.write(script.encode())
+    told = asked(words, SUBMITTING).strip()
+    match = re.fullmatch(r"(\d{1,12})(;[\w.-]{1,100})?", told)
+    if match is None:
+        raise MachineError(f"sbatch: printed {files.one_line(told)[:200]!r}; expected the number of a job")
+    details = {"cluster": match[2][1:]} if match[2] else {}
+    job = Job(cluster="slurm", id=match[1], time=now(), parts=tuple(parts), command=tuple(words), details=details)
+    try:
+        job.write(folder)
+    except OSError:
+        with contextlib.suppress(MachineError):  # nobody could find it again
+            Slurm().cancel(job)
+        raise
+    return job
+
+
+def asked(words: Sequence[str], seconds: float = PATIENCE) -> str:
+    """What a command of Slurm prints. Raises MachineError where it is missing, takes longer, or fails."""
+    env = {**os.environ, "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            words, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
+        )
+    except FileNotFoundError:
+        raise MachineError(f"{words[0]}: not found; do this on a machine that belongs to a Slurm cluster") from None
+    except subprocess.TimeoutExpired:
+        raise MachineError(f"{words[0]}: Slurm has not answered within {seconds:.0f} s; try again later") from None
+    except OSError as error:
+        raise MachineError(f"{words[0]}: cannot be started ({error.strerror})") from None
+    if done.returncode:
+        said = files.one_line(" ".join(done.stderr.decode("utf-8", "replace").split()))[:500]
+        raise MachineError(f"{said or words[0] + ': failed'}; exit code {done.returncode}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+class Slurm:
+    """A cluster that Slurm runs: see tomserve.clusters.job.Cluster."""
+
+    def states(self, job: Job) -> Mapping[int, Task]:
+        """What Slurm says of each part: first what it still has in mind, then what its accounting holds, if it has any.
+
+        Raises MachineError where squeue cannot be asked.
+        """
+        found = dict(_queued(job))
+        if set(job.parts) - found.keys():
+            with contextlib.suppress(MachineError):  # many clusters keep no accounting
+                found = {**_accounted(job), **found}
+        return {number: found[number] for number in job.parts if number in found}
+
+    def alive(self, job: Job) -> frozenset[int]:
+        """The parts that Slurm still asks, or is going to ask. Raises MachineError where squeue cannot be asked."""
+        return frozenset(number for number, task in _queued(job).items() if task.state not in ENDED)
+
+    def cancel(self, job: Job) -> None:
+        """End what is left of the job. Raises MachineError where scancel fails."""
+        asked(["scancel", *_of(job), "--quiet", job.id])
+
+
+def _of(job: Job) -> list[str]:
+    """The option that names the cluster of a job, where sbatch named one. Raises ConfigError for a broken record."""
+    name = job.details.get("cluster")
+    if not re.fullmatch(r"\d{1,12}", job.id) or not (name is None or re.fullmatch(r"[\w.-]{1,100}", str(name))):
+        raise ConfigError(f"job.json: {job.id!r} is no number of a Slurm job; submit the parts again")
+    return [f"--clusters={name}"] if name else []
+
+
+def _queued(job: Job) -> dict[int, Task]:
+    """What squeue tells of the tasks that the controller still has in mind, those that ended lately included."""
+    words = ["squeue", *_of(job), "--noheader", "--array", "--states=all", f"--jobs={job.id}", "--format=%K|%T|%N|%r"]
+    try:
+        told = asked(words)
+    except MachineError as error:
+        if "Invalid job id" in str(error):  # it has forgotten the whole job
+            return {}
+        raise
+    found = {}
+    for line in told.splitlines():
+        number, *rest = line.split("|", 3)
+        if number.isdecimal() and len(rest) == 3:
+            state, node, reason = rest
+            found[int(number)] = Task(state, node, note="" if reason == "None" else reason)
+    return found
+
+
+def _accounted(job: Job) -> dict[int, Task]:
+    """What the accounting tells. Raises MachineError where there is none."""
+    words = ["sacct", *_of(job), "--noheader", "--parsable2", "--allocations", f"--jobs={job.id}"]
+    found = {}
+    for line in asked([*words, "--format=JobID,State,NodeList"]).splitlines():
+        match = re.fullmatch(r"\d+_(\d+)\|([A-Z_]+)[^|]*\|([^|]*)", line)
+        if match is not None:
+            found[int(match[1])] = Task(match[2], "" if match[3] == "None assigned" else match[3])
+    return found

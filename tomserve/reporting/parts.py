@@ -1,0 +1,126 @@
+"""The table of `tomserve status`: how far each part of a divided evaluation is, and what the cluster says of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tomserve.clusters import slurm, starts
+from tomserve.clusters.job import Job, Task
+from tomserve.content.inert import inert
+from tomserve.runs import progress
+from tomserve.shards.record import part_folder
+from tomserve.shards.state import PartState
+
+SHOWN = 60
+"""So many parts are listed at most; of more, those that are complete or that wait are only counted."""
+
+LONGEST = 16
+"""Characters of a node's name, or of a cluster's word, that are shown."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A part with everything that its line tells: rate: rows a second lately; left: seconds; None where unknown."""
+
+    part: PartState
+    rate: float | None
+    left: float | None
+    task: Task | None
+    node: str
+    begun: int | None
+
+
+def show(
+    folder: Path, found: Sequence[PartState], job: Job | None, tasks: Mapping[int, Task], console: Console
+) -> None:
+    """Print the parts, a line for all of them, and what the job is.
+
+    folder: of the parts. found: how far they are. job, tasks: what was submitted, and what the cluster says of it.
+    """
+    seen = [_seen(folder, one, job, tasks.get(one.number)) for one in found]
+    listed = seen
+    if len(seen) > SHOWN:
+        quiet = ("complete", "waiting")
+        listed = [one for one in seen if one.part.state not in quiet or _cluster(one) not in ("", "PENDING")][:SHOWN]
+        listed = [one for one in listed if one.part.state != "complete"]
+    table = Table(box=None, pad_edge=False)
+    for name, justify in (("part", "right"), ("state", "left"), ("done", "right"), ("failed", "right")):
+        table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
+    for name in ("a second", "left"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("cluster", "node"):
+        table.add_column(name, overflow="fold")
+    table.add_column("starts", justify="right", no_wrap=True)
+    for one in listed:
+        table.add_row(*map(Text, _cells(one)))
+    if listed:
+        console.print(table)
+    if len(listed) < len(seen):
+        console.print(f"{len(seen) - len(listed)} more parts are not listed", highlight=False)
+    for line in lines(seen, job):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def lines(seen: Sequence[Seen], job: Job | None) -> list[str]:
+    """What is to be said of all parts: how many are how far, when they may be done, and which job asks them."""
+    states = Counter(one.part.state for one in seen)
+    done, total = sum(one.part.done for one in seen), sum(one.part.total for one in seen)
+    rate = sum(one.rate or 0.0 for one in seen)
+    said = f"{done:,} of {total:,} requests, {sum(one.part.failures for one in seen):,} failed; parts: "
+    said += ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    if rate > 0 and done < total:
+        said += f"; {rate:,.1f} a second, about {_time((total - done) / rate)} left at this rate"
+    told = [said]
+    if job is not None:
+        told.append(f"{job.cluster} job {inert(job.id)}, submitted at {inert(job.time)}")
+    for one in seen:
+        if one.task is not None and one.task.note and one.task.state not in ("RUNNING", "COMPLETED"):
+            told.append(f"part {one.part.number}: {inert(one.task.state)}, {inert(one.task.note)}")
+    if len(told) > SHOWN:
+        told[SHOWN:] = [f"and {len(told) - SHOWN} more notes of the cluster"]
+    return told
+
+
+def _seen(folder: Path, part: PartState, job: Job | None, task: Task | None) -> Seen:
+    """What is known of a part."""
+    record = progress.read(part_folder(folder, part.number)) if part.state == "running" else None
+    rate = record.rate if record is not None else None
+    left = (part.total - part.done) / rate if rate and part.total >= part.done else None
+    began = None
+    if job is not None:
+        began = starts.read(folder / slurm.LOGS / f"{part.number:04}.starts", job.id)
+    node = task.node if task is not None and task.node else began.node if began is not None else ""
+    counted = task.restarts + 1 if task is not None and task.restarts is not None else None
+    return Seen(part, rate, left, task, node, counted if counted is not None else began.count if began else None)
+
+
+def _cluster(one: Seen) -> str:
+    return one.task.state if one.task is not None else ""
+
+
+def _cells(one: Seen) -> list[str]:
+    part = one.part
+    return [
+        f"{part.number:04}",
+        part.state,
+        f"{part.done:,}/{part.total:,}",
+        str(part.failures or ""),
+        "" if one.rate is None else f"{one.rate:,.1f}",
+        "" if one.left is None else _time(one.left),
+        inert(_cluster(one))[:LONGEST],
+        inert(one.node)[:LONGEST],
+        "" if one.begun is None else str(one.begun),
+    ]
+
+
+def _time(seconds: float) -> str:
+    """A span of time, such as 1:02:03."""
+    return str(timedelta(seconds=round(min(seconds, 1e9))))
