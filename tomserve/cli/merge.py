@@ -21,7 +21,8 @@ def merge(
         list[str],
         typer.Argument(
             metavar="NAME",
-            help="Name of an evaluation that `tomserve shard` has divided, or names or paths of runs to join.",
+            help="Name of an evaluation that `tomserve shard` has divided; or names or paths of runs to join, or "
+            "addresses of a store, such as s3://bucket/mine.parts.",
         ),
     ],
     into: Annotated[
@@ -37,16 +38,45 @@ def merge(
     It may be done at any time, also while parts are still asked, and again: nothing is there twice, and nothing of the
     merged run is lost. The parts stay as they are. A merged run that is not complete can be resumed by `tomserve eval`.
     """
+    from tomserve.content import temporary
+    from tomserve.content.places import runs_root
     from tomserve.reporting.progress import Screen
     from tomserve.runs.runfolder import for_answers
+    from tomserve.shards import address, storage
     from tomserve.shards.merging import merge as merged
 
-    folders, name = _found(sources)
-    run = name if into is None else for_answers(into)
+    screen, urls = Screen(console(), quiet=quiet), [source for source in sources if address.is_url(source)]
+    for url in urls:
+        address.check(url)
+    folders, name = _found([source for source in sources if source not in urls])
+    if not urls:
+        _tell(merged(folders, _into(into, name), screen))
+        return
+    if into is not None:
+        for_answers(into)  # before anything is copied
+    runs_root().mkdir(parents=True, exist_ok=True)
+    with temporary.folder(runs_root()) as scratch:
+        copied = storage.fetch_all(urls, scratch, screen)
+        _tell(merged([*folders, *copied], _into(into, name or _named(copied)), screen))
+
+
+def _into(given: str | None, name: Path | None) -> Path:
+    """The run to make. given: by --into. name: after which the evaluation was named, None where that is not known."""
+    from tomserve.runs.runfolder import for_answers
+
+    run = name if given is None else for_answers(given)
     if run is None:
         raise ConfigError("--into is missing; expected the name of the run to make, such as --into together")
-    found = merged(folders, run, Screen(console(), quiet=quiet))
-    _tell(found)
+    return run
+
+
+def _named(folders: list[Path]) -> Path | None:
+    """The run that parts from a store are to become."""
+    from tomserve.runs.runfolder import for_answers
+    from tomserve.shards.record import FILE, Shards
+
+    found = next((folder for folder in folders if (folder / FILE).exists()), None)
+    return None if found is None else for_answers(Shards.read(found).run.rpartition("/")[2])
 
 
 def _found(sources: list[str]) -> tuple[list[Path], Path | None]:
@@ -54,7 +84,8 @@ def _found(sources: list[str]) -> tuple[list[Path], Path | None]:
     from tomserve.runs.runfolder import run_path
     from tomserve.shards.record import ENDING, FILE, Shards, folder_of
 
-    folders, name = [], None
+    folders: list[Path] = []
+    name = None
     for source in sources:
         path, parts = run_path(source), folder_of(source)
         if (parts / FILE).exists():

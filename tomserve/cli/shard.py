@@ -142,6 +142,13 @@ def work(
     setup: Annotated[
         bool, typer.Option("--setup", help="Install vLLM first, if a server has to be started and vLLM is missing.")
     ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Store to copy each part to once it is complete, such as s3://bucket/mine.parts. If left out: none.",
+        ),
+    ] = None,
     quiet: QuietOption = False,
 ) -> int:
     """Ask parts of an evaluation that `tomserve shard` has divided.
@@ -157,10 +164,16 @@ def work(
         base_urls=tuple(base_url or ()), timeout=timeout, concurrency=concurrency, transport=transport, hedge=hedge,
         patience=patience, here=here, setup=setup, accept_change=accept_change,
     )  # fmt: skip
-    return worked(folder_of(run), part or (), how, console(), quiet=quiet)
+    if to is not None:
+        from tomserve.shards import address
+
+        address.opened(to)  # before anything is asked
+    return worked(folder_of(run), part or (), how, console(), quiet=quiet, to=to)
 
 
-def worked(folder: Path, numbers: Sequence[int], how: Connection, screen: Console, *, quiet: bool) -> int:
+def worked(
+    folder: Path, numbers: Sequence[int], how: Connection, screen: Console, *, quiet: bool, to: str | None = None
+) -> int:
     """Ask these parts, or for none one after the other that is free; returns the exit code. Raises TomserveError."""
     from tomserve.reporting.progress import Screen
     from tomserve.runs.preflight import Servers
@@ -182,9 +195,21 @@ def worked(folder: Path, numbers: Sequence[int], how: Connection, screen: Consol
                     raise
                 continue  # another process has taken it since
             scores_of(result.folder)
-            code = max(code, _told(result, screen))
+            failed = _told(result, screen)
+            code = max(code, failed)
+            if to is not None and not failed:
+                _copied(result.folder, to, screen, quiet=quiet)
     _last(folder, passed, screen)
     return code
+
+
+def _copied(folder: Path, to: str, screen: Console, *, quiet: bool) -> None:
+    """Copy a part that is complete to a store, and say where it lies there."""
+    from tomserve.reporting.progress import Screen
+    from tomserve.shards import storage
+
+    place = storage.put(folder, to, Screen(screen, quiet=quiet))
+    screen.print(f"copied to {place}", soft_wrap=True, markup=False, highlight=False)
 
 
 def _free(folder: Path, passed: set[int]) -> Iterator[int]:

@@ -32,7 +32,7 @@ from tomserve.scoring.sources import NOISE
 from tomserve.shards import history, joining, reader
 from tomserve.shards.history import Told
 from tomserve.shards.questions import Gathered, gather
-from tomserve.shards.record import FILE, Shards, part_folder
+from tomserve.shards.record import ENDING, FILE, Shards, part_folder
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,10 @@ def _source(folder: Path) -> _Source:
             raise without_manifest(folder / kept.JOURNAL)
         if not (folder / kept.ITEMS).exists():
             raise ConfigError(f"{folder}: no run there (manifest.json is missing); name runs, or a folder of parts")
-    return _Source(folder, run_name(folder), manifest)
+    name = run_name(folder)
+    if "/" not in name and folder.absolute().parent.name.endswith(ENDING):  # a part that lies elsewhere
+        name = f"{folder.absolute().parent.name}/{name}"
+    return _Source(folder, name, manifest)
 
 
 def _own(into: Path) -> list[_Source]:

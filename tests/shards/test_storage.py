@@ -1,0 +1,166 @@
+"""Parts in a store: what is copied there and back is the same, whatever happens to the connection meanwhile."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import fsspec
+import orjson
+import pytest
+
+from tests.conftest import Outcome
+from tests.helpers import ftp, parting
+from tests.helpers.ftp import Store
+from tomserve.errors import ConfigError, ConflictError, MachineError, ServerError, StoppedError, TomserveError
+from tomserve.runs.stopping import Stop
+from tomserve.shards import address, packing, storage
+from tomserve.shards.merging import merge
+
+Cli = Callable[..., Outcome]
+
+ITEMS = parting.names(2)
+
+
+def part(folder: Path, item: str) -> Path:
+    """A part that is complete."""
+    rows = [row for name in (parting.ONCE, parting.TALK) for row in parting.talk(item, name, 0, failures=1, second=5)]
+    return parting.written(folder, [item], rows, complete=True, sampling={"temperature": 0.0, "repeats": 1})
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setitem(fsspec.config.conf, "ftp", {"username": ftp.USER, "password": ftp.PASSWORD})
+    monkeypatch.setattr(address, "LONGEST_WAIT", 0.01)
+    (tmp_path / "served").mkdir()
+    with ftp.serving(tmp_path / "served") as running:
+        yield running
+
+
+@pytest.fixture(params=["ftp", "file", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a place where parts may lie."""
+    if request.param == "ftp":
+        running: Store = request.getfixturevalue("store")
+        return f"{running.url}/mine.parts"
+    return f"file://{tmp_path}/store/mine.parts" if request.param == "file" else f"memory://{tmp_path.name}/mine.parts"
+
+
+def test_parts_come_back_as_they_were_and_merge_as_if_they_had_stayed(tmp_path: Path, place: str) -> None:
+    here = [part(tmp_path / f"mine.parts/000{n}", item) for n, item in enumerate(ITEMS)]
+    packing.pack(here[1])
+    assert [storage.put(one, place) for one in here] == [f"{place}/0000", f"{place}/0001"]
+    assert storage.put(here[0], place) == f"{place}/0000"  # again does no harm
+    assert storage.parts(place) == storage.parts(f"{place}/*") == [f"{place}/0000", f"{place}/0001"]
+    assert storage.parts(f"{place}/0001") == [f"{place}/0001"]
+    (tmp_path / "back").mkdir()
+    there = storage.fetch_all([f"{place}/*"], tmp_path / "back")
+    for one, copy in zip(here, there, strict=True):
+        wanted = {path.name: path.read_bytes() for path in one.iterdir() if path.name != ".lock"}
+        assert {path.name: path.read_bytes() for path in copy.iterdir()} == wanted
+    merge(here, tmp_path / "a/run")
+    merge(there, tmp_path / "b/run")
+    assert parting.talks(tmp_path / "a/run") == parting.talks(tmp_path / "b/run")
+    assert parting.scored(tmp_path / "a/run") == parting.scored(tmp_path / "b/run")
+    names = [orjson.loads((tmp_path / at / "run/manifest.json").read_bytes())["parts"] for at in "ab"]
+    assert (
+        [one["run"] for one in names[0]] == [one["run"] for one in names[1]] == ["mine.parts/0000", "mine.parts/0001"]
+    )
+
+
+def test_a_connection_that_is_cut_is_made_again(tmp_path: Path, store: Store) -> None:
+    here = part(tmp_path / "0000", ITEMS[0])
+    store.cuts, store.after = 3, 100
+    there = storage.put(here, f"{store.url}/mine.parts")
+    assert store.cuts == 0
+    assert (store.root / "mine.parts/0000/responses.jsonl").read_bytes() == (here / "responses.jsonl").read_bytes()
+    store.cuts = 2
+    (tmp_path / "back").mkdir()
+    back = storage.fetch(there, tmp_path / "back")
+    assert store.cuts == 0
+    assert (back / "responses.jsonl").read_bytes() == (here / "responses.jsonl").read_bytes()
+
+
+def test_a_store_that_stays_away_ends_in_one_line_without_the_password(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = part(tmp_path / "0000", ITEMS[0])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        closed = taken.getsockname()[1]
+    with pytest.raises(ServerError, match="cannot be reached") as raised:
+        storage.put(here, f"ftp://127.0.0.1:{closed}/mine.parts")
+    assert ftp.PASSWORD not in str(raised.value)
+    monkeypatch.setitem(fsspec.config.conf, "ftp", {"username": ftp.USER, "password": "wrong"})
+    with pytest.raises(ServerError, match="530") as raised:
+        storage.put(here, f"{store.url}/mine.parts")
+    assert "wrong" not in str(raised.value)
+
+
+def test_what_was_changed_in_the_store_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(address, "LONGEST_WAIT", 0.01)
+    here, root = part(tmp_path / "0000", ITEMS[0]), tmp_path / "store"
+    url = storage.put(here, f"file://{root}")
+    journal = root / "0000/responses.jsonl"
+    for number, content in enumerate((journal.read_bytes()[:-1], journal.read_bytes() + b"x", b"")):
+        journal.write_bytes(content)
+        (tmp_path / f"{number}").mkdir()
+        with pytest.raises(ServerError, match=r"responses.jsonl: is not what copied.json says"):
+            storage.fetch(url, tmp_path / f"{number}")
+    record = root / "0000/copied.json"
+    held = {"bytes": 1, "digest": "sha256:" + "0" * 64}
+    for text in (b"{", b"[]", orjson.dumps({"schema": 1, "files": {"../../outside": held}})):
+        record.write_bytes(text)
+        with pytest.raises(ConfigError, match=r"copied.json: is not what tomserve writes"):
+            storage.fetch(url, tmp_path / "0")
+    record.unlink()
+    with pytest.raises(ConfigError, match="is no part that was copied whole"):
+        storage.fetch(url, tmp_path / "0")
+
+
+def test_only_finished_parts_are_copied_and_a_stop_leaves_none_behind(tmp_path: Path) -> None:
+    here = part(tmp_path / "0000", ITEMS[0])
+    stop = Stop()
+    stop.set()
+    with pytest.raises(StoppedError):
+        storage.put(here, f"file://{tmp_path}/store", stop=stop)
+    with pytest.raises(ConfigError, match="no part that was copied whole"):
+        storage.parts(f"file://{tmp_path}/store")
+    (here / "manifest.json").write_bytes(orjson.dumps(parting.manifest(complete=False)))
+    with pytest.raises(ConflictError, match="is not complete"):
+        storage.put(here, f"file://{tmp_path}/store")
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "said"),
+    [
+        ("ftp://me:geheim@host/x", ConfigError, r"ftp://...: holds a name, a password or a token"),
+        ("ftp://geheim@host/x", ConfigError, r"ftp://...: holds a name"),
+        ("https://host/x?sig=geheim", ConfigError, r"https://...: holds a name"),
+        ("simplecache::ftp://me:geheim@host/x", ConfigError, r"...://...: holds a name"),
+        ("simplecache::memory://x", ConfigError, "no address of a store"),
+        ("memory://x\x1b[31m", ConfigError, "no address of a store"),
+        ("nonsense://x", ConfigError, "Protocol not known"),
+        ("s3://bucket/x", MachineError, "needs a package that is not installed"),
+    ],
+)
+def test_an_address_that_cannot_be_used_says_why_and_shows_no_secret(
+    tmp_path: Path, url: str, kind: type[TomserveError], said: str
+) -> None:
+    with pytest.raises(kind, match=said) as raised:
+        storage.put(part(tmp_path / "0000", ITEMS[0]), url)
+    assert "geheim" not in str(raised.value)
+    assert "\x1b" not in str(raised.value)
+
+
+def test_merge_takes_addresses(tmp_path: Path, cli: Cli) -> None:
+    here = [part(tmp_path / f"mine.parts/000{n}", item) for n, item in enumerate(ITEMS)]
+    for one in here:
+        storage.put(one, f"file://{tmp_path}/store/mine.parts")
+    assert "--into is missing" in cli("merge", f"file://{tmp_path}/store/mine.parts").err
+    done = cli("merge", f"file://{tmp_path}/store/mine.parts/*", "--into", "all", "--quiet")
+    assert done.code == 0
+    assert "4 of 4 answered, complete" in done.out
+    assert not list((tmp_path / "runs").glob(".tomserve-*"))
+    hidden = cli("merge", "ftp://me:geheim@host/x", "--into", "all")
+    assert (hidden.code, "geheim" in hidden.err + hidden.out) == (2, False)

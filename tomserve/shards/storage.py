@@ -1,0 +1,260 @@
+"""Finished parts in a store: any place that fsspec reaches, such as ``s3://bucket/mine.parts`` or ``ftp://host/mine``.
+
+A part is copied to a folder of its own, file by file, and each file is read back and compared; ``copied.json``, which
+names all files with their lengths and digests, comes last. A folder without it is a part that is still being copied, or
+whose copying was ended, and is not looked at. What is copied back is held against these digests again.
+
+Who may write there is said by fsspec's own configuration or by the environment (``FSSPEC_FTP_USERNAME``, the files of
+the AWS command line, ...), never by the address, which ends up in records and on screens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+import orjson
+import pydantic
+
+from tomserve.content import bounded, files
+from tomserve.content.files import one_line
+from tomserve.errors import ConfigError, ConflictError, ServerError
+from tomserve.runs import packed
+from tomserve.runs.listening import Listener, Silent
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.runfolder import RunFolder
+from tomserve.runs.stopping import Stop
+from tomserve.scoring.pinned import measured
+from tomserve.shards.address import Place, again, check
+from tomserve.shards.record import FILE as SHARDS
+
+FILE = "copied.json"
+"""The file that says that all of a part was copied, and what."""
+
+COPIED = (
+    *("manifest.json", "items.jsonl", packed.JOURNAL, packed.PACKED, "noise.jsonl"),
+    *("reader.jsonl", "reader.json", "scores.parquet"),
+)
+"""The files of a part that are copied, where it has them."""
+
+PIECE = 1 << 20
+"""So many bytes are copied at a time."""
+
+MOST = 10_000
+"""So many parts may lie in one place."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+
+
+class _Copied(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class CopiedFile(_Copied):
+    """A file of a part in a store: its length, and its digest as ``sha256sum`` prints it."""
+
+    bytes: Annotated[int, pydantic.Field(ge=0, lt=2**63)]
+    digest: Annotated[str, pydantic.Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
+class CopiedPart(_Copied):
+    """What ``copied.json`` holds: the files of a part by their names."""
+
+    schema_: Annotated[Literal[1], pydantic.Field(alias="schema")] = 1
+    files: dict[Literal[COPIED], CopiedFile]  # type: ignore[valid-type]  # the names of a constant
+
+
+def put(folder: Path, url: str, listener: Listener | None = None, stop: Stop | None = None) -> str:
+    """Copy a finished part to a store, where it becomes a folder of the same name. Returns the address of that folder.
+
+    folder: of the part, which is locked meanwhile. url: of the place where the parts lie; the record of the evaluation
+    (shards.json) is copied there, too. listener: told what is copied [nobody]. stop: ends it early.
+
+    Copying it again is safe. Raises ConflictError for a part that is not complete, ConfigError for an address that
+    cannot be used, ServerError where the store cannot be reached or holds something else than what was sent.
+    """
+    listener, stop = listener or Silent(), stop or Stop()
+    check(url)
+    whole = folder.resolve()
+    with RunFolder(folder):
+        manifest = Manifest.read(folder)
+        if manifest is None or not manifest.complete:
+            raise ConflictError(f"{folder}: is not complete; only finished parts are copied to a store")
+        there = {name: folder / name for name in COPIED if (folder / name).exists()}
+        held = {name: _described(path) for name, path in there.items()}
+        record = orjson.dumps({"schema": 1, "files": {name: one.model_dump() for name, one in held.items()}})
+        target = f"{url.rstrip('/')}/{whole.name}"
+        if _read(target, listener, stop) == record:
+            return target
+        again(target, _begin, listener, stop)
+        if (shards := whole.parent / SHARDS).exists():
+            _send(url, SHARDS, shards.read_bytes(), listener, stop)
+        for name, path in there.items():
+            listener.message(f"copying {name} ({held[name].bytes:,} bytes) to {target}")
+            again(target, partial(_copy, path, held[name], stop), listener, stop)
+        _send(target, FILE, record, listener, stop)
+    return target
+
+
+def _described(path: Path) -> CopiedFile:
+    files.check(path)
+    size, digest = measured(path)
+    return CopiedFile(bytes=size, digest=digest)
+
+
+def _begin(place: Place) -> None:
+    """Make a folder for a part, without the file that says that all of it was copied."""
+    place.system.makedirs(place.path, exist_ok=True)
+    done = place.below(FILE).path
+    if place.system.exists(done):
+        place.system.rm_file(done)
+
+
+def _copy(path: Path, held: CopiedFile, stop: Stop, part: Place) -> None:
+    """Copy a file to a part's place, and read it back. Raises ServerError where something else is there then."""
+    place = part.below(path.name)
+    with files.reading(path) as source, place.system.open(place.path, "wb") as target:
+        while piece := source.read(PIECE):
+            stop.check()
+            target.write(piece)
+    if (found := _digest(place, held.bytes)) != held:
+        raise ServerError(f"{place.url}: holds {found.bytes:,} bytes that are not those that were sent")
+
+
+def _digest(place: Place, most: int) -> CopiedFile:
+    """Length and digest of a file in a store, of which at most some bytes more than these are read."""
+    found, size = hashlib.sha256(), 0
+    with place.system.open(place.path, "rb") as file:
+        while size <= most and (piece := file.read(PIECE)):
+            found.update(piece)
+            size += len(piece)
+    return CopiedFile(bytes=size, digest=f"sha256:{found.hexdigest()}")
+
+
+def _send(url: str, name: str, content: bytes, listener: Listener, stop: Stop) -> None:
+    """Write a small file to a store, and read it back."""
+
+    def send(place: Place) -> None:
+        at = place.below(name)
+        with at.system.open(at.path, "wb") as file:
+            file.write(content)
+        with at.system.open(at.path, "rb") as file:
+            if file.read(len(content) + 1) != content:
+                raise ServerError(f"{at.url}: is not what was sent")
+
+    again(url, send, listener, stop)
+
+
+def _read(url: str, listener: Listener, stop: Stop, name: str = FILE) -> bytes | None:
+    """A small file in a store; None where it is not there."""
+
+    def read(place: Place) -> bytes:
+        at = place.below(name)
+        with at.system.open(at.path, "rb") as file:
+            content: bytes = file.read(bounded.LONGEST + 1)
+        return content
+
+    try:
+        return again(url, read, listener, stop)
+    except FileNotFoundError:
+        return None
+    except ServerError as error:
+        if "550" in str(error):  # what FTP says of a file that is not there
+            return None
+        raise
+
+
+def parts(url: str, listener: Listener | None = None, stop: Stop | None = None) -> list[str]:
+    """The addresses of all parts that were copied to a place whole, sorted.
+
+    url: of a part, of the folder of parts, or the latter followed by ``/*``. Raises as `put` does, and ConfigError
+    where no part is there.
+    """
+    listener, stop = listener or Silent(), stop or Stop()
+    check(url)
+    root = url.rstrip("/").removesuffix("/*")
+    if _read(root, listener, stop) is not None:
+        return [root]
+
+    def listed(place: Place) -> list[str]:
+        names = sorted(one.rstrip("/").rpartition("/")[2] for one in place.system.ls(place.path, detail=False))
+        found = [name for name in names if _NAME.fullmatch(name)]
+        return [name for name in found if place.system.exists(place.below(name).below(FILE).path)]
+
+    try:
+        names = again(root, listed, listener, stop)
+    except FileNotFoundError:
+        names = []
+    if not names:
+        raise ConfigError(f"{root}: holds no part that was copied whole ({FILE} is missing)")
+    if len(names) > MOST:
+        raise ConfigError(f"{root}: holds more than {MOST:,} parts; name them one by one")
+    return [f"{root}/{name}" for name in names]
+
+
+def fetch(url: str, into: Path, listener: Listener | None = None, stop: Stop | None = None) -> Path:
+    """Copy a part from a store, and return its folder.
+
+    url: of the part. into: the folder in which a folder of the same name is made. Raises ConfigError where the part is
+    not whole, or its record broken, and ServerError where the store cannot be reached or what comes is not what the
+    record says.
+    """
+    listener, stop = listener or Silent(), stop or Stop()
+    name = url.rstrip("/").rpartition("/")[2]
+    text = _read(url, listener, stop)
+    if text is None or not _NAME.fullmatch(name):
+        raise ConfigError(f"{url}: is no part that was copied whole ({FILE} is missing)")
+    try:
+        record = CopiedPart.model_validate(orjson.loads(text))
+    except (orjson.JSONDecodeError, pydantic.ValidationError) as error:
+        reason = one_line(" ".join(str(error).split()))[:160]
+        raise ConfigError(f"{url}/{FILE}: is not what tomserve writes ({reason}); copy the part again") from None
+    folder = into / name
+    folder.mkdir()
+    for file, held in record.files.items():
+        listener.message(f"copying {file} ({held.bytes:,} bytes) from {url}")
+        again(url, partial(_take, folder / file, held, stop), listener, stop)
+    return folder
+
+
+def _take(path: Path, held: CopiedFile, stop: Stop, part: Place) -> None:
+    """Copy a file from a part's place. Raises ServerError where it is not what the record says."""
+    place = part.below(path.name)
+    found, size = hashlib.sha256(), 0
+    with place.system.open(place.path, "rb") as source, open(path, "wb") as target:
+        while size <= held.bytes and (piece := source.read(PIECE)):
+            stop.check()
+            target.write(piece)
+            found.update(piece)
+            size += len(piece)
+    if size != held.bytes or f"sha256:{found.hexdigest()}" != held.digest:
+        raise ServerError(f"{place.url}: is not what {FILE} says; copy the part there again")
+
+
+def fetch_all(
+    urls: Sequence[str], within: Path, listener: Listener | None = None, stop: Stop | None = None
+) -> list[Path]:
+    """Copy all parts at these addresses, and return the folders of what was copied.
+
+    within: the folder in which they are made. Where the record of the evaluation lies beside the parts, the folder of
+    all of them is returned, so that parts that are missing are known. Raises as `parts` and `fetch` do.
+    """
+    folders = []
+    for number, url in enumerate(urls):
+        found = parts(url, listener, stop)
+        root = url.rstrip("/").removesuffix("/*")
+        alone = found == [root]
+        called = (root.rpartition("/")[0] if alone else root).rpartition("/")[2]
+        place = within / f"{number}" / (called if _NAME.fullmatch(called) else "parts")
+        place.mkdir(parents=True)
+        for part in found:
+            fetch(part, place, listener, stop)
+        record = None if alone else _read(root, listener or Silent(), stop or Stop(), SHARDS)
+        if record is not None:
+            (place / SHARDS).write_bytes(record)
+        folders += [place] if record is not None else [place / part.rpartition("/")[2] for part in found]
+    return folders
