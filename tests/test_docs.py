@@ -99,6 +99,9 @@ def test_the_reference_lists_every_command_and_every_public_name(site: Path) -> 
         "merge",
         "pack",
         "verify",
+        "submit slurm",
+        "status",
+        "cancel",
     ):
         assert f"tomserve {command}" in shown
     for option in ("--base-url", "--noise-check", "--dry-run", "--responses", "--twins"):

@@ -140,8 +140,13 @@ def evaluation(cli: Cli, slurm: Slurm, endpoint: Endpoint, tmp_path: Path) -> Ev
     return Evaluation(cli, slurm, tmp_path / "runs/mine.parts", door)
 
 
+def keyed(folder: Path) -> dict[str, tuple[str, str]]:
+    """What a run answers to each item, with the key of the request."""
+    return {row["item"]: (row["key"], row["text"]) for _, row in read_rows(folder / "responses.jsonl")}
+
+
 def test_an_array_asks_all_parts_on_both_nodes(
-    evaluation: Evaluation, slurm: Slurm, cli: Cli, endpoint: Endpoint
+    evaluation: Evaluation, slurm: Slurm, cli: Cli, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     evaluation.submit()
     evaluation.half()
@@ -159,6 +164,11 @@ def test_an_array_asks_all_parts_on_both_nodes(
     assert {node for part in range(4) for node in evaluation.starts(part)} == {"n1", "n2"}
     shown = cli("status", "mine")
     assert (shown.code, shown.out.count("complete"), shown.out.count("COMPLETED")) == (0, 5, 4)
+    assert cli("merge", "mine").code == 0
+    items = tmp_path / "items.jsonl"
+    asked = ("--benchmark", "items", "--path", items, "--strategy", "vanilla", "--base-url", endpoint.url)
+    assert cli("eval", "--run", "single", *asked).code == 0
+    assert keyed(tmp_path / "runs/mine") == keyed(tmp_path / "runs/single")
     assert "all parts" in cli("submit", "slurm", "mine").out
     assert "ended already" in cli("cancel", "mine").out
 

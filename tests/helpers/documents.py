@@ -172,6 +172,9 @@ class Reader:
         if words[:2] == ["vllm", "run-batch"]:  # tests/interop/test_run_batch.py runs the real one, which takes long
             batches.answered([self.folder / words[words.index("-i") + 1]], self.folder / words[words.index("-o") + 1])
             return
+        if words[:3] == ["tomserve", "submit", "slurm"] and "--dry-run" not in words:
+            self._on_slurm(words)
+            return
         if command in ELSEWHERE:
             self._run(["make", "-n", "-C", str(ROOT), f"VENV={self.venv}", *words[1:]], command)
             return
@@ -197,6 +200,12 @@ class Reader:
             if self.reports < 0 and not any(word.startswith("ARGS=") for word in words):
                 words.append("ARGS=--no-report" if words[0] == "make" else "--no-report")
         self._run(words, command)
+
+    def _on_slurm(self, words: list[str]) -> None:
+        """Ask all parts here; tests/clusters/test_slurm.py has a real Slurm ask them."""
+        self._run([*words, "--dry-run"], " ".join(words))
+        self.endpoint.models.append("llama3-70b")
+        self._run(["tomserve", "work", words[3], "--base-url", self.endpoint.url], " ".join(words))
 
     def _worlds(self) -> Path:
         """A few of the generated worlds; to make all of them takes seconds, for every model anew."""

@@ -1,0 +1,207 @@
+"""What is handed to Slurm, and what is read of it: nothing that anybody says can become a command."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import ROOT
+from tomserve.clusters import slurm, starts
+from tomserve.clusters.job import Job, Task
+from tomserve.clusters.needing import Need, needed
+from tomserve.clusters.script import quoted, render
+from tomserve.clusters.slurm import Slurm, Wanted, command, spans
+from tomserve.errors import ConfigError, ContentError, MachineError
+
+TEMPLATE = ROOT / "launch/slurm/array.sh.jinja"
+VALUES: dict[str, Any] = {
+    "folder": "/runs/mine.parts",
+    "tomserve": ["python", "-m", "tomserve"],
+    "options": [],
+    "final": '"status":"ok"',
+    "ranks": [],
+    "tries": 3,
+    "patience": 60,
+}
+
+
+def checked(script: str) -> str:
+    """The script itself, after bash has found no mistake in it."""
+    done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return script
+
+
+@given(st.text(st.characters(exclude_categories=("C", "Z")), max_size=60).filter(str.isprintable))
+def test_a_value_is_one_word_of_the_shell_whatever_it_holds(value: str) -> None:
+    assert shlex.split(quoted(value)) == [value]
+    assert shlex.split(quoted(["a", value])) == ["a", value]
+
+
+@pytest.mark.parametrize("value", ["a\nrm -rf /", "a\x1b[2J", "a\x00", "a\u202eb"])
+def test_a_value_with_a_control_character_is_refused(value: str) -> None:
+    with pytest.raises(ConfigError, match="expected one line without control characters"):
+        quoted(value)
+
+
+@pytest.mark.parametrize("ranks", [[], ['serve --port "$PORT"', 'serve --head "$HEAD"; it\'s']])
+def test_the_template_makes_a_script_that_bash_takes(ranks: list[str]) -> None:
+    hostile = '/runs/it\'s; $(touch /tmp/owned) `id` "x".parts'
+    script = checked(render(TEMPLATE, **{**VALUES, "folder": hostile, "ranks": ranks}))
+    assert f"folder={shlex.quote(hostile)}\n" in script
+    assert ("srun" in script) == bool(ranks)
+
+
+def test_a_broken_template_is_told_by_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.sh"
+    for text, told in {
+        "#!/bin/sh\n{% if %}\n": f"{path}:2: ",
+        "{{ nothing }}": "cannot be filled in ('nothing' is undefined)",
+        "{% include '../secret' %}": "expected a file that lies beside it",
+        "{{ ''.__class__ }}": "cannot be filled in",
+    }.items():
+        path.write_text(text)
+        with pytest.raises(ContentError) as caught:
+            render(path, **VALUES)
+        assert told in str(caught.value)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ContentError, match="no text in UTF-8"):
+        render(path, **VALUES)
+    with pytest.raises(ContentError, match="cannot be read"):
+        render(tmp_path / "missing.sh", **VALUES)
+
+
+def test_the_command_says_what_is_wanted(tmp_path: Path) -> None:
+    wanted = Wanted(3, gpus=4, cpus=16, mem="64G", time="8:00:00", partition="gpu", words=("--constraint=a100",))
+    words = command(tmp_path / "50%.parts", "pilot/mine", [0, 1, 2, 5], wanted)
+    assert words[:3] == ["sbatch", "--parsable", "--array=0-2,5%3"]
+    for word in ("--requeue", "--signal=B:TERM@120", "--job-name=tomserve-pilot-mine", "--gres=gpu:4", "--mem=64G"):
+        assert word in words
+    assert f"--output={tmp_path}/50%%.parts/slurm/%4a.txt" in words
+    assert words[-2:] == ["--constraint=a100", f"{tmp_path}/50%.parts/slurm.sh"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"partition": "gpu --wrap=id"}, "--partition 'gpu --wrap=id': expected letters"),
+        ({"mem": "64G\n"}, "--mem"),
+        ({"account": "$(id)"}, "--account"),
+        ({"words": ("--array=1-9",)}, "tomserve decides about --array itself"),
+        ({"words": ("--arr=1-9",)}, "tomserve decides about --array itself"),
+        ({"words": ("-p",)}, "expected one long option with its value"),
+        ({"words": ("script.sh",)}, "expected one long option with its value"),
+        ({"words": ("--comment=a\nb",)}, "expected one line"),
+    ],
+)
+def test_what_sbatch_is_not_to_see_is_refused(changes: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        command(tmp_path, "mine", [0], Wanted(1, **changes))
+    assert told in str(caught.value)
+
+
+@given(st.sets(st.integers(0, 300), min_size=1))
+def test_numbers_are_written_as_slurm_reads_them(numbers: set[int]) -> None:
+    read: list[int] = []
+    for part in spans(numbers).split(","):
+        first, _, last = part.partition("-")
+        read += range(int(first), int(last or first) + 1)
+    assert read == sorted(numbers)
+
+
+def tool(folder: Path, name: str, script: str) -> None:
+    """A program that stands for one of Slurm's commands."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose programs come before all others; at first there are none of Slurm's."""
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}/usr/bin/none")
+    return tmp_path / "bin"
+
+
+JOB = Job(cluster="slurm", id="17", time="2026-11-24T00:00:00Z", parts=(0, 1, 2))
+
+
+def test_what_slurm_prints_is_read_line_by_line(tools: Path) -> None:
+    tool(tools, "squeue", "printf '0|RUNNING|n1|None\\n1|PENDING||Priority\\nx|y\\n9|RUNNING|n9|None\\n'")
+    tool(tools, "sacct", "printf '17_2|CANCELLED by 0|n3\\n17_0|FAILED|n8\\n17|x|y\\n'")
+    assert Slurm().states(JOB) == {
+        0: Task("RUNNING", "n1"),
+        1: Task("PENDING", note="Priority"),
+        2: Task("CANCELLED", "n3"),
+    }
+    assert Slurm().alive(JOB) >= {0, 1}
+
+
+def test_a_job_that_slurm_has_forgotten_is_no_error(tools: Path) -> None:
+    tool(tools, "squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    assert Slurm().states(JOB) == {}
+    assert Slurm().alive(JOB) == frozenset()
+
+
+def test_a_slurm_that_cannot_be_asked_is_told_in_a_line(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(MachineError, match="squeue: not found; do this on a machine that belongs to a Slurm cluster"):
+        Slurm().states(JOB)
+    tool(tools, "squeue", "printf 'cannot \\033[2Jreach\\nit' >&2; exit 1")
+    with pytest.raises(MachineError) as caught:
+        Slurm().states(JOB)
+    assert "\x1b" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    monkeypatch.setattr(slurm, "PATIENCE", 0.2)
+    tool(tools, "squeue", "exec /bin/sleep 60")
+    with pytest.raises(MachineError, match="has not answered within"):
+        slurm.asked(["squeue"], slurm.PATIENCE)
+
+
+def test_a_job_that_is_refused_leaves_no_record(tools: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mine.parts"
+    folder.mkdir()
+    tool(tools, "sbatch", "echo 'sbatch: error: invalid partition specified: gpu' >&2; exit 1")
+    with pytest.raises(MachineError, match="invalid partition specified: gpu"):
+        slurm.submit(folder, "mine", [0], Wanted(1, partition="gpu"), "#!/bin/sh\n")
+    tool(tools, "sbatch", "echo 'Welcome to the cluster'")
+    with pytest.raises(MachineError, match="expected the number of a job"):
+        slurm.submit(folder, "mine", [0], Wanted(1), "#!/bin/sh\n")
+    assert Job.read(folder) is None
+    tool(tools, "sbatch", "echo '18;big'")
+    assert slurm.submit(folder, "mine", [0], Wanted(1), "#!/bin/sh\n") == Job.read(folder)
+    assert (Job.read(folder) or JOB).details == {"cluster": "big"}
+
+
+def test_a_record_of_a_job_that_was_changed_is_no_way_in(tools: Path) -> None:
+    for changes in ({"id": "17 --format=x"}, {"details": {"cluster": "a b"}}, {"id": "--me"}):
+        with pytest.raises(ConfigError, match="no number of a Slurm job"):
+            Slurm().cancel(JOB.model_copy(update=changes))
+
+
+def test_the_starts_of_a_part_are_those_of_this_job(tmp_path: Path) -> None:
+    path = tmp_path / "0002.starts"
+    assert starts.read(path, "17") is None
+    path.write_bytes(b"16 0 n1 0\n17 0 n2 0\n\xff broken\n17 1 n3 5\n")
+    assert starts.read(path, "17") == starts.Starts(2, "n3")
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+    assert starts.read(path, "17") is None
+
+
+def test_a_task_asks_for_as_many_gpus_as_its_model_needs() -> None:
+    assert needed("reference", None) == Need()
+    assert needed("llama3-70b", None, served=True) == Need()
+    assert needed("llama3-70b", "8xA100-80GB").gpus == 4
+    assert needed("llama3.1-8b", "4xA100-80GB") == Need(1)
+    with pytest.raises(ConfigError, match="say which ones a node has, such as --gpus 4xA100-80GB"):
+        needed("llama3-70b", None)
+    several = needed("qwen3-235b-a22b", "2x8xA100-40GB")
+    assert (several.gpus, several.nodes, len(several.ranks)) == (8, 2, 2)
+    assert all('"$HEAD"' in rank and '"$PORT"' in rank for rank in several.ranks)
