@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from tests.conftest import ROOT, Endpoint, Outcome, make_item
 from tests.helpers.slurm import Slurm, processes, running
@@ -49,24 +48,13 @@ def slurm(cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]:
 
 @dataclass
 class Door:
-    """Lets an endpoint answer every other question, and the rest only once it is opened.
-
-    busy: refuse them until then, instead of making them wait.
-    """
+    """Lets an endpoint answer every other question, and the rest only once it is opened."""
 
     opened: bool = False
-    busy: bool = False
-
-    def shut(self, body: dict[str, Any]) -> bool:
-        asked = re.search(r"Jar number (\d+)", str(body["messages"]))
-        return not self.opened and asked is not None and int(asked[1]) % 2 == 1
 
     def hold(self, body: dict[str, Any]) -> bool:
-        return not self.busy and self.shut(body)
-
-    def refuse(self, body: dict[str, Any], number: int) -> web.Response | None:
-        refused = self.busy and self.shut(body)
-        return web.json_response({"error": "busy"}, status=503, headers={"Retry-After": "1"}) if refused else None
+        asked = re.search(r"Jar number (\d+)", str(body["messages"]))
+        return not self.opened and asked is not None and int(asked[1]) % 2 == 1
 
 
 @dataclass
@@ -133,7 +121,7 @@ def evaluation(cli: Cli, slurm: Slurm, endpoint: Endpoint, tmp_path: Path) -> Ev
     items = tmp_path / "items.jsonl"
     items.write_bytes(b"".join(make_item(number).to_json() + b"\n" for number in range(1, 41)))
     door = Door()
-    endpoint.script, endpoint.hold = door.refuse, door.hold
+    endpoint.hold = door.hold
     asked = ("--benchmark", "items", "--path", str(items), "--strategy", "vanilla", "--base-url", endpoint.url)
     done = cli("shard", "--run", "mine", "--parts", "4", *asked)
     assert done.code == 0, done.err
@@ -224,9 +212,12 @@ def test_a_node_that_is_drained_ends_its_task_and_gets_no_other(evaluation: Eval
     assert sorted(node for part in range(4) for node in evaluation.starts(part)) == ["n1", "n1", "n1", "n2"]
 
 
-def test_before_its_time_is_up_a_task_stops_and_starts_itself_again(evaluation: Evaluation, slurm: Slurm) -> None:
-    evaluation.door.busy = True
-    evaluation.submit("--time", "1", "--grace", "58")
+def test_before_its_time_is_up_a_task_stops_and_starts_itself_again(
+    evaluation: Evaluation, slurm: Slurm, tmp_path: Path
+) -> None:
+    template = tmp_path / "mine.sh.jinja"
+    template.write_text((ROOT / "launch/slurm/array.sh.jinja").read_text().replace("{{ patience }}", "2"))
+    evaluation.submit("--time", "1", "--grace", "58", "--template", str(template))
     evaluation.half()
     slurm.until(lambda: any(len(evaluation.starts(part)) > 1 for part in range(4)), 90)
     evaluation.open()
@@ -313,7 +304,10 @@ def test_slurm_is_left_with_what_it_takes_to_find_no_key(
     endpoint.key = "sk-very-secret"
     monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(key))
     evaluation.open()
-    evaluation.submit()
+    refused = evaluation.cli("submit", "slurm", "mine")
+    assert refused.code == 2
+    assert "tasks would send the API key to" in refused.err
+    evaluation.submit("--base-url", endpoint.url)
     told = subprocess.run(["scontrol", "show", "job", evaluation.job], capture_output=True, check=True).stdout
     evaluation.done()
     written = [path.read_bytes() for path in evaluation.folder.rglob("*") if path.is_file()]

@@ -179,6 +179,21 @@ def test_a_job_that_is_refused_leaves_no_record(tools: Path, tmp_path: Path) -> 
     assert (Job.read(folder) or JOB).details == {"cluster": "big"}
 
 
+def test_what_tasks_append_to_is_no_link(tools: Path, tmp_path: Path) -> None:
+    tool(tools, "sbatch", "echo 18")
+    folder = tmp_path / "mine.parts"
+    (folder / "slurm").mkdir(parents=True)
+    (folder / "slurm/0001.starts").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match=r"0001\.starts: is a symbolic link"):
+        slurm.submit(folder, "mine", [0, 1], Wanted(1), "#!/bin/sh\n")
+    (folder / "slurm/0001.starts").unlink()
+    (folder / "slurm").rmdir()
+    (folder / "slurm").symlink_to(tmp_path)
+    with pytest.raises(ConfigError, match="slurm: is a link"):
+        slurm.submit(folder, "mine", [0, 1], Wanted(1), "#!/bin/sh\n")
+    assert Job.read(folder) is None
+
+
 def test_a_record_of_a_job_that_was_changed_is_no_way_in(tools: Path) -> None:
     for changes in ({"id": "17 --format=x"}, {"details": {"cluster": "a b"}}, {"id": "--me"}):
         with pytest.raises(ConfigError, match="no number of a Slurm job"):

@@ -113,12 +113,12 @@ def slurm(
     from tomserve.clusters import slurm as cluster
     from tomserve.clusters.needing import needed
     from tomserve.clusters.script import render
-    from tomserve.shards.record import folder_of
+    from tomserve.shards.record import FILE, folder_of
     from tomserve.status import FINAL
 
     folder = folder_of(name)
     asked_for = configured.given() & dividing.keys()
-    if dry_run and not folder.exists():
+    if dry_run and not (folder / FILE).exists():
         parts, model = list(range(dividing["parts"] or nodes)), dividing["model"]
     else:
         parts, model = parts_left(name, folder, nodes, dividing, divide=bool(asked_for - {"base_url", "quiet"}))
@@ -151,8 +151,11 @@ def parts_left(
 ) -> tuple[list[int], str | None]:
     """The numbers of the parts that are not complete, and the model that is to be started for them, None for none.
 
-    divide: whether the evaluation is to be divided first, as far as that is not done.
+    divide: whether the evaluation is to be divided first, as far as that is not done. Raises ConfigError where tasks
+    would refuse to send a key to addresses that only the record names.
     """
+    from tomserve.serving import keys
+    from tomserve.serving.addresses import shown
     from tomserve.shards.record import FILE, Shards
     from tomserve.shards.state import states
 
@@ -163,6 +166,11 @@ def parts_left(
         shard.shard(run=name, **dividing)
     shards = Shards.read(folder)
     wish = shards.wish
+    if wish.base_url and not dividing["base_url"] and keys.api_key() is not None:
+        raise ConfigError(
+            f"tasks would send the API key to {', '.join(map(shown, wish.base_url))}, which {FILE} names; say so by "
+            "--base-url URL"
+        )
     left = [one.number for one in states(folder) if one.state != "complete"]
     return left, None if wish.base_url else wish.model
 

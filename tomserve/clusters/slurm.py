@@ -153,6 +153,11 @@ def submit(folder: Path, run: str, parts: Sequence[int], wanted: Wanted, script:
     """
     words = command(folder, run, parts, wanted)
     (folder / LOGS).mkdir(exist_ok=True)
+    if (folder / LOGS).is_symlink():
+        raise ConfigError(f"{folder / LOGS}: is a link; expected a folder, so move it away")
+    for number in parts:  # Slurm and the script append to them, wherever a link would lead
+        for ending in ("txt", "starts"):
+            files.check(folder / LOGS / f"{number:04}.{ending}", alone=True)
     with files.replacing(folder / SCRIPT) as file:
         file.write(script.encode())
     told = asked(words, SUBMITTING).strip()

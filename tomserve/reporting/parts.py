@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+import polars as pl
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from tomserve.clusters import slurm, starts
 from tomserve.clusters.job import Job, Task
 from tomserve.content.inert import inert
+from tomserve.reporting.terminal import print_table
 from tomserve.runs import progress
-from tomserve.shards.record import part_folder
+from tomserve.shards.record import ENDING, part_folder
 from tomserve.shards.state import PartState
 
 SHOWN = 60
 """So many parts are listed at most; of more, those that are complete or that wait are only counted."""
 
-LONGEST = 16
+LONGEST = 40
 """Characters of a node's name, or of a cluster's word, that are shown."""
 
 
@@ -51,18 +51,8 @@ def show(
         quiet = ("complete", "waiting")
         listed = [one for one in seen if one.part.state not in quiet or _cluster(one) not in ("", "PENDING")][:SHOWN]
         listed = [one for one in listed if one.part.state != "complete"]
-    table = Table(box=None, pad_edge=False)
-    for name, justify in (("part", "right"), ("state", "left"), ("done", "right"), ("failed", "right")):
-        table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
-    for name in ("a second", "left"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("cluster", "node"):
-        table.add_column(name, overflow="fold")
-    table.add_column("starts", justify="right", no_wrap=True)
-    for one in listed:
-        table.add_row(*map(Text, _cells(one)))
     if listed:
-        console.print(table)
+        print_table(f"parts of {inert(folder.name.removesuffix(ENDING))}", pl.DataFrame(map(_cells, listed)), console)
     if len(listed) < len(seen):
         console.print(f"{len(seen) - len(listed)} more parts are not listed", highlight=False)
     for line in lines(seen, job):
@@ -106,19 +96,19 @@ def _cluster(one: Seen) -> str:
     return one.task.state if one.task is not None else ""
 
 
-def _cells(one: Seen) -> list[str]:
+def _cells(one: Seen) -> dict[str, str]:
     part = one.part
-    return [
-        f"{part.number:04}",
-        part.state,
-        f"{part.done:,}/{part.total:,}",
-        str(part.failures or ""),
-        "" if one.rate is None else f"{one.rate:,.1f}",
-        "" if one.left is None else _time(one.left),
-        inert(_cluster(one))[:LONGEST],
-        inert(one.node)[:LONGEST],
-        "" if one.begun is None else str(one.begun),
-    ]
+    return {
+        "part": f"{part.number:04}",
+        "state": part.state,
+        "done": f"{part.done}/{part.total}",
+        "failed": str(part.failures or ""),
+        "rate": "" if one.rate is None else f"{one.rate:.1f}/s",
+        "left": "" if one.left is None else _time(one.left),
+        "cluster": inert(_cluster(one))[:LONGEST],
+        "node": inert(one.node)[:LONGEST],
+        "starts": "" if one.begun is None else str(one.begun),
+    }
 
 
 def _time(seconds: float) -> str:
