@@ -22,6 +22,9 @@ from tomserve.shards.state import PartState
 SHOWN = 60
 """So many parts are listed at most; of more, those that are complete or that wait are only counted."""
 
+ALWAYS = ("part", "state", "done")
+"""Columns that are shown also where they say nothing."""
+
 LONGEST = 40
 """Characters of a node's name, or of a cluster's word, that are shown."""
 
@@ -52,7 +55,10 @@ def show(
         listed = [one for one in seen if one.part.state not in quiet or _cluster(one) not in ("", "PENDING")][:SHOWN]
         listed = [one for one in listed if one.part.state != "complete"]
     if listed:
-        print_table(f"parts of {inert(folder.name.removesuffix(ENDING))}", pl.DataFrame(map(_cells, listed)), console)
+        rows = [_cells(one) for one in listed]
+        told = [name for name in rows[0] if name in ALWAYS or any(row[name] for row in rows)]
+        frame = pl.DataFrame([{name: row[name] for name in told} for row in rows])
+        print_table(f"parts of {inert(folder.name.removesuffix(ENDING))}", frame, console)
     if len(listed) < len(seen):
         console.print(f"{len(seen) - len(listed)} more parts are not listed", highlight=False)
     for line in lines(seen, job):
