@@ -43,8 +43,16 @@ def matched_cells(
         none = np.empty((0, 2), dtype=np.int64)
         return Cells(np.empty((0, 2)), none, none, np.empty((0, 2)), 0)
     _, codes = np.unique(strata[known], return_inverse=True)
-    means, of_cell, sizes = cluster_means(y[known], clusters[known], codes * 2 + arm[known])
-    size = 2 * (int(codes.max()) + 1)
+    return cells_of(*cluster_means(y[known], clusters[known], codes * 2 + arm[known]))
+
+
+def cells_of(means: Floats, of_cell: Codes, sizes: npt.NDArray[np.number]) -> Cells:
+    """The same from the means of clusters, at least one, which is all that a cell is made of.
+
+    means, of_cell, sizes: of each cluster within an arm its mean outcome, twice the code of its stratum (from 0) plus 1
+    where it is treated, and its number of answers [clusters].
+    """
+    size = 2 * (int(of_cell.max()) // 2 + 1)
     counts = np.bincount(of_cell, minlength=size).reshape(-1, 2)
     sums, answers, right = (
         np.bincount(of_cell, weights=weights, minlength=size).reshape(-1, 2)
@@ -78,8 +86,14 @@ def unit_means(
     """By stratum the mean of its clusters' means; then the strata, and the number of clusters."""
     names, codes = np.unique(strata, return_inverse=True)
     means, of_stratum, _ = cluster_means(y, clusters, codes)
-    counts = np.bincount(of_stratum, minlength=len(names))
-    return np.bincount(of_stratum, weights=means, minlength=len(names)) / np.maximum(counts, 1), names, means.size
+    return means_of_units(means, of_stratum, len(names)), names, means.size
+
+
+def means_of_units(means: Floats, of_unit: Codes, units: int) -> Floats:
+    """By unit the mean of its clusters' means. means, of_unit: of each cluster [clusters]; units: how many there are,
+    coded from 0."""
+    counts = np.bincount(of_unit, minlength=units)
+    return np.asarray(np.bincount(of_unit, weights=means, minlength=units) / np.maximum(counts, 1), dtype=float)
 
 
 def same_length(*columns: npt.NDArray[np.generic]) -> None:

@@ -16,19 +16,17 @@ answers within a cluster depend on each other.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.cells import cluster_means, matched_cells, same_length, unit_means
+from tomserve.stats.cells import Cells, Codes, cluster_means, matched_cells, same_length, unit_means
 from tomserve.stats.distributions import t_interval, t_quantile
 from tomserve.stats.effects import (
     FEW,
     FEW_CHANGES,
     Design,
     Effect,
-    effective_answers,
     independent_score,
     inverted_p,
     undefined,
@@ -36,8 +34,24 @@ from tomserve.stats.effects import (
 )
 from tomserve.stats.intraclass import effective_n
 from tomserve.stats.paired import varies
-from tomserve.stats.proportions import Interval, tango, tango_excludes_zero, wilson
+from tomserve.stats.pairs import paired_effect, paired_estimate
+from tomserve.stats.proportions import Interval, wilson
 from tomserve.stats.ratios import fieller, from_difference
+
+__all__ = [
+    "cells_effect",
+    "clustered_mean",
+    "clustered_share",
+    "effective_share",
+    "matched_effect",
+    "new_units_share",
+    "paired_effect",
+    "paired_estimate",
+    "sizes_share",
+    "units_share",
+    "unmatched_effect",
+    "unmatched_means",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -65,7 +79,11 @@ def matched_effect(
 
     Raises ValueError for columns of unequal length.
     """
-    cells = matched_cells(outcome, treated, cluster, stratum)
+    return cells_effect(matched_cells(outcome, treated, cluster, stratum), level)
+
+
+def cells_effect(cells: Cells, level: float = 0.95) -> Effect:
+    """The effect of `matched_effect` from the cells of strata and arms, which are all that it is made of."""
     arms = tuple(int(count) for count in cells.counts.sum(axis=0))
     method = f", {len(cells.means)} strata matched" + (f", {cells.dropped} unmatched left out" if cells.dropped else "")
     t, c, right = cells.means[:, 1], cells.means[:, 0], float(cells.right.sum())
@@ -75,63 +93,6 @@ def matched_effect(
         return independent_score(float(t.mean()), cells.answers[:, 1], float(c.mean()), cells.answers[:, 0], of)
 
     return unit_effect(t, c, Design(sum(arms), min(arms), few, score, method), level)
-
-
-def paired_effect(
-    treated_outcome: npt.ArrayLike,
-    control_outcome: npt.ArrayLike,
-    cluster: npt.ArrayLike,
-    stratum: npt.ArrayLike | None = None,
-    level: float = 0.95,
-) -> Effect:
-    """Effect of two conditions on the same items, such as two prompting strategies: the mean of the units' differences.
-
-    Without `stratum` the units are clusters, and the population is further clusters of these strata. With it they are
-    strata, each a mean of its clusters' means, and the population is new strata. Units are assumed independent, and the
-    mean of their differences about normal (t interval and t test, units - 1 df); the sign-flip test needs symmetric
-    differences only. Where the differences do not vary, above all where no answer changed, the interval is Tango's
-    score interval for an effective number of pairs (one, for one unit), which assumes that changes are correlated by .1
-    within a unit; where fewer than five answers changed it is the smallest interval that holds both. The ratio is
-    `ratios.inverted_ratio`.
-
-    treated_outcome, control_outcome: of the same items in the same order [items]; an item with a nan in either is left
-        out.
-    cluster: cluster of each item [items].
-    stratum: stratum of each item [items], or None.
-    level: of confidence, .95 by default.
-
-    Raises ValueError for columns of unequal length.
-    """
-    pairs = _paired_means(treated_outcome, control_outcome, cluster, stratum)
-    t, c, m = pairs.treated, pairs.control, pairs.treated.size
-    what = f", {m} {'clusters' if stratum is None else 'strata'} paired"
-    n = effective_answers(pairs.sizes)
-    changed, moved = (float(values.mean()) if m else math.nan for values in (pairs.changed, t - c))
-    gained, lost = (n * max(0.0, changed + by) / 2 for by in (moved, -moved))
-
-    def score(of: float) -> Interval:
-        found = tango(gained, lost, n, of)
-        return Interval(found.estimate, found.low, found.high, f"Tango, n = {n:.1f} of {pairs.sizes.sum()} pairs")
-
-    def excludes(of: float) -> bool:
-        return tango_excludes_zero(gained, lost, n, of)
-
-    few = pairs.changes < FEW_CHANGES
-    return unit_effect(t, c, Design(pairs.tasks, pairs.tasks, few, score, what, excludes), level)
-
-
-def paired_estimate(
-    treated_outcome: npt.ArrayLike,
-    control_outcome: npt.ArrayLike,
-    cluster: npt.ArrayLike,
-    stratum: npt.ArrayLike | None = None,
-) -> float:
-    """The estimate of `paired_effect` alone, without interval and tests; nan where there is no unit.
-
-    Parameters as there. Raises ValueError for columns of unequal length.
-    """
-    pairs = _paired_means(treated_outcome, control_outcome, cluster, stratum)
-    return float((pairs.treated - pairs.control).mean()) if pairs.treated.size else math.nan
 
 
 def unmatched_effect(
@@ -152,7 +113,15 @@ def unmatched_effect(
     y, arm, clusters = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool), np.asarray(cluster)
     same_length(y, arm, clusters)
     known = ~np.isnan(y)
-    means, of_arm, sizes = cluster_means(y[known], clusters[known], arm[known].astype(np.intp))
+    return unmatched_means(*cluster_means(y[known], clusters[known], arm[known].astype(np.intp)), level)
+
+
+def unmatched_means(means: Floats, of_arm: Codes, sizes: npt.NDArray[np.integer], level: float = 0.95) -> Effect:
+    """The effect of `unmatched_effect` from the clusters' means, which are all that it is made of.
+
+    means, of_arm, sizes: of each cluster its mean outcome, 1 where it is treated and 0 where not, and its number of
+    answers [clusters].
+    """
     t, c = means[of_arm == 1], means[of_arm == 0]
     n1, n0 = t.size, c.size
     if not n1 or not n0:
@@ -193,8 +162,7 @@ def clustered_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, level: float
     y, clusters = np.asarray(outcome, dtype=float), np.asarray(cluster)
     same_length(y, clusters)
     known = ~np.isnan(y)
-    m = len(np.unique(clusters[known]))
-    return wilson(float(y[known].mean()) * m, m, level) if m else wilson(0, 0, level)
+    return sizes_share(float(y[known].sum()), np.unique(clusters[known], return_counts=True)[1], level=level)
 
 
 def effective_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, icc: float, level: float = 0.95) -> Interval:
@@ -212,12 +180,23 @@ def effective_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, icc: float, 
     y, clusters = np.asarray(outcome, dtype=float), np.asarray(cluster)
     same_length(y, clusters)
     known = ~np.isnan(y)
-    if not known.any():
+    sizes = np.unique(clusters[known], return_counts=True)[1]
+    return sizes_share(float(y[known].sum()), sizes, icc, level)
+
+
+def sizes_share(
+    right: float, sizes: npt.NDArray[np.integer], icc: float | None = None, level: float = 0.95
+) -> Interval:
+    """The share of `effective_share` or, without an intra-class correlation, that of `clustered_share`, from the number
+    of right answers and the numbers of answers of all clusters [clusters], which are all that they are made of."""
+    total = int(sizes.sum())
+    if not total:
         return wilson(0, 0, level)
-    _, sizes = np.unique(clusters[known], return_counts=True)
+    if icc is None:
+        return wilson(right / total * sizes.size, sizes.size, level)
     n = effective_n(sizes, icc)
-    found = wilson(float(y[known].mean()) * n, n, level)
-    return Interval(found.estimate, found.low, found.high, f"Wilson, effective n = {n:.1f} of {int(known.sum())}")
+    found = wilson(right / total * n, n, level)
+    return Interval(found.estimate, found.low, found.high, f"Wilson, effective n = {n:.1f} of {total}")
 
 
 def clustered_mean(values: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95) -> Interval:
@@ -288,34 +267,6 @@ def units_share(means: npt.ArrayLike, level: float = 0.95) -> Interval:
     spread = t_quantile(0.5 + level / 2, m - 1) * float(means.std(ddof=1)) / math.sqrt(m)
     half, logit = spread / (share * (1 - share)), math.log(share / (1 - share))
     return Interval(share, _expit(logit - half), _expit(logit + half), f"t on the logit scale, {m - 1} df")
-
-
-@dataclass(frozen=True)
-class _Pairs:
-    """Units of a paired comparison: their mean outcomes under treatment and control, the share of their answers that
-    changed, the numbers of their pairs [units]; then the number of changed answers and of clusters.
-    """
-
-    treated: Floats
-    control: Floats
-    changed: Floats
-    sizes: npt.NDArray[np.intp]
-    changes: float
-    tasks: int
-
-
-def _paired_means(
-    treated: npt.ArrayLike, control: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike | None
-) -> _Pairs:
-    """The units of the items with both outcomes."""
-    t, c, clusters = np.asarray(treated, dtype=float), np.asarray(control, dtype=float), np.asarray(cluster)
-    strata = clusters if stratum is None else np.asarray(stratum)
-    same_length(t, c, clusters, strata)
-    known = ~(np.isnan(t) | np.isnan(c))
-    t, c, clusters, strata = t[known], c[known], clusters[known], strata[known]
-    changed = np.abs(t - c)
-    (t1, _, tasks), (t0, _, _), (share, _, _) = (unit_means(y, clusters, strata) for y in (t, c, changed))
-    return _Pairs(t1, t0, share, np.unique(strata, return_counts=True)[1], float(changed.sum()), tasks)
 
 
 def _expit(x: float) -> float:

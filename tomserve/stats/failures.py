@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.cells import cluster_means, matched_cells, same_length
+from tomserve.stats.cells import Codes, cells_of, cluster_means, same_length
 from tomserve.stats.moderated import SHARED, moderated
 from tomserve.stats.paired import sign_flip, t_p, varies
 
@@ -59,18 +60,23 @@ def matched_failures(
     """
     y, arm = np.asarray(failed, dtype=float), np.asarray(treated, dtype=bool)
     clusters, strata = np.asarray(cluster), np.asarray(stratum)
-    shares = matched_cells(y, arm, clusters, strata).means
+    same_length(y, arm, clusters, strata)
     known = ~np.isnan(y)
-    if not known.any():
-        return _failures(*(np.empty(0),) * 4)
     _, codes = np.unique(strata[known], return_inverse=True)
-    _, names = np.unique(clusters[known], return_inverse=True)
-    means, of_cell, sizes = cluster_means(y[known], names, codes * 2 + arm[known])
-    least = np.full(int(codes.max()) + 1, np.inf)
+    return failures_of_cells(*cluster_means(y[known], clusters[known], codes * 2 + arm[known]))
+
+
+def failures_of_cells(means: Floats, of_cell: Codes, sizes: npt.NDArray[np.integer]) -> Failures:
+    """The test of `matched_failures` from the clusters' shares of failures, which are all that it is made of.
+
+    means, of_cell, sizes: as `cells.cells_of` has them, of failures [clusters].
+    """
+    if not means.size:
+        return _failures(*(np.empty(0),) * 4)
+    shares = cells_of(means, of_cell, sizes).means
+    least = np.full(int(of_cell.max()) // 2 + 1, np.inf)
     np.minimum.at(least, of_cell // 2, sizes)
-    # one row a cluster: its arm and stratum are all that counts, so that any names will do
-    scaled = _scaled(means, least[of_cell // 2])
-    cells = matched_cells(scaled, of_cell % 2 == 1, np.arange(means.size), of_cell // 2).means
+    cells = cells_of(_scaled(means, least[of_cell // 2]), of_cell, np.ones(means.size)).means
     return _failures(shares[:, 1], shares[:, 0], cells[:, 1], cells[:, 0])
 
 
@@ -89,7 +95,15 @@ def paired_failures(failed_treated: npt.ArrayLike, failed_control: npt.ArrayLike
     t, c, units = np.asarray(failed_treated, dtype=float), np.asarray(failed_control, dtype=float), np.asarray(unit)
     same_length(t, c, units)
     _, index, sizes = np.unique(units, return_inverse=True, return_counts=True)
-    shares = np.bincount(index, t) / sizes, np.bincount(index, c) / sizes
+    return failures_of_units(np.bincount(index, t), np.bincount(index, c), sizes)
+
+
+def failures_of_units(
+    failed_treated: npt.NDArray[Any], failed_control: npt.NDArray[Any], sizes: npt.NDArray[np.integer]
+) -> Failures:
+    """The test of `paired_failures` from how many of the items of each unit failed under either condition, and how many
+    there are [units]."""
+    shares = failed_treated / sizes, failed_control / sizes
     return _failures(*shares, *(_scaled(share, sizes) for share in shares))
 
 

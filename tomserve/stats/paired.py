@@ -182,7 +182,12 @@ def mcnemar(treated: npt.ArrayLike, control: npt.ArrayLike) -> McNemar:
     t, c = _pair(treated, control)
     both, gained = int(np.sum((t > 0) & (c > 0))), int(np.sum((t > 0) & (c == 0)))
     lost, neither = int(np.sum((t == 0) & (c > 0))), int(np.sum((t == 0) & (c == 0)))
-    if not t.size:
+    return mcnemar_of(both, gained, lost, neither)
+
+
+def mcnemar_of(both: int, gained: int, lost: int, neither: int) -> McNemar:
+    """The tests of `mcnemar` from the numbers of items by their outcomes."""
+    if not both + gained + lost + neither:
         return McNemar(0, 0, 0, 0, math.nan, math.nan)
     if not gained + lost:
         return McNemar(both, 0, 0, neither, 1.0, 1.0)

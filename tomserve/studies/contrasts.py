@@ -13,7 +13,6 @@ counts as wrong, and how far all failures could move a number is given as bounds
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -21,19 +20,29 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tomserve.stats import clustered, failures, marginal, paired, pooled, proportions
-from tomserve.stats.cells import matched_cells, unit_means
-from tomserve.stats.effects import FEW, Effect
+from tomserve.stats import marginal, paired, pooled
+from tomserve.stats.cells import matched_cells
 from tomserve.stats.intraclass import intraclass
-from tomserve.stats.planning import minimum_detectable_effect, units_needed
-from tomserve.studies import asking, sides
-from tomserve.studies.families import WORTH
-from tomserve.studies.rows import BASELINE, counted_unread
+from tomserve.studies import asking, summed
+from tomserve.studies.rows import BASELINE
+from tomserve.studies.summed import NEW, THESE, Record
 
-Record = dict[str, Any]
-NEW, THESE = "new stages", "these stages"
-"""Whom an interval speaks for (column `target`): stages that are not yet written, of which those at hand are taken to
-be a sample; or further tasks of the very stages at hand, and no others."""
+__all__ = [
+    "NEW",
+    "THESE",
+    "Record",
+    "alike",
+    "codes",
+    "contrast",
+    "effects_within",
+    "matched",
+    "pair",
+    "prompting_effects",
+    "share",
+]
+
+ARM = "treated arm"
+"""The column that says, while rows are counted, which of them are of the treated arm."""
 
 
 def codes(names: pl.Series) -> npt.NDArray[np.int64]:
@@ -54,32 +63,7 @@ def share(rows: pl.DataFrame, stratum: str | None = None, icc: float | None = No
     they count. `estimate` in the record is the number that the interval is about: the mean of the strata's means, or
     the accuracy itself.
     """
-    outcome, total = rows["correct"].cast(pl.Float64).to_numpy(), rows.height
-    clusters = codes(rows["cluster"])
-    if stratum is not None:
-        found = clustered.new_units_share(outcome, clusters, codes(rows[stratum]))
-    elif icc is not None:
-        found = clustered.effective_share(outcome, clusters, icc)
-    else:
-        found = clustered.clustered_share(outcome, clusters)
-    correct, failed = int(rows["correct"].sum()), int(rows["faulty"].sum())
-    tasks = rows["cluster"].n_unique()
-    return {
-        "correct": correct,
-        "total": total,
-        "accuracy": correct / total if total else math.nan,
-        "ci_low": found.low,
-        "ci_high": found.high,
-        "failed": failed,
-        "unread": counted_unread(rows),
-        "accuracy_dropped": correct / (total - failed) if total > failed else math.nan,
-        "accuracy_high": (correct + failed) / total if total else math.nan,
-        "tasks": tasks,
-        "few_tasks": tasks < FEW,
-        "estimate": found.estimate,
-        "target": NEW if stratum else "new tasks",
-        "method": found.method,
-    }
+    return summed.share(summed.of_answers(rows, [stratum] if stratum else []), stratum, icc)
 
 
 def alike(rows: pl.DataFrame, groups: str) -> float:
@@ -103,40 +87,38 @@ def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str |
     differ from the accuracies over all strata. With THESE both shares, and the bounds, are those of a fitted model.
     """
     arm = treated.to_numpy().astype(bool)
-    outcome = rows["correct"].cast(pl.Float64).to_numpy()
-    clusters, strata = codes(rows["cluster"]), codes(rows[stratum])
-    columns = (outcome, arm, clusters, strata)
-    extra: Record = {}
+    sums = summed.of_answers(rows.with_columns(pl.Series(ARM, arm)), [stratum, ARM])
+    of_class = summed.matched(sums, sums[ARM], stratum)
     if pool is None:
-        effect = clustered.matched_effect(*columns)
-    elif pool == NEW:
+        return of_class
+    outcome = rows["correct"].cast(pl.Float64).to_numpy()
+    columns = (outcome, arm, codes(rows["cluster"]), codes(rows[stratum]))
+    extra: Record = {}
+    if pool == NEW:
         effect = pooled.pooled_effect(*columns)
         extra["p_permutation"] = pooled.permutation_p(*columns)
     else:
         effect = marginal.these_strata_effect(*columns)
-        haenszel = marginal.mantel_haenszel(outcome, arm, strata)
+        haenszel = marginal.mantel_haenszel(outcome, arm, codes(rows[stratum]))
         extra |= {"mh_risk_difference": haenszel.risk_difference, "mh_risk_ratio": haenszel.risk_ratio}
 
     faulty = rows["faulty"].to_numpy()
 
     def estimate(t: Any, c: Any) -> float:
-        if pool == THESE:  # shares that a model fits, and not the means of the strata
-            whole = marginal.these_strata_effect(np.where(arm, t, c), *columns[1:]) if faulty.any() else effect
-            return whole.estimate
-        means = matched_cells(np.where(arm, t, c), *columns[1:]).means
-        return float((means[:, 1] - means[:, 0]).mean()) if len(means) else math.nan
+        whole = marginal.these_strata_effect(np.where(arm, t, c), *columns[1:]) if faulty.any() else effect
+        return whole.estimate
 
-    unknown = np.where(faulty, np.nan, outcome)
+    worst = of_class["worst_low"], of_class["worst_high"]
+    if pool == THESE:  # shares that a model fits, and not the means of the strata
+        unknown = np.where(faulty, np.nan, outcome)
+        worst = paired.missing_bounds(unknown, unknown, estimate)
     means = matched_cells(*columns).means
-    failure = failures.matched_failures(faulty, *columns[1:])
     return {
-        **_effect(effect, pool or NEW),
-        **_tests(effect, means[:, 1] - means[:, 0] if pool != THESE else np.empty(0)),
-        "p_failure": failure.p if pool is None else pooled.permutation_p(faulty, *columns[1:]),
-        "failure_mean": failure.mean,
-        "failure_sd": failure.sd,
-        **sides.of_arms(rows, arm, clusters, strata),
-        **_rest(effect, paired.missing_bounds(unknown, unknown, estimate)),
+        **of_class,
+        **summed.of_effect(effect, pool),
+        **summed.of_tests(effect, means[:, 1] - means[:, 0] if pool != THESE else np.empty(0)),
+        "p_failure": pooled.permutation_p(faulty, *columns[1:]),
+        **summed.of_rest(effect, worst),
         **extra,
     }
 
@@ -161,36 +143,7 @@ def contrast(pairs: pl.DataFrame, stratum: str | None = None, target: str | None
     yet written, or further tasks. Both are t intervals, and p is that of the same t test. McNemar's tests, the counts
     gained and lost, and Tango's interval take the items as independent, which they are not, and only describe.
     """
-    treated, control = (pairs[name].cast(pl.Float64).to_numpy() for name in ("correct", "control"))
-    clusters = codes(pairs["cluster"])
-    strata = codes(pairs[stratum]) if stratum else None
-    units = clusters if strata is None else strata
-    effect = clustered.paired_effect(treated, control, clusters, strata)
-    failed = pairs["faulty"].to_numpy(), pairs["control_faulty"].to_numpy()
-
-    def estimate(t: Any, c: Any) -> float:
-        return clustered.paired_estimate(t, c, clusters, strata)
-
-    unknown = np.where(failed[0], np.nan, treated), np.where(failed[1], np.nan, control)
-    mcnemar = paired.mcnemar(treated, control)
-    tango = proportions.tango(mcnemar.gained, mcnemar.lost, pairs.height)
-    means = [unit_means(side, clusters, units)[0] for side in (treated, control)]
-    return {
-        **_effect(effect, target or (NEW if stratum else "new tasks")),
-        **_tests(effect, means[0] - means[1]),
-        "p_failure": failures.paired_failures(failed[0], failed[1], units).p,
-        **sides.of_pairs(pairs, clusters, units),
-        **_rest(effect, paired.missing_bounds(*unknown, estimate)),
-        "gained": mcnemar.gained,
-        "lost": mcnemar.lost,
-        "both": mcnemar.both,
-        "neither": mcnemar.neither,
-        "mcnemar_exact": mcnemar.p_exact,
-        "mcnemar_mid_p": mcnemar.p_mid,
-        "tango_low": tango.low,
-        "tango_high": tango.high,
-        "n": pairs.height,
-    }
+    return summed.contrast(summed.of_pairs(pairs, [stratum] if stratum else []), stratum, target)
 
 
 def prompting_effects(rows: pl.DataFrame, baseline: str = BASELINE) -> Iterator[Record]:
@@ -227,41 +180,3 @@ def effects_within(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[Record]:
                     yield {**dict(zip(names, key, strict=True)), "treatment": strategy, "control": control,
                            **contrast(pairs)}  # fmt: skip
                     break
-
-
-def _effect(effect: Effect, target: str) -> Record:
-    """The difference, the two shares whose difference it is, and their ratio with an interval over the same units."""
-    found: Record = {"risk_difference": effect.estimate, "rd_low": effect.low, "rd_high": effect.high}
-    shares = {"share_treated": effect.share_treated, "share_control": effect.share_control}
-    ratio = effect.ratio
-    found |= {**shares, "target": target, "relative_risk": ratio.estimate, "rr_low": ratio.low, "rr_high": ratio.high}
-    none = [name.removeprefix("share_") for name, share in shares.items() if share == 0]
-    return {**found, "zeros": f"none right: {' and '.join(none)}" if none else None}
-
-
-def _tests(effect: Effect, differences: Any) -> Record:
-    """The p values of one effect, and what so many units can find. differences: those of the units, where they are what
-    the interval is made of."""
-    known = np.asarray(differences, dtype=float)
-    sd = float(known.std(ddof=1)) if known.size > 1 else math.nan
-    spread = sd or math.nan  # units that happen to agree do not show that all would
-    return {
-        "p": effect.p,
-        "p_sign_flip": effect.p_sign_flip,
-        "p_smallest": effect.p_smallest,
-        "sd": sd,
-        "minimum_detectable_effect": minimum_detectable_effect(effect.units, spread),
-        "units_needed": units_needed(WORTH, spread),
-    }
-
-
-def _rest(effect: Effect, worst: tuple[float, float]) -> Record:
-    """What else a table says of an effect. worst: the least and the greatest effect that failures leave possible."""
-    return {
-        "worst_low": worst[0],
-        "worst_high": worst[1],
-        "units": effect.units,
-        "tasks": effect.tasks,
-        "few_tasks": effect.few_tasks,
-        "method": effect.method,
-    }

@@ -182,14 +182,30 @@ def on_rows(sides: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]])
     >>> on_rows([([True, True, False], [True, False, False], [1, 1, 2]), ([True], [False], [1])])["noise"]
     0.5
     """
+    answers = [
+        (again, again & np.asarray(changed, dtype=bool), np.asarray(weights, dtype=float))
+        for re_asked, changed, weights in sides
+        for again in (np.asarray(re_asked, dtype=bool),)
+    ]
+    return on_sums(answers)
+
+
+def on_sums(
+    sides: Sequence[tuple[npt.NDArray[np.generic], npt.NDArray[np.generic], npt.NDArray[np.float64]]],
+) -> dict[str, float | None]:
+    """The same where answers that count the same are summed.
+
+    sides: of each side of the effect three parallel columns [groups of answers]: how many answers the noise check asked
+    again, how many of these then changed, and the weight with which each of them counts.
+    """
     found = []
-    for re_asked, changed, weights in sides:
-        chosen = np.asarray(re_asked, dtype=bool)
-        weight, moved = np.asarray(weights, dtype=float)[chosen], np.asarray(changed, dtype=float)[chosen]
-        if not weight.sum() > 0:
+    for re_asked, changed, weight in sides:
+        again, moved = np.asarray(re_asked, dtype=float), np.asarray(changed, dtype=float)
+        whole = float(again @ weight)
+        if not whole > 0:
             return dict.fromkeys(COLUMNS)
-        effective = float(weight.sum() ** 2 / (weight @ weight))
-        found.append(exact(float(weight @ moved / weight.sum()) * effective, effective))
+        effective = whole**2 / float(again @ weight**2)
+        found.append(exact(float(moved @ weight) / whole * effective, effective))
     sums = (sum(side.estimate for side in found), sum(side.high for side in found))
     return {name: min(1.0, value) for name, value in zip(COLUMNS, sums, strict=True)}
 
