@@ -18,10 +18,11 @@ import polars as pl
 
 from tomserve.scoring.metric import BEGINNING
 from tomserve.studies import Excerpt, Study, baselines, metrics, samples
-from tomserve.studies.contrasts import prompting_effects
+from tomserve.studies.counting import ARM, Once, Rows, Tally, take
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.rows import BASELINE, REQUIRED, prepared
 from tomserve.studies.showing import Tables
+from tomserve.studies.study import Counted
 from tomserve.studies.unread import ABOUT as ABOUT_UNREAD
 from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST, cell
 
@@ -56,25 +57,30 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
     lacks a column.
     """
+    rows = prepared(scores, columns(scores)).collect()
+    return counted(lambda: [rows], baselines.Kinds.of(scores), intervals)
+
+
+def columns(scores: pl.LazyFrame) -> tuple[str, ...]:
+    """The columns of a score table that `counted` needs of its prepared rows."""
     computed = [name for name in scores.collect_schema().names() if name.startswith(BEGINNING)]
-    kinds = baselines.Kinds.of(scores)
-    rows = prepared(scores, (*REQUIRED, *computed, *kinds.columns, *samples.columns(scores))).collect()
-    arms = rows.group_by(["model", "strategy"], maintain_order=True)
-    listed = [{"model": key[0], "strategy": key[1], **baselines.accuracy(part, kinds, intervals)} for key, part in arms]
-    shares = pl.DataFrame(listed, infer_schema_length=None)
-    rules = list(baselines.table(rows, kinds, ("model",)))
-    ruled = {baselines.TABLE: pl.DataFrame(rules)} if rules else {}
-    if intervals == "published":
-        return {"accuracy": shares, **ruled}
-    effects = list(prompting_effects(rows))
-    means, repeated = metrics.means(rows), samples.table(rows)
-    return {
-        "accuracy": shares,
-        **ruled,
-        **({"prompting_effects": pl.DataFrame(effects).fill_nan(None)} if effects else {}),
-        **({metrics.TABLE: means} if means.height else {}),
-        **({samples.TABLE: repeated} if repeated.height else {}),
-    }
+    return (*REQUIRED, *computed, *baselines.Kinds.of(scores).columns, *samples.columns(scores))
+
+
+def counted(rows: Rows, kinds: baselines.Kinds, intervals: str) -> dict[str, pl.DataFrame]:
+    """The same tables, counted file by file. rows: prepared rows of every file. kinds: the rules of all of them."""
+    answers, once = Tally((), kinds, effects="baseline"), Once(kinds)
+    means, repeated = metrics.Metrics(), samples.Samples()
+    more = () if intervals == "published" else (means, repeated)
+    take(rows, (answers, once, *more))
+    shares = [dict(zip(ARM, key, strict=True)) | found for key, found in answers.shares(intervals)]
+    rules = list(once.records())
+    made = {"accuracy": pl.DataFrame(shares, infer_schema_length=None), baselines.TABLE: pl.DataFrame(rules)}
+    if intervals != "published":
+        effects = list(answers.effects())
+        made["prompting_effects"] = pl.DataFrame(effects, infer_schema_length=None).fill_nan(None)
+        made |= {metrics.TABLE: means.table(), samples.TABLE: repeated.table()}
+    return {name: table for name, table in made.items() if table.height or name == "accuracy"}
 
 
 _EFFECTS = (
@@ -121,4 +127,11 @@ def summary(tables: Tables) -> list[Excerpt]:
     return excerpts
 
 
-STUDY = Study(name="accuracy", tables=tables, notes=notes, warnings=baselines.missing, summary=summary)
+STUDY = Study(
+    name="accuracy",
+    tables=tables,
+    notes=notes,
+    warnings=baselines.missing,
+    summary=summary,
+    counted=Counted(columns, counted),
+)

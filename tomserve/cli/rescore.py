@@ -28,7 +28,8 @@ from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, named_gold, tell, write_scored
 from tomserve.scoring.tablefile import write_scores
 from tomserve.shards.partitions import of_files
-from tomserve.studies import combining, gaps, named_by, noise
+from tomserve.studies import Analysis, combining, compute, gaps, labelled, named_by, noise
+from tomserve.studies.streaming import compute_files
 from tomserve.studies.unread import Listed, listed
 
 
@@ -59,6 +60,25 @@ def load_all(runs: Sequence[str | None]) -> Loaded:
     for said in combining.as_one(scores, manifests):
         warn(said)
     return Loaded(scores, lacking, named_by(manifests.values()) if len(manifests) == len(runs) else None)
+
+
+def analysis_of(
+    runs: Sequence[str | None], study: str | None, intervals: str | None, by: Sequence[str], labels: Sequence[str]
+) -> tuple[Analysis, list[gaps.Gaps]]:
+    """What a study says of runs and score tables, after warnings of what is lacking of each; and what is lacking.
+
+    A single source that lies in many files is counted file by file (see tomserve.studies.streaming).
+    """
+    if len(runs) == 1 and not labels and (tables := parting.found(runs[0])) is not None:
+        lacking = parting.warn_lacking(tables)
+        files = [tables.scan([path]) for path in tables.files]
+        return compute_files(files, study, intervals, by, note=warn), lacking
+    scores, lacking, named = load_all(runs)
+    if scores.is_empty():
+        raise ConfigError(
+            f"{', '.join(map(str, runs)) if runs != (None,) else 'the newest run'}: nothing was answered yet"
+        )
+    return compute(labelled(scores, labels), study, intervals, by, named=named), lacking
 
 
 def read_from(runs: Sequence[str | None]) -> list[Path]:

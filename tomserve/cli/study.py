@@ -117,14 +117,10 @@ def analyze(
     """
     from tomserve.cli import rescore, telling
     from tomserve.reporting import tables
-    from tomserve.studies import compute, labelled
 
     if form not in tables.FORMATS:
         raise ConfigError(one_of("format", form, tables.FORMATS))
-    scores, lacking, named = rescore.load_all(runs or (None,))
-    if scores.is_empty():
-        raise ConfigError(f"{', '.join(runs or ['the newest run'])}: nothing was answered yet")
-    analysis = compute(labelled(scores, label or []), study, intervals, by or (), named=named)
+    analysis, lacking = rescore.analysis_of(runs or (None,), study, intervals, by or (), label or [])
     for doubt in analysis.warnings:
         telling.warn(doubt)
     found, layouts, notes = analysis.tables, analysis.study.layouts, analysis.notes

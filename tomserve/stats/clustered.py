@@ -42,12 +42,14 @@ __all__ = [
     "cells_effect",
     "clustered_mean",
     "clustered_share",
+    "counted_share",
     "effective_share",
     "matched_effect",
     "new_units_share",
     "paired_effect",
     "paired_estimate",
     "sizes_share",
+    "sums_mean",
     "units_share",
     "unmatched_effect",
     "unmatched_means",
@@ -190,13 +192,16 @@ def sizes_share(
     """The share of `effective_share` or, without an intra-class correlation, that of `clustered_share`, from the number
     of right answers and the numbers of answers of all clusters [clusters], which are all that they are made of."""
     total = int(sizes.sum())
-    if not total:
-        return wilson(0, 0, level)
-    if icc is None:
-        return wilson(right / total * sizes.size, sizes.size, level)
+    if icc is None or not total:
+        return counted_share(right, total, sizes.size, level)
     n = effective_n(sizes, icc)
     found = wilson(right / total * n, n, level)
     return Interval(found.estimate, found.low, found.high, f"Wilson, effective n = {n:.1f} of {total}")
+
+
+def counted_share(right: float, total: int, clusters: int, level: float = 0.95) -> Interval:
+    """The share of `clustered_share` from the numbers of right answers, of answers and of clusters."""
+    return wilson(right / total * clusters, clusters, level) if total else wilson(0, 0, level)
 
 
 def clustered_mean(values: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95) -> Interval:
@@ -216,15 +221,21 @@ def clustered_mean(values: npt.ArrayLike, cluster: npt.ArrayLike, level: float =
     y, clusters = np.asarray(values, dtype=float), np.asarray(cluster)
     same_length(y, clusters)
     known = ~np.isnan(y)
-    if not known.any():
+    _, codes, sizes = np.unique(clusters[known], return_inverse=True, return_counts=True)
+    return sums_mean(np.asarray(np.bincount(codes, weights=y[known]), dtype=float), sizes, level)
+
+
+def sums_mean(sums: Floats, sizes: npt.NDArray[np.integer], level: float = 0.95) -> Interval:
+    """The mean of `clustered_mean` from the sum of the values of each cluster and their number, which is above zero
+    [clusters]."""
+    total, m = int(sizes.sum()), sums.size
+    if not total:
         return Interval(math.nan, math.nan, math.nan, "undefined: no values")
-    mean = float(y[known].mean())
-    names, codes = np.unique(clusters[known], return_inverse=True)
-    sums = np.asarray(np.bincount(codes, weights=y[known] - mean), dtype=float)
-    m = len(names)
+    mean = float(sums.sum()) / total
+    sums = sums - sizes * mean
     if m < 2 or not varies(sums):
         return Interval(mean, math.nan, math.nan, f"undefined: {'one cluster' if m < 2 else 'zero variance'}")
-    spread = math.sqrt(m / (m - 1) * float(sums @ sums)) / int(known.sum())
+    spread = math.sqrt(m / (m - 1) * float(sums @ sums)) / total
     half = t_quantile(0.5 + level / 2, m - 1) * spread
     return Interval(mean, mean - half, mean + half, f"t, {m - 1} df, clusters")
 

@@ -12,7 +12,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.clustered import clustered_mean
+from tomserve.stats.cells import same_length
+from tomserve.stats.clustered import sums_mean
 from tomserve.stats.proportions import Interval, wilson
 
 
@@ -32,12 +33,20 @@ def repeated_share(values: npt.ArrayLike, cluster: npt.ArrayLike, level: float =
 
     nan where there is no value. Raises ValueError for columns of unequal length.
     """
-    found = clustered_mean(values, cluster, level)
+    y, names = np.asarray(values, dtype=float), np.asarray(cluster)
+    same_length(y, names)
+    known = ~np.isnan(y)
+    _, codes, sizes = np.unique(names[known], return_inverse=True, return_counts=True)
+    return repeated_of_sums(np.asarray(np.bincount(codes, weights=y[known]), dtype=float), sizes, level)
+
+
+def repeated_of_sums(sums: npt.NDArray[np.float64], sizes: npt.NDArray[np.integer], level: float = 0.95) -> Interval:
+    """The share of `repeated_share` from the sum of the values of each cluster and their number, which is above zero
+    [clusters]."""
+    found, clusters = sums_mean(sums, sizes, level), sums.size
     share = found.estimate
     if math.isnan(share):
         return found
-    known = ~np.isnan(np.asarray(values, dtype=float))
-    clusters = len(np.unique(np.asarray(cluster)[known]))
     if math.isnan(found.low) or not 0 < share < 1:
         return wilson(share * clusters, clusters, level)
     half, middle = (found.high - share) / (share * (1 - share)), math.log(share / (1 - share))

@@ -11,7 +11,7 @@ import polars as pl
 from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, StoppedError, one_of
 from tomserve.studies import by as factors
-from tomserve.studies import noise, people
+from tomserve.studies import noise, people, spreading
 from tomserve.studies.checking import check, measured
 from tomserve.studies.loading import default_study, failure, load_study, measured_studies, readers_of_both
 from tomserve.studies.rows import has_variants, originals
@@ -82,7 +82,7 @@ class Analysis:
 
         context: what a guesser scores. Raises ContentError where the study fails.
         """
-        own = _guarded(self.study, lambda: self.study.verdicts(self.tables, context))
+        own = guarded(self.study, lambda: self.study.verdicts(self.tables, context))
         more = {one.model: one.cards for one in self.beside.told(context)} if self.beside is not None else {}
         return [replace(one, cards=(*one.cards, *more.get(one.model, ()))) for one in own]
 
@@ -143,7 +143,7 @@ def _both(why: str, readers: Sequence[str]) -> str:
 
 def _together(parts: Parts, study: Study, intervals: str | None, by: Sequence[str]) -> Analysis:
     """What a study of answers and measurements says of both; either may be missing."""
-    answers, chosen = parts.answers, _way(study, intervals)
+    answers, chosen = parts.answers, way_of(study, intervals)
     if answers.height:
         check(answers, study.required, study.values, study.across)
     elif by:
@@ -158,7 +158,7 @@ def _together(parts: Parts, study: Study, intervals: str | None, by: Sequence[st
             tables = people.with_people(noise.with_noise(tables, answers), answers)
         return tables, {**study.notes(chosen)}, (*study.warnings(tables), *people.warnings(tables))
 
-    return _with_factors(_noted(study, chosen, _guarded(study, made), False), originals(answers), by)
+    return _with_factors(noted(study, chosen, guarded(study, made), False), originals(answers), by)
 
 
 def _of_measurement(
@@ -169,30 +169,36 @@ def _of_measurement(
         raise ConfigError(
             f"--by counts answers by a factor, and the study {study.name!r} reads a measurement; leave it out"
         )
-    table, chosen = measured(frame, study), _way(study, intervals)
+    table, chosen = measured(frame, study), way_of(study, intervals)
 
     def made() -> Analysis:
         tables = study.tables(table.lazy(), chosen)
         return Analysis(study, chosen, tables, {**study.notes(chosen)}, tuple(study.warnings(tables)), by_default)
 
-    return _guarded(study, made)
+    return guarded(study, made)
 
 
 def _with_factors(analysis: Analysis, frame: pl.DataFrame, by: Sequence[str]) -> Analysis:
     """The analysis with the tables by these factors. Raises ConfigError for a factor that cannot be counted by."""
     if not by:
-        told = factors.spread(frame) if analysis.study.name == Benchmark.study else []
+        told = spreading.spread(frame) if analysis.study.name == Benchmark.study else []
         return replace(analysis, warnings=(*analysis.warnings, *told))
     chosen = factors.wanted(by, frame)
     made = factors.tables(frame, chosen, analysis.intervals, analysis.tables)
-    made = {name: table for name, table in noise.with_noise(made, frame).items() if name != noise.TABLE}
+    return with_tables(analysis, noise.with_noise(made, frame), factors.left_out(frame, chosen))
+
+
+def with_tables(analysis: Analysis, made: Mapping[str, pl.DataFrame], left_out: Sequence[str]) -> Analysis:
+    """The analysis with tables by factors, which have the noise floor beside their effects, and with what is said of
+    the questions that these tables leave out."""
+    made = {name: table for name, table in made.items() if name != noise.TABLE}
     more = {name: f"{note} {noise.notes({name: made[name]}).get(name, '')}".strip()
             for name, note in factors.notes(made, analysis.intervals).items()}  # fmt: skip
     return replace(
         analysis,
         tables={**analysis.tables, **made},
         notes={**analysis.notes, **more},
-        warnings=(*analysis.warnings, *factors.left_out(frame, chosen)),
+        warnings=(*analysis.warnings, *left_out),
         by=tuple(made),
     )
 
@@ -200,16 +206,16 @@ def _with_factors(analysis: Analysis, frame: pl.DataFrame, by: Sequence[str]) ->
 def _computed(frame: pl.DataFrame, study: Study, intervals: str | None, by_default: bool) -> Analysis:
     """What one study says of a score table, as `compute` does."""
     check(frame, study.required, study.values, study.across)
-    chosen = _way(study, intervals)
+    chosen = way_of(study, intervals)
 
     def made() -> tuple[Mapping[str, pl.DataFrame], dict[str, str], tuple[str, ...]]:
         tables = people.with_people(noise.with_noise(study.tables(frame.lazy(), chosen), frame), frame)
         return tables, {**study.notes(chosen)}, (*study.warnings(tables), *people.warnings(tables))
 
-    return _noted(study, chosen, _guarded(study, made), by_default)
+    return noted(study, chosen, guarded(study, made), by_default)
 
 
-def _noted(
+def noted(
     study: Study,
     chosen: str,
     made: tuple[Mapping[str, pl.DataFrame], dict[str, str], tuple[str, ...]],
@@ -223,7 +229,7 @@ def _noted(
     return Analysis(study, chosen, tables, notes, warnings, by_default)
 
 
-def _way(study: Study, intervals: str | None) -> str:
+def way_of(study: Study, intervals: str | None) -> str:
     """The way to count that was chosen, or the study's first. Raises ConfigError for one that it does not have."""
     chosen = study.intervals[0] if intervals is None else intervals
     if chosen not in study.intervals:
@@ -234,7 +240,7 @@ def _way(study: Study, intervals: str | None) -> str:
 Made = TypeVar("Made")
 
 
-def _guarded(study: Study, compute: Callable[[], Made]) -> Made:
+def guarded(study: Study, compute: Callable[[], Made]) -> Made:
     """What a function of a study returns. A study is the user's code: an error of it says where it failed rather than
     how it was called."""
     try:

@@ -13,7 +13,6 @@ plainest kind. It is chosen on these rows, which favours the rule; a model that 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -21,24 +20,17 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from tomserve import benchmarks
-from tomserve.scoring.rules import BEGINNING, GENERIC, KINDS, name_of
-from tomserve.stats.published import accuracy_interval
-from tomserve.studies.contrasts import NEW, Record, contrast, share
+from tomserve.scoring.rules import BEGINNING, GENERIC, KINDS
+from tomserve.studies import ruled, summed
+from tomserve.studies.contrasts import NEW, Record, share
 from tomserve.studies.showing import Excerpt, Figure, Row, Tables
 from tomserve.studies.words import cell, finite, percent, signed
 
 TABLE = "baselines"
 """Name of the table of all rules."""
 
-COLUMNS = (
-    "best_rule best_rule_kind best_rule_accuracy best_rule_estimate over_rule over_rule_low over_rule_high p_over_rule"
-)
-"""The columns that stand beside an accuracy: the best rule's name, its kind (one of scoring.rules.KINDS) and its share
-of right answers on the same rows; the same share with the weights of the interval (see contrasts.contrast); and the
-model's share minus that one, with its 95% interval over the unit of the accuracy's interval and the p of that test."""
-
-KNOWN = "best_rule best_rule_kind best_rule_accuracy"
-"""Those of COLUMNS that need no interval."""
+COLUMNS, KNOWN = ruled.COLUMNS, ruled.KNOWN
+"""The columns that stand beside an accuracy, and those of them that need no interval (see tomserve.studies.ruled)."""
 
 NOTE = (
     "What rules that follow nobody's belief score on the questions that the model was asked. right: how many of the "
@@ -87,9 +79,6 @@ class Kinds(NamedTuple):
         return tuple(self.by_column)
 
 
-_ORDER = {kind: place for place, kind in enumerate(KINDS)}
-
-
 def counted(rows: pl.DataFrame, kinds: Kinds) -> list[Record]:
     """How many of these rows each rule has right, the best first; rules that say nothing of any row are left out.
 
@@ -97,22 +86,9 @@ def counted(rows: pl.DataFrame, kinds: Kinds) -> list[Record]:
     """
     if not kinds.columns or rows.is_empty():
         return []
-    right = rows.select(pl.col(column).sum().cast(pl.Int64) for column in kinds.columns).row(0)
-    said = rows.select(pl.col(column).count().cast(pl.Int64) for column in kinds.columns).row(0)
-    found: list[Record] = [
-        {
-            "rule": name_of(column),
-            "kind": kinds.by_column[column],
-            "right": right[place],
-            "total": rows.height,
-            "accuracy": right[place] / rows.height,
-            "said": said[place],
-            "column": column,
-        }
-        for place, column in enumerate(kinds.columns)
-        if said[place]
-    ]
-    return sorted(found, key=lambda one: (-one["right"], _ORDER[one["kind"]], one["rule"]))
+    right = [pl.col(column).sum().cast(pl.Int64) for column in kinds.columns]
+    said = [pl.col(column).count().cast(pl.Int64).alias(f"said {column}") for column in kinds.columns]
+    return ruled.ranked({**rows.select(*right, *said).row(0, named=True), "total": rows.height}, kinds.by_column)
 
 
 def table(rows: pl.DataFrame, kinds: Kinds, keys: Sequence[str]) -> Iterator[Record]:
@@ -135,32 +111,12 @@ def beside(rows: pl.DataFrame, kinds: Kinds, stratum: str | None = None, interva
     rows: prepared rows of one model and strategy. stratum: the column whose values are the units of the interval, such
     as "stage"; None for clusters. All are empty where the table has no rules.
     """
-    names = COLUMNS if interval else KNOWN
-    ranked = counted(rows, kinds)
-    if not ranked:
-        return dict.fromkeys(names.split())
-    best = ranked[0]
-    found: Record = {
-        "best_rule": best["rule"],
-        "best_rule_kind": best["kind"],
-        "best_rule_accuracy": best["accuracy"],
-    }
-    if not interval:
-        return found
-    pairs = rows.select(
-        *("correct", "faulty", "cluster", *([stratum] if stratum else [])),
-        pl.col(best["column"]).fill_null(False).alias("control"),
-        pl.lit(False).alias("control_faulty"),
+    best = next(iter(counted(rows, kinds)), None)
+    keys = [stratum] if stratum else []
+    sums = (
+        summed.of_pairs(ruled.pairs_with(rows, best["column"], keys), keys) if best is not None and interval else None
     )
-    effect = contrast(pairs, stratum)
-    found |= {
-        "best_rule_estimate": effect["share_control"],
-        "over_rule": effect["risk_difference"],
-        "over_rule_low": effect["rd_low"],
-        "over_rule_high": effect["rd_high"],
-        "p_over_rule": effect["p"],
-    }
-    return {name: _defined(found[name]) for name in names.split()}
+    return ruled.beside_of(best, sums, not interval, stratum)
 
 
 def accuracy(rows: pl.DataFrame, kinds: Kinds, intervals: str, *, brief: bool = False) -> Record:
@@ -172,14 +128,8 @@ def accuracy(rows: pl.DataFrame, kinds: Kinds, intervals: str, *, brief: bool = 
     """
     if intervals == "recommended":
         return {**share(rows), **beside(rows, kinds, interval=not brief)}
-    correct, total = int(rows["correct"].sum()), rows.height
-    low, high = accuracy_interval(correct, total)
-    found = {"correct": correct, "total": total, "accuracy": correct / total, "ci_low": low, "ci_high": high}
-    return {**found, "unread": int(rows["unread"].sum())}
-
-
-def _defined(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    counts = {"right": rows["correct"].sum(), "answers": rows.height, "unread": rows["unread"].sum()}
+    return ruled.counted_share(counts, intervals)
 
 
 def place(row: Mapping[str, Any]) -> int | None:
@@ -227,7 +177,7 @@ def best_of_kinds(frame: pl.DataFrame) -> str:
     if frame.is_empty() or (frame := frame.filter(pl.col("said") * 2 >= pl.col("total"))).is_empty():
         return ""
     best = frame.unique(["kind"], keep="first", maintain_order=True)
-    ranked = sorted(best.iter_rows(named=True), key=lambda row: _ORDER.get(row["kind"], len(_ORDER)))
+    ranked = sorted(best.iter_rows(named=True), key=lambda row: ruled.ORDER.get(row["kind"], len(ruled.ORDER)))
     listed = [f'{percent(row["accuracy"])} by "{row["rule"]}" ({_SHORT.get(row["kind"], "?")})' for row in ranked]
     return f"Rules that follow nobody's belief have right, at best: {', '.join(listed)}"
 

@@ -23,11 +23,12 @@ import polars as pl
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import RESERVED, RESERVED_BEGINNINGS
 from tomserve.scoring.tablefile import COLUMNS
-from tomserve.stats.clustered import unmatched_effect
-from tomserve.studies import baselines
-from tomserve.studies.contrasts import Record, codes, effects_within, matched, share
+from tomserve.stats.clustered import unmatched_means
+from tomserve.studies import baselines, summed
+from tomserve.studies.counting import ARM, Rows, Tally, take
 from tomserve.studies.rows import REQUIRED, prepared
-from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, percent
+from tomserve.studies.summed import Record
+from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS
 
 By = tuple[str, ...]
 """The names of one factor, or of several that are crossed."""
@@ -40,6 +41,9 @@ CELLS = 144
 
 PLAIN = "published"
 """The way to count that takes questions as independent; any other that a study has gives intervals over clusters."""
+
+GUESS = "floor_guess"
+"""The column with what a blind guess has right of a question, where a score table says it."""
 
 ITEMS = "benchmark"
 """A column that is no factor of the items, and by which they can be told apart all the same."""
@@ -141,20 +145,47 @@ def tables(
     without a value are left out. A factor that is called like another column of these tables, such as `accuracy`, is
     the column `accuracy (factor)`.
     """
-    kinds = baselines.Kinds.of(scores.lazy())
-    apart = inner(name for one in by for name in one)
-    guess = {"floor_guess": pl.Float64} if "floor_guess" in scores.columns else {}
-    every = scores.lazy().with_columns(pl.col(name).alias(own) for name, own in apart.items())
-    rows = prepared(every, (*REQUIRED, *kinds.columns, *apart.values()), guess).collect()
+    every = scores.lazy()
+    kinds, guess = baselines.Kinds.of(every), GUESS in scores.columns
+    rows = rows_of(every, [name for one in by for name in one], kinds)
+    return counted(lambda: [rows], by, intervals, kinds, guess=guess, taken=taken)
+
+
+def rows_of(scores: pl.LazyFrame, names: Iterable[str], kinds: baselines.Kinds) -> pl.DataFrame:
+    """The prepared rows of a score table with these factors, under the names that `inner` gives them."""
+    apart = inner(names)
+    guess = {GUESS: pl.Float64} if GUESS in scores.collect_schema() else {}
+    every = scores.with_columns(pl.col(name).alias(own) for name, own in apart.items())
+    return prepared(every, (*REQUIRED, *kinds.columns, *apart.values()), guess).collect()
+
+
+def counted(
+    rows: Rows,
+    by: Sequence[By],
+    intervals: str,
+    kinds: baselines.Kinds,
+    *,
+    guess: bool,
+    taken: Collection[str] = (),
+) -> dict[str, pl.DataFrame]:
+    """The tables of `tables`, counted file by file (see tomserve.studies.counting).
+
+    rows: the rows of every file, as `rows_of` gives them for all names in `by`, in this order. guess: whether they have
+    the column GUESS.
+    """
+    apart, plain = inner(name for one in by for name in one), intervals == PLAIN
+    owns = [tuple(apart[name] for name in one) for one in by]
+    tallies = [
+        Tally(own, kinds, effects=None if plain else "within", differences=not plain, guess=guess) for own in owns
+    ]
+    take(rows, tallies)
     made: dict[str, pl.DataFrame] = {}
-    for one in by:
-        own = tuple(apart[name] for name in one)
-        part = _valued(rows, own)
+    for one, own, tally in zip(by, owns, tallies, strict=True):
         about = _called(one, {*taken, *made})
-        listed = {about: list(_shares(part, own, kinds, PLAIN if intervals == PLAIN else "recommended"))}
-        if intervals != PLAIN:
-            listed |= {f"effects_{about}": list(effects_within(part, own))}
-            listed |= {f"differences_{about}": list(_differences(part, own))}
+        listed = {about: list(_shares(tally, PLAIN if plain else "recommended"))}
+        if not plain:
+            listed |= {f"effects_{about}": [_texts(record, own) for record in tally.effects()]}
+            listed |= {f"differences_{about}": list(_differences(tally.clusters(), own))}
         frames = {name: pl.DataFrame(records, infer_schema_length=None) for name, records in listed.items() if records}
         columns = {name for frame in frames.values() for name in frame.columns} | TAKEN
         titles = {
@@ -183,10 +214,13 @@ def left_out(scores: pl.DataFrame, by: Sequence[By]) -> list[str]:
     for one in by:
         without = every - scores.drop_nulls(one)["item"].n_unique()
         if without:
-            found.append(
-                f"--by {','.join(one)}: {without:,} of {every:,} questions have no value of it and are left out"
-            )
+            found.append(left_out_line(one, without, every))
     return found
+
+
+def left_out_line(one: By, without: int, every: int) -> str:
+    """The sentence of `left_out` on so many of all questions."""
+    return f"--by {','.join(one)}: {without:,} of {every:,} questions have no value of it and are left out"
 
 
 def shown(name: str, frame: pl.DataFrame) -> tuple[str, pl.DataFrame, str]:
@@ -204,43 +238,6 @@ def shown(name: str, frame: pl.DataFrame) -> tuple[str, pl.DataFrame, str]:
     }[kind]
     reading = {"by": READING, "effects": EFFECTS_READING, "differences": DIFFERENCES}[kind]
     return title, frame.select(*keys, *there), reading
-
-
-WIDE = 0.3
-"""How far apart the shares right of two values of a factor are before a reader of one share for all is told of it."""
-
-TOLD = 3
-"""How many factors a reader is told of at most."""
-
-
-def spread(scores: pl.DataFrame) -> list[str]:
-    """A sentence on the factors by whose values accuracy differs most, where one share for all questions would hide it;
-    none where no two values differ clearly and by WIDE or more.
-
-    scores: a score table.
-    """
-    names = [name for name in factors(scores) if 1 < scores[name].drop_nulls().n_unique() <= MOST]
-    found: list[tuple[float, str]] = []
-    apart = inner(names)
-    every = scores.lazy().with_columns(pl.col(name).alias(own) for name, own in apart.items())
-    rows = prepared(every, (*REQUIRED, *apart.values())).collect()
-    for name, own in apart.items():
-        widest: tuple[float, str] | None = None
-        for _, arm in _keyed(rows, ("model", "strategy")):
-            values = [(share(part), str(key[own])) for key, part in _keyed(_valued(arm, (own,)), (own,))]
-            if not values:  # answers that came without this factor, as those of another source may
-                continue
-            low, high = (pick(values, key=lambda one: one[0]["accuracy"]) for pick in (min, max))
-            gap = high[0]["accuracy"] - low[0]["accuracy"]
-            if gap >= WIDE and low[0]["ci_high"] < high[0]["ci_low"] and (widest is None or gap > widest[0]):
-                shares = (percent(low[0]["accuracy"]), low[1], percent(high[0]["accuracy"]), high[1])
-                widest = gap, "{} (from {} where it is {} to {} where it is {})".format(name, *shares)
-        if widest is not None:
-            found.append(widest)
-    told = [said for _, said in sorted(found, key=lambda one: -one[0])[:TOLD]]
-    if not told:
-        return []
-    return [f"one share for all questions hides how far it differs by {'; '.join(told)}: --by FACTOR shows it"]
 
 
 def _called(one: By, taken: Collection[str]) -> str:
@@ -261,51 +258,45 @@ def text_of(value: object) -> str:
     return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
-def _valued(rows: pl.DataFrame, one: By) -> pl.DataFrame:
-    """The rows that have a value of all these factors, sorted by them, with the values as text."""
-    part = rows.drop_nulls(list(one)).sort("model", "strategy", *one, maintain_order=True)
-    texts = [
-        pl.col(name).map_elements(text_of, pl.String).alias(name) for name in one if part.schema[name] != pl.String
-    ]
-    return part.with_columns(texts)
+def _texts(record: Record, names: Sequence[str]) -> Record:
+    """The record with the values of these factors as text."""
+    return {**record, **{name: text_of(record[name]) for name in names}}
 
 
-def _keyed(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[tuple[dict[str, object], pl.DataFrame]]:
-    for key, part in rows.group_by(list(names), maintain_order=True):
-        yield dict(zip(names, key, strict=True)), part
+def _shares(tally: Tally, intervals: str) -> Iterator[Record]:
+    for key, found in tally.shares(intervals):
+        named = _texts(dict(zip((*ARM, *tally.by), key, strict=True)), tally.by)
+        first = {name: found.pop(name) for name in ("correct", "total", "accuracy", "ci_low", "ci_high")}
+        yield {**named, **first, "chance": found.pop("chance", None), **found}
 
 
-def _shares(rows: pl.DataFrame, one: By, kinds: baselines.Kinds, intervals: str) -> Iterator[Record]:
-    for key, part in _keyed(rows, ("model", "strategy", *one)):
-        chance = part["floor_guess"].mean() if "floor_guess" in part.columns else None
-        found = baselines.accuracy(part, kinds, intervals)
-        yield {**key, **{name: found.pop(name) for name in ("correct", "total", "accuracy", "ci_low", "ci_high")},
-               "chance": chance, **found}  # fmt: skip
+def _differences(sums: pl.DataFrame, one: By) -> Iterator[Record]:
+    """Each value of the first factor against the first of its values, at every value of the others.
 
-
-def _differences(rows: pl.DataFrame, one: By) -> Iterator[Record]:
-    """Each value of the first factor against the first of its values, at every value of the others."""
+    sums: of all cells by cluster (Tally.clusters)."""
     name, *rest = one
-    for key, part in _keyed(rows, ("model", "strategy", *rest)):
+    names = (*ARM, *rest)
+    for key, part in sums.group_by(names, maintain_order=True) if sums.height else ():
         first, *others = part[name].unique(maintain_order=True).to_list()
         for value in others:
             found = _difference(part.filter(pl.col(name).is_in([first, value])), name, value)
-            yield {**key, name: value, "compared_with": first, **found}
+            named = dict(zip(names, key, strict=True)) | {name: value, "compared_with": first}
+            yield {**_texts(named, (*one, "compared_with")), **found}
 
 
-def _difference(rows: pl.DataFrame, name: str, value: str) -> Record:
+def _difference(sums: pl.DataFrame, name: str, value: object) -> Record:
     """The difference between two values of a factor: within clusters where half of those of the rarer value hold both.
 
     Where fewer do, they are a handful of odd ones, which say little of the many that hold one value."""
-    treated = rows[name] == value
-    sides = [set(part["cluster"]) for part in (rows.filter(treated), rows.filter(~treated))]
-    if 2 * len(sides[0] & sides[1]) >= min(map(len, sides)):
-        arms = rows.with_columns(whole=pl.col("cluster"), cluster=pl.format("{}/{}", "cluster", name))
-        found = matched(arms, treated, stratum="whole")
+    treated = sums[name] == value
+    sides = [part["cluster"] for part in (sums.filter(treated), sums.filter(~treated))]
+    if 2 * sides[0].is_in(sides[1].implode()).sum() >= min(map(len, sides)):
+        found = summed.matched(sums, treated, "cluster")
         shown = ("risk_difference", "rd_low", "rd_high", "share_treated", "share_control", "p", "units", "method")
         return {**{one: found[one] for one in shown}, "pairing": "within clusters",
                 **{one: found[one] for one in ("noise", "noise_high")}}  # fmt: skip
-    effect = unmatched_effect(rows["correct"].cast(pl.Float64).to_numpy(), treated.to_numpy(), codes(rows["cluster"]))
+    answers = sums["answers"].to_numpy()
+    effect = unmatched_means(sums["right"].to_numpy() / answers, treated.cast(pl.Int64).to_numpy(), answers)
     return {
         **{"risk_difference": effect.estimate, "rd_low": effect.low, "rd_high": effect.high},
         **{"share_treated": effect.share_treated, "share_control": effect.share_control, "p": effect.p},

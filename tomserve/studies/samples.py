@@ -15,8 +15,7 @@ from typing import Any
 import polars as pl
 
 from tomserve.scoring.samples import SAMPLED
-from tomserve.stats.repeated import repeated_share
-from tomserve.studies.contrasts import codes
+from tomserve.stats.repeated import repeated_of_sums
 
 TABLE = "samples"
 """The name of the table."""
@@ -42,6 +41,39 @@ def columns(scores: pl.LazyFrame) -> list[str]:
     return [*SAMPLED, *{"people"} & there] if there.issuperset(SAMPLED) else []
 
 
+class Samples:
+    """Sums of samples by cluster, counted file by file (see tomserve.studies.counting)."""
+
+    def __init__(self) -> None:
+        self._sums: list[pl.DataFrame] = []
+        self._most = 1
+
+    def first(self, rows: pl.DataFrame) -> None:
+        """Add the sums of a file's rows; a question that was asked once counts by its one answer."""
+        if "people" in rows.columns:  # answers of several people have a table of their own (tomserve.studies.people)
+            rows = rows.filter(pl.col("people").is_null())
+        if "samples" not in rows.columns:
+            return
+        self._most = max(self._most, int(rows["samples"].max() or 1))  # type: ignore[arg-type]  # a number
+        right = pl.col("correct").cast(pl.Float64)
+        shares = [pl.col(name).cast(pl.Float64).fill_null(right).sum().alias(what) for what, name in MEASURES.items()]
+        asked = [pl.col(name).fill_null(1).sum().cast(pl.Int64) for name in ("samples", "samples_read")]
+        arms = rows.group_by("model", "strategy", "cluster")
+        self._sums.append(arms.agg(pl.len().cast(pl.Int64).alias("questions"), *asked, *shares))
+
+    def second(self, rows: pl.DataFrame, spanning: pl.Series) -> None:
+        """Everything was counted at the first look."""
+
+    def table(self) -> pl.DataFrame:
+        """The table of `table`."""
+        if self._most == 1:
+            return pl.DataFrame()
+        keys = ["model", "strategy", "cluster"]
+        whole = pl.concat(self._sums).group_by(keys).agg(pl.all().sum()).sort(keys)
+        arms = whole.group_by("model", "strategy", maintain_order=True)
+        return pl.DataFrame([record for key, part in arms for record in _records(key, part)])
+
+
 def table(rows: pl.DataFrame) -> pl.DataFrame:
     """The table, with four rows (see MEASURES) for each model and strategy; empty where nothing was asked twice.
 
@@ -49,22 +81,16 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
     tomserve.scoring.samples.SAMPLED. Columns: measure, share, ci_low and ci_high (its 95% interval), questions,
     samples (all together), unread (of these), tasks (clusters), method.
     """
-    if "people" in rows.columns:  # answers of several people have a table of their own (tomserve.studies.people)
-        rows = rows.filter(pl.col("people").is_null())
-    if "samples" not in rows.columns or (rows["samples"].max() or 1) == 1:
-        return pl.DataFrame()
-    arms = rows.group_by(["model", "strategy"], maintain_order=True)
-    return pl.DataFrame([record for key, part in arms for record in _records(key, part)])
+    counter = Samples()
+    counter.first(rows)
+    return counter.table()
 
 
-def _records(arm: tuple[Any, ...], rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """The four rows of one model and strategy. A question that was asked once there counts by its one answer."""
-    clusters = codes(rows["cluster"])
-    asked = int(rows["samples"].fill_null(1).sum())
-    read = int(rows["samples_read"].fill_null(1).sum())
-    for measure, column in MEASURES.items():
-        values = rows[column].cast(pl.Float64).fill_null(rows["correct"].cast(pl.Float64))
-        found = repeated_share(values.to_numpy(), clusters)
+def _records(arm: tuple[Any, ...], sums: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """The four rows of one model and strategy, from the sums of its clusters."""
+    asked, read = int(sums["samples"].sum()), int(sums["samples_read"].sum())
+    for measure in MEASURES:
+        found = repeated_of_sums(sums[measure].to_numpy(), sums["questions"].to_numpy())
         yield {
             "model": arm[0],
             "strategy": arm[1],
@@ -72,9 +98,9 @@ def _records(arm: tuple[Any, ...], rows: pl.DataFrame) -> Iterator[dict[str, Any
             "share": found.estimate,
             "ci_low": found.low,
             "ci_high": found.high,
-            "questions": rows.height,
+            "questions": int(sums["questions"].sum()),
             "samples": asked,
             "unread": asked - read,
-            "tasks": rows["cluster"].n_unique(),
+            "tasks": sums.height,
             "method": found.method,
         }

@@ -21,6 +21,8 @@ from pathlib import Path
 import polars as pl
 
 from tomserve.errors import ConfigError
+from tomserve.studies.baselines import Kinds
+from tomserve.studies.counting import Rows
 from tomserve.studies.rows import REQUIRED
 from tomserve.studies.showing import (
     Asked,
@@ -49,6 +51,19 @@ def _no_doubts(tables: Tables) -> Sequence[str]:
 
 def _whole(tables: Tables) -> Sequence[Excerpt]:
     return [Excerpt(name, frame, (name,)) for name, frame in tables.items()]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """How the tables of a study are counted file by file, where its answers lie in many files.
+
+    columns: gives, for a score table, the columns that `tables` needs of its prepared rows (studies.rows.prepared).
+    tables: makes all tables of the prepared rows of every file (see tomserve.studies.counting), of the rules of all of
+    them, and of the way to count. They are those that Study.tables makes of the same rows.
+    """
+
+    columns: Callable[[pl.LazyFrame], Sequence[str]]
+    tables: Callable[[Rows, Kinds, str], Mapping[str, pl.DataFrame]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +145,9 @@ class Study:
     columns: Mapping[str, pl.DataType | type[pl.DataType]] = field(default_factory=dict)
     """For a study of measurements: the columns that its table has to have, with their types. A table that has others
     besides is read without these; one that lacks some, or holds values that do not fit, is refused."""
+
+    counted: Counted | None = None
+    """How its tables are counted file by file. Without it the columns that the study reads have to fit into memory."""
 
     path: Path | None = None
     """The file it was loaded from, set by load_study; an error in a study's function then names file and line."""

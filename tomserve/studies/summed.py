@@ -16,7 +16,7 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,14 @@ from tomserve.stats import clustered, failures, paired, pairs, proportions
 from tomserve.stats.cells import cells_of, means_of_units
 from tomserve.stats.effects import FEW, Effect
 from tomserve.stats.planning import minimum_detectable_effect, units_needed
+from tomserve.stats.proportions import Interval
 from tomserve.studies import sides
 from tomserve.studies.families import WORTH
 
 Record = dict[str, Any]
-NEW, THESE = "new stages", "these stages"
+NEW, THESE, NEW_TASKS = "new stages", "these stages", "new tasks"
 """Whom an interval speaks for (column `target`): stages that are not yet written, of which those at hand are taken to
-be a sample; or further tasks of the very stages at hand, and no others."""
+be a sample; further tasks of the very stages at hand, and no others; or further tasks like these."""
 
 NOISE = ("re_asked", "changed")
 """Columns of rows that say what a noise check found."""
@@ -114,15 +115,29 @@ _SUMS = frozenset(
 
 def share(sums: pl.DataFrame, stratum: str | None = None, icc: float | None = None) -> Record:
     """The record of contrasts.share from the sums `of_answers`, by that stratum where one is given."""
+    if stratum is None and icc is None:
+        counted = [name for name in ("answers", "right", "failed", UNREAD) if name in sums.columns]
+        return share_of({**sums.select(pl.col(counted).sum()).row(0, named=True), "clusters": sums.height})
     answers, right = sums["answers"].to_numpy(), sums["right"].to_numpy()
-    total, failed = int(answers.sum()), int(sums["failed"].sum())
     if stratum is not None:
         unit = _codes(sums[stratum])
         means = means_of_units(right / answers, unit, int(unit.max()) + 1) if unit.size else np.empty(0)
         found = clustered.units_share(means)
     else:
         found = clustered.sizes_share(float(right.sum()), answers, icc)
-    correct, tasks = int(right.sum()), sums["cluster"].n_unique() if stratum else sums.height
+    counts = {name: sums[name].sum() for name in ("answers", "right", "failed", UNREAD) if name in sums.columns}
+    return _share({**counts, "clusters": sums["cluster"].n_unique()}, found, NEW if stratum else NEW_TASKS)
+
+
+def share_of(counts: Mapping[str, Any]) -> Record:
+    """The record of `share` from counts over all clusters: `answers`, `right`, `failed`, `unread` where it is known,
+    and the number of `clusters`."""
+    found = clustered.counted_share(float(counts["right"]), int(counts["answers"]), int(counts["clusters"]))
+    return _share(counts, found, NEW_TASKS)
+
+
+def _share(counts: Mapping[str, Any], found: Interval, target: str) -> Record:
+    correct, total, failed, tasks = (int(counts[name]) for name in ("right", "answers", "failed", "clusters"))
     return {
         "correct": correct,
         "total": total,
@@ -130,13 +145,13 @@ def share(sums: pl.DataFrame, stratum: str | None = None, icc: float | None = No
         "ci_low": found.low,
         "ci_high": found.high,
         "failed": failed,
-        "unread": int(sums[UNREAD].sum()) if UNREAD in sums.columns else None,
+        "unread": int(counts[UNREAD]) if UNREAD in counts else None,
         "accuracy_dropped": correct / (total - failed) if total > failed else math.nan,
         "accuracy_high": (correct + failed) / total if total else math.nan,
         "tasks": tasks,
         "few_tasks": tasks < FEW,
         "estimate": found.estimate,
-        "target": NEW if stratum else "new tasks",
+        "target": target,
         "method": found.method,
     }
 
@@ -162,7 +177,7 @@ def contrast(sums: pl.DataFrame, stratum: str | None = None, target: str | None 
         return sides.Weighed(columns[f"{of}failed"], weight, again, changed)
 
     return {
-        **of_effect(effect, target or (NEW if stratum else "new tasks")),
+        **of_effect(effect, target or (NEW if stratum else NEW_TASKS)),
         **of_tests(effect, summed.by_unit(summed.treated) - summed.by_unit(summed.control)),
         "p_failure": failures.failures_of_units(of_units[0], of_units[1], summed.sizes()).p,
         **sides.beside(side(""), side("control_"), bool(n)),
