@@ -219,7 +219,7 @@ def test_before_its_time_is_up_a_task_stops_and_starts_itself_again(
     template.write_text((ROOT / "launch/slurm/array.sh.jinja").read_text().replace("{{ patience }}", "2"))
     evaluation.submit("--time", "1", "--grace", "58", "--template", str(template))
     evaluation.half()
-    slurm.until(lambda: any(len(evaluation.starts(part)) > 1 for part in range(4)), 90)
+    slurm.until(lambda: any(len(evaluation.starts(part)) > 1 for part in range(4)), 120)
     evaluation.open()
     evaluation.done()
     assert "ended with exit code 143 before all was asked; starts again" in evaluation.logs()
@@ -228,7 +228,7 @@ def test_before_its_time_is_up_a_task_stops_and_starts_itself_again(
 def test_a_task_that_gets_nowhere_gives_up(evaluation: Evaluation, slurm: Slurm, endpoint: Endpoint, cli: Cli) -> None:
     endpoint.models = ["another"]
     evaluation.submit("--tries", "2")
-    slurm.until(slurm.empty, 90)
+    slurm.until(slurm.empty, 120)
     assert all(len(evaluation.starts(part)) == 2 for part in range(4)), evaluation.logs()
     assert evaluation.logs().count("gives up: 2 starts in a row have brought no answer, on n") == 4
     shown = cli("status", "mine")

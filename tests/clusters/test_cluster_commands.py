@@ -1,0 +1,90 @@
+"""`tomserve submit`, `status` and `cancel` where there is no cluster: parts that are worked on by hand, and mistakes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Endpoint, Outcome
+from tomserve.clusters.job import Job
+
+Cli = Callable[..., Outcome]
+
+
+@pytest.fixture
+def folder(cli: Cli, endpoint: Endpoint, items_file: Path, tmp_path: Path) -> Path:
+    """Two parts of twenty questions."""
+    asked = ("--benchmark", "items", "--path", items_file, "--strategy", "vanilla", "--base-url", endpoint.url)
+    assert cli("shard", "--run", "mine", "--parts", "2", *asked).code == 0
+    return tmp_path / "runs/mine.parts"
+
+
+def test_a_dry_run_shows_the_script_and_writes_nothing(cli: Cli, tmp_path: Path) -> None:
+    wanted = ("--nodes", "2", "--parts", "3", "--model", "llama3-70b", "--gpus", "8xA100-80GB")
+    shown = cli("submit", "slurm", "mine", *wanted, "--account", "lab", "--dry-run")
+    assert shown.code == 0, shown.err
+    last = shown.out.splitlines()[-1]
+    assert last.startswith("sbatch --parsable --array=0-2%2 ")
+    assert "--gres=gpu:4 --cpus-per-task=16 --account=lab" in last
+    assert "scontrol requeue" in shown.out
+    assert not (tmp_path / "runs").exists()
+
+
+def test_without_a_cluster_parts_are_told_as_they_are(cli: Cli, folder: Path) -> None:
+    shown = cli("status", "mine")
+    assert (shown.code, shown.err) == (3, "")
+    assert "0 of 20 requests, 0 failed; parts: 2 waiting" in shown.out
+    assert cli("work", "mine", "--part", "1").code == 0
+    assert "parts: 1 complete, 1 waiting" in cli("status", str(folder)).out
+    assert cli("work", "mine").code == 0
+    assert cli("status", "mine").code == 0
+
+
+def test_a_cluster_that_cannot_be_asked_is_a_warning(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Job(cluster="slurm", id="17", time="2026-11-24T00:00:00Z", parts=(0, 1)).write(folder)
+    monkeypatch.setenv("PATH", str(folder))
+    shown = cli("status", "mine")
+    assert shown.code == 3
+    assert "warning: the cluster cannot be asked (squeue: not found" in shown.err
+    assert "parts: 2 waiting" in shown.out
+    ended = cli("cancel", "mine")
+    assert (ended.code, ended.out) == (2, "")
+    refused = cli("submit", "slurm", "mine")
+    assert refused.code == 2
+    assert "whether job 17 still asks these parts cannot be told" in refused.err
+    assert "sbatch: not found" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (["status", "nothing"], "holds no parts (shards.json is missing)"),
+        (["cancel", "mine"], "nothing was submitted"),
+        (["submit", "slurm", "nothing"], "holds no parts (shards.json is missing)"),
+        (["submit", "slurm", "mine", "--sbatch", "--wrap=id"], "tomserve decides about --wrap itself"),
+        (["submit", "slurm", "mine", "--partition", "a b"], "--partition 'a b': expected letters"),
+        (["submit", "slurm", "mine", "--template", "none.sh"], "none.sh: cannot be read"),
+        (["submit", "slurm", "mine", "--model", "reference"], "mine.parts"),
+    ],
+)
+def test_a_mistake_is_told_in_a_line_and_nothing_is_handed_over(
+    cli: Cli, folder: Path, line: list[str], told: str
+) -> None:
+    done = cli(*line)
+    assert done.code == 2
+    assert told in done.err
+    assert len(done.err.splitlines()) == 1
+    assert not os.path.lexists(folder / "slurm.sh")
+    assert Job.read(folder) is None
+
+
+def test_a_broken_record_of_a_job_is_told_by_file_and_field(cli: Cli, folder: Path) -> None:
+    (folder / "job.json").write_text('{"schema": 1, "cluster": "slurm", "id": 17, "time": "x", "parts": [0]}')
+    done = cli("status", "mine")
+    assert done.code == 2
+    assert "job.json: id:" in done.err
+    (folder / "job.json").write_text("{")
+    assert "job.json:1: not JSON" in cli("cancel", "mine").err
