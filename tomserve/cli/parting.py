@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,3 +97,9 @@ def _of_parts(gap: gaps.Gaps, folder: Path) -> gaps.Gaps:
             f"that are there may not be typical. `tomserve work {name}` asks them."
         )
     return replace(gap, wanted=None)
+
+
+def report_of(runs: Sequence[str | None]) -> Path | None:
+    """Where the report of the parts of an evaluation lies if nobody says where; None for everything else."""
+    folder = folder_of_parts(runs[0]) if len(runs) == 1 else None
+    return None if folder is None else folder / "report.html"

@@ -234,7 +234,7 @@ def report(
     replies only of runs, since a score table holds none.
     """
     from tomserve import benchmarks
-    from tomserve.cli import rescore
+    from tomserve.cli import parting, rescore
     from tomserve.reporting.html.build import write_report
 
     if benchmark is not None:
@@ -243,6 +243,7 @@ def report(
     if out is not None:
         outputs.check(out, *sources, own=("report.html",))
     rescore.load_all(runs or (None,))
+    out = out or parting.report_of(runs or ())
     path = write_report(runs or (None,), out, intervals, label or [], study, by=by or ())
     say(f"report: {path}")
     if opened:

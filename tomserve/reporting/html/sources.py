@@ -24,6 +24,9 @@ from tomserve.runs.scores import load_scores, scored
 from tomserve.scoring.pinned import changed
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note
+from tomserve.shards.partitions import of_files, parts_folder
+from tomserve.shards.record import Shards, part_folder
+from tomserve.shards.scoring import score_parts
 from tomserve.studies import Asked, gaps, labelled
 from tomserve.studies.combining import combined
 from tomserve.studies.gaps import Gaps
@@ -128,16 +131,18 @@ class Source:
 def load(runs: Sequence[str | None], labels: Sequence[str], note: Note | None) -> tuple[list[Source], pl.DataFrame]:
     """The runs or score tables, and all their scores in one table.
 
-    runs: names or paths of runs, or files of score tables; None for the newest run. labels: texts RUN=NAME that rename
+    runs: names or paths of runs, files of score tables, or what lies in several files (tomserve.shards.partitions);
+    None for the newest run. labels: texts RUN=NAME that rename
     the model of a run. note: called with a line for each reply that could not be read. Raises ConfigError for what is
     neither, for a source given twice, and for runs without any answer.
     """
     loaded: list[Source] = []
-    for run in runs:
-        source = _table(run, note) if run is not None and run.endswith(TABLES) else _run(run, note)
+    for source in (source for run in runs for source in _sources(run, note)):
         if any(_place(source) == _place(other) for other in loaded):
             raise ConfigError(f"{source.folder or source.file}: given twice")
         loaded.append(source)
+    if not loaded:
+        raise ConfigError(f"{', '.join(map(str, runs))}: nothing was answered yet")
     scores = labelled(combined([source.scores for source in loaded]), labels)
     if not scores.height:
         raise ConfigError(f"{', '.join(str(source.folder) for source in loaded)}: nothing was answered yet")
@@ -152,8 +157,20 @@ def _place(source: Source) -> Path:
     return (source.folder or source.file or Path()).resolve()
 
 
-def _run(run: str | None, note: Note | None) -> Source:
-    folder = existing_run(run)
+def _sources(run: str | None, note: Note | None) -> list[Source]:
+    """The sources that a name means: a run, a table, every part of an evaluation, or every table of a folder."""
+    if run is None or (run.endswith(TABLES) and Path(run).expanduser().exists()):
+        return [_table(run, note) if run is not None else _run(existing_run(None), note)]
+    if (folder := parts_folder(run)) is not None:
+        named = pl.lit(Shards.read(folder).run).alias("run")
+        parts = [_run(part_folder(folder, number), note) for number in score_parts(folder, note).there]
+        return [replace(part, scores=part.scores.with_columns(named)) for part in parts if part.scores.height]
+    if (tables := of_files(run)) is not None:
+        return [_table(str(path), note) for path in tables.files]
+    return [_table(run, note) if run.endswith(TABLES) else _run(existing_run(run), note)]
+
+
+def _run(folder: Path, note: Note | None) -> Source:
     made = scored(folder.resolve(), note=note)
     return Source(folder, run_name(folder), read_manifest(folder) or {}, made.table, made.record)
 
