@@ -101,7 +101,9 @@ def test_score_writes_one_table_of_all_parts(runs: Path, cli, tmp_path: Path) ->
     assert told.code == 2, "the table of a part is not overwritten"
 
 
-def test_a_folder_and_a_pattern_of_tables_are_read_as_one(runs: Path, tmp_path: Path, cli) -> None:
+def test_a_folder_and_a_pattern_of_tables_are_read_as_one(
+    runs: Path, tmp_path: Path, cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scores = scores_of(whole_example(runs))
     first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
     write_scores(scores.head(100), first)
@@ -114,6 +116,10 @@ def test_a_folder_and_a_pattern_of_tables_are_read_as_one(runs: Path, tmp_path: 
         assert table.columns == scores.columns
         assert table["stage"].null_count() == scores.height - 100
         assert cli("analyze", given, "--study", "accuracy").code == 0
+    monkeypatch.chdir(tmp_path.parent)
+    assert of_files(tmp_path.name) is not None, "a folder in the working directory"
+    whole_example(runs, tmp_path.name)
+    assert of_files(tmp_path.name) is None, "the name of a run comes first"
     assert of_files("example") is None, "a run is no folder of tables"
     assert parts_folder("example") is None
 

@@ -90,10 +90,18 @@ def of_files(given: str) -> Partitions | None:
         at = next(place for place, part in enumerate(path.parts) if _PATTERN & set(part))
         below = Path(*path.parts[:at]) if at else Path()
         return _of_files(given, sorted(below.glob(str(Path(*path.parts[at:])))), f"no file fits {given}")
-    if path.is_dir() and not (path / "manifest.json").exists():
+    if path.is_dir() and not (path / "manifest.json").exists() and not _names_run(given):
         found = sorted(path.glob(f"*{PARQUET}"))
         return _of_files(str(path), found, "") if found else None
     return None
+
+
+def _names_run(given: str) -> bool:
+    """Whether this is the name of a run, which comes before a folder of the same name in the working directory."""
+    try:
+        return (run_path(given) / "manifest.json").exists()
+    except ConfigError:
+        return False
 
 
 def parts_folder(given: str) -> Path | None:
