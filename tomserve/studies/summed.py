@@ -7,7 +7,7 @@ rows are in memory or were counted file by file.
 
 >>> rows = pl.DataFrame({"correct": [True, True, False], "faulty": [False] * 3, "cluster": ["a", "b", "b"]})
 >>> of_answers(rows).select("cluster", "answers", "right").rows()
-[('a', 1, 1), ('b', 2, 1)]
+[('a', 1, 1.0), ('b', 2, 1.0)]
 >>> halves = [of_answers(rows[:2]), of_answers(rows[2:])]
 >>> share(add(halves)) == share(of_answers(rows))
 True
