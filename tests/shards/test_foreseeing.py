@@ -36,8 +36,9 @@ def test_figures_follow_from_what_was_measured() -> None:
     assert found["GPU hours"] == pytest.approx(hours * 400)
     assert found["client"] == pytest.approx(0.1 + 30 * 500_000 / 1e9)
     assert found["dividing"] == pytest.approx(5e7 * 390 / 1e9)
+    assert found["merging"] == pytest.approx(0.13 + 1e8 * 150 / 1e9)
     assert found["prefix cache"] == pytest.approx(300 / 840)
-    assert found["disk"] == pytest.approx(1e8 * (500 + 240 + 650 + 20) / 1e9)
+    assert found["disk"] == pytest.approx(1e8 * (420 + 240 + 650 + 20) / 1e9)
 
 
 def test_the_rough_rule_says_that_it_is_one_and_what_it_multiplies() -> None:
@@ -126,7 +127,18 @@ GIVEN = (
 def test_the_command_prints_every_figure_with_the_options_that_change_it(cli: Any) -> None:
     done = cli("plan", *GIVEN, "--model", "llama3-70b", "--gpus", "4xA100-80GB")
     assert done.code == 0, done.err
-    for name in ("requests", "a node", "time", "GPU hours", "prefix cache", "parts", "dividing", "client", "disk"):
+    for name in (
+        "requests",
+        "a node",
+        "time",
+        "GPU hours",
+        "prefix cache",
+        "parts",
+        "dividing",
+        "client",
+        "merging",
+        "disk",
+    ):
         assert f"\n{name}: " in f"\n{done.out}"
     figures = orjson.loads(cli("plan", *GIVEN, "--tokens-a-second", "3000", "--format", "json").out)
     assert {one["name"]: one["value"] for one in figures}["a node"] == 50

@@ -26,6 +26,10 @@ RESUME = 33e-6
 KEY, CLIENT = 30, 0.1e9
 """Bytes that a client holds for each row that it knows, and without any."""
 
+MERGE, MERGED, BARE = 12e-6, 150, 0.13
+"""Seconds of a core that merging takes for each row, bytes of memory for each, and gigabytes without any, as measured
+with a million rows."""
+
 DIVIDE, PLANNED = 57e-6, 390
 """Seconds of a core that dividing takes for each prompt, and bytes of memory for each question, as measured with a
 million questions."""
@@ -33,7 +37,7 @@ million questions."""
 ASK = 0.09e-3
 """Seconds of a core that the client takes for a request, as measured."""
 
-ROW, ITEM, SCORE, PACKED = 500, 1300, 20, 0.12
+ROW, ITEM, SCORE, PACKED = 420, 1300, 20, 0.14
 """Bytes of a row of the journal beside its reply, of a question in `items.jsonl`, and of a row of scores in Parquet;
 and what is left of a journal that is packed, as a share: as measured."""
 
@@ -109,11 +113,12 @@ def foreseen(load: Load, nodes: Nodes) -> list[Figure]:
             "client",
             (CLIENT + KEY * rows) / 1e9,
             "GB",
-            f"{(CLIENT + KEY * rows) / 1e9:.2f} GB and {rate * ASK:.1%} of a core on each node",
+            f"{(CLIENT + KEY * rows) / 1e9:.2f} GB and {rate * ASK:.2%} of a core on each node",
             f"{CLIENT / 1e9:g} GB, and {KEY} bytes for each row of the part; {ASK * 1e3:g} ms a request",
             ("--part-rows",),
         ),
-        *_disk(load),
+        _merging(load),
+        _disk(load),
     ]
 
 
@@ -185,24 +190,36 @@ def _dividing(load: Load) -> Figure:
     )
 
 
-def _disk(load: Load) -> list[Figure]:
+def _merging(load: Load) -> Figure:
+    """What merging all parts takes."""
+    memory = BARE + load.requests * MERGED / 1e9
+    return Figure(
+        "merging",
+        memory,
+        "GB",
+        f"{_hours(load.requests * MERGE / 3600)} of one core, and {memory:,.1f} GB of memory",
+        f"{MERGE * 1e6:.0f} microseconds and {MERGED} bytes a row; only where one run is wanted, as parts are scored "
+        "and analysed as they are",
+        ("--requests",),
+    )
+
+
+def _disk(load: Load) -> Figure:
     """What lies on the disk at the end."""
     row = ROW + BYTES_A_TOKEN * load.reply_tokens
     journal, scores = load.requests * row, load.requests * SCORE
     items = load.requests / load.per_item * ITEM
-    return [
-        Figure(
-            "disk",
-            (journal + items + scores) / 1e9,
-            "GB",
-            f"{_bytes(journal)} of journals ({_bytes(journal * PACKED)} once packed), {_bytes(items)} of questions, "
-            f"{_bytes(scores)} of scores",
-            f"a row has {ROW} bytes and {BYTES_A_TOKEN} for each reply token, packed {PACKED:.0%} of that; a question "
-            f"{ITEM:,} bytes, {load.per_item:g} requests about each; a row of scores {SCORE}. Merging takes the "
-            "journals once more",
-            ("--reply-tokens",),
-        )
-    ]
+    return Figure(
+        "disk",
+        (journal + items + scores) / 1e9,
+        "GB",
+        f"{_bytes(journal)} of journals ({_bytes(journal * PACKED)} once packed), {_bytes(items)} of questions, "
+        f"{_bytes(scores)} of scores",
+        f"a row has {ROW} bytes and {BYTES_A_TOKEN} for each reply token, packed {PACKED:.0%} of that; a question "
+        f"{ITEM:,} bytes, {load.per_item:g} requests about each; a row of scores {SCORE}. Merging takes the journals "
+        "and the questions once more",
+        ("--reply-tokens",),
+    )
 
 
 def _hours(hours: float) -> str:
