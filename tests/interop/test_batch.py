@@ -13,6 +13,7 @@ from tests.helpers import batches
 from tests.helpers.talking import FAN_OUT, write_strategy
 from tomserve.content import bounded
 from tomserve.engine.request import Identity
+from tomserve.errors import JournalError
 from tomserve.items import write_items
 from tomserve.runs.journal import Journal, identity_of, read_rows
 
@@ -277,6 +278,31 @@ def test_another_model_in_the_replies_ends_the_import_and_keeps_what_came_before
     assert len(rows(folder)) == ITEMS
     changes = [one.get("changes") for one in orjson.loads((folder / "runs/r/manifest.json").read_bytes())["sessions"]]
     assert [one["accepted"] for one in changes[-1] or []] == [True]
+
+
+def test_an_import_that_ends_early_is_repeated_and_writes_nothing_twice(
+    folder: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export(cli, folder, "asked.jsonl", "--strategy", folder / "two")
+    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
+    append, written = Journal.append, iter(range(100))
+
+    def full(journal: Journal, row: dict[str, Any]) -> None:
+        if next(written) == 5:
+            raise JournalError("responses.jsonl: cannot be written any more (No space left on device)")
+        append(journal, row)
+
+    monkeypatch.setattr(Journal, "append", full)
+    done = cli("import", "batch", found, "--run", "r")
+    assert done.code == 3
+    assert "No space left" in done.err
+    assert len(rows(folder)) == 5
+    with (folder / "runs/r/responses.jsonl").open("ab") as file:
+        file.write(b'{"schema":1,"item":"demo')  # as a crash leaves it
+    done = cli("import", "batch", found, "--run", "r")
+    assert done.code == 0, done.err
+    assert len({identity_of(row) for row in rows(folder)}) == len(rows(folder)) == ITEMS
+    assert f"{ITEMS} requests have no answer yet" in done.out  # their second turns
 
 
 def test_refusals_of_everything_are_not_kept(folder: Path, cli: Any) -> None:
