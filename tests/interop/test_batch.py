@@ -365,6 +365,26 @@ def test_a_run_of_which_nothing_was_exported_takes_no_results(
     assert "batch.json: exports.0.limit: expected" in done.err
 
 
+def test_a_program_in_the_folder_of_a_run_is_not_run(folder: Path, cli: Any) -> None:
+    export(cli, folder, "asked.jsonl", "--strategy", "vanilla")
+    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
+    run = folder / "runs/r"
+    (run / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')\n")
+    record = orjson.loads((run / "batch.json").read_bytes())
+    record["exports"][0]["benchmark"] = str(run / "evil.py")
+    (run / "batch.json").write_bytes(orjson.dumps(record))
+    done = cli("import", "batch", found, "--run", "r")
+    assert done.code == 2
+    assert "lies in the folder of the run" in done.err
+    assert cli("export", "batch", "--run", "r", "--out", folder / "again.jsonl").code == 2
+    assert not (folder / "ran").exists()
+    (run / "batch.json").unlink()
+    (run / "batch.json").symlink_to(folder / "asked.jsonl")
+    done = cli("import", "batch", found, "--run", "r")
+    assert done.code == 2
+    assert "is a symbolic link" in done.err
+
+
 def test_a_run_that_was_asked_in_part_is_finished_by_a_queue(folder: Path, endpoint: Endpoint, cli: Any) -> None:
     endpoint.script = batches.scripted
     assert cli("eval", *asks(folder, "--base-url", endpoint.url, "--strategy", "vanilla", "--limit", "5")).code == 0

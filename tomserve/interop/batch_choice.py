@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tomserve.errors import ConfigError
+from tomserve.errors import ConfigError, RunMismatchError
+from tomserve.interop.batch_record import FILE as RECORD
 from tomserve.interop.batch_record import Exports
 from tomserve.runs import runfolder
 from tomserve.runs.planning import EvalOptions
@@ -28,8 +29,19 @@ def part_of(folder: Path) -> int | None:
 
 
 def exports_of(folder: Path) -> list[tuple[EvalOptions, Target]]:
-    """What was exported of a run, or what a part is to ask: the options, and the model."""
+    """What was exported of a run, or what a part is to ask: the options, and the model.
+
+    Raises ConfigError where the record is broken, and where it names a program in the run's own folder: that may have
+    come from somebody else, and would be run.
+    """
     if (number := part_of(folder)) is None:
+        for one in Exports.read(folder).exports:
+            for name in filter(None, (one.benchmark, *one.strategies)):
+                if "/" in name and folder.resolve() in Path(name).expanduser().resolve().parents:
+                    raise RunMismatchError(
+                        f"{folder / RECORD}: {name} lies in the folder of the run; programs and prompts are taken from "
+                        "outside only, so export again with a strategy or benchmark that lies elsewhere"
+                    )
         return [(one.options(folder), one.model.target()) for one in Exports.read(folder).exports]
     shards = Shards.read(folder.parent)
     options = replace(options_of(folder.parent, shards, number, Connection()), noise_check=None)
