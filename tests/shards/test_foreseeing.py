@@ -36,7 +36,7 @@ def test_figures_follow_from_what_was_measured() -> None:
     assert found["GPU hours"] == pytest.approx(hours * 400)
     assert found["client"] == pytest.approx(0.1 + 30 * 500_000 / 1e9)
     assert found["dividing"] == pytest.approx(5e7 * 390 / 1e9)
-    assert found["merging"] == pytest.approx(0.13 + 1e8 * 150 / 1e9)
+    assert found["merging"] == pytest.approx(0.07 + 1e8 * 180 / 1e9)
     assert found["prefix cache"] == pytest.approx(300 / 840)
     assert found["disk"] == pytest.approx(1e8 * (420 + 240 + 650 + 20) / 1e9)
 

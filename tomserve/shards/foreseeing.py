@@ -26,7 +26,7 @@ RESUME = 33e-6
 KEY, CLIENT = 30, 0.1e9
 """Bytes that a client holds for each row that it knows, and without any."""
 
-MERGE, MERGED, BARE = 12e-6, 150, 0.13
+MERGE, MERGED, BARE = 17e-6, 180, 0.07
 """Seconds of a core that merging takes for each row, bytes of memory for each, and gigabytes without any, as measured
 with a million rows."""
 
@@ -37,7 +37,7 @@ million questions."""
 ASK = 0.09e-3
 """Seconds of a core that the client takes for a request, as measured."""
 
-ROW, ITEM, SCORE, PACKED = 420, 1300, 20, 0.14
+ROW, ITEM, SCORE, PACKED = 420, 1300, 20, 0.13
 """Bytes of a row of the journal beside its reply, of a question in `items.jsonl`, and of a row of scores in Parquet;
 and what is left of a journal that is packed, as a share: as measured."""
 
