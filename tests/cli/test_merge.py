@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.conftest import Outcome
+from tests.conftest import Endpoint, Outcome
 from tests.helpers import parting
 from tests.helpers.parting import ONCE, TALK
 from tomserve.shards.record import Shards, part_folder
@@ -88,3 +88,43 @@ def test_what_cannot_be_merged_ends_in_one_line(cli: Cli, parts: Path) -> None:
         assert done.code == 2
         assert said in done.err
         assert len(done.err.splitlines()) == 1
+
+
+SAME = (
+    *("benchmark", "benchmark_path", "benchmark_digest", "benchmark_items", "model", "revision", "preset", "sampling"),
+    *("strategies", "content", "variants", "limit", "complete", "endpoints", "server", "kind"),
+)
+"""The fields in which the manifest of a merged run is that of the run that was never divided."""
+
+
+def test_an_evaluation_that_was_divided_and_merged_is_the_one_that_was_not(
+    cli: Cli, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    asked = (
+        *("--benchmark", "perturbed", "--limit", "12", "--strategy", "simtom", "--strategy", "vanilla"),
+        *("--variants", "person", "--noise-check", "0.3", "--base-url", endpoint.url),
+    )
+    whole, mine = tmp_path / "whole/mine", tmp_path / "runs/mine"
+    assert cli("eval", "--run", whole, *asked).code == 0
+    assert cli("shard", "--run", "mine", "--parts", "3", *asked).code == 0
+    assert "0 of" in cli("merge", "mine").out
+    assert cli("work", "mine", "--part", "1").code == 0
+    assert "not complete yet" in cli("merge", "mine").out
+    assert cli("work", "mine").code == 0
+    assert cli("pack", "mine.parts/0002").code == 0
+    done = cli("merge", "mine")
+    assert ", complete" in done.out, done.err
+    assert (mine / "items.jsonl").read_bytes() == (whole / "items.jsonl").read_bytes()
+    assert parting.scored(mine) == parting.scored(whole)
+    for name in ("responses.jsonl", "noise.jsonl"):
+        there, wanted = parting.talks(mine, name), parting.talks(whole, name)
+        assert there.keys() == wanted.keys()
+    one, other = (orjson.loads((folder / "manifest.json").read_bytes()) for folder in (mine, whole))
+    assert {name: one.get(name) for name in SAME} == {name: other.get(name) for name in SAME}
+    assert {name: one["noise"][name] for name in ("share", "seed", "items", "of", "concurrencies")} == {
+        name: other["noise"][name] for name in ("share", "seed", "items", "of", "concurrencies")
+    }
+    assert [part["run"] for part in one["parts"]] == [f"mine.parts/000{number}" for number in range(3)]
+    before = len(endpoint.requests)
+    assert cli("eval", "--run", "mine", *asked).code == 0
+    assert len(endpoint.requests) == before  # nothing is left to ask

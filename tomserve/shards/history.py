@@ -103,7 +103,7 @@ def _asked(told: Sequence[Told], shards: Shards | None) -> dict[str, Any]:
     strategies: dict[str, Any] = {}
     if shards is not None:
         found = {name: getattr(shards, name) for name in (*names, *model)} | shards.provenance
-        strategies = {name: one.model_dump(exclude_unset=True) for name, one in shards.strategies.items()}
+        strategies = {name: _written(one) for name, one in shards.strategies.items()}
     for one in told:
         there = one.manifest.to_dict()
         for name in (*names, "benchmark_file", *model):
@@ -115,6 +115,12 @@ def _asked(told: Sequence[Told], shards: Shards | None) -> dict[str, Any]:
     if found.get("benchmark_gold") is None:
         found.pop("benchmark_gold", None)
     return {**found, "strategies": strategies, "content": content}
+
+
+def _written(one: AskedStrategy) -> dict[str, Any]:
+    """What a manifest holds of a strategy: what is as it mostly is, is left out."""
+    always = {"digest": one.digest, "max_tokens": one.max_tokens, "chain": one.chain}
+    return always | one.model_dump(exclude_defaults=True)
 
 
 def _limit(manifests: Sequence[Manifest], shards: Shards | None) -> int | None:
@@ -196,5 +202,5 @@ def _variants(made: Sequence[VariantsRecord], own: Sequence[VariantsRecord], *, 
     return VariantsRecord(
         kinds=kinds,
         made=together((one.made for one in made), (one.made for one in own)),
-        dropped={kind: counts for kind, counts in dropped.items() if counts},
+        dropped={kind: counts for kind, counts in dropped.items() if any(kind in one.dropped for one in (*made, *own))},
     )
