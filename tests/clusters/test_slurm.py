@@ -184,6 +184,18 @@ def test_a_task_that_slurm_starts_again_goes_on(evaluation: Evaluation, slurm: S
     assert "DUE TO JOB REQUEUE" in evaluation.logs()
 
 
+def test_a_task_that_has_to_make_room_goes_on_afterwards(evaluation: Evaluation, slurm: Slurm, tmp_path: Path) -> None:
+    evaluation.submit()
+    evaluation.half()
+    (tmp_path / "urgent.sh").write_text("#!/bin/sh\nsleep 1\n")
+    urgent = ("--partition=urgent", "--exclusive", "--nodes=2", "--output=/dev/null", str(tmp_path / "urgent.sh"))
+    slurm("sbatch", *urgent)
+    slurm.until(lambda: all(len(evaluation.starts(part)) == 2 for part in range(4)))
+    evaluation.open()
+    evaluation.done()
+    assert "DUE TO PREEMPTION" in evaluation.logs()
+
+
 def test_a_node_that_dies_loses_nothing(evaluation: Evaluation, slurm: Slurm) -> None:
     evaluation.submit()
     evaluation.half()

@@ -65,7 +65,10 @@ SlurmdTimeout=6
 SlurmctldTimeout=6
 GresTypes=gpu
 NodeName={names} NodeHostname=localhost Port={ports} CPUs=2 RealMemory=1000 Gres=gpu:4 State=UNKNOWN
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=9 PreemptMode=off
 """
 
 
@@ -122,7 +125,7 @@ class Slurm:
 
     def state(self, node: str) -> str:
         """The state of a node, such as idle."""
-        return self("sinfo", "-h", "-N", "-n", node, "-o", "%t").strip()
+        return self("sinfo", "-h", "-N", "-p", "main", "-n", node, "-o", "%t").strip()
 
     def logs(self) -> str:
         """The last lines of every daemon's log."""
@@ -141,7 +144,12 @@ class Slurm:
     def _idle(self) -> bool:
         env = {**os.environ, **self.env}
         told = subprocess.run(
-            ["sinfo", "-h", "-N", "-o", "%t"], env=env, capture_output=True, text=True, timeout=60, check=False
+            ["sinfo", "-h", "-N", "-p", "main", "-o", "%t"],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         return told.stdout.split() == ["idle"] * len(NODES)
 
