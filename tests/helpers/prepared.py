@@ -46,7 +46,7 @@ LAZY = (
 OTHERS = ("tomserve.causal", "tomserve.serving.dbrx", "tomserve.serving.vllm_cli", "tomserve.__main__")
 """What is imported where it is needed alone: it imports torch, or is there to change vLLM, or runs a command."""
 
-IDLE = ("polars-ooc-clea",)
+IDLE = ("jemalloc_bg_thd", "polars-ooc-clea")
 """Threads that begin when a library is imported, and wait for work that nothing gives them before the copy is made."""
 
 Found = TypeVar("Found")
