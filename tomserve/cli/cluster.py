@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tomserve.cli import configured, shard
+from tomserve.cli import configured, ray_cluster, shard
 from tomserve.cli.options import ContentOption, console, lasting, with_content
 from tomserve.content.inert import say
 from tomserve.errors import ConfigError, ConflictError, MachineError
@@ -254,3 +254,4 @@ def cancel(name: NameArgument) -> int:
 
 
 app.command(name="slurm")(with_content(lasting(_dividing(slurm))))
+app.command(name="ray")(with_content(lasting(_dividing(ray_cluster.ray))))

@@ -136,6 +136,16 @@ def work(
     patience: Annotated[
         float | None, typer.Option(min=1, max=1e6, help="Seconds to wait for a server that still loads.")
     ] = None,
+    gpu_share: Annotated[
+        float,
+        typer.Option(
+            min=0.01,
+            max=1,
+            metavar="SHARE",
+            help="How much of each GPU's memory a server that is started may take, of what it otherwise would; for "
+            "parts that share a GPU.",
+        ),
+    ] = 1.0,
     accept_change: Annotated[
         bool, typer.Option("--accept-change", help="Go on with a part although its server or model has changed.")
     ] = False,
@@ -168,13 +178,23 @@ def work(
         from tomserve.shards import address
 
         address.opened(to)  # before anything is asked
-    return worked(folder_of(run), part or (), how, console(), quiet=quiet, to=to)
+    return worked(folder_of(run), part or (), how, console(), quiet=quiet, to=to, share=gpu_share)
 
 
 def worked(
-    folder: Path, numbers: Sequence[int], how: Connection, screen: Console, *, quiet: bool, to: str | None = None
+    folder: Path,
+    numbers: Sequence[int],
+    how: Connection,
+    screen: Console,
+    *,
+    quiet: bool,
+    to: str | None = None,
+    share: float = 1.0,
 ) -> int:
-    """Ask these parts, or for none one after the other that is free; returns the exit code. Raises TomserveError."""
+    """Ask these parts, or for none one after the other that is free; returns the exit code. Raises TomserveError.
+
+    share: how much of each GPU's memory a server that is started may take of what it otherwise would.
+    """
     from tomserve.reporting.progress import Screen
     from tomserve.runs.preflight import Servers
     from tomserve.runs.scores import scores_of
@@ -183,7 +203,7 @@ def worked(
 
     shards = Shards.read(folder)
     code, passed = 0, set[int]()
-    with Servers() as servers:
+    with Servers(share) as servers:
         for number in numbers or _free(folder, passed):
             passed.add(number)
             if not quiet:

@@ -32,7 +32,9 @@ def need_engine(listener: Listener, *, setup: bool) -> None:
 class Servers:
     """Servers that are started when the first run needs them, kept for the next, and stopped when this is left."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: float = 1.0) -> None:
+        """Begin without a server. share: how much of each GPU's memory a server may take of what it otherwise would."""
+        self._share = share
         self._stack = contextlib.ExitStack()
         self._kept: dict[str, tuple[Server, Target]] = {}
 
@@ -47,12 +49,12 @@ class Servers:
         """The server of that target, started unless it runs already; arguments and errors are those of `start`."""
         kept = self._kept.get(chosen.starts)
         if kept is None or kept[0].gone() is not None:
-            kept = self._kept[chosen.starts] = start(self._stack, chosen, folder, note)
+            kept = self._kept[chosen.starts] = start(self._stack, chosen, folder, note, self._share)
         return kept
 
 
 def start(
-    stack: contextlib.ExitStack, chosen: Target, folder: Path, note: Callable[[str], None]
+    stack: contextlib.ExitStack, chosen: Target, folder: Path, note: Callable[[str], None], share: float = 1.0
 ) -> tuple[Server, Target]:
     """Start a server on this machine: of the small reference model on the CPU, or of the model that was named.
 
@@ -60,10 +62,12 @@ def start(
     chosen: the target, which has no server yet.
     folder: the run's folder; the server writes its output to ``server.log`` there.
     note: called every few seconds with a sentence on how far the start is; an error that it raises ends the waiting.
+    share: how much of each GPU's memory the server may take of what it otherwise would.
 
     Returns the server, and the target with the server's address. Raises ServerError, MachineError.
     """
-    (replica,) = launching.prepare(launching.Wanted(chosen.starts, port=free_port()))
+    extra = sharing(chosen.preset, share)
+    (replica,) = launching.prepare(launching.Wanted(chosen.starts, port=free_port(), extra=extra))
     preset, command = replica.preset, replica.command
     # A key from the environment would lock tomserve out of its own server.
     command.env["VLLM_API_KEY"] = ""
@@ -75,10 +79,18 @@ def start(
     note(f"server healthy after {took:.0f} s")
     reached = target.ask_endpoints([server.url], preset.served_name, chosen.revision)
     model = command.argv[command.argv.index("serve") + 1]
-    reached.server |= provenance.started(preset, model, command, replica.gpus, revision=reached.revision)
+    revision = reached.revision
+    reached.server |= provenance.started(preset, model, command, replica.gpus, revision=revision, extra=extra)
     if replica.own is not None:  # its name alone would not tell what it is
         reached.server["preset"] = replica.own.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return server, replace(reached, preset=preset, starts=chosen.starts)
+
+
+def sharing(preset: Preset | None, share: float) -> tuple[str, ...]:
+    """The flags by which a server of a preset takes a share of each GPU's memory; none for all of it, or on a CPU."""
+    if share >= 1 or preset is None or preset.device == "cpu":
+        return ()
+    return ("--gpu-memory-utilization", f"{preset.utilization * share:.3f}")
 
 
 def _named(preset: Preset) -> str:

@@ -1,0 +1,247 @@
+"""Parts on a real Ray cluster of two nodes: asked, a node killed, cancelled, shared GPUs, failures told."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from tests.conftest import Endpoint
+from tests.helpers.ray_nodes import RayNodes, ray_nodes
+from tomserve.cli.ray_cluster import demanded
+from tomserve.clusters import ray as rays
+from tomserve.clusters.job import Job
+from tomserve.clusters.ray_tasks import NAMESPACE, Demand, work_command
+from tomserve.errors import ConfigError, MachineError
+from tomserve.runs import preflight
+from tomserve.runs.journal import read_rows
+from tomserve.serving.ports import free_port
+from tomserve.serving.presets import Preset
+from tomserve.shards.record import folder_of
+from tomserve.shards.state import states
+
+Cli = Callable[..., Any]
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("ray")]
+LONG = 120.0
+"""Seconds after which something that is waited for is taken not to come."""
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[RayNodes]:
+    pytest.importorskip("ray")
+    with ray_nodes(num_cpus=1) as found:
+        found.add(num_cpus=2)
+        found.join()
+        yield found
+
+
+def eventually(what: Callable[[], Any]) -> Any:
+    """The first true answer of `what`."""
+    until = time.monotonic() + LONG
+    while not (found := what()):
+        assert time.monotonic() < until, f"it has not come about within {LONG:.0f} s"
+        time.sleep(0.1)
+    return found
+
+
+def divided(cli: Cli, endpoint: Endpoint, name: str, limit: int = 24) -> Path:
+    """An evaluation in four parts, asked by the scripted endpoint."""
+    done = cli("shard", "--run", name, "--parts", "4", *asked(endpoint, limit), "--quiet")
+    assert done.code == 0, done.err
+    return folder_of(name)
+
+
+def asked(endpoint: Endpoint, limit: int) -> tuple[str, ...]:
+    return ("--benchmark", "perturbed", "--limit", str(limit), "--strategy", "vanilla", "--base-url", endpoint.url)
+
+
+def slow_after(endpoint: Endpoint, number: int) -> None:
+    """Let every answer take a while once so many have been given; a later `endpoint.delay = 0` undoes it."""
+
+    def script(body: dict[str, Any], nth: int) -> None:
+        if nth == number:
+            endpoint.delay = 3.0
+
+    endpoint.script = script
+
+
+def submit(cli: Cli, nodes: RayNodes, name: str, *more: str) -> Job:
+    done = cli("submit", "ray", name, "--address", nodes.address, *more)
+    assert done.code == 0, done.err
+    assert f" parts; `tomserve status {name}` tells how far they are" in done.out
+    job = Job.read(folder_of(name))
+    assert job is not None
+    return job
+
+
+def count(job: Job, *ones: str) -> int:
+    """How many parts the cluster says are in one of these states."""
+    return sum(task.state in ones for task in rays.Ray().states(job).values())
+
+
+def keyed(folder: Path) -> dict[tuple[str, str], tuple[str, str]]:
+    """What each row of a run answers, with its key and its text."""
+    rows = (row for _, row in read_rows(folder / "responses.jsonl"))
+    return {(row["item"], row["strategy"]): (row["key"], row["text"]) for row in rows}
+
+
+def test_a_node_dies_while_it_asks(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
+    """Nothing is lost: its parts are asked to their end on another node, and what had been answered is not asked again."""
+    folder = divided(cli, endpoint, "mine", 400)
+    slow_after(endpoint, 40)
+    job = submit(cli, nodes, "mine", "--max-restarts", "5")
+    assert job.details["address"] == nodes.address
+    eventually(lambda: count(job, "RUNNING") == 3)
+    eventually(lambda: endpoint.delay)
+    nodes.kill()
+    endpoint.delay, before = 0.0, len(endpoint.requests)
+    nodes.add(num_cpus=2)
+    eventually(lambda: count(job, "FINISHED") == 4)
+    assert {one.state for one in states(folder)} == {"complete"}
+    assert any(task.restarts for task in rays.Ray().states(job).values())
+    assert len(endpoint.requests) < 400 + before
+    assert rays.Ray().alive(job) == frozenset()
+    shown = cli("status", "mine")
+    assert shown.code == 0, shown.err
+    assert "FINISHED" in shown.out
+    merged = cli("merge", "mine")
+    assert merged.code == 0, merged.err
+    assert cli("eval", "--run", "whole", *asked(endpoint, 400), "--quiet", "--no-report").code == 0
+    assert keyed(folder.parent / "mine") == keyed(folder.parent / "whole")
+    assert len(keyed(folder.parent / "mine")) == 400
+
+
+def test_the_conductor_begins_again(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
+    """Its tasks end with it, after the replies under way, and the next ones go on where these were."""
+    import ray
+
+    folder = divided(cli, endpoint, "mine", 200)
+    slow_after(endpoint, 20)
+    job = submit(cli, nodes, "mine")
+    eventually(lambda: endpoint.delay)
+    ray.kill(ray.get_actor(job.id, namespace=NAMESPACE), no_restart=False)
+    endpoint.delay, endpoint.script = 0.0, lambda body, nth: None
+    eventually(lambda: count(job, "FINISHED") == 4)
+    assert {one.state for one in states(folder)} == {"complete"}
+
+
+def test_cancelled_and_handed_over_again(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
+    """A part that is cancelled keeps its replies, and those under way; the next job goes on with it."""
+    folder = divided(cli, endpoint, "mine", 200)
+    slow_after(endpoint, 20)
+    job = submit(cli, nodes, "mine")
+    eventually(lambda: endpoint.delay)
+    busy = cli("submit", "ray", "mine", "--address", nodes.address)
+    assert busy.code == 2
+    assert f"job {job.id} still asks 4 of these parts" in busy.err
+    cancelled = cli("cancel", "mine")
+    assert cancelled.code == 0, cancelled.err
+    assert count(job, "PENDING", "RUNNING") == 0
+    assert "running" not in {one.state for one in states(folder)}
+    kept = len(endpoint.requests)
+    assert 20 <= kept < 200
+    endpoint.delay, endpoint.script = 0.0, lambda body, nth: None
+    submit(cli, nodes, "mine", "--wait")
+    assert {one.state for one in states(folder)} == {"complete"}
+    assert len(endpoint.requests) == 200  # nothing was asked twice
+    assert "all parts of" in cli("submit", "ray", "mine", "--address", nodes.address).out
+
+
+def test_what_fails_is_told(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
+    folder = divided(cli, endpoint, "mine")
+    (folder / "0002" / "items.jsonl").unlink()
+    done = cli("submit", "ray", "mine", "--address", nodes.address, "--max-restarts", "1", "--wait")
+    assert done.code == 3, done.err
+    assert "part 2: FAILED" in done.out
+    assert "`tomserve work` ended with exit code 2" in done.out
+    assert "items.jsonl: is missing" in done.out
+    assert "3 of 4 parts complete" in done.out
+    job = Job.read(folder)
+    assert job is not None
+    assert rays.Ray().states(job)[2].restarts == 1
+
+
+def test_two_parts_share_a_gpu(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
+    """Ray counts GPUs as it is told to; this node claims one. Both parts run on it at the same time, and know its number."""
+    nodes.add(num_cpus=4, num_gpus=1)
+    divided(cli, endpoint, "mine", 40)
+    endpoint.delay = 3.0
+    job = submit(cli, nodes, "mine", "--gpus-per-part", "0.5")
+    eventually(lambda: count(job, "RUNNING") == 2)
+    assert count(job, "PENDING") == 2
+    assert rays.Ray().alive(job) == {0, 1, 2, 3}
+    endpoint.delay = 0.0
+    eventually(lambda: count(job, "FINISHED") == 4)
+
+
+def test_half_a_gpu_is_half_its_memory() -> None:
+    words = work_command("/parts", 3, Demand(gpus=0.5, words=("--base-url", "http://h/v1")))
+    assert words[1:] == [
+        "-m",
+        "tomserve",
+        "work",
+        "/parts",
+        "--part",
+        "3",
+        "--quiet",
+        "--gpu-share",
+        "0.5",
+        *words[-2:],
+    ]
+    assert "--gpu-share" not in work_command("/parts", 3, Demand(gpus=2))
+    preset = Preset.load("qwen3-8b")
+    assert preflight.sharing(preset, 0.5) == ("--gpu-memory-utilization", "0.460")
+    assert preflight.sharing(preset, 1.0) == ()
+    assert preflight.sharing(Preset.load("reference"), 0.5) == ()
+
+
+def test_what_a_part_takes() -> None:
+    one = demanded("llama3-70b", "8xA100-80GB", None, None, 3, [])
+    assert (one.gpus, one.cpus) == (4, 16)
+    assert demanded("llama3-70b", "8xA100-80GB", 0.5, 2.5, 3, []).gpus == 0.5
+    assert demanded(None, None, None, None, 3, ["http://h/v1"]) == Demand(1, 0, 3, ("--base-url", "http://h/v1"))
+    with pytest.raises(ConfigError, match="say which ones a node has, such as"):
+        demanded("llama3-70b", None, None, None, 3, [])
+    with pytest.raises(ConfigError, match=r"--gpus-per-part 1\.5: expected a whole number"):
+        demanded("llama3-70b", None, 1.5, None, 3, [])
+    with pytest.raises(ConfigError, match="takes 2 nodes, and a task of Ray runs on one"):
+        demanded("llama3.1-405b", "2x8xA100-80GB", None, None, 3, [])
+
+
+def test_no_secret_is_handed_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TOMSERVE_API_KEY", "s3cret")
+    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "key"))
+    demand = demanded(None, None, None, None, 3, [])
+    assert "s3cret" not in repr(demand)
+    assert dict(demand.env)["TOMSERVE_API_KEY_FILE"] == str(tmp_path / "key")
+
+
+@pytest.mark.parametrize(
+    "address", ["", "auto ", "http://h:1", "h", "h:", "h:0", "h:99999", "ray://", "ray://h", "-h:1;x"]
+)
+def test_addresses_that_are_none(address: str, cli: Cli) -> None:
+    refused = cli("submit", "ray", "mine", "--address", address)
+    assert refused.code == 2
+    assert "expected auto, HOST:6379 or ray://HOST:10001" in refused.err
+
+
+def test_no_cluster_and_no_ray(cli: Cli, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint) -> None:
+    job = Job(cluster="ray", id="x", time="", parts=(0,), details={"address": f"127.0.0.1:{free_port()}"})
+    with (
+        mock.patch("ray.is_initialized", return_value=False),
+        pytest.raises(MachineError, match="no Ray cluster can be joined"),
+    ):
+        rays.Ray().states(job)
+    with pytest.raises(ConfigError, match="names no address"):
+        rays.Ray().states(job.model_copy(update={"details": {}}))
+    monkeypatch.setitem(sys.modules, "ray", None)
+    missing = cli("submit", "ray", "mine")
+    assert missing.code == 2
+    assert "Ray is not installed" in missing.err
+    assert "`pip install tomserve[ray]`" in missing.err
