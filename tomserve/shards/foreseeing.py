@@ -30,6 +30,10 @@ MERGE, MERGED, BARE = 17e-6, 180, 0.07
 """Seconds of a core that merging takes for each row, bytes of memory for each, and gigabytes without any, as measured
 with a million rows."""
 
+ANALYSE, COUNTED, READING = 9e-6, 130, 0.6
+"""Seconds of a core that counting the accuracy takes for each row of scores, bytes of memory for each, and gigabytes
+without any, as measured with ten million rows, of which sixteen belong to a story."""
+
 DIVIDE, PLANNED = 57e-6, 390
 """Seconds of a core that dividing takes for each prompt, and bytes of memory for each question, as measured with a
 million questions."""
@@ -37,7 +41,7 @@ million questions."""
 ASK = 0.09e-3
 """Seconds of a core that the client takes for a request, as measured."""
 
-ROW, ITEM, SCORE, PACKED = 420, 1300, 20, 0.13
+ROW, ITEM, SCORE, PACKED = 420, 1300, 16, 0.13
 """Bytes of a row of the journal beside its reply, of a question in `items.jsonl`, and of a row of scores in Parquet;
 and what is left of a journal that is packed, as a share: as measured."""
 
@@ -117,6 +121,7 @@ def foreseen(load: Load, nodes: Nodes) -> list[Figure]:
             f"{CLIENT / 1e9:g} GB, and {KEY} bytes for each row of the part; {ASK * 1e3:g} ms a request",
             ("--part-rows",),
         ),
+        _analysing(load),
         _merging(load),
         _disk(load),
     ]
@@ -186,6 +191,20 @@ def _dividing(load: Load) -> Figure:
         f"{_hours(seconds / 3600)} of one core, and {memory:,.1f} GB of memory",
         f"{DIVIDE * 1e6:.0f} microseconds a prompt, {PLANNED} bytes a question; where that is too much, divide by "
         "--where into several evaluations first",
+        ("--requests",),
+    )
+
+
+def _analysing(load: Load) -> Figure:
+    """What the tables of accuracy take, counted part by part."""
+    memory = READING + load.requests * COUNTED / 1e9
+    return Figure(
+        "analysing",
+        memory,
+        "GB",
+        f"{_hours(load.requests * ANALYSE / 3600)} of one core, and {memory:,.1f} GB of memory",
+        f"{ANALYSE * 1e6:.0f} microseconds and {COUNTED} bytes a row for the study accuracy by one factor; less "
+        "memory where stories have more questions; other studies hold all rows",
         ("--requests",),
     )
 
