@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -88,3 +89,38 @@ def test_a_broken_record_of_a_job_is_told_by_file_and_field(cli: Cli, folder: Pa
     assert "job.json: id:" in done.err
     (folder / "job.json").write_text("{")
     assert "job.json:1: not JSON" in cli("cancel", "mine").err
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"cluster": "slurm", "id": "1", "details": {}},
+        {"cluster": "ray", "id": "x", "details": {"address": "ray://127.0.0.1:1"}},
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"seal": "0" * 64}, {"ours": True}])
+def test_no_cluster_is_asked_where_somebody_else_has_written_the_record(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, record: dict, more: dict
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("squeue", "sacct", "scancel"):
+        program = programs / name
+        program.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    whole = {"schema": 1, "time": "2026-11-24T00:00:00+00:00", "parts": [0], **record, **more}
+    (folder / "job.json").write_text(json.dumps(whole))
+    done = cli("status", "mine")
+    assert done.code == 3
+    assert "job.json was written by somebody else" in done.err
+    ended = cli("cancel", "mine")
+    assert ended.code == 2
+    assert "--believe-job" in ended.err
+    assert not (tmp_path / "asked").exists()
+    if record["cluster"] == "slurm":
+        cli("status", "mine", "--believe-job")
+        assert (tmp_path / "asked").exists()
+    Job.model_validate({"schema": 1, "time": whole["time"], "parts": [0], **record}).write(folder)
+    assert (found := Job.read(folder)) is not None
+    assert found.ours

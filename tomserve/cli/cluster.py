@@ -205,7 +205,13 @@ def check_free(folder: Path, parts: Sequence[int]) -> None:
         )
 
 
-def status(name: NameArgument) -> int:
+BelieveOption = Annotated[
+    bool,
+    typer.Option("--believe-job", help="Go by job.json in the folder, although somebody else has written it."),
+]
+
+
+def status(name: NameArgument, believe_job: BelieveOption = False) -> int:
     """Show how far each part of a divided evaluation is, and what the cluster says of it.
 
     Works on every machine that sees the folder, also without a cluster. The exit code is 0 where all parts are
@@ -223,7 +229,7 @@ def status(name: NameArgument) -> int:
     tasks: Mapping[int, Task] = {}
     if job is not None:
         try:
-            tasks = cluster_of(job).states(job)
+            tasks = cluster_of(job, believe=believe_job).states(job)
         except MachineError as error:
             say(f"warning: the cluster cannot be asked ({error})", error=True)
     show(folder, found, job, tasks, console())
@@ -232,7 +238,7 @@ def status(name: NameArgument) -> int:
     return 1 if any(one.state == "failures" for one in found) else 3
 
 
-def cancel(name: NameArgument) -> int:
+def cancel(name: NameArgument, believe_job: BelieveOption = False) -> int:
     """End the job that asks the parts of a divided evaluation.
 
     Parts keep what they have: `tomserve submit`, or `tomserve work`, goes on with them.
@@ -245,7 +251,7 @@ def cancel(name: NameArgument) -> int:
     Shards.read(folder)
     if (job := Job.read(folder)) is None:
         raise ConfigError(f"{folder}: nothing was submitted; `tomserve submit` hands its parts to a cluster")
-    cluster = cluster_of(job)
+    cluster = cluster_of(job, believe=believe_job)
     left = cluster.alive(job)
     if left:
         cluster.cancel(job)

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 import orjson
 import pydantic
 
-from tomserve.content import bounded, files
+from tomserve.content import bounded, files, seal
 from tomserve.content.wording import refused
 from tomserve.errors import ConfigError
 
@@ -29,7 +29,9 @@ class Job(pydantic.BaseModel):
 
     cluster: which kind. id: the number or name by which the cluster knows it. time: when it was submitted, in UTC.
     parts: the numbers of the parts that it asks. command: the words that started it, for people. details: what the kind
-    of cluster needs to find it again, such as the address of Ray.
+    of cluster needs to find it again, such as the address of Ray. ours: whether this user's tomserve has submitted it,
+    rather than whoever the folder comes from: a stranger's record could name any job of the user's, or an address of
+    Ray that answers with a program.
     """
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
@@ -41,22 +43,32 @@ class Job(pydantic.BaseModel):
     parts: tuple[int, ...]
     command: tuple[str, ...] = ()
     details: dict[str, Any] = {}
+    ours: bool = pydantic.Field(default=True, exclude=True)
 
     def write(self, folder: Path) -> None:
-        """Write the record beside the parts. Raises OSError where that is not possible."""
-        with files.replacing(folder / FILE) as file:
-            file.write(orjson.dumps(self.model_dump(mode="json", by_alias=True), option=orjson.OPT_INDENT_2) + b"\n")
+        """Write the record beside the parts, sealed so that this user's tomserve believes it later.
+
+        Raises OSError where it cannot be written.
+        """
+        record, path = self.model_dump(mode="json", by_alias=True), folder / FILE
+        with files.replacing(path) as file:
+            file.write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
+        seal.keep(path, record)  # where there is no key, the record stays as it was written
 
     @classmethod
     def read(cls, folder: Path) -> Job | None:
         """The record beside these parts; None where nothing was submitted. Raises ConfigError where it is broken."""
         path = folder / FILE
+        ours = seal.kept(path) is not None
         try:
             data = bounded.json(path, WAY_OUT)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+        if isinstance(data, dict):
+            data = {**data, "ours": ours}
+            data.pop("seal", None)
         try:
             return cls.model_validate(data)
         except pydantic.ValidationError as error:
