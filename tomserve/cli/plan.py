@@ -202,7 +202,7 @@ def _show(load: Load, nodes: int, model: str | None, given: dict[str, Any], form
     preset = None if model is None else Preset.load(model)
     figures = foreseen(load, Nodes(nodes, preset=preset, **known))
     if form == "json":
-        print(orjson.dumps([one.record() for one in figures], option=orjson.OPT_INDENT_2).decode())
+        say(orjson.dumps([one.record() for one in figures], option=orjson.OPT_INDENT_2).decode())
         return
     screen = console()
     for figure in figures:
