@@ -12,8 +12,9 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -26,7 +27,7 @@ MARK = "RAY_NODES_OF_TEST"
 STORE = 80 * 2**20
 """Bytes of each node's store of objects: about the least that Ray takes. Nothing large is ever put there."""
 TRIES = 3
-"""How often a cluster is started again whose first node did not start in time."""
+"""How often a node is started again that did not start in time."""
 SOON = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
 """Lets Ray find out within seconds, rather than half a minute, that a node has died."""
 
@@ -36,6 +37,7 @@ class RayNodes:
     """The cluster. address: of its first node. others: its further nodes, by the order in which they were added."""
 
     cluster: Any
+    mark: str
     others: list[Any] = field(default_factory=list)
 
     @property
@@ -44,7 +46,9 @@ class RayNodes:
 
     def add(self, **resources: float) -> None:
         """Add a node with these resources, such as num_cpus=1, and wait until it is there."""
-        self.others.append(self.cluster.add_node(object_store_memory=STORE, **resources))
+        there = set(_running(self.mark))
+        begin = partial(self.cluster.add_node, object_store_memory=STORE, **resources)
+        self.others.append(_patiently(begin, lambda: _kill_node(self.mark, there)))
         self.cluster.wait_for_nodes(60)
 
     def join(self) -> None:
@@ -87,9 +91,8 @@ def ray_nodes(**head: float) -> Iterator[RayNodes]:
         arguments = {"object_store_memory": STORE, "include_dashboard": False, "temp_dir": folder, **head}
         nodes = None
         try:
-            nodes = RayNodes(
-                _patiently(mark, lambda: Cluster(True, head_node_args=arguments | {"_system_config": SOON}))
-            )
+            begin = partial(Cluster, True, head_node_args=arguments | {"_system_config": SOON})
+            nodes = RayNodes(_patiently(begin, lambda: _ended(mark, 0.0)), mark)
             yield nodes
         finally:
             if nodes is not None:
@@ -99,16 +102,16 @@ def ray_nodes(**head: float) -> Iterator[RayNodes]:
     assert not left, left
 
 
-def _patiently(mark: str, begin: Callable[[], Any]) -> Any:
+def _patiently(begin: Callable[[], Any], clear: Callable[[], object]) -> Any:
     """What `begin` returns. Ray gives a node half a minute to start, which a busy machine may not keep: it is then
-    started again, without what was left of it."""
+    started again, after `clear` has removed what was left of it."""
     for _ in range(TRIES):
         try:
             return begin()
         except Exception as error:
             if "timed out during startup" not in str(error):
                 raise
-            _ended(mark, 0.0)
+            clear()
     return begin()
 
 
@@ -122,6 +125,14 @@ def _running(mark: str) -> dict[int, str]:
                     (place / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
                 )
     return {number: words for number, words in found.items() if words.strip()}
+
+
+def _kill_node(mark: str, there: Collection[int]) -> None:
+    """Kill the node that has begun since these processes were there; what else belongs to it ends with it."""
+    for number, words in _running(mark).items():
+        if number not in there and "/raylet/raylet " in words:
+            with contextlib.suppress(OSError):
+                os.kill(number, signal.SIGKILL)
 
 
 def _ended(mark: str, seconds: float = 60.0) -> dict[int, str]:
