@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -12,15 +13,40 @@ from tomserve.cli.telling import warn
 from tomserve.content.inert import say
 from tomserve.reporting.parting import Scoring
 from tomserve.scoring.table import TABLES
-from tomserve.shards.partitions import Partitions, of_files, of_parts, parts_folder
-from tomserve.shards.record import ENDING, Shards
-from tomserve.shards.scoring import ScoredParts, score_parts
 from tomserve.studies import gaps
+
+if TYPE_CHECKING:
+    from tomserve.shards.partitions import Partitions
+    from tomserve.shards.scoring import ScoredParts
+
+ENDING = ".parts"
+"""How the folder of parts is called at its end: tomserve.shards.record.ENDING, whose module takes long to import."""
 
 
 def folder_of_parts(run: str | None) -> Path | None:
     """The folder of the parts of an evaluation that a RUN on the command line names; None for everything else."""
-    return None if run is None or run.endswith(TABLES) else parts_folder(run)
+    if run is None or run.endswith(TABLES) or _is_plain(run):
+        return None
+    from tomserve.shards.partitions import parts_folder
+
+    return parts_folder(run)
+
+
+def files_of(run: str) -> Partitions | None:
+    """The tables of a RUN on the command line that is a folder or a pattern of files; None for everything else."""
+    if _is_plain(run):
+        return None
+    from tomserve.shards.partitions import of_files
+
+    return of_files(run)
+
+
+def _is_plain(run: str) -> bool:
+    """Whether this can only be a run or a single table, for which nothing about parts is imported: that takes long."""
+    path = Path(run).expanduser()
+    if run.endswith(TABLES):
+        return path.exists() or not set(run) & set("*?[")
+    return (path / "manifest.json").exists() or not (path.is_dir() or Path(run).name.endswith(ENDING))
 
 
 def found(run: str | None) -> Partitions | None:
@@ -32,7 +58,9 @@ def found(run: str | None) -> Partitions | None:
     if run is None:
         return None
     if (folder := folder_of_parts(run)) is None:
-        return of_files(run)
+        return files_of(run)
+    from tomserve.shards.partitions import of_parts
+
     done = scored(folder)
     for said in lacking_of(folder, done):
         warn(said)
@@ -41,6 +69,8 @@ def found(run: str | None) -> Partitions | None:
 
 def scored(folder: Path) -> ScoredParts:
     """Score the parts of an evaluation that are not scored yet, with a line of progress where that takes a while."""
+    from tomserve.shards.scoring import score_parts
+
     with Scoring() as screen:
         return score_parts(folder, note=warn, done=screen.done)
 
@@ -63,6 +93,8 @@ def score(folder: Path) -> tuple[int, list[gaps.Gaps]]:
 
     Returns the exit code, 1 where a part could not be scored, and what is lacking of the parts that were.
     """
+    from tomserve.shards.partitions import of_parts
+
     done = scored(folder)
     for said in lacking_of(folder, done):
         warn(said)
@@ -88,6 +120,8 @@ def warn_lacking(tables: Partitions) -> list[gaps.Gaps]:
 
 def _of_parts(gap: gaps.Gaps, folder: Path) -> gaps.Gaps:
     """What is lacking of parts, whose record says how many answers there are to be."""
+    from tomserve.shards.record import Shards
+
     shards = Shards.read(folder)
     wanted = sum(part.items for part in shards.parts) * len(shards.strategies)
     if gap.there < wanted:

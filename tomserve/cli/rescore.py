@@ -27,7 +27,6 @@ from tomserve.scoring.score import PARTIAL
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, named_gold, tell, write_scored
 from tomserve.scoring.tablefile import write_scores
-from tomserve.shards.partitions import of_files
 from tomserve.studies import Analysis, combining, compute, gaps, labelled, named_by, noise
 from tomserve.studies.streaming import compute_files
 from tomserve.studies.unread import Listed, listed
@@ -87,7 +86,7 @@ def read_from(runs: Sequence[str | None]) -> list[Path]:
     for run in runs:
         if (folder := parting.folder_of_parts(run)) is not None:
             read += (folder, *sorted(one for one in folder.iterdir() if one.is_dir()))
-        elif run is not None and (tables := of_files(run)) is not None:
+        elif run is not None and (tables := parting.files_of(run)) is not None:
             read += tables.files
         else:
             read.append(Path(run) if run is not None and run.endswith(TABLES) else existing_run(run))
