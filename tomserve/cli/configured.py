@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +26,17 @@ def remember(context: typer.Context, config: Path | None) -> Path | None:
     """Keep the command line that names a file, so that `given` can tell what else stands on it."""
     _lines[:] = [context]
     return config
+
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        callback=remember,
+        help="YAML file of an experiment, whose fields are called as these options; the command line wins over it.",
+    ),
+]
+"""The option by which a command takes an experiment from a file."""
 
 
 def given() -> frozenset[str]:

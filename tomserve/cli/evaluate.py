@@ -12,9 +12,17 @@ from tomserve.cli import configured, signals
 from tomserve.cli.options import (
     BenchmarkOption,
     GoldOption,
+    LimitOption,
+    MaxTokensOption,
+    NoiseCheckOption,
     PathOption,
     QuietOption,
+    RepeatsOption,
+    RevisionOption,
+    SeedOption,
     StrategyOption,
+    TemperatureOption,
+    ThinkingOption,
     VariantsOption,
     WhereOption,
     console,
@@ -33,14 +41,7 @@ if TYPE_CHECKING:
 
 
 def evaluate_command(
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            callback=configured.remember,
-            help="YAML file of an experiment, whose fields are called as these options; the command line wins over it.",
-        ),
-    ] = None,
+    config: configured.ConfigOption = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -65,36 +66,13 @@ def evaluate_command(
             "If left out: <benchmark>-<model>."
         ),
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Ask at most this many questions: whole stories, spread evenly over the design."),
-    ] = None,
-    revision: Annotated[
-        str | None,
-        typer.Option(help="Revision of the model's weights, to be recorded where the server does not tell it."),
-    ] = None,
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(min=1, max=2**31, help="Most tokens that one reply may have. If left out: the strategy's number."),
-    ] = None,
-    thinking: Annotated[
-        str | None,
-        typer.Option(
-            help="For a model that thinks first: on, off, or its most tokens. If left out: as its preset says."
-        ),
-    ] = None,
-    temperature: Annotated[
-        float, typer.Option(min=0, max=2, help="Chance in the choice of each token; 0 takes the likeliest one always.")
-    ] = 0.0,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**31 - 1, help="Seed of the first sample; the next has the next.")
-    ] = 0,
-    repeats: Annotated[
-        int,
-        typer.Option(
-            min=1, max=1000, help="Samples of each question, of which the majority is scored; needs a temperature."
-        ),
-    ] = 1,
+    limit: LimitOption = None,
+    revision: RevisionOption = None,
+    max_tokens: MaxTokensOption = None,
+    thinking: ThinkingOption = None,
+    temperature: TemperatureOption = 0.0,
+    seed: SeedOption = 0,
+    repeats: RepeatsOption = 1,
     timeout: Annotated[
         float, typer.Option(min=1, max=1e6, help="Seconds to wait for the reply to one request.")
     ] = 600.0,
@@ -115,13 +93,7 @@ def evaluate_command(
             help="Seconds after which a silent endpoint's question is also put to another; the first reply counts.",
         ),
     ] = None,
-    noise_check: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Share of the questions, from 0 to 1, to ask again in other batches, to see how many answers flip.",
-        ),
-    ] = None,
+    noise_check: NoiseCheckOption = None,
     variants: VariantsOption = None,
     patience: Annotated[
         float | None,

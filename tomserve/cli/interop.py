@@ -17,9 +17,16 @@ from tomserve.cli.options import (
     BenchmarkOption,
     ContentOption,
     GoldOption,
+    LimitOption,
+    MaxTokensOption,
     PathOption,
     QuietOption,
+    RepeatsOption,
+    RevisionOption,
+    SeedOption,
     StrategyOption,
+    TemperatureOption,
+    ThinkingOption,
     VariantsOption,
     WhereOption,
     console,
@@ -59,14 +66,7 @@ def export_batch(
             parser=file_named, help="File of requests to write, such as asked.jsonl; further ones get a number."
         ),
     ],
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            callback=configured.remember,
-            help="YAML file of an experiment, whose fields are called as the options of eval.",
-        ),
-    ] = None,
+    config: configured.ConfigOption = None,
     model: Annotated[
         str | None, typer.Option(help="Name of the model as the queue knows it, or of a preset. It need not be served.")
     ] = None,
@@ -82,20 +82,13 @@ def export_batch(
     run: Annotated[
         str | None, typer.Option(help="Name of the run that takes the results. If left out: <benchmark>-<model>.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Ask at most this many questions, as for eval.")] = None,
-    revision: Annotated[str | None, typer.Option(help="Revision of the model's weights, to be recorded.")] = None,
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(min=1, max=2**31, help="Most tokens that one reply may have. If left out: the strategy's number."),
-    ] = None,
-    thinking: Annotated[
-        str | None, typer.Option(help="For a model that thinks first: on, off, or its most tokens, as for eval.")
-    ] = None,
-    temperature: Annotated[
-        float, typer.Option(min=0, max=2, help="Chance in the choice of each token; 0 takes the likeliest one always.")
-    ] = 0.0,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the first sample.")] = 0,
-    repeats: Annotated[int, typer.Option(min=1, max=1000, help="Samples of each question, as for eval.")] = 1,
+    limit: LimitOption = None,
+    revision: RevisionOption = None,
+    max_tokens: MaxTokensOption = None,
+    thinking: ThinkingOption = None,
+    temperature: TemperatureOption = 0.0,
+    seed: SeedOption = 0,
+    repeats: RepeatsOption = 1,
     variants: VariantsOption = None,
     per_file: Annotated[int, typer.Option(min=1, help="Most requests in one file; OpenAI takes 50,000.")] = 50_000,
     max_bytes: Annotated[

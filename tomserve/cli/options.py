@@ -139,6 +139,39 @@ WhereOption = Annotated[
         "which mostly are all."
     ),
 ]
+LimitOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Ask at most this many questions: whole stories, spread evenly over the design."),
+]
+RevisionOption = Annotated[
+    str | None,
+    typer.Option(help="Revision of the model's weights, to be recorded where the server does not tell it."),
+]
+MaxTokensOption = Annotated[
+    int | None,
+    typer.Option(min=1, max=2**31, help="Most tokens that one reply may have. If left out: the strategy's number."),
+]
+ThinkingOption = Annotated[
+    str | None,
+    typer.Option(help="For a model that thinks first: on, off, or its most tokens. If left out: as its preset says."),
+]
+TemperatureOption = Annotated[
+    float, typer.Option(min=0, max=2, help="Chance in the choice of each token; 0 takes the likeliest one always.")
+]
+SeedOption = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the first sample; the next has the next.")]
+RepeatsOption = Annotated[
+    int,
+    typer.Option(
+        min=1, max=1000, help="Samples of each question, of which the majority is scored; needs a temperature."
+    ),
+]
+NoiseCheckOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Share of the questions, from 0 to 1, to ask again in other batches, to see how many answers flip.",
+    ),
+]
 VariantsOption = Annotated[
     list[str] | None,
     typer.Option(

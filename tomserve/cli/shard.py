@@ -12,9 +12,17 @@ from tomserve.cli.evaluate import as_options
 from tomserve.cli.options import (
     BenchmarkOption,
     GoldOption,
+    LimitOption,
+    MaxTokensOption,
+    NoiseCheckOption,
     PathOption,
     QuietOption,
+    RepeatsOption,
+    RevisionOption,
+    SeedOption,
     StrategyOption,
+    TemperatureOption,
+    ThinkingOption,
     VariantsOption,
     WhereOption,
     console,
@@ -36,14 +44,7 @@ def shard(
         int | None,
         typer.Option(min=1, metavar="N", help="About how many tokens a part may have, instead of how many there are."),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            callback=configured.remember,
-            help="YAML file of an experiment, whose fields are called as these options; the command line wins over it.",
-        ),
-    ] = None,
+    config: configured.ConfigOption = None,
     run: Annotated[
         str | None,
         typer.Option(help="Name of the run that the parts will make together. If left out: <benchmark>-<model>."),
@@ -59,23 +60,14 @@ def shard(
     gold: GoldOption = None,
     where: WhereOption = None,
     strategy: StrategyOption = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Ask at most this many questions in all.")] = None,
-    revision: Annotated[
-        str | None,
-        typer.Option(help="Revision of the model's weights, to be recorded where the server does not tell it."),
-    ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(min=1, max=2**31, help="Most tokens that one reply may have.")
-    ] = None,
-    thinking: Annotated[
-        str | None, typer.Option(help="For a model that thinks first: on, off, or its most tokens.")
-    ] = None,
-    temperature: Annotated[float, typer.Option(min=0, max=2, help="Chance in the choice of each token.")] = 0.0,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the first sample.")] = 0,
-    repeats: Annotated[int, typer.Option(min=1, max=1000, help="Samples of each question; needs a temperature.")] = 1,
-    noise_check: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Share of the questions, from 0 to 1, to ask again.")
-    ] = None,
+    limit: LimitOption = None,
+    revision: RevisionOption = None,
+    max_tokens: MaxTokensOption = None,
+    thinking: ThinkingOption = None,
+    temperature: TemperatureOption = 0.0,
+    seed: SeedOption = 0,
+    repeats: RepeatsOption = 1,
+    noise_check: NoiseCheckOption = None,
     variants: VariantsOption = None,
     quiet: QuietOption = False,
 ) -> int:
