@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Endpoint
+from tests.conftest import Endpoint, make_item
 from tests.helpers.asking import SCHEMA, ask
 from tomserve.engine.request import Request, Sampling
-from tomserve.items import Item
+from tomserve.items import Item, write_items
 from tomserve.prompting.conversation import Conversation
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.turn import Reply, Turn
@@ -109,6 +109,17 @@ def program(item, ask):
     yield ask("turn3", said=" ".join(reply.text for reply in replies))
 """
 """A program.py of three kinds of turns: one request, then five at the same time, then the one that ends it."""
+
+
+ITEMS = 12
+
+
+def conversing(folder: Path) -> Path:
+    """A folder with items and two strategies: "two" of two turns and "fan" of seven, of which five go out together."""
+    write_items(folder / "items.jsonl", [make_item(number) for number in range(ITEMS)])
+    write_strategy(folder / "two", 2)
+    write_strategy(folder / "fan", 3, FAN_OUT)
+    return folder
 
 
 def converse(

@@ -10,23 +10,17 @@ import pytest
 
 from tests.conftest import Endpoint, completion, make_item
 from tests.helpers import batches
-from tests.helpers.talking import FAN_OUT, write_strategy
+from tests.helpers.talking import ITEMS, conversing
 from tomserve.content import bounded
 from tomserve.engine.request import Identity
 from tomserve.errors import JournalError
 from tomserve.items import write_items
 from tomserve.runs.journal import Journal, identity_of, read_rows
 
-ITEMS = 12
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with items and two strategies of several turns."""
-    write_items(tmp_path / "items.jsonl", [make_item(number) for number in range(ITEMS)])
-    write_strategy(tmp_path / "two", 2)
-    write_strategy(tmp_path / "fan", 3, FAN_OUT)
-    return tmp_path
+    return conversing(tmp_path)
 
 
 def asks(folder: Path, *more: object) -> tuple[object, ...]:

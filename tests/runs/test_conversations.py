@@ -16,26 +16,19 @@ import polars as pl
 import pytest
 
 import tomserve
-from tests.conftest import Endpoint, completion, make_item
+from tests.conftest import Endpoint, completion
 from tests.helpers.asking import FAST, page
-from tests.helpers.talking import FAN_OUT, asked, write_strategy
+from tests.helpers.talking import ITEMS, asked, conversing, write_strategy
 from tomserve.engine.request import Identity
-from tomserve.items import write_items
 from tomserve.runs import planning
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.scores import score_run
 from tomserve.scoring.sources import ItemFile, ResponseFile
 
-ITEMS = 12
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with items and two strategies: "two" of two turns and "fan" of seven, of which five go out together."""
-    write_items(tmp_path / "items.jsonl", [make_item(number) for number in range(ITEMS)])
-    write_strategy(tmp_path / "two", 2)
-    write_strategy(tmp_path / "fan", 3, FAN_OUT)
-    return tmp_path
+    return conversing(tmp_path)
 
 
 @pytest.fixture(autouse=True)

@@ -47,6 +47,18 @@ _PATTERNS = {
 """What a text has to look like, by the pattern that checks it."""
 
 
+def check_part(data: Mapping[str, Any], model: type[pydantic.BaseModel]) -> None:
+    """Check a part of a record that is held as plain values. For a validator of the record, which then names the field.
+
+    Raises ValueError that says in words what of it does not fit the model.
+    """
+    try:
+        model.model_validate(data)
+    except pydantic.ValidationError as error:
+        first = first_error(error)
+        raise ValueError(f"{first['loc'][0]}: {explain(first, data, model)}") from None
+
+
 def first_error(error: pydantic.ValidationError) -> Mapping[str, Any]:
     """The error to show first. A misspelt key appears twice, as unknown and as missing; the unknown one is what the
     author has to see.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from tomserve.content.places import lies_in
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.interop.batch_record import FILE as RECORD
 from tomserve.interop.batch_record import Exports
@@ -35,14 +36,15 @@ def exports_of(folder: Path) -> list[tuple[EvalOptions, Target]]:
     come from somebody else, and would be run.
     """
     if (number := part_of(folder)) is None:
-        for one in Exports.read(folder).exports:
-            for name in filter(None, (one.benchmark, *one.strategies)):
-                if "/" in name and folder.resolve() in Path(name).expanduser().resolve().parents:
+        exports = Exports.read(folder).exports
+        for one in exports:
+            for name in (one.benchmark, *one.strategies):
+                if lies_in(folder, name) is not None:
                     raise RunMismatchError(
                         f"{folder / RECORD}: {name} lies in the folder of the run; programs and prompts are taken from "
                         "outside only, so export again with a strategy or benchmark that lies elsewhere"
                     )
-        return [(one.options(folder), one.model.target()) for one in Exports.read(folder).exports]
+        return [(one.options(folder), one.model.target()) for one in exports]
     shards = Shards.read(folder.parent)
     options = replace(options_of(folder.parent, shards, number, Connection()), noise_check=None)
     preset = None if shards.preset is None else Preset.load(shards.preset)

@@ -18,7 +18,7 @@ import pydantic
 import tomserve
 from tomserve.content import bounded
 from tomserve.content.places import run_name
-from tomserve.content.wording import explain, first_error, refused
+from tomserve.content.wording import check_part, refused
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.runs.manifest_parts import (
@@ -177,11 +177,7 @@ class Manifest(Part):
     @pydantic.field_validator("sampling")
     @classmethod
     def _sampled(cls, sampling: dict[str, Any]) -> dict[str, Any]:
-        try:
-            SamplingRecord.model_validate(sampling)
-        except pydantic.ValidationError as error:
-            first = first_error(error)
-            raise ValueError(f"{first['loc'][0]}: {explain(first, sampling, SamplingRecord)}") from None
+        check_part(sampling, SamplingRecord)
         return sampling
 
     @classmethod

@@ -181,45 +181,45 @@ def _cache(load: Load, nodes: Nodes, hours: float, gpus: int) -> Figure:
     )
 
 
+def _alone(name: str, seconds: float, memory: float, basis: str) -> Figure:
+    """What a step takes that one core does, in GB of memory."""
+    said = f"{_hours(seconds / 3600)} of one core, and {memory:,.1f} GB of memory"
+    return Figure(name, memory, "GB", said, basis, ("--requests",))
+
+
 def _dividing(load: Load) -> Figure:
     """What dividing takes, before anything is asked."""
-    seconds, memory = load.requests * DIVIDE, load.requests / load.per_item * PLANNED / 1e9
-    return Figure(
+    memory = load.requests / load.per_item * PLANNED / 1e9
+    return _alone(
         "dividing",
+        load.requests * DIVIDE,
         memory,
-        "GB",
-        f"{_hours(seconds / 3600)} of one core, and {memory:,.1f} GB of memory",
         f"{DIVIDE * 1e6:.0f} microseconds a prompt, {PLANNED} bytes a question; where that is too much, divide by "
         "--where into several evaluations first",
-        ("--requests",),
     )
 
 
 def _analysing(load: Load) -> Figure:
     """What the tables of accuracy take, counted part by part."""
     memory = READING + load.requests * COUNTED / 1e9
-    return Figure(
+    return _alone(
         "analysing",
+        load.requests * ANALYSE,
         memory,
-        "GB",
-        f"{_hours(load.requests * ANALYSE / 3600)} of one core, and {memory:,.1f} GB of memory",
         f"{ANALYSE * 1e6:.0f} microseconds and {COUNTED} bytes a row for the study accuracy by one factor; less "
         "memory where stories have more questions; other studies hold all rows",
-        ("--requests",),
     )
 
 
 def _merging(load: Load) -> Figure:
     """What merging all parts takes."""
     memory = BARE + load.requests * MERGED / 1e9
-    return Figure(
+    return _alone(
         "merging",
+        load.requests * MERGE,
         memory,
-        "GB",
-        f"{_hours(load.requests * MERGE / 3600)} of one core, and {memory:,.1f} GB of memory",
         f"{MERGE * 1e6:.0f} microseconds and {MERGED} bytes a row; only where one run is wanted, as parts are scored "
         "and analysed as they are",
-        ("--requests",),
     )
 
 

@@ -19,7 +19,7 @@ import pydantic
 
 from tomserve.content import bounded, digest_of, files
 from tomserve.content.places import run_name
-from tomserve.content.wording import explain, first_error, refused
+from tomserve.content.wording import check_part, refused
 from tomserve.errors import ConfigError
 from tomserve.runs.manifest_parts import AskedStrategy, VariantsRecord, named
 from tomserve.runs.runfolder import PARTS, run_path
@@ -113,11 +113,7 @@ class Shards(_Part):
     @pydantic.field_validator("experiment")
     @classmethod
     def _wished(cls, experiment: dict[str, Any]) -> dict[str, Any]:
-        try:
-            Wish.model_validate(experiment)
-        except pydantic.ValidationError as error:
-            first = first_error(error)
-            raise ValueError(f"{first['loc'][0]}: {explain(first, experiment, Wish)}") from None
+        check_part(experiment, Wish)
         return experiment
 
     @property

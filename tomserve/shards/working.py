@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from tomserve import benchmarks
+from tomserve.content.places import lies_in
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import read_items
 from tomserve.runs import runfolder
@@ -160,9 +161,8 @@ def _refuse_inside(folder: Path, named: Sequence[str | None]) -> None:
 
     named: the benchmark, the model and the strategies, which may be names or paths.
     """
-    whole = folder.resolve()
     for name in named:
-        if name is not None and "/" in name and whole in (path := Path(name).resolve()).parents:
+        if (path := lies_in(folder, name)) is not None:
             raise RunMismatchError(f"{folder / FILE}: {path} lies among the parts; programs are run from outside only")
 
 
