@@ -8,14 +8,15 @@ from pathlib import Path
 import orjson
 
 from tests.conftest import ROOT
-from tomserve.shards.record import ENDING, PartRecord, Shards, part_folder
+from tomserve.content.places import PARTS_ENDING
+from tomserve.shards.record import PartRecord, Shards, part_folder
 
 EXAMPLE = ROOT / "runs" / "example"
 
 
 def divided_example(runs: Path, parts: int = 3, name: str = "mine") -> Path:
     """The folder of the parts of the example run, in a folder of runs; every third task is in another part."""
-    folder = runs / f"{name}{ENDING}"
+    folder = runs / f"{name}{PARTS_ENDING}"
     items = [orjson.loads(line) for line in (EXAMPLE / "items.jsonl").read_bytes().splitlines()]
     tasks = {task: place for place, task in enumerate(sorted({item["cluster"] for item in items}))}
     of = {item["id"]: tasks[item["cluster"]] % parts for item in items}

@@ -10,11 +10,12 @@ import pytest
 
 from tests.helpers.parted import divided_example, whole_example
 from tomserve.cli import parting
+from tomserve.content.places import PARTS_ENDING
 from tomserve.errors import ConfigError
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.tablefile import write_scores
 from tomserve.shards.partitions import of_files, of_parts, parts_folder
-from tomserve.shards.record import ENDING, part_folder
+from tomserve.shards.record import part_folder
 from tomserve.shards.scoring import score_parts
 
 
@@ -150,7 +151,7 @@ def test_what_is_no_table_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_the_command_line_knows_the_ending_of_parts() -> None:
-    assert parting.ENDING == ENDING
+    assert parting.PARTS_ENDING == PARTS_ENDING
 
 
 def test_a_link_among_the_tables_is_not_followed(tmp_path: Path) -> None:

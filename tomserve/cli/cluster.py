@@ -189,7 +189,7 @@ def check_free(folder: Path, parts: Sequence[int]) -> None:
     """Raise ConflictError where an earlier job still asks one of these parts."""
     from tomserve.clusters.job import Job
     from tomserve.clusters.known import cluster_of
-    from tomserve.shards.record import ENDING
+    from tomserve.content.places import PARTS_ENDING
 
     if (job := Job.read(folder)) is None:
         return
@@ -201,7 +201,7 @@ def check_free(folder: Path, parts: Sequence[int]) -> None:
     if busy:
         raise ConflictError(
             f"{folder}: job {job.id} still asks {len(busy)} of these parts; wait for it, or end it by `tomserve cancel "
-            f"{folder.name.removesuffix(ENDING)}`"
+            f"{folder.name.removesuffix(PARTS_ENDING)}`"
         )
 
 

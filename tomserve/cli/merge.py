@@ -81,8 +81,9 @@ def _named(folders: list[Path]) -> Path | None:
 
 def _found(sources: list[str]) -> tuple[list[Path], Path | None]:
     """The folders that are meant, and the run that they are to become where the first of them are parts."""
+    from tomserve.content.places import PARTS_ENDING
     from tomserve.runs.runfolder import run_path
-    from tomserve.shards.record import ENDING, FILE, Shards, folder_of
+    from tomserve.shards.record import FILE, Shards, folder_of
 
     folders: list[Path] = []
     name = None
@@ -93,7 +94,7 @@ def _found(sources: list[str]) -> tuple[list[Path], Path | None]:
         elif not path.exists():
             raise ConfigError(
                 f"{source}: there is neither a run {path} nor the folder of parts {parts}; name runs, or an evaluation "
-                f"that `tomserve shard` has divided (its folder ends in {ENDING})"
+                f"that `tomserve shard` has divided (its folder ends in {PARTS_ENDING})"
             )
         folders.append(path)
     return folders, name

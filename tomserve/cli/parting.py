@@ -11,6 +11,7 @@ import polars as pl
 
 from tomserve.cli.telling import warn
 from tomserve.content.inert import say
+from tomserve.content.places import PARTS_ENDING
 from tomserve.reporting.parting import Scoring
 from tomserve.scoring.table import TABLES
 from tomserve.studies import gaps
@@ -18,9 +19,6 @@ from tomserve.studies import gaps
 if TYPE_CHECKING:
     from tomserve.shards.partitions import Partitions
     from tomserve.shards.scoring import ScoredParts
-
-ENDING = ".parts"
-"""How the folder of parts is called at its end: tomserve.shards.record.ENDING, whose module takes long to import."""
 
 
 def folder_of_parts(run: str | None) -> Path | None:
@@ -46,7 +44,7 @@ def _is_plain(run: str) -> bool:
     path = Path(run).expanduser()
     if run.endswith(TABLES):
         return path.exists() or not set(run) & set("*?[")
-    return (path / "manifest.json").exists() or not (path.is_dir() or Path(run).name.endswith(ENDING))
+    return (path / "manifest.json").exists() or not (path.is_dir() or Path(run).name.endswith(PARTS_ENDING))
 
 
 def found(run: str | None) -> Partitions | None:
@@ -77,7 +75,7 @@ def scored(folder: Path) -> ScoredParts:
 
 def lacking_of(folder: Path, done: ScoredParts) -> list[str]:
     """A sentence on the parts that cannot be scored, and one on those that hold no answers yet."""
-    name, total = folder.name.removesuffix(ENDING), len(done.there) + len(done.waiting) + len(done.broken)
+    name, total = folder.name.removesuffix(PARTS_ENDING), len(done.there) + len(done.waiting) + len(done.broken)
     said = [f"part {number}: {reason}" for number, reason in sorted(done.broken.items())]
     if done.waiting:
         numbers = ", ".join(map(str, done.waiting[:10])) + (", ..." if len(done.waiting) > 10 else "")
@@ -125,7 +123,7 @@ def _of_parts(gap: gaps.Gaps, folder: Path) -> gaps.Gaps:
     shards = Shards.read(folder)
     wanted = sum(part.items for part in shards.parts) * len(shards.strategies)
     if gap.there < wanted:
-        name = folder.name.removesuffix(ENDING)
+        name = folder.name.removesuffix(PARTS_ENDING)
         warn(
             f"{folder} is incomplete: {wanted - gap.there:,} of {wanted:,} answers were not asked for yet, and those "
             f"that are there may not be typical. `tomserve work {name}` asks them."

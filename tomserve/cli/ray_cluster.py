@@ -14,6 +14,7 @@ import typer
 from tomserve.cli import configured
 from tomserve.cli.options import console
 from tomserve.content.inert import say
+from tomserve.content.places import PARTS_ENDING
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def ray(
         return 0
     cluster.check_free(folder, parts)
     _warn(address, demand)
-    job = rays.submit(folder, folder.name.removesuffix(".parts"), list(parts), demand, address)
+    job = rays.submit(folder, folder.name.removesuffix(PARTS_ENDING), list(parts), demand, address)
     say(f"job {job.id}: {len(parts)} parts; `tomserve status {name}` tells how far they are")
     return _waited(folder, job) if wait else 0
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+PARTS_ENDING = ".parts"
+"""How the folder is called that holds the parts of a run: the run's name, and this (see tomserve.shards)."""
+
 
 def runs_root() -> Path:
     """The folder that holds the runs: ``TOMSERVE_RUNS`` where it is set, else ``./runs``."""

@@ -14,9 +14,10 @@ from rich.console import Console
 from tomserve.clusters import slurm, starts
 from tomserve.clusters.job import Job, Task
 from tomserve.content.inert import inert
+from tomserve.content.places import PARTS_ENDING
 from tomserve.reporting.terminal import print_table
 from tomserve.runs import progress
-from tomserve.shards.record import ENDING, part_folder
+from tomserve.shards.record import part_folder
 from tomserve.shards.state import PartState
 
 SHOWN = 60
@@ -58,7 +59,7 @@ def show(
         rows = [_cells(one) for one in listed]
         told = [name for name in rows[0] if name in ALWAYS or any(row[name] for row in rows)]
         frame = pl.DataFrame([{name: row[name] for name in told} for row in rows])
-        print_table(f"parts of {inert(folder.name.removesuffix(ENDING))}", frame, console)
+        print_table(f"parts of {inert(folder.name.removesuffix(PARTS_ENDING))}", frame, console)
     if len(listed) < len(seen):
         console.print(f"{len(seen) - len(listed)} more parts are not listed", highlight=False)
     for line in lines(seen, job):

@@ -20,7 +20,7 @@ import orjson
 
 from tomserve.content import bounded, digest_of, files
 from tomserve.content.index import Firsts
-from tomserve.content.places import run_name, runs_root
+from tomserve.content.places import PARTS_ENDING, run_name, runs_root
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, InUseError, JournalError, MachineError, RunMismatchError, one_of
 from tomserve.items import read_ids, read_items, write_chunks
@@ -119,9 +119,9 @@ def existing_run(run: str | None) -> Path:
         return folders[0]
     path = run_path(run)
     if not _is_run(path):
-        for parts in (path, path.with_name(path.name + ".parts")):
+        for parts in (path, path.with_name(path.name + PARTS_ENDING)):
             if holds_parts(parts):
-                name = run_name(parts).removesuffix(".parts")
+                name = run_name(parts).removesuffix(PARTS_ENDING)
                 raise ConfigError(
                     f"{path}: no run yet, but {parts} holds its parts; `tomserve merge {name}` joins them"
                 )

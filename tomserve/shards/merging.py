@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from tomserve.content import files, temporary
-from tomserve.content.places import run_name
+from tomserve.content.places import PARTS_ENDING, run_name
 from tomserve.errors import ConfigError, JournalError, RunMismatchError
 from tomserve.runs import kept, packed, sealing
 from tomserve.runs.listening import Listener, Silent
@@ -32,7 +32,7 @@ from tomserve.scoring.sources import NOISE
 from tomserve.shards import history, joining, reader
 from tomserve.shards.history import Told
 from tomserve.shards.questions import Gathered, gather
-from tomserve.shards.record import ENDING, FILE, Shards, part_folder
+from tomserve.shards.record import FILE, Shards, part_folder
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _source(folder: Path) -> _Source:
         if not (folder / kept.ITEMS).exists():
             raise ConfigError(f"{folder}: no run there (manifest.json is missing); name runs, or a folder of parts")
     name = run_name(folder)
-    if "/" not in name and folder.absolute().parent.name.endswith(ENDING):  # a part that lies elsewhere
+    if "/" not in name and folder.absolute().parent.name.endswith(PARTS_ENDING):  # a part that lies elsewhere
         name = f"{folder.absolute().parent.name}/{name}"
     return _Source(folder, name, manifest)
 

@@ -16,11 +16,12 @@ from pathlib import Path
 import polars as pl
 
 from tomserve.content import files
+from tomserve.content.places import PARTS_ENDING
 from tomserve.errors import ConfigError
 from tomserve.runs import kept
 from tomserve.runs.runfolder import run_path
 from tomserve.scoring.tablefile import COLUMNS, check_columns, read_table
-from tomserve.shards.record import ENDING, FILE, MOST, Shards, part_folder
+from tomserve.shards.record import FILE, MOST, Shards, part_folder
 from tomserve.status import known
 
 _PATTERN = frozenset("*?[")
@@ -106,7 +107,7 @@ def _names_run(given: str) -> bool:
 
 def parts_folder(given: str) -> Path | None:
     """The folder of the parts of an evaluation that is named by its own name or path; None for everything else."""
-    for path in (Path(given).expanduser(), run_path(given) if given.endswith(ENDING) else None):
+    for path in (Path(given).expanduser(), run_path(given) if given.endswith(PARTS_ENDING) else None):
         if path is not None and (path / FILE).is_file():
             return path
     return None
@@ -122,7 +123,7 @@ def of_parts(folder: Path, numbers: Iterable[int]) -> Partitions:
     there = tuple(path for number in numbers if _rows(path := part_folder(folder, number) / kept.TABLE))
     if not there:
         raise ConfigError(
-            f"{folder}: nothing was answered yet; `tomserve work {folder.name.removesuffix(ENDING)}` asks"
+            f"{folder}: nothing was answered yet; `tomserve work {folder.name.removesuffix(PARTS_ENDING)}` asks"
         )
     return Partitions(str(folder), there, folder, shards.run)
 

@@ -24,7 +24,7 @@ import numpy as np
 
 import tomserve
 from tomserve.content.index import Firsts
-from tomserve.content.places import run_name
+from tomserve.content.places import PARTS_ENDING, run_name
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, MachineError, RunMismatchError
 from tomserve.items import write_chunks
@@ -38,7 +38,7 @@ from tomserve.runs.whole import noted_of
 from tomserve.serving.waiting import Waiting
 from tomserve.shards import balance
 from tomserve.shards.costs import BYTES_A_TOKEN, Cost, costs_of, tokens_of
-from tomserve.shards.record import ENDING, FILE, ITEMS, MOST, PartRecord, Shards, folder_of, part_folder
+from tomserve.shards.record import FILE, ITEMS, MOST, PartRecord, Shards, folder_of, part_folder
 from tomserve.shards.wish import Wish
 
 
@@ -207,7 +207,7 @@ def _record(made: Plan, place: Path, costs: Sequence[Cost], part_of: Sequence[in
         )
     noted = noted_of(made)
     provenance = {name: noted.pop(name) for name in made.benchmark.provenance}
-    name = place.name.removesuffix(ENDING)
+    name = place.name.removesuffix(PARTS_ENDING)
     return Shards(
         run=run_name(place.with_name(name)),
         created=now(),
@@ -252,7 +252,7 @@ def _alone(place: Path) -> Iterator[None]:
 def _there(place: Path, shards: Shards) -> bool:
     """Whether the folder holds these parts already. Raises RunMismatchError where it holds others, or where the run
     that they would be merged into is there without them."""
-    run = place.with_name(place.name.removesuffix(ENDING))
+    run = place.with_name(place.name.removesuffix(PARTS_ENDING))
     if not os.path.lexists(place / FILE):
         if run != place and (run / "manifest.json").exists():
             raise RunMismatchError(f"{run}: is a run already, which the parts would be merged into; use --run NEW")

@@ -18,7 +18,7 @@ import orjson
 import pydantic
 
 from tomserve.content import bounded, digest_of, files
-from tomserve.content.places import run_name
+from tomserve.content.places import PARTS_ENDING, run_name
 from tomserve.content.wording import check_part, refused
 from tomserve.errors import ConfigError
 from tomserve.runs.manifest_parts import AskedStrategy, VariantsRecord, named
@@ -27,9 +27,6 @@ from tomserve.shards.wish import Wish
 
 FILE = PARTS
 """The name of the record in the folder of the parts."""
-
-ENDING = ".parts"
-"""How the folder of the parts of a run is called: its name, and this."""
 
 ITEMS = "items.jsonl"
 """The name of the file in the folder of a part that holds its questions from the beginning."""
@@ -163,10 +160,12 @@ def folder_of(given: str) -> Path:
     ``mine`` and ``mine.parts`` both mean ``runs/mine.parts``. Raises ConfigError for a name that no folder may have.
     """
     path = run_path(given)
-    return path if path.name.endswith(ENDING) or (path / FILE).exists() else path.with_name(path.name + ENDING)
+    return (
+        path if path.name.endswith(PARTS_ENDING) or (path / FILE).exists() else path.with_name(path.name + PARTS_ENDING)
+    )
 
 
 def called(folder: Path) -> str:
     """What commands find a folder of parts by: the name of its run, or the folder's path where it lies elsewhere."""
-    name = run_name(folder).removesuffix(ENDING)
+    name = run_name(folder).removesuffix(PARTS_ENDING)
     return name if folder_of(name).resolve() == folder.resolve() else str(folder.resolve())
