@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tomserve.prompting.strategy import Strategy
     from tomserve.studies import Study
 
-__version__ = "0.14.0"
+__version__ = "0.15.0"
 
 __all__ = [
     "Benchmark",

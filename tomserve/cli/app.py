@@ -20,6 +20,7 @@ from tomserve.cli import (
     cluster,
     dataset,
     evaluate,
+    exchange,
     faithfulness,
     functional,
     generate,
@@ -48,8 +49,8 @@ app = typer.Typer(
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(generate.app, name="generate")
 app.add_typer(cluster.app, name="submit")
-app.add_typer(interop.exports, name="export")
-app.add_typer(interop.imports, name="import")
+app.add_typer(exchange.exports, name="export")
+app.add_typer(exchange.imports, name="import")
 
 # Every environment variable that tomserve reads; any other that begins with TOMSERVE_ is taken for a slip of the pen.
 VARIABLES = {
@@ -143,3 +144,13 @@ _others: tuple[Callable[..., Any], ...] = (
 )
 for _command in (*map(lasting, _lasting), *_others):
     app.command()(with_content(_command))
+
+_exports: dict[str, Callable[..., Any]] = {
+    "batch": interop.export_batch,
+}
+_imports: dict[str, Callable[..., Any]] = {
+    "batch": interop.import_batch,
+}
+for _group, _members in ((exchange.exports, _exports), (exchange.imports, _imports)):
+    for _name, _command in _members.items():
+        _group.command(_name)(with_content(lasting(_command)))

@@ -15,7 +15,6 @@ from tomserve.cli import configured
 from tomserve.cli.evaluate import as_options
 from tomserve.cli.options import (
     BenchmarkOption,
-    ContentOption,
     GoldOption,
     LimitOption,
     MaxTokensOption,
@@ -30,35 +29,13 @@ from tomserve.cli.options import (
     VariantsOption,
     WhereOption,
     console,
-    lasting,
-    with_content,
 )
 from tomserve.content.outputs import file_named
 
 if TYPE_CHECKING:
     from tomserve.interop.batch import Exported, Imported
 
-exports = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Write what other tools read, such as the files of batch queues."
-)
-imports = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Read what other tools wrote, such as the files of batch queues."
-)
 
-
-@exports.callback()
-def _export(content: ContentOption = None) -> None:
-    del content  # it was dealt with while the line was read
-
-
-@imports.callback()
-def _import(content: ContentOption = None) -> None:
-    del content  # it was dealt with while the line was read
-
-
-@exports.command("batch")
-@with_content
-@lasting
 def export_batch(
     out: Annotated[
         Path,
@@ -148,9 +125,6 @@ def _show_exported(done: Exported) -> None:
         say("some strategies ask again: export once more after the import, until nothing is left")
 
 
-@imports.command("batch")
-@with_content
-@lasting
 def import_batch(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE", help="Files of results and of errors, in any order, also again.")

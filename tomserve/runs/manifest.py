@@ -23,6 +23,7 @@ from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.runs.manifest_parts import (
     AskedStrategy,
+    ForeignRecord,
     MergedPart,
     NoiseRecord,
     Part,
@@ -138,6 +139,7 @@ class Manifest(Part):
     A run holds a model's answers or, where `kind` is "measured", a table that was measured inside of it (see
     tomserve.runs.measured). Only such a run has a `study` (that reads its table), a `command` (that made it),
     `settings` (what was measured how) and a `table` (which file holds it). `parts` are the runs it was merged from.
+    `foreign` says which tool's files it was made from, where another tool asked.
     """
 
     schema_: Literal[1] = pydantic.Field(alias="schema")
@@ -170,6 +172,7 @@ class Manifest(Part):
     settings: dict[str, Any] = pydantic.Field(default_factory=dict)
     table: TableRecord | None = None
     parts: list[MergedPart] | None = None
+    foreign: ForeignRecord | None = None
     complete: bool = False
 
     _named = pydantic.field_validator("strategies")(named)

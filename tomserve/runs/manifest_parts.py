@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -120,3 +120,34 @@ class MergedPart(Part):
     bytes: int = 0
     digest: str | None = None
     complete: bool = False
+
+
+class ForeignFile(Part):
+    """A file of another tool that a run was made from. name: without its folder. bytes: its length. digest: of its
+    content."""
+
+    name: str
+    bytes: int
+    digest: str
+
+
+class ForeignRecord(Part):
+    """Where a run comes from whose replies another tool collected (see tomserve.interop.bringing).
+
+    tool, version: which tool, and its version where the files say it. tasks: the tasks as the tool names them. files:
+    what was read. created: when the tool wrote it, as it says. samples: how many replies were read. left_out: how many
+    were not, by reason. matched: how many questions were found in a benchmark of tomserve's; 0 where they were taken
+    from the files. counts: whose reading of the replies counts, "tomserve" or "tool" (the grades in the files).
+    settings: what the files record of how the model was asked.
+    """
+
+    tool: str
+    version: str | None = None
+    tasks: list[str] = []
+    files: list[ForeignFile] = []
+    created: str | None = None
+    samples: int = 0
+    left_out: dict[str, int] = {}
+    matched: int = 0
+    counts: Literal["tomserve", "tool"] = "tool"
+    settings: dict[str, Any] = {}
