@@ -109,6 +109,7 @@ def names_of_content() -> set[str]:
         "causal",
         "functional",
         "faithfulness",
+        "foreign",
     }
 
 

@@ -67,6 +67,12 @@ def files(page: str) -> dict[str, str]:
     return {**dict(found), **named}
 
 
+def printed(page: str) -> list[str]:
+    """Every line that a page shows of what its commands print, in order, with single spaces."""
+    blocks = re.findall(r"^```text\n(.*?)^```", page, re.S | re.M)
+    return [line for block in blocks for row in block.splitlines() if (line := " ".join(row.split()))]
+
+
 _NAMED = re.compile(r"# ([\w/-]+\.py)\n")
 
 
@@ -81,6 +87,7 @@ class Reader:
     `runs` holds the example run, and copies of the runs in `begun` (see `begin`). reports: how many evaluations write
     their report, which takes seconds; the commands that make reports have tests of their own. prepared: whether
     commands need not import anything (see `tests.helpers.prepared`); otherwise the first of each kind is a new process.
+    `said` is what the commands have printed.
     """
 
     folder: Path
@@ -88,6 +95,7 @@ class Reader:
     begun: Path | None = None
     reports: int = 0
     prepared: bool = True
+    said: list[str] = field(default_factory=list)
     _begun_anew: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -98,6 +106,7 @@ class Reader:
         others = ("MAKE", "MFLAGS", "ARGS", "TOMSERVE_", "OPENAI_API_KEY")  # of whoever runs the tests
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(others)}
         self.env |= {"TOMSERVE_RUNS": str(self.runs), "PYTHONPATH": os.pathsep.join([str(ROOT), *_more_paths()])}
+        self.env["COLUMNS"] = "80"
         self.env["PATH"] = f"{self.venv / 'bin'}:{self.env['PATH']}"
 
     @classmethod
@@ -134,6 +143,7 @@ class Reader:
             for name in names:
                 shutil.copy(ROOT / "runs" / run / name, self.runs / run / name)
         shutil.copytree(ROOT / "prompts", self.folder / "prompts")
+        shutil.copytree(ROOT / "docs/gallery/answers", self.folder / "docs/gallery/answers")
         theirs = {"item": "C1/none/false_belief/reality/original", "text": "Answer: unknown"}
         (self.folder / "theirs.jsonl").write_text(json.dumps(theirs))
         shutil.copy(ROOT / "tests/data/hitom_small.json", self.folder / "Hi-ToM_data.json")
@@ -219,6 +229,7 @@ class Reader:
         (self.venv / "bin/tomserve").write_text(f'#!/bin/sh\nexec {shlex.join(python)} -m tomserve "$@"\n')
         done = subprocess.run(words, env=self.env, cwd=self.folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{shown}: {done.stdout}{done.stderr}"
+        self.said.append(done.stdout)
 
     def _python(self, kind: str) -> list[str]:
         """What runs a command of that kind, such as `score`, or a program (-c)."""

@@ -20,7 +20,7 @@ from tomserve.reporting.html.build import write_report
 from tomserve.runs.scores import scores_of
 from tomserve.status import UNANSWERED
 from tomserve.studies import compare as comparing
-from tomserve.studies import compute
+from tomserve.studies import compared, compute
 
 Command = Callable[..., Outcome]
 
@@ -187,7 +187,7 @@ def test_people_and_a_model_are_compared_on_the_same_questions(
     assert row["high"] < 0
     back = comparing.compare(str(tmp_path / "salty.parquet"), "human", common=True).people.row(-1, named=True)
     assert back["difference"] == pytest.approx(1 - share)
-    assert any("every person" in title for title in comparing.summary(found))
+    assert any("every person" in title for title in compared.summary(found))
     run_of(study, tmp_path / "runs/others", tmp_path / "in")
     same = comparing.compare("human", "others").people.row(-1, named=True)
     assert (same["A"], same["B"], same["difference"]) == (1.0, 1.0, 0.0)

@@ -13,6 +13,7 @@ from tomserve.errors import ConfigError
 from tomserve.items import RESERVED, RESERVED_BEGINNINGS, Item
 from tomserve.scoring import originals
 from tomserve.scoring.answers import Reading
+from tomserve.scoring.graded import GRADED
 from tomserve.scoring.metric import BEGINNING, PLAIN, Metric, Scoring, columns_of
 from tomserve.scoring.samples import PEOPLE, SAMPLED
 from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, PARTIAL, item_fields, score_row
@@ -55,7 +56,7 @@ def test_columns_follow_from_the_declarations() -> None:
 
 def test_no_factor_may_have_the_name_of_a_column() -> None:
     """Items know nothing of scoring; what they reserve covers what scoring declares, and no more."""
-    columns = (*COLUMNS, *originals.ITEM, *originals.REPLY)
+    columns = (*COLUMNS, *originals.ITEM, *originals.REPLY, *GRADED)
     assert [name for name in columns if name not in RESERVED and not name.startswith(RESERVED_BEGINNINGS)] == []
     assert {*COLUMNS, *SAMPLED, *PEOPLE, *PARTIAL} >= RESERVED >= {*SAMPLED, *PEOPLE, *PARTIAL}
     assert BEGINNING in RESERVED_BEGINNINGS

@@ -19,7 +19,8 @@ from tomserve.items import write_items
 from tomserve.runs.scores import load_scores
 from tomserve.stats.planning import minimum_detectable_effect, units_needed
 from tomserve.studies import analyze
-from tomserve.studies.compare import compare, verdicts
+from tomserve.studies.compare import compare
+from tomserve.studies.compared import verdicts
 from tomserve.studies.differing import WIDTH, shortened
 from tomserve.studies.plan import plan
 
@@ -75,7 +76,13 @@ def test_unequal_questions_are_refused_unless_told(runs: tuple[str, str], cli, t
     assert "left out: 10 answers of A and 0 of B have no partner" in told.out
     assert "noise floor: not measured" in told.out
     assert re.search(r"model\s+reference\s+tuned", told.out)
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"effects.csv", "flips.csv", "differences.csv"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "effects.csv",
+        "flips.csv",
+        "differences.csv",
+        "changes.csv",
+        "notes.txt",
+    }
 
 
 def test_score_tables_compare_too_but_not_several_models(runs: tuple[str, str], cli, tmp_path: Path) -> None:
@@ -305,9 +312,10 @@ def test_the_files_of_a_comparison_hold_people_and_what_to_know(tmp_path: Path, 
     done = cli("compare", first, second, "--out", out)
     assert done.code == 0, done.err
     assert pl.read_csv(out / "people.csv")["class"].to_list() == ["late_label", "none", "overall"]
-    effects, people = (out / "notes.txt").read_text().splitlines()
+    effects, people, changes = (out / "notes.txt").read_text().splitlines()
     assert effects.startswith("effects: B tells A's questions anew")
     assert people.startswith("people: Each answer of each person")
+    assert changes.startswith("changes: harmful")
     plain = tmp_path / "plain"
     assert cli("compare", first, first, "--out", plain).code == 0
     assert "anew" not in (plain / "notes.txt").read_text()

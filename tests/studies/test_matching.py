@@ -9,7 +9,8 @@ import pytest
 
 from tomserve.errors import ConfigError
 from tomserve.studies import matching
-from tomserve.studies.compare import compare, verdicts
+from tomserve.studies.compare import compare
+from tomserve.studies.compared import verdicts
 from tomserve.studies.contrasts import contrast, pair
 from tomserve.studies.rows import REQUIRED, prepared
 

@@ -13,7 +13,7 @@ import tomserve
 from tests.helpers.examples import copied_example
 from tomserve.errors import ConfigError
 from tomserve.studies.compare import compare as plain
-from tomserve.studies.compare import verdicts
+from tomserve.studies.compared import verdicts
 from tomserve.web import comparing
 from tomserve.web.computing import Result
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from tomserve.benchmarks.case import Case, NoCase
 from tomserve.benchmarks.findings import Check, Findings, Show
-from tomserve.benchmarks.guarding import guarded, own_cases
+from tomserve.benchmarks.guarding import closed, guarded, own_cases
 from tomserve.content.index import Firsts
 from tomserve.content.pyfile import failed
 from tomserve.errors import ConfigError, ContentError, TomserveError, one_of
@@ -219,7 +219,7 @@ class Benchmark:
             raise ConfigError(f"--gold {gold!r}: benchmark {self.name!r} has one set of answers; leave --gold out")
         if gold is not None and gold not in self.golds:
             raise ConfigError(one_of(f"--gold of benchmark {self.name!r}", gold, self.golds))
-        return self.load(path, gold) if self.mixed else self._own(path, gold)
+        return closed(self.load(path, gold) if self.mixed else self._own(path, gold))
 
     def found_cases(
         self, path: Path | None = None, where: Iterable[str] | None = None, left_out: Counter[str] | None = None

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from tomserve.benchmarks.case import Case, NoCase, problem
 from tomserve.content.pyfile import failed
-from tomserve.errors import ContentError, InapplicableError, TomserveError
+from tomserve.errors import ConfigError, ContentError, InapplicableError, TomserveError
 from tomserve.items import Item
 
 _REASON = 200
@@ -31,6 +31,18 @@ def guarded(file: Path, what: str, call: Callable[[], _Made]) -> _Made:
         raise
     except Exception as error:
         raise failed(error, file, what) from None
+
+
+def closed(items: Iterable[Item]) -> Iterator[Item]:
+    """The items, as long as each has choices. Raises ConfigError at the first that any text may answer: such items come
+    from another tool's files, and only that tool can read the replies."""
+    for item in items:
+        if not item.choices:
+            raise ConfigError(
+                f"item {item.id!r} has no choices, so that any text may answer it; tomserve asks questions with "
+                "choices. Give it at least two, or ask it with another tool and import the replies"
+            )
+        yield item
 
 
 def own_cases(cases: Callable[[], Iterator[Case | NoCase]], file: Path, name: str) -> Iterator[Case | NoCase]:

@@ -16,11 +16,13 @@ import typer
 
 from tomserve import __version__
 from tomserve.cli import (
+    bringing,
     causal,
     cluster,
     dataset,
     evaluate,
     exchange,
+    exporting,
     faithfulness,
     functional,
     generate,
@@ -122,6 +124,7 @@ _lasting: tuple[Callable[..., Any], ...] = (
     serve.serve,
     study.score,
     study.report,
+    study.figures,
     serve.setup,
     sealing.seal,
     merge.merge,
@@ -147,9 +150,16 @@ for _command in (*map(lasting, _lasting), *_others):
 
 _exports: dict[str, Callable[..., Any]] = {
     "batch": interop.export_batch,
+    "every-eval-ever": exporting.export_every_eval_ever,
+    "inspect": exporting.export_inspect,
+    "lm-eval": exporting.export_lm_eval,
 }
 _imports: dict[str, Callable[..., Any]] = {
     "batch": interop.import_batch,
+    "csv": bringing.import_csv,
+    "inspect": bringing.import_inspect,
+    "jsonl": bringing.import_jsonl,
+    "lm-eval": bringing.import_lm_eval,
 }
 for _group, _members in ((exchange.exports, _exports), (exchange.imports, _imports)):
     for _name, _command in _members.items():

@@ -156,10 +156,17 @@ def compare(
     common: Annotated[
         bool, typer.Option("--common", help="Compare only the questions that both were asked, and leave out the rest.")
     ] = False,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            help="The largest difference that does not matter, such as 0.02 for two points: is RUN_B not worse by as "
+            "much, and are both the same up to it?"
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            parser=folder_named, help="Folder to write the full tables of effects, flips, differences and people to."
+            parser=folder_named, help="Folder to write the full tables of effects, flips, changes and so on to."
         ),
     ] = None,
     form: Annotated[str, typer.Option("--format", help="Form of the files in --out: csv, md, latex or json.")] = "csv",
@@ -173,7 +180,7 @@ def compare(
     from tomserve.reporting import tables
     from tomserve.reporting.terminal import print_prose
     from tomserve.studies import compare as comparing
-    from tomserve.studies import people
+    from tomserve.studies import compared
 
     if form not in tables.FORMATS or form == "table":
         raise ConfigError(one_of("format", form, set(tables.FORMATS) - {"table"}))
@@ -183,7 +190,7 @@ def compare(
         if not one or not comma or not other or "," in other:
             raise ConfigError(f"--strategies {strategies!r}: expected two names with a comma between them, such as a,b")
         pair = (one, other)
-    found = comparing.compare(first, second, strategies=pair, common=common, note=telling.warn)
+    found = comparing.compare(first, second, strategies=pair, common=common, margin=margin, note=telling.warn)
     for said in found.lacking:
         telling.warn(said)
     say(f"A = {found.a}, B = {found.b}")
@@ -191,19 +198,50 @@ def compare(
         say(f"left out: {found.left_out[0]} answers of A and {found.left_out[1]} of B have no partner")
     if found.caption is not None:
         print_prose(f"{found.caption}\n", console())
-    for verdict in comparing.verdicts(found):
+    for verdict in compared.verdicts(found):
         print_prose(f"in short: {verdict}\n", console())
-    tables.show(comparing.summary(found), console())
+    tables.show(compared.summary(found), console())
     say(f"noise floor: {found.noise or 'not measured'}")
     if out is not None:
-        differences = tables.frame(found.differences, ["field", "a", "b"])
-        whole = {"effects": found.effects, "flips": found.flips, "differences": differences}
-        if found.people.height:
-            whole[people.TABLE] = found.people
         for path in tables.write(
-            whole, out, form, notes=comparing.notes(found), inputs=rescore.read_from((first, second or first))
+            compared.tables(found),
+            out,
+            form,
+            notes=compared.notes(found),
+            inputs=rescore.read_from((first, second or first)),
         ):
             say(f"written: {path}")
+
+
+def figures(
+    out: Annotated[Path, typer.Option(parser=folder_named, help="Folder to write the figures to.")],
+    runs: SourcesArgument = None,
+    form: Annotated[
+        list[str] | None, typer.Option("--format", help="pdf or svg; repeat it for both. If left out: both.")
+    ] = None,
+    columns: Annotated[int, typer.Option(min=1, max=2, help="How many columns of a paper a figure spans.")] = 1,
+    study: StudyOption = None,
+    intervals: IntervalsOption = None,
+    by: ByOption = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="RUN=NAME: call the model of that run so in the figures; repeat it for several."),
+    ] = None,
+) -> None:
+    """Draw the figures of a study for a paper: as PDF and SVG with their fonts, in the width of one or two columns.
+
+    Each has its caption beside it, and figures.tex shows all of them.
+    """
+    from tomserve.reporting import printing
+    from tomserve.reporting.html import figured
+
+    forms = list(dict.fromkeys(form or printing.FORMS))
+    for one in forms:
+        if one not in printing.FORMS:
+            raise ConfigError(one_of("format", one, printing.FORMS))
+    drawn, read = figured.figures(runs or (None,), intervals, label or [], study, by=by or ())
+    for figure in printing.write(drawn, out, forms, columns, read):
+        say(f"written: {', '.join(map(str, figure.files))}")
 
 
 def report(

@@ -41,7 +41,7 @@ RESERVED = frozenset(
         *("people", "people_right", "questions_given"),
     )
 )
-RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_", "metric_", "rule_", "original_")
+RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_", "metric_", "rule_", "original_", "graded_")
 """Columns of the score table (RESERVED) and how its other columns begin: names that no factor may have. A test checks
 that these two cover all columns that scoring declares, because items know nothing of scoring.
 """
@@ -134,13 +134,14 @@ class Item(BaseModel):
     """One question about one story; the fields are those of a line in a file of items.
 
     `id` never changes: it is written by an author or derived from the content, and is no row number. `choices` are all
-    labels that can be answered, and `answer` is one of them. `gold` is the rationale, where there is one. `factors`
-    hold the experimental design, as one flat mapping. `cluster` names the task or story that the item comes from, which
-    is the unit of statistics. `canary` marks data that no model must be trained on; it goes with every export and never
-    into a prompt. `base` is the id of the item that this one is a version of (the factor `variant` says which), and
-    `meanings` says, for each of its choices, which choice of that item it stands for, where they are called otherwise.
-    `world` is the record that a generated item was rendered from, as JSON; none of these goes into a prompt.
-    `benchmark` is "items" and `cluster` the id where they are left out.
+    labels that can be answered, and `answer` is one of them; an *open* item, as other tools' files make them, has none:
+    any text may answer it. `gold` is the rationale, where there is one. `factors` hold the experimental design, as one
+    flat mapping. `cluster` names the task or story that the item comes from, which is the unit of statistics. `canary`
+    marks data that no model must be trained on; it goes with every export and never into a prompt. `base` is the id of
+    the item that this one is a version of (the factor `variant` says which), and `meanings` says, for each of its
+    choices, which choice of that item it stands for, where they are called otherwise. `world` is the record that a
+    generated item was rendered from, as JSON; none of these goes into a prompt. `benchmark` is "items" and `cluster`
+    the id where they are left out.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
@@ -148,7 +149,7 @@ class Item(BaseModel):
     benchmark: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")] = "items"
     story: tuple[Text, ...] = Field(min_length=1, description="a list of sentences")
     question: Text
-    choices: tuple[Label, ...] = Field(min_length=2, description="a list of the labels that can be answered")
+    choices: tuple[Label, ...] = Field(description="a list of the labels that can be answered, at least two")
     answer: Label
     gold: Gold | None = None
     factors: dict[str, Factor] = Field(default_factory=dict)
@@ -187,9 +188,13 @@ class Item(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Item:
+        if len(self.choices) == 1:
+            raise ValueError(
+                f"choices {list(self.choices)} are one; expected at least two, or none for an open question"
+            )
         if len(set(map(str.casefold, self.choices))) != len(self.choices):
             raise ValueError(f"choices {list(self.choices)} are not distinct (letter case does not count)")
-        if self.answer not in self.choices:
+        if self.choices and self.answer not in self.choices:
             raise ValueError(f"answer {self.answer!r} is not among the choices {list(self.choices)}")
         for name in self.factors:
             if (reason := wrong_factor(name)) is not None:

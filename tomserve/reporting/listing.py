@@ -82,6 +82,8 @@ def show_run(name: str, console: Console) -> None:
 
     for field in ("run", "model", "revision", "benchmark", "benchmark_digest", "created", "complete", "tomserve"):
         tell(field, _said(manifest.get(field)))
+    for field, text in origin(manifest):
+        tell(field, text)
     for strategy, spec in manifest["strategies"].items():
         counts = Counter(status for identity, status in final.items() if identity.strategy == strategy)
         tell(strategy, f"{listed(counts) or 'nothing yet'}; prompts {_said(spec.get('digest'))[:19]}")
@@ -98,6 +100,25 @@ def show_run(name: str, console: Console) -> None:
     for field, value in manifest.get("server", {}).items():
         if field not in ("flags", "flags_changed", "preset"):  # they stand in the command, or in the line above
             tell(f"server {field}", _said(value))
+
+
+def origin(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Where the replies of a run come from that another tool collected, as names and texts; nothing for other runs."""
+    told = manifest.get("foreign")
+    if not told:
+        return []
+    read = ", ".join(f"{one['name']} ({one['digest'][:19]}, {one['bytes']:,} bytes)" for one in told["files"])
+    left = "; ".join(f"{reason}: {count:,}" for reason, count in told["left_out"].items())
+    whose = "tomserve's" if told["counts"] == "tomserve" else "the other tool's grades"
+    version = f" {told['version']}" if told.get("version") else ""
+    return [
+        ("collected by", f"{told['tool']}{version}"),
+        ("tasks", ", ".join(told["tasks"])),
+        ("files", read),
+        ("reading", f"what counts is {whose}"),
+        ("left out", left or "nothing"),
+        *((f"setting {name}", _said(value)) for name, value in told["settings"].items()),
+    ]
 
 
 def _show_measured(manifest: Mapping[str, Any], console: Console) -> None:

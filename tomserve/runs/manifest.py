@@ -30,6 +30,7 @@ from tomserve.runs.manifest_parts import (
     SamplingRecord,
     TableRecord,
     VariantsRecord,
+    closed,
     named,
 )
 from tomserve.scoring.tablefile import MEASURED
@@ -234,8 +235,8 @@ class Manifest(Part):
         journal; where there are none, the run may still become a different one.
         Raises RunMismatchError at the first difference that a run may not have.
         """
-        if old.measured:
-            raise RunMismatchError(f"{folder}: holds a measurement, to which no answers can be added; use --run NEW")
+        if (held := closed(old.measured, old.foreign)) is not None:
+            raise RunMismatchError(f"{folder}: holds {held}, to which no answers can be added; use --run NEW")
         if asked:
             self._check_same(old, folder, asked)
         self.strategies = {name: one for name, one in old.strategies.items() if name in asked} | self.strategies

@@ -151,3 +151,10 @@ class ForeignRecord(Part):
     matched: int = 0
     counts: Literal["tomserve", "tool"] = "tool"
     settings: dict[str, Any] = {}
+
+
+def closed(measured: bool, foreign: ForeignRecord | None) -> str | None:
+    """What a run holds that takes no answers of ours: a measurement, or another tool's replies. None for other runs."""
+    if measured:
+        return "a measurement"
+    return None if foreign is None else f"replies that another tool ({foreign.tool[:40]}) collected"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tomserve import benchmarks, stability
 from tomserve.benchmarks import Benchmark
+from tomserve.benchmarks.guarding import closed
 from tomserve.content.index import Firsts
 from tomserve.engine import transports
 from tomserve.engine.request import Sampling
@@ -285,7 +286,7 @@ def _every(options: EvalOptions, benchmark: Benchmark, waiting: Waiting) -> Stoc
     if not options.items:
         every = Stock(_told(benchmark.items(options.path, options.gold, benchmarks.ALL), waiting))
     else:
-        every = options.items if isinstance(options.items, Stock) else Stock(options.items)
+        every = options.items if isinstance(options.items, Stock) else Stock(closed(options.items))
         ids = Firsts()
         for place, name in enumerate(every.ids):
             if ids.add(name, place) != place:

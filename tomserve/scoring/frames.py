@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
@@ -17,6 +17,7 @@ from tomserve.items import Item
 from tomserve.items.automaton import Automaton
 from tomserve.scoring import originals
 from tomserve.scoring.choices import Choices
+from tomserve.scoring.graded import FIELD, graded_fields
 from tomserve.scoring.metric import Kind, Metric, Rules, Scoring, columns_of
 from tomserve.scoring.samples import PEOPLE, SAMPLED, majority, people_fields, sample_fields, sample_of
 from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, PARTIAL, item_fields, noise_fields, score_row
@@ -33,7 +34,8 @@ class Columns:
     factors: the factors of the items. items: what their benchmarks compute once for each item. replies: what they
     compute from each reply. rules: what each benchmark adds. samples: those of questions that were asked several times.
     original: gives the original of a variant, where some items are variants; None where none is. given: how many
-    questions there were, where another tool answered some of them; else None.
+    questions there were, where another tool answered some of them; else None. grades: those of
+    another tool's grades, where some reply has one.
     """
 
     factors: Mapping[str, Kind]
@@ -43,6 +45,7 @@ class Columns:
     samples: Mapping[str, Kind]
     original: originals.Original | None = None
     given: int | None = None
+    grades: Mapping[str, Kind] = field(default_factory=dict)
 
     def beside(self, original: originals.Original) -> Columns:
         """The columns with those of variants. original: gives the original of a variant."""
@@ -140,16 +143,18 @@ def frame(
         if columns.samples:
             more.update(sample_fields(scored, [sample_of(one) for one in rows], chosen))
             more.update(people_fields(scored, rows))
+        if columns.grades:
+            more.update(graded_fields(row))
         records.append({**record, **more} if more else record)
     own = {name: kind for name, kind in COLUMNS.items() if name in ITEM_COLUMNS} | {**columns.factors, **columns.items}
-    per_item = _frame(([field.get(name) for field in fields] for name in own), own)
+    per_item = _frame(([values.get(name) for values in fields] for name in own), own)
     rest = {name: kind for name, kind in COLUMNS.items() if name not in ITEM_COLUMNS}
     per_row = _frame(zip(*map(itemgetter(*rest), records), strict=True) if records else [()] * len(rest), rest)
-    further = {**columns.samples, **columns.replies}
+    further = {**columns.samples, **columns.grades, **columns.replies}
     computed = _frame(([record.get(name) for record in records] for name in further), further)
     per_item = per_item[pl.Series(place_of, dtype=pl.UInt32)]
     wide = pl.concat([per_row, computed, per_item], how="horizontal")
-    return wide.select(*COLUMNS, *columns.samples, *columns.factors, *columns.items, *columns.replies)
+    return wide.select(*COLUMNS, *columns.samples, *columns.grades, *columns.factors, *columns.items, *columns.replies)
 
 
 _REPEATED = 4096
@@ -200,8 +205,9 @@ class _Replies:
         assert self.item is not None
         run, chains, _, _, reader = self._given
         strategy, text, error = row["strategy"], row.get("text"), row.get("error")
-        if (text is not None and type(text) is not str) or (error is not None and type(error) is not str):
-            key = None  # a failure with something else in their place, which may not be hashable
+        odd = (text is not None and type(text) is not str) or (error is not None and type(error) is not str)
+        if odd or FIELD in row:
+            key = None  # a failure with something else in their place, which may not be hashable, or a grade of its own
         else:
             key = (strategy, row["status"], text, error)
             if (known := self._known.get(key)) is not None:

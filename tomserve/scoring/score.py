@@ -16,6 +16,7 @@ import polars as pl
 
 from tomserve.items import Item
 from tomserve.items.automaton import Automaton
+from tomserve.scoring import graded
 from tomserve.scoring.answers import Reading, read
 from tomserve.scoring.choices import PARSE, Choices
 from tomserve.scoring.labels import Lettered
@@ -68,7 +69,12 @@ def score_row(
     status = inert(row["status"])
     if reader is not None and unread(row, reading) and (choice := reader.choice(item, row.get("text") or "")):
         reading = reading._replace(parse=PARSE, answer=choice, reason=None)
-    if reading.answer is None and status == OK:
+    grade = graded.grade_of(row) if row["status"] in ANSWERS else None
+    if grade is not None and grade.counts:
+        reason = None if grade.correct is not None else "not graded by the tool that asked"
+        reading = reading._replace(parse=None if reason else graded.PARSE, answer=grade.answer, reason=reason)
+        status = INVALID if reason else status
+    elif reading.answer is None and status == OK:
         status = INVALID
     reading = Reading(
         reading.parse,
@@ -85,6 +91,8 @@ def score_row(
     scored: dict[str, Any] = {**_NOTHING, "run": run, "model": model, "strategy": row["strategy"]}
     for compute in _OF_REPLIES:
         scored.update(compute(item, reading))
+    if grade is not None and grade.counts:
+        scored["correct"] = bool(grade.correct)
     if scoring.metrics and row["status"] in ANSWERS:
         for metric in scoring.metrics:
             if not metric.of_item:
@@ -93,16 +101,25 @@ def score_row(
 
 
 def unread(row: Mapping[str, Any], reading: Reading) -> bool:
-    """Whether a response is a whole reply in which the rules found no answer: what a model may then read."""
-    return row["status"] == OK and reading.answer is None
+    """Whether a response is a whole reply in which the rules found no answer: what a model may then read. A reply to an
+    open question is not, nor one whose grade by another tool counts."""
+    if row["status"] != OK or reading.answer is not None or reading is OPEN:
+        return False
+    return (grade := graded.grade_of(row)) is None or not grade.counts
 
 
 def reading_of(item: Item, row: Mapping[str, Any], lettered: bool) -> Reading:
     """What the text of a response says; nothing where its status is that of a failure."""
     if row["status"] not in ANSWERS:
         return NO_REPLY
+    if not item.choices:
+        return OPEN
     choices = Lettered(item.choices) if lettered else item.choices
     return read(row.get("text") or "", choices, len(item.story), item.question, row["status"] == OK)
+
+
+OPEN = Reading(None, None, "an open question, which only the tool that asked it can read")
+"""What our rules read of a reply to an open question: nothing."""
 
 
 def noise_fields(

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from tomserve.errors import ConfigError
+from tomserve.scoring.graded import FIELD
 from tomserve.scoring.itemfile import BOM, ItemFile
 from tomserve.scoring.latest import OFFSET, Latest, Ordered, key_of, offset_of, place_of
 from tomserve.scoring.pinned import Mark, PinnedFile, changed
@@ -105,7 +106,9 @@ class ResponseFile:
         """Whether any response was given by a person (field `person`) rather than a model."""
         self.alone = not self._talking
         """Whether every row alone is the whole reply to its question: no turn of a conversation, no sample, and
-        given by no person."""
+        given by no person nor graded by another tool."""
+        self.graded = False
+        """Whether another tool has graded any of the replies (field `graded`)."""
         self._known = known
         self._continued = after is not None
         try:
@@ -156,8 +159,9 @@ class ResponseFile:
             return None
         arm = self._arms.setdefault(self._arm(row), len(self._arms))
         self.of_people = self.of_people or isinstance(row.get("person"), str)
+        self.graded = self.graded or FIELD in row
         rank = ("closes" in row) << 15 | row["turn"]
-        if rank or self.of_people or "sample" in row:
+        if rank or self.of_people or self.graded or "sample" in row:
             self.alone = False
         return key_of(place, arm), rank
 

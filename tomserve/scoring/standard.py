@@ -204,6 +204,8 @@ def _floors_of(gold: Automaton, answer: str, unknown: bool, length: int) -> dict
 
 def _ruled(item: Item, reading: Reading) -> dict[str, bool | None]:
     del reading  # what a rule answers does not depend on a reply
+    if not item.choices:
+        return {}  # rules choose among choices
     right = item.answer
     return {column: None if (label := answer(item)) is None else label == right for column, answer in _RULES}
 
@@ -215,9 +217,9 @@ RULED = Metric({rule.column: pl.Boolean for rule in GENERIC}, _ruled, of_item=Tr
 right, and null where it says nothing of the item."""
 
 
-def _guessed(item: Item, reading: Reading) -> dict[str, float]:
+def _guessed(item: Item, reading: Reading) -> dict[str, float | None]:
     del reading  # what a guess scores does not depend on a reply
-    return {"floor_guess": 1 / len(item.choices)}
+    return {} if not item.choices else {"floor_guess": 1 / len(item.choices)}
 
 
 GUESSED = Metric({"floor_guess": pl.Float64}, _guessed, of_item=True)

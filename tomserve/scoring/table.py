@@ -19,6 +19,7 @@ from tomserve.content import temporary
 from tomserve.items import Item
 from tomserve.scoring.choices import Choices
 from tomserve.scoring.frames import Answered, Columns, frame
+from tomserve.scoring.graded import FIELD, GRADED
 from tomserve.scoring.metric import Rules, plain
 from tomserve.scoring.parts import Work, written
 from tomserve.scoring.samples import sample_of
@@ -70,6 +71,7 @@ def write_scored(
     columns = columns.beside(items.original) if items.varied else columns
     if responses.foreign and len(responses.places) < len(items.ids):
         columns = replace(columns, items={**columns.items, **PARTIAL}, given=len(items.ids))
+    columns = replace(columns, grades=GRADED) if responses.graded else columns
     if again is not None:
         for compared in (responses, again):
             compared.key_by_first_turn(again.places)
@@ -158,6 +160,8 @@ def table(
             factors.setdefault(name, set()).add(type(value))
     pairs: list[Answered] = [(item, sorted(found, key=sample_of), (), ()) for item, found in questions.values()]
     columns = Columns.of(factors, {item.benchmark for item, *_ in pairs}, rules, sampled)
+    if any(FIELD in row for _, row in rows):
+        columns = replace(columns, grades=GRADED)
     if any(item.base is not None for item, *_ in pairs):
         known = {item.id: item for item, *_ in pairs}
         columns = columns.beside(lambda item: known.get(item.base) if item.base is not None else None)

@@ -14,13 +14,14 @@ import polars as pl
 from tomserve.content import outputs
 from tomserve.errors import ConfigError
 from tomserve.scoring import score
+from tomserve.scoring.graded import GRADED
 from tomserve.scoring.outcomes import status_column
 from tomserve.scoring.samples import PEOPLE, SAMPLED
 from tomserve.scoring.table import TABLES
 
-COLUMNS = {**score.COLUMNS, **SAMPLED, **PEOPLE, **score.PARTIAL}
-"""The columns of every score table, those of one whose questions were asked several times, and that of one in which
-another tool answered some of the questions."""
+COLUMNS = {**score.COLUMNS, **SAMPLED, **PEOPLE, **GRADED, **score.PARTIAL}
+"""The columns of every score table, those of one whose questions were asked several times, those of one whose replies
+another tool graded, and that of one in which another tool answered some of the questions."""
 
 MEASURED: Literal["measured"] = "measured"
 """The kind of a run that holds a table that was measured inside of a model, and no answers."""

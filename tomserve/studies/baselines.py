@@ -53,6 +53,12 @@ MISSING = (
 )
 """The warning where a score table has no rules, as one that an older version made."""
 
+OPEN = (
+    "no baselines: these questions have no choices, so that no constant answer and no simple rule can be held against "
+    "the accuracy"
+)
+"""The warning where rules say nothing of any question, since any text may answer it."""
+
 
 class Kinds(NamedTuple):
     """The kind of each rule of a score table, by its column; see `of`."""
@@ -270,4 +276,6 @@ def known(tables: Tables) -> bool:
 
 def missing(tables: Tables) -> list[str]:
     """The warning that nothing can be compared with rules, where the tables of a study hold answers and no rules."""
-    return [] if known(tables) else [MISSING]
+    if known(tables):
+        return []
+    return [OPEN if "best_rule" in tables.get("accuracy", pl.DataFrame()).columns else MISSING]

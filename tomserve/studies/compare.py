@@ -23,19 +23,15 @@ from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.table import TABLES, Note
 from tomserve.studies import gaps, people
+from tomserve.studies import margins as extra
 from tomserve.studies.checking import check
 from tomserve.studies.contrasts import Record, contrast, pair
-from tomserve.studies.differing import Difference, differences, shortened
+from tomserve.studies.differing import differences
 from tomserve.studies.families import adjusted
 from tomserve.studies.loading import default_study, load_study, measured_studies
 from tomserve.studies.matching import matched
 from tomserve.studies.noise import line
-from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.rows import REQUIRED, originals, prepared
-from tomserve.studies.words import points, readable, sign
-
-SHOWN = 20
-"""How many flips, and how many differences between the runs, the terminal shows."""
 
 CLASS = "perturbation"
 """The factor whose values are the classes of questions."""
@@ -68,7 +64,8 @@ class Comparison:
     neither side measured it. `lacking`: sentences on answers that could not be read, failed or were not asked for.
     `caption`: where one side tells the questions of the other anew, what a gap between them means; else None.
     `people`: where a side are people, the same differences with every person's answer counted
-    (tomserve.studies.people).
+    (tomserve.studies.people). `changes`: flips and changed answers as shares; `margins`: tests against a margin, where
+    one was named; `values`: grades that are more than right or wrong (tomserve.studies.margins).
     """
 
     effects: pl.DataFrame
@@ -81,6 +78,9 @@ class Comparison:
     lacking: tuple[str, ...]
     caption: str | None = None
     people: pl.DataFrame = field(default_factory=pl.DataFrame)
+    changes: pl.DataFrame = field(default_factory=pl.DataFrame)
+    margins: pl.DataFrame = field(default_factory=pl.DataFrame)
+    values: pl.DataFrame = field(default_factory=pl.DataFrame)
 
 
 def compare(
@@ -89,6 +89,7 @@ def compare(
     *,
     strategies: tuple[str, str] | None = None,
     common: bool = False,
+    margin: float | None = None,
     note: Note | None = None,
 ) -> Comparison:
     """Compare two runs, two strategies, or both, on the questions that both were asked.
@@ -97,9 +98,11 @@ def compare(
     right more often. Without a second, two strategies of the first are compared. strategies: the strategy of the first
     and that of the second. Without them the strategies that both have are compared with themselves; two runs that have
     none in common, and one each, are compared by these. common: leave out what only one of them was asked, rather than
-    refuse. note: told which lines could not be read. Raises ConfigError where their questions differ and `common` is
-    not set, and where it is not clear which strategies to compare.
+    refuse. margin: the largest difference that does not matter, a share; then it is tested whether the second is not
+    worse by as much. note: told which lines could not be read. Raises ConfigError where their questions differ and
+    `common` is not set, and where it is not clear which strategies to compare.
     """
+    extra.check_margin(margin)
     for source in dict.fromkeys((first, second or first)):
         if not source.endswith(TABLES):
             refuse(existing_run(source), *_NOT_COMPARED)
@@ -123,7 +126,21 @@ def compare(
     effects = effects.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
     found, lacking = _differences(a, b), _lacking(sources, scores)
     counted = people.compared(_of_side(a, tables[0]), _of_side(b, tables[1]), pairs, classes)
-    return Comparison(effects, _flips(pairs, rows[0]), found, left_out, _noise(scores), a, b, lacking, caption, counted)
+    return Comparison(
+        effects,
+        _flips(pairs, rows[0]),
+        found,
+        left_out,
+        _noise(scores),
+        a,
+        b,
+        lacking,
+        caption,
+        counted,
+        extra.changes(pairs, rows[0]),
+        pl.DataFrame() if margin is None else extra.margins(pairs, margin),
+        extra.values(tables, (a.strategy, b.strategy)),
+    )
 
 
 def _sides(
@@ -248,73 +265,3 @@ def _noise(scores: Sequence[pl.DataFrame]) -> str | None:
     lines = {name: line(table) for name, table in zip("AB", scores, strict=True)}
     measured_lines = [f"{name}: {text.partition(': ')[2]}" for name, text in lines.items() if text]
     return "; ".join(measured_lines) or None
-
-
-def verdicts(comparison: Comparison) -> list[str]:
-    """A sentence for each strategy: whether B is clearly right more or less often than A over all questions, and which
-    classes clearly differ."""
-    said = []
-    for (strategy,), part in comparison.effects.group_by(["strategy"], maintain_order=True):
-        row = part.row(-1, named=True)
-        gained = f"{row['gained']:,} questions gained, {row['lost']:,} lost"
-        text = f"{_MORE[sign(row)]}: B minus A is {points(row)}; {gained}."
-        classes = part.head(-1).filter(pl.col("verdict").cast(pl.String).str.starts_with("B "))
-        if classes.height:
-            named = (f"{readable(name)} ({word})" for name, word in classes.select(CLASS, "verdict").iter_rows())
-            text += f" Single classes that clearly differ: {', '.join(named)}."
-        elif part.height > 1:
-            text += " No single class is shown to differ."
-        said.append(f"{strategy}: {text}" if strategy else text)
-    return said
-
-
-_MORE = {
-    1: "B is clearly right more often than A",
-    0: "No clear difference",
-    -1: "B is clearly right less often than A",
-}
-
-
-def notes(comparison: Comparison) -> dict[str, str]:
-    """What a reader must know of the tables, by name."""
-    said = {"effects": comparison.caption, people.TABLE: people.COMPARED if comparison.people.height else None}
-    return {name: text for name, text in said.items() if text}
-
-
-def summary(comparison: Comparison) -> dict[str, pl.DataFrame]:
-    """What the terminal shows: differences a class, the first flips, the first differences of the manifests."""
-    found = comparison.effects
-    strategy = ["strategy"] if found["strategy"].str.len_chars().max() else []
-    effects = found.select(
-        *strategy,
-        pl.col(CLASS).alias("class"),
-        pl.col("share_control").alias("A"),
-        pl.col("share_treated").alias("B"),
-        pl.col("risk_difference").alias("B - A"),
-        pl.col("rd_low").alias("low"),
-        pl.col("rd_high").alias("high"),
-        "p",
-        "p_adjusted",
-        "gained",
-        "lost",
-        "n",
-        *shown_noise(found),
-    )
-    target = found["target"].drop_nulls().unique().to_list()
-    frames = {
-        f"how much more of the questions B has right than A, with 95% intervals for {' and '.join(target)}": effects
-    }
-    if comparison.people.height:
-        frames[f"with every person's answer counted. {people.COMPARED}"] = comparison.people.drop("method")
-    if not comparison.flips.is_empty():
-        more = f", the first {SHOWN} of {comparison.flips.height}" if comparison.flips.height > SHOWN else ""
-        title = f"questions that only B (gained) or only A (lost) has right{more}"
-        frames[title] = comparison.flips.select(*strategy, "flip", "item", "answer_a", "answer_b").head(SHOWN)
-    rows: list[dict[str, str]] = []
-    for name, a, b in comparison.differences[:SHOWN]:
-        one = Difference(name, *shortened(a, b))
-        rows.append({"what": one.field, "A": one.a, "B": one.b})
-    if rows:
-        more = f", the first {SHOWN} of {len(comparison.differences)}" if len(comparison.differences) > SHOWN else ""
-        frames[f"what else differs between the runs{more}"] = pl.DataFrame(rows)
-    return frames

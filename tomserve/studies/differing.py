@@ -40,6 +40,11 @@ _NAMED = (
     (r"server\.environment\.(\w+)", r"environment variable \1 of the server"),
     (r"server\.(.+)", r"\1 of the server"),
     (r"sampling\.(.+)", r"\1 of sampling"),
+    (r"foreign\.tool", "tool that asked"),
+    (r"foreign\.version", "version of the tool that asked"),
+    (r"foreign\.counts", "whose reading of the replies counts"),
+    (r"foreign\.settings\.(.+)", r"\1, as the tool recorded it"),
+    (r"foreign\.(.+)", r"\1 of the imported replies"),
     (r"tomserve", "version of tomserve"),
 )
 """Names of manifest fields as patterns, and what they are called in words; any other name stands for itself."""

@@ -159,9 +159,8 @@ def _share(counts: Mapping[str, Any], found: Interval, target: str) -> Record:
 def contrast(sums: pl.DataFrame, stratum: str | None = None, target: str | None = None) -> Record:
     """The record of contrasts.contrast from the sums `of_pairs`, by that stratum where one is given."""
     columns = {name: sums[name].to_numpy() for name in sums.columns if name in _SUMS}
-    unit = _codes(sums[stratum]) if stratum else np.arange(sums.height)
-    items = columns["items"]
-    summed = pairs.PairSums(unit, items, *(columns[name] for name in ("treated", "control", "moved")))
+    summed = pair_sums(sums, stratum)
+    unit, items = summed.unit, summed.items
     effect = pairs.pairs_effect(summed, strata=stratum is not None)
     kept = pairs.PairSums(unit, items, *(columns[name] for name in ("kept", "control_kept", "moved")))
     failed = columns["failed"], columns["control_failed"]
@@ -192,6 +191,13 @@ def contrast(sums: pl.DataFrame, stratum: str | None = None, target: str | None 
         "tango_high": tango.high,
         "n": n,
     }
+
+
+def pair_sums(sums: pl.DataFrame, stratum: str | None = None) -> pairs.PairSums:
+    """The sums `of_pairs`, by that stratum where one is given, as the estimators take them."""
+    unit = _codes(sums[stratum]) if stratum else np.arange(sums.height)
+    columns = (sums[name].to_numpy() for name in ("items", "treated", "control", "moved"))
+    return pairs.PairSums(unit, *columns)
 
 
 def matched(sums: pl.DataFrame, treated: pl.Series, stratum: str) -> Record:

@@ -16,7 +16,8 @@ import polars as pl
 from tomserve.reporting.html import page as report
 from tomserve.reporting.html.page import Table
 from tomserve.studies import compare as comparing
-from tomserve.studies.compare import Comparison, notes, verdicts
+from tomserve.studies.compare import Comparison
+from tomserve.studies.compared import notes, summary, verdicts
 from tomserve.studies.differing import Difference, shortened
 from tomserve.web import computing
 from tomserve.web.computing import Result
@@ -67,7 +68,7 @@ def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
 
 def _effects(found: Comparison) -> pl.DataFrame:
     """The effects with the columns that the terminal shows."""
-    frames = comparing.summary(replace(found, flips=found.flips.head(0), differences=[]))
+    frames = summary(replace(found, flips=found.flips.head(0), differences=[]))
     return next(iter(frames.values()))
 
 

@@ -16,28 +16,22 @@ import polars as pl
 import tomserve
 from tomserve.content import files, outputs
 from tomserve.errors import ConfigError
-from tomserve.reporting.html import failing, generic, measured, svg
+from tomserve.reporting.html import failing, measured, svg
 from tomserve.reporting.html import page as pages
 from tomserve.reporting.html.choice import ANSWERS, choose
+from tomserve.reporting.html.figured import Outlined, figures_of, named, read_from
 from tomserve.reporting.html.items import packed
 from tomserve.reporting.html.sources import Source, load, made_from, provenance
 from tomserve.reporting.html.standing import PAGE, Wishes, keep
 from tomserve.runs.manifest import portable
-from tomserve.scoring.metric import BEGINNING
 from tomserve.scoring.table import Note
-from tomserve.scoring.tablefile import COLUMNS
 from tomserve.serving import identity
 from tomserve.serving.provenance import told_flags
 from tomserve.studies import (
     Analysis,
-    Asked,
     Chance,
     Context,
-    Figure,
     compute,
-    default_study,
-    load_study,
-    named_by,
     noise,
     people,
 )
@@ -70,22 +64,17 @@ def write_report(
     """
     svg.begin()
     sources, scores = load(runs or (None,), labels, note)
-    text = _page(sources, scores, analysis or compute(scores, study, intervals, by, named=_named(sources)))
+    text = _page(sources, scores, analysis or compute(scores, study, intervals, by, named=named(sources)))
     path = out or _place(sources)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with files.replacing(path) if out is None else outputs.writing(path, *_read(sources), own=(PAGE,)) as file:
+        with files.replacing(path) if out is None else outputs.writing(path, *read_from(sources), own=(PAGE,)) as file:
             file.write(text.encode())
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror}); choose another --out") from None
     if out is None and len(sources) == 1 and (analysis is None or analysis.by_default):
         keep(sources[0], text, Wishes(intervals, labels, study, by))
     return path
-
-
-def _read(sources: Sequence[Source]) -> list[Path]:
-    """The folders and files that the report is made from."""
-    return [one for source in sources for one in (source.folder, source.file) if one is not None]
 
 
 def _place(sources: Sequence[Source]) -> Path:
@@ -107,12 +96,7 @@ def report(
 ) -> str:
     """The report as HTML text; the parameters are those of write_report."""
     sources, scores = load(runs, labels, note)
-    return _page(sources, scores, compute(scores, study, intervals, by, named=_named(sources)))
-
-
-def _named(sources: Sequence[Source]) -> str | None:
-    """The study that all of these name, if they are measured runs."""
-    return named_by(source.manifest for source in sources)
+    return _page(sources, scores, compute(scores, study, intervals, by, named=named(sources)))
 
 
 def panels(run: str, study: str | None = None, intervals: str | None = None, by: Sequence[str] = ()) -> Panels:
@@ -122,7 +106,7 @@ def panels(run: str, study: str | None = None, intervals: str | None = None, by:
     """
     svg.begin()
     sources, scores = load((run,), (), None)
-    analysis = compute(scores, study, intervals, by, named=_named(sources))
+    analysis = compute(scores, study, intervals, by, named=named(sources))
     return Panels(_said(sources, scores, analysis, browser=False), analysis)
 
 
@@ -146,13 +130,13 @@ def _said(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis, *
         return measured.page(given, analysis)
     scores = split(scores).answers
     sources = [replace(source, scores=source.scores.select(scores.columns)) for source in sources]
-    outlined = _Outlined(sources, scores)
+    outlined = Outlined(sources, scores)
     whole = all(source.folder is not None for source in sources)
     chance = study.chance(outlined if whole else ())  # what was offered to choose from is not in a score table
     for _ in outlined:  # a study need not look at all items, but their factors and canaries are needed
         pass
     context = Context(chance.shares)
-    sections = pages.sections(_figures(scores, analysis, context, list(outlined.factors)))  # drawn in the meantime
+    sections = pages.sections(figures_of(scores, analysis, context, list(outlined.factors)))  # drawn in the meantime
     data, cut, chosen = _browser(sources, scores, analysis) if browser else ("", None, None)
     models = list(scores["model"].unique(maintain_order=True))
     page = pages.Page(
@@ -187,38 +171,6 @@ def _browser(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis
     return *packed(sources, extra, study.versions, chosen.items), chosen.said
 
 
-class _Outlined:
-    """The items that were asked, each once, as they are read, so that a million of them are never held together.
-
-    Once all have been read, `factors` has the names of their factors, and `canaries` their canaries.
-    """
-
-    def __init__(self, sources: Sequence[Source], scores: pl.DataFrame) -> None:
-        self.factors: dict[str, None] = {}
-        self.canaries: set[str] = set()
-        self._left = set(scores["item"].unique())
-        self._items = self._read(sources)
-
-    def __iter__(self) -> Iterator[Asked]:
-        return self._items
-
-    def _read(self, sources: Sequence[Source]) -> Iterator[Asked]:
-        for source in sources:
-            if source.folder is None:
-                self.factors |= dict.fromkeys(filter(_is_factor, source.scores.columns))
-            for outline in source.outlines():
-                self.factors |= dict.fromkeys(outline.asked.factors)
-                if outline.asked.item in self._left:
-                    self._left.discard(outline.asked.item)
-                    self.canaries |= {outline.canary} if outline.canary else set()
-                    yield outline.asked
-
-
-def _is_factor(column: str) -> bool:
-    """Whether a column of a score table describes the item: it is none of tomserve's and no metric."""
-    return column not in COLUMNS and not column.startswith((BEGINNING, "rule_"))
-
-
 def _untold(sources: Sequence[Source]) -> str | None:
     """What the page cannot show of score tables, and why; None where there are none."""
     files = [source.run for source in sources if source.folder is None]
@@ -235,25 +187,6 @@ def _provenance(source: Source) -> list[tuple[str, str]]:
         what = f"a score table of {source.scores.height:,} rows; where its answers come from is not recorded in it"
         return [("file", source.run), ("what it is", what)]
     return [*provenance(portable(dict(source.manifest))), *made_from(source.made_from)]
-
-
-def _figures(scores: pl.DataFrame, analysis: Analysis, context: Context, factors: Sequence[str]) -> Sequence[Figure]:
-    """The study's own figures, or where it has none those that can be drawn of any study; then those of variants."""
-    beside = analysis.beside
-    more = [
-        *generic.by_factors({name: analysis.tables[name] for name in analysis.by}),
-        *(_figures(scores, beside, context, factors) if beside is not None else ()),
-    ]
-    if analysis.study.figures is not None:
-        return [*analysis.study.figures(analysis.tables, context), *more]
-    tables = {name: frame for name, frame in analysis.tables.items() if name not in analysis.by}
-    known = [name for name in factors if name in scores.columns]
-    order = {
-        **load_study(default_study(scores)).values,
-        **analysis.study.values,
-    }  # the benchmark's, and the study's own
-    own = originals(scores) if not analysis.study.variants else scores
-    return [*generic.figures(tables, own, known, context.chance, order), *more]
 
 
 def _questions(scores: pl.DataFrame) -> str:

@@ -65,6 +65,8 @@ class Drawing:
     """A picture that may still be being drawn; whoever asks for its HTML waits for it."""
 
     def __init__(self, specification: Mapping[str, Any], label: str, prefix: str) -> None:
+        self.specification = {**specification}
+        """The chart in the language of Vega-Lite, for who draws it elsewhere."""
         self._text = _queued({**specification})
         self._label, self._prefix = label, prefix
         self._drawn: Markup | None = None

@@ -364,7 +364,7 @@
     for (const [name, value] of facts[index]) chips.append(make("li", {}, make("b", {}, `${readable(name)}: `), readable(value)));
     const inside = make("div", { class: "inside" }, make("h2", { id: "item-title", tabindex: "-1" }, item.id), chips,
       make("p", { class: "question" }, sentences[item.question]),
-      make("p", { class: "legend" }, `Choices: ${item.choices.map((label) => words[label]).join(", ")}. Right answer: ${words[item.answer]}.`),
+      make("p", { class: "legend" }, `${item.choices.length ? `Choices: ${item.choices.map((label) => words[label]).join(", ")}` : "Any text may answer it"}. Right answer: ${words[item.answer]}.`),
       make("h3", {}, arms.length > 1 ? `Story, gold beliefs and the chain of ${model(row)}` : "Story, gold beliefs and the model's chain"), ...story(item, own),
       make("h3", {}, "All answers"), answersOf(index, rows.arm[row]),
       make("h3", {}, arms.length > 1 ? `What ${model(row)} wrote` : "What the model wrote"), ...own.flatMap(raw));

@@ -1,0 +1,279 @@
+"""The commands `import inspect`, `lm-eval`, `csv` and `jsonl`: replies that another tool collected.
+
+tomserve import inspect logs/*.eval
+tomserve import csv answers.csv --model my-model --map text=reply --map correct=mark
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from tomserve.cli.options import PathOption, QuietOption, console
+from tomserve.errors import ConfigError, one_of
+
+if TYPE_CHECKING:
+    from tomserve.interop.bringing import Brought, Wish
+    from tomserve.interop.bringing_run import Made
+    from tomserve.interop.foreign import Source
+
+FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE", help="Files, or folders of them.")]
+RunOption = Annotated[str | None, typer.Option(help="Name of the run. If left out: <task>-<model>.")]
+ModelOption = Annotated[
+    str | None, typer.Option(help="Only the replies of this model; for files that name none, who answered.")
+]
+TaskOption = Annotated[
+    str | None, typer.Option(help="Only the replies to this task; for files that name none, what it is called.")
+]
+StrategyOption = Annotated[
+    str | None, typer.Option(help="What the way of asking is called. If left out: as the file says, or imported.")
+]
+MatchOption = Annotated[
+    str | None,
+    typer.Option(
+        "--benchmark",
+        help="The benchmark whose questions were asked, none to take them as they are. If left out: it is found out.",
+    ),
+]
+AsOption = Annotated[
+    str | None,
+    typer.Option("--as", metavar="NAME", help="Take all tasks together under this name, with the factor task."),
+]
+ScorerOption = Annotated[
+    str | None, typer.Option(help="Whose grade counts, where replies have several. If left out: the first.")
+]
+ThresholdOption = Annotated[
+    float, typer.Option(help="From which value on a grade counts as right, where it is neither right nor wrong.")
+]
+CountsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Whose reading of the replies counts: tomserve or tool. If left out: tomserve for questions of one of its "
+        "benchmarks, tool for all others."
+    ),
+]
+FactorOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="What the file tells of questions that becomes a factor. If left out: all that varies. Repeatable."
+    ),
+]
+ClusterOption = Annotated[
+    str | None, typer.Option(help="What the file tells that says which questions belong together, such as a text.")
+]
+MapOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="FIELD=COLUMN",
+        help="What a column means; FIELD is id, text (the reply), asked, story, question, choices, target, correct, "
+        "score, answer, model, strategy, task, repeat, cluster, status or item. Repeatable.",
+    ),
+]
+
+
+def import_inspect(
+    logs: FilesArgument,
+    run: RunOption = None,
+    model: ModelOption = None,
+    task: TaskOption = None,
+    strategy: StrategyOption = None,
+    benchmark: MatchOption = None,
+    path: PathOption = None,
+    together: AsOption = None,
+    scorer: ScorerOption = None,
+    threshold: ThresholdOption = 1.0,
+    counts: CountsOption = None,
+    factor: FactorOption = None,
+    cluster: ClusterOption = None,
+    quiet: QuietOption = False,
+) -> int:
+    """Read logs of Inspect (.eval, .json) into runs.
+
+    Each task of each model becomes a run, which score, analyze, compare, report and the workbench take like any other.
+    The exit code is 1 where samples could not be read.
+    """
+    from tomserve.interop.inspect_log import InspectLog
+
+    wish = _wish(run, model, task, strategy, benchmark, path, together, scorer, threshold, counts, factor, cluster)
+    return _bring([InspectLog(one) for one in _files(logs, (".eval", ".json"))], wish, quiet)
+
+
+def import_lm_eval(
+    samples: FilesArgument,
+    run: RunOption = None,
+    model: ModelOption = None,
+    task: TaskOption = None,
+    strategy: StrategyOption = None,
+    benchmark: MatchOption = None,
+    path: PathOption = None,
+    together: AsOption = None,
+    scorer: ScorerOption = None,
+    threshold: ThresholdOption = 1.0,
+    counts: CountsOption = None,
+    factor: FactorOption = None,
+    cluster: ClusterOption = None,
+    quiet: QuietOption = False,
+) -> int:
+    """Read what lm-eval wrote by --log_samples (samples_<task>_<date>.jsonl) into runs.
+
+    The results_<date>.json beside a file says which model answered. The exit code is 1 where samples could not be read.
+    """
+    from tomserve.interop.lm_eval_samples import LmEvalSamples
+
+    wish = _wish(run, None, task, strategy, benchmark, path, together, scorer, threshold, counts, factor, cluster)
+    return _bring([LmEvalSamples(one, model) for one in _files(samples, (".jsonl",), "samples_")], wish, quiet)
+
+
+def import_csv(
+    files: FilesArgument,
+    columns: MapOption = None,
+    run: RunOption = None,
+    model: ModelOption = None,
+    task: TaskOption = None,
+    strategy: StrategyOption = None,
+    benchmark: MatchOption = None,
+    path: PathOption = None,
+    together: AsOption = None,
+    threshold: ThresholdOption = 1.0,
+    counts: CountsOption = None,
+    factor: FactorOption = None,
+    cluster: ClusterOption = None,
+    quiet: QuietOption = False,
+) -> int:
+    """Read a spreadsheet, a row for each reply, into runs.
+
+    Columns that are called like a field need no --map. The exit code is 1 where rows could not be read.
+    """
+    wish = _wish(run, model, None, strategy, benchmark, path, together, None, threshold, counts, factor, cluster)
+    return _bring_mapped("csv", files, columns, task, wish, quiet)
+
+
+def import_jsonl(
+    files: FilesArgument,
+    columns: MapOption = None,
+    run: RunOption = None,
+    model: ModelOption = None,
+    task: TaskOption = None,
+    strategy: StrategyOption = None,
+    benchmark: MatchOption = None,
+    path: PathOption = None,
+    together: AsOption = None,
+    threshold: ThresholdOption = 1.0,
+    counts: CountsOption = None,
+    factor: FactorOption = None,
+    cluster: ClusterOption = None,
+    quiet: QuietOption = False,
+) -> int:
+    """Read JSON lines, an object for each reply, into runs.
+
+    Fields that are called like ours need no --map. The exit code is 1 where lines could not be read.
+    """
+    wish = _wish(run, model, None, strategy, benchmark, path, together, None, threshold, counts, factor, cluster)
+    return _bring_mapped("jsonl", files, columns, task, wish, quiet)
+
+
+def _wish(
+    run: str | None,
+    model: str | None,
+    task: str | None,
+    strategy: str | None,
+    benchmark: str | None,
+    path: Path | None,
+    together: str | None,
+    scorer: str | None,
+    threshold: float,
+    counts: str | None,
+    factors: list[str] | None,
+    cluster: str | None,
+) -> Wish:
+    from tomserve.interop.bringing import Wish
+
+    known: dict[str | None, Literal["tomserve", "tool"] | None] = {None: None, "tomserve": "tomserve", "tool": "tool"}
+    if counts not in known:
+        raise ConfigError(f"--counts: {one_of('reading', str(counts), ('tomserve', 'tool'))}")
+    own = tuple(factors or ())
+    return Wish(run, model, task, strategy, benchmark, path, together, scorer, threshold, known[counts], own, cluster)
+
+
+def _files(given: Sequence[Path], endings: tuple[str, ...], beginning: str = "") -> list[Path]:
+    """The files that are named, and in folders those with these endings, sorted by name."""
+    found: list[Path] = []
+    for one in given:
+        if not one.is_dir():
+            found.append(one)
+            continue
+        inside = [path for path in sorted(one.rglob(f"{beginning}*")) if path.suffix in endings and path.is_file()]
+        if not inside:
+            raise ConfigError(f"{one}: no file in this folder ends in {' or '.join(endings)}")
+        found += inside
+    return list(dict.fromkeys(found))
+
+
+def _bring_mapped(
+    kind: Literal["csv", "jsonl"],
+    files: Sequence[Path],
+    columns: list[str] | None,
+    task: str | None,
+    wish: Wish,
+    quiet: bool,
+) -> int:
+    from tomserve.interop.mapped import Mapped
+
+    sources = [Mapped(one, kind, columns or (), wish.model, task) for one in _files(files, (f".{kind}",))]
+    return _bring(sources, wish, quiet)
+
+
+def _bring(sources: Sequence[Source], wish: Wish, quiet: bool) -> int:
+    from tomserve.interop.bringing import bring
+    from tomserve.reporting.progress import Screen
+
+    return _show(bring(sources, wish, Screen(console(), quiet=quiet)))
+
+
+def _show(brought: Brought) -> int:
+    """Print what was made and what was left out; returns the exit code."""
+    from tomserve.content.inert import say
+    from tomserve.content.places import run_name
+
+    for made in brought.runs:
+        _show_run(made)
+    for reason, (count, place) in brought.left_out.items():
+        say(f"warning: {count:,} left out, as each {reason} (first: {place})", error=True)
+    if brought.other:
+        say(f"{brought.other:,} replies of other models or tasks left out")
+    if len(brought.runs) == 2:
+        first, second = (run_name(made.folder) for made in brought.runs)
+        say(f"next: tomserve compare {first} {second}")
+    else:
+        say(f"next: tomserve analyze {run_name(brought.runs[0].folder)}")
+    return 1 if brought.left_out else 0
+
+
+def _show_run(made: Made) -> None:
+    from tomserve.content.inert import say
+
+    what = f"{made.replies:,} replies to {made.items:,} questions"
+    say(f"{made.folder}: {what}" + ("" if made.fresh else "; was there before, and is unchanged"))
+    if made.matched:
+        say(f"  questions: items of {made.benchmark}, found by their texts")
+    else:
+        factors = ", ".join(made.factors) or "none"
+        say(f"  questions: taken as they are, as benchmark {made.benchmark}; factors: {factors}")
+    whose = (
+        "tomserve's; the other tool's grade stands beside" if made.counts == "tomserve" else "the other tool's grade"
+    )
+    say(f"  reading that counts: {whose}")
+    if made.repeated:
+        say(f"  {made.repeated:,} replies were replaced by later ones to the same question", error=True)
+    if made.ungraded:
+        say(f"  warning: {made.ungraded:,} replies have no grade, and count as wrong", error=True)
+    if made.differing:
+        say(
+            f"  warning: {made.differing:,} right answers in the file are others than tomserve's (first: item "
+            f"{made.differs_first}); tomserve's count",
+            error=True,
+        )

@@ -1,0 +1,96 @@
+"""The commands `export inspect`, `lm-eval` and `every-eval-ever`: a run in the form of other tools' files.
+
+tomserve export inspect mine --out logs
+tomserve export every-eval-ever mine --out eee --organization "Our lab"
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tomserve.cli.options import QuietOption, console
+from tomserve.content.outputs import folder_named
+
+if TYPE_CHECKING:
+    from tomserve.interop.answered import Replies
+    from tomserve.reporting.progress import Screen
+
+RunArgument = Annotated[
+    str | None, typer.Argument(metavar="[RUN]", help="Name or path of a run. If left out: the newest.")
+]
+OutOption = Annotated[Path, typer.Option(parser=folder_named, help="Folder to write the files to.")]
+StrategyOption = Annotated[list[str] | None, typer.Option(help="Only this way of asking. Repeatable.")]
+
+
+def export_inspect(
+    out: OutOption, run: RunArgument = None, strategy: StrategyOption = None, quiet: QuietOption = False
+) -> None:
+    """Write a run as logs of Inspect, one for each strategy.
+
+    Inspect's viewer, its functions and `inspect score` read them. A failure is wrong there, too.
+    """
+    import re
+
+    from tomserve.content.inert import say
+    from tomserve.interop.inspect_export import export
+
+    replies, screen = _replies(run, strategy, quiet)
+    out.mkdir(parents=True, exist_ok=True)
+    for one in replies.strategies:
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{replies.folder.name}_{one}")
+        path = out / f"{name}.eval"
+        say(f"written: {path}, {export(replies, one, path, screen):,} samples")
+
+
+def export_lm_eval(
+    out: OutOption, run: RunArgument = None, strategy: StrategyOption = None, quiet: QuietOption = False
+) -> None:
+    """Write a run as lm-eval's --log_samples does: samples_<task>_<date>.jsonl and results_<date>.json.
+
+    Each strategy is a task of its own.
+    """
+    from tomserve.content.inert import say
+    from tomserve.interop.lm_eval_export import export
+
+    replies, screen = _replies(run, strategy, quiet)
+    for path in export(replies, out, screen):
+        say(f"written: {path}")
+
+
+def export_every_eval_ever(
+    out: OutOption,
+    run: RunArgument = None,
+    strategy: StrategyOption = None,
+    organization: Annotated[str, typer.Option(help="Who evaluates, as the files say it.")] = "unknown",
+    relationship: Annotated[
+        str, typer.Option(help="How that stands to who made the model: first_party, third_party, collaborative, other.")
+    ] = "third_party",
+    quiet: QuietOption = False,
+) -> None:
+    """Write a run in the schema of Every Eval Ever, which leaderboards share: accuracy with its uncertainty, and every
+    reply.
+
+    The files lie in data/<benchmark>/<developer>/<model>/, as its own checks ask for.
+    """
+    from tomserve.content.inert import say
+    from tomserve.errors import ConfigError, one_of
+    from tomserve.interop.every_eval_ever import RELATIONSHIPS, Evaluation
+
+    if relationship not in RELATIONSHIPS:
+        raise ConfigError(f"--relationship: {one_of('relationship', relationship, RELATIONSHIPS)}")
+    replies, screen = _replies(run, strategy, quiet)
+    for one in replies.strategies:
+        for path in Evaluation(replies, one, organization, relationship).write(out, screen):
+            say(f"written: {path}")
+
+
+def _replies(run: str | None, strategies: list[str] | None, quiet: bool) -> tuple[Replies, Screen]:
+    from tomserve.cli.telling import warn
+    from tomserve.interop.answered import Replies
+    from tomserve.reporting.progress import Screen
+    from tomserve.runs.runfolder import existing_run
+
+    return Replies(existing_run(run), strategies or None, warn), Screen(console(), quiet=quiet)

@@ -1,0 +1,124 @@
+"""The scored replies of a run, one after the other, as exports to other tools' files need them.
+
+Every sample of a question is a reply of its own here, with its own score; studies count the samples of a question
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tomserve import benchmarks
+from tomserve.errors import ConfigError
+from tomserve.items import Item
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs import measured
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.prompted import same
+from tomserve.runs.scores import reader_of, replies_of
+from tomserve.scoring.metric import Scoring
+from tomserve.scoring.samples import sample_of
+from tomserve.scoring.score import score_row
+from tomserve.scoring.table import Note
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One scored reply. item: the question. strategy: the way of asking. sample: which of several replies to the same
+    prompt it is, from 0. row: the reply as the journal holds it. score: the columns of the score table that belong to
+    the reply. messages: what the model was shown, each with `role` and `content`."""
+
+    item: Item
+    strategy: str
+    sample: int
+    row: Row
+    score: Row
+    messages: tuple[dict[str, str], ...]
+
+
+class Replies:
+    """The scored replies of a run.
+
+    folder: the run's folder. strategies: the ways of asking that are wanted, None for all. note: told in a sentence
+    what could not be read, or rendered anew. Raises ConfigError for a measured run, one in which nothing was answered,
+    and an unknown strategy.
+    """
+
+    def __init__(self, folder: Path, strategies: Sequence[str] | None = None, note: Note | None = None) -> None:
+        measured.refuse(folder, "has no replies to export", "give a run of answers")
+        manifest = Manifest.read(folder)
+        replies = replies_of(folder)
+        if manifest is None or replies is None:
+            raise ConfigError(f"{folder}: nothing was answered yet")
+        if note is not None and replies.responses.problems:
+            note(str(replies.responses.problems))
+        self.folder, self.manifest, self._note = folder, manifest, note
+        self._asked, self._items, self._responses = replies
+        self._reader = reader_of(folder)
+        self._prompts: dict[str, Strategy | None] = {}
+        self._told: set[str] = set()
+        known = sorted(manifest.strategies)
+        for name in strategies or ():
+            if name not in known:
+                raise ConfigError(
+                    f"--strategy {name!r:.80}: {folder} has none of that name; it has: {', '.join(known)}"
+                )
+        self.strategies = tuple(name for name in known if strategies is None or name in strategies)
+
+    def __len__(self) -> int:
+        return len(self._responses)
+
+    def of(self, strategy: str) -> Iterator[Answered]:
+        """The replies to one way of asking, sorted by item and sample."""
+        for place, row in self._responses.rows():
+            if row["strategy"] == strategy:
+                yield self._answered(place, row)
+
+    def _answered(self, place: int, row: Row) -> Answered:
+        item = self._items.item(place)
+        strategy = row["strategy"]
+        scoring = benchmarks.scoring(item.benchmark)
+        if strategy in self._asked.lettered:
+            scoring = replace(scoring, lettered=True)
+        score = score_row(
+            self._asked.run,
+            row["model"],
+            item,
+            row,
+            strategy in self._asked.chains,
+            self._items.others(place),
+            _replies_only(scoring),
+            reader=self._reader,
+        )
+        return Answered(item, strategy, sample_of(row), row, score, self._messages(item, row))
+
+    def _messages(self, item: Item, row: Row) -> tuple[dict[str, str], ...]:
+        """What was shown: as the row keeps it, else the prompt rendered anew by today's strategy of the same digest,
+        else story, question and choices, which is told once."""
+        if isinstance(asked := row.get("asked"), str) and asked:
+            return ({"role": "user", "content": asked},)
+        name = row["strategy"]
+        if name not in self._prompts:
+            known = self.manifest.strategies.get(name)
+            found = same(name, known, self.manifest) if known is not None else None
+            self._prompts[name] = found if found is not None and not found.several else None
+            if self._prompts[name] is None and self._note is not None:
+                self._note(
+                    f"{self.folder}: prompts of strategy {name!r:.60} are several turns or other than today's; story, "
+                    "question and choices stand in their place"
+                )
+        strategy = self._prompts[name]
+        if strategy is not None:
+            return tuple(dict(one) for one in strategy.turn(item).messages)
+        text = "\n".join((*item.story, "", item.question, *(f"- {choice}" for choice in item.choices)))
+        return ({"role": "user", "content": text},)
+
+
+def _replies_only(scoring: Scoring) -> Scoring:
+    """What a benchmark adds, without what belongs to the item and is the same for every reply."""
+    return replace(scoring, metrics=tuple(one for one in scoring.metrics if not one.of_item))
