@@ -30,6 +30,7 @@ from tomserve.cli import (
     items,
     merge,
     plan,
+    publishing,
     runs,
     sealing,
     serve,
@@ -149,8 +150,10 @@ for _command in (*map(lasting, _lasting), *_others):
     app.command()(with_content(_command))
 
 _exports: dict[str, Callable[..., Any]] = {
+    "artefact": publishing.export_artefact,
     "batch": interop.export_batch,
     "every-eval-ever": exporting.export_every_eval_ever,
+    "hub": publishing.export_hub,
     "inspect": exporting.export_inspect,
     "lm-eval": exporting.export_lm_eval,
 }

@@ -198,6 +198,7 @@ def _asked(row: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     pairs = [
         tuple(one.values()) if isinstance(one, dict) else tuple(one) for one in requests if isinstance(one, dict | list)
     ]
+    pairs = [tuple(one[0] if isinstance(one, list) and len(one) == 1 else one for one in pair) for pair in pairs]
     texts = [pair[0] for pair in pairs if pair and isinstance(pair[0], str)]
     weighed = [pair[1] for pair in pairs if len(pair) > 1 and isinstance(pair[1], str)]
     asked = _messages(texts[0]) if texts else ""

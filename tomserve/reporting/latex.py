@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -40,9 +40,48 @@ _ESCAPES = str.maketrans(
 )
 
 
+_SIGNS = {
+    **{"\N{MINUS SIGN}": "$-$", "\N{EN DASH}": "--", "\N{EM DASH}": "---", "\N{HORIZONTAL ELLIPSIS}": r"\ldots{}"},
+    **{"\N{LEFT SINGLE QUOTATION MARK}": "`", "\N{RIGHT SINGLE QUOTATION MARK}": "'"},
+    **{"\N{LEFT DOUBLE QUOTATION MARK}": "``", "\N{RIGHT DOUBLE QUOTATION MARK}": "''"},
+    **{"\N{RIGHTWARDS ARROW}": r"$\rightarrow$", "\N{MULTIPLICATION SIGN}": r"$\times$", "\N{NO-BREAK SPACE}": "~"},
+}
+"""Signs beyond ASCII that our own texts hold, as LaTeX writes them."""
+
+_BEYOND = re.compile(r"[^\x20-\x7e\u00c0-\u017f]")
+"""What pdflatex cannot print without further packages: all but ASCII and letters with accents."""
+
+
 def escape(text: str) -> str:
-    """The text with LaTeX's special characters escaped, so that LaTeX prints it as it stands."""
-    return text.translate(_ESCAPES)
+    """The text with LaTeX's special characters escaped, so that LaTeX prints it as it stands.
+
+    Letters of other scripts stand as their code, such as [U+6C49], since pdflatex has none of them without further
+    packages.
+    """
+    escaped = text.translate(_ESCAPES)
+    return escaped if escaped.isascii() else _BEYOND.sub(_sign, escaped)
+
+
+def _sign(found: re.Match[str]) -> str:
+    return _SIGNS.get(found[0]) or f"[U+{ord(found[0]):04X}]"
+
+
+def document(tables: Mapping[str, str]) -> str:
+    """A whole document that shows tables, which lie in files beside it. tables: the caption by the name of the file,
+    without its ending. A table that was set apart into several keeps one caption."""
+    parts = [
+        "\\refstepcounter{table}\\noindent Table \\thetable: "
+        rf"{escape(name.replace('_', ' '))}. {escape(caption)}\label{{tab:{name}}}"
+        "\n\n\\medskip{\\small\\parindent0pt\\parskip1ex\n"
+        rf"\input{{{name}.tex}}}}"
+        "\\clearpage"
+        for name, caption in tables.items()
+    ]
+    head = (
+        "\\documentclass[10pt]{article}\n\\usepackage[utf8]{inputenc}\n\\usepackage{booktabs}\n"
+        "\\usepackage[textwidth=7in,textheight=9.5in]{geometry}\n\\begin{document}\n"
+    )
+    return head + "\n".join(parts) + "\n\\end{document}\n"
 
 
 ROOM = Room(66, 3, 3)
@@ -98,7 +137,11 @@ def _block(columns: Sequence[Column], heading: str) -> str:
         )
         for row in cells
     ]
-    return _tabular(kinds, head, rows)
+    return "\n".join(_tabular(kinds, head, rows[at : at + TALLEST]) for at in range(0, len(rows), TALLEST))
+
+
+TALLEST = 45
+"""The most rows of one environment; more would not fit a page, and follow in another with the same head."""
 
 
 def _stacked(text: str, width: int, side: str) -> str:

@@ -166,5 +166,5 @@ def document(drawn: Sequence[Drawn], columns: int) -> str:
         for one in drawn
     ]
     head = "\\documentclass[10pt,twocolumn]{article}\n\\usepackage[utf8]{inputenc}\n"
-    head += "\\usepackage{graphicx}\n\\usepackage{textcomp}\n\\begin{document}\n"
+    head += "\\usepackage{graphicx}\n\\usepackage[textwidth=7in,columnsep=0.4in]{geometry}\n\\begin{document}\n"
     return head + "\n".join(parts) + "\n\\end{document}\n"

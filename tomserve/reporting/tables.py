@@ -191,7 +191,8 @@ def write(
     """Write each table to a file of its own in a folder, and the notes to ``notes.txt`` there; return the paths.
 
     frames: by the name of the table, which becomes the name of its file. folder: made where it is missing. form: csv,
-    md, latex (the files then end in .tex) or json. layouts: how tables are laid out in LaTeX, by name. notes: what is
+    md, latex (the files then end in .tex, and ``tables.tex`` is a
+    document that shows all of them) or json. layouts: how tables are laid out in LaTeX, by name. notes: what is
     to be said of a table, by its name; each becomes a line. inputs: files, or folders of files, that must not be
     overwritten. Raises ConfigError where a file cannot be written.
     """
@@ -205,6 +206,14 @@ def write(
         if notes:
             path = folder / "notes.txt"
             _replace(path, "".join(f"{name}: {notes[name]}\n" for name in frames if name in notes), inputs)
+            written.append(path)
+        if form == "latex":
+            path = folder / "tables.tex"
+            _replace(
+                path,
+                latex.document({name: (notes or {}).get(name, "") for name, frame in frames.items() if frame.height}),
+                inputs,
+            )
             written.append(path)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another --out") from None
