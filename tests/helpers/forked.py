@@ -40,6 +40,9 @@ OFFLINE = {"HF_HUB_OFFLINE": "1"}
 """What the forge is started with; a command that does not set it has to be started in the usual way."""
 ALONE = {"OPENBLAS_NUM_THREADS": "1"}
 """Otherwise numpy starts threads while it is imported, which forked processes would lack."""
+HIDDEN = ("pandas", "pyarrow", "sklearn", "datasets")
+"""Packages that only other tools of the tests bring, and vLLM imports where it finds them: pyarrow would start a thread,
+and users do not have them."""
 LONGEST = 1 << 20
 """Bytes of the longest request."""
 
@@ -198,6 +201,7 @@ IMPORTED = (
 
 def _import() -> None:
     """Import what a server imports, and have engines forked."""
+    sys.modules |= dict.fromkeys(HIDDEN)  # None: importing it fails
     for name in IMPORTED:
         importlib.import_module(name)
     system_utils: Any = importlib.import_module("vllm.utils.system_utils")
