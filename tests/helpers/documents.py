@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from tests.conftest import ROOT, Endpoint
-from tests.helpers import batches, tombench
+from tests.helpers import batches, other_tools, tombench
 from tests.helpers.choices_files import write_all
 from tests.helpers.dyntom import write_trials
 from tests.helpers.prepared import prepared
@@ -158,6 +158,7 @@ class Reader:
         if SIGNS:
             new_key(self.folder, "alice@lab")
         write_all(self.folder)
+        other_tools.write_all(self.folder)
         write_trials(self.folder / "DynToM/data/script/data", 1)
         tombench.write(self.folder / "ToMBench/data")
         question = next(iter(benchmarks.load("hitom", self.folder / "Hi-ToM_data.json")))
@@ -181,6 +182,9 @@ class Reader:
             return
         if words[:2] == ["vllm", "run-batch"]:  # tests/interop/test_run_batch.py runs the real one, which takes long
             batches.answered([self.folder / words[words.index("-i") + 1]], self.folder / words[words.index("-o") + 1])
+            return
+        if words[0] == "inspect":  # the real one, which these tests bring along
+            self._run([str(Path(sys.executable).with_name("inspect")), *words[1:], "--display", "none"], command)
             return
         if words[:3] == ["tomserve", "submit", "slurm"] and "--dry-run" not in words:
             self._on_slurm(words)
