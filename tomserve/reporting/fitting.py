@@ -26,9 +26,12 @@ class Room:
     narrow: int
 
 
+BREAK = "\N{ZERO WIDTH SPACE}"
+"""What stands in a text where a line may end although nothing there would say so (see `divided`)."""
+
 _PART = re.compile(
-    r"(?:\[[^\]\[]{0,80}\]|(?<!\w)-|-(?!\w)|(?<=\d)/(?=\d)|[^_/ \[-]|\[)*"
-    r"(?:[_ ]|(?<!\d)/|/(?!\d)|(?<=\w)-(?=\w))*"
+    rf"(?:\[[^\]\[{BREAK}]{{0,80}}\]|(?<!\w)-|-(?!\w)|(?<=\d)/(?=\d)|[^_/ \[{BREAK}-]|\[)*"
+    rf"(?:[_ {BREAK}]|(?<!\d)/|/(?!\d)|(?<=\w)-(?=\w))*"
 )
 """A part of a text behind which a line may end: after an underscore, a space, a slash or a hyphen between two words;
 neither within brackets, where the ends of an interval stand, nor within a fraction such as 3/4."""
@@ -135,6 +138,8 @@ def blocks(columns: Sequence[Column], room: Room) -> Iterator[Sequence[Column]]:
     while names < len(columns) - 1 and columns[names].names():
         names += 1
     names = _telling_apart(columns, names)
+    if _total([one.least() for one in columns[: names + 1]], room.narrow) > room.width:  # too many are texts
+        names = next((count for count in range(1, names) if _apart_by(columns, count)), names)
     keys, block = list(columns[:names]), list(columns[:names])
     for one in columns[names:]:
         if len(block) > names and _total([inner.whole() for inner in (*block, one)], room.narrow) > room.width:
@@ -150,9 +155,14 @@ def _telling_apart(columns: Sequence[Column], names: int) -> int:
     for count in range(max(names, 1), len(columns)):
         if count > names and not (columns[count - 1].text or all(map(_WHOLE.fullmatch, columns[count - 1].cells))):
             break
-        if len(set(zip(*(one.cells for one in columns[:count]), strict=True))) == len(columns[0].cells):
+        if _apart_by(columns, count):
             return count
     return names
+
+
+def _apart_by(columns: Sequence[Column], count: int) -> bool:
+    """Whether no two rows say the same in the first `count` columns."""
+    return len(set(zip(*(one.cells for one in columns[:count]), strict=True))) == len(columns[0].cells)
 
 
 def _without_repeated(title: str, columns: Sequence[Column], room: Room) -> tuple[str, list[Column]]:
@@ -187,6 +197,27 @@ def fitted(columns: Sequence[Column], room: Room) -> tuple[dict[str, int], int]:
 def _pieces(text: str) -> list[str]:
     """The text in parts behind which a line may end (see _PART), without the spaces at their ends."""
     return [piece.rstrip(" ") for piece in _PART.findall(text) if piece]
+
+
+def divided(text: str, most: int, whole: str) -> str:
+    """The text with BREAK in parts of more than `most` characters, so that no line has to be longer than that.
+
+    whole: a pattern of what is never divided, such as a letter that is written as its code.
+    """
+    if len(text) <= most:
+        return text
+    return "".join(_divided(piece, most, whole) for piece in _PART.findall(text))
+
+
+def _divided(piece: str, most: int, whole: str) -> str:
+    if len(piece.rstrip(" ")) <= most:
+        return piece
+    lines = [""]
+    for sign in re.findall(rf"{whole}|.", piece, re.S):
+        if lines[-1] and len(lines[-1]) + len(sign) > most:
+            lines.append("")
+        lines[-1] += sign
+    return BREAK.join(lines)
 
 
 def broken(text: str, width: int) -> str:

@@ -20,50 +20,15 @@ from dataclasses import replace
 
 import polars as pl
 
-from tomserve.reporting.fitting import Column, Room, arranged, blocks, broken, columns_of, fitted
+from tomserve.reporting.fitting import BREAK, Column, Room, arranged, blocks, broken, columns_of, divided, fitted
+from tomserve.reporting.texletters import CODE, escape, guarded, shown
 from tomserve.studies.showing import Layout
 
 _CELL = 17
 """How many characters a share with its interval takes, whose digits are small."""
 
-_ESCAPES = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        "\n": " ",
-        **{character: "\\" + character for character in "&%$#_{}"},
-    }
-)
-
-
-_SIGNS = {
-    **{"\N{MINUS SIGN}": "$-$", "\N{EN DASH}": "--", "\N{EM DASH}": "---", "\N{HORIZONTAL ELLIPSIS}": r"\ldots{}"},
-    **{"\N{LEFT SINGLE QUOTATION MARK}": "`", "\N{RIGHT SINGLE QUOTATION MARK}": "'"},
-    **{"\N{LEFT DOUBLE QUOTATION MARK}": "``", "\N{RIGHT DOUBLE QUOTATION MARK}": "''"},
-    **{"\N{RIGHTWARDS ARROW}": r"$\rightarrow$", "\N{MULTIPLICATION SIGN}": r"$\times$", "\N{NO-BREAK SPACE}": "~"},
-}
-"""Signs beyond ASCII that our own texts hold, as LaTeX writes them."""
-
-_BEYOND = re.compile(r"[^\x20-\x7e\u00c0-\u017f]")
-"""What pdflatex cannot print without further packages: all but ASCII and letters with accents."""
-
-
-def escape(text: str) -> str:
-    """The text with LaTeX's special characters escaped, so that LaTeX prints it as it stands.
-
-    Letters of other scripts stand as their code, such as [U+6C49], since pdflatex has none of them without further
-    packages.
-    """
-    escaped = text.translate(_ESCAPES)
-    return escaped if escaped.isascii() else _BEYOND.sub(_sign, escaped)
-
-
-def _sign(found: re.Match[str]) -> str:
-    return _SIGNS.get(found[0]) or f"[U+{ord(found[0]):04X}]"
+_LONGEST = 24
+"""The longest part of a text that is never divided, in characters."""
 
 
 def document(tables: Mapping[str, str]) -> str:
@@ -100,15 +65,14 @@ def render(frame: pl.DataFrame, layout: Layout | None = None) -> str:
     if layout is None:
         return _plain(frame)
     parts = frame.partition_by(layout.by, maintain_order=True)
-    return "\n".join(_laid_out(part, str(part[layout.by][0]), layout) for part in parts)
+    named = {str(part[layout.by][0]): part for part in parts}
+    return "\n".join(_laid_out(part, name, layout, alone=len(named) == 1) for name, part in named.items())
 
 
 def _plain(frame: pl.DataFrame) -> str:
     empty = [name for name in frame.columns if frame[name].null_count() == frame.height]
     kept = frame.drop(empty) if len(empty) < frame.width else frame
-    columns = [
-        replace(one, cells=tuple(_cell(value, measured=True) for value in kept[one.name])) for one in columns_of(kept)
-    ]
+    columns = [replace(one, name=_text(one.name), cells=tuple(map(_cell, kept[one.name]))) for one in columns_of(kept)]
     said, parts = arranged("", columns, ROOM)
     comments = [f"left out, as nothing is in them: {', '.join(empty)}"] if kept.width < frame.width else []
     comments += [said.strip()] if said else []
@@ -122,41 +86,82 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def _text(value: object) -> str:
+    """A text as it takes room in print, in which a line may end within a word that is too long for one."""
+    return divided(shown(str(value)), _LONGEST, CODE)
+
+
 def _block(columns: Sequence[Column], heading: str) -> str:
-    """One environment. heading: what all its rows have in common, which stands above them; may be empty."""
+    """One environment, or several with the same head where it has more lines than fit a page.
+
+    heading: what all its rows have in common, which stands above them; may be empty.
+    """
     widths, _ = fitted(columns, ROOM)
     kinds = "".join("r" if one.number else "l" for one in columns)
-    head = [" & ".join(_stacked(one.name, widths[one.name], "r" if one.number else "l") for one in columns)]
+    names = (_lines(one.name, widths[one.name]) for one in columns)
+    head = [" & ".join(_stacked(name, kind) for name, kind in zip(names, kinds, strict=True))]
     if heading:
-        head.insert(0, rf"\multicolumn{{{len(columns)}}}{{l}}{{{escape(heading)}}}")
-    cells = zip(*(one.cells for one in columns), strict=True)
-    rows = [
-        " & ".join(
-            _set(text) if one.number else _stacked(text, widths[one.name], "l")
-            for text, one in zip(row, columns, strict=True)
+        head.insert(0, rf"\multicolumn{{{len(columns)}}}{{l}}{{{_stacked(_lines(heading, ROOM.width), 'l')}}}")
+    rows: list[tuple[str, int]] = []
+    for place in range(len(columns[0].cells)):
+        row = [[one.cells[place]] if one.number else _lines(one.cells[place], widths[one.name]) for one in columns]
+        rows += _rows(row, [one.number for one in columns])
+    above = max(len(_lines(one.name, widths[one.name])) for one in columns) + bool(heading)
+    return "\n".join(_tabular(kinds, head, part) for part in _pages(rows, above))
+
+
+TALLEST = 43
+"""The most lines of one environment with its head; more would not fit a page, and follow in another with that head."""
+
+
+_HIGHEST = 30
+"""The most lines of one row."""
+
+
+def _rows(cells: Sequence[Sequence[str]], numbers: Sequence[bool]) -> Iterator[tuple[str, int]]:
+    """A row of a table, or several where its cells have more lines than fit a page, each with the number of its lines.
+
+    cells: the lines of each. numbers: whether each is a number.
+    """
+    for at in range(0, max(map(len, cells)), _HIGHEST):
+        parts = [cell[at : at + _HIGHEST] for cell in cells]
+        told = (
+            _set("".join(part)) if number else _stacked(part, "l") for part, number in zip(parts, numbers, strict=True)
         )
-        for row in cells
-    ]
-    return "\n".join(_tabular(kinds, head, rows[at : at + TALLEST]) for at in range(0, len(rows), TALLEST))
+        yield " & ".join(told), max(map(len, parts))
 
 
-TALLEST = 45
-"""The most rows of one environment; more would not fit a page, and follow in another with the same head."""
+def _pages(rows: Sequence[tuple[str, int]], above: int) -> Iterator[list[str]]:
+    """The rows in groups that have no more lines than fit a page below a head of so many lines."""
+    page: list[str] = []
+    taken = 0
+    for row, lines in rows:
+        if page and above + taken + lines > TALLEST:
+            yield page
+            page, taken = [], 0
+        page.append(row)
+        taken += lines
+    yield page
 
 
-def _stacked(text: str, width: int, side: str) -> str:
-    """The text in lines of at most `width` characters below each other, at the left (l) or the right (r)."""
-    lines = [escape(line) for line in broken(text, width).split("\n")]
-    return lines[0] if len(lines) == 1 else rf"\shortstack[{side}]{{" + r" \\ ".join(lines) + "}"
+def _lines(text: str, width: int) -> list[str]:
+    """The text in lines of at most `width` characters."""
+    return broken(text, width).split("\n")
 
 
-def _cell(value: object, *, measured: bool = False) -> str:
-    """A value as LaTeX shows it. measured: as plain text, whose length is that of what LaTeX shows."""
+def _stacked(lines: Sequence[str], side: str) -> str:
+    """Lines below each other, at the left (l), in the middle (c) or at the right (r)."""
+    told = [escape(line.replace(BREAK, "")) for line in lines]
+    if len(told) < 2:
+        return "".join(told)
+    return rf"\shortstack[{side}]{{" + r" \\ ".join(map(guarded, told)) + "}"
+
+
+def _cell(value: object) -> str:
+    """A value as plain text, whose length is that of what LaTeX shows."""
     if value is None:
         return ""
-    if isinstance(value, float):
-        return _plain_number(value) if measured else _set(_plain_number(value))
-    return str(value).replace("\n", " ") if measured else escape(str(value))
+    return _plain_number(value) if isinstance(value, float) else _text(value)
 
 
 def _plain_number(value: float) -> str:
@@ -177,12 +182,14 @@ def _number(value: float) -> str:
 
 def _tabular(columns: str, head: Sequence[str], rows: Sequence[str]) -> str:
     lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
-    lines += [line if line.startswith(r"\cmidrule") else line + r" \\" for line in head]
-    lines += [r"\midrule", *(row + r" \\" for row in rows), r"\bottomrule", r"\end{tabular}"]
+    lines += [line if line.startswith(r"\cmidrule") else guarded(line) + r" \\" for line in head]
+    lines += [r"\midrule", *(guarded(row) + r" \\" for row in rows), r"\bottomrule", r"\end{tabular}"]
     return "\n".join(lines) + "\n"
 
 
-def _laid_out(part: pl.DataFrame, title: str, layout: Layout) -> str:
+def _laid_out(part: pl.DataFrame, title: str, layout: Layout, *, alone: bool) -> str:
+    """One part of a table that is laid out. title: what its rows have in common, which stands above them unless it is
+    `alone`, the only part."""
     first, second = layout.columns
     across = list(dict.fromkeys(part.select(first, second).iter_rows()))
     across.sort(key=lambda pair: list(dict.fromkeys(part[first])).index(pair[0]))
@@ -192,7 +199,8 @@ def _laid_out(part: pl.DataFrame, title: str, layout: Layout) -> str:
         place = row[layout.rows], (row[first], row[second])
         cells.setdefault(place, (row[layout.value], row[low], row[high]))
     names = list(dict.fromkeys(part[layout.rows]))
-    room = max(1, (ROOM.width - max(map(len, names))) // (_CELL + ROOM.narrow))
+    longest = min(max(len(_text(name)) for name in names), ROOM.width - _CELL - ROOM.narrow)
+    room = max(1, (ROOM.width - longest) // (_CELL + ROOM.narrow))
     comment = f"% {layout.value}, {_one_line(title)}; best of a row bold"
     if layout.above is not None:
         comment += f", above {layout.above:g} underlined"
@@ -200,15 +208,18 @@ def _laid_out(part: pl.DataFrame, title: str, layout: Layout) -> str:
     texts = []
     for start in range(0, len(across), room):
         chosen = across[start : start + room]
-        rows = [
-            " & ".join(
-                [escape(name), *_marked([cells.get((name, pair)) for pair in chosen], bests[name], layout.above)]
-            )
-            for name in names
-        ]
+        rows = []
+        for name in names:
+            lines = _lines(_text(name), longest)
+            marked = _marked([cells.get((name, pair)) for pair in chosen], bests[name], layout.above)
+            rows.append((" & ".join([_stacked(lines, "l"), *marked]), len(lines)))
         if unread := _unread(part, layout):
-            rows.append(" & ".join([escape(_UNREAD), *(str(unread.get(pair, "")) for pair in chosen)]))
-        texts.append(_tabular("l" + "c" * len(chosen), _spanned(chosen), rows))
+            rows.append((" & ".join([escape(_UNREAD), *(str(unread.get(pair, "")) for pair in chosen)]), 1))
+        head = _spanned(chosen)
+        if not alone:
+            above = _stacked(_lines(_text(f"{layout.by} {title}"), ROOM.width), "l")
+            head.insert(0, rf"\multicolumn{{{len(chosen) + 1}}}{{l}}{{{above}}}")
+        texts += [_tabular("l" + "c" * len(chosen), head, page) for page in _pages(rows, 3)]
     return f"{comment}\n" + "\n".join(texts)
 
 
@@ -228,12 +239,17 @@ def _unread(part: pl.DataFrame, layout: Layout) -> dict[tuple[object, object], i
 def _spanned(across: Sequence[tuple[object, object]]) -> list[str]:
     """The lines of a head in which the first values of pairs span the second ones."""
     groups = [(name, sum(pair[0] == name for pair in across)) for name in dict.fromkeys(pair[0] for pair in across)]
-    spans = " & ".join(rf"\multicolumn{{{width}}}{{c}}{{{escape(str(name))}}}" for name, width in groups)
+    spans = " & ".join(rf"\multicolumn{{{width}}}{{c}}{{{_above(name, width)}}}" for name, width in groups)
     rules, at = [], 2
     for _, width in groups:
         rules.append(rf"\cmidrule(lr){{{at}-{at + width - 1}}}")
         at += width
-    return [f" & {spans}", "".join(rules), " & ".join(["", *(escape(str(pair[1])) for pair in across)])]
+    return [f" & {spans}", "".join(rules), " & ".join(["", *(_above(pair[1], 1) for pair in across)])]
+
+
+def _above(name: object, columns: int) -> str:
+    """A name above so many columns."""
+    return _stacked(_lines(_text(name), columns * _CELL + (columns - 1) * ROOM.narrow), "c")
 
 
 _Cell = tuple[float, float, float] | None

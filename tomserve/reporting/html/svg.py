@@ -30,7 +30,7 @@ CHECK: Callable[[dict[str, Any]], object] | None = None
 """Called with every chart before it is drawn. Tests hold it against the schema of Vega-Lite here, which takes as long
 as to draw it; nothing that a run holds decides what a chart is made of, so that users need not wait for that."""
 
-_SVG = "http://www.w3.org/2000/svg"
+SVG = "http://www.w3.org/2000/svg"
 _ELEMENTS = frozenset(("svg", "g", "path", "rect", "line", "text", "defs", "clipPath", "linearGradient", "stop"))
 _ATTRIBUTES = frozenset(
     (
@@ -141,16 +141,16 @@ def _picture(text: str, label: str, prefix: str) -> Markup:
     """What Vega drew, with nothing but what may stand in a page."""
     root = _kept(ElementTree.fromstring(text))
     assert root is not None
-    _rename(root, prefix)
+    rename(root, prefix)
     root.set("role", "img")
     root.set("aria-label", label)
-    root.set("xmlns", _SVG)
+    root.set("xmlns", SVG)
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
 def _kept(element: ElementTree.Element) -> ElementTree.Element | None:
     """A copy of the element without parts that are not known, not visible or empty; None where nothing is left."""
-    name = element.tag.removeprefix(f"{{{_SVG}}}")
+    name = element.tag.removeprefix(f"{{{SVG}}}")
     if name not in _ELEMENTS or element.get("display") == "none":
         return None
     kept = ElementTree.Element(name, {key: value for key, value in element.items() if key in _ATTRIBUTES})
@@ -169,7 +169,7 @@ def _kept(element: ElementTree.Element) -> ElementTree.Element | None:
     return kept
 
 
-def _rename(root: ElementTree.Element, prefix: str) -> None:
+def rename(root: ElementTree.Element, prefix: str) -> None:
     """Give all parts ids that are unique in the page and the same each time; Vega's own count up through the
     process."""
     named = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]

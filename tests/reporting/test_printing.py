@@ -1,0 +1,249 @@
+"""Figures for a paper: as wide as its columns, with letters that can be read, and with the fonts in the files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import polars as pl
+import pytest
+
+from tests.conftest import Outcome
+from tests.helpers.command import tomserve
+from tests.helpers.every_study import score_table
+from tests.helpers.examples import copied_example
+from tests.helpers.papers import compiled, fonts, size, text
+from tests.helpers.pictures import alike, of_pdf, shown
+from tomserve.reporting import printing
+from tomserve.reporting.html import figured
+from tomserve.reporting.html.charts import Cell, Line, Point, heat, points, side_by_side
+from tomserve.reporting.html.svg import draw
+from tomserve.reporting.printing import INCHES, LEAST, write
+from tomserve.scoring.tablefile import write_scores
+from tomserve.studies import Figure, Panel, Section
+
+Command = Callable[..., Outcome]
+SECTION = Section("s", "Section", "Section")
+ODD = r"50% & mo_de #1 {a} \b^~$<c>Ωμ"
+
+
+def figure(name: str, *charts: Any, title: str = "A title", caption: str = "What it shows.") -> Figure:
+    panels = [Panel(f"part {place}", draw(chart, "words", f"{place}")) for place, chart in enumerate(charts)]
+    return Figure(name, title, SECTION, caption, panels=tuple(panels))
+
+
+def dots(series: Sequence[str] = ("one", "two"), rows: Sequence[str] = ("first", "second")) -> Any:
+    marks = [Point(row, name, 1.0, 0.9, 1.0) for row in rows for name in series]
+    return points(marks, rows, series, (0, 1), [Line(0.5, "half")], "share")
+
+
+def maps(columns: int, name: str = "model") -> Any:
+    names = [f"{name} {place}" for place in range(columns)]
+    cells = [Cell(row, column, 0.25, "words") for row in ("some class", "another class") for column in names]
+    return side_by_side(
+        [heat(cells, ["some class", "another class"], names, "a strategy", names=not n) for n in range(2)]
+    )
+
+
+def smallest(svg: Path) -> float:
+    """The size of the smallest letters of an SVG, in points."""
+    root = ElementTree.fromstring(svg.read_text())
+    wide = re.fullmatch(r"([\d.]+)pt", root.attrib["width"])
+    assert wide is not None
+    unit = float(wide[1]) / float(root.attrib["viewBox"].split()[2])
+    texts = [float(one.attrib["font-size"].removesuffix("px")) for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    return unit * min(texts)
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The figures of a model of an odd name, in the width of one and of two columns."""
+    folder = tmp_path_factory.mktemp("printed")
+    write_scores(score_table("perturbed", folder, [ODD]), folder / "s.parquet")
+    figures, _ = figured.figures([str(folder / "s.parquet")])
+    for columns in INCHES:
+        write(figures, folder / str(columns), printing.FORMS, columns)
+    return folder
+
+
+@pytest.mark.parametrize("columns", list(INCHES))
+def test_every_figure_is_as_wide_as_the_column_at_most_and_holds_its_fonts(printed: Path, columns: int) -> None:
+    pictures = sorted((printed / str(columns)).glob("*.pdf"))
+    assert len(pictures) >= 10
+    wide = [size(one)[0] for one in pictures]
+    assert max(wide) <= 72 * INCHES[columns] + 0.01
+    assert max(wide) >= 72 * INCHES[columns] - 1
+    for one in pictures:
+        found = fonts(one)
+        assert found
+        assert all("LiberationSans" in name and inside for name, inside in found), one.name
+
+
+@pytest.mark.parametrize("columns", list(INCHES))
+def test_letters_can_be_read(printed: Path, columns: int) -> None:
+    for one in (printed / str(columns)).glob("*.svg"):
+        assert smallest(one) >= LEAST, one.name
+
+
+def test_an_svg_brings_its_font_and_fetches_nothing(printed: Path) -> None:
+    for one in printed.glob("*/*.svg"):
+        found = one.read_text()
+        assert found.count("font-family:'Liberation Sans'") >= 1
+        assert not re.findall(r"(?:href|src)=|url\((?!data:|#)", found), one.name
+        assert "<script" not in found
+        assert "graphics-symbol" in found, "what a screen reader says of it"
+
+
+def test_a_browser_shows_what_the_pdf_shows(printed: Path, browser: Any) -> None:
+    page = browser.new_page(device_scale_factor=2)
+    for name in ("accuracy-1", "heat-1", "controls"):
+        seen = shown(page, (printed / f"1/{name}.svg").read_text())
+        other = of_pdf(printed / f"1/{name}.pdf", seen.shape[1], seen.shape[0])
+        assert alike(seen, other, by=2) > 0.95, name
+        assert alike(seen, other[::-1], by=2) < 0.8, "a picture upside down is told apart"
+    page.close()
+
+
+def test_every_figure_has_its_caption_and_latex_sets_them_all(printed: Path) -> None:
+    for columns in INCHES:
+        folder = printed / str(columns)
+        made = compiled(folder / "figures.tex")
+        assert not made.complaints()
+        told = text(made.pdf)
+        assert "50% & mo" in told
+        names = {one.stem for one in folder.glob("*.pdf")} - {"figures"}
+        assert {one.stem for one in folder.glob("*.txt")} == names
+        for name in names:
+            title, empty, caption = (folder / f"{name}.txt").read_text().split("\n", 2)
+            assert title
+            assert not empty
+            assert len(caption) > 40
+            (folder / "figures.tex").read_text().index(f"{{{name}.pdf}}")
+
+
+def test_the_same_scores_are_drawn_the_same_each_time(printed: Path, tmp_path: Path) -> None:
+    """In another process, with other seeds for whatever it hashes."""
+    done = tomserve(tmp_path, "figures", f"{printed}/s.parquet", "--out", f"{tmp_path}/out", "--columns", "2")
+    assert done.returncode == 0, done.stderr
+    made = {one.name: one.read_bytes() for one in (tmp_path / "out").iterdir()}
+    assert made == {name: (printed / "2" / name).read_bytes() for name in made}
+    assert len(made) > 30
+
+
+# How a chart is made to fit
+
+
+def test_a_legend_of_long_names_takes_more_lines_rather_than_smaller_letters(tmp_path: Path) -> None:
+    names = [f"{number} a strategy of a long name" for number in range(4)]
+    (found,) = write([figure("dots", dots(names))], tmp_path, ["svg"], 1)
+    assert found.letters == printing.POINTS
+    assert not list(found.doubts())
+
+
+def test_maps_get_narrower_before_letters_get_smaller(tmp_path: Path) -> None:
+    (few,) = write([figure("few", maps(2))], tmp_path, ["svg"], 1)
+    assert few.letters >= LEAST
+    (many,) = write([figure("many", maps(9))], tmp_path, ["pdf", "svg"], 1)
+    assert size(tmp_path / "many.pdf")[0] <= 72 * INCHES[1] + 0.01
+    assert many.letters < LEAST
+    assert smallest(tmp_path / "many.svg") == pytest.approx(many.letters, rel=0.1)
+    (doubt,) = many.doubts()
+    assert re.match(r"many: is so wide that its letters have \d\.\d points; .*--columns 2", doubt)
+    assert not [*write([figure("many", maps(6))], tmp_path, ["svg"], 2)[0].doubts()]
+
+
+def test_names_of_models_stand_in_a_picture_as_they_are(tmp_path: Path) -> None:
+    write([figure("maps", maps(2, ODD), title=ODD, caption=ODD)], tmp_path, ["pdf", "svg"], 2)
+    root = ElementTree.fromstring((tmp_path / "maps.svg").read_text())
+    assert f"{ODD} 1" in {one.text for one in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert "50% & mo" in text(compiled(tmp_path / "figures.tex").pdf)
+
+
+def test_letters_of_other_scripts_are_told(tmp_path: Path) -> None:
+    (found,) = write([figure("dots", dots(["汉字", "Ωμ"]))], tmp_path, ["pdf", "svg"], 1)
+    assert found.lacking == "字汉"
+    (doubt,) = found.doubts()
+    assert "字 (U+5B57) 汉 (U+6C49)" in doubt
+    assert "--label" in doubt
+
+
+# Files
+
+
+def test_figures_of_like_names_do_not_take_each_others_place(tmp_path: Path) -> None:
+    names = ["a b", "a-b", "A/b", "../../up", "", "汉"]
+    found = write([figure(name, dots()) for name in names], tmp_path / "out", ["svg"], 1)
+    assert [one.name for one in found] == ["a-b", "a-b-2", "A-b-3", "up", "figure", "figure-2"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["out"]
+
+
+def test_a_study_without_pictures_writes_nothing(cli: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import polars as pl\nfrom tomserve.studies import Study\n"
+        "STUDY = Study(name='mine', tables=lambda scores, intervals: {'t': pl.DataFrame({'a': [1]})},\n"
+        "              figures=lambda tables, context: ())\n"
+    )
+    copied_example(tmp_path)
+    done = cli("figures", tmp_path / "example", "--study", tmp_path / "mine.py", "--out", tmp_path / "out")
+    assert done.code == 2
+    assert "no figure that can be drawn" in done.err
+    assert "Traceback" not in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_cannot_be_drawn_is_said(cli: Command, tmp_path: Path) -> None:
+    scores = score_table("perturbed", tmp_path, ["m"]).filter(pl.col("strategy") == "vanilla")
+    write_scores(scores, tmp_path / "s.parquet")
+    done = cli("figures", tmp_path / "s.parquet", "--out", tmp_path / "out", "--format", "svg")
+    assert done.code == 0
+    assert re.search(r"^What step-by-step reasoning does: Not drawn: .+\.$", done.out, re.M)
+    assert not list((tmp_path / "out").glob("*.pdf"))
+    assert not (tmp_path / "out/figures.tex").exists()
+
+
+def test_nothing_of_a_run_and_nothing_that_is_read_is_overwritten(cli: Command, tmp_path: Path) -> None:
+    run = copied_example(tmp_path)
+    before = {one.name: one.read_bytes() for one in run.iterdir()}
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/accuracy-1.pdf").symlink_to(run / "manifest.json")
+    done = cli("figures", run, "--out", tmp_path / "out")
+    assert done.code == 2
+    assert "belongs to the run" in done.err
+    assert {name: (run / name).read_bytes() for name in before} == before
+
+
+def test_a_folder_that_cannot_be_written_is_told(cli: Command, tmp_path: Path) -> None:
+    run = copied_example(tmp_path)
+    (tmp_path / "file").write_text("kept")
+    places = [tmp_path / "file", tmp_path / "file/below"]
+    if os.getuid():
+        (tmp_path / "closed").mkdir(mode=0o500)
+        places.append(tmp_path / "closed")
+    for place in places:
+        done = cli("figures", run, "--study", "accuracy", "--out", place)
+        assert done.code == 2
+        assert "choose another --out" in done.err
+        assert len(done.err.strip().splitlines()) == 1
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_another_format_is_refused_before_anything_is_read(cli: Command, tmp_path: Path) -> None:
+    done = cli("figures", "nothing-there", "--out", tmp_path / "out", "--format", "png")
+    assert done.code == 2
+    assert "png" in done.err
+    assert "svg" in done.err
+
+
+def test_several_runs_stand_in_one_set_of_figures(cli: Command, tmp_path: Path) -> None:
+    run = copied_example(tmp_path)
+    write_scores(score_table("accuracy", tmp_path, ["other"]), tmp_path / "other.parquet")
+    sources = (run, tmp_path / "other.parquet", "--study", "accuracy")
+    done = cli("figures", *sources, "--out", tmp_path / "out", "--format", "svg", "--label", f"example={ODD}")
+    assert done.code == 0, done.err
+    told = "".join(one.read_text() for one in (tmp_path / "out").glob("*.txt"))
+    assert ODD[:12] in told
+    assert "other" in told
