@@ -55,27 +55,36 @@ def questions(chance: random.Random) -> list[Question]:
     return made
 
 
+def difficulties(chance: random.Random, asked: list[Question]) -> dict[str, float]:
+    """How easy each question is, by its id, on the scale of log odds: what its sheet adds, and what is its own."""
+    sheets = {one.sheet: chance.gauss(0, 1) for one in asked}
+    own = {one.id: chance.gauss(0, 1) for one in asked}
+    return {one.id: sheets[one.sheet] + own[one.id] for one in asked}
+
+
+def said(chance: random.Random, one: Question, odds: float) -> tuple[int, bool]:
+    """The number that an examinee replies, and whether it is right. odds: the log odds that it is."""
+    right = chance.random() < 1 / (1 + math.exp(-odds))
+    return one.target if right else one.target + chance.choice((-10, -2, -1, 1, 2, 10)), right
+
+
 def write(folder: Path) -> None:
     """Write old.csv and new.csv into the folder."""
     chance = random.Random(SEED)
     asked = questions(chance)
-    # What a sheet adds on the scale of log odds; the questions of both examinees share it.
-    hard = {one.sheet: chance.gauss(0, 1) for one in asked}
-    own = {one.id: chance.gauss(0, 1) for one in asked}
+    easy = difficulties(chance, asked)  # the same for both examinees
     for name, share in CHANCES.items():
-        offset = _offset(share)
+        level = offset(share)
         with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
             rows = csv.writer(file, lineterminator="\n")
             rows.writerow(["question", "sheet", "subject", "prompt", "reply", "read", "target", "mark"])
             for one in asked:
-                odds = offset + hard[one.sheet] + own[one.id]
-                right = chance.random() < 1 / (1 + math.exp(-odds))
-                said = one.target if right else one.target + chance.choice((-10, -2, -1, 1, 2, 10))
-                reply = f"Let me see. The answer is {said}."
-                rows.writerow([*one[:4], reply, said, one.target, int(right)])
+                number, right = said(chance, one, level + easy[one.id])
+                reply = f"Let me see. The answer is {number}."
+                rows.writerow([*one[:4], reply, number, one.target, int(right)])
 
 
-def _offset(share: float) -> float:
+def offset(share: float) -> float:
     """The log odds that give this share of right replies on average over difficulties that spread normally with
     variance 2; by halving an interval."""
     low, high = -5.0, 5.0

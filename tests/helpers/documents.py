@@ -68,9 +68,16 @@ def files(page: str) -> dict[str, str]:
 
 
 def printed(page: str) -> list[str]:
-    """Every line that a page shows of what its commands print, in order, with single spaces."""
+    """What a page shows of what its commands print, in order: each stretch without a gap, which a line of three dots
+    is, with single spaces."""
     blocks = re.findall(r"^```text\n(.*?)^```", page, re.S | re.M)
-    return [line for block in blocks for row in block.splitlines() if (line := " ".join(row.split()))]
+    parts = [" ".join(part.split()) for block in blocks for part in re.split(r"^\.\.\.$", block, flags=re.M)]
+    return [part for part in parts if part]
+
+
+def pictures(page: str) -> list[str]:
+    """The drawings that a page shows, as it names them."""
+    return re.findall(r"^```\{(?:figure|image)\} (\S+\.svg)$", page, re.M)
 
 
 _NAMED = re.compile(r"# ([\w/-]+\.py)\n")
@@ -124,7 +131,8 @@ class Reader:
     def _environment(self) -> None:
         """What make takes for an environment that is set up already."""
         (self.venv / "bin").mkdir(parents=True)
-        (self.venv / "bin/python").symlink_to(sys.executable)
+        (self.venv / "bin/python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')  # a link has no packages
+        (self.venv / "bin/python").chmod(0o755)
         (self.venv / "bin/tomserve").touch(0o755)
         for stamp in (".core", ".dev"):
             (self.venv / stamp).touch()

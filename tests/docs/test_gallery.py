@@ -1,0 +1,171 @@
+"""The gallery: every study is done again from its files, and shows what its commands print and draw."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import os
+import random
+import re
+import sys
+import zipfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, Endpoint
+from tests.helpers.documents import Reader, commands, pictures, printed
+
+GALLERY = ROOT / "docs/gallery"
+ANSWERS = GALLERY / "answers"
+STUDIES = sorted(path.stem for path in GALLERY.glob("*.md") if path.stem != "index")
+HEADINGS = ["The question", "The data", "The commands", "How to read it", "What it does not show", "The sentence"]
+
+
+def text(study: str) -> str:
+    return (GALLERY / f"{study}.md").read_text("utf-8")
+
+
+def quoted(page: str) -> str:
+    """The sentences for a paper."""
+    return " ".join(line.removeprefix("> ") for line in page.splitlines() if line.startswith("> "))
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_study_shows_what_its_commands_print_and_draw(study: str, endpoint: Endpoint, tmp_path: Path) -> None:
+    reader, page = Reader(tmp_path, endpoint), text(study)
+    reader.follow(page)
+    said, at = " ".join(" ".join(reader.said).split()), 0
+    for part in printed(page):
+        place = said.find(part, at)
+        assert place >= 0, f"{part!r} is not, or not here, in what was printed: {said[at:]}"
+        at = place + len(part)
+    shown = pictures(page)
+    assert shown, "a study ends in a figure"
+    for name in shown:
+        made = tmp_path / name.removeprefix("figures/")
+        again = "docs/gallery/make_figures.py makes all of them anew"
+        assert (GALLERY / name).read_bytes() == made.read_bytes(), f"{name} is not what the commands draw; {again}"
+    tables = "\n".join(path.read_text() for path in tmp_path.rglob("*.tex"))
+    for block in re.findall(r"^```latex\n(.*?)^```", page, re.S | re.M):
+        assert block in tables
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_study_has_all_parts_and_quotes_no_number_that_was_not_printed(study: str) -> None:
+    page = text(study)
+    found = re.findall(r"^## (.+)$", page, re.M)
+    assert found == HEADINGS
+    assert len(commands(page)) >= 3
+    assert len(printed(page)) >= 3
+    sentence = quoted(page)
+    assert len(sentence) > 100
+    shown = set(re.findall(r"\d*\.?\d+", " ".join(printed(page))))
+    numbers = re.findall(
+        r"\d[\d,]*\.\d+|(?<![\w.])\.\d+|(?<![\w.,])\d[\d,]*\d", re.sub(r"9[05]% interval", "", sentence)
+    )
+    assert numbers
+    assert not [one for one in numbers if not ways(one.replace(",", "")) & shown]
+
+
+def ways(number: str) -> set[str]:
+    """How a number of a sentence may have been printed: as it is, or as a share where the sentence speaks of points."""
+    return {number, f"{float(number) / 100:.3f}"}
+
+
+def test_the_first_page_leads_to_every_study_and_tells_where_every_file_comes_from() -> None:
+    page = (GALLERY / "index.md").read_text()
+    assert set(re.findall(r"^(\w+)$", page.split("```{toctree}")[1].split("```")[0], re.M)) == set(STUDIES)
+    assert len(STUDIES) == 5
+    assert {f"`{path.name}`" for path in ANSWERS.iterdir()} <= set(re.findall(r"`[\w.-]+`", page))
+    every = "".join(map(text, STUDIES))
+    assert not [path.name for path in ANSWERS.iterdir() if f"docs/gallery/answers/{path.name}" not in every]
+    drawn = {path.relative_to(GALLERY).as_posix() for path in GALLERY.glob("figures/**/*.*")}
+    assert drawn == {name for study in STUDIES for name in pictures(text(study))}
+    assert all((GALLERY / name).stat().st_size < 60_000 for name in drawn)
+
+
+# Where the answers come from
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Loads one of the programs of the gallery, which find one another in their folder."""
+    monkeypatch.syspath_prepend(str(GALLERY))
+
+    def load(name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(name, GALLERY / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+def test_the_spreadsheets_of_the_exam_are_made_again_to_the_letter(script: Any, tmp_path: Path) -> None:
+    script("make_exam").write(tmp_path)
+    for name in ("old.csv", "new.csv"):
+        assert (tmp_path / name).read_bytes() == (ANSWERS / name).read_bytes()
+
+
+def test_the_truth_of_the_exam_is_what_the_page_says(script: Any) -> None:
+    """Over many sheets the examinees are right as often as their chance says."""
+    exam = script("make_exam")
+    chance = random.Random(1)
+    exam.SHEETS = 2000
+    asked = exam.questions(chance)
+    easy = exam.difficulties(chance, asked)
+    for share in exam.CHANCES.values():
+        level = exam.offset(share)
+        right = sum(exam.said(chance, one, level + easy[one.id])[1] for one in asked)
+        assert abs(right / len(asked) - share) < 0.02
+
+
+def test_the_log_holds_the_replies_that_were_drawn(script: Any, tmp_path: Path) -> None:
+    """Inspect wrote it with the time of day, so that it is compared by what was asked and said."""
+    inspect_log = pytest.importorskip("inspect_ai.log", reason="dev brings inspect-ai")
+    log = inspect_log.read_eval_log(str(ANSWERS / "exam.eval"))
+    told = {one.id: (one.text, str(one.target), numbers) for one, numbers in script("make_log").replies()}
+    found: dict[str, list[tuple[int, str]]] = {}
+    for sample in log.samples:
+        words, target, _ = told[sample.id]
+        assert (sample.input, sample.target) == (words, target)
+        found.setdefault(sample.id, []).append((sample.epoch, sample.output.completion))
+    for name, (_, _, numbers) in told.items():
+        said = sorted(reply for _, reply in found[name])
+        assert said == sorted(f"Let me see. The answer is {number}." for number in numbers)
+    metrics = log.results.scores[0].metrics
+    page = text("log")
+    for name in ("accuracy", "stderr"):
+        assert f"{metrics[name].value:.3f}" in page
+    assert str(ROOT) not in log.model_dump_json()
+
+
+def test_the_precisions_answered_the_same_questions() -> None:
+    tables = []
+    for name in ("float32", "bfloat16", "bfloat16-again"):
+        with (ANSWERS / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+            tables.append({row["item"]: row for row in csv.DictReader(file)})
+        assert len(tables[-1]) == 1493
+        assert {row["status"] for row in tables[-1].values()} == {"ok"}
+    for item, row in tables[0].items():
+        others = [table[item] for table in tables]
+        assert {(one["cluster"], one["family"], one["order"]) for one in others} == {
+            (row["cluster"], row["family"], row["order"])
+        }
+        assert len({one["answer"] for one in others if one["correct"] == "true"}) < 2, "there is one right answer"
+
+
+def test_no_file_of_the_gallery_says_whose_machine_made_it() -> None:
+    for path in GALLERY.rglob("*.*"):
+        data = path.read_bytes()
+        if path.suffix == ".eval":
+            with zipfile.ZipFile(path) as zipped:
+                data = b"".join(name.encode() for name in zipped.namelist())
+        assert os.fsencode(str(ROOT)) not in data
+        assert b"/tmp/" not in data
