@@ -75,7 +75,8 @@ def counted(rows: Rows, kinds: baselines.Kinds, intervals: str) -> dict[str, pl.
     take(rows, (answers, once, *more))
     shares = [dict(zip(ARM, key, strict=True)) | found for key, found in answers.shares(intervals)]
     rules = list(once.records())
-    made = {"accuracy": pl.DataFrame(shares, infer_schema_length=None), baselines.TABLE: pl.DataFrame(rules)}
+    accuracy = baselines.dropped(pl.DataFrame(shares, infer_schema_length=None), kinds)
+    made = {"accuracy": accuracy, baselines.TABLE: pl.DataFrame(rules)}
     if intervals != "published":
         effects = list(answers.effects())
         made["prompting_effects"] = pl.DataFrame(effects, infer_schema_length=None).fill_nan(None)

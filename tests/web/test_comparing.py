@@ -48,8 +48,21 @@ def test_it_says_what_compare_says(two: Path, out: Path) -> None:
     assert_frame_equal(pl.read_parquet(out / "effects.parquet"), found.effects)
     assert_frame_equal(pl.read_parquet(out / "flips.parquet"), tomserve.compare("example", "second").flips)
     assert ["model", "reference", "another"] in facts["differences"]
-    (effects,) = comparing.tables(Result(out))
+    effects, changes = comparing.tables(Result(out))
     assert effects["total"] == found.effects.height
+    assert (changes["name"], changes["total"]) == ("changes", 12)  # six kinds for each of two strategies
+    assert changes["note"].startswith("harmful: ")
+
+
+def test_it_tests_against_a_margin(two: Path, out: Path) -> None:
+    del two
+    facts = comparing.compare(out, ["example", "second"], {"strategies": None, "common": False, "margin": 0.3})
+    found = plain("example", "second", margin=0.3)
+    assert facts["verdicts"] == verdicts(found)
+    assert sum("with a margin of 30 points" in said for said in facts["verdicts"]) == 2
+    margins = comparing.tables(Result(out))[1]
+    assert (margins["title"], margins["total"]) == ("Is B as good as A, up to the margin?", 2)
+    assert [row[-1] for row in margins["rows"]] == found.margins["verdict"].to_list()
 
 
 def test_two_strategies_of_one_run_are_compared(two: Path, out: Path) -> None:

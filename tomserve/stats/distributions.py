@@ -39,6 +39,17 @@ def t_quantile(p: float, df: float) -> float:
     return float(t_quantiles(p, np.asarray(df, dtype=float)))
 
 
+def freedom(level: float, df: float) -> float:
+    """What an estimate with an estimated error counts for beside one whose error is known, in an interval of this
+    level: the squared ratio of the normal to the t quantile, at most 1.
+
+    >>> round(freedom(0.95, 9), 3)
+    0.751
+    """
+    whole = t_quantile(0.5 + level / 2, df)
+    return min(1.0, (normal_quantile(0.5 + level / 2) / whole) ** 2) if whole > 0 else 1.0
+
+
 def t_quantiles(p: float, df: Floats) -> Floats:
     """The values of `t_quantile` for several degrees of freedom [any shape]; nan where there are none above 0."""
     from scipy.special import ndtri, stdtrit

@@ -98,11 +98,8 @@ def unit_effect(t: Floats, c: Floats, design: Design, level: float) -> Effect:
     interval, p, ratio = mean_interval(d, level), t_p(d), inverted_ratio(t, c, level)
     spread = m > 1 and varies(d)
     if not spread or design.few_changes:
-        score = design.score(level)
-        low, high = min(score.low, interval.estimate), max(score.high, interval.estimate)
-        reason = "fewer than 5 answers differ" if spread else "one unit" if m < 2 else "zero variance"
-        score = Interval(interval.estimate, low, high, f"{score.method} ({reason})")
-        other = from_difference(float(t.mean()), float(c.mean()), low, high)
+        score = _score(design, interval.estimate, m, level, spread=spread)
+        other = from_difference(float(t.mean()), float(c.mean()), score.low, score.high)
         score_p = tested_p(design.excludes) if design.excludes else inverted_p(lambda of: _bounds(design.score(of)))
         interval = hull(interval, score) if spread else score
         ratio, p = (hull(ratio, other), max(p, score_p)) if spread else (other, score_p)
@@ -121,6 +118,25 @@ def unit_effect(t: Floats, c: Floats, design: Design, level: float) -> Effect:
         interval.method + design.what,
         design.smaller < FEW,
     )
+
+
+def unit_interval(d: Floats, design: Design, level: float) -> Interval:
+    """The interval of `unit_effect` alone, without its tests, from the differences of the units [units]: for whoever
+    wants it at many levels."""
+    interval = mean_interval(d, level)
+    spread = d.size > 1 and varies(d)
+    if not d.size or (spread and not design.few_changes):
+        return interval
+    score = _score(design, interval.estimate, d.size, level, spread=spread)
+    return hull(interval, score) if spread else score
+
+
+def _score(design: Design, estimate: float, units: int, level: float, *, spread: bool) -> Interval:
+    """The score interval of the design, which holds the estimate, with the reason why it is needed. spread: whether the
+    units differ."""
+    found = design.score(level)
+    reason = "fewer than 5 answers differ" if spread else "one unit" if units < 2 else "zero variance"
+    return Interval(estimate, min(found.low, estimate), max(found.high, estimate), f"{found.method} ({reason})")
 
 
 def inverted_p(bounds: Callable[[float], tuple[float, float]]) -> float:

@@ -2,15 +2,16 @@
 are the same within it.
 
 That a difference is not significant does not show that there is none. These tests turn the question round: what has to
-be refuted is that the difference is as large as the margin (Schuirmann, J Pharmacokinet Biopharm 15:657, 1987; for
-classifiers and evaluations, Lakens, Soc Psychol Personal Sci 8:355, 2017). They are read off the intervals of an effect
-at several levels, so that they agree with the interval that stands beside them, whatever it was computed from.
+be refuted is that the difference is as large as the margin (Schuirmann, J Pharmacokinet Biopharm 15:657, 1987; Lakens,
+Soc Psychol Personal Sci 8:355, 2017, introduces them). They are read off the intervals of an effect at several levels,
+so that they agree with the interval that stands beside them, whatever it was computed from: for the t interval of the
+differences of clusters they are one-sided t tests of these.
 
->>> from tomserve.stats.pairs import pair_sums, pairs_effect
+>>> from tomserve.stats.pairs import pair_sums, pairs_intervals
 >>> same = [1, 0] * 60
 >>> summed = pair_sums(same, same, [str(n // 4) for n in range(120)])
->>> found = against_margin(lambda level: pairs_effect(summed, level), 0.1)
->>> found.verdict, round(found.p_not_inferior, 3) < 0.05
+>>> found = against_margin(pairs_intervals(summed), 0.1)
+>>> found.verdict, found.p_not_inferior < 0.025
 ('equivalent', True)
 """
 
@@ -21,7 +22,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from tomserve.stats.planning import units_needed
+from tomserve.stats.distributions import normal_quantile
+from tomserve.stats.planning import MOST_UNITS, units_needed
+from tomserve.stats.proportions import tango_variance
 
 ONE_SIDED, TOST = 0.025, 0.05
 """The levels of the one-sided test of non-inferiority and of each of the two tests of equivalence. So non-inferiority
@@ -35,6 +38,9 @@ VERDICTS = {
     "undecided": "neither that B is worse by as much as the margin, nor that it is not, is shown",
 }
 """What can be shown of B minus A, and what it says."""
+
+STEPS = 40
+"""How often the search for a p halves what is left of it: to 12 decimals."""
 
 
 class Bounds(Protocol):
@@ -54,9 +60,11 @@ class Against:
     """What tests against a margin show of a difference.
 
     margin: the largest difference that does not matter, a share above 0. low, high: the 95% interval of the difference.
-    low_90, high_90: its 90% interval. p_not_inferior: of the hypothesis that the difference is -margin or less.
-    p_equivalent: of the hypothesis that it is margin or more in either direction; the larger of two one-sided p.
-    verdict: one of VERDICTS.
+    low_90, high_90: its 90% interval. p_not_inferior: of the hypothesis that the difference is -margin or less; it is
+    at most .025 exactly where `low` lies above -margin. p_equivalent: of the hypothesis that the difference is margin
+    or more in either direction, the larger of two one-sided p; it is at most .05 exactly where the 90% interval lies
+    within the margin. verdict: one of VERDICTS. All but the margin and the verdict, which is then "undecided", are nan
+    where the difference has no interval.
     """
 
     margin: float
@@ -72,27 +80,42 @@ class Against:
 def against_margin(interval: Callable[[float], Bounds], margin: float) -> Against:
     """Test a difference against a margin.
 
-    interval: gives the two-sided interval of the difference at a level of confidence. margin: above 0 and below 1.
-    Raises ValueError for another margin.
+    interval: gives the two-sided interval of the difference at a level of confidence; one at a lower level lies within
+    one at a higher level. margin: above 0 and below 1. Raises ValueError for another margin.
     """
     if not 0 < margin < 1:
         raise ValueError(f"margin {margin}: expected a share above 0 and below 1, such as 0.02 for two points")
     wide, narrow = interval(1 - 2 * ONE_SIDED), interval(1 - 2 * TOST)
-    below = _one_sided(lambda level: interval(level).low > -margin)
-    above = _one_sided(lambda level: interval(level).high < margin)
+    if any(math.isnan(end) for one in (wide, narrow) for end in (one.low, one.high)):
+        return Against(margin, *(math.nan,) * 6, "undecided")
+
+    def above_lower(level: float) -> bool:
+        return interval(level).low > -margin
+
+    def below_lower(level: float) -> bool:
+        return interval(level).high < -margin
+
+    def below_upper(level: float) -> bool:
+        return interval(level).high < margin
+
+    def above_upper(level: float) -> bool:
+        return interval(level).low > margin
+
+    lower = one_sided(above_lower, below_lower, TOST)
     return Against(
         margin,
         wide.low,
         wide.high,
         narrow.low,
         narrow.high,
-        below,
-        max(below, above) if not math.isnan(below + above) else math.nan,
-        _verdict(wide, narrow, margin),
+        one_sided(above_lower, below_lower, ONE_SIDED),
+        max(lower, one_sided(below_upper, above_upper, TOST)),
+        verdict(wide, narrow, margin),
     )
 
 
-def _verdict(wide: Bounds, narrow: Bounds, margin: float) -> str:
+def verdict(wide: Bounds, narrow: Bounds, margin: float) -> str:
+    """Which of VERDICTS the 95% interval (wide) and the 90% interval (narrow) of a difference show."""
     if narrow.low > -margin and narrow.high < margin:
         return "equivalent"
     if wide.low > 0:
@@ -102,31 +125,53 @@ def _verdict(wide: Bounds, narrow: Bounds, margin: float) -> str:
     return "inferior" if wide.high < -margin else "undecided"
 
 
-def _one_sided(clear: Callable[[float], bool]) -> float:
-    """The least level of a one-sided test at which a bound is clear of the margin; 1 where it is so at none below .5,
-    as where the estimate itself is beyond the margin."""
-    low, high = 0.0, 0.5
-    if not clear(1e-9):
-        return 1.0
-    for _ in range(40):
+def one_sided(clear: Callable[[float], bool], beyond: Callable[[float], bool], level: float) -> float:
+    """The p of a one-sided test: the least level at which the interval, whose level is twice as far from 1, is clear of
+    a bound.
+
+    clear: whether the two-sided interval at a level lies wholly on the side of the bound that the test is to show.
+    beyond: whether it lies wholly on the other side. level: of the test, which the search begins with, so that p is at
+    most this exactly where the test rejects. Where the estimate itself lies on the other side, p is above one half.
+    """
+    if clear(_LEAST):
+        return _least(clear, level)
+    return 1 - _least(beyond, level) if beyond(_LEAST) else 0.5
+
+
+_LEAST = 1e-9
+"""A level at which an interval is hardly more than its estimate."""
+
+
+def _least(excludes: Callable[[float], bool], level: float) -> float:
+    """The least one-sided level, of at most one half, at which an interval still excludes something."""
+    low, high = (0.0, level) if excludes(1 - 2 * level) else (level, 0.5)
+    for _ in range(STEPS):
         middle = (low + high) / 2
-        low, high = (low, middle) if clear(1 - 2 * middle) else (middle, high)
+        low, high = (low, middle) if excludes(1 - 2 * middle) else (middle, high)
     return high
 
 
-def needed(margin: float, sd: float, true: float = 0.0, power: float = 0.8) -> tuple[int | None, int | None]:
-    """How many units show, with this power, that a condition is not inferior, and that two are equivalent.
+def needed(margin: float, sd: float, changed: float | None = None, power: float = 0.8) -> tuple[int | None, int | None]:
+    """How many units show, with this power, that a condition is not inferior, and that two are equivalent, if there is
+    no difference.
 
-    margin: as in `against_margin`. sd: of the units' differences. true: the true difference, B minus A. Equivalence
-    takes both tests, so that each is given half of the chance to fail (Julious, Stat Med 23:1921, 2004, section 4.2);
-    that is exact for a true difference of 0 and errs on the safe side for others. None where 100,000 units do not
-    suffice, the spread is not known, or the true difference lies beyond the margin.
+    margin: as in `against_margin`. sd: of the units' differences. changed: the share of right or wrong answers that
+    differ between the conditions, where they are tested by `pairs.margin_intervals`: these measure the distance to the
+    margin by the spread that there would be if the difference were the margin (`tango_variance`), which is the larger
+    the fewer answers differ; None where the spread is the same everywhere. power: in (0, 1).
 
-    >>> needed(0.05, 0.2)
-    (128, 175)
+    Equivalence takes both tests, so that each is given half of the chance to fail (Julious, Stat Med 23:1921, 2004).
+    None where 100,000 units do not suffice, or the spread is not known.
+
+    >>> needed(0.05, 0.2), needed(0.05, 0.2, changed=0.04)
+    ((128, 139), (194, 195))
     """
-    room = margin + true
-    one = units_needed(room, sd, 2 * ONE_SIDED, power) if room > 0 else None
-    left = margin - abs(true)
-    both = units_needed(left, sd, 2 * TOST, (1 + power) / 2) if left > 0 else None
-    return one, both
+    found = []
+    for level, of in ((ONE_SIDED, power), (TOST, (1 + power) / 2)):
+        units = units_needed(margin, sd, 2 * level, of)
+        if units is not None and changed:
+            ratio = math.sqrt(tango_variance(changed / 2, changed / 2, 1.0, -margin) / changed)
+            test, fail = normal_quantile(1 - level), normal_quantile(of)
+            units = math.ceil(units * ((ratio * test + fail) / (test + fail)) ** 2)
+        found.append(units if units is not None and units <= MOST_UNITS else None)
+    return found[0], found[1]

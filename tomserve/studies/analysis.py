@@ -10,8 +10,8 @@ import polars as pl
 
 from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, StoppedError, one_of
+from tomserve.studies import baselines, noise, people, spreading
 from tomserve.studies import by as factors
-from tomserve.studies import noise, people, spreading
 from tomserve.studies.checking import check, measured
 from tomserve.studies.loading import default_study, failure, load_study, measured_studies, readers_of_both
 from tomserve.studies.rows import has_variants, originals
@@ -193,7 +193,7 @@ def with_tables(analysis: Analysis, made: Mapping[str, pl.DataFrame], left_out: 
     the questions that these tables leave out."""
     made = {name: table for name, table in made.items() if name != noise.TABLE}
     more = {name: f"{note} {noise.notes({name: made[name]}).get(name, '')}".strip()
-            for name, note in factors.notes(made, analysis.intervals).items()}  # fmt: skip
+            for name, note in baselines.noted(factors.notes(made, analysis.intervals), made).items()}  # fmt: skip
     return replace(
         analysis,
         tables={**analysis.tables, **made},
@@ -210,7 +210,8 @@ def _computed(frame: pl.DataFrame, study: Study, intervals: str | None, by_defau
 
     def made() -> tuple[Mapping[str, pl.DataFrame], dict[str, str], tuple[str, ...]]:
         tables = people.with_people(noise.with_noise(study.tables(frame.lazy(), chosen), frame), frame)
-        return tables, {**study.notes(chosen)}, (*study.warnings(tables), *people.warnings(tables))
+        told = baselines.said_of(study.warnings(tables), frame.columns)
+        return tables, {**study.notes(chosen)}, (*told, *people.warnings(tables))
 
     return noted(study, chosen, guarded(study, made), by_default)
 
@@ -222,7 +223,7 @@ def noted(
     by_default: bool,
 ) -> Analysis:
     """The analysis of these tables, notes and warnings, with the notes of what stands beside any study's tables."""
-    tables, notes, warnings = made
+    tables, notes, warnings = made[0], baselines.noted(made[1], made[0]), made[2]
     for name, more in noise.notes(tables).items():
         notes[name] = f"{notes[name]} {more}" if name in notes else more
     notes |= people.notes(tables)

@@ -13,7 +13,7 @@ plainest kind. It is chosen on these rows, which favours the rule; a model that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -52,12 +52,6 @@ MISSING = (
     "score. Score the run again with this version (tomserve score RUN)"
 )
 """The warning where a score table has no rules, as one that an older version made."""
-
-OPEN = (
-    "no baselines: these questions have no choices, so that no constant answer and no simple rule can be held against "
-    "the accuracy"
-)
-"""The warning where rules say nothing of any question, since any text may answer it."""
 
 
 class Kinds(NamedTuple):
@@ -276,6 +270,29 @@ def known(tables: Tables) -> bool:
 
 def missing(tables: Tables) -> list[str]:
     """The warning that nothing can be compared with rules, where the tables of a study hold answers and no rules."""
-    if known(tables):
-        return []
-    return [OPEN if "best_rule" in tables.get("accuracy", pl.DataFrame()).columns else MISSING]
+    return [] if known(tables) else [MISSING]
+
+
+def dropped(frame: pl.DataFrame, kinds: Kinds) -> pl.DataFrame:
+    """The table of shares without the columns of COLUMNS, where the score table has rules that say nothing of any
+    question, as of open ones."""
+    there = [name for name in COLUMNS.split() if name in frame.columns]
+    silent = there and kinds.columns and frame[there[0]].is_null().all()
+    return frame.drop(there) if silent else frame
+
+
+def noted(notes: Mapping[str, str], tables: Tables) -> dict[str, str]:
+    """The notes without what the columns of COLUMNS mean, where a table has none of them."""
+    first = COLUMNS.split()[0]
+    bare = {name for name in notes if name in tables and first not in tables[name].columns}
+    return {name: text.replace(ABOUT, "").strip() if name in bare else text for name, text in notes.items()}
+
+
+def said_of(warnings: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
+    """The warnings of a study without MISSING where the score table has rules after all: they say nothing then since no
+    question has choices, so that there is nothing to choose by a rule, which is no reason to doubt a number.
+
+    columns: those of the score table.
+    """
+    ruled_by = any(name.startswith(BEGINNING) for name in columns)
+    return tuple(one for one in warnings if not (ruled_by and one == MISSING))

@@ -48,14 +48,15 @@ GUESS = "floor_guess"
 ITEMS = "benchmark"
 """A column that is no factor of the items, and by which they can be told apart all the same."""
 
+GUESSED = "chance is what a blind guess among the choices of these questions gets right."
 NOTE = (
     "The share of right answers for each value of the factor (of crossed factors, for each combination of values that "
     "was asked), with its 95% interval, which counts clusters (stories, tasks), not questions. A failure counts as "
-    f"wrong. chance is what a blind guess among the choices of these questions gets right. {baselines.ABOUT}"
+    f"wrong. {GUESSED} {baselines.ABOUT}"
 )
 PUBLISHED = (
     "The share of right answers for each value of the factor; its 95% interval takes the questions as independent of "
-    "each other: (k + 2)/(n + 4) with the normal distribution. chance is what a blind guess gets right."
+    f"each other: (k + 2)/(n + 4) with the normal distribution. {GUESSED}"
 )
 EFFECTS = (
     "Each strategy against the one that asks for the answer alone (control), on the same questions, for each value of "
@@ -72,8 +73,9 @@ DIFFERENCES = (
 )
 READING = (
     "accuracy: correct of total, failures counted as wrong; ci_low and ci_high: the ends of its 95% interval over "
-    "stories or tasks; chance: what a blind guess gets right."
+    "stories or tasks"
 )
+CHANCE = "; chance: what a blind guess gets right"
 EFFECTS_READING = (
     "risk_difference: the strategy's share right minus that of the strategy that asks for the answer alone, with its "
     "95% interval (rd_low to rd_high); p is at most .05 exactly where that does not hold 0. Many tests stand here, "
@@ -187,6 +189,7 @@ def counted(
             listed |= {f"effects_{about}": [_texts(record, own) for record in tally.effects()]}
             listed |= {f"differences_{about}": list(_differences(tally.clusters(), own))}
         frames = {name: pl.DataFrame(records, infer_schema_length=None) for name, records in listed.items() if records}
+        frames = {name: baselines.dropped(frame, kinds) for name, frame in frames.items()}
         columns = {name for frame in frames.values() for name in frame.columns} | TAKEN
         titles = {
             inside: f"{name} (factor)" if name in columns else name for inside, name in zip(own, one, strict=True)
@@ -204,7 +207,9 @@ def inner(names: Iterable[str]) -> dict[str, str]:
 def notes(made: Mapping[str, pl.DataFrame], intervals: str) -> dict[str, str]:
     """What each table of `tables` means, by its name."""
     said = {"by": PUBLISHED if intervals == PLAIN else NOTE, "effects": EFFECTS, "differences": DIFFERENCES}
-    return {name: said[name.partition("_")[0]] for name in made}
+    found = {name: said[name.partition("_")[0]] for name in made}
+    open_ = {name for name, frame in made.items() if "chance" in frame.columns and frame["chance"].is_null().all()}
+    return {name: text.replace(f" {GUESSED}", "") if name in open_ else text for name, text in found.items()}
 
 
 def left_out(scores: pl.DataFrame, by: Sequence[By]) -> list[str]:
@@ -236,7 +241,8 @@ def shown(name: str, frame: pl.DataFrame) -> tuple[str, pl.DataFrame, str]:
         "effects": f"by {about}: each strategy's share right minus that of the answer alone, on the same questions",
         "differences": f"by {about}: the share right minus that of the value it is compared with",
     }[kind]
-    reading = {"by": READING, "effects": EFFECTS_READING, "differences": DIFFERENCES}[kind]
+    shares = f"{READING}{CHANCE * ('chance' in there)}."
+    reading = {"by": shares, "effects": EFFECTS_READING, "differences": DIFFERENCES}[kind]
     return title, frame.select(*keys, *there), reading
 
 

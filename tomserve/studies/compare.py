@@ -22,8 +22,10 @@ from tomserve.runs.measured import refuse
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.table import TABLES, Note
+from tomserve.studies import changes as changing
 from tomserve.studies import gaps, people
-from tomserve.studies import margins as extra
+from tomserve.studies import margins as against
+from tomserve.studies import valued as grading
 from tomserve.studies.checking import check
 from tomserve.studies.contrasts import Record, contrast, pair
 from tomserve.studies.differing import differences
@@ -64,8 +66,9 @@ class Comparison:
     neither side measured it. `lacking`: sentences on answers that could not be read, failed or were not asked for.
     `caption`: where one side tells the questions of the other anew, what a gap between them means; else None.
     `people`: where a side are people, the same differences with every person's answer counted
-    (tomserve.studies.people). `changes`: flips and changed answers as shares; `margins`: tests against a margin, where
-    one was named; `values`: grades that are more than right or wrong (tomserve.studies.margins).
+    (tomserve.studies.people). `changes`: flips and changed answers as shares (tomserve.studies.changes); `margins`:
+    tests against a margin, where one was named (tomserve.studies.margins); `values`: grades that are more than right or
+    wrong (tomserve.studies.valued).
     """
 
     effects: pl.DataFrame
@@ -102,7 +105,7 @@ def compare(
     worse by as much. note: told which lines could not be read. Raises ConfigError where their questions differ and
     `common` is not set, and where it is not clear which strategies to compare.
     """
-    extra.check_margin(margin)
+    against.check_margin(margin)
     for source in dict.fromkeys((first, second or first)):
         if not source.endswith(TABLES):
             refuse(existing_run(source), *_NOT_COMPARED)
@@ -125,6 +128,7 @@ def compare(
     floats = [name for name, kind in effects.schema.items() if kind.is_float()]
     effects = effects.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
     found, lacking = _differences(a, b), _lacking(sources, scores)
+    grades = grading.valued(pairs, tables, (a.strategy, b.strategy))
     counted = people.compared(_of_side(a, tables[0]), _of_side(b, tables[1]), pairs, classes)
     return Comparison(
         effects,
@@ -137,9 +141,9 @@ def compare(
         lacking,
         caption,
         counted,
-        extra.changes(pairs, rows[0]),
-        pl.DataFrame() if margin is None else extra.margins(pairs, margin),
-        extra.values(tables, (a.strategy, b.strategy)),
+        changing.changes(pairs, rows[0]),
+        pl.DataFrame() if margin is None else against.margins(pairs, margin, grades),
+        grading.table(grades),
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 
-from tomserve.studies import margins, people
+from tomserve.studies import changes, margins, people, valued
 from tomserve.studies.compare import CLASS, Comparison
 from tomserve.studies.differing import Difference, shortened
 from tomserve.studies.noise import shown as shown_noise
-from tomserve.studies.words import points, readable, sign
+from tomserve.studies.showing import Row
+from tomserve.studies.summed import NEW_TASKS
+from tomserve.studies.words import points, populations, readable, sign
 
 SHOWN = 20
 """How many flips, and how many differences between the runs, the terminal shows."""
@@ -41,8 +43,14 @@ _MORE = {
 
 def notes(comparison: Comparison) -> dict[str, str]:
     """What a reader must know of the tables, by name."""
-    said = {"effects": comparison.caption, people.TABLE: people.COMPARED if comparison.people.height else None}
-    return {name: text for name, text in said.items() if text} | margins.notes(comparison.margins, comparison.values)
+    said = {
+        "effects": comparison.caption,
+        changes.TABLE: changes.ABOUT,
+        margins.TABLE: margins.ABOUT if comparison.margins.height else None,
+        valued.TABLE: valued.ABOUT if comparison.values.height else None,
+        people.TABLE: people.COMPARED if comparison.people.height else None,
+    }
+    return {name: text for name, text in said.items() if text}
 
 
 def tables(comparison: Comparison) -> dict[str, pl.DataFrame]:
@@ -50,48 +58,75 @@ def tables(comparison: Comparison) -> dict[str, pl.DataFrame]:
     found = {
         "effects": comparison.effects,
         "flips": comparison.flips,
-        margins.CHANGES: comparison.changes,
-        margins.MARGINS: comparison.margins,
-        margins.VALUES: comparison.values,
         people.TABLE: comparison.people,
+        changes.TABLE: comparison.changes,
+        margins.TABLE: comparison.margins,
+        valued.TABLE: comparison.values,
     }
     kept = {name: table for name, table in found.items() if table.height or name == "flips"}
     fields = {name: [one[place] for one in comparison.differences] for place, name in enumerate(("field", "a", "b"))}
     return {**kept, "differences": pl.DataFrame(fields, schema=dict.fromkeys(fields, pl.String))}
 
 
-def summary(comparison: Comparison) -> dict[str, pl.DataFrame]:
-    """What the terminal shows: differences a class, the first flips, the first differences of the manifests."""
+def effects_shown(comparison: Comparison) -> tuple[str, pl.DataFrame]:
+    """The title of the table of effects, and of its columns those that a reader needs first; what tells classes apart
+    only where the questions have some."""
     found = comparison.effects
     strategy = ["strategy"] if found["strategy"].str.len_chars().max() else []
-    effects = found.select(
+    classes = (found[CLASS] != "overall").any()
+    shown = found.select(
         *strategy,
-        pl.col(CLASS).alias("class"),
+        *([pl.col(CLASS).alias("class")] if classes else []),
         pl.col("share_control").alias("A"),
         pl.col("share_treated").alias("B"),
         pl.col("risk_difference").alias("B - A"),
         pl.col("rd_low").alias("low"),
         pl.col("rd_high").alias("high"),
         "p",
-        "p_adjusted",
+        *(["p_adjusted"] if classes else []),
         "gained",
         "lost",
         "n",
         *shown_noise(found),
     )
-    target = found["target"].drop_nulls().unique().to_list()
-    frames = {
-        f"how much more of the questions B has right than A, with 95% intervals for {' and '.join(target)}": effects
+    whom = " and ".join(_population(row) for row in found.unique("target", maintain_order=True).iter_rows(named=True))
+    return f"{TITLES['effects']}, with 95% intervals for {whom}", shown
+
+
+def _population(row: Row) -> str:
+    """Whom the interval of a row speaks for: further questions like these, where each is a cluster of its own."""
+    alone = row["units"] == row["n"] and row["target"] == NEW_TASKS
+    return "further questions like these" if alone else populations(row["target"])
+
+
+TITLES = {
+    "effects": "how much more of the questions B has right than A",
+    people.TABLE: "with every person's answer counted",
+    margins.TABLE: "is B as good as A, up to the margin?",
+    valued.TABLE: "grades that are more than right or wrong",
+    changes.TABLE: "what changed from A to B, as shares of the questions",
+}
+"""What the tables are called before a reader, by their names."""
+
+
+def further(comparison: Comparison) -> dict[str, pl.DataFrame]:
+    """The tables of margins, grades and changes with the columns that a reader needs first, by name."""
+    found = {
+        margins.TABLE: (comparison.margins, margins.shown),
+        valued.TABLE: (comparison.values, valued.shown),
+        changes.TABLE: (comparison.changes, changes.shown),
     }
+    return {name: show(table) for name, (table, show) in found.items() if table.height}
+
+
+def summary(comparison: Comparison) -> dict[str, pl.DataFrame]:
+    """What the terminal shows: differences a class, the first flips, the first differences of the manifests."""
+    strategy = ["strategy"] if comparison.effects["strategy"].str.len_chars().max() else []
+    title, effects = effects_shown(comparison)
+    frames = {title: effects}
     if comparison.people.height:
-        frames[f"with every person's answer counted. {people.COMPARED}"] = comparison.people.drop("method")
-    for title, name, table in (
-        ("is B as good as A, up to the margin?", margins.MARGINS, comparison.margins),
-        ("grades that are more than right or wrong", margins.VALUES, comparison.values),
-        ("what changed from A to B, as shares of questions", margins.CHANGES, comparison.changes),
-    ):
-        if table.height:
-            frames[title] = margins.shown(table, name)
+        frames[f"{TITLES[people.TABLE]}. {people.COMPARED}"] = comparison.people.drop("method")
+    frames |= {TITLES[name]: frame for name, frame in further(comparison).items()}
     if not comparison.flips.is_empty():
         more = f", the first {SHOWN} of {comparison.flips.height}" if comparison.flips.height > SHOWN else ""
         title = f"questions that only B (gained) or only A (lost) has right{more}"

@@ -1,51 +1,49 @@
-"""What a comparison of two runs says beside the difference: what changed, how the grades differ, and whether the
-difference is smaller than a margin that somebody names.
+"""Whether the difference of two runs is smaller than a margin that somebody names, and how their grades differ where
+these are more than right or wrong.
 
-A run that has as much right as another may have other questions right. *Harmful* flips are questions that only A has
-right, *beneficial* ones those that only B has right; *churn* is the share of questions whose answer is another one,
-also where both are wrong.
+>>> check_margin(0.02)
+>>> check_margin(2)
+Traceback (most recent call last):
+tomserve.errors.ConfigError: --margin 2: expected a share above 0 and below 1, such as 0.02 for two points
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from tomserve.errors import ConfigError
 from tomserve.stats import pairs as of_pairs
-from tomserve.stats.effects import Effect
 from tomserve.stats.equivalence import VERDICTS, against_margin, needed
-from tomserve.stats.paired import mean_interval, t_p
+from tomserve.stats.proportions import Interval
 from tomserve.studies import summed
-from tomserve.studies.contrasts import share
-from tomserve.studies.words import points, readable
+from tomserve.studies.valued import GRADES, SAMPLES, Valued
+from tomserve.studies.words import finite
 
-CHANGES, MARGINS, VALUES = "changes", "margins", "values"
-"""Names of the tables."""
+TABLE = "margins"
+"""Name of the table."""
 
-ABOUT_CHANGES = (
-    "harmful: the share of all questions that only A has right; beneficial: that only B has right. harmful_of_right "
-    "and beneficial_of_wrong: the same of those that A has right, or wrong. churn: the share of questions with "
-    "another answer, also where both are wrong, of those (known) whose answers both runs tell; equal but for letter "
-    "case and white space counts as the same. Each interval is 95%, Wilson's for the number of clusters. Servers that "
-    "answer the same request differently make churn of their own: the noise floor says how much."
-)
-ABOUT_MARGINS = (
+RIGHT = "right"
+"""What is compared, in the column `of`: right answers. Else it is valued.GRADES or valued.SAMPLES."""
+
+ABOUT = (
     "Whether B is as good as A, up to the margin, a difference that does not matter. not inferior: the 95% interval "
     "of B minus A lies above -margin (a one-sided test at 2.5%). equivalent: the 90% interval lies between -margin "
-    "and margin (two one-sided tests at 5% each, TOST). A difference that is not significant shows neither. needed: "
-    "how many clusters like these would show it in 4 of 5 studies if there were no difference. worst_low and "
-    "worst_high: the least and greatest difference that failures leave possible. Name the margin before you look."
+    "and margin (two one-sided tests at 5% each, TOST); so equivalence may be shown where non-inferiority, at its "
+    "stricter level, is not. p_not_inferior and p_equivalent belong to these tests. A difference that is not "
+    "significant shows neither. The intervals are over units (clusters, or stages where the questions name them); of "
+    "right answers they are t intervals or, where that is wider, Tango's score interval for the number of independent "
+    "pairs with the same error, so that they may be wider than those of the effects. needed_not_inferior and "
+    "needed_equivalent: about how many units like these would show it in 4 of 5 studies if there were no difference. "
+    "worst_low and worst_high: the least and greatest difference that failures leave possible. Each strategy is tested "
+    "alone. Name the margin before you look."
 )
-ABOUT_VALUES = (
-    "Grades that are more than right or wrong: the mean of each run on the same questions, and their difference, with "
-    "95% t intervals over clusters. value_a and value_b are means of the clusters' means, of which the difference is "
-    "that of the two."
-)
+"""What a reader must know of it."""
 
 
 def check_margin(margin: float | None) -> None:
@@ -54,166 +52,152 @@ def check_margin(margin: float | None) -> None:
         raise ConfigError(f"--margin {margin:g}: expected a share above 0 and below 1, such as 0.02 for two points")
 
 
-def margins(pairs: pl.DataFrame, margin: float) -> pl.DataFrame:
-    """What tests against the margin show, a row for each strategy.
+def margins(pairs: pl.DataFrame, margin: float, valued: Sequence[Valued] = ()) -> pl.DataFrame:
+    """What tests against the margin show: a row for the right answers of each strategy, and one for their grades where
+    these lie between 0 and 1.
 
-    pairs: what contrasts.pair makes, with `strategy` and, where all questions have one, `stage`.
+    pairs: what contrasts.pair makes, with `strategy` and, where all questions have one, `stage`. valued: the grades
+    that are compared (see tomserve.studies.valued).
     """
-    rows: list[dict[str, Any]] = []
-    for (strategy,), part in pairs.group_by(["strategy"], maintain_order=True):
-        staged = ["stage"] if "stage" in part.columns and part["stage"].null_count() == 0 else []
-        sums = summed.of_pairs(part, staged)
-        units = summed.pair_sums(sums, *staged)
+    rows = [
+        {"strategy": strategy, "of": RIGHT, **_of_right(part, margin)}
+        for (strategy,), part in pairs.group_by(["strategy"], maintain_order=True)
+    ]
+    for one in valued:
+        if one.bounded:
+            found = _row(one.intervals(), margin, one.differences, None)
+            sides = {"share_a": one.means[0], "share_b": one.means[1], "unit": one.unit}
+            worst = dict(zip(("worst_low", "worst_high"), one.worst(), strict=True))
+            rows.append({"strategy": one.strategy, "of": one.kind, **found, **sides, **worst})
+    columns = ["strategy", "of", "margin", "share_a", "share_b"]
+    table = pl.DataFrame(rows, infer_schema_length=None).fill_nan(None)
+    return table.select(*columns, pl.exclude(columns))
 
-        def interval(level: float, units: of_pairs.PairSums = units, strata: bool = bool(staged)) -> Effect:
-            return of_pairs.pairs_effect(units, level, strata=strata)
 
-        found = against_margin(interval, margin)
-        record = summed.contrast(sums, *staged)
-        one, both = needed(margin, record["sd"] or math.nan)
-        rows.append(
-            {
-                "strategy": strategy,
-                "difference": record["risk_difference"],
-                **asdict(found),
-                "units": record["units"],
-                "needed_not_inferior": one,
-                "needed_equivalent": both,
-                "worst_low": record["worst_low"],
-                "worst_high": record["worst_high"],
-            }
-        )
-    return pl.DataFrame(rows, infer_schema_length=None).fill_nan(None)
+def _of_right(part: pl.DataFrame, margin: float) -> dict[str, Any]:
+    """The tests of the shares of right answers of one strategy."""
+    staged = "stage" if part["stage"].null_count() == 0 else None
+    sums = summed.of_pairs(part, [staged] if staged else [])
+    units = summed.pair_sums(sums, staged)
+    kept = replace(units, treated=sums["kept"].to_numpy(), control=sums["control_kept"].to_numpy())
+    worst = of_pairs.bounds(kept, sums["failed"].to_numpy(), sums["control_failed"].to_numpy())
+    sides = [units.by_unit(one) for one in (units.control, units.treated)]
+    interval = of_pairs.margin_intervals(units, strata=staged is not None)
+    return {
+        **_row(interval, margin, sides[1] - sides[0], float(units.by_unit(units.changed).mean())),
+        "share_a": float(sides[0].mean()),
+        "share_b": float(sides[1].mean()),
+        "unit": "stages" if staged else unit_of(units.units, part.height),
+        "worst_low": worst[0],
+        "worst_high": worst[1],
+    }
+
+
+def unit_of(clusters: int, questions: int) -> str:
+    """What is counted as independent: questions where each is a cluster of its own."""
+    return "questions" if clusters == questions else "clusters"
+
+
+def _row(
+    interval: Callable[[float], Interval],
+    margin: float,
+    differences: np.ndarray[Any, np.dtype[np.float64]],
+    changed: float | None,
+) -> dict[str, Any]:
+    """The columns that belong to any test. differences: those of the units. changed: as for `needed`."""
+    found = asdict(against_margin(interval, margin))
+    sd = float(differences.std(ddof=1)) if differences.size > 1 else math.nan
+    one, both = needed(margin, sd or math.nan, changed)  # units that happen to agree do not show that all would
+    return {
+        **{"margin": margin, "difference": float(differences.mean()), **found},
+        **{"units": differences.size, "needed_not_inferior": one, "needed_equivalent": both},
+        "method": interval(0.95).method,
+    }
+
+
+_SAID = {
+    "equivalent": "B is equivalent to A",
+    "better": "B is better than A",
+    "not inferior": "B is not inferior to A",
+    "inferior": "B is inferior to A",
+    "undecided": "it is shown neither that B is worse by as much, nor that it is not",
+}
+_OF = {RIGHT: "", GRADES: " in its grades", SAMPLES: " in the mean of its samples"}
+_BETTER = "B's mean is clearly higher"
 
 
 def told(table: pl.DataFrame) -> Iterator[str]:
-    """A sentence for each strategy: what was shown, and what not."""
+    """A sentence for each row: what was shown, and what not."""
     for row in table.iter_rows(named=True):
-        named = f"{row['strategy']}: " if row["strategy"] else ""
-        difference = {"risk_difference": row["difference"], "rd_low": row["low_90"], "rd_high": row["high_90"]}
-        clear = row["low"] is not None and (row["low"] > 0 or row["high"] < 0)
-        more = "; a difference is clear, but smaller than that" if row["verdict"] == "equivalent" and clear else ""
-        wanted = row["needed_not_inferior"]
-        few = (
-            f". {wanted:,} clusters would show non-inferiority in 4 of 5 studies; there are {row['units']:,}"
-            if row["verdict"] == "undecided" and wanted is not None and wanted > row["units"]
-            else ""
-        )
-        yield (
-            f"{named}with a margin of {100 * row['margin']:g} points, B is {row['verdict']} ({VERDICTS[row['verdict']]}"
-            f"{more}): B minus A is {points(difference)} at 90% confidence{few}."
-        )
+        yield f"{row['strategy']}: {_sentence(row)}" if row["strategy"] else _sentence(row)
 
 
-def changes(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
-    """What changed between the runs, a row for each strategy.
+def _sentence(row: Mapping[str, Any]) -> str:
+    verdict, margin = row["verdict"], row["margin"]
+    level, ends = (90, ("low_90", "high_90")) if verdict == "equivalent" else (95, ("low", "high"))
+    values = [row[name] for name in ("difference", *ends)]
+    of = _OF[row["of"]]
+    means = "" if verdict == "undecided" else f" ({_BETTER if of and verdict == 'better' else VERDICTS[verdict]})"
+    interval = "has no interval"
+    if all(finite(value) is not None for value in values):
+        difference, low, high = _points(values, margin)
+        interval = f"is {difference} points, {level}% interval {low} to {high}"
+    more = "".join(clause(row) for clause in (_clear, _few, _failures, _trivial))
+    return f"with a margin of {100 * margin:g} points, {_SAID[verdict]}{of}{means}: B minus A {interval}{more}."
 
-    pairs: as for `margins`, with B's `answer`. first: A's rows, with `item`, `strategy` and `answer`.
-    """
-    before = first.select("item", "strategy", pl.col("answer").alias("answer_a"))
-    joined = pairs.join(before, on=["item", "strategy"], how="left", maintain_order="left").with_columns(
-        harmful=~pl.col("correct") & pl.col("control"),
-        beneficial=pl.col("correct") & ~pl.col("control"),
-        known=pl.col("answer").is_not_null() & pl.col("answer_a").is_not_null(),
-        changed=_same("answer") != _same("answer_a"),
+
+def _points(values: Sequence[float], margin: float) -> list[str]:
+    """Differences in percentage points, with as many decimals as tell each from the margin, at least one."""
+    for decimals in range(1, 5):
+        shown = [f"{100 * value:+.{decimals}f}" for value in values]
+        bound = f"{100 * margin:.{decimals}f}"
+        if not any(one[1:] == bound and abs(value) != margin for one, value in zip(shown, values, strict=True)):
+            break
+    return [f"{0:.{decimals}f}" if not one.strip("+-0.") else one.replace("-", "−") for one in shown]
+
+
+def _clear(row: Mapping[str, Any]) -> str:
+    """That there clearly is a difference, where the verdict does not say so."""
+    low, high = finite(row["low"]), finite(row["high"])
+    if low is None or high is None or not (low > 0 or high < 0):
+        return ""
+    if row["verdict"] == "equivalent":
+        return "; there clearly is a difference, but a smaller one"
+    return "; B clearly is worse, but not clearly by so much" if row["verdict"] == "undecided" else ""
+
+
+def _few(row: Mapping[str, Any]) -> str:
+    """How many units would be needed, where too few are why nothing is shown."""
+    wanted = row["needed_not_inferior"]
+    if row["verdict"] != "undecided" or wanted is None or wanted <= row["units"]:
+        return ""
+    return (
+        f"; if there were no difference, about {wanted:,} {row['unit']} like these {row['units']:,} would show "
+        "non-inferiority in 4 of 5 studies"
     )
-    rows = []
-    for (strategy,), part in joined.group_by(["strategy"], maintain_order=True):
-        known = part.filter("known")
-        wrong = known.filter(~pl.col("correct") & ~pl.col("control"))
-        rows.append(
-            {
-                "strategy": strategy,
-                "n": part.height,
-                **_shares("harmful", part, "harmful"),
-                **_shares("beneficial", part, "beneficial"),
-                **_shares("harmful_of_right", part.filter("control"), "harmful"),
-                **_shares("beneficial_of_wrong", part.filter(~pl.col("control")), "beneficial"),
-                "known": known.height,
-                **_shares("churn", known, "changed"),
-                **_shares("churn_both_wrong", wrong, "changed"),
-            }
-        )
-    return pl.DataFrame(rows, infer_schema_length=None).fill_nan(None)
 
 
-def _same(name: str) -> pl.Expr:
-    """An answer as it is compared: without regard to letter case and white space."""
-    return pl.col(name).str.strip_chars().str.to_lowercase().str.replace_all(r"\s+", " ")
+def _failures(row: Mapping[str, Any]) -> str:
+    """That failures could turn the verdict."""
+    worst = finite(row["worst_low"]), finite(row["worst_high"])
+    if worst[0] is None or worst[1] is None or row["verdict"] in ("undecided", "inferior"):
+        return ""
+    if worst[0] > -row["margin"] and (row["verdict"] != "equivalent" or worst[1] < row["margin"]):
+        return ""
+    low, high = _points((worst[0], worst[1]), row["margin"])
+    return f"; the failures are counted as wrong, and leave anything from {low} to {high} possible"
 
 
-def _shares(name: str, rows: pl.DataFrame, of: str) -> dict[str, float]:
-    """The share of the rows of which a column is true, with its interval over clusters."""
-    found = share(rows.select(pl.col(of).alias("correct"), pl.lit(False).alias("faulty"), "cluster"))
-    return {name: found["accuracy"], f"{name}_low": found["ci_low"], f"{name}_high": found["ci_high"]}
+def _trivial(row: Mapping[str, Any]) -> str:
+    """That the margin is no test."""
+    if row["share_a"] is None or row["share_a"] > row["margin"]:
+        return ""
+    return f"; but the margin is no test here: A has only {100 * row['share_a']:.1f} points, which B cannot fall below"
 
 
-def values(scores: Sequence[pl.DataFrame], strategies: Sequence[str | None]) -> pl.DataFrame:
-    """The mean grades of two runs and their difference, a row for each strategy; no rows where grades are only right or
-    wrong, or a run has none.
-
-    scores: the score tables of A and B. strategies: that of each which is compared, None for all that both have.
-    """
-    tables = [_valued(table, strategy) for table, strategy in zip(scores, strategies, strict=True)]
-    if any(table.is_empty() for table in tables) or not any(
-        table["value"].is_in([0.0, 1.0]).not_().any() for table in tables
-    ):
-        return pl.DataFrame()
-    joined = tables[1].join(tables[0], on=["item", "strategy"], suffix="_a")
-    rows = []
-    for (strategy,), part in joined.group_by(["strategy"], maintain_order=True):
-        means = part.group_by("cluster").agg(pl.col("value").mean(), pl.col("value_a").mean()).sort("cluster")
-        d = (means["value"] - means["value_a"]).to_numpy()
-        found = mean_interval(d, 0.95)
-        sides = {
-            f"value_{one}": float(means[name].to_numpy().mean()) for one, name in (("a", "value_a"), ("b", "value"))
-        }
-        ends = {"difference": found.estimate, "low": found.low, "high": found.high, "p": t_p(d)}
-        rows.append({"strategy": strategy, **sides, **ends, "n": part.height, "clusters": means.height})
-    return pl.DataFrame(rows, infer_schema_length=None).fill_nan(None)
-
-
-def _valued(scores: pl.DataFrame, strategy: str | None) -> pl.DataFrame:
-    """The grades of a run as numbers: item, strategy, cluster, value. A failure has the value 0."""
-    if "graded_value" not in scores.columns:
-        return pl.DataFrame({"value": []})
-    chosen = (
-        scores if strategy is None else scores.filter(pl.col("strategy") == strategy).with_columns(strategy=pl.lit(""))
-    )
-    if chosen["graded_value"].null_count() == chosen.height:
-        return pl.DataFrame({"value": []})
-    return chosen.select(
-        "item",
-        "strategy",
-        pl.coalesce("cluster", "item").alias("cluster"),
-        pl.col("graded_value").fill_null(0.0).alias("value"),
-    ).sort("item", "strategy")
-
-
-def notes(margin: pl.DataFrame, graded: pl.DataFrame) -> dict[str, str]:
-    """What a reader must know of the tables that are there, by name."""
-    more = {MARGINS: ABOUT_MARGINS} if margin.height else {}
-    return {CHANGES: ABOUT_CHANGES, **more, **({VALUES: ABOUT_VALUES} if graded.height else {})}
-
-
-def shown(table: pl.DataFrame, name: str) -> pl.DataFrame:
-    """The columns of a table that the terminal shows. name: of the table."""
+def shown(table: pl.DataFrame) -> pl.DataFrame:
+    """The columns that the terminal shows."""
     strategy = ["strategy"] if table["strategy"].str.len_chars().max() else []
-    if name == MARGINS:
-        return table.select(
-            *strategy, "margin", "difference", "low_90", "high_90", "p_not_inferior", "p_equivalent", "verdict"
-        )
-    if name == VALUES:
-        return table.select(*strategy, "value_a", "value_b", "difference", "low", "high", "p", "n")
-    kinds = ("harmful", "beneficial", "harmful_of_right", "beneficial_of_wrong", "churn", "churn_both_wrong")
-    frames = [
-        table.select(
-            *strategy,
-            pl.lit(readable(kind)).alias("change"),
-            pl.col(kind).alias("share"),
-            pl.col(f"{kind}_low").alias("low"),
-            pl.col(f"{kind}_high").alias("high"),
-        )
-        for kind in kinds
-    ]
-    return pl.concat(frames, how="vertical_relaxed")
+    of = ["of"] if table["of"].n_unique() > 1 else []
+    ends = ("low_90", "high_90", "p_not_inferior", "p_equivalent", "verdict")
+    return table.select(*strategy, *of, *ends)

@@ -32,6 +32,7 @@ from tomserve.items import Item, where
 from tomserve.items.draw import limited
 from tomserve.prompting.strategy import Strategy
 from tomserve.stats.cells import matched_cells, unit_means
+from tomserve.stats.equivalence import needed
 from tomserve.stats.planning import minimum_detectable_effect, units_needed
 from tomserve.studies.contrasts import codes, pair
 from tomserve.studies.families import WORTH
@@ -186,6 +187,35 @@ def _comparisons(
         label, sd = next(iter(given.items()))
         rows.append({**row, f"units_needed for {WORTH:g}{label}": units_needed(WORTH, sd, alpha, power, tested)})
     return rows
+
+
+def margin_title(margin: float, power: float) -> str:
+    """What the table of `against_margin` is called."""
+    return (
+        f"how many units it takes to show, with power {power:g}, that of two runs on the same questions one is not "
+        f"worse by {100 * margin:g} points, and that both are equivalent up to that"
+    )
+
+
+def against_margin(
+    items: Sequence[Item], margin: float, power: float = 0.8, like: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """How many units show that of two models or strategies on the same questions one is not worse by the margin, and
+    that both are the same up to it, if there is no difference (see tomserve.stats.equivalence.needed).
+
+    items: those that are asked. margin: a share above 0 and below 1. power: the share of studies that are to show it.
+    like: the score table of a run of several strategies, whose spread is taken; without one those of SD.
+    """
+    stages = {str(item.factors["stage"]) for item in items if "stage" in item.factors}
+    units = f"{len(stages)} stages" if stages else f"{len({item.cluster for item in items})} clusters"
+    known = None if like is None else spreads(like).get(OVERALL)
+    rows = []
+    for sd in SD if known is None else (known,):
+        not_inferior, equivalent = needed(margin, sd, power=power)
+        rows.append(
+            {"units here": units, "SD": sd, "needed_not_inferior": not_inferior, "needed_equivalent": equivalent}
+        )
+    return pl.DataFrame(rows, infer_schema_length=None)
 
 
 def spreads(scores: pl.DataFrame) -> dict[str, float]:

@@ -141,7 +141,7 @@ def _one_by_one(
         return way.tables(rows, kinds, chosen)
 
     made = analysis.guarded(study, lambda: noise.with_noise(make(), said))
-    notes, warnings = {**study.notes(chosen)}, tuple(study.warnings(made))
+    notes, warnings = {**study.notes(chosen)}, baselines.said_of(study.warnings(made), kinds.columns)
     found = analysis.noted(study, chosen, (made, notes, warnings), by_default)
     if not by:
         names = _factors(tables) if study.name == Benchmark.study else []

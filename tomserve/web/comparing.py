@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tomserve.reporting.html import page as report
 from tomserve.reporting.html.page import Table
 from tomserve.studies import compare as comparing
 from tomserve.studies.compare import Comparison
-from tomserve.studies.compared import notes, summary, verdicts
+from tomserve.studies.compared import TITLES, effects_shown, further, notes, verdicts
 from tomserve.studies.differing import Difference, shortened
 from tomserve.web import computing
 from tomserve.web.computing import Result
@@ -35,20 +35,23 @@ _OVERALL = (
 
 
 def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Compare two runs, or two strategies of one. options: `strategies`, a pair of names or None; `common`.
+    """Compare two runs, or two strategies of one. options: `strategies`, a pair of names or None; `common`; `margin`, a
+    share or None.
 
     Returns what the page says besides its tables. Raises ConfigError where they cannot be compared.
     """
     first, second = runs[0], runs[1] if len(runs) > 1 else None
     chosen = options.get("strategies")
     pair = (str(chosen[0]), str(chosen[1])) if chosen else None
-    found = comparing.compare(first, second, strategies=pair, common=bool(options.get("common")))
+    common, margin = bool(options.get("common")), options.get("margin")
+    found = comparing.compare(first, second, strategies=pair, common=common, margin=margin)
     found.flips.write_parquet(out / FLIPS)
     found.effects.write_parquet(out / EFFECTS)
-    people = found.people.drop("method") if found.people.height else None
-    shown = [_table("effects", _effects(found), notes(found).get("effects", ""))]
-    if people is not None:
-        shown.append(_table("people", people, notes(found).get("people", "")))
+    frames = {"effects": effects_shown(found)[1], **further(found)}
+    if found.people.height:
+        frames["people"] = found.people.drop("method")
+    said = notes(found)
+    shown = [_table(name, frames[name], said.get(name, "")) for name in TITLES if name in frames]
     (out / ROWS).write_bytes(orjson.dumps(shown))
     return {
         "a": str(found.a),
@@ -66,19 +69,17 @@ def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
     }
 
 
-def _effects(found: Comparison) -> pl.DataFrame:
-    """The effects with the columns that the terminal shows."""
-    frames = summary(replace(found, flips=found.flips.head(0), differences=[]))
-    return next(iter(frames.values()))
-
-
 def _differences(found: Comparison) -> list[Difference]:
     return [Difference(name, *shortened(a, b, 200)) for name, a, b in found.differences]
 
 
 def _table(name: str, frame: pl.DataFrame, note: str) -> dict[str, Any]:
     table: Table = report.shown(name, frame, note)
-    return {"name": name, "note": note, "columns": table.columns, "rows": table.rows, "total": table.total}
+    title = TITLES[name]
+    return {
+        **{"name": name, "title": title[:1].upper() + title[1:], "note": note},
+        **{"columns": table.columns, "rows": table.rows, "total": table.total},
+    }
 
 
 def _overall(found: Comparison) -> list[dict[str, Any]]:
@@ -110,12 +111,18 @@ class Flips:
 
 
 def wanted(
-    a: str, b: str | None, strategies: tuple[str, str] | None, *, common: bool, again: bool = False
+    a: str,
+    b: str | None,
+    strategies: tuple[str, str] | None,
+    *,
+    common: bool,
+    margin: float | None = None,
+    again: bool = False,
 ) -> Result | None:
     """The comparison of two runs, or of two strategies of `a`; None while it is made."""
     runs = (a,) if b in (None, a) else (a, str(b))
     pair = list(strategies) if strategies else None
-    return computing.wanted("compare", *runs, again=again, strategies=pair, common=common)
+    return computing.wanted("compare", *runs, again=again, strategies=pair, common=common, margin=margin)
 
 
 def tables(result: Result) -> list[dict[str, Any]]:

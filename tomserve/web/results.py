@@ -128,6 +128,9 @@ class CompareWish(Given):
     sa: Annotated[Word, pydantic.Field(description="A strategy of a.")] = ""
     sb: Annotated[Word, pydantic.Field(description="A strategy of b, or of a.")] = ""
     common: Annotated[bool, pydantic.Field(description="Whether only what both were asked is compared.")] = False
+    margin: Annotated[
+        float | None, pydantic.Field(gt=0, lt=1, description="The largest difference that does not matter, a share.")
+    ] = None
     kind: Literal["", "gained", "lost"] = ""
     item: Annotated[Word, pydantic.Field(description="Of the flips: a part of the item's id.")] = ""
     strategy: Annotated[Word, pydantic.Field(description="Of the flips.")] = ""

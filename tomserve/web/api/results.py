@@ -94,7 +94,7 @@ def compare(bench: Bench, person: Reader, wish: Annotated[CompareWish, Query()])
     if bool(wish.sa) != bool(wish.sb) or not (wish.b or wish.sa):
         raise ConfigError("name a second run, b, or two strategies, sa and sb")
     pair = (wish.sa, wish.sb) if wish.sa else None
-    result = _there(lines[0], comparing.wanted(wish.a, wish.b or None, pair, common=wish.common))
+    result = _there(lines[0], comparing.wanted(wish.a, wish.b or None, pair, common=wish.common, margin=wish.margin))
     if result is None:
         return coming()
     flips = comparing.flips(result, wish.page, kind=wish.kind, item=wish.item, strategy=wish.strategy)

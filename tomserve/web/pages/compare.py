@@ -41,20 +41,43 @@ class Wish:
         sa: Annotated[str, _LONG] = "",
         sb: Annotated[str, _LONG] = "",
         common: Annotated[str, _LONG] = "",
+        margin: Annotated[str, _LONG] = "",
         again: Annotated[str, _LONG] = "",
     ) -> None:
         """a: the first run. b: the runs that are compared with it. sa, sb: strategies of a and of b. common: "1" for
-        what both were asked. again: "1" to try once more."""
+        what both were asked. margin: the largest difference that does not matter, a share. again: "1" to try once
+        more. Raises ConfigError for a margin that is none."""
         self.a, self.others = a, list(dict.fromkeys(one for one in b or () if one))
         self.strategies = (sa, sb) if sa and sb else None
         self.common, self.again = common == "1", again == "1"
+        self.margin_text = margin.strip()
+        self.margin = margin_of(self.margin_text)
 
     def query(self, b: str | None = None, **more: str) -> str:
         """The wish as the query of an address. b: for one of the others alone."""
         pairs = [("a", self.a), *(("b", one) for one in ([b] if b is not None else self.others))]
         if self.strategies:
             pairs += [("sa", self.strategies[0]), ("sb", self.strategies[1])]
+        if self.margin is not None:
+            pairs.append(("margin", self.margin_text))
         return urlencode([*pairs, *([("common", "1")] if self.common else []), *more.items()])
+
+    def made(self, b: str | None, *, again: bool = False) -> Result | None:
+        """The comparison with one of the others; None while it is made."""
+        return comparing.wanted(self.a, b, self.strategies, common=self.common, margin=self.margin, again=again)
+
+
+def margin_of(text: str) -> float | None:
+    """The margin that somebody typed, None for none. Raises ConfigError for what is no share above 0 and below 1."""
+    if not text:
+        return None
+    try:
+        margin = float(text)
+    except ValueError:
+        raise ConfigError(f"margin {text!r:.40}: expected a number such as 0.02 for two points") from None
+    if not 0 < margin < 1:
+        raise ConfigError(f"margin {margin:g}: expected a share above 0 and below 1, such as 0.02 for two points")
+    return margin
 
 
 @router.get("/compare")
@@ -78,7 +101,7 @@ def show(
 
 def _pair(wish: Wish, flips: matching.FlipWish) -> dict[str, Any]:
     other = wish.others[0] if wish.others else wish.a
-    result = comparing.wanted(wish.a, other, wish.strategies, common=wish.common, again=wish.again)
+    result = wish.made(other, again=wish.again)
     found: dict[str, Any] = {"kind": "pair", "result": result, "other": other, "b": other}
     found["again"] = f"/compare?{wish.query()}"
     if result is not None and not result.error:
@@ -95,7 +118,7 @@ def _several(wish: Wish, lines: Sequence[Line]) -> dict[str, Any]:
     rows: list[tuple[str, Result | None, str]] = []
     for line in lines[1:]:
         if line.name != wish.a or wish.strategies:
-            made = comparing.wanted(wish.a, line.name, wish.strategies, common=wish.common, again=wish.again)
+            made = wish.made(line.name, again=wish.again)
             rows.append((line.name, made, f"/compare?{wish.query(line.name)}"))
     return {"kind": "several", "rows": rows, "waits": any(made is None for _, made, _ in rows),
             "again": f"/compare?{wish.query()}"}  # fmt: skip
@@ -110,7 +133,7 @@ def download(
         raise HTTPException(404, "There is no such comparison.")
     for name in (wish.a, *wish.others):
         bench.register.line(name, person)
-    result = comparing.wanted(wish.a, wish.others[0] if wish.others else None, wish.strategies, common=wish.common)
+    result = wish.made(wish.others[0] if wish.others else None)
     if result is None:
         raise HTTPException(409, "The comparison is still being made; look again soon.")
     if result.error:
