@@ -1,6 +1,6 @@
 """Simulates what a comparison of two models says: tests against a margin, flips, churn and grades.
 
-    python bench/margin_coverage.py                       # everything, twenty minutes on one core
+    python bench/margin_coverage.py                       # everything, eight minutes on one core
     python bench/margin_coverage.py --replications 100    # less, with more Monte-Carlo error
 
 Two models answer the questions of 10, 20, 40 or 100 clusters (texts, sheets), each of one question, of four, or of one

@@ -96,3 +96,16 @@ def test_other_questions_are_refused_unless_only_common_ones_are_wanted(two: Pat
     facts = comparing.compare(out, ["example", "second"], {"strategies": None, "common": True})
     assert facts["left_out"] == [0, 3]
     assert not any(str(two.parent) in said for said in facts["lacking"])
+
+
+def test_scores_of_anybody_have_no_classes_on_the_page(tmp_path: Path, out: Path) -> None:
+    rows = {"model": "m", "strategy": "imported", "status": "ok", "item": [f"q{i}" for i in range(40)]}
+    right = pl.Series([i % 5 != 0 for i in range(40)])
+    paths = [str(tmp_path / f"{name}.parquet") for name in "ab"]
+    for path, flipped in zip(paths, (0, 3), strict=True):
+        pl.DataFrame(rows).with_columns(correct=right & (pl.int_range(40) >= flipped)).write_parquet(path)
+    facts = comparing.compare(out, paths, {"strategies": None, "common": False, "margin": 0.1})
+    effects, margins, changes = comparing.tables(Result(out))
+    assert [name for name, _ in effects["columns"]][:4] == ["strategy", "A", "B", "B - A"]
+    assert "class" not in str(facts["verdicts"]).lower()
+    assert (margins["name"], changes["total"]) == ("margins", 4)  # nobody tells what was answered

@@ -170,6 +170,7 @@ def compare(
     *,
     strategies: tuple[str, str] | None = None,
     common: bool = False,
+    margin: float | None = None,
     note: Note | None = None,
 ) -> Comparison:
     """Compare two runs, two score tables or two strategies on the same questions: how much better or worse is b than a?
@@ -182,6 +183,9 @@ def compare(
         The strategy of a and that of b [each strategy that both have is compared with itself].
     common
         True to compare only the questions that both were asked; otherwise different questions are an error.
+    margin
+        The largest difference that does not matter, such as 0.02 for two points; then it is tested whether b is not
+        worse than a by as much, and whether both are the same up to it [None].
     note
         A function such as `print` that is told, in a sentence, which lines could not be read, and what is lacking.
 
@@ -201,6 +205,12 @@ def compare(
         Sentences on answers that could not be read, failed or were not asked for.
     caption
         Where one side is a fresh edition of the other's questions, what a gap between them means; None elsewhere.
+    changes
+        A table of harmful and beneficial flips and of changed answers, as shares with intervals.
+    margins
+        A table of the tests against the margin, empty without one.
+    values
+        A table of grades that are more than right or wrong, empty where there are none.
 
     Raises ConfigError where the questions differ, and where it is not clear which strategies to compare.
 
@@ -211,7 +221,8 @@ def compare(
     12
     """
     second = None if b is None else str(_source(b))
-    found = comparing.compare(str(_source(a)), second, strategies=strategies, common=common, note=note)
+    first = str(_source(a))
+    found = comparing.compare(first, second, strategies=strategies, common=common, margin=margin, note=note)
     if note is not None:
         for said in found.lacking:
             note(said)

@@ -86,6 +86,13 @@ def plan(
             min=1e-6, max=0.5, help="Level of the tests: the accepted probability of finding an effect that is none."
         ),
     ] = 0.05,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            help="The largest difference that does not matter, such as 0.02 for two points: how much it takes to show "
+            "that one of two models is not worse by as much (see compare)."
+        ),
+    ] = None,
     like: Annotated[
         str | None,
         typer.Option(
@@ -141,10 +148,11 @@ def plan(
     from tomserve.reporting import tables
     from tomserve.reporting.terminal import print_prose
     from tomserve.stats.people_power import ASSUMED
-    from tomserve.studies import people_plan
+    from tomserve.studies import margins, people_plan
     from tomserve.studies import plan as planning
 
     asked = benchmarks.get(benchmark)
+    margins.check_margin(margin)
     known = None if like is None else rescore.answers_of(like)
     names = tuple(strategy or asked.strategies)
     items = planning.drawn(asked, path, limit, where or ())
@@ -153,6 +161,8 @@ def plan(
     samples = f" x {repeats} samples" if repeats > 1 else ""
     level = f"(power {power:g}, level {alpha:g})"
     shown = {"requests": found.cost, f"what can be found {level}": found.comparisons}
+    if margin is not None:
+        shown[planning.margin_title(margin, power)] = planning.against_margin(items, margin, power, known)
     note = None
     if faithfulness:
         from tomserve.faithfulness.costs import costs

@@ -230,8 +230,10 @@ def figures(
 ) -> None:
     """Draw the figures of a study for a paper: as PDF and SVG with their fonts, in the width of one or two columns.
 
-    Each has its caption beside it, and figures.tex shows all of them.
+    Each has its caption beside it, and figures.tex shows all of them. Figures that cannot be drawn of these runs are
+    named with the reason.
     """
+    from tomserve.cli import telling
     from tomserve.reporting import printing
     from tomserve.reporting.html import figured
 
@@ -240,8 +242,15 @@ def figures(
         if one not in printing.FORMS:
             raise ConfigError(one_of("format", one, printing.FORMS))
     drawn, read = figured.figures(runs or (None,), intervals, label or [], study, by=by or ())
+    for lacking in drawn:
+        if lacking.missing and not lacking.panels:
+            say(f"{lacking.title}: {lacking.missing}")
     for figure in printing.write(drawn, out, forms, columns, read):
         say(f"written: {', '.join(map(str, figure.files))}")
+        for doubt in figure.doubts():
+            telling.warn(doubt)
+    if "pdf" in forms:
+        say(f"written: {out / 'figures.tex'}")
 
 
 def report(

@@ -190,7 +190,7 @@ class Item(BaseModel):
     def _check(self) -> Item:
         if len(self.choices) == 1:
             raise ValueError(
-                f"choices {list(self.choices)} are one; expected at least two, or none for an open question"
+                f"choices: expected at least two labels, or none for an open question; found {list(self.choices)}"
             )
         if len(set(map(str.casefold, self.choices))) != len(self.choices):
             raise ValueError(f"choices {list(self.choices)} are not distinct (letter case does not count)")

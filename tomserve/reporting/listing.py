@@ -107,17 +107,16 @@ def origin(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     told = manifest.get("foreign")
     if not told:
         return []
-    read = ", ".join(f"{one['name']} ({one['digest'][:19]}, {one['bytes']:,} bytes)" for one in told["files"])
-    left = "; ".join(f"{reason}: {count:,}" for reason, count in told["left_out"].items())
-    whose = "tomserve's" if told["counts"] == "tomserve" else "the other tool's grades"
-    version = f" {told['version']}" if told.get("version") else ""
+    files = (f"{one['name']} ({one['digest'][:19]}, {one['bytes']:,} bytes)" for one in told.get("files") or ())
+    left = "; ".join(f"{reason}: {count:,}" for reason, count in (told.get("left_out") or {}).items())
+    whose = "tomserve's reading" if told.get("counts") == "tomserve" else "the other tool's grades"
     return [
-        ("collected by", f"{told['tool']}{version}"),
-        ("tasks", ", ".join(told["tasks"])),
-        ("files", read),
+        ("collected by", " ".join(filter(None, (told.get("tool"), told.get("version")))) or "an unknown tool"),
+        ("tasks", ", ".join(told.get("tasks") or ()) or "unknown"),
+        ("files", ", ".join(files) or "unknown"),
         ("reading", f"what counts is {whose}"),
         ("left out", left or "nothing"),
-        *((f"setting {name}", _said(value)) for name, value in told["settings"].items()),
+        *((f"setting {name}", _said(value)) for name, value in (told.get("settings") or {}).items()),
     ]
 
 
