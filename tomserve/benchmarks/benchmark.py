@@ -140,6 +140,14 @@ class Benchmark:
     mixed: bool = False
     """Whether items may name other benchmarks than this one; if not, such an item is refused."""
 
+    papers: tuple[str, ...] = ()
+    """The papers that whoever uses its questions cites, each as a title and, in brackets, where it is: ``Title
+    (arXiv:2310.16755)``. An artefact of its runs and a dataset of its questions name them."""
+
+    terms: str = ""
+    """Whose its questions are and under which licence, in words, where others published them and tomserve does not hold
+    them: such data are exported only where the user states a licence. Empty for all other benchmarks."""
+
     file: Path | None = None
     """The file that declared it, set when that file is loaded; None for a benchmark of this package."""
 
@@ -166,6 +174,7 @@ class Benchmark:
             ("usual", str, "conditions such as 'order=1'"),
             ("usual_cases", str, "conditions such as 'order=1'"),
             ("reasoned", str, "conditions such as 'order=1'"),
+            ("papers", str, "titles such as 'Title (arXiv:2310.16755)'"),
             ("metrics", Metric, "values of tomserve.scoring.metric.Metric"),
             ("rules", Rule, "values of tomserve.scoring.rules.Rule"),
         ):
@@ -175,6 +184,8 @@ class Benchmark:
             object.__setattr__(self, field, tuple(value))
         if not isinstance(self.draw, Draw):
             raise ConfigError(f"draw is {self.draw!r:.60}; expected a value of tomserve.benchmarks.Draw")
+        if not isinstance(self.terms, str):
+            raise ConfigError(f"terms is {self.terms!r:.60}; expected a text")
         columns_of(self.metrics)
         _ = self.scoring
 

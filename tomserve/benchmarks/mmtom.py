@@ -146,6 +146,8 @@ def validate(path: Path | None, say: Say) -> Findings:
 BENCHMARK = Benchmark(
     "mmtom",
     load,
+    papers=("MMToM-QA: Multimodal Theory of Mind Question Answering (arXiv:2401.08743)",),
+    terms=SOURCE.words,
     study="mmtom",
     strategies=("letters", "letters_cot"),
     draw=Draw(unit=("episode", "episodes")),

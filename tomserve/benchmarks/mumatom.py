@@ -149,6 +149,8 @@ OWN = Rule("what was said", sole(_spoken))
 BENCHMARK = Benchmark(
     "mumatom",
     load,
+    papers=("MuMA-ToM: Multi-modal Multi-Agent Theory of Mind (arXiv:2408.12574)",),
+    terms=SOURCE.words,
     study="mumatom",
     strategies=("letters", "letters_cot"),
     draw=Draw(unit=("scene", "scenes")),

@@ -147,5 +147,14 @@ def _no_guess(item: Item) -> str | None:
 
 RULES = (Rule("always no guess", _no_guess, "constant"),)
 
-BENCHMARK = Benchmark("ullman", load, strategies=("vanilla", "cot"), rules=RULES, validate=validate, audit=audit)
+BENCHMARK = Benchmark(
+    "ullman",
+    load,
+    papers=("Large Language Models Fail on Trivial Alterations to Theory-of-Mind Tasks (arXiv:2302.08399)",),
+    terms=SOURCE.words,
+    strategies=("vanilla", "cot"),
+    rules=RULES,
+    validate=validate,
+    audit=audit,
+)
 """The value by which tomserve knows the benchmark."""

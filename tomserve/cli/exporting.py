@@ -6,6 +6,7 @@ tomserve export every-eval-ever mine --out eee --organization "Our lab"
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,23 +33,26 @@ def export_inspect(
 
     Inspect's viewer, its functions and `inspect score` read them. A failure is wrong there, too.
     """
-    import re
-
     from tomserve.content.inert import say
     from tomserve.interop.inspect_export import export
 
     replies, screen = _replies(run, strategy, quiet)
     out.mkdir(parents=True, exist_ok=True)
+    taken = set[str]()
     for one in replies.strategies:
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{replies.folder.name}_{one}")
-        path = out / f"{name}.eval"
+        name = free = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{replies.folder.name}_{one}")[:200]
+        while free in taken:  # two names may be the same in these letters
+            free = f"{name}_{len(taken) + 1}"
+        taken.add(free)
+        path = out / f"{free}.eval"
         say(f"written: {path}, {export(replies, one, path, screen):,} samples")
 
 
 def export_lm_eval(
     out: OutOption, run: RunArgument = None, strategy: StrategyOption = None, quiet: QuietOption = False
 ) -> None:
-    """Write a run as lm-eval's --log_samples does: samples_<task>_<date>.jsonl and results_<date>.json.
+    """Write a run as lm-eval's --log_samples does: samples_<task>_<date>.jsonl and results_<date>.json, in a folder of
+    the model's name.
 
     Each strategy is a task of its own.
     """
@@ -68,6 +72,10 @@ def export_every_eval_ever(
     relationship: Annotated[
         str, typer.Option(help="How that stands to who made the model: first_party, third_party, collaborative, other.")
     ] = "third_party",
+    developer: Annotated[
+        str | None,
+        typer.Option(help="Who made the model, such as openai, where its name does not say so as ORG/MODEL does."),
+    ] = None,
     quiet: QuietOption = False,
 ) -> None:
     """Write a run in the schema of Every Eval Ever, which leaderboards share: accuracy with its uncertainty, and every
@@ -75,16 +83,28 @@ def export_every_eval_ever(
 
     The files lie in data/<benchmark>/<developer>/<model>/, as its own checks ask for.
     """
+    from tomserve.cli.telling import warn
     from tomserve.content.inert import say
     from tomserve.errors import ConfigError, one_of
     from tomserve.interop.every_eval_ever import RELATIONSHIPS, Evaluation
+    from tomserve.interop.every_eval_ever_sample import UNKNOWN
 
     if relationship not in RELATIONSHIPS:
         raise ConfigError(f"--relationship: {one_of('relationship', relationship, RELATIONSHIPS)}")
+    if developer is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", developer):
+        raise ConfigError(f"--developer: found {developer!r:.60}; expected letters, digits, '.', '_' and '-'")
     replies, screen = _replies(run, strategy, quiet)
-    for one in replies.strategies:
-        for path in Evaluation(replies, one, organization, relationship).write(out, screen):
-            say(f"written: {path}")
+    made = [Evaluation(replies, one, organization, relationship, developer) for one in replies.strategies]
+    if any(one.model.startswith(f"{UNKNOWN}/") for one in made):
+        warn(
+            f"nothing says who made the model {replies.manifest.model!r:.80}, so that its files lie in the folder "
+            f"'{UNKNOWN}', which leaderboards may refuse; say it by --developer NAME"
+        )
+    written = [path for one in made for path in one.write(out, screen) or ()]
+    if not written:
+        raise ConfigError(f"{replies.folder}: nothing was answered yet")
+    for path in written:
+        say(f"written: {path}")
 
 
 def _replies(run: str | None, strategies: list[str] | None, quiet: bool) -> tuple[Replies, Screen]:

@@ -6,6 +6,7 @@ tomserve export artefact mine other --out artefact.zip
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -29,55 +30,89 @@ def export_hub(
     licence: Annotated[
         str | None,
         typer.Option(
-            "--license", help="Identifier of the data's licence, which is needed where they are not tomserve's own."
+            "--license",
+            metavar="ID",
+            help="Identifier of the data's licence, such as mit; needed where the data are not tomserve's own.",
         ),
     ] = None,
     terms: Annotated[Path | None, typer.Option("--license-file", help="The text of that licence.")] = None,
     title: Annotated[str | None, typer.Option("--title", help="What the dataset is called.")] = None,
+    language: Annotated[
+        list[str] | None, typer.Option(help="Code of the data's language, such as en. Repeatable.")
+    ] = None,
+    url: Annotated[str | None, typer.Option(help="Where the dataset will be, for the Croissant metadata.")] = None,
+    date: Annotated[str | None, typer.Option(help="The day of publication, as 2026-11-30, for the same.")] = None,
 ) -> None:
     """Write questions, and answers where runs are given, for a dataset hub: Parquet, card, licence, Croissant metadata.
 
     Nothing is uploaded.
     """
-    from tomserve import benchmarks
     from tomserve.cli.telling import warn
-    from tomserve.interop import hub
+    from tomserve.interop import gathering, hub, licences
     from tomserve.interop.answered import Replies
-    from tomserve.items import read_items
     from tomserve.runs.runfolder import existing_run
-    from tomserve.runs.stock import Stock
 
     if benchmark is None and not runs:
         raise ConfigError("name runs, or a benchmark by --benchmark NAME")
+    if benchmark is None and path is not None:
+        raise ConfigError("--path is the file of a benchmark; name that by --benchmark NAME")
+    _check_words(language or (), url, date)
     replies = [Replies(existing_run(run), None, warn) for run in runs or ()]
-    asked = {one.manifest.benchmark for one in replies}
-    foreign = path is not None or any(one.manifest.foreign or one.manifest.benchmark_path for one in replies)
-    foreign = foreign or any(benchmarks.known(name) is None for name in asked)
-    if licence is None and (foreign or (benchmark or "").endswith(".py")):
-        raise ConfigError("these data are not tomserve's own; say under which licence they may be shared: --license ID")
+    names = gathering.named(replies)
+    held = [licences.of_run(name, one.manifest) for name, one in zip(names, replies, strict=True)]
     if benchmark is not None:
-        items = Stock(benchmarks.load(benchmark, path, None, benchmarks.ALL))
-        named = benchmarks.get(benchmark).name
-    else:
-        known = {item.id: item for one in replies for item in read_items(one.folder / "items.jsonl")}
-        items, named = Stock(known[name] for name in sorted(known)), ", ".join(sorted(asked))
-    identifier = licence or hub.OWN_LICENCE
-    if terms is not None:
-        text = terms.read_text("utf-8", errors="replace")[: 1 << 20]
-    else:
-        text = f"Licence: {identifier}. The data come from the benchmark {named}."
+        held.append(licences.of_benchmark(benchmark, path))
+    others = list(dict.fromkeys(one.others for one in held if one.others))
+    if others and licence is None:
+        raise ConfigError(
+            f"{'; '.join(others)}; say under which licence these data may be shared by --license ID, such as mit, or "
+            "`--license other` with --license-file FILE"
+        )
+    for said in others:
+        warn(f"{said}; be sure that you may share them under {licence}")
+    identifier = licences.OWN if licence is None else licences.identifier(licence)
+    if identifier == "other" and terms is None:
+        raise ConfigError("--license other: no text of that licence; name its file by --license-file")
+    text = licences.terms_of(terms) if terms is not None else None
+    if not others and (text is not None or identifier != licences.OWN):
+        raise ConfigError(
+            f"the questions come with tomserve under {licences.OWN}, which nobody else can change; leave --license out"
+        )
+    items = gathering.of_runs(replies) if benchmark is None else gathering.of_benchmark(benchmark, path, replies)
+    asked = sorted({one.benchmark for one in held})
+    named = ", ".join(asked)
     made = hub.Dataset(
-        title or f"{named} ({len(items):,} questions)",
-        identifier,
-        text,
-        f"Questions of the benchmark {named}, as tomserve asks them.",
-        items.digest(),
+        title=title or f"{named} ({len(items):,} questions)",
+        licence=identifier,
+        terms=text or (licences.stated(identifier, named) if others else licences.own_terms()),
+        source=hub.told_of(asked, names, others),
+        own=not others,
+        items=items,
+        replies=tuple(zip(names, replies, strict=True)),
+        papers=licences.papers(asked),
+        languages=language or (() if others else ("en",)),
+        url=url,
+        date=date,
+        benchmark=licences.of_minds(asked),
     )
-    made.add_items(items)
-    if replies:
-        made.add_replies(replies)
     for file in hub.write(made, out, [one.folder for one in replies]):
         say(f"written: {file}")
+
+
+def _check_words(languages: list[str] | tuple[str, ...], url: str | None, date: str | None) -> None:
+    """Raise ConfigError for what would not be understood as a language, an address or a date."""
+    import datetime
+
+    for language in languages:
+        if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})?", language):
+            raise ConfigError(f"--language: found {language!r:.60}; expected a code such as en or zh")
+    if url is not None and not re.fullmatch(r"https?://[\w.-]+(:\d+)?(/[^\s\"<>]*)?", url):
+        raise ConfigError(f"--url: found {url!r:.80}; expected an address such as https://example.org/data")
+    if date is not None:
+        try:
+            datetime.date.fromisoformat(date)
+        except ValueError:
+            raise ConfigError(f"--date: found {date!r:.60}; expected a day such as 2026-11-30") from None
 
 
 def export_artefact(
@@ -89,17 +124,19 @@ def export_artefact(
     label: Annotated[
         list[str] | None, typer.Option(help="RUN=NAME: call the model of that run so; repeat it for several.")
     ] = None,
-    title: Annotated[str, typer.Option(help="What the artefact is called.")] = "Artefact",
+    title: Annotated[str, typer.Option("--title", help="What the artefact is called.")] = "Artefact",
+    wheel: Annotated[
+        Path | None, typer.Option(help="tomserve's wheel to put in, so that nobody has to look for it (make release).")
+    ] = None,
 ) -> None:
     """Write what reviewers ask for: runs, tables, figures, report, versions, digests, and a program that checks all of
     it and computes the tables again, offline.
     """
-    from tomserve.cli import rescore
+    from tomserve.cli.telling import warn
     from tomserve.interop import artefact
 
     if not runs:
         raise ConfigError("name the runs that the artefact is to hold")
-    analysis, _ = rescore.analysis_of(runs, study, intervals, by or (), label or [])
-    wish = artefact.Wish(runs, study, intervals, by or (), label or [], title)
-    members = artefact.write(wish, analysis, out)
+    wish = artefact.Wish(runs, study, intervals, by or (), label or [], title, wheel)
+    members = artefact.write(wish, out, warn)
     say(f"written: {out}, {len(members):,} files; `python recompute.py --here` in it computes the tables again")

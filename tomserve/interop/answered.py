@@ -23,6 +23,7 @@ from tomserve.scoring.metric import Scoring
 from tomserve.scoring.samples import sample_of
 from tomserve.scoring.score import score_row
 from tomserve.scoring.table import Note
+from tomserve.status import UNANSWERED
 
 Row = dict[str, Any]
 
@@ -31,7 +32,7 @@ Row = dict[str, Any]
 class Answered:
     """One scored reply. item: the question. strategy: the way of asking. sample: which of several replies to the same
     prompt it is, from 0. row: the reply as the journal holds it. score: the columns of the score table that belong to
-    the reply. messages: what the model was shown, each with `role` and `content`."""
+    the reply. messages: what the model was shown before its first reply, each with `role` and `content`."""
 
     item: Item
     strategy: str
@@ -44,39 +45,56 @@ class Answered:
 class Replies:
     """The scored replies of a run.
 
-    folder: the run's folder. strategies: the ways of asking that are wanted, None for all. note: told in a sentence
-    what could not be read, or rendered anew. Raises ConfigError for a measured run, one in which nothing was answered,
-    and an unknown strategy.
+    folder: the run's folder. strategies: the ways of asking that are wanted, None for all that have replies. note: told
+    in a sentence what could not be read, or rendered anew. Raises ConfigError for a measured run, one in which nothing
+    was answered, and a strategy that is unknown or has no replies.
     """
 
     def __init__(self, folder: Path, strategies: Sequence[str] | None = None, note: Note | None = None) -> None:
         measured.refuse(folder, "has no replies to export", "give a run of answers")
         manifest = Manifest.read(folder)
         replies = replies_of(folder)
-        if manifest is None or replies is None:
-            raise ConfigError(f"{folder}: nothing was answered yet")
+        if manifest is None or replies is None or not len(replies.responses):
+            raise ConfigError(f"{folder}: nothing was answered yet; ask its questions by `tomserve eval`")
         if note is not None and replies.responses.problems:
             note(str(replies.responses.problems))
         self.folder, self.manifest, self._note = folder, manifest, note
         self._asked, self._items, self._responses = replies
         self._reader = reader_of(folder)
         self._prompts: dict[str, Strategy | None] = {}
-        self._told: set[str] = set()
-        known = sorted(manifest.strategies)
+        self.strategies = self._wanted(strategies)
+
+    def _wanted(self, strategies: Sequence[str] | None) -> tuple[str, ...]:
+        """The wanted ways of asking that have replies. Raises ConfigError for one that is unknown or has none."""
+        known, there = sorted(self.manifest.strategies), self._responses.strategies
         for name in strategies or ():
             if name not in known:
                 raise ConfigError(
-                    f"--strategy {name!r:.80}: {folder} has none of that name; it has: {', '.join(known)}"
+                    f"--strategy {name!r:.80}: {self.folder} has none of that name; it has: {', '.join(known)}"
                 )
-        self.strategies = tuple(name for name in known if strategies is None or name in strategies)
+            if name not in there:
+                raise ConfigError(
+                    f"--strategy {name!r:.80}: nothing was answered by it yet in {self.folder}; there are replies by: "
+                    f"{', '.join(sorted(there))}"
+                )
+        found = tuple(name for name in known if name in there and (strategies is None or name in strategies))
+        if not found:
+            raise ConfigError(f"{self.folder}: no reply is by a strategy that its manifest names: {', '.join(known)}")
+        return found
 
     def __len__(self) -> int:
         return len(self._responses)
 
+    def newest(self, strategy: str) -> str | None:
+        """When the newest reply to that way of asking came, as the journal says it; None where it does not."""
+        found = (row.get("time") for _, row in self._responses.rows() if row["strategy"] == strategy)
+        return max((time for time in found if isinstance(time, str)), default=None)
+
     def of(self, strategy: str) -> Iterator[Answered]:
-        """The replies to one way of asking, sorted by item and sample."""
+        """The replies to one way of asking, sorted by item and sample; without what a person left open, which counts
+        nowhere."""
         for place, row in self._responses.rows():
-            if row["strategy"] == strategy:
+            if row["strategy"] == strategy and row["status"] != UNANSWERED:
                 yield self._answered(place, row)
 
     def _answered(self, place: int, row: Row) -> Answered:
@@ -98,19 +116,19 @@ class Replies:
         return Answered(item, strategy, sample_of(row), row, score, self._messages(item, row))
 
     def _messages(self, item: Item, row: Row) -> tuple[dict[str, str], ...]:
-        """What was shown: as the row keeps it, else the prompt rendered anew by today's strategy of the same digest,
-        else story, question and choices, which is told once."""
+        """What was shown first: as the row keeps it, else the prompt rendered anew by today's strategy of the same
+        digest, else story, question and choices, which is told once. The later turns of a conversation are in
+        tomserve.interop.transcripts."""
         if isinstance(asked := row.get("asked"), str) and asked:
             return ({"role": "user", "content": asked},)
         name = row["strategy"]
         if name not in self._prompts:
             known = self.manifest.strategies.get(name)
-            found = same(name, known, self.manifest) if known is not None else None
-            self._prompts[name] = found if found is not None and not found.several else None
+            self._prompts[name] = same(name, known, self.manifest) if known is not None else None
             if self._prompts[name] is None and self._note is not None:
                 self._note(
-                    f"{self.folder}: prompts of strategy {name!r:.60} are several turns or other than today's; story, "
-                    "question and choices stand in their place"
+                    f"{self.folder}: today's strategy {name!r:.60} asks otherwise than the run did, or there is none; "
+                    "story, question and choices stand in the place of its prompts"
                 )
         strategy = self._prompts[name]
         if strategy is not None:

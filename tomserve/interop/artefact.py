@@ -1,43 +1,44 @@
 """Writes what reviewers ask for as one zip file: runs, tables, figures, the report, versions, digests, and a program
 that checks the digests and computes the tables again, offline.
 
-The same runs give the same bytes. Only files that make up a run are taken, never logs, locks or what a server printed.
+The same runs give the same bytes. Only files that make up a run are taken (see tomserve.interop.snapshot), and all
+tables are computed from these, as the program does.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
-import platform
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import orjson
-
 import tomserve
+from tomserve import content
 from tomserve.content import files, outputs, temporary
 from tomserve.errors import ConfigError
-from tomserve.interop import recompute
+from tomserve.interop import artefact_texts as texts
+from tomserve.interop import licences, recompute
+from tomserve.interop.snapshot import Snapshot, taken
 from tomserve.reporting import printing, tables
 from tomserve.reporting.html import build, figured
-from tomserve.runs import measured, packed, sealing
-from tomserve.runs.manifest import Manifest
-from tomserve.runs.runfolder import existing_run
-from tomserve.studies import Analysis
-
-TAKEN = (*sealing.SEALED, packed.PACKED, sealing.FILE, "people.csv", "scores.parquet")
-"""The files of a run that are handed on, as far as it has them; scores only of a measured run."""
+from tomserve.reporting.html.sources import load
+from tomserve.studies import Analysis, compute, gaps
+from tomserve.studies.combining import as_one
 
 EARLIEST = (1980, 1, 1, 0, 0, 0)
+PROGRAM_FILES = (".py", ".json", ".yaml", ".yml", ".csv", ".txt")
+"""What a study that is a folder may consist of; other files in it are not handed on."""
+
+MOST = 5 << 20
+"""Most bytes of a study's own files, and a tenth of those of a wheel."""
 
 
 @dataclass(frozen=True)
 class Wish:
     """What an artefact is to hold. runs: by name or path. study, intervals, by, labels: as `tomserve analyze` takes
-    them. title: what it is called."""
+    them. title: what it is called. wheel: tomserve's wheel, so that nobody has to look for it."""
 
     runs: Sequence[str]
     study: str | None = None
@@ -45,6 +46,7 @@ class Wish:
     by: Sequence[str] = ()
     labels: Sequence[str] = ()
     title: str = "Artefact"
+    wheel: Path | None = None
 
 
 @dataclass
@@ -54,165 +56,142 @@ class _Zip:
     file: zipfile.ZipFile
     digests: dict[str, str] = field(default_factory=dict)
 
-    def put(self, name: str, content: bytes) -> None:
-        member = zipfile.ZipInfo(name, EARLIEST)
-        member.compress_type = zipfile.ZIP_DEFLATED
-        member.external_attr = 0o644 << 16
-        self.file.writestr(member, content)
-        self.digests[name] = hashlib.sha256(content).hexdigest()
+    def put(self, name: str, data: bytes) -> None:
+        self.file.writestr(_member(name), data)
+        self.digests[name] = hashlib.sha256(data).hexdigest()
 
     def copy(self, name: str, path: Path) -> None:
         """Add a file block by block, since a journal may be larger than the memory."""
-        member = zipfile.ZipInfo(name, EARLIEST)
-        member.compress_type = zipfile.ZIP_DEFLATED
-        member.external_attr = 0o644 << 16
         sha = hashlib.sha256()
-        with files.reading(path) as source, self.file.open(member, "w", force_zip64=True) as target:
+        with files.reading(path) as source, self.file.open(_member(name), "w", force_zip64=True) as target:
             for block in iter(lambda: source.read(1 << 20), b""):
                 sha.update(block)
                 target.write(block)
         self.digests[name] = sha.hexdigest()
 
 
-def write(wish: Wish, analysis: Analysis, path: Path) -> list[str]:
+def _member(name: str) -> zipfile.ZipInfo:
+    member = zipfile.ZipInfo(name, EARLIEST)
+    member.compress_type = zipfile.ZIP_DEFLATED
+    member.external_attr = 0o644 << 16
+    return member
+
+
+def write(wish: Wish, path: Path, say: Callable[[str], None] = lambda text: None) -> list[str]:
     """Write the artefact.
 
-    wish: what it is to hold. analysis: what the study says of these runs. path: the file to write. Returns the names of
-    its members. Raises ConfigError for what is no run, two runs of one name, and a file that cannot be written.
+    wish: what it is to hold. path: the file to write. say: is told what is lacking of the runs, and what else is to be
+    known. Returns the names of its members. Raises ConfigError as `snapshot.taken` and `compute` do, for a wheel of
+    another tomserve, and for a file that cannot be written.
     """
-    folders = _folders(wish.runs)
-    with outputs.writing(path, *folders.values()) as target, zipfile.ZipFile(target, "w") as made:
-        out = _Zip(made)
-        for name, folder in folders.items():
-            for file in _of_run(folder):
-                out.copy(f"runs/{name}/{file}", folder / file)
-        with temporary.folder() as scratch:
-            _put_results(out, wish, analysis, scratch)
-        out.put("requirements.txt", _requirements().encode())
-        out.put("artefact.json", orjson.dumps(_about(wish, analysis, folders), option=orjson.OPT_INDENT_2) + b"\n")
-        out.put("recompute.py", Path(recompute.__file__).read_bytes())
-        out.put("citation.bib", _citation().encode())
-        out.put("README.md", _readme(wish, folders).encode())
-        sums = "".join(f"{digest}  {name}\n" for name, digest in sorted(out.digests.items()))
-        out.put("SHA256SUMS", sums.encode())
-        return list(out.digests)
+    wheel = _wheel(wish.wheel)
+    with taken(wish.runs) as runs:
+        outputs.check(path, *runs.folders.values(), wish.wheel)
+        labels = runs.labels(wish.labels, wish.runs)
+        analysis = _analysis(wish, labels, runs, say)
+        try:
+            with (
+                outputs.writing(path, *runs.folders.values(), wish.wheel) as target,
+                zipfile.ZipFile(target, "w") as made,
+            ):
+                out = _Zip(made)
+                _fill(out, wish, labels, analysis, runs, wheel)
+                return [*out.digests]
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be written ({error.strerror}); choose another --out") from None
 
 
-def _folders(runs: Sequence[str]) -> dict[str, Path]:
-    """The folder of each run by the name that it has in the artefact."""
-    found: dict[str, Path] = {}
-    for run in runs:
-        folder = existing_run(run)
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name)
-        if name in found:
-            raise ConfigError(f"{run}: two runs are called {name!r}; rename the folder of one")
-        found[name] = folder
-    return found
+def _analysis(wish: Wish, labels: Sequence[str], runs: Snapshot, say: Callable[[str], None]) -> Analysis:
+    """What the study says of the copies, after what is lacking of them was told."""
+    for said in runs.said:
+        say(said)
+    sources, scores = load(runs.names, labels, lambda text: say(text.replace(f"{runs.root}/", "")))
+    for source in sources:
+        for said in gaps.sentences(gaps.of_scores(source.scores, runs.root / source.run, source.run)):
+            say(said)
+    for said in as_one(scores, {name: one.to_dict() for name, one in runs.manifests.items()}):
+        say(said)
+    return compute(scores, wish.study, wish.intervals, wish.by, named=figured.named(sources))
 
 
-def _of_run(folder: Path) -> Iterator[str]:
-    """The names of the files of a run that are handed on."""
-    whole = measured.manifest_of(folder) is not None
-    for name in TAKEN:
-        if (folder / name).is_file() and (whole or name != "scores.parquet"):
-            yield name
-    for name in sorted(one.name for one in folder.glob("*.parquet") if one.name not in TAKEN) if whole else ():
-        yield name
+def _fill(out: _Zip, wish: Wish, labels: Sequence[str], analysis: Analysis, runs: Snapshot, wheel: str | None) -> None:
+    for name, file in runs.files():
+        out.copy(f"runs/{name}", file)
+    with temporary.folder() as scratch:
+        drawn = _put_results(out, wish, labels, analysis, runs, scratch)
+    study = None
+    for name, file in _own_study(analysis):
+        study = study or name
+        out.copy(name, file)
+    if wheel is not None and wish.wheel is not None:
+        out.copy(wheel, wish.wheel)
+    about = texts.About(wish.title, tuple(wish.by), tuple(labels), study, wheel)
+    if any(licences.of_run(name, one).others is None for name, one in runs.manifests.items()):
+        out.put("LICENSE-data", licences.own_terms().encode())
+    out.put("requirements.txt", texts.requirements().encode())
+    out.put("artefact.json", texts.record(about, analysis, runs))
+    out.put("recompute.py", Path(recompute.__file__).read_bytes())
+    out.put("citation.bib", texts.citation(runs).encode())
+    counts = {"tables": len(analysis.tables), "figures": drawn}
+    out.put("README.md", texts.readme(about, runs, counts).encode())
+    out.put("SHA256SUMS", "".join(f"{digest}  {name}\n" for name, digest in sorted(out.digests.items())).encode())
 
 
-def _put_results(out: _Zip, wish: Wish, analysis: Analysis, scratch: Path) -> None:
-    """Add the tables as CSV and LaTeX, the figures as PDF, and the report."""
+def _put_results(
+    out: _Zip, wish: Wish, labels: Sequence[str], analysis: Analysis, runs: Snapshot, scratch: Path
+) -> int:
+    """Add the tables as CSV and LaTeX, the figures as PDF, and the report. Returns how many figures there are."""
     layouts, notes = analysis.study.layouts, analysis.notes
     for form in ("csv", "latex"):
         for file in tables.write(analysis.tables, scratch / form, form, layouts, notes):
             out.put(f"tables/{form}/{file.name}", file.read_bytes())
-    figures, _ = figured.figures(wish.runs, wish.intervals, wish.labels, wish.study, by=wish.by)
+    figures, _ = figured.figures(runs.names, wish.intervals, labels, wish.study, by=wish.by)
     try:
         drawn = printing.write(figures, scratch / "figures", ("pdf",), 1)
     except ConfigError:  # a study without figures
         drawn = []
-    for one in drawn:
-        for file in (*one.files, one.files[0].with_suffix(".txt")):
-            out.put(f"figures/{file.name}", file.read_bytes())
-    page = build.write_report(wish.runs, scratch / "report.html", wish.intervals, wish.labels, wish.study, by=wish.by)
+    for file in sorted((scratch / "figures").iterdir()) if drawn else ():
+        out.put(f"figures/{file.name}", file.read_bytes())
+    page = build.write_report(runs.names, scratch / "report.html", labels=labels, analysis=analysis)
     out.put("report.html", page.read_bytes())
+    return len(drawn)
 
 
-def _requirements() -> str:
-    """The exact versions of all that tomserve's core needs, as this environment has them."""
-    found: dict[str, str] = {}
-    waiting = [re.split(r"[<>=!~;\[ ]", one)[0] for one in _needed("tomserve")]
-    while waiting:
-        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
-        if name in found:
-            continue
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue  # for another platform
-        waiting += [re.split(r"[<>=!~;\[ ]", one)[0] for one in _needed(name)]
-    return "".join(f"{name}=={version}\n" for name, version in sorted(found.items()))
+def _own_study(analysis: Analysis) -> Iterator[tuple[str, Path]]:
+    """The files of a study that does not come with tomserve, each with its name in the artefact, the study's own first.
+
+    Raises ConfigError where they are too large."""
+    path = analysis.study.path
+    shipped = [content.PACKAGE / "_content", *([here] if (here := content.checkout()) is not None else [])]
+    if path is None or any((root / "analysis").resolve() in path.resolve().parents for root in shipped):
+        return
+    folder, found = path.parent, [path]
+    if path.name == "study.py":
+        inside = sorted(
+            one for one in folder.rglob("*") if one.suffix in PROGRAM_FILES and "__pycache__" not in one.parts
+        )
+        found += [one for one in inside if one != path and one.is_file() and not one.is_symlink()]
+    if sum(one.stat().st_size for one in found) > MOST:
+        raise ConfigError(f"{folder}: the study and what lies beside it have more than {MOST >> 20} MB; move data away")
+    root = f"study/{re.sub(r'[^A-Za-z0-9._-]+', '-', folder.resolve().name)}" if len(found) > 1 else "study"
+    for one in found:
+        yield f"{root}/{one.relative_to(folder).as_posix()}", one
 
 
-def _needed(name: str) -> list[str]:
+def _wheel(path: Path | None) -> str | None:
+    """The name that tomserve's wheel has in the artefact; None where there is none. Raises ConfigError for what is no
+    wheel of this version."""
+    if path is None:
+        return None
+    name = f"tomserve-{tomserve.__version__}-py3-none-any.whl"
     try:
-        told = importlib.metadata.requires(name) or []
-    except importlib.metadata.PackageNotFoundError:
-        return []
-    return [one for one in told if "extra ==" not in one]
-
-
-def _about(wish: Wish, analysis: Analysis, folders: dict[str, Path]) -> dict[str, object]:
-    manifests = {name: Manifest.read(folder) for name, folder in folders.items()}
-    return {
-        "schema": 1,
-        "title": wish.title,
-        "tomserve": tomserve.__version__,
-        "python": platform.python_version(),
-        "study": analysis.study.name,
-        "intervals": analysis.intervals,
-        "by": list(wish.by),
-        "labels": list(wish.labels),
-        "runs": {
-            name: {
-                "model": one.model,
-                "revision": one.revision,
-                "benchmark": one.benchmark,
-                "benchmark_digest": one.benchmark_digest,
-                "tomserve": one.tomserve,
-                "sealed": (folders[name] / sealing.FILE).exists(),
-                "collected_by": one.foreign.tool if one.foreign is not None else None,
-            }
-            for name, one in manifests.items()
-            if one is not None
-        },
-    }
-
-
-def _citation() -> str:
-    return (
-        "@software{tomserve,\n"
-        "  title = {tomserve: Theory-of-Mind evaluation of language models},\n"
-        "  author = {{The tomserve maintainers}},\n"
-        f"  version = {{{tomserve.__version__}}},\n"
-        "  year = {2026}\n}\n"
-    )
-
-
-def _readme(wish: Wish, folders: dict[str, Path]) -> str:
-    listed = "\n".join(f"- `runs/{name}/`" for name in folders)
-    return f"""# {wish.title}
-
-{listed}
-
-`tables/` and `figures/` are what `tomserve analyze` and `tomserve figures` made of these runs, `report.html` shows all
-of it with every question and reply (it opens offline), `artefact.json` says which versions, models and data, and
-`requirements.txt` lists the exact packages.
-
-    python recompute.py --here              # uses an environment in which tomserve {tomserve.__version__} is installed
-    python recompute.py --wheel tomserve-{tomserve.__version__}-py3-none-any.whl     # makes a new one
-
-It checks the digests of `SHA256SUMS`, scores the replies again, computes every table anew, and compares all cells. It
-asks no server. A run that is sealed has `seal.json`, which `tomserve verify ./runs/NAME` checks. Cite the papers of the
-benchmarks, and tomserve (`citation.bib`).
-"""
+        with zipfile.ZipFile(path) as held:
+            names = held.namelist()
+        whole = path.stat().st_size <= 10 * MOST and f"tomserve-{tomserve.__version__}.dist-info/METADATA" in names
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected tomserve's wheel, {name}") from None
+    except zipfile.BadZipFile:
+        whole = False
+    if not whole:
+        raise ConfigError(f"{path}: is no wheel of tomserve {tomserve.__version__}; `make release` builds {name}")
+    return name

@@ -1,8 +1,9 @@
 """Writes a run in the form of Every Eval Ever, a schema that leaderboards share (version 0.3.0).
 
 A strategy is an evaluation: a JSON file with its accuracy and the uncertainty, and a file of JSON lines with every
-reply beside it, in the folders ``data/<benchmark>/<developer>/<model>/`` that the schema's own checks ask for. The same
-run gives the same bytes.
+reply beside it, in the folders ``data/<benchmark>/<developer>/<model>/`` that the schema's own checks ask for. Variants
+of the questions are results of their own. The same run gives the same bytes: the time at which a record was made is
+that of the newest reply, or of the import.
 """
 
 from __future__ import annotations
@@ -11,54 +12,125 @@ import hashlib
 import math
 import re
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
+import tomserve
 from tomserve.content import outputs
+from tomserve.errors import ConfigError, TomserveError
 from tomserve.interop.answered import Answered, Replies
-from tomserve.interop.inspect_export import tokens
+from tomserve.interop.every_eval_ever_sample import SCHEMA, UNKNOWN, Joined, component, model_id, sample
+from tomserve.interop.transcripts import Transcripts
 from tomserve.runs.listening import Listener
+from tomserve.serving.presets import Preset
+from tomserve.stats.repeated import repeated_of_sums
 from tomserve.studies import summed
 
-SCHEMA = "0.3.0"
 RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 """How who evaluates may stand to who made the model."""
 
 TELL_EVERY = 20_000
 
 
+@dataclass
+class _Counted:
+    """The replies that one result counts. right: of each question, by its id and cluster, what is right of its replies.
+    failed: replies without an answer."""
+
+    right: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+    failed: int = 0
+
+    @property
+    def repeats(self) -> int:
+        return max((len(found) for found in self.right.values()), default=1)
+
+    def details(self) -> dict[str, Any]:
+        """The share of right answers and its uncertainty: what `tomserve analyze RUN --study accuracy` says, in its
+        table accuracy, or where a question has several replies in the row `mean` of its table samples."""
+        means = {key: sum(found) / len(found) for key, found in self.right.items()}
+        mean = math.fsum(means.values()) / len(means)
+        by_cluster: dict[str, list[float]] = defaultdict(list)
+        for (_, cluster), value in means.items():
+            by_cluster[cluster].append(value)
+        error = math.sqrt(sum(sum(one - mean for one in values) ** 2 for values in by_cluster.values())) / len(means)
+        if self.repeats > 1:
+            sums = np.array([math.fsum(values) for values in by_cluster.values()])
+            interval = repeated_of_sums(sums, np.array([len(values) for values in by_cluster.values()]))
+            low, high, method = interval.low, interval.high, interval.method
+        else:
+            counts = {"answers": len(means), "right": sum(means.values()), "failed": 0, "clusters": len(by_cluster)}
+            found = summed.share_of(counts)
+            low, high, method = found["ci_low"], found["ci_high"], found["method"]
+        uncertainty: dict[str, Any] = {"num_samples": len(means)}
+        if len(by_cluster) > 1:  # one cluster says nothing of how clusters differ
+            told = f"analytic, robust to {len(by_cluster)} clusters of questions"
+            uncertainty["standard_error"] = {"value": error, "method": told}
+        if math.isfinite(low) and math.isfinite(high):
+            uncertainty["confidence_interval"] = {
+                "lower": low,
+                "upper": high,
+                "confidence_level": 0.95,
+                "method": method,
+            }
+        counted = {"questions": len(means), "replies": sum(map(len, self.right.values())), "failed": self.failed}
+        details = {name: str(count) for name, count in (*counted.items(), ("clusters", len(by_cluster)))}
+        return {"score": mean, "details": details, "uncertainty": uncertainty}
+
+
 class Evaluation:
     """One strategy of a run as an evaluation. replies: of the run. strategy: the way of asking. organization: who
-    evaluates. relationship: one of RELATIONSHIPS."""
+    evaluates. relationship: one of RELATIONSHIPS. developer: who made the model, where its name does not say so.
 
-    def __init__(self, replies: Replies, strategy: str, organization: str, relationship: str) -> None:
+    model: the model's id. Raises ConfigError where nothing says when the run was asked."""
+
+    def __init__(
+        self, replies: Replies, strategy: str, organization: str, relationship: str, developer: str | None = None
+    ) -> None:
         self._replies, self._strategy = replies, strategy
-        self._organization, self._relationship = organization, relationship
+        self._organization, self._relationship, self._developer = organization, relationship, developer
         manifest = replies.manifest
-        self.model = manifest.model if "/" in manifest.model else f"unknown/{manifest.model}"
-        self.created = _epoch(manifest.created)
-        self.id = f"{manifest.benchmark}/{self.model.replace('/', '_')}/{strategy}/{self.created}"
-        developer, _, name = self.model.partition("/")
-        self.folder = Path("data", *map(_safe, (manifest.benchmark, developer, name)))
-        self.uuid = str(uuid.UUID(bytes=hashlib.sha256(f"{manifest.run}\n{self.id}".encode()).digest()[:16], version=4))
-        self.right: dict[tuple[str, str], list[float]] = {}
+        self.model = model_id(_hub_name(manifest.preset) or manifest.model, developer)
+        asked = manifest.foreign.created if manifest.foreign is not None else manifest.created
+        self._asked, self._made = epoch(asked), epoch(manifest.created)
+        newest = replies.newest(strategy) if manifest.foreign is None else None
+        made = max(one for one in (epoch(newest), self._made, -1) if one is not None)
+        if made < 0:
+            raise ConfigError(
+                f"{replies.folder / 'manifest.json'}: created: found {manifest.created!r:.60}; expected a time such as "
+                "2026-11-22T12:14:01Z, because the schema of Every Eval Ever asks when a run was made"
+            )
+        self._retrieved = str(made)
+        names = (manifest.benchmark, *self.model.split("/", 1))
+        self.folder = Path("data", *map(component, names))
+        self.id = f"{manifest.benchmark}-{strategy}/{self.model.replace('/', '_')}/{made}"
+        identity = f"{manifest.run}\n{strategy}\n{self.id}".encode()
+        self.uuid = str(uuid.UUID(bytes=hashlib.sha256(identity).digest()[:16], version=4))
+        self._counted: dict[str, _Counted] = {}
 
-    def write(self, out: Path, listener: Listener) -> tuple[Path, Path]:
-        """Write both files below a folder. Returns their paths. Raises OSError where they cannot be written."""
+    def write(self, out: Path, listener: Listener) -> tuple[Path, Path] | None:
+        """Write both files below a folder. Returns their paths; None where that strategy has no reply. Raises
+        ConfigError as `outputs.writing` does, OSError where they cannot be written."""
+        if next(self._replies.of(self._strategy), None) is None:
+            return None
         samples = out / self.folder / f"{self.uuid}_samples.jsonl"
         samples.parent.mkdir(parents=True, exist_ok=True)
         sha, rows = hashlib.sha256(), 0
+        turns = self._replies.manifest.strategies[self._strategy].turns
+        talks = Transcripts(self._replies, self._strategy) if turns != 1 else None
         with outputs.writing(samples, self._replies.folder) as file:
             for one in self._replies.of(self._strategy):
-                line = orjson.dumps(self._sample(one)) + b"\n"
+                talk = talks.of(one) if talks is not None else None
+                line = orjson.dumps(sample(one, self._count(one), talk)) + b"\n"
                 sha.update(line)
                 file.write(line)
                 rows += 1
-                self.right.setdefault((one.item.id, one.item.cluster), []).append(float(one.score["correct"]))
                 if rows % TELL_EVERY == 0:
                     listener.message(f"{rows:,} samples written so far")
         whole = out / self.folder / f"{self.uuid}.json"
@@ -67,29 +139,41 @@ class Evaluation:
             file.write(orjson.dumps(told, option=orjson.OPT_INDENT_2) + b"\n")
         return whole, samples
 
-    @property
-    def _result(self) -> str:
-        return f"{self._replies.manifest.benchmark}/{self._strategy}/accuracy"
+    def _count(self, one: Answered) -> Joined:
+        """Count a reply in its result; returns what joins both."""
+        variant = str(one.item.factors.get("variant") or "") if one.item.base is not None else ""
+        counted = self._counted.setdefault(variant, _Counted())
+        counted.right[(one.item.id, one.item.cluster)].append(float(one.score["correct"]))
+        counted.failed += one.score["answer"] is None and not one.score["correct"]
+        return Joined(self.id, self._result(variant), self._name(variant), self.model)
+
+    def _result(self, variant: str) -> str:
+        of = f"/{variant}" if variant else ""
+        return f"{self._replies.manifest.benchmark}/{self._strategy}{of}/accuracy"
+
+    def _name(self, variant: str) -> str:
+        benchmark = self._replies.manifest.benchmark
+        return f"{benchmark}/{variant}" if variant else benchmark
 
     def _whole(self, samples: str, checksum: str, rows: int) -> dict[str, Any]:
         manifest = self._replies.manifest
-        library = {"name": "tomserve", "version": manifest.tomserve or "unknown"}
+        library: dict[str, Any] = {"name": "tomserve", "version": manifest.tomserve or UNKNOWN}
         if manifest.foreign is not None:
-            library = {"name": manifest.foreign.tool, "version": manifest.foreign.version or "unknown"}
+            library = {"name": manifest.foreign.tool, "version": manifest.foreign.version or UNKNOWN}
         return {
             "schema_version": SCHEMA,
             "evaluation_id": self.id,
-            "evaluation_timestamp": str(self.created),
-            "retrieved_timestamp": str(self.created),
+            **self._times(),
+            "retrieved_timestamp": self._retrieved,
             "source_metadata": {
-                "source_name": "tomserve",
+                "source_name": library["name"],
                 "source_type": "evaluation_run",
                 "source_organization_name": self._organization,
                 "evaluator_relationship": self._relationship,
             },
-            "eval_library": library,
+            "eval_library": {**library, "additional_details": {"scored_by": f"tomserve {tomserve.__version__}"}},
             "model_info": self._model_info(),
-            "evaluation_results": [self._results()],
+            "evaluation_results": [self._results(variant) for variant in sorted(self._counted)],
             "detailed_evaluation_results": {
                 "format": "jsonl",
                 "file_path": samples,
@@ -99,36 +183,41 @@ class Evaluation:
             },
         }
 
+    def _times(self) -> dict[str, str]:
+        """When it was asked, where that is known: of another tool's replies it is when that tool says it asked."""
+        return {} if self._asked is None else {"evaluation_timestamp": str(self._asked)}
+
     def _model_info(self) -> dict[str, Any]:
         manifest = self._replies.manifest
-        version = manifest.server.get("engine_version")
-        engine = manifest.server.get("engine")
-        named = {"name": engine if isinstance(engine, str) else "vllm", "version": str(version)} if version else None
+        version, engine = (manifest.server.get(name) for name in ("engine_version", "engine"))
+        name = re.sub(rf"\s+v?{re.escape(str(version))}$", "", engine) if isinstance(engine, str) else "vllm"
+        named = {"name": name, "version": str(version)} if version else None
         return {
             "name": manifest.model,
             "id": self.model,
+            **({"developer": self._developer} if self._developer else {}),
             **({"inference_engine": named} if named else {}),
             "additional_details": {
-                "deployment_type": "self_deployed" if version else "unknown",
-                "model_availability": "unknown",
+                "deployment_type": "self_deployed" if manifest.server.get("command") else UNKNOWN,
+                "model_availability": UNKNOWN,
                 **({"revision": manifest.revision} if manifest.revision else {}),
             },
         }
 
-    def _results(self) -> dict[str, Any]:
-        manifest = self._replies.manifest
-        means = [sum(found) / len(found) for found in self.right.values()]
-        n, mean = len(means), sum(means) / len(means) if means else 0.0
-        clusters: dict[str, float] = {}
-        for (_, cluster), value in zip(self.right, means, strict=True):
-            clusters[cluster] = clusters.get(cluster, 0.0) + value - mean
-        error = math.sqrt(sum(one * one for one in clusters.values())) / n if n else 0.0
-        found = summed.share_of({"answers": n, "right": sum(means), "failed": 0, "clusters": len(clusters)})
-        sampling = {name: manifest.sampling[name] for name in ("temperature",) if name in manifest.sampling}
-        most = manifest.strategies[self._strategy].max_tokens
+    def _results(self, variant: str) -> dict[str, Any]:
+        manifest, counted = self._replies.manifest, self._counted[variant]
+        asked = manifest.strategies[self._strategy]
+        temperature = manifest.sampling.get("temperature")
+        several = f", the mean over {counted.repeats} replies to each question" if counted.repeats > 1 else ""
+        of = f" Only the variants {variant!r} of the questions count." if variant else ""
+        arguments: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
+        if type(asked.max_tokens) is int and asked.max_tokens > 0:
+            arguments["max_tokens"] = asked.max_tokens
+        if asked.chain:
+            arguments["reasoning"] = True
         return {
-            "evaluation_result_id": self._result,
-            "evaluation_name": manifest.benchmark,
+            "evaluation_result_id": self._result(variant),
+            "evaluation_name": self._name(variant),
             "source_data": {
                 "dataset_name": manifest.benchmark,
                 "source_type": "other",
@@ -137,9 +226,9 @@ class Evaluation:
                     "items": str(manifest.benchmark_items),
                 },
             },
-            "evaluation_timestamp": str(self.created),
+            **self._times(),
             "metric_config": {
-                "evaluation_description": "Share of questions answered right; a failure counts as wrong.",
+                "evaluation_description": f"Share of questions answered right{several}; a failure counts as wrong.{of}",
                 "metric_id": "accuracy",
                 "metric_name": "Accuracy",
                 "metric_kind": "accuracy",
@@ -149,91 +238,35 @@ class Evaluation:
                 "min_score": 0.0,
                 "max_score": 1.0,
             },
-            "score_details": {
-                "score": mean,
-                "uncertainty": {
-                    "standard_error": {"value": error, "method": f"analytic, over {len(clusters)} clusters"},
-                    "confidence_interval": {
-                        "lower": found["ci_low"],
-                        "upper": found["ci_high"],
-                        "confidence_level": 0.95,
-                        "method": found["method"],
-                    },
-                    "num_samples": n,
-                },
-            },
+            "score_details": counted.details(),
             "generation_config": {
-                "generation_args": {**sampling, **({"max_tokens": most} if most else {})},
-                "additional_details": {"strategy": self._strategy},
+                "generation_args": arguments,
+                "additional_details": _texts({"strategy": self._strategy, "prompts_digest": asked.digest}),
             },
         }
 
-    def _sample(self, one: Answered) -> dict[str, Any]:
-        """A reply; what failed has an empty reply, an error, and the score 0."""
-        shown = "\n\n".join(message["content"] for message in one.messages)
-        raw = "\n".join((*one.item.story, one.item.question))
-        reference = [one.item.answer]
-        score, row = one.score, one.row
-        usage = tokens(row.get("usage"))
-        thoughts = row.get("reasoning")
-        seconds = (row.get("timings") or {}).get("total_s")
-        read = []
-        if score["answer"] is not None:
-            read.append(
-                {
-                    "turn_idx": 0,
-                    "source": "output.raw",
-                    "extracted_value": score["answer"],
-                    "extraction_method": f"tomserve:{score['parse']}",
-                    "is_terminal": True,
-                }
-            )
-        return {
-            "schema_version": SCHEMA,
-            "evaluation_id": self.id,
-            "model_id": self.model,
-            "evaluation_name": one.item.benchmark,
-            "evaluation_result_id": self._result,
-            "sample_id": one.item.id,
-            "sample_hash": hashlib.sha256((raw + "".join(reference)).encode()).hexdigest(),
-            "interaction_type": "single_turn",
-            "input": {
-                "raw": raw,
-                "formatted": shown,
-                "reference": reference,
-                "choices": list(one.item.choices) or None,
-            },
-            "output": {"raw": [row.get("text") or ""], "reasoning_trace": [thoughts] if thoughts else None},
-            "messages": None,
-            "answer_attribution": read,
-            "evaluation": {"score": float(score["correct"]), "is_correct": bool(score["correct"])},
-            "token_usage": usage or None,
-            "performance": {"latency_ms": 1000 * seconds} if isinstance(seconds, int | float) else None,
-            "error": None if score["status"] == "ok" else f"{score['status']}: {score['reason'] or 'no reply'}",
-            "metadata": _metadata(one),
-        }
+
+def _texts(told: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in told.items() if value}
 
 
-def _metadata(one: Answered) -> dict[str, str]:
-    """The factors of a question and what an import needs, all as texts, as the schema asks for."""
-    told: Mapping[str, Any] = {
-        **one.item.factors,
-        "cluster": one.item.cluster,
-        "strategy": one.strategy,
-        "sample": one.sample,
-        **({"canary": one.item.canary} if one.item.canary else {}),
-    }
-    return {name: value if isinstance(value, str) else orjson.dumps(value).decode() for name, value in told.items()}
-
-
-def _epoch(created: str | None) -> int:
-    """A time as seconds since 1970; 0 where it is not known."""
+def _hub_name(preset: str | None) -> str | None:
+    """The name on the hub of the model that a preset serves; None where there is no such preset, or it has none."""
     try:
-        return int(datetime.fromisoformat(created or "").timestamp())
-    except ValueError:
-        return 0
+        found = Preset.lookup(preset)
+    except TomserveError:
+        return None
+    return found.model if found is not None and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", found.model) else None
 
 
-def _safe(name: str) -> str:
-    """A name as that of a folder."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "unknown"
+def epoch(time: str | None) -> int | None:
+    """A time as seconds since 1970, in UTC where it names no zone; None where it is not known.
+
+    >>> epoch("2026-11-22T12:14:01Z"), epoch("yesterday")
+    (1795349641, None)
+    """
+    try:
+        found = datetime.fromisoformat(time or "")
+        return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, OverflowError):
+        return None

@@ -6,274 +6,215 @@ them; the canary, a text by which leaked data can be found, stands in the card a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-import polars as pl
 import yaml
 
 import tomserve
-from tomserve.content import outputs
+from tomserve.content import outputs, temporary
 from tomserve.errors import ConfigError
-from tomserve.interop.answered import Answered, Replies
-from tomserve.items import Item
+from tomserve.interop import croissant, licences
+from tomserve.interop.answered import Replies
+from tomserve.interop.hub_tables import Table, items_table, replies_table
+from tomserve.reporting.tables import markdown
+from tomserve.runs.stock import Stock
 
-OWN_LICENCE = "cc-by-4.0"
-"""The licence of the data that come with tomserve."""
-
-_ITEM = {
-    "id": "What the question is called; it never changes.",
-    "benchmark": "The benchmark that the question belongs to.",
-    "story": "The story, as a list of sentences.",
-    "question": "The question about the story.",
-    "choices": "The labels that can be answered; empty where any text may answer.",
-    "answer": "The right answer.",
-    "gold": "The gold rationale as JSON: which labels are right after each sentence. Empty where there is none.",
-    "cluster": "The task or story that the question comes from, which is the unit of statistics.",
-    "base": "The question that this one is a version of. Empty for an original.",
-    "canary": "A text that marks data on which no model must be trained.",
-}
-_REPLY = {
-    "run": "The run that the reply belongs to.",
-    "model": "Who answered.",
-    "item": "The id of the question.",
-    "strategy": "The way of asking.",
-    "sample": "Which of several replies to the same prompt it is, from 0.",
-    "status": "ok, or why there is no whole reply.",
-    "text": "The reply as it came.",
-    "answer": "What was read of it as the answer.",
-    "correct": "Whether the answer is right; a failure is wrong.",
-    "canary": "A text that marks data on which no model must be trained.",
-}
-_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-_TYPES = {pl.String: "sc:Text", pl.Boolean: "sc:Boolean", pl.Int64: "sc:Integer", pl.Float64: "sc:Float"}
+_SIZES = (("n<1K", 10**3), ("1K<n<10K", 10**4), ("10K<n<100K", 10**5), ("100K<n<1M", 10**6), ("1M<n<10M", 10**7))
+_LARGER = "10M<n<100M"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Dataset:
-    """What is written. title: of the dataset. licence: its identifier, such as cc-by-4.0. terms: the text of the
-    licence file. source: what the questions come from, in a sentence. digest: of the questions. tables: by name, with
-    what each column holds. canaries: all of them."""
+    """What is to be written.
+
+    title: of the dataset. licence: its identifier, such as cc-by-4.0. terms: the text of the licence file. source: what
+    the data are, in sentences. own: whether the questions come with tomserve. items: the questions. replies: of runs,
+    with what these are called. papers: to be cited, as titles. languages: codes such as en, empty where that is not
+    known. url, date: where and when it is published, where that is known. benchmark: whether the questions are those
+    of a benchmark on Theory of Mind.
+    """
 
     title: str
     licence: str
     terms: str
     source: str
-    digest: str
-    tables: dict[str, tuple[pl.DataFrame, dict[str, str]]] = field(default_factory=dict)
+    own: bool
+    items: Stock
+    replies: Sequence[tuple[str, Replies]] = ()
+    papers: Sequence[str] = ()
+    languages: Sequence[str] = ()
+    url: str | None = None
+    date: str | None = None
+    benchmark: bool = True
+
+    @property
+    def canary(self) -> str:
+        """The canary of rows whose question has none."""
+        digest = hashlib.sha256(f"hub {self.items.digest()}".encode()).digest()
+        return f"tomserve-hub-{uuid.UUID(bytes=digest[:16], version=4)}: benchmark data; do not train on it"
+
+    @property
+    def version(self) -> str:
+        """The version of the data: tomserve's for its own, and in any case the digest of the questions."""
+        number = tomserve.__version__ if self.own else "1.0.0"
+        return f"{number}+sha256.{self.items.digest().removeprefix('sha256:')[:16]}"
+
+
+def told_of(benchmarks: Sequence[str], runs: Sequence[str], others: Sequence[str]) -> str:
+    """What the data are, in sentences. benchmarks, runs: their names. others: why they may be somebody else's."""
+    told = [f"Questions of {', '.join(benchmarks)}, as tomserve asks them."]
+    if runs:
+        told.append(f"With the replies of the run{'s' * (len(runs) > 1)} {', '.join(runs)}.")
+    told += [f"{one[:1].upper()}{one[1:]}." for one in others]
+    return markdown(" ".join(told))
+
+
+@dataclass
+class _Made:
+    """What was made of a dataset. tables: by name. canaries: all of them, sorted. digests: of the tables' files."""
+
+    tables: dict[str, Table] = field(default_factory=dict)
     canaries: tuple[str, ...] = ()
-
-    def add_items(self, items: Iterable[Item]) -> None:
-        """Add the table of the questions. Raises ConfigError where there are none."""
-        rows = list(items)
-        if not rows:
-            raise ConfigError("there are no questions to publish")
-        factors = sorted({name for item in rows for name in item.factors})
-        columns: dict[str, Any] = {name: [_value(item, name) for item in rows] for name in _ITEM}
-        for name in factors:
-            values = [item.factors.get(name) for item in rows]
-            kinds = {type(value) for value in values if value is not None}
-            columns[f"factor_{name}"] = values if len(kinds) == 1 else [None if v is None else str(v) for v in values]
-        told = {f"factor_{name}": "Where the question stands in the design." for name in factors}
-        self.tables["items"] = pl.DataFrame(columns, infer_schema_length=None), {**_ITEM, **told}
-        self.canaries = tuple(sorted({item.canary for item in rows if item.canary}))
-
-    def add_replies(self, replies: Sequence[Replies]) -> None:
-        """Add the table of the answers of these runs."""
-        rows = [_reply(one, run) for run in replies for name in run.strategies for one in run.of(name)]
-        schema = dict.fromkeys(_REPLY, pl.String) | {"sample": pl.Int64, "correct": pl.Boolean}
-        self.tables["replies"] = pl.DataFrame(rows, schema=schema), dict(_REPLY)
-
-
-def _value(item: Item, name: str) -> Any:
-    if name == "gold":
-        return orjson.dumps(item.gold.to_dict()).decode() if item.gold is not None else None
-    value = getattr(item, name)
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _reply(one: Answered, run: Replies) -> dict[str, Any]:
-    return {
-        "run": run.manifest.run,
-        "model": str(one.row["model"]),
-        "item": one.item.id,
-        "strategy": one.strategy,
-        "sample": one.sample,
-        "status": one.score["status"],
-        "text": one.row.get("text"),
-        "answer": one.score["answer"],
-        "correct": bool(one.score["correct"]),
-        "canary": one.item.canary,
-    }
+    digests: dict[str, str] = field(default_factory=dict)
 
 
 def write(dataset: Dataset, folder: Path, inputs: Sequence[Path] = ()) -> list[Path]:
-    """Write the folder. inputs: what must not be overwritten. Returns the files. Raises ConfigError where one cannot be
-    written."""
-    files: dict[str, bytes] = {}
-    for name, (table, _) in dataset.tables.items():
-        files[f"data/{name}.parquet"] = _parquet(table)
-    files["README.md"] = _card(dataset).encode()
-    files["LICENSE"] = f"{dataset.terms.rstrip()}\n{_canary(dataset)}".encode()
-    files["croissant.json"] = _croissant(dataset, files)
-    written = []
+    """Write the folder. inputs: what must not be overwritten. Returns the files.
+
+    Raises ConfigError where there are no questions, where the folder holds tables of another dataset, and where a file
+    cannot be written.
+    """
+    _refuse_leftovers(dataset, folder)
     try:
-        for name, content in files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with outputs.writing(path, *inputs) as file:
-                file.write(content)
-            written.append(path)
+        with temporary.folder() as scratch:
+            made = _tables(dataset, scratch)
+            files = {f"data/{name}.parquet": table.path for name, table in made.tables.items()}
+            texts = {
+                "README.md": _card(dataset, made),
+                "LICENSE": f"{dataset.terms.rstrip()}\n\nThese data must not be used to train models.\n",
+            }
+            for name, text in texts.items():
+                files[name] = scratch / name
+                files[name].write_text(text, "utf-8")
+            files["croissant.json"] = scratch / "croissant.json"
+            files["croissant.json"].write_bytes(_metadata(dataset, made))
+            return [_put(source, folder / name, inputs) for name, source in files.items()]
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another --out") from None
-    return written
 
 
-def _parquet(table: pl.DataFrame) -> bytes:
-    import io
-
-    out = io.BytesIO()
-    table.write_parquet(out, compression="zstd", row_group_size=10_000)
-    return out.getvalue()
-
-
-def _canary(dataset: Dataset) -> str:
-    if not dataset.canaries:
-        return ""
-    return "\nThese data must not be used to train models. " + " ".join(dataset.canaries) + "\n"
+def _put(source: Path, path: Path, inputs: Sequence[Path]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as read, outputs.writing(path, *inputs) as file:
+        shutil.copyfileobj(read, file, 1 << 20)
+    return path
 
 
-def _card(dataset: Dataset) -> str:
-    rows = max(table.height for table, _ in dataset.tables.values())
-    size = next((name for most, name in _SIZES if rows < most), "n>1M")
-    front = {
-        "license": dataset.licence,
-        "language": ["en"],
-        "pretty_name": dataset.title,
-        "task_categories": ["question-answering"],
-        "size_categories": [size],
-        "tags": ["theory-of-mind", "evaluation", "croissant"],
-        "configs": [
-            {"config_name": name, "data_files": [{"split": "test", "path": f"data/{name}.parquet"}]}
-            for name in dataset.tables
-        ],
-    }
+def _refuse_leftovers(dataset: Dataset, folder: Path) -> None:
+    """Raise ConfigError where the folder holds a table that the card would not name, and which would be uploaded with
+    the others."""
+    names = {"items.parquet", *(("replies.parquet",) if dataset.replies else ())}
+    with contextlib.suppress(OSError):
+        if found := sorted(one.name for one in (folder / "data").iterdir() if one.name not in names):
+            raise ConfigError(
+                f"{folder / 'data' / found[0]}: is no table of this dataset, and would be published with it; delete "
+                "it, or choose another --out"
+            )
+
+
+def _tables(dataset: Dataset, scratch: Path) -> _Made:
+    made = _Made()
+    made.tables["items"] = items_table(dataset.items, scratch / "items.parquet", dataset.canary)
+    if dataset.replies:
+        names, runs = zip(*dataset.replies, strict=True)
+        made.tables["replies"] = replies_table(runs, names, scratch / "replies.parquet", dataset.canary)
+    made.canaries = tuple(sorted({item.canary or dataset.canary for item in dataset.items}))
+    for name, table in made.tables.items():
+        with table.path.open("rb") as file:
+            made.digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return made
+
+
+def _card(dataset: Dataset, made: _Made) -> str:
+    title = " ".join(dataset.title.split())
+    front = _front(dataset, made, title)
     parts = [
         f"---\n{yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---\n",
-        f"# {dataset.title}\n",
+        f"# {markdown(title)}\n",
         f"{dataset.source} Written by tomserve {tomserve.__version__}.\n",
-        f"Digest of the questions: `{dataset.digest}`.\n",
+        f"Version {dataset.version}. Digest of all questions: `{dataset.items.digest()}`.\n",
+        "```python\nfrom datasets import load_dataset\n\n"
+        + "".join(f'{name} = load_dataset("FOLDER_OR_REPOSITORY", "{name}", split="test")\n' for name in made.tables)
+        + "```\n",
         "## Not for training\n",
-        "These data measure models. Whoever trains on them takes away what they measure."
-        + ("" if not dataset.canaries else " Every row carries this canary, by which leaks can be found:\n"),
-        *(f"```text\n{one}\n```\n" for one in dataset.canaries),
+        "These data measure models. Whoever trains on them takes away what they measure. Every row carries "
+        + ("this canary" if len(made.canaries) == 1 else "one of these canaries")
+        + ", by which leaks can be found:\n",
+        *(f"```text\n{one}\n```\n" for one in made.canaries),
     ]
-    for name, (table, columns) in dataset.tables.items():
-        parts.append(f"## {name}: {table.height:,} rows\n")
+    for name, table in made.tables.items():
+        parts.append(f"## {name}: {table.rows:,} rows\n")
         parts.append("| column | holds |\n|---|---|")
-        parts.append("\n".join(f"| `{column}` | {columns[column]} |" for column in table.columns) + "\n")
+        parts.append("\n".join(f"| `{column}` | {markdown(table.told[column])} |" for column in table.schema) + "\n")
+    if "replies" in made.tables:
+        parts.append(
+            "`item` of a reply is the `id` of its question; a question may have no reply. The terms of whoever served "
+            "the model may limit what can be done with its replies.\n"
+        )
     parts += [
         "## Limits\n",
         "A share of right answers says what was answered, not why. Constant answers and simple rules solve some of the "
         "questions: report what they score beside every accuracy (`tomserve analyze` does).\n",
-        "## Citation\n",
-        "Cite the paper of the questions and tomserve with its version and the digest above.\n",
+        *_cited(dataset),
         f"## Licence\n\n{dataset.licence}; the text is in `LICENSE`.\n",
     ]
     return "\n".join(parts)
 
 
-def _croissant(dataset: Dataset, files: Mapping[str, bytes]) -> bytes:
-    """The metadata by which other programs find the columns (Croissant 1.0, mlcommons.org/croissant/1.0)."""
-    distribution = [
-        {
-            "@type": "cr:FileObject",
-            "@id": f"{name}-parquet",
-            "name": f"{name}-parquet",
-            "contentUrl": f"data/{name}.parquet",
-            "encodingFormat": "application/x-parquet",
-            "sha256": hashlib.sha256(files[f"data/{name}.parquet"]).hexdigest(),
-        }
-        for name in dataset.tables
-    ]
-    records = [
-        {
-            "@type": "cr:RecordSet",
-            "@id": name,
-            "name": name,
-            "field": [_field(name, column, table.schema[column], told[column]) for column in table.columns],
-        }
-        for name, (table, told) in dataset.tables.items()
-    ]
-    whole = {
-        "@context": _CONTEXT,
-        "@type": "sc:Dataset",
-        "conformsTo": "http://mlcommons.org/croissant/1.0",
-        "name": dataset.title,
-        "description": f"{dataset.source}{_canary(dataset).rstrip()}",
-        "license": dataset.licence,
-        "url": "https://example.org/not-uploaded",
-        "version": "1.0.0",
-        "datePublished": "2026-01-01",
-        "citeAs": "Cite the paper of the questions and tomserve with its version and the digest of the data.",
-        "distribution": distribution,
-        "recordSet": records,
-    }
-    return orjson.dumps(whole, option=orjson.OPT_INDENT_2) + b"\n"
-
-
-def _field(table: str, column: str, kind: Any, told: str) -> dict[str, Any]:
-    several = isinstance(kind, pl.List)
-    inner = kind.inner if isinstance(kind, pl.List) else kind
+def _front(dataset: Dataset, made: _Made, title: str) -> dict[str, Any]:
+    """What stands at the head of the card, by which a hub finds and shows the dataset."""
+    rows = max(table.rows for table in made.tables.values())
+    other = {"license_name": "other", "license_link": "LICENSE"} if dataset.licence == "other" else {}
     return {
-        "@type": "cr:Field",
-        "@id": f"{table}/{column}",
-        "name": column,
-        "description": told,
-        "dataType": next((name for one, name in _TYPES.items() if inner == one), "sc:Text"),
-        **({"repeated": True} if several else {}),
-        "source": {"fileObject": {"@id": f"{table}-parquet"}, "extract": {"column": column}},
+        "license": dataset.licence,
+        **other,
+        **({"language": list(dataset.languages)} if dataset.languages else {}),
+        "pretty_name": title,
+        "task_categories": ["question-answering"],
+        "size_categories": [next((name for name, most in _SIZES if rows < most), _LARGER)],
+        "tags": [*(["theory-of-mind"] if dataset.benchmark else []), "evaluation", "croissant"],
+        "configs": [
+            {"config_name": name, "data_files": [{"split": "test", "path": f"data/{name}.parquet"}]}
+            for name in made.tables
+        ],
     }
 
 
-_CONTEXT: dict[str, Any] = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "citeAs": "cr:citeAs",
-    "column": "cr:column",
-    "conformsTo": "dct:conformsTo",
-    "cr": "http://mlcommons.org/croissant/",
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "dct": "http://purl.org/dc/terms/",
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileProperty": "cr:fileProperty",
-    "fileObject": "cr:fileObject",
-    "fileSet": "cr:fileSet",
-    "format": "cr:format",
-    "includes": "cr:includes",
-    "isLiveDataset": "cr:isLiveDataset",
-    "jsonPath": "cr:jsonPath",
-    "key": "cr:key",
-    "md5": "cr:md5",
-    "parentField": "cr:parentField",
-    "path": "cr:path",
-    "recordSet": "cr:recordSet",
-    "references": "cr:references",
-    "regex": "cr:regex",
-    "repeated": "cr:repeated",
-    "replace": "cr:replace",
-    "sc": "https://schema.org/",
-    "separator": "cr:separator",
-    "source": "cr:source",
-    "subField": "cr:subField",
-    "transform": "cr:transform",
-}
-"""The names of Croissant 1.0, as every file of it states them."""
+def _cited(dataset: Dataset) -> list[str]:
+    """The chapter on what to cite."""
+    told = [f"- {markdown(paper)}" for paper in dataset.papers]
+    told.append("- tomserve, with its version and the digest above")
+    if not dataset.own and not dataset.papers:
+        told.insert(0, "- the paper of the questions")
+    return ["## Citation\n", "\n".join(told) + "\n"]
+
+
+def _metadata(dataset: Dataset, made: _Made) -> bytes:
+    cited = "; ".join((*dataset.papers, f"tomserve {tomserve.__version__}; data {dataset.items.digest()}"))
+    about: Mapping[str, Any] = {
+        "name": " ".join(dataset.title.split()),
+        "description": f"{dataset.source} These data must not be used to train models. {' '.join(made.canaries)}",
+        "license": licences.page(dataset.licence),
+        "url": dataset.url,
+        "version": dataset.version,
+        "datePublished": dataset.date,
+        "citeAs": cited,
+    }
+    return croissant.metadata(about, made.tables, made.digests)

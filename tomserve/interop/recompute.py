@@ -4,8 +4,9 @@
     python recompute.py --wheel tomserve-VERSION-py3-none-any.whl
 
 It needs Python 3.11 alone. With --here it uses the environment that it is called with; else it makes a new one and
-installs the exact packages of requirements.txt there. The exit code is 0 where all is the same, 1 where anything
-differs, 2 where it could not be tried.
+installs the exact packages of requirements.txt there, and the wheel of tomserve that is given or lies in the artefact,
+else that of the package registry. The exit code is 0 where all is the same, 1 where anything differs, 2 where it could
+not be tried.
 """
 
 from __future__ import annotations
@@ -28,86 +29,192 @@ from typing import Any
 CLOSE = 1e-9
 """How far numbers may be apart, relatively, which other processors round otherwise."""
 
+SHOWN = 20
+"""How many lines are printed at most of each kind."""
+
+SUMS = "SHA256SUMS"
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,199})*")
+STUDY_FILE = re.compile(r"study(/[A-Za-z0-9_.-]+)*/[A-Za-z0-9_-]+\.py")
+
+
+class CannotTryError(Exception):
+    """It cannot be tried; the text says why, and what to do."""
+
 
 def main() -> int:
     """Check, compute, compare; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--here", action="store_true", help="use the environment of this Python")
-    parser.add_argument("--wheel", type=Path, help="tomserve's wheel, for a new environment; else the package registry")
+    parser.add_argument("--wheel", type=Path, help="tomserve's wheel, for a new environment; else that of the artefact")
+    parser.add_argument("--run-study", action="store_true", help="run the study's program that the artefact brings")
     given = parser.parse_args()
     root = Path(__file__).resolve().parent
-    about = json.loads((root / "artefact.json").read_text("utf-8"))
-    wrong = list(digests(root))
-    for line in wrong:
-        print(line)
-    print(f"digests: {len(wrong)} wrong")
+    try:
+        return check(root, given)
+    except CannotTryError as error:
+        print(f"not tried: {printable(str(error))}")
+        return 2
+
+
+def check(root: Path, given: argparse.Namespace) -> int:
+    """Check the artefact in that folder. Raises CannotTryError."""
+    wrong = list(digests(root, given.wheel))
+    tell(wrong, "digests", "wrong")
+    about = read_record(root)
+    if about["study_file"] is not None and not given.run_study:
+        raise CannotTryError(
+            f"its tables are made by a program that came with it, {about['study_file']}; read it, as it can do all "
+            "that you can, then add --run-study"
+        )
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        python = sys.executable if given.here else environment(folder / "venv", root, about["tomserve"], given.wheel)
+        folder = Path(scratch).resolve()
+        python = [sys.executable]
+        if not given.here:
+            python = [environment(folder / "venv", root, about, given.wheel), "-I"]
         made = compute(python, root, about, folder)
-        if made is None:
-            return 2
         differing = list(compared(root / "tables" / "csv", made))
-    for line in differing:
-        print(line)
-    print(f"tables: {len(differing)} differences")
+    tell(differing, "tables", "differences")
     return 1 if wrong or differing else 0
 
 
-def digests(root: Path) -> Iterator[str]:
-    """A line for each file that is missing, or other than SHA256SUMS says, or not named there."""
-    named = {}
-    for line in (root / "SHA256SUMS").read_text("utf-8").splitlines():
+def tell(lines: list[str], what: str, how: str) -> None:
+    """Print what was found, and how much of it there is."""
+    for line in lines[:SHOWN]:
+        print(printable(line))
+    if len(lines) > SHOWN:
+        print(f"... and {len(lines) - SHOWN} more")
+    print(f"{what}: {len(lines)} {how}")
+
+
+def printable(text: str) -> str:
+    """The text without characters that a terminal would obey."""
+    return "".join(one if one.isprintable() else "?" for one in text)
+
+
+def read_record(root: Path) -> dict[str, Any]:
+    """What artefact.json says. Raises CannotTryError for what tomserve could not have written, because its words become
+    those of a command."""
+    try:
+        about: Any = json.loads((root / "artefact.json").read_text("utf-8"))
+        names = {"study": str, "study_file": str, "wheel": str, "tomserve": str, "intervals": str}
+        good = about["schema"] == 1 and isinstance(about["runs"], dict) and bool(about["runs"])
+        good = good and all(isinstance(about[name], kind | None) for name, kind in names.items())
+        good = good and all(NAME.fullmatch(name) for name in about["runs"])
+        good = good and all(re.fullmatch(r"[\w.+-]{1,50}", about[name] or "") for name in ("tomserve", "intervals"))
+        good = good and all(isinstance(about[name], list) for name in ("by", "labels"))
+        good = good and all(isinstance(one, str) for one in (*about["by"], *about["labels"]))
+        good = good and (about["study"] is None) != (about["study_file"] is None)
+        good = good and re.fullmatch(r"[A-Za-z0-9_][\w-]{0,99}", about["study"] or "x") is not None
+        good = good and re.fullmatch(STUDY_FILE, about["study_file"] or "study/x.py") is not None
+        good = good and ".." not in (about["study_file"] or "")
+        good = good and re.fullmatch(r"tomserve-[\w.+-]+\.whl", about["wheel"] or "tomserve-0.whl") is not None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CannotTryError(f"artefact.json cannot be read ({error}); unzip the artefact anew") from None
+    if not good:
+        raise CannotTryError("artefact.json is none that tomserve wrote; unzip the artefact anew")
+    found: dict[str, Any] = about
+    return found
+
+
+def digests(root: Path, wheel: Path | None = None) -> Iterator[str]:
+    """A line for each file that is missing, or other than SHA256SUMS says, or not named there. wheel: one that the user
+    put beside the others."""
+    try:
+        lines = (root / SUMS).read_text("utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise CannotTryError(f"{SUMS} cannot be read ({error}); unzip the artefact anew") from None
+    named = {SUMS}
+    for line in lines:
         digest, _, name = line.partition("  ")
-        named[name] = digest
         path = root / name
-        if not path.is_file():
+        named.add(name)
+        if not name or os.path.isabs(name) or ".." in Path(name).parts or "\\" in name or re.match("[A-Za-z]:", name):
+            yield f"leads outside: {name}"
+        elif not path.resolve().is_relative_to(root) or path.is_symlink():
+            yield f"is a link: {name}"
+        elif not path.is_file():
             yield f"missing: {name}"
-            continue
-        sha = hashlib.sha256()
-        with path.open("rb") as file:
-            for block in iter(lambda: file.read(1 << 20), b""):
-                sha.update(block)
-        if sha.hexdigest() != digest:
+        elif sha256(path) != digest:
             yield f"changed: {name}"
+    own = wheel.resolve() if wheel is not None else None
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if (path.is_symlink() or not path.is_dir()) and name not in named and path.resolve() != own:
+            yield f"added: {name}"
 
 
-def environment(folder: Path, root: Path, version: str, wheel: Path | None) -> str:
-    """Make an environment with the exact packages; returns its Python."""
-    venv.create(folder, with_pip=True)
+def sha256(path: Path) -> str:
+    """The digest of a file, read block by block."""
+    sha = hashlib.sha256()
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            sha.update(block)
+    return sha.hexdigest()
+
+
+def environment(folder: Path, root: Path, about: dict[str, Any], wheel: Path | None) -> str:
+    """Make an environment with the exact packages; returns its Python. Raises CannotTryError."""
+    if wheel is None and about["wheel"] is not None:
+        wheel = root / about["wheel"]
+    if wheel is not None and not wheel.is_file():
+        raise CannotTryError(f"{wheel}: no such file; expected tomserve's wheel")
+    try:
+        venv.create(folder, with_pip=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise CannotTryError(
+            f"no new environment can be made ({error}); install Python's venv, or use --here"
+        ) from None
     python = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
-    install = [python, "-m", "pip", "install", "--quiet"]
-    subprocess.run([*install, "-r", str(root / "requirements.txt")], check=True)
-    what = str(wheel.resolve()) if wheel is not None else f"tomserve=={version}"
-    subprocess.run([*install, "--no-deps", what], check=True)
+    pip = [python, "-I", "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps", "--no-compile"]
+    what = str(wheel.resolve()) if wheel is not None else f"tomserve=={about['tomserve']}"
+    print("installing the packages into a new environment ...", flush=True)
+    for packages in (["-r", str(root / "requirements.txt")], [what]):
+        done = subprocess.run([*pip, *packages], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CannotTryError(f"the packages cannot be installed ({last(done.stderr)})")
     return python
 
 
-def compute(python: str, root: Path, about: dict[str, Any], folder: Path) -> Path | None:
-    """Have tomserve compute the tables from copies of the runs; returns their folder, None where that failed."""
+def compute(python: list[str], root: Path, about: dict[str, Any], folder: Path) -> Path:
+    """Have tomserve compute the tables from copies of the runs; returns their folder. Raises CannotTryError.
+
+    python: how Python is called. folder: for what is made.
+    """
     runs, out = folder / "runs", folder / "tables"
     for name in about["runs"]:
         copy(root / "runs" / name, runs / name)
     env = {name: value for name, value in os.environ.items() if not name.startswith("TOMSERVE_")}
     env |= {"TOMSERVE_RUNS": str(runs)}
-    call = [python, "-m", "tomserve", "analyze", *about["runs"], "--study", about["study"]]
-    call += ["--intervals", about["intervals"], "--format", "csv", "--out", str(out)]
-    for option in ("by", "labels"):
-        for value in about[option]:
-            call += ["--by" if option == "by" else "--label", value]
-    done = subprocess.run(call, env=env, cwd=folder, capture_output=True, text=True, check=False)
+    call = [*python, "-m", "tomserve"]
+    told = subprocess.run([*call, "--version"], env=env, cwd=folder, capture_output=True, text=True, check=False)
+    if told.returncode:
+        raise CannotTryError(f"this Python has no tomserve ({last(told.stderr)})")
+    if (version := told.stdout.strip().removeprefix("tomserve ")) != about["tomserve"]:
+        print(f"note: tomserve {printable(version)} computes; the tables were made by {about['tomserve']}")
+    study = about["study"] if about["study_file"] is None else str(root / about["study_file"])
+    call += ["analyze", *about["runs"], f"--study={study}", f"--intervals={about['intervals']}", "--format=csv"]
+    call += [f"--by={one}" for one in about["by"]] + [f"--label={one}" for one in about["labels"]]
+    done = subprocess.run([*call, f"--out={out}"], env=env, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1) or not out.is_dir():  # 1: many replies could not be read, which is a result
-        print(f"tomserve could not compute the tables: {done.stderr.strip()[-500:]}")
-        return None
+        raise CannotTryError(f"tomserve cannot compute the tables ({last(done.stderr)})")
     return out
 
 
+def last(text: str) -> str:
+    """The end of what a program said."""
+    return " ".join(text.split())[-500:]
+
+
 def copy(source: Path, target: Path) -> None:
-    """Copy the files of a run, whose scores are computed anew there."""
-    target.mkdir(parents=True)
-    for path in source.iterdir():
-        if path.is_file() and not path.is_symlink():
-            (target / path.name).write_bytes(path.read_bytes())
+    """Copy the files of a run, but no scores of answers, which are computed anew. Raises CannotTryError."""
+    try:
+        measured = json.loads((source / "manifest.json").read_text("utf-8")).get("kind") == "measured"
+        target.mkdir(parents=True, exist_ok=True)
+        for path in source.iterdir():
+            if path.is_file() and not path.is_symlink() and (measured or not path.name.startswith("scores.")):
+                (target / path.name).write_bytes(path.read_bytes())
+    except (OSError, ValueError, AttributeError) as error:
+        raise CannotTryError(f"the run {source.name} cannot be read ({error}); unzip the artefact anew") from None
 
 
 def compared(kept: Path, made: Path) -> Iterator[str]:
@@ -118,19 +225,22 @@ def compared(kept: Path, made: Path) -> Iterator[str]:
             yield f"table {name}: only {'kept' if (kept / name).is_file() else 'computed now'}"
             continue
         one, other = rows(kept / name), rows(made / name)
-        if len(one) != len(other) or one[:1] != other[:1]:
+        if [len(row) for row in one] != [len(row) for row in other] or one[:1] != other[:1]:
             yield f"table {name}: {len(one)} lines kept, {len(other)} now, or other columns"
             continue
         for number, (first, second) in enumerate(zip(one, other, strict=True), 1):
-            for column, (a, b) in enumerate(zip(first, second, strict=False)):
+            for column, (a, b) in enumerate(zip(first, second, strict=True)):
                 if not same(a, b):
                     yield f"table {name}, line {number}, {one[0][column]}: {a!r} kept, {b!r} now"
 
 
 def rows(path: Path) -> list[list[str]]:
-    """The rows of a CSV file."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.reader(file))
+    """The rows of a CSV file; none of a file that is no text."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return list(csv.reader(file))
+    except (OSError, ValueError, csv.Error):
+        return []
 
 
 def same(a: str, b: str) -> bool:

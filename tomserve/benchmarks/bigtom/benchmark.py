@@ -132,6 +132,8 @@ def _faults(found: list[Template], asked: list[Item]) -> Iterator[str]:
 BENCHMARK = Benchmark(
     "bigtom",
     load,
+    papers=("Understanding Social Reasoning in Language Models with Language Models (arXiv:2306.15448)",),
+    terms=SOURCE.words,
     study="bigtom",
     strategies=("vanilla", "cot"),
     draw=Draw(unit=("template", "templates")),

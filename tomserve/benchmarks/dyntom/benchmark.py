@@ -11,7 +11,7 @@ from pathlib import Path
 from tomserve.benchmarks.benchmark import Benchmark
 from tomserve.benchmarks.dyntom import asking
 from tomserve.benchmarks.dyntom.rules import RULES
-from tomserve.benchmarks.dyntom.trials import trials
+from tomserve.benchmarks.dyntom.trials import source, trials
 from tomserve.benchmarks.findings import Findings, Say
 from tomserve.items import Item
 from tomserve.items.draw import Draw
@@ -45,6 +45,11 @@ def audit(path: Path | None, say: Say) -> Findings:
 BENCHMARK = Benchmark(
     "dyntom",
     load,
+    papers=(
+        "Towards Dynamic Theory of Mind: Evaluating LLM Adaptation to Temporal Evolution of Human States "
+        "(arXiv:2505.17663)",
+    ),
+    terms=source().words,
     study="dyntom",
     strategies=("dyntom_vanilla", "dyntom_cot"),
     draw=Draw(unit=("story", "stories")),

@@ -208,6 +208,8 @@ OWN = (Rule("denying else shortest", _reader(True)), Rule("affirming else longes
 BENCHMARK = Benchmark(
     "fantom",
     load,
+    papers=("FANToM: A Benchmark for Stress-testing Machine Theory of Mind in Interactions (arXiv:2310.15421)",),
+    terms=SOURCE.words,
     study="fantom",
     strategies=("letters", "letters_cot"),
     draw=Draw(unit=("conversation", "conversations")),

@@ -132,6 +132,10 @@ def audit(path: Path | None, say: Say) -> Findings:
 BENCHMARK = Benchmark(
     "hitom",
     load,
+    papers=(
+        "Hi-ToM: A Benchmark for Evaluating Higher-Order Theory of Mind Reasoning in Large "
+        "Language Models (arXiv:2310.16755)",
+    ),
     study="hitom",
     reasoned=("order=1,2,3,4",),
     strategies=("hitom_vanilla", "hitom_cot"),

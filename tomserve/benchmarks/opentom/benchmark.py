@@ -179,6 +179,11 @@ METRICS = (
 BENCHMARK = Benchmark(
     "opentom",
     load,
+    papers=(
+        "OpenToM: A Comprehensive Benchmark for Evaluating Theory-of-Mind Reasoning "
+        "Capabilities of Large Language Models (arXiv:2402.06044)",
+    ),
+    terms=SOURCE.words,
     study="opentom",
     draw=Draw(whole=("length",), unit=("narrative", "narratives")),
     metrics=METRICS,

@@ -97,6 +97,7 @@ def retelling(path: Path | None) -> Retell:
 BENCHMARK = Benchmark(
     "perturbed",
     load,
+    papers=("The perturbed false-belief tasks (arXiv:2602.22072)",),
     study="perturbed",
     reasoned=("scenario=false_belief", "question_kind=belief"),
     draw=DRAW,

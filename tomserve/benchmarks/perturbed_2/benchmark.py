@@ -108,6 +108,7 @@ task of its stage on the same ones."""
 BENCHMARK = Benchmark(
     NAME,
     load,
+    papers=("The perturbed false-belief tasks (arXiv:2602.22072)",),
     study="perturbed",
     reasoned=("scenario=false_belief", "question_kind=belief"),
     draw=DRAW,

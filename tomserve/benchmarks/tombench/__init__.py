@@ -235,6 +235,8 @@ RULES = (
 BENCHMARK = Benchmark(
     "tombench",
     load,
+    papers=("ToMBench: Benchmarking Theory of Mind in Large Language Models (arXiv:2402.15052)",),
+    terms=source().words,
     study="tombench",
     strategies=("tombench_vanilla", "tombench_cot"),
     draw=Draw(over=("task",), unit=("story", "stories"), group=("task", "tasks")),

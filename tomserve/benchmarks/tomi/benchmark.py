@@ -198,6 +198,8 @@ the reply; metric_both_places: whether the reply names all places, so that this 
 BENCHMARK = Benchmark(
     "tomi",
     load,
+    papers=("Revisiting the Evaluation of Theory of Mind through Question Answering (doi:10.18653/v1/D19-1598)",),
+    terms=SOURCE.words,
     study="tomi",
     draw=Draw(over=("version", "story_type"), unit=("story", "stories")),
     golds=GOLDS,

