@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from tests.conftest import ROOT, Endpoint
-from tests.helpers import batches, other_tools, tombench
+from tests.helpers import batches, harnesses, other_tools, tombench
 from tests.helpers.choices_files import write_all
 from tests.helpers.dyntom import write_trials
 from tests.helpers.prepared import prepared
@@ -192,7 +192,9 @@ class Reader:
             batches.answered([self.folder / words[words.index("-i") + 1]], self.folder / words[words.index("-o") + 1])
             return
         if words[0] == "inspect":  # the real one, which these tests bring along
+            script, self.endpoint.script = self.endpoint.script, harnesses.well_formed
             self._run([str(Path(sys.executable).with_name("inspect")), *words[1:], "--display", "none"], command)
+            self.endpoint.script = script
             return
         if words[:3] == ["tomserve", "submit", "slurm"] and "--dry-run" not in words:
             self._on_slurm(words)

@@ -1,21 +1,27 @@
 """Our benchmarks as tasks of Inspect, with our prompts and our scorer. It needs the extra `inspect`.
 
     inspect eval tomserve/worlds --model openai/gpt-4o -T strategy=cot -T limit=300
+    inspect eval tomserve/hitom --model vllm/... -T where=order=1
     inspect eval tomserve/benchmark --model vllm/... -T name=my_benchmark.py
+    inspect score LOG --scorer tomserve/tomserve -S name=worlds -S strategy=cot
 
 What is asked and how replies are read is the same as in `tomserve eval`: the same messages, the same JSON schema where
-the provider takes one, the same number of tokens, temperature 0. What Inspect does not have stays with tomserve:
-strategies of several turns, the noise check, and intervals over clusters of other kinds than its own standard error.
+the provider takes one, the same number of tokens, temperature 0, seed 0. What Inspect does not have stays with
+tomserve: strategies of several turns, what presets say of a model, the noise check, and intervals over clusters of
+other kinds than its own standard error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
-from tomserve.errors import MachineError
+from tomserve.errors import ConfigError, MachineError
 from tomserve.interop.asking_inside import Asking
+from tomserve.interop.inspect_sample import SCORER
 from tomserve.items import Item
+from tomserve.prompting.turn import Turn
+from tomserve.status import finished
 
 try:
     from inspect_ai import Task, task
@@ -26,12 +32,16 @@ try:
         ChatMessageSystem,
         ChatMessageUser,
         GenerateConfig,
+        ModelAPI,
         ResponseSchema,
+        modelapi,
     )
     from inspect_ai.scorer import CORRECT, INCORRECT, Score, Scorer, Target, accuracy, scorer, stderr
     from inspect_ai.solver import Generate, Solver, TaskState, solver
     from inspect_ai.util import JSONSchema
-except ImportError as error:  # pragma: no cover - the development environment has it
+
+    from tomserve.interop.inspect_schema import WholeSchema
+except ImportError as error:
     raise MachineError(
         f"tomserve.interop.inspect_task needs inspect_ai ({error}); pip install 'tomserve[inspect]'"
     ) from None
@@ -42,15 +52,39 @@ _MESSAGES: dict[str, type[ChatMessageSystem] | type[ChatMessageUser] | type[Chat
     "assistant": ChatMessageAssistant,
 }
 
+_FIELDS = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop_seqs"}
+"""Fields of a request that Inspect has options for; the others go into the body as they are, where a provider has
+one."""
 
-def evaluation(asking: Asking) -> Task:
-    """The task of these questions. Questions are samples, whose metadata hold factors, cluster and canary, and what an
-    import by `tomserve import inspect` needs to find them again."""
-    samples = [_sample(asking, item) for item in asking.items]
+_NARROW = ("anthropic", "bedrock")
+"""Providers that refuse a schema with the keywords that Inspect's own form of a schema leaves out."""
+
+Given = str | int | Sequence[Any] | None
+
+
+def asking_of(
+    name: str, strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Given = ""
+) -> Asking:
+    """The questions and the strategy, as the arguments of a task name them.
+
+    where: conditions with ; between them. Inspect takes a comma for the end of a value, so that it may come as a list.
+    """
+    text = ",".join(map(str, where)) if isinstance(where, list | tuple) else str(where or "")
+    conditions = [one.strip() for one in text.split(";") if one.strip()]
+    return Asking.of(name, str(strategy), path=path, gold=gold, limit=limit, conditions=conditions)
+
+
+def evaluation(name: str, **given: Any) -> Task:
+    """The task of a benchmark. name, given: as for `asking_of`.
+
+    Questions are samples, whose metadata hold factors, cluster and canary, and what an import by `tomserve import
+    inspect` needs to find them again."""
+    told = {"name": name, **{one: value for one, value in given.items() if value not in ("", None)}}
+    asking = asking_of(**told)
     return Task(
-        dataset=MemoryDataset(samples, name=asking.benchmark),
-        solver=asked_by_tomserve(asking),
-        scorer=read_by_tomserve(asking),
+        dataset=MemoryDataset([_sample(asking, item) for item in asking.items], name=asking.benchmark),
+        solver=asked_by_tomserve(**told),
+        scorer=read_by_tomserve(**told),
         config=GenerateConfig(temperature=0.0, seed=0),
         name=asking.benchmark,
         metadata={"tomserve": {"benchmark": asking.benchmark, "prompts": asking.strategy.digest}},
@@ -63,6 +97,7 @@ def _sample(asking: Asking, item: Item) -> Sample:
         "strategy": asking.strategy.name,
         "benchmark": item.benchmark,
         "cluster": item.cluster,
+        "factors": sorted(item.factors),
     }
     canary = {"canary": item.canary} if item.canary else {}
     return Sample(
@@ -74,49 +109,85 @@ def _sample(asking: Asking, item: Item) -> Sample:
     )
 
 
-def _message(message: dict[str, str]) -> ChatMessage:
+def _message(message: Mapping[str, str]) -> ChatMessage:
     return _MESSAGES[message["role"]](content=message["content"])
 
 
 @solver
-def asked_by_tomserve(asking: Asking) -> Solver:
-    """Asks one question under the schema and with the number of tokens of its strategy."""
-    known = {item.id: item for item in asking.items}
+def asked_by_tomserve(
+    name: str, strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Given = ""
+) -> Solver:
+    """Asks a question under the schema and with the number of tokens of the strategy. The arguments are the task's."""
+    asking = asking_of(name, strategy, path, gold, limit, where)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        turn = asking.strategy.turn(known[str(state.sample_id)])
-        told: dict[str, Any] = {"max_tokens": turn.max_tokens or asking.strategy.max_tokens}
-        if turn.schema is not None:
-            schema = JSONSchema.model_validate(turn.schema)
-            told["response_schema"] = ResponseSchema(name="answer", json_schema=schema, strict=True)
-        return await generate(state, **told)
+        turn = asking.turn(_item(asking, state))
+        return await generate(state, **_options(turn, state.model.api))
 
     return solve
 
 
-@scorer(metrics=[accuracy(), stderr(), stderr(cluster="cluster")])
-def read_by_tomserve(asking: Asking) -> Scorer:
-    """Reads the reply by our rules. The value is C or I; the metadata hold how it was read, and the chain metrics."""
-    known = {item.id: item for item in asking.items}
+def _options(turn: Turn, provider: str) -> dict[str, Any]:
+    """What a turn asks besides its messages, as Inspect's options of a request."""
+    told: dict[str, Any] = {"max_tokens": turn.max_tokens}
+    told |= {_FIELDS[name]: value for name, value in turn.fields.items() if name in _FIELDS}
+    if isinstance(stop := told.get("stop_seqs"), str):
+        told["stop_seqs"] = [stop]
+    if more := {name: value for name, value in turn.fields.items() if name not in _FIELDS}:
+        told["extra_body"] = more
+    if turn.schema is not None:
+        kind = JSONSchema.model_validate if provider in _NARROW else WholeSchema.of
+        told["response_schema"] = ResponseSchema(name="answer", json_schema=kind(turn.schema))
+    return told
+
+
+def _item(asking: Asking, state: TaskState) -> Item:
+    if (item := asking.known.get(str(state.sample_id))) is None:
+        raise ConfigError(
+            f"sample {state.sample_id!r:.80} is no question of {asking.benchmark} as it is asked here; give the scorer "
+            "the arguments of the task: name, and path, gold, limit and where if they were given"
+        )
+    return item
+
+
+@scorer(metrics=[accuracy(), stderr(), stderr(cluster="cluster")], name=SCORER)
+def read_by_tomserve(
+    name: str, strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Given = ""
+) -> Scorer:
+    """Reads the reply by our rules. The value is C or I; the metadata hold how it was read, and the chain metrics.
+
+    The arguments are the task's."""
+    asking = asking_of(name, strategy, path, gold, limit, where)
 
     async def score(state: TaskState, target: Target) -> Score:
         del target  # the item knows its answer
         ended = state.output.choices[0].stop_reason if state.output.choices else None
-        found = asking.scored(
-            known[str(state.sample_id)],
-            state.output.completion,
-            cut_off=ended in ("max_tokens", "model_length"),
-            model=str(state.model),
-        )
-        kept = {name: one for name, one in found.items() if one is not None and name.startswith(("chain", "metric_"))}
+        text = state.output.completion
+        found = asking.scored(_item(asking, state), text, status=finished(ended), model=str(state.model))
+        more = ("answer_matches_last", "status", "parse")
+        kept = {name: one for name, one in found.items() if name.startswith(("chain", "metric_")) or name in more}
         return Score(
             value=CORRECT if found["correct"] else INCORRECT,
             answer=found["answer"],
-            explanation=found["reason"] or state.output.completion,
-            metadata={**kept, "status": found["status"], "parse": found["parse"]},
+            explanation=found["reason"] or text,
+            metadata={name: one for name, one in kept.items() if one is not None},
         )
 
     return score
+
+
+@modelapi(name="tomserve")
+class AnsweredBefore(ModelAPI):
+    """The model of a log that `tomserve export inspect` wrote, so that `inspect score` finds one. It answers nothing:
+    its answers are in the log."""
+
+    async def generate(self, *of: Any, **given: Any) -> NoReturn:
+        """Raise ConfigError."""
+        del of, given
+        raise ConfigError(
+            f"tomserve/{self.model_name} is the model of an exported run, whose replies are in the log; name a model "
+            "that can be asked, such as --model openai/NAME"
+        )
 
 
 def _named(function: Callable[..., Task]) -> str:
@@ -124,37 +195,33 @@ def _named(function: Callable[..., Task]) -> str:
     return function.__name__.replace("_", "-")
 
 
-def _conditions(where: str | Sequence[str]) -> tuple[str, ...]:
-    return tuple(one for one in (where.split(";") if isinstance(where, str) else where) if one)
-
-
 @task
-def benchmark(name: str, strategy: str = "", path: str = "", limit: int | None = None, where: str = "") -> Task:
+def benchmark(
+    name: str, strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Given = ""
+) -> Task:
     """Any benchmark, by its name or the FILE.py that declares it. where: conditions with ; between them."""
-    asking = Asking.of(name, strategy, path=path or None, limit=limit, conditions=_conditions(where))
-    return evaluation(asking)
+    return evaluation(name, strategy=strategy, path=path, gold=gold, limit=limit, where=where)
 
 
 @task
-def perturbed(strategy: str = "", limit: int | None = None, where: str = "") -> Task:
-    """The perturbed false-belief tasks as published (arXiv 2602.22072)."""
-    return evaluation(Asking.of(_named(perturbed), strategy, limit=limit, conditions=_conditions(where)))
+def perturbed(strategy: str = "", limit: int | None = None, where: Given = "") -> Task:
+    """The perturbed false-belief tasks, in the design of arXiv 2602.22072."""
+    return evaluation(_named(perturbed), strategy=strategy, limit=limit, where=where)
 
 
 @task
-def perturbed_2(strategy: str = "", limit: int | None = None, where: str = "") -> Task:
-    """The second edition of the perturbed false-belief tasks."""
-    return evaluation(Asking.of(_named(perturbed_2), strategy, limit=limit, conditions=_conditions(where)))
+def perturbed_2(strategy: str = "", limit: int | None = None, where: Given = "") -> Task:
+    """The second edition of the perturbed false-belief tasks, on which simple rules come less far."""
+    return evaluation(_named(perturbed_2), strategy=strategy, limit=limit, where=where)
 
 
 @task
-def worlds(strategy: str = "", limit: int | None = None, where: str = "") -> Task:
+def worlds(strategy: str = "", limit: int | None = None, where: Given = "") -> Task:
     """Generated social worlds, whose right answers are proven."""
-    return evaluation(Asking.of(_named(worlds), strategy, limit=limit, conditions=_conditions(where)))
+    return evaluation(_named(worlds), strategy=strategy, limit=limit, where=where)
 
 
 @task
-def hitom(strategy: str = "", path: str = "", limit: int | None = None, where: str = "") -> Task:
+def hitom(strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Given = "") -> Task:
     """Nested beliefs of orders 0 to 4 (Hi-ToM, arXiv 2310.16755); path: the official file, else generated stories."""
-    asking = Asking.of(_named(hitom), strategy, path=path or None, limit=limit, conditions=_conditions(where))
-    return evaluation(asking)
+    return evaluation(_named(hitom), strategy=strategy, path=path, gold=gold, limit=limit, where=where)

@@ -1,70 +1,108 @@
 """What the task files beside this one name: the questions of a benchmark, the prompt of one, and its score.
 
-lm-eval shows a prompt as one text, so that the messages of a strategy stand below each other in it, each under its role
-where there are several; `tomserve eval` sends them as messages. That is the one difference to it.
+lm-eval does not tell how a reply ended, so that a reply that was cut off is read as one that was not, but for thoughts
+without an end. Nothing of lm-eval is imported here; what it needs to send a chat is in task.py.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Mapping
 from typing import Any
 
 from tomserve.interop.asking_inside import Asking
+from tomserve.status import LENGTH, OK
+
+OWN = ("id", "story", "question", "choices", "answer", "cluster", "canary", "tomserve")
+"""The fields of a document that are no factors."""
 
 
-@cache
-def _asking(benchmark: str, strategy: str, path: str, limit: int) -> Asking:
-    return Asking.of(benchmark, strategy, path=path or None, limit=limit or None)
-
-
-def questions(benchmark: str = "", strategy: str = "", path: str = "", most: int = 0, **given: Any) -> dict[str, Any]:
+def questions(
+    benchmark: str = "",
+    strategy: str = "",
+    path: str = "",
+    gold: str = "",
+    most: int = 0,
+    where: str = "",
+    **given: Any,
+) -> dict[str, Any]:
     """The documents of a task, as a dataset of the package datasets, which lm-eval brings along.
 
-    benchmark, strategy: by name. path: the benchmark's file. most: most questions, 0 for all. lm-eval hands over the
-    fields `metadata` of a task file, and what a user gives by ``--metadata``.
+    benchmark, strategy: by name. path, gold: the benchmark's file, and which of its sets of right answers counts. most:
+    most questions, drawn as `tomserve eval --limit` does, 0 for all. where: conditions with ; between them. lm-eval
+    hands over the fields of `metadata` in a task file, and what a user gives by ``--metadata``.
     """
     import datasets
 
     del given  # what other versions of lm-eval hand over besides
-    asking = _asking(benchmark, strategy, path, most)
-    made = [_document(asking, place, (benchmark, strategy, path, most)) for place in range(len(asking.items))]
-    for name in {name for one in made for name in one["factors"]}:
-        kinds = {type(one["factors"].get(name)) for one in made} - {type(None)}
-        for one in made:  # a column has one type
-            value = one["factors"].get(name)
-            one[name] = value if len(kinds) == 1 or value is None else str(value)
-    return {"test": datasets.Dataset.from_list([{**one, "factors": None} for one in made])}
+    told = {"benchmark": benchmark, "strategy": strategy, "path": path, "gold": gold, "most": most, "where": where}
+    asking = _asking(told)
+    made = [_document(asking, item.id, told) for item in asking.items]
+    names = sorted({name for item in asking.items for name in item.factors} - set(OWN))
+    for name in names:
+        values = [item.factors.get(name) for item in asking.items]
+        alike = len({type(value) for value in values} - {type(None)}) == 1  # a column has one type
+        for one, value in zip(made, values, strict=True):
+            one[name] = value if alike or value is None else str(value)
+    return {"test": datasets.Dataset.from_list(made)}
 
 
-def _document(asking: Asking, place: int, key: tuple[str, str, str, int]) -> dict[str, Any]:
-    item = asking.items[place]
-    messages = asking.messages(item)
-    several = len(messages) > 1
-    prompt = "\n\n".join(
-        f"{one['role'].capitalize()}:\n{one['content']}" if several else one["content"] for one in messages
-    )
+def _asking(told: dict[str, Any]) -> Asking:
+    conditions = [one.strip() for one in str(told["where"] or "").split(";") if one.strip()]
+    limit = int(told["most"] or 0) or None
+    names = {name: str(told[name] or "") for name in ("path", "gold")}
+    return Asking.of(str(told["benchmark"]), str(told["strategy"] or ""), **names, limit=limit, conditions=conditions)
+
+
+def _document(asking: Asking, identity: str, told: dict[str, Any]) -> dict[str, Any]:
+    item = asking.known[identity]
+    ours = {
+        "item": item.id,
+        "strategy": asking.strategy.name,
+        "cluster": item.cluster,
+        "factors": sorted(set(item.factors) - set(OWN)),
+    }
     return {
         "id": item.id,
-        "prompt": f"{prompt}\n\nAssistant:\n" if several else prompt,
-        "answer": item.answer,
+        "story": list(item.story),
+        "question": item.question,
         "choices": list(item.choices),
-        "factors": dict(item.factors),
+        "answer": item.answer,
         "cluster": item.cluster,
         "canary": item.canary or "",
-        "tomserve": {"item": item.id, "strategy": asking.strategy.name, "cluster": item.cluster},
-        "asking": list(map(str, key)),
-        "place": place,
+        "tomserve": {**ours, "asking": told},
     }
 
 
+def messages(doc: dict[str, Any]) -> list[dict[str, str]]:
+    """What the model is shown, each message with `role` and `content`."""
+    asking = _asking(doc["tomserve"]["asking"])
+    return asking.messages(asking.known[doc["id"]])
+
+
 def prompt(doc: dict[str, Any]) -> str:
-    """The text that the model is shown."""
-    return str(doc["prompt"])
+    """The same as one text, in which several messages stand below each other, each under its role."""
+    shown = messages(doc)
+    if len(shown) == 1:
+        return shown[0]["content"]
+    told = [f"{one['role'].capitalize()}:\n{one['content']}" for one in shown]
+    return "\n\n".join((*told, "Assistant:\n"))
+
+
+def fields(doc: dict[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Further fields of the request about a question. wanted: the `metadata` of the task; `schema` says that requests
+    have the schema of their reply."""
+    asking = _asking(doc["tomserve"]["asking"])
+    turn = asking.turn(asking.known[doc["id"]])
+    if not wanted.get("schema") or turn.schema is None:
+        return dict(turn.fields)
+    answer = {"name": "answer", "schema": turn.schema}
+    return {**turn.fields, "response_format": {"type": "json_schema", "json_schema": answer}}
 
 
 def score(doc: dict[str, Any], results: list[str]) -> dict[str, float]:
     """The metrics of a reply: whether our rules read the right answer in it, and whether they read any."""
-    benchmark, strategy, path, most = doc["asking"]
-    asking = _asking(benchmark, strategy, path, int(most))
-    found = asking.scored(asking.items[doc["place"]], results[0])
+    asking = _asking(doc["tomserve"]["asking"])
+    text = results[0]
+    thinking = "<think>" in text and "</think>" not in text
+    found = asking.scored(asking.known[doc["id"]], text, status=LENGTH if thinking else OK)
     return {"acc": float(bool(found["correct"])), "read": float(found["answer"] is not None)}

@@ -1,0 +1,183 @@
+"""The commands `tomserve export inspect` and `lm-eval`: what they write, where, and what they refuse."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.conftest import ROOT
+from tests.helpers.measurements import measured_run
+
+EXAMPLE = ROOT / "runs/example"
+TOOLS = ("inspect", "lm-eval", "every-eval-ever")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A copy of the example, in which `cot` was not answered yet."""
+    folder = tmp_path / "runs/mine"
+    shutil.copytree(EXAMPLE, folder)
+    journal = folder / "responses.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(line for line in lines if orjson.loads(line)["strategy"] == "vanilla"))
+    return folder
+
+
+def kept(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_each_strategy_is_a_log_in_a_folder_that_is_made(cli: Any, tmp_path: Path) -> None:
+    done = cli("export", "inspect", EXAMPLE, "--out", tmp_path / "new/logs")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        f"written: {tmp_path}/new/logs/example_cot.eval, 176 samples",
+        f"written: {tmp_path}/new/logs/example_vanilla.eval, 176 samples",
+    ]
+    again = kept(tmp_path / "new")
+    assert cli("export", "inspect", EXAMPLE, "--out", tmp_path / "new/logs").code == 0
+    assert kept(tmp_path / "new") == again
+
+
+def test_lm_evals_files_lie_in_a_folder_of_the_model(cli: Any, tmp_path: Path) -> None:
+    done = cli("export", "lm-eval", EXAMPLE, "--out", tmp_path / "out")
+    assert (done.code, done.err) == (0, "")
+    date = "2026-11-22T12-12-09.000000"
+    names = [f"samples_perturbed_{one}_{date}.jsonl" for one in ("cot", "vanilla")] + [f"results_{date}.json"]
+    assert done.out.splitlines() == [f"written: {tmp_path}/out/reference/{name}" for name in names]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_one_strategy_can_be_chosen(cli: Any, tmp_path: Path, tool: str) -> None:
+    assert cli("export", tool, EXAMPLE, "--out", tmp_path / "out", "--strategy", "cot").code == 0
+    assert not [path for path in (tmp_path / "out").rglob("*") if "vanilla" in path.name]
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("cto", "--strategy 'cto': {run} has none of that name; it has: cot, vanilla"),
+        ("cot", "--strategy 'cot': nothing was answered by it yet in {run}; there are replies by: vanilla"),
+    ],
+)
+def test_a_strategy_that_is_not_there_is_told(
+    cli: Any, run: Path, tmp_path: Path, tool: str, name: str, said: str
+) -> None:
+    done = cli("export", tool, run, "--out", tmp_path / "out", "--strategy", name)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.strip() == f"tomserve: {said.format(run=run)}"
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_what_was_not_asked_yet_is_left_out(cli: Any, run: Path, tmp_path: Path, tool: str) -> None:
+    assert cli("export", tool, run, "--out", tmp_path / "out").code == 0
+    assert not list((tmp_path / "out").rglob("*cot*"))
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_an_empty_run_a_measured_one_and_none_are_refused(cli: Any, run: Path, tmp_path: Path, tool: str) -> None:
+    (run / "responses.jsonl").write_bytes(b"")
+    measured = measured_run(tmp_path / "runs/measured")
+    for folder, said in (
+        (run, "nothing was answered yet"),
+        (measured, "holds a measurement and no answers, so that it has no replies to export; give a run of answers"),
+        (tmp_path / "runs/nothing", "nothing"),
+    ):
+        done = cli("export", tool, folder, "--out", tmp_path / "out")
+        assert (done.code, done.out) == (2, ""), folder
+        assert said in done.err
+        assert len(done.err.strip().splitlines()) == 1
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+
+
+def test_no_file_of_a_run_is_written_over_not_even_through_a_link(cli: Any, run: Path, tmp_path: Path) -> None:
+    before = kept(run)
+    out = tmp_path / "out"
+    (out / "reference").mkdir(parents=True)
+    (out / "mine_vanilla.eval").symlink_to(run / "responses.jsonl")
+    (out / "reference/results_2026-11-22T12-12-09.000000.json").symlink_to(run / "manifest.json")
+    for tool in ("inspect", "lm-eval"):
+        done = cli("export", tool, run, "--out", out)
+        assert done.code == 2, tool
+        assert f"belongs to the run {run}; choose another file, so that nothing of it is lost" in done.err
+        assert kept(run) == before
+    (out / "mine_vanilla.eval").unlink()
+    other = tmp_path / "elsewhere.eval"
+    other.write_bytes(b"theirs")
+    (run / "mine_vanilla.eval").symlink_to(other)
+    assert cli("export", "inspect", run, "--out", run).code == 0, "other files beside a run are the user's"
+    (run / "mine_vanilla.eval").unlink()
+    assert {name: data for name, data in kept(run).items() if name in before} == before
+
+
+@pytest.mark.parametrize("tool", ["inspect", "lm-eval"])
+def test_a_place_that_is_no_folder_is_told_in_one_line(cli: Any, tmp_path: Path, tool: str) -> None:
+    place = tmp_path / "taken"
+    place.write_bytes(b"theirs")
+    done = cli("export", tool, EXAMPLE, "--out", place)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("\n") == 1
+    assert str(place) in done.err
+    assert place.read_bytes() == b"theirs"
+    done = cli("export", tool, EXAMPLE, "--out", "")
+    assert done.code == 2
+    assert "--out" in done.err
+
+
+def test_names_of_strategies_that_no_file_can_have_give_files_of_their_own(cli: Any, run: Path, tmp_path: Path) -> None:
+    text = (run / "responses.jsonl").read_text("utf-8")
+    names = ("a b", "a/b"[0] + "?b", "ä b" + "x" * 190)
+    manifest = orjson.loads((run / "manifest.json").read_bytes())
+    manifest["strategies"] = dict.fromkeys(names, manifest["strategies"]["vanilla"])
+    (run / "manifest.json").write_bytes(orjson.dumps(manifest))
+    lines = text.splitlines(keepends=True)
+    for number, name in enumerate(names):
+        lines += [line.replace('"vanilla"', orjson.dumps(name).decode()) for line in lines[: 3 + number]]
+    (run / "responses.jsonl").write_text("".join(lines[176:]), "utf-8")
+    done = cli("export", "inspect", run, "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    files = sorted((tmp_path / "out").glob("*.eval"))
+    assert len(files) == 3
+    asked = set()
+    for path in files:
+        with zipfile.ZipFile(path) as log:
+            asked.add(orjson.loads(log.read("header.json"))["eval"]["task_args"]["strategy"])
+    assert asked == set(names)
+
+
+def test_prompts_that_are_others_today_are_told(cli: Any, run: Path, tmp_path: Path) -> None:
+    manifest = orjson.loads((run / "manifest.json").read_bytes())
+    manifest["strategies"]["vanilla"]["digest"] = "sha256:" + "0" * 64
+    (run / "manifest.json").write_bytes(orjson.dumps(manifest))
+    done = cli("export", "inspect", run, "--out", tmp_path / "out")
+    assert done.code == 0
+    assert done.err.count("today's strategy 'vanilla' asks otherwise than the run did") == 1
+    with zipfile.ZipFile(tmp_path / "out/mine_vanilla.eval") as log:
+        sample = orjson.loads(log.read(log.namelist()[0]))
+    assert [one["role"] for one in sample["messages"]] == ["user", "assistant"]
+    assert sample["messages"][0]["content"].endswith("\n".join(f"- {choice}" for choice in sample["choices"]))
+
+
+@pytest.mark.parametrize("tool", ["inspect", "lm-eval"])
+def test_what_a_person_left_open_counts_nowhere(cli: Any, run: Path, tmp_path: Path, tool: str) -> None:
+    journal = run / "responses.jsonl"
+    rows = [orjson.loads(line) for line in journal.read_bytes().splitlines()]
+    for row in rows[:2]:
+        row |= {"status": "unanswered", "text": None}
+    journal.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    assert cli("export", tool, run, "--out", tmp_path / "out").code == 0
+    if tool == "inspect":
+        with zipfile.ZipFile(tmp_path / "out/mine_vanilla.eval") as log:
+            counted = len(orjson.loads(log.read("summaries.json")))
+    else:
+        (path,) = (tmp_path / "out/reference").glob("samples_*")
+        counted = len(path.read_bytes().splitlines())
+    assert counted == len(rows) - 2

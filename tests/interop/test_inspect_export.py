@@ -1,0 +1,318 @@
+"""Logs that we write for Inspect, as the real Inspect reads them, and as `tomserve import inspect` reads them back."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tracemalloc
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.conftest import ROOT, running
+from tests.helpers.exported import ODD, SECRETS, answered, break_rows, odd_items, same_scores
+from tests.helpers.foreign_files import mapped, sheet
+from tomserve.interop.answered import Replies
+from tomserve.interop.inspect_export import export
+from tomserve.runs.listening import Silent
+from tomserve.runs.scores import load_scores
+
+EXAMPLE = ROOT / "runs/example"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+    """Runs of all kinds, each made by real requests: odd (ids, failures, thoughts, three samples), perturbed (failures),
+    nested (Hi-ToM), talk (two turns a question)."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patched, running() as endpoint:
+        patched.setenv("TOMSERVE_RUNS", str(folder))
+        patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        odd = answered(folder / "odd", endpoint, odd_items(), ["vanilla"], repeats=3, temperature=0.5)
+        perturbed = answered(folder / "perturbed", endpoint, "perturbed", limit=16)
+        nested = answered(folder / "nested", endpoint, "hitom", limit=10)
+        talk = answered(folder / "talk", endpoint, "perturbed", ["simtom"], lambda body, n: None, limit=8)
+        yield {
+            "odd": break_rows(odd, 4),
+            "perturbed": break_rows(perturbed),
+            "nested": break_rows(nested),
+            "talk": talk,
+        }
+
+
+def written(folder: Path, out: Path, strategy: str | None = None) -> Path:
+    """The log of one strategy of a run."""
+    said: list[str] = []
+    replies = Replies(folder, None if strategy is None else [strategy], said.append)
+    path = out / f"{folder.name}_{replies.strategies[-1]}.eval"
+    export(replies, replies.strategies[-1], path, Silent())
+    assert not said
+    return path
+
+
+def members(path: Path) -> dict[str, Any]:
+    """What the members of a log hold."""
+    with zipfile.ZipFile(path) as log:
+        return {name: orjson.loads(log.read(name)) for name in log.namelist()}
+
+
+def inspect(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the real command ``inspect ARGUMENTS``."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("INSPECT_", "TOMSERVE_"))}
+    command = [Path(sys.executable).with_name("inspect"), *arguments]
+    return subprocess.run(
+        list(map(str, command)), cwd=folder, env=kept, capture_output=True, text=True, timeout=250, check=False
+    )
+
+
+@pytest.mark.parametrize("name", ["odd", "perturbed", "nested", "talk"])
+def test_every_function_of_inspect_reads_a_log(runs: dict[str, Path], tmp_path: Path, name: str) -> None:
+    from inspect_ai import log as inspect_log
+
+    path = written(runs[name], tmp_path)
+    head = inspect_log.read_eval_log(str(path), header_only=True)
+    assert (head.version, head.status, head.samples) == (2, "success", None)
+    assert head.eval.model == "tomserve/tiny"
+    assert head.eval.packages["tomserve"]
+    whole = inspect_log.read_eval_log(str(path))
+    assert whole.samples is not None
+    assert whole.results is not None
+    summaries = inspect_log.read_eval_log_sample_summaries(str(path))
+    assert [(one.id, one.epoch, one.uuid) for one in summaries] == [
+        (one.id, one.epoch, one.uuid) for one in whole.samples
+    ] or {(one.id, one.epoch) for one in summaries} == {(one.id, one.epoch) for one in whole.samples}
+    assert len({one.uuid for one in summaries}) == len(whole.samples) == whole.results.total_samples
+    for one in whole.samples:
+        assert inspect_log.read_eval_log_sample(str(path), id=one.id, epoch=one.epoch) == one
+    last = whole.samples[-1]
+    assert inspect_log.read_eval_log_sample(str(path), uuid=last.uuid) == last
+    assert len(list(inspect_log.read_eval_log_samples(str(path)))) == len(whole.samples)
+    (listed,) = inspect_log.list_eval_logs(str(tmp_path))
+    assert listed.name.endswith(path.name)
+
+
+def test_frames_hold_factors_scores_and_every_epoch(runs: dict[str, Path], tmp_path: Path) -> None:
+    from inspect_ai.analysis import evals_df, samples_df
+
+    written(runs["odd"], tmp_path)
+    samples = samples_df(str(tmp_path))
+    assert len(samples) == 3 * len(ODD)
+    assert set(samples["id"]) == {one.id for one in odd_items()}
+    assert set(samples["epoch"]) == {1, 2, 3}
+    assert set(samples["metadata_kind"]) == {"a", "b"}
+    scores = load_scores(str(runs["odd"]))
+    right = samples.assign(right=samples["score_tomserve"] == "C").groupby("id")["right"].sum()
+    assert right.to_dict() == dict(scores.select("item", "samples_right").iter_rows())
+    (row,) = evals_df(str(tmp_path)).to_dict("records")
+    assert (row["task_name"], row["epochs"], row["total_samples"]) == ("demo", 3, 24)
+    assert row["score_tomserve_accuracy"] == pytest.approx(scores["correct_mean"].mean())
+    assert row["task_arg_strategy"] == "vanilla"
+
+
+@pytest.mark.parametrize("name", ["odd", "example"])
+def test_metrics_are_those_that_inspect_computes_again(runs: dict[str, Path], tmp_path: Path, name: str) -> None:
+    from inspect_ai.log import read_eval_log, recompute_metrics
+
+    def values(log: Any) -> dict[str, tuple[float, dict[str, Any]]]:
+        (score,) = log.results.scores
+        return {key: (metric.value, metric.params) for key, metric in score.metrics.items()}
+
+    log = read_eval_log(str(written(runs.get(name, EXAMPLE), tmp_path)))
+    ours = values(log)
+    recompute_metrics(log)
+    theirs = values(log)
+    assert set(ours) - set(theirs) == {"ci_low", "ci_high"}
+    assert set(theirs) == {"accuracy", "stderr", "stderr2"}
+    for key, (value, params) in theirs.items():
+        assert (ours[key][0], ours[key][1]) == (pytest.approx(value, abs=1e-12), params), key
+    assert ours["stderr2"][0] > 0
+    assert ours["stderr2"][0] != pytest.approx(ours["stderr"][0])
+
+
+def test_the_interval_is_that_of_analyze(cli: Any, tmp_path: Path) -> None:
+    from tomserve.api import results
+
+    path = written(EXAMPLE, tmp_path, "vanilla")
+    (score,) = members(path)["header.json"]["results"]["scores"]
+    (row,) = results.analyze(load_scores(str(EXAMPLE)), "accuracy")["accuracy"].filter(strategy="vanilla").to_dicts()
+    found = {name: one["value"] for name, one in score["metrics"].items()}
+    assert (found["ci_low"], found["ci_high"]) == pytest.approx((row["ci_low"], row["ci_high"]))
+    assert found["accuracy"] == pytest.approx(row["accuracy"])
+
+
+def test_inspect_writes_the_log_again_without_losing_anything(runs: dict[str, Path], tmp_path: Path) -> None:
+    """Every field is one that Inspect knows, of the type that it has there."""
+    from inspect_ai.log import EvalLog, EvalSample, read_eval_log, write_eval_log
+
+    assert EvalLog.model_fields["version"].default == 2
+    path = written(runs["odd"], tmp_path)
+    again = tmp_path / "again.json"
+    write_eval_log(read_eval_log(str(path)), str(again))
+    theirs = json.loads(again.read_bytes())
+    ours = members(path)
+    head = ours["header.json"]
+    assert lost(head, theirs) == []
+    samples = {(one["id"], one["epoch"]): one for one in theirs["samples"]}
+    for name, one in ours.items():
+        if name.startswith("samples/"):
+            assert lost(one, samples[one["id"], one["epoch"]]) == []
+            told = EvalSample.model_validate(one).summary().model_dump(exclude_none=True)
+            (summary,) = (of for of in ours["summaries.json"] if (of["id"], of["epoch"]) == (one["id"], one["epoch"]))
+            assert set(summary) - set(told) == set()
+    assert ours["_journal/start.json"] == {name: head[name] for name in ("version", "eval", "plan")}
+
+
+def lost(ours: Any, theirs: Any, place: str = "") -> list[str]:
+    """Where Inspect has another value than we wrote, or none."""
+    if isinstance(ours, dict):
+        if not isinstance(theirs, dict):
+            return [place]
+        return [one for name in ours for one in lost(ours[name], theirs.get(name), f"{place}/{name}")]
+    if isinstance(ours, list):
+        if not isinstance(theirs, list) or len(theirs) != len(ours):
+            return [place]
+        return [one for n, value in enumerate(ours) for one in lost(value, theirs[n], f"{place}/{n}")]
+    if isinstance(ours, float) or isinstance(theirs, float):
+        same = isinstance(theirs, int | float) and math.isclose(ours, theirs)
+        return [] if same else [f"{place}: {ours!r} became {theirs!r}"]
+    return [] if ours == theirs else [f"{place}: {ours!r} became {theirs!r}"]
+
+
+def test_failures_thoughts_and_ends_are_told_in_inspects_words(runs: dict[str, Path], tmp_path: Path) -> None:
+    from inspect_ai.log import read_eval_log
+    from inspect_ai.model import ContentReasoning
+
+    log = read_eval_log(str(written(runs["odd"], tmp_path)))
+    assert log.samples is not None
+    by = {one.metadata["tomserve"]["status"]: one for one in log.samples}
+    assert {"ok", "length", "timeout", "connection", "malformed", "http_400", "refusal"} <= set(by)
+    for status, one in by.items():
+        failed = status not in ("ok", "length", "refusal")
+        assert (one.error is not None) == failed, status
+        if status not in ("ok", "length"):
+            assert one.scores is not None
+            assert (one.scores["tomserve"].value, one.scores["tomserve"].answer) == ("I", None)
+    assert by["timeout"].error is not None
+    assert by["timeout"].error.message == "no complete reply in 600 s"
+    assert by["refusal"].output.stop_reason == "content_filter"
+    assert by["refusal"].scores["tomserve"].reason in (None, "refusal")
+    assert by["length"].output.stop_reason == "max_tokens"
+    assert log.results is not None
+    failures = sum(one.error is not None for one in log.samples)
+    assert log.results.completed_samples == log.results.total_samples - failures < log.results.total_samples
+    (thought,) = {
+        part.reasoning[:12]
+        for one in log.samples
+        if not isinstance(content := one.messages[-1].content, str)
+        for part in content
+        if isinstance(part, ContentReasoning)
+    } - {"I never came"}
+    assert thought == "Let me think"
+    unread = [one for one in log.samples if one.output.choices and one.output.stop_reason == "max_tokens"]
+    assert {one.scores["tomserve"].reason for one in unread if one.scores} <= {"invalid_response_format", "no_response"}
+
+
+def test_a_conversation_stands_there_message_by_message(runs: dict[str, Path], tmp_path: Path) -> None:
+    from inspect_ai.log import read_eval_log
+
+    log = read_eval_log(str(written(runs["talk"], tmp_path)))
+    rows = [orjson.loads(line) for line in (runs["talk"] / "responses.jsonl").read_bytes().splitlines()]
+    assert log.samples is not None
+    for sample in log.samples:
+        said = [one.text for one in sample.messages if one.role == "assistant"]
+        assert [row["text"] for row in rows if row["item"] == sample.id] == said
+        assert sample.turn_count == len(said)
+        assert sample.output.completion == said[-1]
+    assert {sample.turn_count for sample in log.samples} == {1, 2}, "what is so is asked at once"
+
+
+def test_no_secret_of_a_run_reaches_a_log(runs: dict[str, Path], tmp_path: Path) -> None:
+    for name in ("odd", "perturbed"):
+        text = json.dumps(members(written(runs[name], tmp_path)))
+        assert "refused" in text
+        assert not [secret for secret in SECRETS if secret in text]
+        assert str(runs[name].parent) not in text
+
+
+def test_the_same_run_gives_the_same_bytes(runs: dict[str, Path], tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    second.mkdir()
+    assert written(runs["odd"], first).read_bytes() == written(runs["odd"], second).read_bytes()
+
+
+def test_memory_does_not_grow_with_the_texts(tmp_path: Path, runs: dict[str, Path]) -> None:
+    long = tmp_path / "odd"
+    long.mkdir()
+    for name in ("manifest.json", "items.jsonl"):
+        (long / name).write_bytes((runs["odd"] / name).read_bytes())
+    (row,) = (runs["odd"] / "responses.jsonl").read_bytes().splitlines()[1:2]
+    with (long / "responses.jsonl").open("wb") as journal:
+        for number in range(600):
+            thoughts = f"{number} {'so it goes ' * 8000}"
+            told = {
+                **orjson.loads(row),
+                "sample": number,
+                "text": '{"answer": "tea"}',
+                "status": "ok",
+                "reasoning": thoughts,
+            }
+            journal.write(orjson.dumps(told) + b"\n")
+    replies = Replies(long)
+    tracemalloc.start()
+    try:
+        assert export(replies, "vanilla", tmp_path / "long.eval", Silent()) == 600
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (long / "responses.jsonl").stat().st_size > 50e6
+    assert peak < 8e6
+
+
+@pytest.mark.parametrize("name", ["perturbed", "nested", "talk"])
+def test_what_is_read_back_has_the_same_scores(cli: Any, runs: dict[str, Path], tmp_path: Path, name: str) -> None:
+    done = cli("export", "inspect", runs[name], "--out", tmp_path / "logs")
+    assert done.code == 0, done.err
+    brought = cli("import", "inspect", tmp_path / "logs", "--run", "again")
+    assert brought.code == 0, brought.err
+    same_scores(runs[name], "again")
+
+
+def test_the_example_is_read_back_the_same(cli: Any, tmp_path: Path) -> None:
+    done = cli("export", "inspect", EXAMPLE, "--out", tmp_path / "logs")
+    assert done.code == 0, done.err
+    assert "example_cot.eval, 176 samples" in done.out
+    brought = cli("import", "inspect", tmp_path / "logs", "--run", "again")
+    assert brought.code == 0, brought.err
+    same_scores(EXAMPLE, "again")
+
+
+def test_open_questions_of_another_tool_go_through_a_log_unchanged(cli: Any, tmp_path: Path) -> None:
+    file = sheet(tmp_path / "a.csv", "1101101011")
+    assert cli("import", "csv", file, "--model", "a", *mapped(), "--run", "theirs").code == 0
+    done = cli("export", "inspect", "theirs", "--out", tmp_path / "logs")
+    assert done.code == 0, done.err
+    assert cli("import", "inspect", tmp_path / "logs", "--run", "again").code == 0
+    ours, again = load_scores("theirs"), load_scores("again")
+    kept = ["correct", "answer", "status", "parse", "strategy", "cluster"]
+    assert again.sort("item").select(kept).equals(ours.sort("item").select(kept))
+
+
+def test_inspect_scores_a_log_again_and_converts_it(runs: dict[str, Path], tmp_path: Path) -> None:
+    path = written(runs["odd"], tmp_path)
+    # The model of the log is one that tomserve tells Inspect of; where tomserve is missing, --model mockllm/model helps.
+    done = inspect("score", path, "--scorer", "match", "--action", "append", "--overwrite", folder=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "accuracy" in done.stdout
+    done = inspect("log", "convert", path, "--to", "json", "--output-dir", tmp_path / "json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    log = json.loads((tmp_path / "json" / f"{path.stem}.json").read_bytes())
+    assert [one["name"] for one in log["results"]["scores"]] == ["tomserve", "match"]
+    assert all({"tomserve", "match"} == set(one["scores"]) for one in log["samples"])

@@ -1,0 +1,360 @@
+"""Our benchmarks as tasks of the real Inspect: what it asks over HTTP, how it scores, and its log read back by us."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
+import tomserve
+from tests.conftest import ROOT, Endpoint, Outcome, completion, free, running
+from tests.helpers.harnesses import KINDS, asked, counted, kind_of, various
+from tomserve.errors import ConfigError
+from tomserve.interop.asking_inside import Asking
+from tomserve.runs.scores import load_scores
+
+MINE = """
+import polars as pl
+import tomserve
+from tomserve.benchmarks import Benchmark
+from tomserve.scoring.metric import Metric
+
+def load(path, gold):
+    for number in range(1, 7):
+        yield tomserve.Item(
+            id=f"mine/{number}", story=["The jar stands there.", f"Jar {number} holds tea."], cluster=f"pair {number // 2}",
+            question="What is in the jar?", choices=["tea", "salt"], answer="tea", factors={"odd": bool(number % 2)},
+        )
+
+words = Metric({"metric_words": pl.Int64}, lambda item, reading: {"metric_words": len(reading.text.split())})
+BENCHMARK = Benchmark("mine", load, metrics=(words,), strategies=("vanilla",))
+"""
+
+
+@dataclass(frozen=True)
+class Both:
+    """The same questions, asked by Inspect and by `tomserve eval`. log: Inspect's. folder: our run. theirs, ours: the
+    requests."""
+
+    log: Any
+    folder: Path
+    theirs: list[dict[str, Any]]
+    ours: list[dict[str, Any]]
+
+    @property
+    def path(self) -> Path:
+        return Path(self.log.location.removeprefix("file://"))
+
+
+def evaluated(endpoint: Endpoint, logs: Path, task: str, epochs: int = 1, **given: Any) -> Any:
+    """Have Inspect ask an endpoint; given: the arguments of the task."""
+    from inspect_ai import eval as evaluate
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TINY_API_KEY", "none")
+        (log,) = evaluate(
+            task,
+            model="openai-api/tiny/tiny",
+            model_base_url=endpoint.url,  # one of the environment would stay that of the first endpoint
+            task_args=given,
+            log_dir=str(logs),
+            epochs=epochs,
+            display="none",
+            max_connections=4,
+            max_retries=1,
+        )
+    assert log.status == "success", log.error
+    return log
+
+
+REGISTER = ROOT / "tomserve/interop/register"
+
+ASKED: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("perturbed", "cot", {"limit": 24}),
+    ("perturbed", "vanilla", {"where": "question_kind=belief;stage=C2,T2", "limit": 8}),
+    ("tomserve/interop/inspect_task.py@hitom", "tombench_vanilla", {"where": "order=1", "limit": 10}),
+    ("perturbed_2", "vanilla", {"limit": 8}),
+)
+
+
+@pytest.fixture(
+    scope="module", params=range(len(ASKED)), ids=[f"{one[0].rpartition('@')[2]}-{one[1]}" for one in ASKED]
+)
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    task, strategy, given = ASKED[request.param]
+    task = f"{ROOT}/{task}" if "@" in task else f"tomserve/{task}"
+    name = re.split("[/@]", task)[-1]
+    folder = tmp_path_factory.mktemp("both")
+    with running() as endpoint:
+        endpoint.script = free_or_various
+        log = evaluated(endpoint, folder / "logs", task, strategy=strategy, **given)
+        theirs, endpoint.requests = endpoint.requests, []
+        where = given["where"].split(";") if "where" in given else None
+        run = tomserve.ask(
+            name.replace("_", "-"),
+            strategy,
+            base_url=endpoint.url,
+            where=where,
+            limit=given["limit"],
+            run=folder / "ours",
+        )
+        yield Both(log, run.folder, theirs, endpoint.requests)
+
+
+def free_or_various(body: dict[str, Any], number: int) -> dict[str, Any]:
+    """Replies of all kinds to requests with a schema; one in words to others."""
+    return various(body, number) or counted(free(body))
+
+
+def test_inspect_sends_what_eval_sends(both: Both) -> None:
+    """Byte for byte the same bodies, schema with its bounds and the order of its keys included."""
+    assert len(both.ours) > 5
+    assert asked(both.theirs) == asked(both.ours)
+
+
+def test_inspect_scores_as_we_do(both: Both) -> None:
+    scores = {row["item"]: row for row in load_scores(str(both.folder)).iter_rows(named=True)}
+    assert {sample.id for sample in both.log.samples} == set(scores)
+    for sample in both.log.samples:
+        row, found = scores[sample.id], sample.scores["tomserve"]
+        assert (found.value, found.answer) == ("C" if row["correct"] else "I", row["answer"]), sample.id
+        kept = {name: row[name] for name in row if name.startswith("chain") or name in ("status", "parse")}
+        kept["answer_matches_last"] = row["answer_matches_last"]
+        assert found.metadata == {name: value for name, value in kept.items() if value is not None}, sample.id
+        assert sample.metadata["cluster"] == row["cluster"]
+
+
+def test_a_log_of_ours_inside_inspect_becomes_a_run_with_the_same_scores(cli: Any, both: Both) -> None:
+    brought = cli("import", "inspect", both.path, "--run", "theirs")
+    assert brought.code == 0, brought.err
+    ours, theirs = load_scores(str(both.folder)), load_scores("theirs")
+    own = [name for name in ours.columns if name not in ("run", "model")]
+    assert theirs.select(own).equals(ours.select(own)), [n for n in own if not theirs[n].equals(ours[n])]
+    assert theirs["graded_correct"].equals(theirs["correct"])
+
+
+def test_all_kinds_of_replies_were_among_them(both: Both) -> None:
+    kinds = {kind_of(body) for body in both.theirs}
+    if "cot" in both.log.eval.task_args["strategy"] and "response_format" in both.theirs[0]:
+        assert kinds == set(KINDS)
+        ends = {sample.output.stop_reason for sample in both.log.samples}
+        assert {"stop", "max_tokens", "content_filter"} <= ends
+        (thought,) = {
+            (sample.scores["tomserve"].value, sample.scores["tomserve"].answer)
+            for sample, body in zip(both.log.samples, both.theirs, strict=True)
+            if sample.output.stop_reason == "max_tokens"
+        }
+        assert thought == ("I", None), "what is cut off in mid-thought is no answer"
+
+
+def test_the_log_names_arguments_and_no_objects(both: Both) -> None:
+    given = {name: value for name, value in both.log.eval.task_args.items() if value not in ("", None)}
+    name = both.log.eval.task_registry_name.rpartition("/")[2].replace("_", "-")
+    (step,) = both.log.plan.steps
+    assert step.params_passed == {"name": name, **given}
+    (scorer,) = both.log.eval.scorers
+    assert scorer.options == {"name": name, **given}
+    (score,) = both.log.results.scores
+    assert list(score.metrics) == ["accuracy", "stderr", "stderr2"]
+
+
+def test_a_benchmark_of_ones_own_brings_its_metrics(endpoint: Endpoint, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(MINE)
+    endpoint.script = free_or_various
+    log = evaluated(endpoint, tmp_path / "logs", "tomserve/benchmark", name=str(file), where="odd=true")
+    assert len(log.samples) == 3
+    for sample in log.samples:
+        assert sample.metadata["odd"] is True
+        if sample.scores["tomserve"].metadata["status"] != "refusal":
+            assert sample.scores["tomserve"].metadata["metric_words"] == len(sample.output.completion.split())
+
+
+def test_epochs_are_samples(endpoint: Endpoint, cli: Any, tmp_path: Path) -> None:
+    endpoint.script = lambda body, number: various(body) if number % 2 else counted(last_label(body))
+    log = evaluated(endpoint, tmp_path / "logs", "tomserve/perturbed", 2, limit=4)
+    assert len(log.samples) == 8
+    assert cli("import", "inspect", tmp_path / "logs", "--run", "theirs").code == 0
+    scores = load_scores("theirs")
+    assert scores["samples"].to_list() == [2] * 4
+    right = {sample.id: 0 for sample in log.samples}
+    for sample in log.samples:
+        right[sample.id] += sample.scores["tomserve"].value == "C"
+    assert dict(scores.select("item", "samples_right").iter_rows()) == right
+
+
+def last_label(body: dict[str, Any]) -> dict[str, Any]:
+    """The last label."""
+    label = body["response_format"]["json_schema"]["schema"]["properties"]["answer"]["enum"][-1]
+    return completion(orjson.dumps({"answer": label}).decode(), body["model"])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"benchmark": "perturbed", "strategy": "simtom"}, "takes several turns, which only `tomserve eval` asks"),
+        ({"benchmark": "perturbde"}, "unknown benchmark 'perturbde'; did you mean 'perturbed'?"),
+        ({"benchmark": "perturbed", "limit": 0}, "limit is 0; expected at least 1"),
+        ({"benchmark": "perturbed", "conditions": ["stage=Z9"]}, "stage"),
+        ({"benchmark": "perturbed", "strategy": "nothing"}, "unknown strategy 'nothing'"),
+    ],
+)
+def test_what_cannot_be_asked_is_told_in_one_line(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        Asking.of(given.pop("benchmark"), given.pop("strategy", ""), **given)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def command(*arguments: object, folder: Path, url: str = "http://127.0.0.1:9/v1") -> Outcome:
+    """Run the real command ``inspect ARGUMENTS``."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("INSPECT_", "TOMSERVE_"))}
+    environment = {**kept, "TINY_API_KEY": "none", "TINY_BASE_URL": url, "COLUMNS": "200"}
+    program = Path(sys.executable).with_name("inspect")
+    done = subprocess.run(
+        [program, *map(str, arguments)], cwd=folder, env=environment, capture_output=True, text=True, timeout=280
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def test_the_command_line_finds_tasks_by_the_entry_point(endpoint: Endpoint, tmp_path: Path) -> None:
+    from inspect_ai.log import list_eval_logs, read_eval_log
+
+    endpoint.script = free_or_various
+    given = ("-T", "strategy=cot", "-T", "where=all")
+    done = command(
+        *("eval", "tomserve/worlds", *given, "--model", "openai-api/tiny/tiny", "--log-dir", "logs", "--limit", "5"),
+        *("--display", "plain"),
+        folder=tmp_path,
+        url=endpoint.url,
+    )
+    assert done.code == 0, done.out + done.err
+    (info,) = list_eval_logs(str(tmp_path / "logs"))
+    log = read_eval_log(info.name)
+    assert log.status == "success"
+    assert len(log.samples) == len(endpoint.requests) == 5
+    assert log.eval.dataset.samples == registered()["worlds"], "what the register is told"
+    assert Path(info.name.removeprefix("file://")).stat().st_size < 100_000, "it holds no benchmark"
+
+
+@pytest.mark.parametrize("both", [1], indirect=True, ids=["perturbed-vanilla"])
+def test_conditions_with_commas_survive_inspects_lists(both: Both) -> None:
+    """Inspect makes a list of a value with commas, which are part of our conditions."""
+    from inspect_ai._util.config import parse_cli_args
+
+    from tomserve.interop.inspect_task import asking_of
+
+    told = parse_cli_args(("where=question_kind=belief;stage=C2,T2", "limit=8"))
+    assert told == {"where": ["question_kind=belief;stage=C2", "T2"], "limit": 8}
+    asked_for = asking_of("perturbed", "vanilla", **told)
+    assert {item.id for item in asked_for.items} == {sample.id for sample in both.log.samples}
+
+
+def registered() -> dict[str, int]:
+    """How many questions the entries of the register say that each task has."""
+    found = {}
+    for path in sorted(REGISTER.glob("*/eval.yaml")):
+        (task,) = yaml.safe_load(path.read_text("utf-8"))["tasks"]
+        found[task["name"]] = task["dataset_samples"]
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(REGISTER.glob("*/eval.yaml")), ids=lambda path: path.parent.name)
+def test_an_entry_of_the_register_is_one_of_its_form(path: Path) -> None:
+    """The fields are those of inspect_evals 0.28 (ExternalEvalMetadata, which permits no others)."""
+    from tomserve.interop import inspect_task
+
+    entry = yaml.safe_load(path.read_text("utf-8"))
+    needed = {"full_title", "common_title", "description", "contributors", "tasks", "source"}
+    assert needed <= set(entry) <= needed | {"paper_title", "arxiv", "tags", "metadata"}
+    assert re.fullmatch("[a-z][a-z0-9_]*", path.parent.name)
+    assert len(entry["description"].split()) <= 80
+    assert "\n" not in entry["description"].strip()
+    (task,) = entry["tasks"]
+    assert set(task) == {"name", "task_path", "dataset_samples"}
+    assert ROOT / task["task_path"] == Path(inspect_task.__file__)
+    assert info_of(vars(inspect_task)[task["name"]]).name == f"tomserve/{task['name']}"
+    source = entry["source"]
+    assert set(source) == {"repository_url", "repository_commit", "maintainers", "comment"}
+    assert re.fullmatch(r"https://github\.com/[\w-]+/tomserve", source["repository_url"])
+    assert re.fullmatch("[0-9a-f]{40}", source["repository_commit"])
+    filled = "OWNER" not in source["repository_url"]
+    assert filled == ("OWNER" not in entry["contributors"]) == bool(source["repository_commit"].strip("0"))
+    if task["name"] != "worlds":  # which takes long to make; the command line below counts them
+        assert len(Asking.of(task["name"].replace("_", "-")).items) == task["dataset_samples"]
+
+
+def test_every_task_but_the_general_one_has_an_entry() -> None:
+    assert set(registered()) == {"perturbed", "perturbed_2", "worlds", "hitom"}
+
+
+@pytest.mark.parametrize("both", [3], indirect=True, ids=["perturbed_2-vanilla"])
+def test_inspect_score_reads_replies_by_our_rules(both: Both, tmp_path: Path) -> None:
+    from inspect_ai.log import read_eval_log
+
+    log = tmp_path / "copy.eval"
+    log.write_bytes(both.path.read_bytes())
+    given = ("-S", "name=perturbed-2", "-S", "strategy=vanilla")
+    done = command(
+        *("score", log, "--scorer", "tomserve/tomserve", *given, "--action", "append", "--overwrite"), folder=tmp_path
+    )
+    assert done.code == 0, done.out + done.err
+    scored = read_eval_log(str(log))
+    assert [one.scores["tomserve"].value for one in scored.samples] == [
+        one.scores["tomserve1"].value for one in scored.samples
+    ]
+
+
+def test_the_registry_has_all_tasks() -> None:
+    from inspect_ai._util.registry import registry_find
+
+    tasks = {one.name for one in map(info_of, registry_find(lambda one: one.type == "task"))}
+    names = ("benchmark", "perturbed", "perturbed_2", "worlds", "hitom")
+    assert {f"tomserve/{name}" for name in names} <= tasks
+
+
+def info_of(found: Any) -> Any:
+    from inspect_ai._util.registry import registry_info
+
+    return registry_info(found)
+
+
+def test_an_exported_run_is_no_model_that_can_be_asked(tmp_path: Path) -> None:
+    from inspect_ai import eval as evaluate
+
+    (log,) = evaluate(
+        "tomserve/perturbed",
+        model="tomserve/reference",
+        task_args={"limit": 4},
+        log_dir=str(tmp_path),
+        display="none",
+    )
+    assert log.status == "error"
+    assert "is the model of an exported run, whose replies are in the log" in log.error.message
+
+
+def test_without_inspect_one_line_says_what_to_install() -> None:
+    blocked = "import sys; sys.modules['inspect_ai'] = None; import tomserve.interop.inspect_task"
+    done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("tomserve.errors.MachineError: tomserve.interop.inspect_task needs inspect_ai")
+    assert last.endswith("pip install 'tomserve[inspect]'")
+
+
+def test_nothing_else_of_tomserve_imports_inspect() -> None:
+    users = [
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tomserve").rglob("*.py")
+        if re.search(r"^\s*(from|import) inspect_ai", path.read_text("utf-8"), re.M)
+    ]
+    assert sorted(users) == ["tomserve/interop/inspect_schema.py", "tomserve/interop/inspect_task.py"]
