@@ -6,7 +6,7 @@ tomserve import csv answers.csv --model my-model --map text=reply --map correct=
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,8 +16,7 @@ from tomserve.cli.options import PathOption, QuietOption, console
 from tomserve.errors import ConfigError, one_of
 
 if TYPE_CHECKING:
-    from tomserve.interop.bringing import Brought, Wish
-    from tomserve.interop.bringing_run import Made
+    from tomserve.interop.bringing import Wish
     from tomserve.interop.foreign import Source
 
 FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE", help="Files, or folders of them.")]
@@ -46,7 +45,8 @@ ScorerOption = Annotated[
     str | None, typer.Option(help="Whose grade counts, where replies have several. If left out: the first.")
 ]
 ThresholdOption = Annotated[
-    float, typer.Option(help="From which value on a grade counts as right, where it is neither right nor wrong.")
+    float | None,
+    typer.Option(help="From which value on a grade that is a number counts as right. If left out: from 1 on."),
 ]
 CountsOption = Annotated[
     str | None,
@@ -58,7 +58,8 @@ CountsOption = Annotated[
 FactorOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="What the file tells of questions that becomes a factor. If left out: all that varies. Repeatable."
+        help="What the file tells of questions that becomes a factor. If left out: all that has 2 to 50 values, which "
+        "recur. Repeatable."
     ),
 ]
 ClusterOption = Annotated[
@@ -85,7 +86,7 @@ def import_inspect(
     path: PathOption = None,
     together: AsOption = None,
     scorer: ScorerOption = None,
-    threshold: ThresholdOption = 1.0,
+    threshold: ThresholdOption = None,
     counts: CountsOption = None,
     factor: FactorOption = None,
     cluster: ClusterOption = None,
@@ -99,7 +100,8 @@ def import_inspect(
     from tomserve.interop.inspect_log import InspectLog
 
     wish = _wish(run, model, task, strategy, benchmark, path, together, scorer, threshold, counts, factor, cluster)
-    return _bring([InspectLog(one) for one in _files(logs, (".eval", ".json"))], wish, quiet)
+    named, found = _files(logs, (".eval", ".json"))
+    return _bring([InspectLog(one) for one in named], wish, found, quiet)
 
 
 def import_lm_eval(
@@ -112,7 +114,7 @@ def import_lm_eval(
     path: PathOption = None,
     together: AsOption = None,
     scorer: ScorerOption = None,
-    threshold: ThresholdOption = 1.0,
+    threshold: ThresholdOption = None,
     counts: CountsOption = None,
     factor: FactorOption = None,
     cluster: ClusterOption = None,
@@ -124,8 +126,9 @@ def import_lm_eval(
     """
     from tomserve.interop.lm_eval_samples import LmEvalSamples
 
-    wish = _wish(run, None, task, strategy, benchmark, path, together, scorer, threshold, counts, factor, cluster)
-    return _bring([LmEvalSamples(one, model) for one in _files(samples, (".jsonl",), "samples_")], wish, quiet)
+    wish = _wish(run, model, task, strategy, benchmark, path, together, scorer, threshold, counts, factor, cluster)
+    named, found = _files(samples, (".jsonl",), "samples_")
+    return _bring([LmEvalSamples(one, model, scorer) for one in named], wish, found, quiet)
 
 
 def import_csv(
@@ -138,7 +141,7 @@ def import_csv(
     benchmark: MatchOption = None,
     path: PathOption = None,
     together: AsOption = None,
-    threshold: ThresholdOption = 1.0,
+    threshold: ThresholdOption = None,
     counts: CountsOption = None,
     factor: FactorOption = None,
     cluster: ClusterOption = None,
@@ -162,7 +165,7 @@ def import_jsonl(
     benchmark: MatchOption = None,
     path: PathOption = None,
     together: AsOption = None,
-    threshold: ThresholdOption = 1.0,
+    threshold: ThresholdOption = None,
     counts: CountsOption = None,
     factor: FactorOption = None,
     cluster: ClusterOption = None,
@@ -185,7 +188,7 @@ def _wish(
     path: Path | None,
     together: str | None,
     scorer: str | None,
-    threshold: float,
+    threshold: float | None,
     counts: str | None,
     factors: list[str] | None,
     cluster: str | None,
@@ -199,18 +202,22 @@ def _wish(
     return Wish(run, model, task, strategy, benchmark, path, together, scorer, threshold, known[counts], own, cluster)
 
 
-def _files(given: Sequence[Path], endings: tuple[str, ...], beginning: str = "") -> list[Path]:
-    """The files that are named, and in folders those with these endings, sorted by name."""
-    found: list[Path] = []
+def _files(given: Sequence[Path], endings: tuple[str, ...], beginning: str = "") -> tuple[list[Path], set[Path]]:
+    """The files that are named, and in folders those with these endings, sorted by name; and which of them nobody
+    named."""
+    named: list[Path] = []
+    found: set[Path] = set()
     for one in given:
         if not one.is_dir():
-            found.append(one)
+            named.append(one)
             continue
-        inside = [path for path in sorted(one.rglob(f"{beginning}*")) if path.suffix in endings and path.is_file()]
+        inside = [path for path in sorted(one.rglob(f"{beginning}*")) if path.suffix in endings and not path.is_dir()]
         if not inside:
-            raise ConfigError(f"{one}: no file in this folder ends in {' or '.join(endings)}")
-        found += inside
-    return list(dict.fromkeys(found))
+            what = f"begins with {beginning} and ends in" if beginning else "ends in"
+            raise ConfigError(f"{one}: no file in this folder {what} {' or '.join(endings)}")
+        named += inside
+        found |= set(inside)
+    return list(dict.fromkeys(named)), found - {one for one in given if not one.is_dir()}
 
 
 def _bring_mapped(
@@ -223,57 +230,13 @@ def _bring_mapped(
 ) -> int:
     from tomserve.interop.mapped import Mapped
 
-    sources = [Mapped(one, kind, columns or (), wish.model, task) for one in _files(files, (f".{kind}",))]
-    return _bring(sources, wish, quiet)
+    named, found = _files(files, (f".{kind}",))
+    return _bring([Mapped(one, kind, columns or (), wish.model, task) for one in named], wish, found, quiet)
 
 
-def _bring(sources: Sequence[Source], wish: Wish, quiet: bool) -> int:
+def _bring(sources: Sequence[Source], wish: Wish, found: Collection[Path], quiet: bool) -> int:
+    from tomserve.cli.brought import show
     from tomserve.interop.bringing import bring
     from tomserve.reporting.progress import Screen
 
-    return _show(bring(sources, wish, Screen(console(), quiet=quiet)))
-
-
-def _show(brought: Brought) -> int:
-    """Print what was made and what was left out; returns the exit code."""
-    from tomserve.content.inert import say
-    from tomserve.content.places import run_name
-
-    for made in brought.runs:
-        _show_run(made)
-    for reason, (count, place) in brought.left_out.items():
-        say(f"warning: {count:,} left out, as each {reason} (first: {place})", error=True)
-    if brought.other:
-        say(f"{brought.other:,} replies of other models or tasks left out")
-    if len(brought.runs) == 2:
-        first, second = (run_name(made.folder) for made in brought.runs)
-        say(f"next: tomserve compare {first} {second}")
-    else:
-        say(f"next: tomserve analyze {run_name(brought.runs[0].folder)}")
-    return 1 if brought.left_out else 0
-
-
-def _show_run(made: Made) -> None:
-    from tomserve.content.inert import say
-
-    what = f"{made.replies:,} replies to {made.items:,} questions"
-    say(f"{made.folder}: {what}" + ("" if made.fresh else "; was there before, and is unchanged"))
-    if made.matched:
-        say(f"  questions: items of {made.benchmark}, found by their texts")
-    else:
-        factors = ", ".join(made.factors) or "none"
-        say(f"  questions: taken as they are, as benchmark {made.benchmark}; factors: {factors}")
-    whose = (
-        "tomserve's; the other tool's grade stands beside" if made.counts == "tomserve" else "the other tool's grade"
-    )
-    say(f"  reading that counts: {whose}")
-    if made.repeated:
-        say(f"  {made.repeated:,} replies were replaced by later ones to the same question", error=True)
-    if made.ungraded:
-        say(f"  warning: {made.ungraded:,} replies have no grade, and count as wrong", error=True)
-    if made.differing:
-        say(
-            f"  warning: {made.differing:,} right answers in the file are others than tomserve's (first: item "
-            f"{made.differs_first}); tomserve's count",
-            error=True,
-        )
+    return show(bring(sources, wish, Screen(console(), quiet=quiet), found))

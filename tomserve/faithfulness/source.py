@@ -31,6 +31,7 @@ from tomserve.runs import packed
 from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.kept import ITEMS
 from tomserve.runs.manifest import Manifest
+from tomserve.runs.manifest_parts import closed
 from tomserve.runs.measured import refuse
 from tomserve.runs.runfolder import check_files
 from tomserve.scoring.score import reading_of
@@ -113,6 +114,8 @@ def read(folder: Path, strategies: Sequence[str], where: Sequence[str]) -> Sourc
     manifest = Manifest.read(folder)
     if manifest is None:
         raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
+    if (held := closed(manifest.measured, manifest.foreign)) is not None:
+        raise ConfigError(f"{folder}: holds {held}; chains are edited in runs that `tomserve eval` has made")
     sampling = sampling_of(folder, manifest)
     preset = preset_of(manifest)
     names = _wanted(folder, manifest, strategies)

@@ -1,4 +1,4 @@
-"""Writes one run of foreign replies: its items, its rows and a manifest that says where they come from.
+"""Prepares and writes one run of foreign replies: its items, its rows and a manifest that says where they come from.
 
 The manifest is written last, so that a run that was interrupted is none, and the import is simply repeated. Bringing
 the same files again changes nothing; a folder that holds anything else is refused.
@@ -6,28 +6,31 @@ the same files again changes nothing; a folder that holds anything else is refus
 
 from __future__ import annotations
 
-from collections import Counter
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import orjson
 
 from tomserve import benchmarks
-from tomserve.content import digest, temporary
+from tomserve.content import digest
 from tomserve.content.index import Firsts
 from tomserve.errors import ConfigError
-from tomserve.interop.foreign import About, Origin, Sample
-from tomserve.interop.items_of import factors_of, item_of
-from tomserve.interop.matching import Known
-from tomserve.interop.spool import Spool
+from tomserve.interop.bringing_kept import Arm, manifest_of, put, was_there
+from tomserve.interop.bringing_match import Asked
+from tomserve.interop.foreign import RIGHT, About, Origin, Sample, decided
+from tomserve.interop.items_of import by_letter, factors_of, item_id, item_of, one_line, shows_letters
+from tomserve.interop.spool import Spool, other_text, text_digest
 from tomserve.items import Item
 from tomserve.items.files import write_chunks
-from tomserve.runs import packed, runfolder
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.manifest_parts import ForeignFile, ForeignRecord
+from tomserve.runs.manifest_parts import LONGEST_NAME
 from tomserve.runs.stock import Stock
+from tomserve.status import ANSWERS, LENGTH, MALFORMED, OK, REFUSAL, known
+from tomserve.status import LONGEST as LONGEST_STATUS
 
 STRATEGY = "imported"
 """The way of asking where neither the file nor the user names one."""
@@ -36,8 +39,9 @@ STRATEGY = "imported"
 class Meant(NamedTuple):
     """What a run is to hold. task: what it is called. model: who answered. tasks: the tasks as the tool names them.
     about, origins: what the files say of themselves, and which they are. left_out: how many replies were not read, by
-    reason. strategy: the way of asking where the file names none. counts: whose reading counts, None to decide. named:
-    the beginning of the items' ids; None where the samples' ids have one."""
+    reason. strategy: the way of asking where the file names none. counts: whose reading counts, None to decide. prefix:
+    the beginning of the items' ids. threshold: from which number on a grade counts as right, None for 1. factors: which
+    facts become which factors."""
 
     task: str
     model: str
@@ -47,24 +51,36 @@ class Meant(NamedTuple):
     left_out: Mapping[str, int]
     strategy: str | None
     counts: Literal["tomserve", "tool"] | None
-    named: str | None
+    prefix: str
+    threshold: float | None
+    factors: Mapping[str, str]
 
 
 @dataclass
 class Made:
     """A run that was made. folder: of it. replies, items: how many it holds. benchmark: what its questions are of.
-    matched: whether that is a benchmark of ours. counts: whose reading counts. ungraded: replies whose grade should
-    count and is missing. differing: how many targets differ from our answers, and the first of these questions.
-    factors: what questions can be split by. repeated: replies that a later one to the same question replaced. fresh:
-    whether it was made now, rather than found as it is."""
+    matched: whether that is a benchmark of ours; nearly: in words, why it is none although most questions are of one.
+    lost: replies to other questions than those of the benchmark, and where the first of them stands. counts: whose
+    reading counts. ungraded: replies whose grade should count and is missing. threshold: from which number on a grade
+    counts as right, None for 1. between: grades that are a number other than 0 and 1; highest: the highest number.
+    cut: replies that were cut off and that the tool counts as right. differing: how many targets differ from our
+    answers, and the first of these questions. factors: what questions can be split by. repeated: replies that a later
+    one to the same question replaced. fresh: whether it was made now, rather than found as it is."""
 
     folder: Path
     replies: int = 0
     items: int = 0
     benchmark: str = ""
     matched: bool = False
+    nearly: str = ""
+    lost: int = 0
+    lost_first: str = ""
     counts: Literal["tomserve", "tool"] = "tool"
     ungraded: int = 0
+    threshold: float | None = None
+    between: int = 0
+    highest: float = RIGHT
+    cut: int = 0
     differing: int = 0
     differs_first: str | None = None
     factors: tuple[str, ...] = ()
@@ -72,48 +88,60 @@ class Made:
     fresh: bool = True
 
 
-def write(
-    folder: Path,
-    spool: Spool,
-    meant: Meant,
-    matched: tuple[Known, Sequence[str | None]] | None,
-    chosen: Mapping[str, str],
-    path: Path | None,
-) -> Made:
-    """Write the run.
+@dataclass
+class Prepared:
+    """A run that can be written. made: what it is. items: its questions. rows: the file that holds its rows. manifest:
+    where it comes from."""
 
-    folder: where. spool: its replies. meant: what else it is to hold. matched: the benchmark of ours, with the id of
-    the item of each reply (None for one that is left out); None where questions are taken as they are. chosen: which
-    facts become which factors. path: the benchmark's file, where it was given.
+    made: Made
+    items: Stock
+    rows: Path
+    manifest: Manifest
 
-    Raises ConfigError where the folder holds something else, or where nothing says whether any reply is right;
-    MachineError and JournalError where it cannot be written.
+    def write(self) -> None:
+        """Write the run, unless its folder holds just that. Raises ConfigError where it holds anything else,
+        JournalError and MachineError where it cannot be written."""
+        self.made.fresh = put(self.made.folder, self.items, self.rows, self.manifest)
+
+
+def prepared(folder: Path, spool: Spool, meant: Meant, asked: Asked, scratch: Path) -> Prepared:
+    """A run that is ready to be written, in an empty or new folder or one that holds just this run.
+
+    folder: where. spool: its replies. meant: what else it is to hold. asked: whose questions were asked. scratch: a
+    folder for temporary files. Raises ConfigError where the folder holds something else, where one id names different
+    questions, and where nothing says whether any reply is right.
     """
-    made = Made(folder, matched=matched is not None, repeated=spool.repeated)
-    made.benchmark = matched[0].name if matched is not None else _named(meant.task)
-    made.counts = meant.counts or ("tomserve" if matched is not None else "tool")
-    with temporary.folder() as scratch:
-        items = _items(spool, meant, matched, made, chosen, path)
-        rows = scratch / "responses.jsonl"
-        arms: Counter[str] = Counter()
-        write_chunks(rows, _rows(spool, meant, matched, made, items.ids, arms))
-        if made.counts == "tool" and made.ungraded == made.replies:
-            raise ConfigError(
-                f"{meant.origins[0].name if meant.origins else meant.task}: no reply carries a grade, and the "
-                "questions are none that tomserve can read replies to; name the column that says what is right by "
-                "--map correct=COLUMN, or the questions' benchmark by --benchmark NAME"
-            )
-        manifest = _manifest(folder, meant, made, items, arms, _repeats(spool), path)
-        if _same(folder, manifest, rows):
-            made.fresh = False
-            return made
-        with runfolder.RunFolder(folder) as run:
-            write_chunks(folder / "items.jsonl", (line + b"\n" for line in items.lines))
-            with rows.open("rb") as file:
-                write_chunks(folder / packed.JOURNAL, iter(lambda: file.read(1 << 20), b""))
-            run.write_manifest(manifest)
-            run.log(f"{made.replies} replies brought from {len(meant.origins)} files of {meant.about.tool}")
-    return made
+    made = Made(folder, matched=asked.known is not None, nearly=asked.nearly, repeated=spool.repeated)
+    made.threshold = meant.threshold
+    made.benchmark = asked.known.name if asked.known is not None else _named(meant.task)
+    made.counts = meant.counts or ("tomserve" if made.matched else "tool")
+    items = _items(spool, meant, asked, made)
+    rows = scratch / f"rows-{digest(str(folder).encode())[7:23]}.jsonl"
+    writing = _Rows(spool, meant, asked, made)
+    write_chunks(rows, writing.lines())
+    if made.counts == "tool" and made.ungraded == made.replies:
+        raise _ungraded(meant, made, items)
+    manifest = manifest_of(meant, made, items, writing.arms, asked)
+    was_there(folder, items, rows, manifest)  # what is wrong with the folder is said before any run is written
+    return Prepared(made, items, rows, manifest)
+
+
+class UngradedError(ConfigError):
+    """Nothing says whether any reply of a run is right."""
+
+
+def _ungraded(meant: Meant, made: Made, items: Stock) -> UngradedError:
+    """The error for replies of which nothing says whether they are right."""
+    where = ", ".join(one.name for one in meant.origins[:3]) or meant.task
+    what = f"{where}: task {meant.task!r:.80}: no reply carries a grade that says whether it is right"
+    mapped = meant.about.tool in ("csv", "jsonl")
+    way = "name the column that says it by --map correct=COLUMN" if mapped else "have the tool grade the replies"
+    if made.matched or all(item.choices for item in items):
+        return UngradedError(f"{what}; {way}, or have tomserve read them by --counts tomserve")
+    return UngradedError(
+        f"{what}, and the questions are none that tomserve can read replies to; {way}, or name the questions' "
+        "benchmark by --benchmark NAME"
+    )
 
 
 def _named(task: str) -> str:
@@ -123,168 +151,139 @@ def _named(task: str) -> str:
     return f"imported-{slug}" if slug in (*benchmarks.names(), benchmarks.ANYBODYS) else slug
 
 
-def _items(
-    spool: Spool,
-    meant: Meant,
-    matched: tuple[Known, Sequence[str | None]] | None,
-    made: Made,
-    chosen: Mapping[str, str],
-    path: Path | None,
-) -> Stock:
+def _items(spool: Spool, meant: Meant, asked: Asked, made: Made) -> Stock:
     """The items that were asked, sorted by their ids."""
-    if matched is not None:
-        asked = set(matched[1])
-        every = benchmarks.load(matched[0].name, path, None, benchmarks.ALL)
-        stock = Stock(item for item in every if item.id in asked)
+    if asked.known is not None:
+        wanted = set(asked.found)
+        whole = asked.known.stock
+        stock = whole.part([place for place, name in enumerate(whole.ids) if name in wanted])
     else:
-        stock = Stock(_own(spool, meant, made.benchmark, chosen))
-        made.factors = tuple(chosen.values())
-    order = sorted(range(len(stock)), key=lambda place: stock.ids[place])
+        stock = Stock(_own(spool, meant, made))
+        made.factors = tuple(meant.factors.values())
     made.items = len(stock)
-    return stock.part(order)
+    ids = list(stock.ids)
+    return stock.part(sorted(range(len(ids)), key=ids.__getitem__))
 
 
-def _own(spool: Spool, meant: Meant, benchmark: str, chosen: Mapping[str, str]) -> Iterator[Item]:
-    """An item for each question, as its first reply tells it; another text under the same id is refused."""
-    seen, texts, places = Firsts(), list[str](), list[str]()
-    for sample in spool:
-        item = item_of(sample, benchmark, factors_of(sample, chosen), "" if meant.named is None else meant.named)
-        item = item if meant.named is not None else item.model_copy(update={"id": item.id.removeprefix("/")})
-        place = seen.add(item.id, len(texts))
-        text = digest(sample.asked.encode())
-        if place == len(texts):
-            texts.append(text)
-            places.append(sample.place)
+def _own(spool: Spool, meant: Meant, made: Made) -> Iterator[Item]:
+    """An item for each question, as its first reply tells it. Raises ConfigError where another reply of the same way of
+    asking tells it otherwise, and where our rules should read replies to an open question."""
+    seen, asked, texts, firsts = Firsts(), Firsts(), bytearray(), array("I")
+    for place, sample in enumerate(spool):
+        name = item_id(meant.prefix, sample.id)
+        if seen.add(name, place) == place:
+            item = item_of(sample, made.benchmark, meant.prefix, factors_of(sample, meant.factors))
+            if made.counts == "tomserve" and not item.choices:
+                raise ConfigError(
+                    f"--counts tomserve: {sample.place} has no choices that an answer could be read against; name them "
+                    "by --map choices=COLUMN, or leave --counts out, so that the tool's grade counts"
+                )
             yield item
-        elif texts[place] != text and sample.strategy is None:
-            raise ConfigError(
-                f"{sample.place}: question {sample.id!r:.80} has another text than at {places[place]}; give every "
-                "question an id of its own"
-            )
+        text = text_digest(sample)
+        first = asked.add(f"{sample.strategy}\0{name}", len(firsts))
+        if first == len(firsts):
+            firsts.append(place)
+            texts += text
+        elif texts[first * len(text) : (first + 1) * len(text)] != text:
+            raise other_text(sample, spool[firsts[first]])
 
 
-def _rows(
-    spool: Spool,
-    meant: Meant,
-    matched: tuple[Known, Sequence[str | None]] | None,
-    made: Made,
-    ids: Sequence[str],
-    arms: Counter[str],
-) -> Iterator[bytes]:
-    """The rows, and in `made` and `arms` what is counted of them."""
-    named = iter(matched[1]) if matched is not None else None
-    known = set(ids)
-    for sample in spool:
-        item = next(named) if named is not None else _identity(sample, meant, made.benchmark)
-        if item is None:
-            continue
-        assert item in known
-        strategy = meant.strategy or sample.strategy or STRATEGY
-        arms[strategy] += 1
+class _Rows:
+    """Makes the rows of a run, and counts in `made` what they are. arms: the ways of asking."""
+
+    def __init__(self, spool: Spool, meant: Meant, asked: Asked, made: Made) -> None:
+        self._spool, self._meant, self._asked, self._made = spool, meant, asked, made
+        self.arms: dict[str, Arm] = {}
+
+    def lines(self) -> Iterator[bytes]:
+        """The rows, in the order in which the replies came."""
+        for sample, item in self._named():
+            yield orjson.dumps(self._row(sample, item)) + b"\n"
+
+    def _named(self) -> Iterator[tuple[Sample, str]]:
+        """Each reply with the id of its item."""
+        known, made, seen = self._asked.known, self._made, Firsts()
+        if known is None:
+            yield from ((sample, item_id(self._meant.prefix, sample.id)) for sample in self._spool)
+            return
+        for sample, item in zip(self._spool, self._asked.found, strict=True):
+            if item is None:
+                made.lost += 1
+                made.lost_first = made.lost_first or sample.place or sample.id
+                continue
+            made.repeated += f"{sample.strategy}\0{sample.repeat}\0{item}" in seen
+            seen.add(f"{sample.strategy}\0{sample.repeat}\0{item}", 0)
+            target, ours = (sample.target or "").strip(), known.answers[item]
+            if len(target) > 1 and target.casefold() != ours.casefold():
+                # so that nobody takes one benchmark's answers for another's
+                made.differing += 1
+                made.differs_first = made.differs_first or item
+            yield sample, item
+
+    def _row(self, sample: Sample, item: str) -> dict[str, Any]:
+        made, tool = self._made, self._meant.about.tool
         made.replies += 1
-        if matched is not None:
-            _compare_targets(sample, item, matched[0], made)
-        yield orjson.dumps(_row(sample, item, strategy, meant, made)) + b"\n"
+        strategy = _strategy(self._meant.strategy or sample.strategy)
+        arm = self.arms.setdefault(strategy, Arm())
+        choices = sample.choices if self._asked.known is None else self._asked.known.choices[item]
+        arm.see(sample, lettered=shows_letters(sample.asked, choices))
+        graded = self._graded(sample, choices)
+        status = _status(sample, graded)
+        made.cut += status == LENGTH and graded is not None and graded["counts"] and graded["correct"] is True
+        return {
+            "schema": 1,
+            "item": item,
+            "strategy": strategy,
+            "turn": 0,
+            **({"sample": sample.repeat} if sample.repeat else {}),
+            "key": digest(tool.encode(), sample.task.encode(), sample.id.encode(), sample.asked.encode())[7:39],
+            "status": status,
+            "text": sample.text or "" if status in ANSWERS else sample.text,
+            "reasoning": sample.reasoning,
+            "finish_reason": sample.finish,
+            "usage": dict(sample.usage) if sample.usage else None,
+            "error": sample.error if status == sample.status else sample.error or sample.status[:LONGEST_STATUS],
+            "timings": {} if sample.seconds is None else {"total_s": sample.seconds},
+            "attempts": 1,
+            "endpoint": tool,
+            "served_model": self._meant.model,
+            "reused": False,
+            "asked": sample.asked,
+            **({} if graded is None else {"graded": graded}),
+        }
+
+    def _graded(self, sample: Sample, choices: Sequence[str]) -> dict[str, Any] | None:
+        """The grade as a row keeps it; None where there is none that has to be there. An answer that is the letter of a
+        choice is that choice."""
+        made, grade = self._made, sample.grade
+        counts = made.counts == "tool"
+        if grade is not None and grade.correct is None and grade.value is not None:
+            made.between += grade.value not in (0.0, RIGHT)
+            made.highest = max(made.highest, grade.value)
+            grade = decided(grade, self._meant.threshold)
+        made.ungraded += counts and (grade is None or grade.correct is None)
+        if grade is None:
+            return {"by": "", "correct": None, "answer": None, "value": None, "counts": True} if counts else None
+        return {
+            "by": one_line(grade.by, LONGEST_NAME),
+            "correct": grade.correct,
+            "answer": by_letter(grade.answer, sample.choices or choices),
+            "value": grade.value,
+            "counts": counts,
+        }
 
 
-def _identity(sample: Sample, meant: Meant, benchmark: str) -> str:
-    made = item_of(sample, benchmark, {}, "" if meant.named is None else meant.named).id
-    return made if meant.named is not None else made.removeprefix("/")
+def _status(sample: Sample, graded: Mapping[str, Any] | None) -> str:
+    """The status of a reply. One that the tool counts as right is an answer, even where a limit or a filter ended it,
+    so that as many are right as the tool says."""
+    status = sample.status if known(sample.status) else MALFORMED
+    if status in ANSWERS or graded is None or not graded["counts"] or graded["correct"] is not True:
+        return status
+    return OK if status == REFUSAL else LENGTH
 
 
-def _compare_targets(sample: Sample, item: str, known: Known, made: Made) -> None:
-    """Count a target that is another answer than ours, so that nobody takes one benchmark's labels for another's."""
-    target, ours = (sample.target or "").strip(), known.targets[item]
-    if len(target) > 1 and target.casefold() != ours.casefold():
-        made.differing += 1
-        made.differs_first = made.differs_first or item
-
-
-def _row(sample: Sample, item: str, strategy: str, meant: Meant, made: Made) -> dict[str, Any]:
-    grade, counts = sample.grade, made.counts == "tool"
-    made.ungraded += counts and (grade is None or grade.correct is None)
-    told: dict[str, Any] = {"by": "", "correct": None, "answer": None, "value": None}
-    if grade is not None:
-        told = {"by": grade.by, "correct": grade.correct, "answer": grade.answer, "value": grade.value}
-    tool = meant.about.tool
-    return {
-        "schema": 1,
-        "item": item,
-        "strategy": strategy,
-        "turn": 0,
-        **({"sample": sample.repeat} if sample.repeat else {}),
-        "key": digest(tool.encode(), sample.task.encode(), sample.id.encode(), sample.asked.encode())[7:39],
-        "status": sample.status,
-        "text": sample.text,
-        "reasoning": sample.reasoning,
-        "finish_reason": sample.finish,
-        "usage": dict(sample.usage) if sample.usage else None,
-        "error": sample.error,
-        "timings": {} if sample.seconds is None else {"total_s": sample.seconds},
-        "attempts": 1,
-        "endpoint": tool,
-        "served_model": meant.model,
-        "reused": False,
-        "asked": sample.asked,
-        **({"graded": {**told, "counts": counts}} if grade is not None or counts else {}),
-    }
-
-
-def _repeats(spool: Spool) -> int:
-    return max((sample.repeat for sample in spool), default=0) + 1
-
-
-def _manifest(
-    folder: Path, meant: Meant, made: Made, items: Stock, arms: Mapping[str, int], repeats: int, path: Path | None
-) -> Manifest:
-    whole = items
-    if made.matched:
-        whole = Stock(benchmarks.load(made.benchmark, path, None, benchmarks.ALL))
-    asked = {
-        "benchmark": made.benchmark,
-        "benchmark_digest": whole.digest(),
-        "benchmark_items": len(whole),
-        "model": meant.model,
-        "revision": None,
-        "sampling": {"repeats": repeats} if repeats > 1 else {},
-    }
-    about = meant.about
-    record = ForeignRecord(
-        tool=about.tool,
-        version=about.version,
-        tasks=list(meant.tasks),
-        files=[ForeignFile(name=one.name, bytes=one.bytes, digest=one.digest) for one in meant.origins],
-        created=about.created,
-        samples=made.replies,
-        left_out=dict(meant.left_out),
-        matched=made.items if made.matched else 0,
-        counts=made.counts,
-        settings=dict(about.settings),
-    )
-    told = Manifest.new(folder, (), **asked).to_dict()
-    chain = {name: {"digest": None, "max_tokens": None, "chain": False} for name in sorted(arms)}
-    told |= {"strategies": chain, "foreign": record.model_dump(), "complete": True}
-    told["limit"] = made.items if made.items < len(whole) else None
-    return Manifest.model_validate(told)
-
-
-def _same(folder: Path, manifest: Manifest, rows: Path) -> bool:
-    """Whether the folder holds just this run. Raises ConfigError where it holds another one, or anything else."""
-    there = Manifest.read(folder) if folder.is_dir() else None
-    if there is None:
-        for name in (packed.JOURNAL, packed.PACKED):
-            if folder.is_dir() and (folder / name).exists() and not _begun(folder):
-                raise ConfigError(f"{folder}: holds answers already; bring the files into a new run by --run NEW")
-        return False
-    journal = packed.journal(folder)
-    if there.foreign is None or not journal.exists() or digest(journal) != digest(rows):
-        what = "another run" if there.foreign is None else "an import of other files, or by other options"
-        raise ConfigError(f"{folder}: holds {what}; bring these files into a new run by --run NEW")
-    return there.foreign == manifest.foreign
-
-
-def _begun(folder: Path) -> bool:
-    """Whether a folder without a manifest is what an interrupted import has left: nothing writes a manifest last but an
-    import, and every row of one says so."""
-    with (folder / packed.JOURNAL).open("rb") as file:
-        return b'"asked":' in file.readline(1 << 20)
+@lru_cache(maxsize=256)
+def _strategy(name: str | None) -> str:
+    """What the way of asking is called: as the manifest takes it, and never a path."""
+    found = "".join(c for c in one_line(name or "", LONGEST_NAME) if c.isprintable()).replace("/", "-").strip()
+    return STRATEGY if found in ("", ".", "..") else found

@@ -7,24 +7,29 @@ file, and holds no more of it in memory than one at a time; `bringing` makes a r
 ...                 grade=Grade("match", correct=True, answer="7"))
 >>> sample.grade.value
 1.0
+>>> decided(Grade("f1", value=0.25), threshold=0.2).correct
+True
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from tomserve.items.item import Factor
 from tomserve.status import OK
 
+MOST_REPEATS = 2**15
+"""A question has fewer replies than this, as a score table numbers them."""
+
 
 @dataclass(frozen=True)
 class Grade:
     """How another tool graded a reply. by: the name of its scorer or metric. correct: whether it counts the reply as
-    right, None where it does not say. answer: what it read as the answer, None where it does not say. value: the score
-    as a number, usually from 0 to 1; where it is left out, 1 for right and 0 for wrong."""
+    right, None where it says only how good it is, or nothing. answer: what it read as the answer, None where it does
+    not say. value: the score as a number, usually from 0 to 1; where it is left out, 1 for right and 0 for wrong."""
 
     by: str
     correct: bool | None = None
@@ -36,6 +41,18 @@ class Grade:
             object.__setattr__(self, "value", float(self.correct))
 
 
+def decided(grade: Grade, threshold: float | None = None) -> Grade:
+    """The grade with a number made right or wrong: right from the threshold on, and without one from 1 on. What is
+    called right or wrong by a word stays so."""
+    if grade.correct is not None or grade.value is None:
+        return grade
+    return replace(grade, correct=grade.value >= (RIGHT if threshold is None else threshold))
+
+
+RIGHT = 1.0
+"""From which number on a grade counts as right where the user names none."""
+
+
 @dataclass(frozen=True)
 class Sample:
     """One reply of another tool, as its file tells it.
@@ -43,9 +60,10 @@ class Sample:
     id: of the question, as the tool names it, the same for all replies to it. task: the name of the task. model: who
     answered. asked: all that the model was shown, messages below each other with an empty line between. text: the raw
     reply, None where none came. target: the right answer as the tool knows it. choices: the labels that could be
-    answered, empty where any text could. story, question: parts of what was asked, where the file keeps them apart.
-    repeat: which of several replies to the same question this is, from 0 (Inspect: epoch). strategy: the way of asking,
-    where the file names one. item: the id of an item of ours, where the file was exported by tomserve. status: one of
+    answered, empty where any text could. given: the question as the task states it, where the file keeps it apart from
+    the prompt that was made of it. story, question: parts of what was asked, where the file keeps them apart. repeat:
+    which of several replies to the same question this is, from 0 (Inspect: epoch). strategy: the way of asking, where
+    the file names one. item: the id of an item of ours, where the file was exported by tomserve. status: one of
     tomserve.status. error: why there is no reply. reasoning: what a reasoning model thought before. finish: the
     server's reason for the end of the reply. usage: numbers of tokens, by the names of the OpenAI API. seconds: how
     long the reply took. grades: all grades by the name of the scorer; grade: the one that counts. facts: what the file
@@ -60,6 +78,7 @@ class Sample:
     text: str | None
     target: str | None = None
     choices: tuple[str, ...] = ()
+    given: str = ""
     story: tuple[str, ...] = ()
     question: str = ""
     repeat: int = 0

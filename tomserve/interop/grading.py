@@ -1,7 +1,7 @@
 """Reads the grades of other tools: letters, words, numbers and truth values, each as a `Grade`.
 
->>> grade("match", "C").correct, grade("match", "P").value, grade("f1", 0.25).correct, grade("acc", "0.0").correct
-(True, 0.5, None, False)
+>>> grade("match", "C").correct, grade("match", "P").value, grade("acc", "0.0").value, grade("f1", 0.25).correct
+(True, 0.5, 0.0, None)
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ _PARTLY = frozenset({"p", "partial"})
 
 
 def grade(by: str, value: Any, answer: str | None = None) -> Grade:
-    """The grade that a scorer's value is. 1 and 0 are right and wrong; a number between them, or another one, is a
-    value that is neither; a value that cannot be read leaves open what it says."""
+    """The grade that a scorer's value is. A word or a truth value says whether the reply is right. A number says how
+    good it is: from where on that is right, is decided later (see tomserve.interop.foreign.decided), because a scale
+    may go from 0 to 1 or from 1 to 10. A value that cannot be read leaves open what it says."""
     if isinstance(value, bool):
         return Grade(by, value, answer)
     if isinstance(value, str):
@@ -26,11 +27,10 @@ def grade(by: str, value: Any, answer: str | None = None) -> Grade:
             return Grade(by, word in _RIGHT, answer)
         if word in _PARTLY:
             return Grade(by, None, answer, 0.5)
-        try:
-            value = float(word)
-        except ValueError:
-            return Grade(by, None, answer)
-    if isinstance(value, int | float) and math.isfinite(value):
+    elif not isinstance(value, int | float):
+        return Grade(by, None, answer)
+    try:
         number = float(value)
-        return Grade(by, bool(number) if number in (0.0, 1.0) else None, answer, number)
-    return Grade(by, None, answer)
+    except (ValueError, OverflowError):
+        return Grade(by, None, answer)
+    return Grade(by, None, answer, number if math.isfinite(number) else None)

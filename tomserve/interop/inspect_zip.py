@@ -6,7 +6,6 @@ written to disk, so that the names of members can lead nowhere.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import struct
 import zipfile
@@ -15,18 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-import orjson
 import zstandard
 
-from tomserve.content import bounded, files
 from tomserve.errors import ConfigError
+from tomserve.interop import inspect_json
 from tomserve.interop.foreign import Origin
+from tomserve.interop.inspect_json import LARGEST
 
 ZSTANDARD = 93
 """The number of the method in zip files."""
-
-LARGEST = 1 << 28
-"""The most bytes of a member when it is unpacked. A sample with all its events has rarely more than a few megabytes."""
 
 RATIO, SMALL = 1000, 1 << 24
 """A member above SMALL bytes that is packed more tightly than this was made to fill somebody's memory."""
@@ -46,13 +42,7 @@ class Members:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        bounded.refuse_hole(path)
-        try:
-            self._file: IO[bytes] = files.reading(path)
-        except FileNotFoundError:
-            raise ConfigError(f"{path}: no such file") from None
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+        self._file: IO[bytes] = inspect_json.opened(path)
         try:
             listed = zipfile.ZipFile(self._file).infolist()
         except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError, UnicodeDecodeError) as error:
@@ -76,16 +66,13 @@ class Members:
 
     def json(self, name: str) -> Any:
         """What a member holds as JSON. Raises ValueError that says what is wrong with it."""
-        try:
-            return orjson.loads(self._unpacked(self._members[name]))
-        except orjson.JSONDecodeError:
-            raise ValueError("is no JSON") from None
+        return inspect_json.loads(self._unpacked(self._members[name]))
 
     def _unpacked(self, member: zipfile.ZipInfo) -> bytes:
         if member.flag_bits & 1:
             raise ValueError("is encrypted")
         size, packed = member.file_size, member.compress_size
-        if size > LARGEST or (size > SMALL and size > RATIO * max(packed, 1)):
+        if max(size, packed) > LARGEST or (size > SMALL and size > RATIO * max(packed, 1)):
             raise ValueError(f"would have {size >> 20:,} MB, unpacked from {packed >> 10:,} kB")
         self._file.seek(member.header_offset)
         head = self._file.read(_LOCAL.size)
@@ -103,12 +90,7 @@ class Members:
 
     def origin(self) -> Origin:
         """The file with the digest of its content."""
-        self._file.seek(0)
-        sha, size = hashlib.sha256(), 0
-        for block in iter(lambda: self._file.read(_BLOCK), b""):
-            sha.update(block)
-            size += len(block)
-        return Origin(self.path.name, size, f"sha256:{sha.hexdigest()}")
+        return inspect_json.origin(self.path, self._file)
 
     def samples(self) -> Iterator[str]:
         """The names of the members that hold samples."""

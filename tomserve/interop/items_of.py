@@ -6,7 +6,7 @@ file holds becomes an item with these choices; any other is an open item, which 
 >>> from tomserve.interop.foreign import Sample
 >>> asked = "Ann has 3 pens.\\n\\nHow many has she?"
 >>> sample = Sample(id="7", task="sums", model="m", asked=asked, text="3", target="3")
->>> made = item_of(sample, "sums", {"kind": "count"})
+>>> made = item_of(sample, "sums", "sums", {"kind": "count"})
 >>> made.id, made.story, made.question, made.answer, made.choices
 ('sums/7', ('Ann has 3 pens.',), 'How many has she?', '3', ())
 """
@@ -14,38 +14,58 @@ file holds becomes an item with these choices; any other is an open item, which 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pydantic
 
+from tomserve.content import digest
 from tomserve.errors import ConfigError
 from tomserve.interop.foreign import Sample
 from tomserve.items import Item, wrong_factor
-from tomserve.items.item import LONGEST_LABEL, Factor
+from tomserve.items.item import LONGEST_FACTOR, LONGEST_LABEL, Factor
 
 NO_TARGET = "(no target given)"
 """The answer of an open item where the file names none."""
 
 LEVELS = 50
-"""What a file tells of questions is a factor where it has at least two values, and at most so many."""
+"""What a file tells of questions is a factor by itself where it has two to so many values, and these recur."""
 
 LONGEST_VALUE = 100
 """Most characters of a value that may be a factor."""
 
+LONGEST_ID = 300
+"""Most characters of an item's id."""
+
+MOST_FACTS = 1000
+"""Of more kinds of facts than this the others are passed over."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 _LETTER = re.compile(r"\(?([A-Z])\)?[.)]?")
 
 
 def one_line(text: str, longest: int = LONGEST_LABEL) -> str:
     """The text on one line without control characters, cut where it is longer."""
-    return " ".join(re.sub(r"[\x00-\x1f\x7f]+", " ", text).split())[:longest].strip()
+    if text.isprintable() and len(text) <= longest and "  " not in text and text.isascii():  # as most are
+        return text.strip()
+    return " ".join(_CONTROL.sub(" ", text).split())[:longest].strip()
+
+
+def item_id(prefix: str, identity: str) -> str:
+    """The id of an item. prefix: its beginning, none where it is empty. identity: what the tool calls the question.
+    What does not fit into an id is taken out, and a digest of the whole name stands at its end."""
+    whole = f"{prefix}/{identity}" if prefix else identity
+    fit = one_line(whole, LONGEST_ID)
+    if fit == whole and fit:
+        return fit
+    return f"{fit[: LONGEST_ID - 9]}~{digest(whole.encode())[7:15]}"
 
 
 def factor_name(name: str) -> str | None:
     """What a fact may be called as a factor; None where no name can be made of its own."""
-    name = re.sub(r"[^\w.-]+", "_", name).strip("_")[:100]
+    name = re.sub(r"[^\w.-]+", "_", name).strip("_")[:LONGEST_FACTOR]
     if name and wrong_factor(name) is not None:
-        name = f"their_{name}"[:100]
+        name = f"their_{name}"[:LONGEST_FACTOR]
     return name if name and wrong_factor(name) is None else None
 
 
@@ -61,28 +81,42 @@ def factor_value(value: object) -> Factor:
 
 @dataclass
 class Facts:
-    """Which facts of a file become factors. wanted: their names as the user gave them, empty for all that vary and have
-    at most LEVELS values."""
+    """Which facts of a file become factors. wanted: their names as the user gave them, empty for all that have at most
+    LEVELS values, which recur. always: those that become factors whatever their values."""
 
     wanted: Sequence[str] = ()
+    always: Sequence[str] = ()
     _values: dict[str, set[Factor]] = field(default_factory=dict)
+    _told: dict[str, int] = field(default_factory=dict)
 
     def see(self, facts: Mapping[str, Factor]) -> None:
         """Note the values of one sample."""
         for name, value in facts.items():
-            seen = self._values.setdefault(name, set())
+            if (seen := self._values.get(name)) is None:
+                if len(self._values) >= MOST_FACTS and name not in self.wanted:
+                    continue
+                seen = self._values[name] = set()
             if len(seen) <= LEVELS and (known := factor_value(value)) is not None:
                 seen.add(known)
+                self._told[name] = self._told.get(name, 0) + 1
+
+    def _recurs(self, name: str) -> bool:
+        """Whether a fact has few values, each of which is told of two questions on average."""
+        values = len(self._values[name])
+        return 2 <= values <= LEVELS and 2 * values <= self._told[name]
 
     def chosen(self) -> dict[str, str]:
-        """The factor by the name of its fact. Raises ConfigError for a wanted one that no sample has."""
+        """The factor by the name of its fact. Raises ConfigError for a wanted one that no sample has, or whose name
+        cannot be that of a factor."""
         for name in self.wanted:
             if name not in self._values:
                 known = ", ".join(sorted(self._values)) or "none"
                 raise ConfigError(f"--factor {name!r:.80}: no sample tells it; the file tells: {known[:500]}")
-        names = self.wanted or [name for name, values in self._values.items() if 2 <= len(values) <= LEVELS]
+            if factor_name(name) is None:
+                raise ConfigError(f"--factor {name!r:.80}: a factor needs a letter or a digit in its name; rename it")
+        names = set(self.wanted or (name for name in self._values if self._recurs(name)))
         found: dict[str, str] = {}
-        for name in sorted(names):
+        for name in sorted(names | (set(self.always) & set(self._values))):
             factor = factor_name(name)
             if factor is not None and factor not in found.values():
                 found[name] = factor
@@ -94,19 +128,19 @@ def factors_of(sample: Sample, chosen: Mapping[str, str]) -> dict[str, Factor]:
     return {factor: factor_value(sample.facts.get(name)) for name, factor in chosen.items()}
 
 
-def item_of(sample: Sample, benchmark: str, factors: Mapping[str, Factor], named: str | None = None) -> Item:
-    """The item of a sample's question. benchmark: what it is called. named: the beginning of its id, the task where it
-    is left out. Raises ConfigError where the question has no text at all."""
+def item_of(sample: Sample, benchmark: str, prefix: str, factors: Mapping[str, Factor]) -> Item:
+    """The item of a sample's question. benchmark: what it is called. prefix: the beginning of its id. Raises
+    ConfigError where the question has no text at all."""
     story, question = _parts(sample)
     choices, answer = _choices(sample)
-    identity = one_line(f"{named or sample.task}/{sample.id}", 300)
+    identity = item_id(prefix, sample.id)
     given = {
         "id": identity,
         "benchmark": benchmark,
         "story": story,
         "question": question,
         "factors": dict(factors),
-        "cluster": one_line(sample.cluster, 300) if sample.cluster else identity,
+        "cluster": (one_line(sample.cluster, LONGEST_ID) if sample.cluster else "") or identity,
     }
     try:
         return Item.model_validate({**given, "choices": choices, "answer": answer})
@@ -120,9 +154,12 @@ def _parts(sample: Sample) -> tuple[tuple[str, ...], str]:
     question, and the rest is the story."""
     if sample.question:
         return sample.story or (sample.question,), sample.question
-    text = sample.asked.strip()
+    text = (sample.given or sample.asked).strip()
     if not text:
-        raise ConfigError(f"{sample.place or sample.id}: the question has no text")
+        raise ConfigError(
+            f"{sample.place or sample.id}: the question has no text; expected what the model was asked, by --map "
+            "asked=COLUMN or --map question=COLUMN"
+        )
     for apart in (r"\n\s*\n", r"\n", r"(?<=[.!?])\s+"):
         parts = [part for one in re.split(apart, text) if (part := one.strip())]
         if len(parts) > 1:
@@ -133,14 +170,31 @@ def _parts(sample: Sample) -> tuple[tuple[str, ...], str]:
 def _choices(sample: Sample) -> tuple[tuple[str, ...], str]:
     """The choices and the right one, in one line each; the target may name it by its letter."""
     choices = tuple(map(one_line, sample.choices))
-    target = one_line(sample.target or "")
-    if target in choices:
-        return choices, target
-    letter = _LETTER.fullmatch(target)
+    return choices, by_letter(one_line(sample.target or ""), choices) or ""
+
+
+def by_letter(answer: str | None, choices: Sequence[str]) -> str | None:
+    """The choice that an answer names by its letter; the answer itself where it names none so, or is a choice.
+
+    >>> by_letter("(B)", ("tea", "salt")), by_letter("tea", ("tea", "salt")), by_letter("C", ("tea", "salt"))
+    ('salt', 'tea', 'C')
+    """
+    letter = None if answer is None or answer in choices else _LETTER.fullmatch(answer.strip())
     place = ord(letter[1]) - ord("A") if letter else len(choices)
-    return choices, choices[place] if place < len(choices) else target
+    return one_line(choices[place]) if place < len(choices) else answer
 
 
-def repeats(samples: Iterable[Sample]) -> int:
-    """How many replies to one question there are at most, by the highest number of a repeat."""
-    return max((sample.repeat for sample in samples), default=0) + 1
+def shows_letters(asked: str, choices: Sequence[str]) -> bool:
+    """Whether a text shows these choices in their order as A, B, C.
+
+    >>> shows_letters("Which?\\nA) tea\\n(B) salt", ("tea", "salt")), shows_letters("tea or salt?", ("tea", "salt"))
+    (True, False)
+    """
+    at = 0
+    for number, choice in enumerate(choices[:26]):
+        letter = re.compile(rf"(?:^|[\s(\[*]){chr(ord('A') + number)}[)\].:*]+\s*{re.escape(choice)}", re.I)
+        found = letter.search(asked, at)
+        if found is None:
+            return False
+        at = found.end()
+    return bool(choices)

@@ -2,18 +2,17 @@
 
 Columns that are called like a field (see FIELDS) are that field and need no map.
 
->>> mapping(["text=reply", "correct=mark"], ["id", "reply", "mark"], Path("answers.csv"))
-{'id': 'id', 'text': 'reply', 'correct': 'mark'}
+>>> mapping(["text=reply", "correct=mark"])["text"], mapping(["text=reply"])["id"]
+('reply', 'id')
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
 import math
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,13 +20,15 @@ from typing import Any, Literal
 import orjson
 
 from tomserve.content import bounded, files
+from tomserve.content.index import Firsts
 from tomserve.errors import ConfigError, one_of
-from tomserve.interop.foreign import About, Grade, Origin, Sample
+from tomserve.interop.foreign import MOST_REPEATS, About, Grade, Origin, Sample
+from tomserve.interop.mapped_rows import csv_rows, json_rows
 from tomserve.items.item import Factor
-from tomserve.status import FINAL, OK, known
+from tomserve.status import KNOWN, OK, known
 
 FIELDS = {
-    "id": "what the question is called; if it is left out, the number of the row",
+    "id": "what the question is called; if it is left out, questions of one text are one",
     "text": "the reply, as it came",
     "asked": "all that the model was shown; if it is left out, story and question",
     "story": "what is told before the question",
@@ -40,7 +41,7 @@ FIELDS = {
     "model": "who answered",
     "strategy": "the way of asking",
     "task": "what the questions are called together",
-    "repeat": "which of several replies to one question it is, from 0",
+    "repeat": "which of several replies to one question it is, from 0; if it is left out, they are counted",
     "cluster": "which questions belong together, such as those about one text",
     "status": "ok, or why there is no reply",
     "item": "the id of an item of a benchmark of ours",
@@ -53,28 +54,21 @@ TASK = "questions"
 """What the questions are called together where neither the file nor the user says it: not like the file, since the
 answers of two models to the same questions lie in two files."""
 
-MOST_COLUMNS = 2000
-"""A spreadsheet with more columns is taken for something else."""
 
-
-def mapping(given: Sequence[str], columns: Sequence[str], path: Path) -> dict[str, str]:
-    """The column of each field. given: texts FIELD=COLUMN. columns: those that the file has; one that is called
-    like a field is that field unless a text says otherwise. Raises ConfigError for what is neither, and for a field
-    that is given twice."""
+def mapping(given: Sequence[str]) -> dict[str, str]:
+    """The column of each field. given: texts FIELD=COLUMN; a field that none of them names has the column of its own
+    name. Raises ConfigError for what is no such text, and for a field that is given twice."""
     found: dict[str, str] = {}
     for text in given:
         one, equals, other = text.partition("=")
-        if not equals:
+        if not equals or not other:
             raise ConfigError(f"--map {text!r:.80}: expected FIELD=COLUMN, such as text=reply")
         if one not in FIELDS:
             raise ConfigError(f"--map {text!r:.80}: {one_of('field', one, FIELDS)}")
-        if other not in columns:
-            listed = ", ".join(columns)
-            raise ConfigError(f"--map {text!r:.80}: {path} has no column {other!r:.80}; it has: {listed[:500]}")
         if one in found:
             raise ConfigError(f"--map: {one} is given twice ({found[one]!r:.60} and {other!r:.60})")
         found[one] = other
-    return {name: name for name in FIELDS if name in columns and name not in found} | found
+    return {name: name for name in FIELDS if name not in found and name not in found.values()} | found
 
 
 @dataclass
@@ -91,9 +85,12 @@ class Mapped:
     separator: str | None = None
     _left: dict[str, list[Any]] = field(default_factory=dict)
     _origin: Origin | None = None
+    _questions: Firsts = field(default_factory=Firsts)
+    _times: array[int] = field(default_factory=lambda: array("I"))
 
     def about(self) -> About:
-        """The kind of file alone; it says nothing else of itself."""
+        """The kind of file alone; it says nothing else of itself. Raises ConfigError for a map that is none."""
+        mapping(self.given)
         return About(self.kind)
 
     def origins(self) -> tuple[Origin, ...]:
@@ -107,32 +104,45 @@ class Mapped:
 
     def samples(self) -> Iterator[Sample]:
         """The replies, one for each row. Raises ConfigError by file and line where the file is none of this kind, or
-        its columns do not say what was replied or whether it is right."""
-        columns: dict[str, str] | None = None
+        its columns do not say what was replied, to which question, and by whom."""
+        columns = mapping(self.given)
+        seen: dict[str, None] = {}
         for line, row in self._rows():
-            if columns is None:
-                columns = mapping(self.given, list(row), self.path)
-                self._check(columns, list(row))
+            if not row.keys() <= seen.keys():
+                seen |= dict.fromkeys(row)
+                if len(seen) > 100 * len(FIELDS):
+                    raise ConfigError(f"{self.path}:{line}: more than {100 * len(FIELDS):,} names; expected columns")
+                if self.kind == "csv":  # its head says all of them
+                    self._check(columns, seen)
             try:
                 yield self._sample(line, row, columns)
             except ValueError as error:
                 self._leave(str(error), line)
-        if columns is None:
-            raise ConfigError(f"{self.path}: holds no rows; expected a line for each reply")
+        if not seen:
+            told = "; ".join(f"{reason}: {count:,} (first: {place})" for reason, (count, place) in self._left.items())
+            raise ConfigError(
+                f"{self.path}: holds no rows{f' ({told})' if told else ''}; expected a line for each reply"
+            )
+        self._check(columns, seen)
 
-    def _check(self, columns: Mapping[str, str], there: Sequence[str]) -> None:
+    def _check(self, columns: Mapping[str, str], there: Collection[str]) -> None:
+        """Raise ConfigError where a column is missing."""
         shown = ", ".join(there)[:500]
-        if not {"text", "correct", "score", "answer"} & set(columns):
+        for text in self.given:
+            if (other := text.partition("=")[2]) not in there:
+                raise ConfigError(f"--map {text!r:.80}: {self.path} has no column {other!r:.80}; it has: {shown}")
+        named = {name for name, column in columns.items() if column in there}
+        if not {"text", "correct", "score", "answer"} & named:
             raise ConfigError(
                 f"{self.path}: no column says what was replied, or whether it is right; it has: {shown}. Name one by "
                 "--map text=COLUMN or --map correct=COLUMN"
             )
-        if not {"asked", "question", "story", "id", "item"} & set(columns):
+        if not {"asked", "question", "story", "id", "item"} & named:
             raise ConfigError(
                 f"{self.path}: no column says which question a row answers; it has: {shown}. Name one by --map "
                 "id=COLUMN or --map question=COLUMN"
             )
-        if self.model is None and "model" not in columns:
+        if self.model is None and "model" not in named:
             raise ConfigError(
                 f"{self.path}: no column says who answered; say it by --model NAME, or --map model=COLUMN"
             )
@@ -149,50 +159,56 @@ class Mapped:
                 return None
             return value if isinstance(value, str) else orjson.dumps(value).decode()
 
-        story, question = told("story"), told("question")
-        asked = (
-            told("asked") or "\n\n".join(one for one in (story, question) if one) or told("item") or told("id") or ""
-        )
-        status = (told("status") or OK).strip()
-        text = told("text")
-        if status not in FINAL and not known(status):
-            raise ValueError("has a status that nobody knows")
-        if status == OK and "text" in columns and text is None:
-            raise ValueError("has no reply")
-        right = _right(told("correct"))
-        score = _number(told("score"), "score")
-        answer = told("answer")
-        grade = Grade(columns.get("correct", columns.get("score", "grade")), right, answer, score)
-        graded = right is not None or score is not None
-        used = set(columns.values())
-        facts: dict[str, Factor] = {
-            name: value
-            for name, value in row.items()
-            if name not in used and (value is None or isinstance(value, str | bool | int | float))
-        }
         model = told("model") or self.model
         if model is None:
             raise ValueError("names no model")
-        repeat = _number(told("repeat"), "repeat")
+        status, text, answer = (told("status") or OK).strip(), told("text"), told("answer")
+        if not known(status):
+            raise ValueError(f"has a status that nobody knows (known: {KNOWN})")
+        if status == OK and text is None and columns.get("text") in row:
+            raise ValueError("has no reply")
+        story, question, task = told("story"), told("question"), told("task") or self.task or TASK
+        identity = told("id") or told("item")
+        shown = told("asked") or "\n\n".join(one for one in (story, question) if one)
+        if identity is None and not shown:
+            raise ValueError("does not say which question it answers")
+        # Without an id a row is of the question that it tells, so that two files agree whatever their order.
+        identity = identity or hashlib.sha256(shown.encode("utf-8", "replace")).hexdigest()[:12]
+        strategy = told("strategy")
         return Sample(
-            id=told("id") or told("item") or str(line),
-            task=told("task") or self.task or TASK,
+            id=identity,
+            task=task,
             model=model,
-            asked=asked,
+            asked=shown or identity,
             text=text if text is not None else (answer or "") if status == OK else None,
             target=told("target"),
             choices=_listed(told("choices")),
             story=tuple(one for part in (story or "").split("\n") if (one := part.strip())),
             question=question or "",
-            repeat=int(repeat) if repeat is not None else 0,
-            strategy=told("strategy"),
+            repeat=self._repeat(told("repeat"), orjson.dumps([model, task, identity, strategy]).decode(), columns, row),
+            strategy=strategy,
             item=told("item"),
             status=status,
-            grade=grade if graded else None,
-            facts=facts,
+            grade=_grade(told("correct"), told("score"), answer, columns),
+            facts=_facts(row, columns),
             cluster=told("cluster"),
             place=f"{self.path.name}, line {line}",
         )
+
+    def _repeat(self, given: str | None, question: str, columns: Mapping[str, str], row: Mapping[str, Any]) -> int:
+        """Which of several replies to a question a row is: as it says, else how many came before."""
+        if given is not None:
+            return _count(given)
+        if columns["repeat"] in row:
+            return 0
+        place = self._questions.add(question, len(self._times))
+        if place == len(self._times):
+            self._times.append(0)
+        number = self._times[place]
+        self._times[place] = min(number + 1, MOST_REPEATS)
+        if number == MOST_REPEATS:
+            raise ValueError(f"is more than the {MOST_REPEATS:,}th reply to its question")
+        return number
 
     def _rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Each row with the line where it begins."""
@@ -208,112 +224,50 @@ class Mapped:
                         size += len(line)
                         yield line
 
-                yield from self._csv(lines()) if self.kind == "csv" else self._json(lines())
+                if self.kind == "csv":
+                    yield from csv_rows(self.path, lines(), self.separator, self._leave)
+                else:
+                    yield from json_rows(self.path, lines(), self._leave)
                 self._origin = Origin(self.path.name, size, f"sha256:{sha.hexdigest()}")
         except FileNotFoundError:
             raise ConfigError(f"{self.path}: no such file") from None
         except OSError as error:
             raise ConfigError(f"{self.path}: cannot be read ({error.strerror})") from None
 
-    def _json(self, lines: Iterator[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                row = orjson.loads(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line)
-            except orjson.JSONDecodeError as error:
-                if number == 1:
-                    raise ConfigError(f"{self.path}:1: not JSON ({error.msg}); expected a JSON object a line") from None
-                self._leave("is no JSON", number)
-                continue
-            if not isinstance(row, dict):
-                self._leave("is no JSON object", number)
-                continue
-            yield number, row
 
-    def _csv(self, lines: Iterator[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-        number = 0
-
-        def texts() -> Iterator[str]:
-            nonlocal number
-            for number, line in enumerate(lines, 1):
-                try:
-                    yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError as error:
-                    raise ConfigError(
-                        f"{self.path}:{number}: not UTF-8 (byte {error.start + 1} of the line); save the file as UTF-8"
-                    ) from None
-
-        given = texts()
-        head = next(given, "")
-        separator = self.separator or max((",", ";", "\t"), key=head.count)
-
-        def whole() -> Iterator[str]:
-            yield head
-            yield from given
-
-        with _long_fields():
-            rows = csv.reader(whole(), delimiter=separator, strict=True)
-            names: list[str] = []
-            while True:
-                begin = number + 1 if names else 1
-                try:
-                    row = next(rows, None)
-                except csv.Error as error:
-                    reason = f"{error}; the field begins at line {begin} or after it"
-                    raise ConfigError(f"{self.path}:{number}: not a CSV file ({reason})") from None
-                if row is None:
-                    return
-                if not names:
-                    names = self._names(row, separator)
-                elif len(row) == len(names):
-                    yield begin, dict(zip(names, row, strict=True))
-                elif row:
-                    self._leave(f"has {len(row)} fields instead of {len(names)}", begin)
-
-    def _names(self, row: Sequence[str], separator: str) -> list[str]:
-        names = [name.strip() for name in row]
-        if len(names) > MOST_COLUMNS:
-            raise ConfigError(f"{self.path}:1: has {len(names):,} columns; expected at most {MOST_COLUMNS:,}")
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ConfigError(f"{self.path}:1: two columns are called {twice[0]!r:.80}; rename one")
-        if len(names) < 2:
-            shown = {",": "commas", ";": "semicolons", "\t": "tabs"}.get(separator, repr(separator))
-            raise ConfigError(
-                f"{self.path}:1: has one column ({names[0]!r:.80}) between {shown}; expected a head of several"
-            )
-        return names
+def _grade(right: str | None, score: str | None, answer: str | None, columns: Mapping[str, str]) -> Grade | None:
+    """The grade of a row; None where it has none. Raises ValueError for one that cannot be read."""
+    value = None
+    if score is not None:
+        with contextlib.suppress(ValueError):
+            value = float(score)
+        if value is None or not math.isfinite(value):
+            raise ValueError("has a score that is no number")
+    if right is None:
+        return None if value is None else Grade(columns["score"], None, answer, value)
+    word = right.strip().casefold()
+    if word not in _TRUE and word not in _FALSE:
+        raise ValueError("has another mark than true, false, 1, 0, yes, no, C or I")
+    return Grade(columns["correct"], word in _TRUE, answer, value)
 
 
-@contextlib.contextmanager
-def _long_fields() -> Iterator[None]:
-    """Let fields of a CSV file be as long as a line may be."""
-    before = csv.field_size_limit(min(bounded.LONGEST, sys.maxsize))
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
+def _facts(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Factor]:
+    """What a row tells besides, in single values."""
+    used = set(columns.values())
+    return {
+        name: value
+        for name, value in row.items()
+        if name not in used and (value is None or isinstance(value, str | bool | int | float))
+    }
 
 
-def _right(text: str | None) -> bool | None:
-    if text is None:
-        return None
-    word = text.strip().casefold()
-    if word in _TRUE or word in _FALSE:
-        return word in _TRUE
-    raise ValueError("has another mark than true, false, 1, 0, yes, no, C or I")
-
-
-def _number(text: str | None, name: str) -> float | None:
-    if text is None:
-        return None
-    try:
+def _count(text: str) -> int:
+    """The number of a repeat. Raises ValueError for what is none."""
+    with contextlib.suppress(ValueError, OverflowError):
         value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or (name == "repeat" and (value < 0 or value != int(value))):
-        raise ValueError(f"has a {name} that is no number")
-    return value
+        if 0 <= value < MOST_REPEATS and value == int(value):
+            return int(value)
+    raise ValueError(f"has a repeat that is no whole number from 0 to {MOST_REPEATS - 1:,}")
 
 
 def _listed(text: str | None) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 A sample is an item if the whole story and then the question of the item stand in that text. Only letters and digits
 count: not case, white space, punctuation or the numbers before sentences, which every prompt sets otherwise. Where
-several items stand there, as in a prompt with demonstrations, it is the last one.
+several items stand there, as in a prompt with demonstrations, it is the last one. What stands between story and
+question may be instructions or choices, and no more of a story: a story that goes on there is another one.
 
 >>> from tomserve.items import Item
 >>> item = Item(id="q", story=["The box holds tea.", "Ann looks in."], question="What is in it?",
@@ -14,23 +15,46 @@ several items stand there, as in a prompt with demonstrations, it is the last on
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from tomserve import benchmarks
-from tomserve.errors import TomserveError
 from tomserve.items import Item
+from tomserve.runs.stock import Stock
 
 WORDS = 8
 """Stories are looked up by so many of their first words."""
 
-_NUMBER = re.compile(r"^\s*(?:sentence\s+)?\(?\d{1,4}[.):](?=\s)", re.M | re.I)
+FEW = 20
+"""Of fewer stories it cannot be told which of their words are common; then those of up to three letters are."""
+
+COMMON = 0.2
+"""A word that is in so large a share of the stories says nothing of any of them."""
+
+ASKING = frozenset(
+    (
+        *("according", "answer", "answers", "asked", "based", "below", "carefully", "choice", "choices", "choose"),
+        *("correct", "following", "label", "labels", "one", "option", "options", "passage", "pick", "please"),
+        *("question", "questions", "read", "reply", "respond", "right", "statement", "step", "story", "text"),
+        *("think", "use"),
+    )
+)
+"""Words by which prompts lead to a question, also where a story has them."""
+
+_NUMBER = re.compile(
+    r"""(?:^|(?<=[.!?:])|(?<=[.!?:]["')\]]))\s*(?:sentence\s+)?[(\[]?\d{1,4}[.):\]]*(?=\s)""", re.M | re.I
+)
 _WORD = re.compile(r"[^\W_]+")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in small letters, without the numbers that lines begin with."""
+    """The words of a text in small letters, without the numbers that lines and sentences begin with."""
     return _WORD.findall(_NUMBER.sub(" ", text).casefold())
+
+
+def story_words(item: Item) -> list[str]:
+    """The words of an item's story."""
+    return [word for sentence in item.story for word in words(sentence)]
 
 
 class Told(NamedTuple):
@@ -41,28 +65,39 @@ class Told(NamedTuple):
 
 
 class Known:
-    """The items of a benchmark, by their stories. name: of the benchmark. Items need some ten times the memory of their
-    texts."""
+    """The items of a benchmark, by their stories.
+
+    name: of the benchmark. stock: all its items. answers, choices: of each item, by its id. It needs some ten times the
+    memory of the items' texts.
+    """
 
     def __init__(self, name: str, items: Iterable[Item]) -> None:
         self.name = name
-        self.targets: dict[str, str] = {}
+        self.answers: dict[str, str] = {}
+        self.choices: dict[str, tuple[str, ...]] = {}
         self._stories: dict[str, Told] = {}
         self._begin: dict[str, list[Told]] = {}
-        for item in items:
-            self._add(item)
+        self.stock = Stock(self._seen(items))
         self._lengths = sorted({key.count(" ") + 1 for key in self._begin})
+        counts = Counter(word for story in self._stories for word in set(story.split()))
+        many = len(self._stories) >= FEW
+        self._common = frozenset(
+            word for word, count in counts.items() if (count >= COMMON * len(self._stories) if many else len(word) <= 3)
+        )
 
-    def _add(self, item: Item) -> None:
-        # Sentence by sentence: a number at the beginning of one is text, though a prompt may put its own before it.
-        parts = [word for sentence in item.story for word in words(sentence)]
-        story = " ".join(parts)
-        if (told := self._stories.get(story)) is None:
-            told = self._stories[story] = Told(story, [])
-            self._begin.setdefault(" ".join(parts[:WORDS]), []).append(told)
-        choices = tuple(" ".join(words(choice)) for choice in item.choices)
-        told.questions.append((" ".join(words(item.question)), choices, item.id))
-        self.targets[item.id] = item.answer
+    def _seen(self, items: Iterable[Item]) -> Iterator[Item]:
+        same: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for item in items:
+            parts = story_words(item)
+            story = " ".join(parts)
+            if (told := self._stories.get(story)) is None:
+                told = self._stories[story] = Told(story, [])
+                self._begin.setdefault(" ".join(parts[:WORDS]), []).append(told)
+            choices = tuple(" ".join(words(choice)) for choice in item.choices)
+            told.questions.append((" ".join(words(item.question)), choices, item.id))
+            self.answers[item.id] = item.answer
+            self.choices[item.id] = same.setdefault(item.choices, item.choices)
+            yield item
 
     def find(self, asked: str, item: str | None = None) -> str | None:
         """The id of the item whose story and question the text holds, None where it holds none, or where several fit.
@@ -83,24 +118,43 @@ class Known:
             ]
             # Of a story and one that goes on where it ends, the whole one was told.
             for told in sorted(here, key=lambda one: len(one.story), reverse=True):
-                if found := _asked(told, whole[starts[place] + len(told.story) :]):
+                if found := self._asked(told, whole[starts[place] + len(told.story) :], item):
                     return item if item in found else found[0] if len(found) == 1 else None
         return None
 
+    def _asked(self, told: Told, rest: str, item: str | None) -> list[str]:
+        """The ids of the items about this story whose question is the last that the text after it asks and, where
+        several have that question, those whose choices stand there, too, in their order; none where the story goes on,
+        unless the file names one of them (`item`), as of a conversation whose earlier replies stand between the two.
 
-def _asked(told: Told, rest: str) -> list[str]:
-    """The ids of the items about this story whose question stands in the text after it: those of the longest question
-    that does and, where several have it, those whose choices stand there, too, in this order."""
-    there = [one for one in told.questions if one[0] and f" {one[0]} " in rest]
-    longest = max((len(one[0]) for one in there), default=0)
-    there = [one for one in there if len(one[0]) == longest]
-    if len(there) > 1:
-        after = rest[rest.rindex(f" {there[0][0]} ") + longest :]
-        there = [one for one in there if _in_order(one[1], after)] or there
-    return [one[2] for one in there]
+        A question that ends with another one is the longer of the two.
+        """
+        ends = {question: rest.rfind(f" {question} ") + len(question) for question, _, _ in told.questions if question}
+        there = {question: (end, len(question)) for question, end in ends.items() if end >= len(question)}
+        if not there:
+            return []
+        last = max(there, key=there.__getitem__)
+        found = [one for one in told.questions if one[0] == last]
+        named = any(identity == item for _, _, identity in found)
+        if not named and self._goes_on(told, rest[: there[last][0] - len(last)], found):
+            return []
+        if len(found) > 1:
+            after = rest[there[last][0] :]
+            found = [one for one in found if _in_order(one[1], after)] or found
+        return [identity for _, _, identity in found]
+
+    def _goes_on(self, told: Told, between: str, asked: Sequence[tuple[str, tuple[str, ...], str]]) -> bool:
+        """Whether the text between a story and its question tells more of it: whether it has a word of that story
+        which most others do not have. Other questions about the story, and choices, may stand there, too."""
+        others = {question for question, _, _ in told.questions} | {label for one in asked for label in one[1]}
+        for text in sorted(others, key=len, reverse=True):
+            between = between.replace(f" {text} ", " ")
+        rare = {word for word in between.split() if word not in self._common} - ASKING
+        return any(f" {word} " in f" {told.story} " for word in rare)
 
 
 def _in_order(choices: tuple[str, ...], text: str) -> bool:
+    """Whether the choices stand in the text in this order."""
     place = 0
     for choice in choices:
         place = text.find(f" {choice} ", place)
@@ -108,12 +162,3 @@ def _in_order(choices: tuple[str, ...], text: str) -> bool:
             return False
         place += len(choice) + 1
     return True
-
-
-def candidates() -> Iterator[Known]:
-    """The benchmarks that come with tomserve and need no file, one after the other, as they take time to load."""
-    for name in benchmarks.names():
-        try:
-            yield Known(name, benchmarks.load(name, None, None, benchmarks.ALL))
-        except TomserveError:  # one that needs a file of its own
-            continue

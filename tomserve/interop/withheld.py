@@ -2,6 +2,8 @@
 
 >>> settings_of({"temperature": 0, "api_key": "sk-1", "base_url": "https://me:secret@host/v1?key=1"})
 {'temperature': 0, 'base_url': 'https://host/v1'}
+>>> masked("401: wrong key sk-abcdefgh1234, sent as Authorization: Bearer abcdefgh1234")
+'401: wrong key ***, sent as Authorization: ***'
 """
 
 from __future__ import annotations
@@ -11,9 +13,22 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-_SECRET = re.compile(r"key|token(?!s|izer)|secret|passw|auth|header|cookie|credential", re.I)
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s,\"']+", re.I)
-_ASSIGNED = re.compile(r"([\w.-]+)=([^,]*)")
+_SECRET = re.compile(r"key|token(?!s|iz)|secret|passw|auth|header|cookie|credential", re.I)
+_ADDRESS = re.compile(r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}://[^\s,\"'<>]+", re.I)
+_ASSIGNED = re.compile(r"(?<![\w.-])([\w.-]{1,80})=([^,]*)")
+_NAMES = r"api[\s_-]?key|access[\s_-]?key|token(?!s|iz)|secret|passw(?:or)?d|authorization|cookie|credentials?"
+_NAMED = re.compile(
+    rf"""(["']?(?<!\w)[\w-]{{0,24}}?(?:{_NAMES})["']?\s*[:=]\s*)(["']?)(?:(?:bearer|basic)\s+)?"""
+    r"""[^\s"',;&<>(){}\[\]]{4,}""",
+    re.I,
+)
+_BEARER = re.compile(r"\b(bearer\s+[\w.~+/=-]{8,}|basic\s+[A-Za-z0-9+/=]{16,})", re.I)
+_KEY = re.compile(
+    r"\b(?:(?:sk|pk|rk|hf|gsk|ghp|gho|ghs|xai|nvapi|r8|glpat|xox[abp]|github_pat)[-_][\w-]{8,}|AKIA[0-9A-Z]{12,}|AIza[\w-]{20,})"
+)
+
+MASKED = "***"
+"""What stands in the place of a secret."""
 
 LONGEST = 500
 """Most characters of a setting that are kept."""
@@ -29,7 +44,7 @@ def settings_of(given: Any, depth: int = 0) -> Any:
     if isinstance(given, Mapping):
         if depth >= DEEPEST:
             return {}
-        pairs = ((str(name)[:80], value) for name, value in list(given.items())[:MOST])
+        pairs = ((masked(str(name)[:80]), value) for name, value in list(given.items())[:MOST])
         found = {name: settings_of(value, depth + 1) for name, value in pairs if not _SECRET.search(name)}
         return {name: value for name, value in found.items() if value is not None}
     if isinstance(given, list | tuple):
@@ -41,9 +56,17 @@ def settings_of(given: Any, depth: int = 0) -> Any:
 
 def _text(text: str) -> str:
     """A text without secrets, also where it lists settings as ``name=value,name=value``, as model arguments do."""
-    kept = _ASSIGNED.sub(lambda one: "" if _SECRET.search(one[1]) else one[0], text)
+    kept = _ASSIGNED.sub(lambda one: "" if _SECRET.search(one[1]) else one[0], text[: 20 * LONGEST])
     kept = re.sub(r"(?:^|,)\s*(?=,|$)", "", kept) if kept != text else kept
-    return _ADDRESS.sub(lambda one: _bare(one[0]), kept)[:LONGEST]
+    return masked(kept)[:LONGEST]
+
+
+def masked(text: str) -> str:
+    """A text with what looks like a key, a password or an address with one taken out, as in the error of a server that
+    repeats what it was sent. What looks like none stays."""
+    text = _ADDRESS.sub(lambda one: _bare(one[0]), text)
+    text = _NAMED.sub(lambda one: f"{one[1]}{one[2]}{MASKED}", text)
+    return _KEY.sub(MASKED, _BEARER.sub(lambda one: f"{one[1].split()[0]} {MASKED}", text))
 
 
 def _bare(address: str) -> str:

@@ -144,7 +144,7 @@ def frame(
             more.update(sample_fields(scored, [sample_of(one) for one in rows], chosen))
             more.update(people_fields(scored, rows))
         if columns.grades:
-            more.update(graded_fields(row))
+            more.update(graded_fields(row, rows))
         records.append({**record, **more} if more else record)
     own = {name: kind for name, kind in COLUMNS.items() if name in ITEM_COLUMNS} | {**columns.factors, **columns.items}
     per_item = _frame(([values.get(name) for values in fields] for name in own), own)

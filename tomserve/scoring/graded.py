@@ -12,7 +12,7 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -34,7 +34,8 @@ GRADED: dict[str, Kind] = {
 """Columns that a score table has only where another tool graded some of the replies.
 
 graded_by: the name of its scorer or metric. graded_correct: whether it counts the reply as right; null where it does
-not say. graded_answer: what it read as the answer. graded_value: its score as a number."""
+not say. graded_answer: what it read as the answer. graded_value: its score as a number; of a question that was asked
+several times the mean over its samples."""
 
 
 class Given(NamedTuple):
@@ -64,8 +65,16 @@ def grade_of(row: Mapping[str, Any]) -> Given | None:
     )
 
 
-def graded_fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of GRADED for one row; all null where it carries no grade."""
+def graded_fields(row: Mapping[str, Any], samples: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """The columns of GRADED for one row; all null where it carries no grade.
+
+    samples: the rows of all samples of its question; where they are several, the value is the mean of theirs.
+    """
     if (grade := grade_of(row)) is None:
         return dict.fromkeys(GRADED)
-    return dict(zip(GRADED, (grade.by, grade.correct, grade.answer, grade.value), strict=True))
+    value = grade.value
+    if len(samples) > 1:
+        given = (grade_of(one) for one in samples)
+        values = [one.value for one in given if one is not None and one.value is not None]
+        value = sum(values) / len(values) if values else None
+    return dict(zip(GRADED, (grade.by, grade.correct, grade.answer, value), strict=True))

@@ -159,7 +159,7 @@ class ResponseFile:
             return None
         arm = self._arms.setdefault(self._arm(row), len(self._arms))
         self.of_people = self.of_people or isinstance(row.get("person"), str)
-        self.graded = self.graded or FIELD in row
+        self.graded = self.graded or type(row.get(FIELD)) is dict
         rank = ("closes" in row) << 15 | row["turn"]
         if rank or self.of_people or self.graded or "sample" in row:
             self.alone = False
@@ -169,6 +169,11 @@ class ResponseFile:
     def sampled(self) -> bool:
         """Whether any question was asked several times, so that it has several samples."""
         return any(sample for _, _, sample in self._arms)
+
+    @property
+    def strategies(self) -> set[str]:
+        """The strategies that have a row."""
+        return {strategy for _, strategy, _ in self._arms}
 
     def _arm(self, row: Row) -> tuple[Any, str, int]:
         return row["model"], row["strategy"], sample_of(row)

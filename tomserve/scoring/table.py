@@ -160,7 +160,7 @@ def table(
             factors.setdefault(name, set()).add(type(value))
     pairs: list[Answered] = [(item, sorted(found, key=sample_of), (), ()) for item, found in questions.values()]
     columns = Columns.of(factors, {item.benchmark for item, *_ in pairs}, rules, sampled)
-    if any(FIELD in row for _, row in rows):
+    if any(type(row.get(FIELD)) is dict for _, row in rows):
         columns = replace(columns, grades=GRADED)
     if any(item.base is not None for item, *_ in pairs):
         known = {item.id: item for item, *_ in pairs}

@@ -23,7 +23,7 @@ from tomserve.errors import ConfigError, JournalError, RunMismatchError
 from tomserve.runs import kept, packed, sealing
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.manifest_parts import MergedPart
+from tomserve.runs.manifest_parts import MergedPart, closed
 from tomserve.runs.runfolder import RunFolder, check_files, without_manifest
 from tomserve.runs.stopping import Stop
 from tomserve.scoring.latest import place_of
@@ -145,6 +145,9 @@ def _source(folder: Path) -> _Source:
             raise without_manifest(folder / kept.JOURNAL)
         if not (folder / kept.ITEMS).exists():
             raise ConfigError(f"{folder}: no run there (manifest.json is missing); name runs, or a folder of parts")
+    if manifest is not None and manifest.foreign is not None:
+        held = closed(False, manifest.foreign)
+        raise ConfigError(f"{folder}: holds {held}; they are joined by one `tomserve import` of all files, not merged")
     name = run_name(folder)
     if "/" not in name and folder.absolute().parent.name.endswith(PARTS_ENDING):  # a part that lies elsewhere
         name = f"{folder.absolute().parent.name}/{name}"

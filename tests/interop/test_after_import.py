@@ -1,0 +1,254 @@
+"""What can be done with a run that was imported: every command takes it, shows it, or says in one line why not."""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import tomserve
+from tests.conftest import Endpoint
+from tests.helpers.reading import settled
+from tests.helpers.workbenches import client
+from tomserve.content.places import runs_root
+from tomserve.reporting.html.build import write_report
+from tomserve.runs.scores import load_scores
+
+MODELS = ("a", "b")
+OPEN = "has no choices, so that any text may answer it"
+
+
+def right(model: str, number: int) -> bool:
+    """Whether a model has a question right: b gains every fifth and loses every seventh of those that a has."""
+    base = number % 3 != 0
+    if model == "b":
+        return not base if number % 5 == 0 else base and number % 7 != 0
+    return base
+
+
+def exam(path: Path, model: str) -> Path:
+    """Sixty open questions about fifteen texts, of three subjects, with the grades of another tool."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["id", "subject", "passage", "asked", "text", "answer", "correct", "target"])
+        for number in range(60):
+            read = 2 * number + (not right(model, number))
+            asked = f"Ann has {number} pens.\nHow many has she with {number} more?"
+            subject = ("algebra", "geometry", "logic")[number % 3]
+            mark = int(right(model, number))
+            rows.writerow([f"q{number}", subject, f"p{number // 4}", asked, f"It is {read}.", read, mark, 2 * number])
+    return path
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of two imported runs."""
+    folder = tmp_path_factory.mktemp("imported")
+    from tomserve.interop.bringing import Wish, bring
+    from tomserve.interop.mapped import Mapped
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TOMSERVE_RUNS", str(folder / "runs"))
+        for model in MODELS:
+            source = Mapped(exam(folder / f"{model}.csv", model), "csv", (), model)
+            bring([source], Wish(cluster="passage", factors=("subject",)))
+    return folder
+
+
+@pytest.fixture
+def runs(imported: Path) -> Path:
+    """A copy of them where commands look for runs."""
+    shutil.copytree(imported / "runs", runs_root())
+    return runs_root()
+
+
+def test_accuracy_by_factor_with_clustered_intervals(runs: Path, cli) -> None:
+    done = cli("analyze", "questions-a", "--by", "subject", "--out", runs.parent / "tables")
+    assert done.code == 0, done.err
+    tables = runs.parent / "tables"
+    total = pl.read_csv(tables / "accuracy.csv")
+    assert total["correct"].to_list() == [sum(right("a", n) for n in range(60))]
+    assert total.row(0)[-1].endswith("n = 15"), "fifteen texts, not sixty questions"
+    by = pl.read_csv(tables / "by_subject.csv")
+    for row in by.iter_rows(named=True):
+        numbers = [n for n in range(60) if ("algebra", "geometry", "logic")[n % 3] == row["subject"]]
+        assert (row["correct"], row["total"]) == (sum(right("a", n) for n in numbers), 20)
+
+
+def test_two_runs_are_compared_question_by_question(runs: Path, cli) -> None:
+    gained = sum(right("b", n) and not right("a", n) for n in range(60))
+    lost = sum(right("a", n) and not right("b", n) for n in range(60))
+    done = cli("compare", "questions-a", "questions-b")
+    assert done.code == 0, done.err
+    assert f"{gained} questions gained, {lost} lost" in done.out
+    assert "files of the imported replies" in done.out
+    margin = cli("compare", "questions-a", "questions-b", "--margin", "0.05")
+    assert "with a margin of 5 points" in margin.out
+    found = tomserve.compare("questions-a", "questions-b")
+    assert found.effects["n"].to_list() == [60]
+    assert found.flips.height == gained + lost
+
+
+def test_scores_reports_seals_and_packs_are_those_of_any_run(runs: Path, cli, imported: Path) -> None:
+    folder = runs / "questions-a"
+    assert cli("score", "questions-a").code == 0
+    shown = cli("runs", "questions-a")
+    for told in ("collected by", "csv", "a.csv (sha256:", "what counts is the other tool's grades", "left out"):
+        assert told in shown.out
+    assert cli("runs").out.count("questions-") == 2
+    assert "60 replies could be read" in cli("runs", "questions-a", "--unread").out
+    assert cli("report", "questions-a").code == 0
+    page = (folder / "report.html").read_text()
+    assert "a.csv" in page
+    assert cli("report", "questions-a", "questions-b", "--out", runs.parent / "both.html").code == 0
+    assert cli("verify", "questions-a").code == 0
+    assert cli("seal", "questions-a").code == 0
+    assert "nothing has changed since it was sealed" in cli("verify", "questions-a").out
+    again = ["import", "csv", imported / "a.csv", "--model", "a", "--cluster", "passage", "--factor", "subject"]
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert "was there before, and is unchanged" in cli(*again).out
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert cli("pack", "questions-a").code == 0
+    assert not (folder / "responses.jsonl").exists()
+    assert "was there before, and is unchanged" in cli(*again).out
+    assert "nothing has changed since it was sealed" in cli("verify", "questions-a").out
+    assert cli("unpack", "questions-a").code == 0
+    assert (folder / "responses.jsonl").read_bytes() == before["responses.jsonl"]
+
+
+def test_figures_are_drawn(runs: Path, cli) -> None:
+    done = cli("figures", "questions-a", "--out", runs.parent / "figures")
+    assert done.code == 0, done.err
+    assert (runs.parent / "figures/accuracy.pdf").stat().st_size > 1000
+
+
+def test_nothing_is_added_to_a_foreign_run(runs: Path, cli, endpoint: Endpoint) -> None:
+    before = {path.name: path.read_bytes() for path in (runs / "questions-a").iterdir()}
+    held = "holds replies that another tool (csv) collected"
+    for command, said in (
+        (
+            ["eval", "--run", "questions-a", "--base-url", endpoint.url, "--limit", "2"],
+            "to which no answers can be added",
+        ),
+        (
+            ["export", "batch", "--run", "questions-a", "--model", "a", "--out", runs.parent / "x.jsonl"],
+            "no answers can be",
+        ),
+        (
+            ["faithfulness", "questions-a", "--base-url", endpoint.url],
+            "chains are edited in runs that `tomserve eval` has",
+        ),
+        (["merge", "questions-a", "questions-b", "--into", "both"], "joined by one `tomserve import` of all files"),
+    ):
+        done = cli(*command)
+        assert (done.code, done.out) == (2, ""), command
+        assert held in done.err, done.err
+        assert said in done.err
+        assert len(done.err.splitlines()) == 1
+    assert not endpoint.requests
+    assert not (runs / "both").exists()
+    after = {path.name: path.read_bytes() for path in (runs / "questions-a").iterdir()}
+    assert {name: data for name, data in after.items() if name != "progress.json"} == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["eval", "--run", "new"],
+        ["stability", "--run", "new"],
+        ["plan"],
+        ["items", "items"],
+        ["shard", "--parts", "2", "--run", "new"],
+        ["export", "batch", "--run", "new", "--out", "x.jsonl"],
+    ],
+)
+def test_open_questions_are_never_asked(
+    command: list[str], runs: Path, cli, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    given = ["--path", runs / "questions-a/items.jsonl", *(["--benchmark", "items"] if command[0] != "items" else [])]
+    asks = command[0] in ("eval", "stability", "shard", "export")
+    address = ["--base-url", endpoint.url] if asks else []
+    words = [tmp_path / word if word == "x.jsonl" else word for word in command]
+    done = cli(*words, *given, *address)
+    assert (done.code, done.out) == (2, ""), done.out
+    assert OPEN in done.err
+    assert "ask it with another tool and import the replies" in done.err
+    assert len(done.err.splitlines()) == 1
+    assert not endpoint.requests
+    assert not (runs / "new").exists()
+
+
+def test_a_reader_finds_nothing_to_read_in_open_replies(runs: Path, cli, endpoint: Endpoint) -> None:
+    before = load_scores("questions-a")
+    done = cli("score", "questions-a", "--reader", endpoint.url)
+    assert "Traceback" not in done.err
+    asked = [body for body in endpoint.requests if "It is" in json.dumps(body)]
+    assert not asked
+    assert load_scores("questions-a")["correct"].to_list() == before["correct"].to_list()
+
+
+def test_replies_of_another_tool_to_open_questions_say_that_nobody_can_read_them(
+    runs: Path, cli, tmp_path: Path
+) -> None:
+    (tmp_path / "r.jsonl").write_text('{"item": "questions/q0", "text": "It is 0."}\n')
+    items = runs / "questions-a/items.jsonl"
+    done = cli(
+        "score", "--responses", tmp_path / "r.jsonl", "--items", items, "--out", tmp_path / "s.csv", "--model", "z"
+    )
+    assert done.code == 1
+    assert "an open question, which only the tool that asked it can read" in done.err
+
+
+def test_the_browser_of_a_report_shows_open_questions(runs: Path, browser: Any) -> None:
+    path = write_report([str(runs / "questions-a")], runs.parent / "r.html")
+    page = browser.new_page()
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(f"{path.as_uri()}#item=questions%2Fq1")
+    page.wait_for_selector("html[data-ready]", state="attached")
+    told = " ".join(page.inner_text(".inside").split())
+    assert "Any text may answer it. Right answer: 2." in told
+    assert "How many has she with 1 more?" in told
+    assert "It is 2." in told
+    assert not wrong
+    page.close()
+
+
+def text_of(page: str) -> str:
+    return html.unescape(re.sub(r"<[^>]*>", " ", page))
+
+
+def test_the_workbench_shows_a_foreign_run(runs: Path) -> None:
+    person = client()
+    assert "questions-a" in person.get("/").text
+    page = settled(person, "/run/questions-a").text
+    assert 'id="verdicts"' in page
+    assert "40 of 60 right" in text_of(page)
+    assert "csv" in text_of(page)
+    listed = settled(person, "/answers/questions-a?outcome=wrong").text
+    assert "20 wrong" in text_of(listed)
+    links = [html.unescape(link) for link in re.findall(r'href="(/answer/[^"]+)"', listed)]
+    assert len(links) == 20
+    one = text_of(person.get(links[0]).text)
+    for told in (
+        "How many has she with",
+        "It is 1.",
+        "Ann has 0 pens.",
+        "Any text may answer it; right: 0 ; read as: 1",
+    ):
+        assert told in " ".join(one.split()), told
+    compared = settled(person, "/compare?a=questions-a&b=questions-b").text
+    assert "questions gained" in text_of(compared)
+    (flip, *_) = [html.unescape(link) for link in re.findall(r'href="(/compare/item[^"]+)"', compared)]
+    answer = person.get(flip)
+    assert answer.status_code == 200
+    assert "How many has she with" in text_of(answer.text)
+    again = person.post("/api/v1/queue", json={"run": "questions-a"})
+    assert again.status_code in (400, 404, 405, 409, 422)

@@ -1,0 +1,502 @@
+"""Replies that another tool collected become runs: spreadsheets, JSON lines, what is matched, refused and left out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.conftest import Endpoint
+from tests.helpers.foreign_files import MAP, mapped, sheet
+from tomserve.runs.scores import load_scores
+
+MARKS = "1101101011"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a folder but its lock."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+
+
+def test_a_spreadsheet_becomes_a_run_whose_grades_count(cli, tmp_path: Path) -> None:
+    done = cli("import", "csv", sheet(tmp_path / "a.csv", MARKS), "--model", "a", *mapped())
+    assert done.code == 0, done.err
+    assert "10 replies to 10 questions" in done.out
+    assert "the other tool's grade" in done.out
+    scores = load_scores("questions-a")
+    assert scores["correct"].to_list() == [mark == "1" for mark in MARKS]
+    assert scores["graded_correct"].to_list() == scores["correct"].to_list()
+    assert scores["parse"].unique().to_list() == ["graded"]
+    assert scores["answer"][1] == "2"
+    assert scores["cluster"].n_unique() == 5
+    assert scores["status"].unique().to_list() == ["ok"]
+    assert scores["floor_guess"].null_count() == 10, "nobody can guess among no choices"
+    row = orjson.loads((tmp_path / "runs/questions-a/responses.jsonl").read_bytes().splitlines()[0])
+    assert row["text"] == "It is 0."
+    assert row["asked"] == "Ann has 0 pens.\nHow many has she with 0 more?"
+    manifest = json.loads((tmp_path / "runs/questions-a/manifest.json").read_text())
+    (file,) = manifest["foreign"]["files"]
+    assert file["name"] == "a.csv"
+    assert file["bytes"] == (tmp_path / "a.csv").stat().st_size
+    analysed = cli("analyze", "questions-a")
+    assert "7 of 10 right" in analysed.out
+
+
+def test_the_same_files_again_change_nothing_and_others_are_refused(cli, tmp_path: Path) -> None:
+    file = sheet(tmp_path / "a.csv", MARKS)
+    assert cli("import", "csv", file, "--model", "a", *mapped()).code == 0
+    before = contents(tmp_path / "runs/questions-a")
+    again = cli("import", "csv", file, "--model", "a", *mapped())
+    assert "was there before, and is unchanged" in again.out
+    assert contents(tmp_path / "runs/questions-a") == before
+    copied = shutil.copy(file, tmp_path / "renamed.csv")
+    assert cli("import", "csv", copied, "--model", "a", *mapped()).code == 0, "the same content by another name"
+    refused = (
+        ["import", "csv", sheet(tmp_path / "a.csv", "0000000000"), "--model", "a", *mapped()],
+        ["import", "csv", copied, "--model", "a", *mapped()[:-2]],
+        ["import", "csv", copied, "--model", "a", *mapped(), "--strategy", "other"],
+    )
+    for given in refused:
+        done = cli(*given)
+        assert (done.code, done.out) == (2, ""), given
+        assert (
+            "an import of other files, or by other options; bring these files into a new run by --run NEW" in done.err
+        )
+        assert contents(tmp_path / "runs/questions-a") == before
+
+
+def test_other_factors_of_the_same_rows_are_another_import(cli, tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    rows = [f"q{n},Q{n}?,t,1,{'ab'[n % 2]},{'cd'[n % 2]}" for n in range(4)]
+    file.write_text("\n".join(["id,question,text,correct,one,two", *rows]) + "\n")
+    assert "factors: one, two" in cli("import", "csv", file, "--model", "m").out
+    assert cli("import", "csv", file, "--model", "m", "--factor", "one").code == 2
+    assert cli("import", "csv", file, "--model", "m", "--cluster", "one").code == 2
+    assert cli("import", "csv", file, "--model", "m", "--factor", "one", "--run", "other").code == 0
+    assert "two" not in load_scores("other").columns
+
+
+def test_a_folder_that_is_no_run_is_left_alone(cli, tmp_path: Path, endpoint: Endpoint) -> None:
+    file = sheet(tmp_path / "a.csv", MARKS)
+    folder = tmp_path / "runs/questions-a"
+    folder.mkdir(parents=True)
+    for name, text in (("notes.txt", "mine"), ("items.jsonl", "{}\n"), ("responses.jsonl", '{"item": "x"}\n')):
+        (folder / name).write_text(text)
+        done = cli("import", "csv", file, "--model", "a", *mapped())
+        assert (done.code, done.out) == (2, "")
+        assert f"is no run, but holds '{name}'" in done.err
+        assert contents(folder) == {name: text.encode()}
+        (folder / name).unlink()
+    assert cli("eval", "--base-url", endpoint.url, "--limit", "2", "--strategy", "vanilla", "--run", "ours").code == 0
+    before = contents(tmp_path / "runs/ours")
+    refused = cli("import", "csv", file, "--model", "a", *mapped(), "--run", "ours")
+    assert "holds another run" in refused.err
+    assert contents(tmp_path / "runs/ours") == before
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tomserve.interop import bringing_kept
+from tomserve.interop.bringing import Wish, bring
+from tomserve.interop.mapped import Mapped
+
+left = int(sys.argv[2])
+original = bringing_kept.write_chunks
+
+def dying(path, chunks, *more):
+    global left
+    def some():
+        for chunk in chunks:
+            yield chunk
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+    original(path, some(), *more)
+    left -= 1
+
+bringing_kept.write_chunks = dying
+if left == 2:
+    bringing_kept.runfolder.RunFolder.write_manifest = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+bring([Mapped(Path(sys.argv[1]), "csv", sys.argv[3:], "a")], Wish(benchmark="none"))
+"""
+
+
+@pytest.mark.parametrize("when", ["in the rows", "in the questions", "before the manifest"])
+def test_an_import_that_is_killed_is_no_run_and_is_repeated(when: str, cli, tmp_path: Path) -> None:
+    file = sheet(tmp_path / "a.csv", MARKS)
+    number = ["in the rows", "in the questions", "before the manifest"].index(when)
+    command = [sys.executable, "-c", KILLED, str(file), str(number), *MAP]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    folder = tmp_path / "runs/questions-a"
+    assert folder.is_dir()
+    assert not (folder / "manifest.json").exists()
+    assert cli("runs", "questions-a").code == 2, "it is no run"
+    assert cli("import", "csv", file, "--model", "a", *mapped(), "--benchmark", "none").code == 0
+    assert load_scores("questions-a").height == 10
+    assert not [path.name for path in folder.iterdir() if path.name.startswith(".tomserve-")]
+
+
+def test_two_processes_that_bring_the_same_files_make_one_run(tmp_path: Path) -> None:
+    file = sheet(tmp_path / "a.csv", MARKS)
+    command = [sys.executable, "-m", "tomserve", "import", "csv", str(file), "--model", "a", *mapped()]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [(*process.communicate(), process.returncode) for process in both]
+    codes = sorted(code for _, _, code in told)
+    assert codes[0] == 0, told
+    for out, err, code in told:
+        assert "10 replies to 10 questions" in out if code == 0 else "in use by another tomserve process" in err
+    assert load_scores("questions-a").height == 10
+
+
+def test_of_several_runs_none_is_written_where_one_cannot_be(cli, tmp_path: Path) -> None:
+    rows = [{"id": "q", "question": "Q?", "text": "t", "correct": True, "model": model} for model in ("a", "b", "c")]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "runs/questions-c").mkdir(parents=True)
+    (tmp_path / "runs/questions-c/mine.txt").write_text("mine")
+    done = cli("import", "jsonl", tmp_path / "r.jsonl")
+    assert (done.code, done.out) == (2, "")
+    assert "runs/questions-c: is no run, but holds 'mine.txt'" in done.err
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["questions-c"]
+
+
+def test_nothing_can_be_asked_in_a_foreign_run(cli, tmp_path: Path, endpoint: Endpoint) -> None:
+    assert (
+        cli("import", "csv", sheet(tmp_path / "a.csv", MARKS), "--model", "tiny", *mapped(), "--run", "theirs").code
+        == 0
+    )
+    refused = cli("eval", "--run", "theirs", "--base-url", endpoint.url, "--limit", "1")
+    assert refused.code == 2
+    assert "holds replies that another tool (csv) collected, to which no answers can be added" in refused.err
+    assert not endpoint.requests
+
+
+def test_items_without_choices_are_not_asked(cli, tmp_path: Path, endpoint: Endpoint) -> None:
+    assert (
+        cli("import", "csv", sheet(tmp_path / "a.csv", MARKS), "--model", "tiny", *mapped(), "--run", "theirs").code
+        == 0
+    )
+    items = tmp_path / "runs/theirs/items.jsonl"
+    refused = cli("eval", "--benchmark", "items", "--path", items, "--base-url", endpoint.url)
+    assert refused.code == 2
+    assert "has no choices, so that any text may answer it" in refused.err
+
+
+def test_two_runs_of_one_exam_are_compared(cli, tmp_path: Path) -> None:
+    for name, marks in (("a", MARKS), ("b", "1111111111")):
+        file = sheet(tmp_path / f"{name}.csv", marks, separator=";" if name == "b" else ",")
+        assert cli("import", "csv", file, "--model", name, *mapped()).code == 0
+    done = cli("compare", "questions-a", "questions-b")
+    assert "3 questions gained, 0 lost" in done.out
+    assert "foreign.files" not in done.out, "names of fields are told in words"
+
+
+def test_questions_with_choices_are_read_by_our_rules_where_nobody_graded(cli, tmp_path: Path) -> None:
+    rows = [
+        {"id": n, "question": "Which?", "story": "A b.", "choices": '["tea", "salt"]', "target": "A", "text": text}
+        for n, text in enumerate(("Answer: tea", "Answer: salt"))
+    ]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    refused = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m")
+    assert refused.code == 2
+    assert "no reply carries a grade" in refused.err
+    assert "or have tomserve read them by --counts tomserve" in refused.err
+    assert cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--counts", "tomserve").code == 0
+    assert load_scores("questions-m")["correct"].to_list() == [True, False]
+
+
+def test_our_rules_cannot_read_replies_to_open_questions(cli, tmp_path: Path) -> None:
+    refused = cli(
+        *("import", "csv", sheet(tmp_path / "a.csv", MARKS), "--model", "a", *mapped(), "--counts", "tomserve")
+    )
+    assert (refused.code, refused.out) == (2, "")
+    assert "--counts tomserve: a.csv, line 2 has no choices that an answer could be read against" in refused.err
+
+
+def test_replies_to_our_questions_are_matched_by_text_and_read_by_our_rules(
+    cli, tmp_path: Path, endpoint: Endpoint
+) -> None:
+    asked = cli("eval", "--base-url", endpoint.url, "--limit", "16", "--strategy", "vanilla", "--run", "ours")
+    assert asked.code == 0, asked.err
+    items = [orjson.loads(line) for line in (tmp_path / "runs/ours/items.jsonl").read_bytes().splitlines()]
+    texts = {
+        orjson.loads(line)["item"]: orjson.loads(line)["text"]
+        for line in (tmp_path / "runs/ours/responses.jsonl").read_bytes().splitlines()
+    }
+    rows = [
+        {
+            "id": str(number),
+            "asked": "A tale:\n"
+            + "\n".join(f"({n}) {one.upper()}" for n, one in enumerate(item["story"], 1))
+            + f"\nQ: {item['question']}",
+            "text": texts[item["id"]],
+            "correct": False,
+        }
+        for number, item in enumerate(items)
+    ]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = cli(
+        "import",
+        "jsonl",
+        tmp_path / "r.jsonl",
+        "--model",
+        "m",
+        "--run",
+        "theirs",
+        "--strategy",
+        "vanilla",
+        "--benchmark",
+        "perturbed",
+    )
+    assert done.code == 0, done.err
+    assert "items of perturbed, found by their texts" in done.out
+    key = ["item", "answer", "correct"]
+    ours, theirs = load_scores("ours").select(key), load_scores("theirs")
+    assert theirs.select(key).equals(ours)
+    assert theirs["graded_correct"].to_list() == [False] * 16, "the other grade stands beside"
+    assert cli("compare", "ours", "theirs").code == 0
+
+
+BROKEN = {
+    "is empty": (b"", "holds no rows"),
+    "has one column": (b"a\n1\n", "has one column"),
+    "has a column twice": (b"id,text,text\n1,2,3\n", "two columns are called 'text'"),
+    "is not UTF-8": (b"id,text,correct\n1,\xff,1\n", "not UTF-8"),
+    "has an open quote": (b'id,text,correct\n1,"a,1\n', "not a CSV file"),
+    "says nothing of replies": (b"id,subject\n1,a\n", "no column says what was replied"),
+    "says nothing of questions": (b"text,correct\na,1\n", "no column says which question"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_file_that_cannot_be_read_is_told_in_one_line(what: str, cli, tmp_path: Path) -> None:
+    content, said = BROKEN[what]
+    (tmp_path / "x.csv").write_bytes(content)
+    done = cli("import", "csv", tmp_path / "x.csv", "--model", "m")
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert len(done.err.splitlines()) == 1
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+
+
+def test_rows_that_cannot_be_read_are_left_out_counted_and_told(cli, tmp_path: Path) -> None:
+    lines = ["id,text,correct,score", "1,a,1,", "2,b,perhaps,", "3,c,1,1,1", "4,d,0,x", "5,e,yes,0.5", "6,,1,"]
+    (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
+    done = cli("import", "csv", tmp_path / "x.csv", "--model", "m")
+    assert done.code == 1
+    assert "has another mark than" in done.err
+    assert "x.csv, line 3" in done.err
+    assert "has 5 fields instead of 4" in done.err
+    assert "has a score that is no number" in done.err
+    assert "has no reply" in done.err
+    assert load_scores("questions-m").height == 2
+
+
+def test_strangers_names_lead_nowhere_and_print_nothing_strange(cli, tmp_path: Path) -> None:
+    rows = [
+        {
+            "id": "../../etc/passwd",
+            "task": "../../\x1b[31mtask",
+            "text": "=1+1\x1b]0;x\x07",
+            "correct": True,
+            "question": "<script>alert(1)</script>?",
+            "\u202eevil": "x",
+        },
+        {
+            "id": "x" * 10_000,
+            "task": "../../\x1b[31mtask",
+            "text": "\u0000",
+            "correct": False,
+            "question": "q " * 20_000,
+            "\u202eevil": "y",
+        },
+    ]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "../m\x1b[0m")
+    assert done.code == 0, done.err
+    assert "\x1b" not in done.out + done.err
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.resolve().parent == (tmp_path / "runs").resolve()
+    assert not (tmp_path / "etc").exists()
+    name = run.name
+    for command in (("analyze", name), ("runs", name), ("score", name), ("report", name)):
+        shown = cli(*command)
+        assert shown.code == 0, shown.err
+        assert "\x1b" not in shown.out
+    page = (run / "report.html").read_text()
+    assert "<script>alert(1)" not in page
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_is_no_file_is_refused(kind: str, cli, tmp_path: Path) -> None:
+    import os
+
+    path = tmp_path / "x.csv"
+    if kind == "link":
+        path.symlink_to(sheet(tmp_path / "real.csv", MARKS))
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    done = cli("import", "csv", path, "--model", "m", *mapped())
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 1
+
+
+def test_options_that_fit_nothing_are_told(cli, tmp_path: Path) -> None:
+    file = sheet(tmp_path / "a.csv", MARKS)
+    for given, said in (
+        (["--map", "text"], "expected FIELD=COLUMN"),
+        (["--map", "reply=text"], "unknown field"),
+        (["--map", "text=nowhere"], "has no column 'nowhere'"),
+        ([*mapped(), "--factor", "colour"], "no sample tells it"),
+        ([*mapped(), "--counts", "me"], "unknown reading"),
+        ([*mapped(), "--path", "x"], "--path belongs to --benchmark"),
+        ([*mapped(), "--benchmark", "none", "--path", "x"], "--path belongs to --benchmark"),
+        ([*mapped(), "--benchmark", "nowhere"], "unknown benchmark 'nowhere'"),
+        ([*mapped(), "--cluster", "colour"], "does not tell it; it tells: nothing"),
+        ([*mapped(), "--run", "x y"], "run name"),
+        ([*mapped(), "--map", "id=sheet"], "id is given twice"),
+        (["--map", "text="], "expected FIELD=COLUMN"),
+        ([*mapped(), "--benchmark", "perturbed"], "none of 10 questions is one of its items"),
+    ):
+        done = cli("import", "csv", file, "--model", "m", *given)
+        assert done.code == 2, given
+        assert said in done.err
+    assert cli("import", "csv", file, *mapped()).code == 2, "nobody says who answered"
+
+
+def test_several_models_become_several_runs_and_repeats_become_samples(cli, tmp_path: Path) -> None:
+    rows = [
+        {"id": q, "question": f"Q{q}?", "text": "t", "correct": (q + r) % 2 == 0, "model": m, "repeat": r}
+        for m in ("a", "b")
+        for q in range(3)
+        for r in range(2)
+    ]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, rows[0]]))
+    done = cli("import", "jsonl", tmp_path / "r.jsonl")
+    assert done.code == 0, done.err
+    assert "next: tomserve compare questions-a questions-b" in done.out
+    assert "1 replies were replaced by later ones" in done.err
+    scores = load_scores("questions-a")
+    assert scores["samples"].to_list() == [2, 2, 2]
+    assert scores["correct_mean"].to_list() == [0.5, 0.5, 0.5]
+    refused = cli("import", "jsonl", tmp_path / "r.jsonl", "--run", "one")
+    assert refused.code == 2
+    assert "the files hold 2 runs" in refused.err
+    assert cli("import", "jsonl", tmp_path / "r.jsonl", "--run", "one", "--model", "b").code == 0
+
+
+def test_several_tasks_become_one_run_with_the_factor_task(cli, tmp_path: Path) -> None:
+    """More tasks than a factor has values otherwise, as in mmlu, and the same ids in all of them."""
+    rows = [
+        {"id": number, "task": f"t{task}", "question": f"Q{number}?", "text": "t", "correct": task % 2}
+        for task in range(57)
+        for number in range(2)
+    ]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--as", "mmlu")
+    assert done.code == 0, done.err
+    assert "114 replies to 114 questions" in done.out
+    assert "as benchmark mmlu; factors: task" in done.out
+    scores = load_scores("mmlu-m")
+    assert scores["task"].n_unique() == 57
+    assert scores["item"][0] == "t0/0"
+    kept = json.loads((tmp_path / "runs/mmlu-m/manifest.json").read_text())["foreign"]
+    assert kept["tasks"] == [f"t{task}" for task in range(57)]
+
+
+def test_what_names_of_benchmarks_of_ours_a_task_has_does_not_matter(cli, tmp_path: Path) -> None:
+    rows = [{"id": "q", "question": "Q?", "text": "t", "correct": True, "task": "HiToM", "answer": "t"}]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "as benchmark imported-hitom" in cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m").out
+    assert load_scores("HiToM-m")["benchmark"].to_list() == ["imported-hitom"]
+
+
+def test_a_fact_is_a_factor_where_it_has_few_values_that_recur(cli, tmp_path: Path) -> None:
+    head = "id,question,text,correct,kind,number,same,correct_by"
+    rows = [f"q{n},Q{n}?,t,1,{'ab'[n % 2]},{n},x,{'cd'[n % 2]}" for n in range(8)]
+    (tmp_path / "x.csv").write_text("\n".join([head, *rows]) + "\n")
+    assert "factors: correct_by, kind" in cli("import", "csv", tmp_path / "x.csv", "--model", "m").out
+    chosen = cli("import", "csv", tmp_path / "x.csv", "--model", "m", "--factor", "number", "--run", "b")
+    assert "factors: number" in chosen.out, "as the user wishes"
+
+
+@pytest.mark.parametrize("kind", ["folder", "files"])
+def test_files_of_a_folder_that_hold_nothing_are_left_out_and_those_that_are_named_are_refused(
+    kind: str, cli, tmp_path: Path
+) -> None:
+    folder = tmp_path / "sheets"
+    folder.mkdir()
+    sheet(folder / "b.csv", MARKS)
+    (folder / "a.csv").write_text("")
+    (folder / "c.csv").write_bytes(b"question,reply\n\xff,1\n")
+    (folder / "d.txt").write_text("nothing of ours")
+    (folder / "e.csv").symlink_to(folder / "b.csv")
+    given = [folder] if kind == "folder" else sorted(folder.glob("*.csv"))
+    done = cli("import", "csv", *given, "--model", "a", *mapped())
+    if kind == "files":
+        assert (done.code, done.out) == (2, "")
+        assert "a.csv: holds no rows" in done.err
+        return
+    assert done.code == 1
+    assert "10 replies to 10 questions" in done.out
+    told = done.err.splitlines()
+    assert len(told) == 3
+    assert all(line.startswith("warning: left out: ") for line in told)
+    assert "sheets/a.csv: holds no rows" in told[0]
+    assert "sheets/c.csv:2: not UTF-8" in told[1]
+    assert "sheets/e.csv: is a symbolic link" in told[2]
+
+
+def test_a_folder_of_which_nothing_can_be_read_is_refused(cli, tmp_path: Path) -> None:
+    folder = tmp_path / "sheets"
+    folder.mkdir()
+    none = cli("import", "csv", folder, "--model", "a")
+    assert (none.code, "no file in this folder ends in .csv" in none.err) == (2, True)
+    for name in "ab":
+        (folder / f"{name}.csv").write_text("")
+    done = cli("import", "csv", folder, "--model", "a")
+    assert (done.code, done.out) == (2, "")
+    assert "a.csv: holds no rows" in done.err
+    assert "(and 1 more)" in done.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_numbers_that_no_scale_tells_apart_are_told(cli, tmp_path: Path) -> None:
+    rows = [f"q{n},Q{n}?,t,{score}" for n, score in enumerate((1, 7, 10, 3))]
+    (tmp_path / "x.csv").write_text("\n".join(["id,question,text,score", *rows]) + "\n")
+    done = cli("import", "csv", tmp_path / "x.csv", "--model", "m")
+    assert (
+        "grades are numbers up to 10, and count as right from 1 on; say from where on they do by --threshold"
+        in done.err
+    )
+    set_by = cli("import", "csv", tmp_path / "x.csv", "--model", "m", "--threshold", "7", "--run", "b")
+    assert "3 grades are neither 0 nor 1; they count as right from 7 on (--threshold)" in set_by.err
+    assert load_scores("b")["correct"].to_list() == [False, True, True, False]
+    assert load_scores("b")["graded_value"].to_list() == [1.0, 7.0, 10.0, 3.0]
+
+
+def test_secrets_in_errors_names_and_settings_are_taken_out(cli, tmp_path: Path) -> None:
+    row = {
+        "id": "q",
+        "question": "Q?",
+        "status": "http_500",
+        "error": "unused",
+        "correct": False,
+        "model": "https://me:pass@host/v1?api_key=abcd1234",
+    }
+    (tmp_path / "r.jsonl").write_text(
+        json.dumps(row) + "\n" + json.dumps({**row, "id": "r", "status": "ok", "text": "t"})
+    )
+    assert cli("import", "jsonl", tmp_path / "r.jsonl", "--run", "r").code == 0
+    for path in (tmp_path / "runs/r").iterdir():
+        assert b"pass" not in path.read_bytes(), path.name
+        assert b"abcd1234" not in path.read_bytes(), path.name
+    assert load_scores("r")["model"].unique().to_list() == ["https://host/v1"]

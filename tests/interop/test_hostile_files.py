@@ -1,0 +1,401 @@
+"""Files of other tools that are broken, cut off, or were made to do harm: named, counted, and never let in."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from tests.helpers.foreign_files import generated, samples
+from tomserve.content.places import runs_root
+from tomserve.errors import ConfigError
+from tomserve.interop import inspect_json, inspect_zip
+from tomserve.interop.inspect_json import loads, parts
+from tomserve.interop.inspect_log import InspectLog
+from tomserve.interop.inspect_zip import ZSTANDARD, _plain
+from tomserve.runs.scores import load_scores
+
+HEAD = {"status": "success", "eval": {"task": "sums", "model": "m/x", "created": "2026-01-01"}, "plan": {"steps": []}}
+
+
+def sample(name: str, **more: object) -> dict[str, object]:
+    said = {"message": {"role": "assistant", "content": "It is 2."}, "stop_reason": "stop"}
+    base = {"id": name, "epoch": 1, "input": f"{name}?", "target": "2", "messages": [], "output": {"choices": [said]}}
+    return {**base, "scores": {"match": {"value": "C", "answer": "2"}}, **more}
+
+
+def log(path: Path, *extra: tuple[str, bytes], kind: int = zipfile.ZIP_DEFLATED) -> Path:
+    """A log with the samples a and b, and further members."""
+    with zipfile.ZipFile(path, "w", kind) as file:
+        file.writestr("header.json", json.dumps(HEAD))
+        for name in "ab":
+            file.writestr(f"samples/{name}_epoch_1.json", json.dumps(sample(name)))
+        for name, data in extra:
+            file.writestr(name, data)
+    return path
+
+
+def torn(path: Path) -> None:
+    """The end of the file is missing."""
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+def emptied(path: Path) -> None:
+    """The file has no byte."""
+    path.write_bytes(b"")
+
+
+def other(path: Path) -> None:
+    """The file is of another kind."""
+    path.write_bytes(b"%PDF-1.7\n" + b"x" * 1000)
+
+
+@pytest.mark.parametrize("broken", [torn, emptied, other])
+def test_a_log_that_is_no_whole_zip_file_is_refused_in_one_line(
+    broken: Callable[[Path], None], cli, tmp_path: Path
+) -> None:
+    path = log(tmp_path / "x.eval")
+    broken(path)
+    done = cli("import", "inspect", path)
+    assert (done.code, done.out) == (2, "")
+    assert len(done.err.splitlines()) == 1
+    assert f"{path}: no whole zip file" in done.err
+    assert "copy it again, or convert it by `inspect log convert --to json`" in done.err
+    assert not runs_root().exists()
+
+
+def patched(path: Path, name: str, change: Callable[[bytearray, zipfile.ZipInfo], None]) -> Path:
+    with zipfile.ZipFile(path) as file:
+        info = file.getinfo(name)
+    data = bytearray(path.read_bytes())
+    change(data, info)
+    path.write_bytes(bytes(data))
+    return path
+
+
+def central(data: bytearray, info: zipfile.ZipInfo) -> int:
+    """Where the list of members names this one."""
+    return data.rindex(info.filename.encode()) - 46
+
+
+def damage(data: bytearray, info: zipfile.ZipInfo) -> None:
+    at = info.header_offset + 30 + len(info.filename) + 8
+    data[at] ^= 0xFF
+
+
+def checksum(data: bytearray, info: zipfile.ZipInfo) -> None:
+    struct.pack_into("<I", data, central(data, info) + 16, info.CRC ^ 1)
+
+
+def shorter(data: bytearray, info: zipfile.ZipInfo) -> None:
+    struct.pack_into("<I", data, central(data, info) + 20, info.compress_size - 5)
+
+
+def beyond(data: bytearray, info: zipfile.ZipInfo) -> None:
+    struct.pack_into("<I", data, central(data, info) + 42, len(data) - 10)
+
+
+def encrypted(data: bytearray, info: zipfile.ZipInfo) -> None:
+    struct.pack_into("<H", data, central(data, info) + 8, 1)
+
+
+def unknown(data: bytearray, info: zipfile.ZipInfo) -> None:
+    struct.pack_into("<H", data, central(data, info) + 10, 14)
+
+
+def endless(data: bytearray, info: zipfile.ZipInfo) -> None:
+    struct.pack_into("<I", data, central(data, info) + 24, 1 << 31)
+
+
+def empty(data: bytearray, info: zipfile.ZipInfo) -> None:
+    struct.pack_into("<II", data, central(data, info) + 20, 0, 0)
+
+
+BROKEN = {
+    "a byte is another one": (damage, ("cannot be unpacked", "checksum")),
+    "the checksum is another one": (checksum, ("does not have the length and checksum",)),
+    "the member is cut off": (shorter, ("does not have the length and checksum",)),
+    "the member lies elsewhere": (beyond, ("does not lie where the list of members says",)),
+    "the member is encrypted": (encrypted, ("is encrypted",)),
+    "the method is not known": (unknown, ("is packed by a method that is not known (number 14)",)),
+    "the member claims 2 GB": (endless, ("would have 2,048 MB",)),
+    "the member claims nothing": (empty, ("checksum", "cannot be unpacked")),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+@pytest.mark.parametrize("name", ["samples/b_epoch_1.json", "header.json"])
+def test_a_member_that_is_broken_is_left_out_and_a_head_is_refused(what: str, name: str, cli, tmp_path: Path) -> None:
+    change, reasons = BROKEN[what]
+    path = patched(log(tmp_path / "x.eval"), name, change)
+    done = cli("import", "inspect", path)
+    assert any(reason in done.err for reason in reasons), done.err
+    if name == "header.json":
+        assert (done.code, done.out) == (2, "")
+        assert "x.eval: its head " in done.err
+        assert not runs_root().exists()
+        return
+    assert done.code == 1
+    assert "warning: 1 left out, as each " in done.err
+    assert f"(first: x.eval, {name})" in done.err
+    assert load_scores("sums-m-x")["item"].to_list() == ["sums/a"]
+
+
+MEMBERS = {
+    "a bomb": ("samples/bomb.json", b" " * (120 << 20), "would have 120 MB, unpacked from"),
+    "a pit": ("samples/deep.json", b"[" * 100_000, "is no JSON"),
+    "text": ("samples/text.json", b"hello", "is no JSON"),
+    "a list": ("samples/list.json", b"[]", "is no sample of Inspect"),
+    "no UTF-8": ("samples/latin.json", '{"id": "ä"}'.encode("latin-1"), "is no JSON"),
+    "numbers that are none": ("samples/nan.json", b'{"id": NaN, NaN}', "is no JSON"),
+    "other types": (
+        "samples/types.json",
+        json.dumps({"id": "x", "epoch": "first", "output": {"choices": "no"}}).encode(),
+        "has fields of other types than Inspect writes",
+    ),
+    "no such epoch": ("samples/epoch.json", json.dumps(sample("x", epoch=10**9)).encode(), "has no number of a repeat"),
+}
+
+
+@pytest.mark.parametrize("what", MEMBERS)
+def test_a_member_that_would_do_harm_is_left_out(what: str, cli, tmp_path: Path) -> None:
+    name, data, reason = MEMBERS[what]
+    done = cli("import", "inspect", log(tmp_path / "x.eval", (name, data)))
+    assert done.code == 1, done.err
+    assert reason in done.err
+    assert load_scores("sums-m-x")["item"].to_list() == ["sums/a", "sums/b"]
+
+
+def test_names_of_members_lead_nowhere(cli, tmp_path: Path) -> None:
+    evil = json.dumps(sample("../../../../tmp/o")).encode()
+    for place in ("samples/../../../../tmp/owned.json", "samples//etc/owned.json", "../samples/owned.json"):
+        done = cli("import", "inspect", log(tmp_path / "x.eval", (place, evil)), "--run", "x" if ".." in place else "y")
+        assert done.code in (0, 2), done.err
+    assert not Path("/tmp/owned.json").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"x.eval", "runs"}
+
+
+def test_a_zstandard_member_is_unpacked_no_further_than_it_claims(tmp_path: Path) -> None:
+    """A frame that holds a gigabyte of zeros, in a member that claims to have a few bytes."""
+    bomb = zstandard.ZstdCompressor().compress(b" " * (1 << 30))
+    path = log(tmp_path / "x.eval", ("samples/c.json", bomb), kind=zipfile.ZIP_STORED)
+
+    def lie(data: bytearray, info: zipfile.ZipInfo) -> None:
+        at = central(data, info)
+        struct.pack_into("<H", data, at + 10, 93)
+        struct.pack_into("<I", data, at + 24, 1000)
+
+    patched(path, "samples/c.json", lie)
+    assert len(_plain(bomb, ZSTANDARD, 1000)) == 1001
+    found = InspectLog(path)
+    assert [one.id for one in found.samples()] == ["a", "b"]
+    assert "checksum" in next(iter(found.left_out))
+
+
+def test_a_part_of_a_json_log_is_held_only_as_long_as_samples_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspect_json, "LARGEST", 1 << 20)
+    rows = [sample("a", store="x" * 700_000), sample("b", store="x" * 700_000), sample("c", store="x" * 3_000_000)]
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({**HEAD, "samples": rows}))
+    found = InspectLog(path)
+    assert [one.id for one in found.samples()] == ["a", "b"]
+    ((reason, (count, place)),) = found.left_out.items()
+    assert (count, place) == (1, "x.json, sample 3")
+    assert "has more than 1 MB in one part" in reason
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 7, 64, 1 << 16])
+def test_numbers_that_json_has_no_name_for_are_read_wherever_blocks_end(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspect_json, "_BLOCK", block)
+    text = '{"samples": [1, {"a": NaN, "b": "NaN, Infinity \\" NaN \\\\", "c": [-Infinity, Infinity]}, "NaN\\\\", NaN, 2.5, '
+    text += "-12345678901234567890123, 0.12345678901234567890123, 1234567890123456789, 1234567890123456789012e3]}"
+    wanted = [1, {"a": None, "b": 'NaN, Infinity " NaN \\', "c": [None, None]}, "NaN\\", None, 2.5]
+    wanted += [-12345678901234567890123.0, 0.12345678901234568, 1234567890123456789, 1.234567890123456789e24]
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    assert list(parts(path, "samples.item")) == wanted
+    assert loads(text.encode())["samples"] == wanted
+    path.write_text(text[:-120])
+    found = parts(path, "samples.item")
+    assert next(found) == 1
+    with pytest.raises(ValueError, match=r"\w"):
+        list(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '"x"',
+        "nothing",
+        '{"eval": 5}',
+        '{"eval": {"task": "t"}}',
+        "[" * 100_000,
+        '{"eval": {"a": "' + "\\" * 99,
+    ],
+)
+def test_other_files_of_json_are_no_logs(text: str, cli, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(text)
+    done = cli("import", "inspect", tmp_path / "x.json")
+    assert (done.code, done.out) == (2, "")
+    assert len(done.err.splitlines()) == 1
+    assert "no log of Inspect" in done.err or "x.json: not JSON" in done.err
+
+
+KINDS = {"inspect": (".eval", ".json"), "lm-eval": (".jsonl",), "csv": (".csv",), "jsonl": (".jsonl",)}
+
+
+@pytest.mark.parametrize("tool", KINDS)
+@pytest.mark.parametrize("kind", ["nothing", "link", "pipe", "hole"])
+def test_what_is_no_file_is_refused_in_one_line(tool: str, kind: str, cli, tmp_path: Path) -> None:
+    for ending in KINDS[tool]:
+        path = tmp_path / f"samples_x{ending}"
+        if kind == "link":
+            path.symlink_to("/etc/passwd")
+        elif kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "hole":
+            with path.open("wb") as file:
+                file.truncate(1 << 40)
+        done = cli("import", tool, path, "--model", "m")
+        assert (done.code, done.out) == (2, "")
+        assert len(done.err.splitlines()) == 1
+        assert str(path) in done.err
+        path.unlink(missing_ok=True)
+    assert not runs_root().exists()
+
+
+def test_results_beside_samples_that_are_a_link_are_not_followed(cli, tmp_path: Path) -> None:
+    path = samples(tmp_path / "samples_x_2026-01-01T00-00-00.0.jsonl", [generated(0, "0", 1.0)])
+    secret = tmp_path / "secret.json"
+    secret.write_text('{"model_name": "secret"}')
+    (tmp_path / "results_2026-01-01T00-00-00.0.json").symlink_to(secret)
+    done = cli("import", "lm-eval", path)
+    assert done.code == 2
+    assert "is a symbolic link" in done.err
+
+
+ODD_ROWS = {
+    "deep": '{"doc_id": 1, "doc": ' + "[" * 5000 + "]" * 5000 + ', "resps": [["x"]], "arguments": {}}',
+    "other types": '{"doc_id": {"a": 1}, "doc": 5, "resps": [5], "arguments": 7, "metrics": "acc", "target": {"x": 1}}',
+    "empty": '{"doc_id": 1, "doc": {}, "resps": [[]], "arguments": {}}',
+    "huge numbers": '{"doc_id": 1, "doc": {"n": 1e999, "k": 123456789012345678901234567890}, "resps": [["x"]], '
+    '"metrics": ["acc"], "acc": 1e999, "arguments": {}}',
+    "half characters": '{"doc_id": "\\ud800", "doc": {"a": "\\udc00"}, "resps": [["\\ud800"]], "arguments": {}}',
+}
+
+
+@pytest.mark.parametrize("what", ODD_ROWS)
+def test_odd_lines_of_samples_end_in_no_traceback(what: str, cli, tmp_path: Path) -> None:
+    path = samples(tmp_path / "samples_x.jsonl", [generated(n, "0", 1.0) for n in range(3)])
+    with path.open("a") as file:
+        file.write(ODD_ROWS[what] + "\n")
+    done = cli("import", "lm-eval", path, "--model", "m")
+    assert done.code in (0, 1, 2), done.err
+    assert "Traceback" not in done.err
+    if done.code != 2:
+        assert load_scores("x-m").height >= 3
+    else:
+        assert len(done.err.splitlines()) == 1
+
+
+def test_half_characters_and_endless_numbers_of_a_log_are_kept_as_signs(cli, tmp_path: Path) -> None:
+    """ijson reads both, and no file of ours can hold them."""
+    odd = json.dumps(sample("a", input="\ud800?", metadata={"n": 10**40, "kind": "x"})).replace('"a"', '"a\\ud800"')
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({**HEAD, "samples": []})[:-2] + odd + "]}")
+    done = cli("import", "inspect", path)
+    assert done.code == 0, done.err
+    (score,) = load_scores("sums-m-x").to_dicts()
+    assert score["correct"] is True
+
+
+def test_names_and_texts_of_strangers_print_nothing_strange(cli, tmp_path: Path) -> None:
+    evil = "\x1b]0;owned\x07\x1b[31m\u202e"
+    head = {**HEAD, "eval": {**HEAD["eval"], "task": f"t{evil}", "model": f"m{evil}"}}  # type: ignore[dict-item]
+    rows = [sample(f"a{evil}{n}", metadata={f"f{evil}": f"{evil}{n % 2}"}, error={"message": evil}) for n in range(4)]
+    path = tmp_path / f"x{evil.replace('/', '')}.json"
+    path.write_text(json.dumps({**head, "samples": rows}))
+    done = cli("import", "inspect", path)
+    (run,) = runs_root().iterdir()
+    for outcome in (done, *(cli(*words, run.name) for words in (("runs",), ("analyze",), ("score",), ("verify",)))):
+        assert "\x1b" not in outcome.out + outcome.err
+        assert "\u202e" not in outcome.out + outcome.err
+        assert outcome.code in (0, 1), outcome.err
+
+
+BIG = """
+import sys
+from pathlib import Path
+from tomserve.interop.bringing import Wish, bring
+from tomserve.interop.inspect_log import InspectLog
+from tomserve.interop.lm_eval_samples import LmEvalSamples
+from tomserve.interop.mapped import Mapped
+
+path, form = Path(sys.argv[1]), sys.argv[2]
+
+def peak():  # of this program alone; ru_maxrss would begin with what its parent had
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+
+before = peak()
+source = {"lm-eval": lambda: LmEvalSamples(path, "m"), "jsonl": lambda: Mapped(path, "jsonl", (), "m")}
+bring([source.get(form, lambda: InspectLog(path))()], Wish(benchmark="none"))
+print(peak() - before)
+"""
+
+
+@pytest.mark.parametrize("form", ["eval", "json", "lm-eval", "jsonl"])
+def test_memory_does_not_grow_with_the_texts(form: str, tmp_path: Path) -> None:
+    """1,500 samples of 60 kB, which are 90 MB."""
+    long = "word " * 12_000
+    if form == "lm-eval":
+        path = samples(tmp_path / "samples_x.jsonl", (generated(n, long, 1.0) for n in range(1500)))
+    elif form == "jsonl":
+        rows = ({"id": n, "question": f"Q{n}?", "text": long, "correct": n % 2} for n in range(1500))
+        path = samples(tmp_path / "x.jsonl", rows)
+    elif form == "eval":
+        path = tmp_path / "x.eval"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+            file.writestr("header.json", json.dumps(HEAD))
+            for n in range(1500):
+                file.writestr(f"samples/{n}.json", json.dumps(sample(f"q{n}", store=long)))
+    else:
+        path = tmp_path / "x.json"
+        with path.open("w") as file:
+            file.write(json.dumps(HEAD)[:-1] + ', "samples": [')
+            file.writelines(f"{',' if n else ''}{json.dumps(sample(f'q{n}', store=long))}" for n in range(1500))
+            file.write("]}")
+    done = subprocess.run([sys.executable, "-c", BIG, str(path), form], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 60_000, "kilobytes"
+
+
+def test_a_deflated_stream_that_goes_on_is_cut_at_what_it_claims() -> None:
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = packer.compress(b"x" * (1 << 24)) + packer.flush()
+    assert len(_plain(packed, zipfile.ZIP_DEFLATED, 1000)) == 1001
+    with pytest.raises(ValueError, match="cannot be unpacked"):
+        _plain(b"\xff" * 100, zipfile.ZIP_DEFLATED, 1000)
+    with pytest.raises(ValueError, match="cannot be unpacked"):
+        _plain(b"\xff" * 100, 93, 1000)
+
+
+def test_a_log_with_endless_members_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspect_zip, "MEMBERS", 2)
+    with pytest.raises(ConfigError, match="has 3 members; expected at most 2"):
+        InspectLog(log(tmp_path / "x.eval")).about()

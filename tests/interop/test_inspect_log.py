@@ -1,0 +1,291 @@
+"""Logs of Inspect, as the real Inspect writes them, and as nobody should."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.helpers.foreign_files import real_logs
+from tomserve.content.places import runs_root
+from tomserve.errors import ConfigError
+from tomserve.interop.foreign import Sample
+from tomserve.interop.inspect_log import InspectLog
+from tomserve.runs.scores import load_scores
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return real_logs(tmp_path_factory.mktemp("logs"))
+
+
+def one(logs: Path, form: str) -> Path:
+    (path,) = (logs / form).glob("*.*")
+    return path
+
+
+def plain(log: Path, out: Path, **changes: object) -> Path:
+    """The log again as a zip file that the standard library can write. changes: members by name with _ for / and ."""
+    import zstandard
+
+    with (
+        zipfile.ZipFile(log) as source,
+        zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target,
+        log.open("rb") as raw,
+    ):
+        for member in source.infolist():
+            raw.seek(member.header_offset)
+            *_, name, extra = struct.unpack("<4s5H3L2H", raw.read(30))
+            raw.seek(name + extra, 1)
+            data = zstandard.ZstdDecompressor().decompressobj().decompress(raw.read(member.compress_size))
+            key = member.filename.replace("/", "_").replace(".", "_")
+            if key in changes and changes[key] is None:
+                continue
+            target.writestr(member.filename, json.dumps(changes[key]) if key in changes else data)
+    return out
+
+
+def told(samples: list[Sample]) -> list[tuple[object, ...]]:
+    return [
+        (s.id, s.repeat, s.asked, s.text, s.target, s.grade, s.facts, s.strategy, s.usage, s.status) for s in samples
+    ]
+
+
+def test_both_forms_of_a_real_log_say_the_same(logs: Path) -> None:
+    read = [InspectLog(one(logs, form)) for form in ("eval", "json")]
+    found = [sorted(log.samples(), key=lambda s: (s.id, s.repeat)) for log in read]
+    assert told(found[0]) == told(found[1])
+    first = found[0][0]
+    assert (first.id, first.repeat, first.asked, first.text, first.target) == (
+        "q0",
+        0,
+        "What is 0 + 0?",
+        "The answer is 0",
+        "0",
+    )
+    assert first.grade is not None
+    assert (first.grade.by, first.grade.correct, first.grade.answer) == ("match", True, "0")
+    assert first.given == "What is 0 + 0?"
+    assert first.grades["includes"].correct is True
+    assert first.facts["subject"] == "a"
+    assert first.usage == {"prompt": 9, "completion": 5}
+    assert first.strategy == "generate"
+    assert [(s.id, s.repeat) for s in found[0]] == [(f"q{q}", r) for q in range(4) for r in range(2)]
+    about = read[0].about()
+    assert about.tool == "inspect"
+    assert about.version.startswith("0.")
+    assert read[0].origins()[0].bytes == one(logs, "eval").stat().st_size
+
+
+def test_a_real_log_becomes_a_run(logs: Path, cli, tmp_path: Path) -> None:
+    done = cli("import", "inspect", logs / "eval")
+    assert done.code == 0, done.err
+    scores = load_scores("sums-mockllm-model")
+    assert scores["correct_mean"].to_list() == [1.0, 1.0, 1.0, 0.5]
+    assert set(scores["subject"]) == {"a", "b"}
+    assert "long" not in scores.columns, "a text is no factor"
+    other = cli("import", "inspect", one(logs, "json"), "--scorer", "includes", "--run", "other")
+    assert other.code == 0, other.err
+    assert load_scores("other")["graded_by"].unique().to_list() == ["includes"]
+    refused = cli("import", "inspect", logs / "eval", "--scorer", "nobody")
+    assert refused.code == 2
+    assert "has no such grade; it has: includes, match" in refused.err
+    assert cli("report", "sums-mockllm-model").code == 0
+    page = (tmp_path / "runs/sums-mockllm-model/report.html").read_text()
+    assert "foreign" in page
+    assert one(logs, "eval").name in page
+
+
+def test_choices_thoughts_and_scores_that_are_no_numbers_are_read_in_both_forms(logs: Path) -> None:
+    read = [InspectLog(one(logs, f"places-{form}")) for form in ("eval", "json")]
+    found = [sorted(log.samples(), key=lambda s: s.id) for log in read]
+    assert told(found[0]) == told(found[1])
+    assert [log.left_out for log in read] == [{}, {}]
+    first, second, third = found[0]
+    assert (first.choices, first.target, first.text) == (("box", "bag", "jar"), "A", "ANSWER: A")
+    assert first.reasoning == "Hm. " * 200
+    assert first.asked.startswith("Be kind.\n\nAnswer the following")
+    assert first.given.endswith("\n\nWhere is 0?")
+    assert "Answer the following" not in first.given, "the question as the task states it"
+    assert (first.status, third.status) == ("ok", "length")
+    assert second.grades["closeness"].value is None, "not a number"
+    assert first.grades["closeness"].value == 0.25
+
+
+def test_a_letter_is_the_choice_that_it_stands_for(logs: Path, cli) -> None:
+    assert cli("import", "inspect", logs / "places-eval").code == 0
+    scores = load_scores("places-mockllm-model")
+    assert scores["answer"].to_list() == ["box", "bag", "jar"]
+    assert scores["correct"].all()
+    assert scores["floor_guess"].to_list() == [1 / 3] * 3
+    item = orjson.loads((runs_root() / "places-mockllm-model/items.jsonl").read_bytes().splitlines()[0])
+    assert (item["choices"], item["answer"], item["question"]) == (["box", "bag", "jar"], "box", "Where is 0?")
+    ours = cli("import", "inspect", logs / "places-eval", "--counts", "tomserve", "--run", "ours")
+    assert ours.code == 0, ours.err
+    assert load_scores("ours")["answer"].to_list() == ["box", "bag", "jar"], "our rules know that letters were shown"
+    graded = load_scores("ours")
+    assert (graded["graded_by"].to_list(), graded["parse"].unique().to_list() != ["graded"]) == (["choice"] * 3, True)
+
+
+def test_a_number_becomes_right_from_the_threshold_on(logs: Path, cli) -> None:
+    done = cli("import", "inspect", logs / "places-eval", "--scorer", "closeness", "--run", "strict")
+    assert "2 grades are neither 0 nor 1; they count as right from 1 on (--threshold)" in done.err
+    assert "1 replies have no grade, and count as wrong" in done.err
+    strict = load_scores("strict")
+    assert (strict["correct"].to_list(), strict["status"].to_list()) == ([False] * 3, ["ok", "invalid", "length"])
+    assert cli("import", "inspect", logs / "places-eval", "--scorer", "closeness", "--threshold", "0.2").code == 0
+    assert load_scores("places-mockllm-model")["correct"].to_list() == [True, False, True]
+    assert cli("import", "inspect", logs / "places-eval", "--threshold", "nan").code == 2
+
+
+def test_an_evaluation_that_was_killed_is_read_as_far_as_it_went(logs: Path, cli, tmp_path: Path) -> None:
+    log = one(logs, "killed")
+    with zipfile.ZipFile(log) as file:
+        assert "header.json" not in file.namelist(), "as the real Inspect leaves it"
+    done = cli("import", "inspect", log)
+    assert done.code == 1
+    assert "4 replies to 4 questions" in done.out
+    assert (
+        "warning: 4 left out, as each is not in the log, because the evaluation did not end (status 'started') "
+        f"(first: {log.name})"
+    ) in done.err
+    assert orjson.loads((runs_root() / "killed-mockllm-model/manifest.json").read_bytes())["foreign"]["left_out"]
+    text = one(logs, "json").read_bytes()
+    (tmp_path / "cut.json").write_bytes(text[: text.rindex(b'"epoch"')])
+    cut = InspectLog(tmp_path / "cut.json")
+    assert len(list(cut.samples())) == 7
+    ((reason, (count, place)),) = cut.left_out.items()
+    assert "cannot be read, nor what follows" in reason
+    assert (count, place) == (1, "cut.json, sample 8")
+
+
+def test_an_error_is_kept_without_what_is_secret_in_it(logs: Path, cli) -> None:
+    done = cli("import", "inspect", logs / "failing")
+    assert (done.code, "1 replies have no grade, and count as wrong" in done.err) == (0, True)
+    scores = load_scores("failing-mockllm-model")
+    assert scores["status"].to_list() == ["ok", "malformed", "ok"]
+    assert scores["correct"].to_list() == [True, False, True]
+    assert scores["reason"][1] == "ValueError('refused: sent Authorization: *** to https://host/v1')"
+    for path in (runs_root() / "failing-mockllm-model").iterdir():
+        for secret in (b"abcdef123456", b"me:pass", b"sk-a1b2c3d4e5f6"):
+            assert secret not in path.read_bytes(), path.name
+
+
+def test_a_torn_zip_file_is_told(logs: Path, tmp_path: Path) -> None:
+    (tmp_path / "torn.eval").write_bytes(one(logs, "eval").read_bytes()[:5000])
+    with pytest.raises(ConfigError, match=r"torn\.eval: no whole zip file"):
+        list(InspectLog(tmp_path / "torn.eval").samples())
+
+
+def test_what_is_no_log_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"samples": []}')
+    with pytest.raises(ConfigError, match="no log of Inspect"):
+        InspectLog(tmp_path / "a.json").about()
+    (tmp_path / "b.json").write_text("nothing")
+    with pytest.raises(ConfigError, match=r"b\.json: not JSON"):
+        InspectLog(tmp_path / "b.json").about()
+    with pytest.raises(ConfigError, match="no such file"):
+        InspectLog(tmp_path / "c.eval").about()
+
+
+def test_errors_limits_thoughts_and_attachments_are_understood(logs: Path, tmp_path: Path) -> None:
+    base = {"id": "x", "epoch": 1, "input": "Q?", "target": ["T", "U"], "messages": [], "output": {}, "scores": {}}
+    answer = {
+        "message": {
+            "role": "assistant",
+            "content": [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "attachment://h"}],
+        },
+        "stop_reason": "max_tokens",
+    }
+    log = plain(
+        one(logs, "eval"),
+        tmp_path / "odd.eval",
+        samples_q0_epoch_1_json={**base, "error": {"message": "boom"}},
+        samples_q1_epoch_1_json={**base, "id": "y", "output": {"choices": [answer]}, "attachments": {"h": "long text"}},
+        samples_q2_epoch_1_json={
+            **base,
+            "id": "z",
+            "limit": {"type": "time"},
+            "scores": {"f1": {"value": 0.25}, "d": {"value": {"a": "P", "b": True}}},
+        },
+        samples_q3_epoch_1_json={"no": "sample"},
+    )
+    read = InspectLog(log)
+    found = {s.id: s for s in read.samples()}
+    assert (found["x"].status, found["x"].text, found["x"].error, found["x"].target) == ("malformed", None, "boom", "T")
+    assert (found["y"].status, found["y"].text, found["y"].reasoning) == ("length", "long text", "hm")
+    assert found["z"].status == "timeout"
+    assert found["z"].grade is not None
+    assert (found["z"].grade.value, found["z"].grade.correct) == (0.25, None)
+    assert (found["z"].grades["d/a"].value, found["z"].grades["d/b"].correct) == (0.5, True)
+    assert list(read.left_out) == ["is no sample of Inspect"]
+
+
+def test_members_that_would_do_harm_are_left_out(logs: Path, tmp_path: Path) -> None:
+    path = plain(one(logs, "eval"), tmp_path / "bad.eval")
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("samples/bomb.json", b" " * (300 << 20))
+        file.writestr("samples/../../../../tmp/owned.json", json.dumps({"id": "o", "epoch": 1, "input": "Q?"}))
+        file.writestr("samples/deep.json", "[" * 100_000)
+    data = path.read_bytes()
+    with zipfile.ZipFile(path) as file:
+        info = file.getinfo("samples/q1_epoch_1.json")
+    broken = bytearray(data)
+    broken[info.header_offset + 30 + len(info.filename) + 5] ^= 0xFF
+    path.write_bytes(bytes(broken))
+    log = InspectLog(path)
+    found = [s.id for s in log.samples()]
+    assert "o" in found, "a name leads nowhere, as nothing is written"
+    assert not Path("/tmp/owned.json").exists()
+    reasons = " ".join(log.left_out)
+    assert "would have 300 MB" in reasons
+    assert "is no JSON" in reasons
+    assert "cannot be unpacked" in reasons or "checksum" in reasons
+
+
+def test_what_a_log_records_of_the_model_is_kept_without_secrets(logs: Path, cli) -> None:
+    assert cli("import", "inspect", logs / "eval").code == 0
+    foreign = orjson.loads((runs_root() / "sums-mockllm-model/manifest.json").read_bytes())["foreign"]
+    assert foreign["settings"]["config"]["epochs"] == 2
+    assert (foreign["tool"], foreign["tasks"], foreign["samples"]) == ("inspect", ["sums"], 8)
+    assert foreign["files"][0]["digest"].startswith("sha256:")
+    assert "sk-a1b2c3d4e5f6" not in json.dumps(foreign)
+
+
+def test_the_same_questions_asked_in_two_ways_are_not_mixed(logs: Path, cli, tmp_path: Path) -> None:
+    """Two logs of one task and model, such as of two temperatures, are two runs."""
+    head = json.loads(json.dumps(InspectLog(one(logs, "eval"))._read_head()))
+    head["eval"]["model_generate_config"] = {"temperature": 1.0}
+    plain(one(logs, "eval"), tmp_path / "warm.eval", header_json=head)
+    done = cli("import", "inspect", one(logs, "eval"), tmp_path / "warm.eval")
+    assert (done.code, done.out) == (2, "")
+    assert "was answered before by the same model, asked in another way (model_generate_config: " in done.err
+    again = cli("import", "inspect", one(logs, "eval"), one(logs, "json"))
+    assert again.code == 0, again.err
+    assert "8 replies were replaced by later ones to the same question" in again.err
+
+
+def test_a_reply_that_the_tool_counts_as_right_is_right_whatever_ended_it(logs: Path, cli, tmp_path: Path) -> None:
+    said = {"message": {"role": "assistant", "content": "R"}, "stop_reason": "content_filter"}
+    base = {"epoch": 1, "input": "Q?", "target": "R", "messages": [], "output": {"choices": [said]}}
+    right = {"match": {"value": "C"}}
+    plain(
+        one(logs, "eval"),
+        tmp_path / "odd.eval",
+        samples_q0_epoch_1_json={**base, "id": "filtered", "scores": right},
+        samples_q1_epoch_1_json={**base, "id": "limited", "limit": {"type": "time"}, "scores": right},
+        samples_q2_epoch_1_json={**base, "id": "wrong", "limit": {"type": "time"}, "scores": {"match": {"value": "I"}}},
+    )
+    done = cli("import", "inspect", tmp_path / "odd.eval")
+    assert "1 replies were cut off, and the tool counts them as right" in done.err
+    rows = {row["item"]: row for row in load_scores("sums-mockllm-model").to_dicts()}
+    told = {
+        name: (rows[f"sums/{name}"]["status"], rows[f"sums/{name}"]["correct"])
+        for name in ("filtered", "limited", "wrong")
+    }
+    assert told == {"filtered": ("ok", True), "limited": ("length", True), "wrong": ("timeout", False)}
+    assert rows["sums/limited"]["reason"] == "timeout"

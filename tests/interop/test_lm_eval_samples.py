@@ -1,0 +1,181 @@
+"""What lm-eval writes by --log_samples: generated texts, choices that were weighed, several filters, thoughts cut off."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.foreign_files import generated, real_samples, samples
+from tomserve.content.places import runs_root
+from tomserve.errors import ConfigError
+from tomserve.interop.lm_eval_samples import LmEvalSamples
+from tomserve.runs.scores import load_scores
+
+DATE = "2026-11-01T10-00-00.123456"
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return real_samples(tmp_path_factory.mktemp("harness"))
+
+
+def accuracies(folder: Path) -> dict[str, dict[str, float]]:
+    """What the real lm-eval computed of each task."""
+    (path,) = folder.glob("results_*.json")
+    return json.loads(path.read_text())["results"]  # type: ignore[no-any-return]
+
+
+def test_what_the_real_harness_wrote_has_the_accuracy_that_it_tells(real: Path, cli) -> None:
+    done = cli("import", "lm-eval", real)
+    assert done.code == 1
+    assert "6 left out, as each is a further reply to a question that has one grade for all" in done.err
+    assert "task 'surprise': no reply carries a grade that says whether it is right" in done.err
+    for task, metric in (("sums", "exact_match,strict"), ("twice", "exact_match,strict"), ("places", "acc,none")):
+        scores = load_scores(f"{task}-dummy")
+        assert scores.height == 6
+        assert scores["correct"].mean() == pytest.approx(accuracies(real)[task][metric])
+        assert scores["graded_by"].unique().to_list() == [metric.partition(",")[0]]
+        assert set(scores["subject"]) == {"a", "b"}
+    places = load_scores("places-dummy")
+    assert set(places["answer"]) <= {"box", "bag", "jar"}
+    items = runs_root() / "places-dummy/items.jsonl"
+    first = json.loads(items.read_text().splitlines()[0])
+    assert (first["choices"], first["answer"], first["question"]) == (["box", "bag", "jar"], "box", "Which is 0?")
+    row = json.loads((runs_root() / "places-dummy/responses.jsonl").read_text().splitlines()[0])
+    assert row["asked"].count("Which is") == 2, "with the demonstration that the model was shown"
+
+
+def test_another_metric_and_another_filter_can_count(real: Path, cli) -> None:
+    (sums,), (places,) = (list(real.glob(f"samples_{name}_*.jsonl")) for name in ("sums", "places"))
+    assert cli("import", "lm-eval", sums, "--scorer", "exact_match,letters", "--run", "letters").code == 0
+    letters = load_scores("letters")
+    assert letters["correct"].mean() == pytest.approx(accuracies(real)["sums"]["exact_match,letters"])
+    assert letters["answer"].unique().to_list() == ["l"], "what that filter read"
+    assert cli("import", "lm-eval", places, "--scorer", "acc_norm", "--run", "norm").code == 0
+    assert load_scores("norm")["correct"].mean() == pytest.approx(accuracies(real)["places"]["acc_norm,none"])
+    refused = cli("import", "lm-eval", sums, "--scorer", "bleu")
+    assert refused.code == 2
+    assert "has no such grade; it has: exact_match, exact_match,letters" in refused.err
+
+
+def test_one_task_and_one_model_of_a_folder_can_be_taken(real: Path, cli) -> None:
+    done = cli("import", "lm-eval", real, "--task", "places", "--run", "mine")
+    assert (done.code, done.err) == (0, ""), "what is wrong with other tasks is none of its business"
+    assert "replies of other models or tasks left out" in done.out
+    refused = cli("import", "lm-eval", real, "--model", "gpt")
+    assert refused.code == 2
+    assert "none of 24 replies is what --model gpt names" in refused.err
+
+
+def test_a_task_without_grades_alone_is_refused(real: Path, cli) -> None:
+    refused = cli("import", "lm-eval", *real.glob("samples_surprise_*"))
+    assert (refused.code, refused.out) == (2, "")
+    assert "have the tool grade the replies, or name the questions' benchmark by --benchmark NAME" in refused.err
+
+
+def results(folder: Path, **more: object) -> None:
+    told = {
+        "config": {"model": "hf", "model_args": "pretrained=x,api_key=sk-1", **more},
+        "model_name": "org/model",
+        "date": 5.0,
+    }
+    (folder / f"results_{DATE}.json").write_text(json.dumps(told))
+
+
+def test_generated_texts_with_several_filters(cli, tmp_path: Path) -> None:
+    rows = [generated(n, f"It is {n}", float(n % 2), filter="strict") for n in range(4)]
+    rows += [generated(n, f"It is {n}", 1.0, filter="flexible") for n in range(4)]
+    path = samples(tmp_path / f"out/samples_sums_{DATE}.jsonl", rows)
+    results(tmp_path / "out")
+    found = list(LmEvalSamples(path).samples())
+    assert len(found) == 4
+    assert (found[1].model, found[1].task, found[1].text, found[1].target) == ("org/model", "sums", "It is 1", "1")
+    assert found[1].asked == "Tell me.\n\nSum 1?"
+    assert found[1].grade is not None
+    assert (found[1].grade.value, found[1].grade.answer) == (1.0, "1")
+    assert found[0].grades["exact_match,flexible"].value is None, "held only where it is wanted"
+    (wanted, *_) = LmEvalSamples(path, None, "exact_match,flexible").samples()
+    assert wanted.grades["exact_match,flexible"].value == 1.0
+    assert cli("import", "lm-eval", tmp_path / "out").code == 0
+    scores = load_scores("sums-org-model")
+    assert scores["correct"].to_list() == [False, True, False, True]
+    assert set(scores["level"]) == {"level 0", "level 1"}
+    assert "sk-1" not in (tmp_path / "runs/sums-org-model/manifest.json").read_text()
+    chosen = cli("import", "lm-eval", tmp_path / "out", "--scorer", "exact_match,flexible", "--run", "flexible")
+    assert chosen.code == 0, chosen.err
+    assert load_scores("flexible")["correct"].all()
+
+
+def test_choices_that_were_weighed(tmp_path: Path) -> None:
+    row = {
+        "doc_id": 3,
+        "doc": {"query": "Tea?"},
+        "target": 1,
+        "arguments": {
+            f"gen_args_{n}": {"arg_0": "Q: Tea?\nA:", "arg_1": f" {label}"} for n, label in enumerate(("no", "yes"))
+        },
+        "resps": [[["-3.5", "False"]], [["-1.25", "True"]]],
+        "filtered_resps": [["-3.5", "False"], ["-1.25", "True"]],
+        "metrics": ["acc", "acc_norm"],
+        "acc": 1.0,
+        "acc_norm": 0.0,
+    }
+    (found,) = LmEvalSamples(samples(tmp_path / "samples_x.jsonl", [row]), "m").samples()
+    assert found.grade is not None
+    assert (found.text, found.target, found.choices) == ("yes", "yes", ("no", "yes"))
+    assert (found.grade.by, found.grade.value, found.grade.answer) == ("acc", 1.0, "yes")
+    assert found.grades["acc_norm"].value == 0.0
+
+
+def test_thoughts_that_were_cut_off_are_no_answer(tmp_path: Path) -> None:
+    rows = [generated(0, "<think>It may be 4", 0.0), generated(1, "<think>so</think> It is 1", 1.0)]
+    found = list(LmEvalSamples(samples(tmp_path / "samples_x.jsonl", rows), "m").samples())
+    assert [one.status for one in found] == ["length", "ok"]
+
+
+def test_requests_are_understood_in_every_form_that_lm_eval_has_written(tmp_path: Path) -> None:
+    chat = json.dumps([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Sum 1?"}])
+    forms = [
+        {"gen_args_0": {"arg_0": chat, "arg_1": {}}},
+        {"gen_args_0": {"arg_0": [chat], "arg_1": {}}},
+        [["Be kind.\n\nSum 1?", {"until": []}]],
+    ]
+    rows = [generated(n, "1", 1.0, arguments=form) for n, form in enumerate(forms)]
+    found = list(LmEvalSamples(samples(tmp_path / "samples_x.jsonl", rows), "m").samples())
+    assert [one.asked for one in found] == ["Be kind.\n\nSum 1?"] * 3
+
+
+def test_who_answered_has_to_be_known(cli, tmp_path: Path) -> None:
+    path = samples(tmp_path / f"samples_sums_{DATE}.jsonl", [generated(0, "0", 1.0)])
+    refused = cli("import", "lm-eval", path)
+    assert refused.code == 2
+    assert "no results_*.json beside it says who answered" in refused.err
+    assert cli("import", "lm-eval", path, "--model", "mine").code == 0
+    assert load_scores("sums-mine")["model"].to_list() == ["mine"]
+
+
+def test_lines_that_are_no_samples_are_left_out(tmp_path: Path) -> None:
+    path = samples(tmp_path / "samples_x.jsonl", [generated(0, "0", 1.0), {"doc_id": 1}])
+    with path.open("a") as file:
+        file.write('{"doc_id": 2, "doc"')
+    read = LmEvalSamples(path, "m")
+    assert len(list(read.samples())) == 1
+    assert read.left_out == {
+        "lacks doc_id, doc or resps": (1, "samples_x.jsonl, line 2"),
+        "is torn off at the end of the file": (1, "samples_x.jsonl, line 3"),
+    }
+    empty = samples(tmp_path / "samples_y.jsonl", [{"a": 1}])
+    with pytest.raises(ConfigError, match="no line is a sample of lm-eval"):
+        list(LmEvalSamples(empty, "m").samples())
+
+
+def test_several_tasks_are_taken_together(cli, tmp_path: Path) -> None:
+    for task in ("algebra", "biology"):
+        samples(tmp_path / f"samples_mmlu_{task}_{DATE}.jsonl", [generated(n, "1", float(n)) for n in range(2)])
+    results(tmp_path)
+    assert cli("import", "lm-eval", tmp_path, "--as", "mmlu").code == 0
+    scores = load_scores("mmlu-org-model")
+    assert scores.height == 4
+    assert set(scores["task"]) == {"mmlu_algebra", "mmlu_biology"}

@@ -1,0 +1,184 @@
+"""Spreadsheets and JSON lines as people save them: separators, quotes, marks, maps, repeats, and what is wrong with rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tomserve.errors import ConfigError
+from tomserve.interop.foreign import Sample
+from tomserve.interop.mapped import FIELDS, Mapped
+from tomserve.runs.scores import load_scores
+
+ROW = ["q1", "Ann has 2 pens.", 'He said "two".', "1"]
+
+
+def read(path: Path, *given: str, kind: Any = "csv", **more: Any) -> list[Sample]:
+    return list(Mapped(path, kind, given, **{"model": "m", **more}).samples())
+
+
+def written(path: Path, text: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("lead", ["", "\n"])
+def test_sheets_of_every_program_are_read(separator: str, end: str, mark: str, lead: str, tmp_path: Path) -> None:
+    head = separator.join(["id", "question", "text", "correct"])
+    row = separator.join(["q1", f'"Ann has 2{separator} and{end}3 pens."', '"He said ""two""."', "1"])
+    path = written(tmp_path / "x.csv", f"{mark}{lead}{head}{end}{row}{end}q2{separator}Q?{separator}b{separator}0{end}")
+    first, second = read(path)
+    assert (first.id, first.text) == ("q1", 'He said "two".')
+    assert first.question == f"Ann has 2{separator} and{end}3 pens."
+    assert first.grade is not None
+    assert (first.grade.correct, first.grade.by) == (True, "correct")
+    begin = 3 if lead else 2
+    assert (first.place, second.place) == (f"x.csv, line {begin}", f"x.csv, line {begin + 2}")
+
+
+@pytest.mark.parametrize(
+    ("mark", "right"),
+    [("true", True), ("1", True), (" Yes ", True), ("C", True), ("0.0", False), ("no", False), ("I", False)],
+)
+def test_marks_are_read_as_people_write_them(mark: str, right: bool, tmp_path: Path) -> None:
+    (found,) = read(written(tmp_path / "x.csv", f"id,text,correct\nq,t,{mark}\n"))
+    assert found.grade is not None
+    assert found.grade.correct is right
+
+
+def test_values_of_json_are_read_as_what_they_are(tmp_path: Path) -> None:
+    rows = [
+        {
+            "id": 7,
+            "question": "Q?",
+            "choices": ["tea", "salt"],
+            "target": "B",
+            "text": "t",
+            "correct": True,
+            "more": 1.5,
+        },
+        {"id": 8, "question": "Q?", "choices": "tea | salt", "text": {"a": 1}, "score": 0.5, "none": None, "list": [1]},
+    ]
+    path = written(tmp_path / "x.jsonl", "\n\n".join(map(json.dumps, rows)))
+    first, second = read(path, kind="jsonl")
+    assert (first.id, first.choices, first.facts) == ("7", ("tea", "salt"), {"more": 1.5})
+    assert (second.choices, second.text, second.facts) == (("tea", "salt"), '{"a":1}', {"none": None})
+    assert (first.place, second.place) == ("x.jsonl, line 1", "x.jsonl, line 3")
+    assert second.grade is not None
+    assert (second.grade.correct, second.grade.value) == (None, 0.5)
+
+
+def test_a_field_that_only_later_rows_have_is_read(tmp_path: Path) -> None:
+    """The first reply failed, so that it has neither a text nor a grade."""
+    rows = [{"id": "a", "status": "timeout"}, {"id": "b", "text": "t", "mark": True}]
+    path = written(tmp_path / "x.jsonl", "\n".join(map(json.dumps, rows)))
+    first, second = read(path, "correct=mark", kind="jsonl")
+    assert (first.status, first.text, first.grade) == ("timeout", None, None)
+    assert second.grade is not None
+    assert (second.grade.correct, second.grade.by) == (True, "mark")
+
+
+def test_a_map_names_columns_and_what_it_names_is_no_fact(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.csv", "nr,text,reply,mark,subject\nq,asked of it,t,1,a\n")
+    (found,) = read(path, "id=nr", "asked=text", "text=reply", "correct=mark")
+    assert (found.id, found.asked, found.text, found.facts) == ("q", "asked of it", "t", {"subject": "a"})
+
+
+def test_the_help_names_every_field(cli) -> None:
+    told = " ".join(cli("import", "csv", "--help").out.split())
+    assert all(name in told.partition("FIELD is")[2] for name in FIELDS)
+
+
+def test_without_ids_a_question_is_known_by_its_text(cli, tmp_path: Path) -> None:
+    """So that two files agree whatever the order of their rows; rows of one text are replies to one question."""
+    rows = [f"Q{n}?,t{r},{(n + r) % 2}" for n in range(3) for r in range(2)]
+    written(tmp_path / "a.csv", "\n".join(["question,text,correct", *rows]) + "\n")
+    written(tmp_path / "b.csv", "\n".join(["question,text,correct", *reversed(rows)]) + "\n")
+    for name in ("a", "b"):
+        assert cli("import", "csv", tmp_path / f"{name}.csv", "--model", name).code == 0
+    first, second = load_scores("questions-a"), load_scores("questions-b")
+    assert first["item"].to_list() == second["item"].to_list()
+    assert first["samples"].to_list() == [2, 2, 2]
+    assert first["correct_mean"].to_list() == second["correct_mean"].to_list() == [0.5] * 3
+    assert cli("compare", "questions-a", "questions-b").code == 0
+
+
+def test_one_id_for_two_texts_is_refused(cli, tmp_path: Path) -> None:
+    path = written(tmp_path / "x.csv", "id,question,text,correct\nq,One?,t,1\nq,Two?,t,1\n")
+    done = cli("import", "csv", path, "--model", "m")
+    assert (done.code, done.out) == (2, "")
+    assert "x.csv, line 3: question 'q' has another text than at x.csv, line 2" in done.err
+    assert "give every question an id of its own" in done.err
+    with_repeats = written(tmp_path / "y.csv", "id,question,text,correct,repeat\nq,One?,t,1,0\nq,Two?,t,1,0\n")
+    done = cli("import", "csv", with_repeats, "--model", "m")
+    assert "y.csv, line 3: question 'q' has another text than at y.csv, line 2" in done.err
+    ways = written(tmp_path / "z.csv", "id,question,text,correct,strategy\nq,One?,t,1,a\nq,Now: One?,t,0,b\n")
+    assert cli("import", "csv", ways, "--model", "m").code == 0, "another way of asking has another text"
+    assert load_scores("questions-m")["strategy"].to_list() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"), [("a/b", "a-b"), ("..", "imported"), ("x\ty", "x y"), ("", "imported"), ("s" * 900, "s" * 200)]
+)
+def test_a_way_of_asking_has_a_name_that_leads_nowhere(name: str, kept: str, cli, tmp_path: Path) -> None:
+    row = {"id": "q", "question": "Q?", "text": "t", "correct": True, "strategy": name}
+    assert cli("import", "jsonl", written(tmp_path / "x.jsonl", json.dumps(row)), "--model", "m").code == 0
+    assert load_scores("questions-m")["strategy"].to_list() == [kept]
+
+
+WRONG_ROWS = {
+    "is no JSON": '{"id": ',
+    "is no JSON object": "[1]",
+    "has a status that nobody knows": {"id": "b", "text": "t", "status": "done"},
+    "has no reply": {"id": "b", "text": None},
+    "does not say which question it answers": {"text": "t"},
+    "has another mark than true, false, 1, 0, yes, no, C or I": {"id": "b", "text": "t", "correct": "perhaps"},
+    "has a score that is no number": {"id": "b", "text": "t", "score": "high"},
+    "has a repeat that is no whole number from 0 to 32,767": {"id": "b", "text": "t", "repeat": 1e300},
+    "is torn off at the end of the file": '{"id": "b", "te',
+}
+
+
+@pytest.mark.parametrize("reason", WRONG_ROWS)
+def test_a_row_that_is_wrong_is_left_out_with_its_reason_and_place(reason: str, tmp_path: Path) -> None:
+    wrong = WRONG_ROWS[reason]
+    line = wrong if isinstance(wrong, str) else json.dumps(wrong)
+    end = "" if "torn" in reason else "\n"
+    source = Mapped(written(tmp_path / "x.jsonl", f'{{"id": "a", "text": "t"}}\n{line}{end}'), "jsonl", (), "m")
+    assert [one.id for one in source.samples()] == ["a"]
+    ((said, (count, place)),) = source.left_out.items()
+    assert said.startswith(reason)
+    assert (count, place) == (1, "x.jsonl, line 2")
+
+
+def test_a_model_that_only_some_rows_name_is_missed_in_the_others(tmp_path: Path) -> None:
+    rows = [{"id": "a", "text": "t", "model": "m"}, {"id": "b", "text": "t"}]
+    source = Mapped(written(tmp_path / "x.jsonl", "\n".join(map(json.dumps, rows))), "jsonl", ())
+    assert [one.model for one in source.samples()] == ["m"]
+    assert list(source.left_out) == ["names no model"]
+
+
+def test_a_file_without_one_row_that_can_be_read_says_why(cli, tmp_path: Path) -> None:
+    path = written(tmp_path / "x.jsonl", "[1]\n[2]\n")
+    done = cli("import", "jsonl", path, "--model", "m")
+    assert (done.code, done.out) == (2, "")
+    assert "holds no rows (is no JSON object: 2 (first: x.jsonl, line 1)); expected a line for each reply" in done.err
+    array = written(tmp_path / "y.jsonl", '[\n{"id": 1}\n]')
+    assert "y.jsonl:1: not JSON" in cli("import", "jsonl", array, "--model", "m").err
+
+
+def test_a_file_of_endless_names_is_no_table(tmp_path: Path) -> None:
+    rows = "".join(
+        json.dumps({"id": "a", "text": "t", **{f"n{n}{k}": 1 for k in range(100)}}) + "\n" for n in range(100)
+    )
+    with pytest.raises(ConfigError, match="names; expected columns"):
+        read(written(tmp_path / "x.jsonl", rows), kind="jsonl")
+    head = ",".join(f"c{n}" for n in range(3000))
+    with pytest.raises(ConfigError, match="has 3,000 columns; expected at most 2,000"):
+        read(written(tmp_path / "x.csv", f"{head}\n"))

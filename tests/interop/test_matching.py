@@ -1,0 +1,277 @@
+"""Questions of ours that another tool asked are found by what the model was shown, without any id of ours."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.conftest import ROOT, make_item
+from tests.helpers.foreign_files import generated, samples
+from tomserve import benchmarks
+from tomserve.content.places import runs_root
+from tomserve.errors import ConfigError
+from tomserve.interop import beginnings
+from tomserve.interop.matching import Known
+from tomserve.items import Item
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs.scores import load_scores
+
+OURS = ("hitom", "perturbed", "perturbed-2", "worlds")
+
+
+@dataclass
+class Prompt:
+    """What a model was shown about an item of ours."""
+
+    item: Item
+    text: str
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, Known]:
+    """All items of all benchmarks that need no file; the longest takes some ten seconds."""
+    return {name: Known(name, benchmarks.load(name, None, None, benchmarks.ALL)) for name in OURS}
+
+
+def prompts(known: Known, strategy: str, most: int = 150) -> Iterator[Prompt]:
+    """Prompts of a strategy about items that are spread over the benchmark."""
+    asks = Strategy.load(strategy)
+    for place in range(0, len(known.stock), max(1, len(known.stock) // most)):
+        item = known.stock[place]
+        yield Prompt(item, "\n\n".join(one["content"] for one in asks.turn(item).messages))
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("strategy", ["vanilla", "cot", "vanilla_1"])
+def test_every_prompt_of_ours_is_found(name: str, strategy: str, known: dict[str, Known]) -> None:
+    """Those of vanilla and cot show a demonstration, which is a story with a question, before the question."""
+    asked = list(prompts(known[name], strategy))
+    assert [known[name].find(one.text) for one in asked] == [one.item.id for one in asked]
+    assert name in beginnings.likely(one.text for one in asked[:20])
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_changed_story_is_another_one(name: str, known: dict[str, Known]) -> None:
+    asks = Strategy.load("vanilla")
+    for one in prompts(known[name], "vanilla", 20):
+        for place in (0, -1):
+            story = list(one.item.story)
+            story[place] = f"By the way, {story[place]}"
+            other = one.item.model_copy(update={"story": tuple(story), "gold": None})
+            text = "\n\n".join(message["content"] for message in asks.turn(other).messages)
+            found = known[name].find(text)
+            assert found is None if place else found == one.item.id, "what stands before the story is no part of it"
+        assert known[name].find(one.text.replace(one.item.question, "Who is it?")) is None
+
+
+def test_the_kept_beginnings_are_those_of_the_stories(known: dict[str, Known]) -> None:
+    """After a change of the stories: python -m tomserve.interop.beginnings"""
+    assert {name: beginnings.of(one.stock) for name, one in known.items()} == beginnings.kept()
+    for name in set(benchmarks.names()) - set(OURS):
+        if name == "bundles":  # the questions of another one, counted in other units
+            assert beginnings.of(benchmarks.load(name, None, None, benchmarks.ALL)) == beginnings.kept()["perturbed"]
+            continue
+        with pytest.raises(ConfigError, match="needs"):
+            list(benchmarks.load(name))
+
+
+def test_other_texts_are_of_none_of_ours() -> None:
+    for text in ("", "Natalia sold clips to 48 of her friends in April. " * 50, "x " * 100_000):
+        assert beginnings.likely([text]) == []
+
+
+def test_with_content_of_ones_own_every_benchmark_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOMSERVE_CONTENT", "/somewhere")
+    assert beginnings.likely(["What is 3 + 4?"]) == list(OURS)
+
+
+def test_of_several_stories_in_a_prompt_the_last_one_was_asked() -> None:
+    one = make_item(1)
+    longer = make_item(2, story=[*make_item(1).story, "Ada goes home."], gold=None)
+    known = Known("demo", [one, longer])
+    told = " ".join(one.story)
+    assert known.find(f"{told} {one.question}") == "demo/1"
+    assert known.find(f"{told} Ada goes home. {one.question}") == "demo/2", "a story that goes on is another one"
+    assert known.find(f"{told} {one.question} tea. {' '.join(longer.story)} {one.question}") == "demo/2"
+    assert known.find(f"{one.question} {told}") is None, "the question stands before the story"
+    assert known.find(told) is None
+    assert known.find("") is None
+
+
+def test_of_two_items_that_fit_none_is_taken_unless_choices_or_the_file_tell_which() -> None:
+    one = make_item(1)
+    told = " ".join(one.story)
+    twins = Known("demo", [one, make_item(3, story=one.story, choices=["salt", "tea", "unknown"])])
+    assert twins.find(f"{told} {one.question} salt, tea, unknown") == "demo/3"
+    assert twins.find(f"{told} {one.question}") is None, "which of two is not told"
+    assert twins.find(f"{told} {one.question}", "demo/1") == "demo/1"
+    assert twins.find(f"{told} {one.question}", "demo/9") is None, "what a file names has to fit"
+
+
+def test_of_several_questions_about_a_story_the_last_one_was_asked() -> None:
+    first = make_item(1, question="What is in it?")
+    second = make_item(2, story=first.story, question="Does Ada know what is in it?")
+    known = Known("demo", [first, second])
+    told = " ".join(first.story)
+    assert known.find(f"{told} What is in it? Does Ada know what is in it?") == "demo/2"
+    assert known.find(f"{told} Does Ada know what is in it? Yes. What is in it?") == "demo/1"
+    assert known.find(f"{told} Does Ada know what is in it?") == "demo/2", "the longer one, as it ends with the other"
+
+
+@pytest.mark.parametrize("begin", ["{n}. ", "({n}) ", "{n} ", "Sentence {n}: ", ""])
+@pytest.mark.parametrize("between", ["\n", " "])
+def test_numbers_before_sentences_do_not_count(begin: str, between: str) -> None:
+    item = make_item(1, story=["12 jars stand here.", "Jar 3 holds tea.", "Ada looks."])
+    known = Known("demo", [item])
+    told = between.join(begin.format(n=n) + one for n, one in enumerate(item.story, 1))
+    assert known.find(f"Story:\n{told}\n\nQuestion: {item.question}") == "demo/1"
+
+
+@pytest.fixture(scope="module")
+def asked(known: dict[str, Known]) -> dict[str, list[Prompt]]:
+    return {name: list(prompts(one, "vanilla", 24)) for name, one in known.items()}
+
+
+def as_lm_eval(path: Path, asked: list[Prompt], text: str) -> Path:
+    rows = [
+        generated(
+            number,
+            text or one.item.answer,
+            0.0,
+            doc={"prompt": one.text},
+            target=one.item.answer,
+            arguments={"gen_args_0": {"arg_0": one.text, "arg_1": {"until": []}}},
+        )
+        for number, one in enumerate(asked)
+    ]
+    return samples(path, rows)
+
+
+@pytest.mark.parametrize("name", ["hitom", "perturbed", "perturbed-2"])
+def test_prompts_that_come_back_through_the_harness_are_scored_by_our_rules(
+    name: str, asked: dict[str, list[Prompt]], cli, tmp_path: Path
+) -> None:
+    file = as_lm_eval(tmp_path / "samples_theirs.jsonl", asked[name], "")
+    done = cli("import", "lm-eval", file, "--model", "m", "--run", "theirs", "--strategy", "vanilla")
+    assert (done.code, done.err.count("warning")) == (0, 0), done.err
+    assert f"questions: items of {name}, found by their texts" in done.out
+    assert "tomserve's; the other tool's grade stands beside" in done.out
+    scores = load_scores("theirs")
+    assert set(scores["item"]) == {one.item.id for one in asked[name]}
+    assert scores["correct"].all(), "by our rules, as every reply is the right label"
+    assert not scores["graded_correct"].any(), "the other grade stands beside"
+    manifest = json.loads((runs_root() / "theirs/manifest.json").read_text())
+    assert manifest["benchmark"] == name
+    assert manifest["foreign"]["matched"] == scores.height
+    assert manifest["foreign"]["counts"] == "tomserve"
+    assert manifest["benchmark_items"] > manifest["limit"] == scores.height
+    counted = cli("import", "lm-eval", file, "--model", "m", "--counts", "tool", "--run", "graded")
+    assert counted.code == 0, counted.err
+    assert not load_scores("graded")["correct"].any(), "as the user wishes"
+
+
+def test_prompts_that_come_back_in_a_spreadsheet_are_found_and_others_left_out(
+    asked: dict[str, list[Prompt]], cli, tmp_path: Path
+) -> None:
+    path = tmp_path / "theirs.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["prompt", "text", "correct"])
+        rows.writerows([one.text, one.item.answer, "1"] for one in asked["perturbed"])
+        rows.writerow(["Ann has 3 pens. How many has she?", "3", "1"])
+    given = ["import", "csv", path, "--model", "m", "--map", "asked=prompt"]
+    done = cli(*given)
+    assert done.code == 0, done.err
+    assert "taken as they are, as benchmark questions" in done.out
+    assert (
+        f"{len(asked['perturbed'])} of {len(asked['perturbed']) + 1} replies are to items of perturbed, the others are "
+        "not (first: theirs.csv, line "
+    ) in done.err
+    assert "--benchmark perturbed brings those alone" in done.err
+    named = cli(*given, "--benchmark", "perturbed", "--run", "those")
+    assert named.code == 1
+    assert "warning: 1 left out, as each is no question of perturbed (first: theirs.csv, line" in named.err
+    assert load_scores("those").height == len(asked["perturbed"])
+    kept = json.loads((runs_root() / "those/manifest.json").read_text())["foreign"]
+    assert kept["left_out"] == {"is no question of perturbed": 1}
+    none = cli(*given, "--benchmark", "none", "--run", "none")
+    assert (none.code, none.err) == (0, ""), "nothing is looked for where the user says so"
+
+
+def test_right_answers_that_differ_from_ours_are_told(asked: dict[str, list[Prompt]], cli, tmp_path: Path) -> None:
+    rows = [
+        {"id": str(number), "asked": one.text, "text": "unknown", "target": "somewhere else", "correct": True}
+        for number, one in enumerate(asked["perturbed"])
+    ]
+    (tmp_path / "r.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    done = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m")
+    assert done.code == 0, done.err
+    assert f"{len(rows)} right answers in the file are others than tomserve's (first: item " in done.err
+
+
+def test_one_question_that_comes_under_two_ids_is_counted_once(
+    asked: dict[str, list[Prompt]], cli, tmp_path: Path
+) -> None:
+    one = asked["perturbed"][0]
+    rows = [
+        {"id": str(number), "asked": one.text, "text": text} for number, text in enumerate(("unknown", one.item.answer))
+    ]
+    (tmp_path / "r.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    done = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--run", "twice")
+    assert "1 replies were replaced by later ones to the same question" in done.err
+    scores = load_scores("twice")
+    assert (scores.height, scores["correct"].to_list()) == (1, [True])
+
+
+def test_where_nothing_is_graded_our_rules_read_questions_of_ours(
+    asked: dict[str, list[Prompt]], cli, tmp_path: Path
+) -> None:
+    rows = [{"asked": one.text, "text": f"Answer: {one.item.answer}"} for one in asked["perturbed"]]
+    (tmp_path / "r.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    assert cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--run", "ours").code == 0
+    scores = load_scores("ours")
+    assert scores["correct"].all()
+    assert "graded_by" not in scores.columns
+    refused = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--run", "b", "--counts", "tool")
+    assert refused.code == 2
+    assert "no reply carries a grade that says whether it is right" in refused.err
+
+
+OWN = """
+from tomserve import read_items
+from tomserve.benchmarks import Benchmark
+
+def load(path, gold):
+    yield from read_items(path)
+
+BENCHMARK = Benchmark("mine", load)
+"""
+
+
+@pytest.mark.parametrize("kind", ["published file", "file of ones own"])
+def test_a_benchmark_with_a_file_of_its_own_is_named(kind: str, cli, tmp_path: Path) -> None:
+    if kind == "published file":
+        name, path = "hitom", ROOT / "tests/data/hitom_small.json"
+        items = list(benchmarks.load(name, path))
+    else:
+        name, path = str(tmp_path / "mine.py"), tmp_path / "items.jsonl"
+        items = [make_item(number, benchmark="mine") for number in range(3)]
+        path.write_bytes(b"".join(one.to_json() + b"\n" for one in items))
+        (tmp_path / "mine.py").write_text(OWN)
+    rows = [{"asked": f"{' '.join(one.story)}\n{one.question}", "text": one.answer} for one in items[:3]]
+    (tmp_path / "r.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    given = ["import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--run", "theirs"]
+    done = cli(*given, "--benchmark", name, "--path", path)
+    assert done.code == 0, done.err
+    scores = load_scores("theirs")
+    assert set(scores["item"]) == {one.id for one in items[:3]}
+    assert scores["correct"].all()
+    manifest = json.loads((runs_root() / "theirs/manifest.json").read_text())
+    assert manifest["benchmark_path"] == str(path)
+    assert manifest["benchmark_items"] == len(items)

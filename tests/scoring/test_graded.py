@@ -1,0 +1,183 @@
+"""The grade that another tool gave a reply: it is the score where it counts, and stands beside where it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from tests.conftest import make_item
+from tests.helpers.reports import run_folder
+from tomserve.items import Item
+from tomserve.runs.scores import load_scores, score_run
+from tomserve.scoring import parts
+from tomserve.scoring import table as table_module
+from tomserve.scoring.graded import GRADED, Given, grade_of
+from tomserve.scoring.score import OPEN, noise_fields, reading_of, score_row, unread
+from tomserve.scoring.table import table
+from tomserve.scoring.tablefile import read_table, write_scores
+
+RIGHT = {"by": "match", "correct": True, "answer": "18", "value": 1.0, "counts": True}
+WRONG = {**RIGHT, "correct": False, "answer": "17", "value": 0.0}
+BESIDE = {**WRONG, "counts": False}
+
+
+def open_item(number: int = 1, **changes: Any) -> Item:
+    """A question that any text may answer."""
+    return make_item(number, choices=[], answer="18", gold=None, **changes)
+
+
+def row(text: str | None = "It is 18.", status: str = "ok", grade: Any = None, **more: Any) -> dict[str, Any]:
+    told = {"strategy": "vanilla", "status": status, "text": text, **more}
+    return told if grade is None else {**told, "graded": grade}
+
+
+def scored(item: Item, one: dict[str, Any]) -> dict[str, Any]:
+    return table("r", "m", [(item, one)]).row(0, named=True)
+
+
+def test_a_grade_that_counts_is_the_score() -> None:
+    for grade, right in ((RIGHT, True), (WRONG, False)):
+        found = scored(open_item(), row(grade=grade))
+        assert (found["correct"], found["status"], found["parse"], found["answer"]) == (
+            right,
+            "ok",
+            "graded",
+            grade["answer"],
+        )
+        assert {name: found[name] for name in GRADED} == {
+            "graded_by": "match",
+            "graded_correct": right,
+            "graded_answer": grade["answer"],
+            "graded_value": grade["value"],
+        }
+        assert found["reason"] is None
+        assert found["floor_guess"] is None
+        assert all(found[name] is None for name in found if name.startswith("rule_"))
+    closed = scored(make_item(), row("tea", grade=WRONG))
+    assert (closed["correct"], closed["answer"]) == (False, "17"), "also where our rules would read another answer"
+
+
+def test_a_grade_that_does_not_count_stands_beside() -> None:
+    found = scored(make_item(), row("Answer: tea", grade=BESIDE))
+    assert (found["correct"], found["answer"]) == (True, "tea")
+    assert (found["graded_correct"], found["graded_answer"]) == (False, "17")
+    assert found["parse"] != "graded"
+    unreadable = scored(make_item(), row("hm", grade={**BESIDE, "correct": True}))
+    assert (unreadable["correct"], unreadable["status"], unreadable["graded_correct"]) == (False, "invalid", True)
+
+
+def test_a_reply_that_nobody_graded_counts_as_wrong_and_says_why() -> None:
+    for item in (open_item(), make_item()):
+        found = scored(item, row("tea", grade={**RIGHT, "correct": None, "value": 0.5}))
+        assert (found["correct"], found["status"], found["parse"]) == (False, "invalid", None)
+        assert found["reason"] == "not graded by the tool that asked"
+        assert found["graded_value"] == 0.5
+    nothing = scored(open_item(), row())
+    assert (nothing["correct"], nothing["status"]) == (False, "invalid")
+    assert nothing["reason"] == "an open question, which only the tool that asked it can read"
+    assert "graded_by" not in nothing
+
+
+def test_a_request_that_failed_has_no_grade_that_counts() -> None:
+    for status in ("timeout", "http_500", "refusal", "malformed"):
+        found = scored(open_item(), row(None, status, RIGHT))
+        assert (found["correct"], found["status"], found["answer"]) == (False, status, None)
+    cut = scored(open_item(), row("It is 18", "length", RIGHT))
+    assert (cut["correct"], cut["status"]) == (True, "length")
+
+
+ODD = [True, "C", [], {}, {"counts": "yes", "correct": True}, {"counts": True, "correct": 1}]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_grade_of_another_form_scores_nothing(odd: Any) -> None:
+    found = scored(make_item(), row("Answer: salt", grade=odd))
+    assert found["correct"] is False
+
+
+def test_values_of_another_type_are_left_out() -> None:
+    given = {"by": 5, "correct": "yes", "answer": ["x"], "value": float("inf"), "counts": True}
+    assert grade_of({"graded": given}) == Given("", None, None, None, True)
+    assert grade_of({"graded": {**RIGHT, "value": True}}) == Given("match", True, "18", None, True)
+    assert grade_of({"graded": "C"}) is None
+
+
+def test_two_replies_of_one_text_keep_their_own_grades() -> None:
+    """Replies of one text are otherwise scored once."""
+    rows = [
+        row("the same", grade=RIGHT),
+        row("the same", grade=WRONG, sample=1),
+        row("the same", sample=2, grade=RIGHT),
+    ]
+    found = table("r", "m", [(open_item(), one) for one in rows]).row(0, named=True)
+    assert (found["samples"], found["samples_right"]) == (3, 2)
+    assert found["correct_mean"] == pytest.approx(2 / 3)
+    assert found["answer"] == "18", "the answer that most have"
+
+
+def test_a_reader_is_not_asked_about_open_questions_or_graded_replies() -> None:
+    reading = reading_of(open_item(), row("hm"), False)
+    assert reading is OPEN
+    assert not unread(row("hm"), reading)
+    none = reading_of(make_item(), row("hm"), False)
+    assert unread(row("hm"), none)
+    assert unread(row("hm", grade=BESIDE), none)
+    assert not unread(row("hm", grade=RIGHT), none)
+    assert not unread(row(None, "timeout"), none)
+
+
+def test_the_noise_check_compares_replies_to_open_questions_by_their_texts() -> None:
+    found = noise_fields(open_item(), row("a", key="k"), [(1, row("a", key="k")), (2, row("b", key="k"))])
+    assert found == {"noise_compared": [1, 2], "noise_text": [2]}
+
+
+def test_columns_of_grades_are_there_only_where_some_reply_has_one() -> None:
+    plain = table("r", "m", [(make_item(), row("tea"))])
+    assert not set(GRADED) & set(plain.columns)
+    mixed = table("r", "m", [(make_item(1), row("tea")), (make_item(2), row("tea", grade=BESIDE))])
+    assert mixed["graded_by"].to_list() == [None, "match"]
+    assert {name: mixed.schema[name] for name in GRADED} == GRADED
+    foreign = table("r", "m", [(make_item(), row("tea", grade="C"))])
+    assert not set(GRADED) & set(foreign.columns), "another tool's field of that name is no grade of ours"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    items = [open_item(number, id=f"demo/{number:03d}") for number in range(60)]
+    replies = {
+        item.id: {"text": f"It is {number}.", "graded": RIGHT if number % 3 else WRONG}
+        for number, item in enumerate(items)
+    }
+    return run_folder(tmp_path / "runs/r", {"imported": replies}, items)
+
+
+def test_a_run_of_graded_replies_is_scored_in_parts_as_in_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = score_run(folder)
+    assert whole["correct"].sum() == 40
+    monkeypatch.setattr(table_module, "PART", 7)
+    assert_frame_equal(whole, score_run(folder))
+    monkeypatch.setattr(parts, "MANY", 1)  # with a second process
+    assert_frame_equal(whole, score_run(folder))
+
+
+@pytest.mark.parametrize("form", [".parquet", ".csv", ".jsonl"])
+def test_a_table_of_grades_is_written_and_read_in_every_form(form: str, folder: Path, tmp_path: Path) -> None:
+    scores = load_scores("r")
+    write_scores(scores, tmp_path / f"table{form}")
+    again = read_table(str(tmp_path / f"table{form}"))
+    for name in GRADED:
+        assert again[name].to_list() == scores[name].to_list(), name
+    assert again.schema["graded_correct"] == pl.Boolean
+
+
+def test_what_a_row_says_is_what_the_file_says(folder: Path) -> None:
+    line = orjson.loads((folder / "responses.jsonl").read_bytes().splitlines()[1])
+    alone = score_row("r", "m", open_item(1, id="demo/001"), line)
+    kept = load_scores("r").row(1, named=True)
+    for name in ("correct", "answer", "status", "parse", "reason"):
+        assert alone[name] == kept[name], name

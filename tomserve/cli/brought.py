@@ -1,0 +1,80 @@
+"""What the commands `import inspect`, `lm-eval`, `csv` and `jsonl` print: which runs were made, what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tomserve.content.inert import say
+from tomserve.content.places import run_name
+
+if TYPE_CHECKING:
+    from tomserve.interop.bringing import Brought
+    from tomserve.interop.bringing_run import Made
+
+MOST_UNREAD = 10
+"""So many files of which nothing could be read are named."""
+
+_WHOSE = {
+    "tomserve": "tomserve's; the other tool's grade stands beside",
+    "tool": "the other tool's grade",
+}
+
+
+def show(brought: Brought) -> int:
+    """Print what was made and what was left out; returns the exit code."""
+    for made in brought.runs:
+        _show_run(made)
+    for reason, (count, place) in brought.left_out.items():
+        say(f"warning: {count:,} left out, as each {reason} (first: {place})", error=True)
+    for reason in brought.unread[:MOST_UNREAD]:
+        say(f"warning: left out: {reason}", error=True)
+    if (more := len(brought.unread) - MOST_UNREAD) > 0:
+        say(f"warning: {more:,} more files left out", error=True)
+    if brought.other:
+        say(f"{brought.other:,} replies of other models or tasks left out")
+    first, *others = brought.runs
+    same = [made for made in others if made.benchmark == first.benchmark]
+    if len(brought.runs) == 2 and same:
+        say(f"next: tomserve compare {run_name(first.folder)} {run_name(same[0].folder)}")
+    else:
+        say(f"next: tomserve analyze {run_name(first.folder)}")
+    return 1 if brought.left_out or brought.unread else 0
+
+
+def _show_run(made: Made) -> None:
+    what = f"{made.replies:,} replies to {made.items:,} questions"
+    say(f"{made.folder}: {what}" + ("" if made.fresh else "; was there before, and is unchanged"))
+    if made.matched:
+        say(f"  questions: items of {made.benchmark}, found by their texts")
+    else:
+        factors = ", ".join(made.factors) or "none"
+        say(f"  questions: taken as they are, as benchmark {made.benchmark}; factors: {factors}")
+    say(f"  reading that counts: {_WHOSE[made.counts]}")
+    for text in _warnings(made):
+        say(f"warning: {made.folder}: {text}", error=True)
+
+
+def _warnings(made: Made) -> Iterator[str]:
+    """What a user should know of a run, each in a sentence."""
+    if made.nearly:
+        yield made.nearly
+    if made.repeated:
+        yield f"{made.repeated:,} replies were replaced by later ones to the same question"
+    if made.ungraded:
+        yield f"{made.ungraded:,} replies have no grade, and count as wrong"
+    if made.highest > 1 and made.counts == "tool" and made.threshold is None:
+        yield (
+            f"grades are numbers up to {made.highest:g}, and count as right from 1 on; say from where on they do by "
+            "--threshold"
+        )
+    elif made.between and made.counts == "tool":
+        start = 1 if made.threshold is None else made.threshold
+        yield f"{made.between:,} grades are neither 0 nor 1; they count as right from {start:g} on (--threshold)"
+    if made.cut:
+        yield f"{made.cut:,} replies were cut off, and the tool counts them as right"
+    if made.differing:
+        yield (
+            f"{made.differing:,} right answers in the file are others than tomserve's (first: item "
+            f"{made.differs_first}); tomserve's count"
+        )
