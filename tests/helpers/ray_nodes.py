@@ -75,9 +75,12 @@ def ray_nodes(**head: float) -> Iterator[RayNodes]:
 
     Its temporary files lie in a folder with a short name, since the path of a socket has at most 107 bytes.
     """
+    from ray._common.utils import get_ray_address_file
     from ray.cluster_utils import Cluster
 
     folder, mark = tempfile.mkdtemp(prefix="ray"), uuid4().hex
+    # Ray notes the address of the newest cluster there, too, and takes the folder for granted.
+    Path(get_ray_address_file(None)).parent.mkdir(parents=True, exist_ok=True)
     env = {
         MARK: mark,
         "RAY_USAGE_STATS_ENABLED": "0",
