@@ -141,7 +141,7 @@ def test_only_finished_parts_are_copied_and_a_stop_leaves_none_behind(tmp_path: 
         ("simplecache::memory://x", ConfigError, "no address of a store"),
         ("memory://x\x1b[31m", ConfigError, "no address of a store"),
         ("nonsense://x", ConfigError, "Protocol not known"),
-        ("s3://bucket/x", MachineError, "needs a package that is not installed"),
+        ("gs://bucket/x", MachineError, "needs a package that is not installed"),
     ],
 )
 def test_an_address_that_cannot_be_used_says_why_and_shows_no_secret(
