@@ -23,7 +23,7 @@ from tests.helpers.foreign_files import mapped, sheet
 from tests.helpers.parted import divided_example
 from tomserve import __version__
 from tomserve.errors import ConfigError
-from tomserve.interop import artefact, artefact_texts, recompute
+from tomserve.interop import artefact, artefact_texts, recompute, zipping
 from tomserve.interop.snapshot import portable, taken
 
 KEY = "sk-proj-4f5a8c1d9e7b3a2f"
@@ -112,7 +112,7 @@ def _made(tmp_path: Path, runs: list[str], **wish: Any) -> Path:
 def test_it_holds_what_reviewers_need_and_nothing_else(zipped: Path, place: Path) -> None:
     with zipfile.ZipFile(zipped) as held:
         names = held.namelist()
-        assert {one.date_time for one in held.infolist()} == {artefact.EARLIEST}
+        assert {one.date_time for one in held.infolist()} == {zipping.EARLIEST}
         texts = {name: held.read(name) for name in names}
     assert len(names) == len(set(names))
     own = {

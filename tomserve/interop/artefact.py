@@ -21,13 +21,13 @@ from tomserve.errors import ConfigError
 from tomserve.interop import artefact_texts as texts
 from tomserve.interop import licences, recompute
 from tomserve.interop.snapshot import Snapshot, taken
+from tomserve.interop.zipping import member
 from tomserve.reporting import printing, tables
 from tomserve.reporting.html import build, figured
 from tomserve.reporting.html.sources import load
 from tomserve.studies import Analysis, compute, gaps
 from tomserve.studies.combining import as_one
 
-EARLIEST = (1980, 1, 1, 0, 0, 0)
 PROGRAM_FILES = (".py", ".json", ".yaml", ".yml", ".csv", ".txt")
 """What a study that is a folder may consist of; other files in it are not handed on."""
 
@@ -57,24 +57,17 @@ class _Zip:
     digests: dict[str, str] = field(default_factory=dict)
 
     def put(self, name: str, data: bytes) -> None:
-        self.file.writestr(_member(name), data)
+        self.file.writestr(member(name), data)
         self.digests[name] = hashlib.sha256(data).hexdigest()
 
     def copy(self, name: str, path: Path) -> None:
         """Add a file block by block, since a journal may be larger than the memory."""
         sha = hashlib.sha256()
-        with files.reading(path) as source, self.file.open(_member(name), "w", force_zip64=True) as target:
+        with files.reading(path) as source, self.file.open(member(name), "w", force_zip64=True) as target:
             for block in iter(lambda: source.read(1 << 20), b""):
                 sha.update(block)
                 target.write(block)
         self.digests[name] = sha.hexdigest()
-
-
-def _member(name: str) -> zipfile.ZipInfo:
-    member = zipfile.ZipInfo(name, EARLIEST)
-    member.compress_type = zipfile.ZIP_DEFLATED
-    member.external_attr = 0o644 << 16
-    return member
 
 
 def write(wish: Wish, path: Path, say: Callable[[str], None] = lambda text: None) -> list[str]:

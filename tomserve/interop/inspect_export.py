@@ -27,12 +27,10 @@ from tomserve.interop.answered import Answered, Replies
 from tomserve.interop.inspect_sample import SCORER, Sample, Samples, failed, moment, summary_of
 from tomserve.interop.transcripts import Transcripts
 from tomserve.interop.withheld import settings_of
+from tomserve.interop.zipping import member
 from tomserve.runs.listening import Listener
 from tomserve.runs.manifest import Manifest
 from tomserve.studies import summed
-
-EARLIEST = (1980, 1, 1, 0, 0, 0)
-"""The date of every member, so that the same run gives the same bytes."""
 
 TELL_EVERY = 20_000
 
@@ -97,8 +95,8 @@ class _Log:
                 raise ConfigError(f"{self.replies.folder}: nobody has answered a question by {self.strategy!r:.80}")
             head = self._head()
             _put(made, "_journal/start.json", {name: head[name] for name in ("version", "eval", "plan")})
-            with scratch.open("rb") as waiting, made.open(_member("summaries.json"), "w", force_zip64=True) as member:
-                shutil.copyfileobj(waiting, member, 1 << 20)
+            with scratch.open("rb") as waiting, made.open(member("summaries.json"), "w", force_zip64=True) as kept:
+                shutil.copyfileobj(waiting, kept, 1 << 20)
             _put(made, "header.json", head)
 
     def _note(self, one: Answered, sample: Sample) -> None:
@@ -181,15 +179,8 @@ class _Log:
         }
 
 
-def _member(name: str) -> zipfile.ZipInfo:
-    member = zipfile.ZipInfo(name, EARLIEST)
-    member.compress_type = zipfile.ZIP_DEFLATED
-    member.external_attr = 0o644 << 16
-    return member
-
-
 def _put(made: zipfile.ZipFile, name: str, data: Any) -> None:
-    made.writestr(_member(name), orjson.dumps(data))
+    made.writestr(member(name), orjson.dumps(data))
 
 
 def _errors(right: Mapping[str, tuple[str, int, int]]) -> Iterator[float]:
