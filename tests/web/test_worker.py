@@ -238,6 +238,27 @@ def test_what_runs_stops_with_the_workbench_and_goes_on_with_the_next(
     assert len(asked("r")) == len(set(asked("r"))) == MANY
 
 
+@pytest.mark.parametrize("runs", [False, True])
+def test_the_end_says_what_it_waits_for_only_where_something_runs(
+    queue: Queue,
+    settings: Settings,
+    endpoint: Endpoint,
+    runs: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A worker that has only begun to start takes its time as well, on a slow machine, and has nothing to wait for."""
+    monkeypatch.setattr("tomserve.web.keeping.SOON", 0.0)
+    slow(endpoint)
+    if runs:
+        queue.submit(experiment(endpoint, MANY, run="r"), ME)
+    with kept_alive(settings):
+        until(lambda: len(endpoint.requests) >= 3 if runs else processes(WORKER) != [])
+    said = capsys.readouterr().err
+    assert ("waits for the answers that are on their way" in said) is runs
+    assert processes(WORKER) == []
+
+
 @BOTH
 def test_entries_that_the_queue_has_lost_are_put_back(queue: Queue, settings: Settings, endpoint: Endpoint) -> None:
     queue.submit(experiment(endpoint, run="r"), ME)

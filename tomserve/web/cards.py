@@ -75,6 +75,11 @@ class Job(pydantic.BaseModel):
         """Whether it is still to be run, or runs."""
         return self.state not in ENDED
 
+    @property
+    def runs(self) -> bool:
+        """Whether a process asks it, as far as the card knows."""
+        return self.state in (State.RUNNING, State.STOPPING)
+
 
 class Card(pydantic.BaseModel):
     """What ``workbench.json`` holds. owner: who started the run, "" for nobody in particular. job: None for a run that

@@ -17,6 +17,7 @@ import orjson
 from tomserve.content import files
 from tomserve.content.inert import say
 from tomserve.errors import ConfigError
+from tomserve.web.register import Register
 from tomserve.web.settings import Settings
 
 LOG = "worker.log"
@@ -46,13 +47,20 @@ def kept_alive(settings: Settings) -> Iterator[None]:
             keeper.end()
             thread.join(SOON)
             if thread.is_alive():
-                say(
-                    "ending: what runs waits for the answers that are on their way (again to end at once) ...",
-                    error=True,
-                )
+                if _something_runs(settings):
+                    say(
+                        "ending: what runs waits for the answers that are on their way (again to end at once) ...",
+                        error=True,
+                    )
                 thread.join(ENDS)
         finally:  # whoever is in a hurry need not wait; what runs is adopted by the next worker
             keeper.leave()
+
+
+def _something_runs(settings: Settings) -> bool:
+    """Whether some experiment runs by its card. A worker that ends slowly without one has only just begun to start."""
+    jobs = [line.card.job for line in Register(settings.folder).every()]
+    return any(job is not None and job.runs for job in jobs)
 
 
 class _Keeper:

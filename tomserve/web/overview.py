@@ -20,7 +20,7 @@ from tomserve.runs import progress
 from tomserve.runs.progress import Progress
 from tomserve.serving import records
 from tomserve.serving.records import Seen
-from tomserve.web.cards import ENDED, State
+from tomserve.web.cards import State
 from tomserve.web.people import Person
 from tomserve.web.register import Line, Register
 from tomserve.web.streaming import state_of
@@ -205,11 +205,7 @@ def running(rows: list[Row]) -> tuple[tuple[Row, Progress | None], ...]:
 def waiting(rows: list[Row]) -> tuple[Row, ...]:
     """The runs that wait in the queue, in their order."""
     told = [(row.line.card.job, row) for row in rows]
-    wait = [
-        (job.order, row.line.name, row)
-        for job, row in told
-        if job is not None and job.state not in (*ENDED, State.RUNNING, State.STOPPING)
-    ]
+    wait = [(job.order, row.line.name, row) for job, row in told if job is not None and job.active and not job.runs]
     return tuple(row for _, _, row in sorted(wait, key=lambda one: one[:2]))
 
 

@@ -116,7 +116,7 @@ class Queue:
         """End an experiment; one that runs keeps all its answers, and `retry` lets it go on. Raises as `pause` does."""
 
         def act(job: Job) -> Job:
-            if job.state in (State.RUNNING, State.STOPPING):
+            if job.runs:
                 return job.model_copy(update={"state": State.STOPPING, "wanted": State.CANCELLED, "said": ""})
             if job.state in WAITS:
                 return _moved(job, State.CANCELLED, ended=now())

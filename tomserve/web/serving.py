@@ -28,7 +28,6 @@ from tomserve.serving import keys
 from tomserve.serving.ports import check_port
 from tomserve.web import computing, trying
 from tomserve.web.app import make
-from tomserve.web.cards import State
 from tomserve.web.register import Line
 from tomserve.web.settings import Settings
 from tomserve.web.worker import kept_alive
@@ -188,7 +187,7 @@ def run(settings: Settings, ready: Callable[[str], None]) -> int:
 
 
 def _runs(line: Line) -> bool:
-    return line.card.job is not None and line.card.job.state in (State.RUNNING, State.STOPPING)
+    return line.card.job is not None and line.card.job.runs
 
 
 def address(settings: Settings) -> str:

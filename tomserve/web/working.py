@@ -77,7 +77,7 @@ class Worker:
             self.stop.wait(EVERY)
         if not self.leave.is_set():  # what an earlier worker has left ends as well, however short this one has lived
             for line, job in self._jobs():
-                if job.state in (State.RUNNING, State.STOPPING):
+                if job.runs:
                     self._adopt(line, job)
             self._joined()
 
@@ -107,7 +107,7 @@ class Worker:
                 waits = job.state in (State.QUEUED, State.WAITING)
                 if waits and known is not None and entry not in known | self._held:
                     self.entries.put(name, entry, job.order)
-                elif job.state in (State.RUNNING, State.STOPPING):
+                elif job.runs:
                     self._adopt(line, job)
             self._served(name)
 
@@ -282,7 +282,7 @@ class Worker:
 
         def change(card: Card) -> Card:
             job = card.job
-            if job is None or job.state not in (State.RUNNING, State.STOPPING):
+            if job is None or not job.runs:
                 return card
             how = turns.End(end.code, _size(folder) > job.rows, end.said, end.failures, end.leaving)
             return card.model_copy(update={"job": turns.after(job, how)})
