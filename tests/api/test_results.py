@@ -1,7 +1,5 @@
 """Loading, scoring, analysing and comparing from Python."""
 
-import doctest
-import importlib
 from pathlib import Path
 
 import orjson
@@ -23,13 +21,6 @@ RESPONSES = [
 def example(tmp_path: Path) -> Path:
     """The committed run, in the runs folder of the test."""
     return copied_example(tmp_path / "runs")
-
-
-@pytest.mark.parametrize("name", ["results", "run", "asking"])
-def test_the_examples_of_the_documentation_run(name: str) -> None:
-    found = doctest.testmod(importlib.import_module(f"tomserve.api.{name}"))
-    assert found.attempted
-    assert not found.failed
 
 
 def test_foreign_answers_are_scored_from_memory_and_from_files_alike(tmp_path: Path) -> None:

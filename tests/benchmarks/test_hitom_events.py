@@ -1,8 +1,5 @@
 """Sentences and questions of Hi-ToM: read and written exactly, refused where they cannot be."""
 
-import doctest
-import importlib
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -162,27 +159,3 @@ def test_what_cannot_happen_is_refused(sentence: str, reason: str) -> None:
 def test_an_object_needs_a_room() -> None:
     with pytest.raises(ValueError, match=r"sentence 1: .*no room has been entered"):
         Story.parse(["The pen is in the red_box."]).check()
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "events",
-        "questions",
-        "tracker",
-        "baselines",
-        "question_item",
-        "reader",
-        "plan",
-        "plot",
-        "generator",
-        "tally",
-        "words",
-        "explain",
-        "knowledge",
-    ],
-)
-def test_the_examples_of_the_modules_are_true(name: str) -> None:
-    found = doctest.testmod(importlib.import_module(f"tomserve.benchmarks.hitom.{name}"))
-    assert found.attempted
-    assert not found.failed

@@ -2,7 +2,7 @@
 
 >>> case = cases(2)[0]
 >>> case.f.choices[case.false_choice], case.f.choices[case.true_choice]
-('nuts', 'rice')
+('soap', 'beans')
 
 There are two families: "contents", where what is in a box is swapped, and "transfer", where a ball is moved. What
 matters is said by phrases that the subjects' tokenizer takes for one token each (PHRASES), such as "fills it with tea".

@@ -103,7 +103,7 @@ def duration(seconds: float) -> str:
     """A time as a reader wants it: seconds below two minutes, else minutes, else hours and minutes.
 
     >>> duration(7.4), duration(150), duration(7300)
-    ('7 s', '2 min 30 s', '2 h 2 min')
+    ('7 s', '2 min 30 s', '2 h 1 min')
     """
     whole = timedelta(seconds=round(seconds))
     minutes, rest = divmod(int(whole.total_seconds()), 60)

@@ -9,7 +9,7 @@ the intervals cover is measured in tests/stats/test_crossed.py.
 
 >>> found = crossed_share([1, 1, 0, 1, 1, 0], ["p", "p", "q", "q", "r", "r"], ["a", "b", "a", "c", "b", "c"])
 >>> round(found.estimate, 3), round(found.low, 3), round(found.high, 3)
-(0.667, 0.059, 0.984)
+(0.667, 0.074, 0.981)
 """
 
 from __future__ import annotations

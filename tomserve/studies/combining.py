@@ -1,12 +1,8 @@
 """Makes one score table of several, and says in words which runs are counted as one model.
 
->>> combined([pl.DataFrame({"item": ["a"], "level": [1]}), pl.DataFrame({"item": ["b"], "level": ["high"]})])["level"]
-shape: (2,)
-Series: 'level' [str]
-[
-        "1"
-        "high"
-]
+>>> of_one, of_other = pl.DataFrame({"item": ["a"], "level": [1]}), pl.DataFrame({"item": ["b"], "level": ["high"]})
+>>> combined([of_one, of_other])["level"].to_list()
+['1', 'high']
 """
 
 from __future__ import annotations

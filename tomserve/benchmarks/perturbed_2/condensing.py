@@ -2,7 +2,7 @@
 
 >>> chosen([Form("Ann, who is tall, finds a tin.", "Ann finds a tin.", 2), Form("It is a fine day.", "", 0),
 ...         Form("She has tea with milk and sugar and reads it.", "She has tea and reads it.", 2)])
-('Ann finds a tin.', '', 'She has tea with milk and sugar and reads it.')
+('Ann finds a tin.', 'It is a fine day.', 'She has tea and reads it.')
 """
 
 from __future__ import annotations
