@@ -107,6 +107,10 @@ def test_scores_reports_seals_and_packs_are_those_of_any_run(runs: Path, cli, im
     assert cli("report", "questions-a").code == 0
     page = (folder / "report.html").read_text()
     assert "a.csv" in page
+    told = text_of(re.sub(r"(?s)<script.*?</script>", "", page))
+    for nothing in ("vanilla", "blind guess", "belief chain", "is flipped"):
+        assert nothing not in told, "what these replies have nothing of is not explained"
+    assert ">half<" not in page
     assert cli("report", "questions-a", "questions-b", "--out", runs.parent / "both.html").code == 0
     assert cli("verify", "questions-a").code == 0
     assert cli("seal", "questions-a").code == 0

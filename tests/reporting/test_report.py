@@ -586,3 +586,18 @@ def test_a_figure_without_a_picture_says_so(example: Path, tmp_path: Path) -> No
     page = report([str(example)], study=str(tmp_path / "mine.py"))
     assert "My figure. Not drawn: the study gives no picture of it." in page
     assert 'id="figure-f"' not in page
+
+
+def test_the_page_explains_what_it_has(tmp_path: Path) -> None:
+    """Terms of the field are explained where they occur, and only there."""
+    items = [make_item(n) for n in (1, 2, 3)]
+    replies = {item.id: {"text": json.dumps({"answer": "tea"})} for item in items}
+    one = report([str(run_folder(tmp_path / "one", {"vanilla": replies}, items))])
+    assert "vanilla asks for the answer alone" in one
+    assert "Chance is what a blind guess scores" in one
+    assert "a belief chain (what a reply says" in one
+    assert "is flipped if" not in one
+    own = report([str(run_folder(tmp_path / "own", {"mine": replies}, items))])
+    assert "vanilla asks" not in own
+    both = report([str(run_folder(tmp_path / "both", {"vanilla": replies, "cot": replies}, items))])
+    assert "is flipped if" in both

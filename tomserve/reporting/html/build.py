@@ -156,8 +156,21 @@ def _said(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis, *
         browsed=any(source.folder is not None for source in sources),
         data=data,
         version=tomserve.__version__,
+        terms=frozenset(_terms(scores, chance, chained=outlined.chained)),
     )
     return measured.added(page, moved, analysis) if study.together else page
+
+
+def _terms(scores: pl.DataFrame, chance: Chance, *, chained: bool) -> Iterator[str]:
+    """Those of tomserve.reporting.html.page.TERMS that a page of these answers has."""
+    if scores["strategy"].str.ends_with("vanilla").any():
+        yield "vanilla"
+    if chance.shares:
+        yield "chance"
+    if chained or scores["chain"].is_not_null().any():
+        yield "chain"
+    if scores.select("model", "strategy").n_unique() > 1:
+        yield "flip"
 
 
 def _browser(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -> tuple[str, int | None, str | None]:

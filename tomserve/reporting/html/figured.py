@@ -55,12 +55,14 @@ def read_from(sources: Sequence[Source]) -> list[Path]:
 class Outlined:
     """The items that were asked, each once, as they are read, so that a million of them are never held together.
 
-    Once all have been read, `factors` has the names of their factors, and `canaries` their canaries.
+    Once all have been read, `factors` has the names of their factors, `canaries` their canaries, and `chained` says
+    whether any of them has a belief chain.
     """
 
     def __init__(self, sources: Sequence[Source], scores: pl.DataFrame) -> None:
         self.factors: dict[str, None] = {}
         self.canaries: set[str] = set()
+        self.chained = False
         self._left = set(scores["item"].unique())
         self._items = self._read(sources)
 
@@ -76,6 +78,7 @@ class Outlined:
                 if outline.asked.item in self._left:
                     self._left.discard(outline.asked.item)
                     self.canaries |= {outline.canary} if outline.canary else set()
+                    self.chained |= outline.chained
                     yield outline.asked
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
+from tomserve.reporting.html.charts import Line
 from tomserve.reporting.html.panels import Axis, chance_lines, drawn, small_multiples, zero_line
 from tomserve.studies import baselines
 from tomserve.studies import by as factors
@@ -69,6 +70,11 @@ def figures(
     return [*_accuracy(tables, chance), *_by_factor(scores, factors, chance, values or {}), *_effects(tables)]
 
 
+def _lines(chance: Mapping[str, float], part: str) -> list[Line]:
+    """The lines of chance and of one half; none where nothing is offered to choose from, so that one half is no mark."""
+    return chance_lines(chance, part) if chance else []
+
+
 def _accuracy(tables: Mapping[str, pl.DataFrame], chance: Mapping[str, float]) -> Iterator[Figure]:
     frame = tables.get("accuracy", pl.DataFrame())
     if not {"model", "strategy", "accuracy", "ci_low", "ci_high"} <= set(frame.columns) or frame.is_empty():
@@ -80,11 +86,11 @@ def _accuracy(tables: Mapping[str, pl.DataFrame], chance: Mapping[str, float]) -
         "Accuracy with its uncertainty",
         SHARES,
         "Each point is the share of right answers of a strategy, each line its 95% interval: made by a rule that "
-        "covers the true share 19 times out of 20. Chance is what a blind guess scores.",
+        f"covers the true share 19 times out of 20.{' Chance is what a blind guess scores.' if chance else ''}",
         ("accuracy",),
     )
     value = "estimate" if estimated else "accuracy"  # what the interval is about
-    axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, part))
+    axis = Axis("share right", (0, 1), lambda part: _lines(chance, part))
     columns = ("strategy", "strategy", value, "ci_low", "ci_high")
     data = rows.drop("subset", strict=False).to_dicts()
     yield drawn(figure, lambda: small_multiples(figure, data, columns, axis))
@@ -97,7 +103,7 @@ def _by_factor(
     apart = inner(few)
     every = scores.lazy().with_columns(pl.col(name).cast(pl.String).alias(own) for name, own in apart.items())
     rows = prepared(every, (*REQUIRED, *apart.values())).collect()
-    axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, part))
+    axis = Axis("share right", (0, 1), lambda part: _lines(chance, part))
     for place, name in enumerate(few):
         figure = Figure(
             f"factor-{place}",

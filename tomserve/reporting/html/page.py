@@ -25,6 +25,9 @@ from tomserve.studies.showing import BAD, GOOD, OPEN, Figure, Layout, Section, V
 ASSETS = Path(__file__).parent / "assets"
 MOST = 2_000
 """How many rows of a table a page shows, and offers to copy."""
+TERMS = ("vanilla", "chance", "chain", "flip")
+"""What a page explains only where it has it: the strategy that asks for the answer alone, the share that a blind guess has
+right, the course of beliefs as a story goes on, and another answer to the same question."""
 SIGNS = {GOOD: "✓", BAD: "✗", OPEN: "○"}
 RESERVED = frozenset(("main", "verdicts", "items", "tables", "failures", "provenance"))
 """The names of the page's own sections, which a study's sections may not have."""
@@ -61,7 +64,7 @@ class Page:
     nothing of strategies. `data`: what the item browser unpacks. `browsed`: whether there is anything to browse.
     `untold`: a sentence on what the page cannot show, None where nothing is lacking. `chosen`: a sentence on which part
     of the run the browser holds, None where it is all. `cut`: to how many characters long texts were cut, None where
-    they are whole.
+    they are whole. `terms`: which of TERMS occur, so that only these are explained.
     """
 
     title: str
@@ -81,6 +84,7 @@ class Page:
     data: str
     version: str
     answers: bool = True
+    terms: frozenset[str] = frozenset()
 
 
 def sections(figures: Sequence[Figure]) -> tuple[tuple[Section, tuple[Figure, ...]], ...]:

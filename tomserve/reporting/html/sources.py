@@ -33,11 +33,12 @@ from tomserve.studies.gaps import Gaps
 
 
 class Outline(NamedTuple):
-    """What one has to know of an item to guess its answer, and the item's canary (a text by which leaked data is
-    found)."""
+    """What one has to know of an item to guess its answer, the item's canary (a text by which leaked data is found),
+    and whether the item has a belief chain."""
 
     asked: Asked
     canary: str | None
+    chained: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ class Source:
                 if line.strip():
                     data = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
                     asked = Asked(nfc(data["id"]), len(data["choices"]), data.get("factors") or {})
-                    yield Outline(asked, data.get("canary"))
+                    yield Outline(asked, data.get("canary"), bool(data.get("gold")))
 
 
 def load(runs: Sequence[str | None], labels: Sequence[str], note: Note | None) -> tuple[list[Source], pl.DataFrame]:
