@@ -7,7 +7,9 @@ could not be read and count as wrong); `prompting_effects` compares every strate
 `baselines` has what rules that follow nobody's belief score; `metrics` has the means of what the benchmark computes
 from replies; `samples` compares majority, mean, any and all of the samples where each question was asked several times.
 With recommended intervals the unit is the cluster (a story or a task; an item that names none is a cluster of its own)
-and a failure counts as wrong; with published ones every item counts as independent of the others.
+and a failure counts as wrong; with effective ones an accuracy has the interval of as many independent items as have its
+cluster-robust error (tomserve.stats.designed), which is narrower where the items of a cluster are unlike each other and
+needs a dozen clusters; with published ones every item counts as independent of the others.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from tomserve.studies import Excerpt, Study, baselines, metrics, samples
 from tomserve.studies.counting import ARM, Once, Rows, Tally, take
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.rows import BASELINE, REQUIRED, prepared
+from tomserve.studies.ruled import EFFECTIVE as EFFECTIVE_WAY
 from tomserve.studies.showing import Tables
 from tomserve.studies.study import Counted
 from tomserve.studies.unread import ABOUT as ABOUT_UNREAD
@@ -38,6 +41,12 @@ NOTES = {
     metrics.TABLE: metrics.NOTE,
     samples.TABLE: samples.NOTE,
 }
+EFFECTIVE = {
+    **NOTES,
+    "accuracy": f"The share of right answers with its 95% interval, {baselines.ABOUT_EFFECTIVE} It says what to expect "
+    "of further clusters like these, and needs a dozen of them. A failure (no answer, or none that can be read) counts "
+    f"as wrong. {baselines.ABOUT}",
+}
 PUBLISHED = {
     "accuracy": "The share of right answers; its 95% interval takes the items as independent: (k + 2)/(n + 4) with the "
     "normal distribution.",
@@ -45,17 +54,20 @@ PUBLISHED = {
 }
 
 
+WAYS = ("recommended", EFFECTIVE_WAY, "published")
+"""The ways to count."""
+
+
 def notes(intervals: str) -> Mapping[str, str]:
-    """What each table means, by its name. intervals: the way to count, recommended or published."""
-    return PUBLISHED if intervals == "published" else NOTES
+    """What each table means, by its name. intervals: one of WAYS."""
+    return dict(zip(WAYS, (NOTES, EFFECTIVE, PUBLISHED), strict=True))[intervals]
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """The tables by name: `accuracy`, and with recommended intervals `prompting_effects` where vanilla was asked too,
-    `metrics` where the benchmark computes some, and `samples` where each question was asked several times.
+    """The tables by name: `accuracy`, and unless intervals are published ones `prompting_effects` where vanilla was
+    asked too, `metrics` where the benchmark computes some, and `samples` where each question was asked several times.
 
-    scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
-    lacks a column.
+    scores: a score table. intervals: one of WAYS. Raises ConfigError for a table that lacks a column.
     """
     rows = prepared(scores, columns(scores)).collect()
     return counted(lambda: [rows], baselines.Kinds.of(scores), intervals)
@@ -130,6 +142,7 @@ def summary(tables: Tables) -> list[Excerpt]:
 
 STUDY = Study(
     name="accuracy",
+    intervals=WAYS,
     tables=tables,
     notes=notes,
     warnings=baselines.missing,

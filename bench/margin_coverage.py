@@ -14,8 +14,8 @@ tables.
   equivalence errs as often, since exchanging A and B mirrors the interval.
 - *power*: both are right equally often; how often the same tests find that with as many clusters as `needed` says, for
   a power of .80; from a quarter of the draws, since there are many clusters.
-- *coverage*: how often a nominal 95% interval holds the true share of harmful flips and of churn, and the true
-  difference of grades between 0 and 1.
+- *coverage*: how often a nominal 95% interval holds A's true share of right answers (`--intervals effective`), the
+  true shares of harmful flips and of churn, and the true difference of grades between 0 and 1.
 
 A figure is the mean over the designs with as many clusters; the worst design stands beside it. The exit code is 1 where
 a mean size exceeds its level, a size in the worst design exceeds it by half, a mean power is below .75, or an interval
@@ -179,7 +179,7 @@ def coverage(design: Design, replications: int, seed: int) -> dict[str, float]:
     rng, limit = design.rng(seed, 3), norm.ppf(design.share)
     both = both_right(design)
     flip, wrong = design.share - both, 1 - 2 * design.share + both
-    truth = {"harmful flips": flip, "churn": 2 * flip + wrong * (1 - SAME_WRONG)}
+    truth = {"right": design.share, "harmful flips": flip, "churn": 2 * flip + wrong * (1 - SAME_WRONG)}
     # B's grades are lower on average: those of scores that are moved by .3
     low, high = (float(norm.cdf(GRADED * moved / math.sqrt(1 + GRADED**2))) for moved in (limit - 0.3, limit))
     held: Counter[str] = Counter({**dict.fromkeys(truth, 0), "grades": 0})
@@ -188,7 +188,7 @@ def coverage(design: Design, replications: int, seed: int) -> dict[str, float]:
         one, other = scores(rng, design, index)
         a, b = one < limit, other < limit
         same = rng.random(index.size) < SAME_WRONG
-        seen = {"harmful flips": a & ~b, "churn": (a != b) | (~a & ~b & ~same)}
+        seen = {"right": a, "harmful flips": a & ~b, "churn": (a != b) | (~a & ~b & ~same)}
         for name, outcome in seen.items():
             for called, interval in ((name, designed_share), (f"({name}, n = clusters)", clustered_share)):
                 found = interval(outcome, index)

@@ -149,7 +149,8 @@ def analyze(
     study
         The name of a study such as "accuracy", the path of a study's file, or a Study [that of the scores' benchmark].
     intervals
-        How confidence intervals are computed, "recommended" or "published" [the study's first].
+        How confidence intervals are computed, "recommended", "published" or, in the study accuracy, "effective"
+        [the study's first].
     by
         Factors by whose values answers are counted as well, such as "kind", or "kind,order" for both crossed, or a list
         of such texts. Each adds a table of accuracy, `by_kind`, and tables of effects and differences [none].

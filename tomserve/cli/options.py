@@ -185,7 +185,10 @@ StudyOption = Annotated[
 ]
 IntervalsOption = Annotated[
     str | None,
-    typer.Option(help="How intervals are computed: recommended or published. If left out: the study's first."),
+    typer.Option(
+        help="How intervals are computed: recommended, published or, in the study accuracy, effective. If left out: the "
+        "study's first."
+    ),
 ]
 ByOption = Annotated[
     list[str] | None,

@@ -8,7 +8,7 @@ they do not, the answers come from different models.
 >>> answering.note_reply(Reply("ok", model="m-2024"), "http://host/v1")
 >>> answering.note_reply(Reply("ok", model="m-2025"), "http://host/v1")  # doctest: +ELLIPSIS
 Traceback (most recent call last):
-tomserve.errors.ServerError: http://host/v1: a reply names the model 'm-2025' where earlier ones named 'm-2024'; it was not kept, ...
+tomserve.errors.ServerError: http://host/v1: a reply names the model 'm-2025' where earlier ones named 'm-2024'; ...
 """
 
 from __future__ import annotations

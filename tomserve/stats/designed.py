@@ -1,5 +1,5 @@
-"""The share of answers of a kind, such as changed ones, where answers come in clusters: Wilson's interval for the
-number of independent answers that have the same error.
+"""The share of answers of a kind, such as right or changed ones, where answers come in clusters: Wilson's interval for
+the number of independent answers that have the same error.
 
 >>> changed = [1, 0, 0, 0] * 30
 >>> alone, together = range(120), [n // 40 for n in range(120)]
@@ -12,13 +12,33 @@ number of independent answers that have the same error.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from tomserve.stats.cells import same_length
 from tomserve.stats.distributions import freedom
-from tomserve.stats.effects import FEW_CHANGES, effective_answers
+from tomserve.stats.effects import CORRELATION, FEW_CHANGES
+from tomserve.stats.intraclass import effective_n_of
 from tomserve.stats.proportions import Interval, wilson
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """What the interval needs of the clusters, so that they can be counted file by file.
+
+    clusters, answers, right: how many there are of each. right_squares: the sum over the clusters of the squared
+    numbers of right answers. products: that of right answers times answers. squares: that of the squared numbers of
+    answers.
+    """
+
+    clusters: int
+    answers: float
+    right: float
+    right_squares: float
+    products: float
+    squares: float
 
 
 def designed_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95) -> Interval:
@@ -42,15 +62,26 @@ def designed_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, level: float 
     if not y.size:
         return wilson(0, 0, level)
     _, index, sizes = np.unique(clusters[known], return_inverse=True, return_counts=True)
-    total, m, right = int(y.size), sizes.size, float(y.sum())
-    share, counted = right / total, float(effective_answers(sizes))
+    n, right = sizes.astype(float), np.bincount(index, weights=y)
+    sums = (float(one) for one in (y.size, y.sum(), right @ right, right @ n, n @ n))
+    return summed_share(Summed(sizes.size, *sums), level)
+
+
+def summed_share(sums: Summed, level: float = 0.95) -> Interval:
+    """The share of `designed_share` from sums over the clusters; nan where there is no answer."""
+    total, m = sums.answers, sums.clusters
+    if not total:
+        return wilson(0, 0, level)
+    share = sums.right / total
+    counted = effective_n_of(total, m, sums.squares, CORRELATION) if m > 1 else float(m)
     if m > 1:
-        sums = np.bincount(index, weights=y - share)
-        variance = m / (m - 1) * float(sums @ sums) / total**2
-        few = min(right, total - right) < FEW_CHANGES
-        if variance > 1e-12 and 0 < right < total:
-            by_error = min(share * (1 - share) / variance, float(total))
+        # The squared residuals of the clusters, right - share answers, added up.
+        residuals = sums.right_squares - 2 * share * sums.products + share**2 * sums.squares
+        variance = m / (m - 1) * residuals / total**2
+        few = min(sums.right, total - sums.right) < FEW_CHANGES
+        if variance > 1e-12 and 0 < sums.right < total:
+            by_error = min(share * (1 - share) / variance, total)
             counted = min(by_error, counted) if few else by_error
         counted *= freedom(level, m - 1)
     found = wilson(share * counted, counted, level)
-    return Interval(share, found.low, found.high, f"Wilson, effective n = {counted:.1f} of {total}")
+    return Interval(share, found.low, found.high, f"Wilson, effective n = {counted:.1f} of {total:.0f}")

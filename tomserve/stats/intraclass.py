@@ -75,10 +75,15 @@ def effective_n(sizes: npt.ArrayLike, icc: float) -> float:
     n = np.asarray(sizes, dtype=float)
     if not n.size:
         return 0.0
-    total, clusters = float(n.sum()), float(n.size)
+    return effective_n_of(float(n.sum()), n.size, float(np.sum(n**2)), icc)
+
+
+def effective_n_of(total: float, clusters: int, squares: float, icc: float) -> float:
+    """The number of `effective_n` from the numbers of answers and of clusters, above zero, and the sum of the squared
+    numbers of answers of the clusters."""
     if math.isnan(icc):
-        return clusters
+        return float(clusters)
     if not 0 <= icc <= 1:
         raise ValueError(f"an intra-class correlation of {icc}: expected a number from 0 to 1")
-    effect = 1 + (float(np.sum(n**2)) / total - 1) * icc
-    return min(total, max(clusters, total / effect))
+    effect = 1 + (squares / total - 1) * icc
+    return min(total, max(float(clusters), total / effect))

@@ -38,6 +38,10 @@ NOTE = (
     + "; ".join(KINDS.values())
     + "."
 )
+ABOUT_EFFECTIVE = (
+    "which is Wilson's for as many independent questions as have the same error. That is found from how much clusters "
+    "(stories, tasks) differ, so that questions of one cluster count for less the more they go together."
+)
 ABOUT = (
     "best_rule is the rule that follows nobody's belief and has the most of the same questions right, "
     "best_rule_accuracy its share of right answers. It is chosen on these questions, which favours the rule. over_rule "

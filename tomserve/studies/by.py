@@ -24,7 +24,7 @@ from tomserve.errors import ConfigError, one_of
 from tomserve.items import RESERVED, RESERVED_BEGINNINGS
 from tomserve.scoring.tablefile import COLUMNS
 from tomserve.stats.clustered import unmatched_means
-from tomserve.studies import baselines, summed
+from tomserve.studies import baselines, ruled, summed
 from tomserve.studies.counting import ARM, Rows, Tally, take
 from tomserve.studies.rows import REQUIRED, prepared
 from tomserve.studies.summed import Record
@@ -54,6 +54,7 @@ NOTE = (
     "was asked), with its 95% interval, which counts clusters (stories, tasks), not questions. A failure counts as "
     f"wrong. {GUESSED} {baselines.ABOUT}"
 )
+EFFECTIVE = NOTE.replace("which counts clusters (stories, tasks), not questions.", baselines.ABOUT_EFFECTIVE)
 PUBLISHED = (
     "The share of right answers for each value of the factor; its 95% interval takes the questions as independent of "
     f"each other: (k + 2)/(n + 4) with the normal distribution. {GUESSED}"
@@ -184,7 +185,7 @@ def counted(
     made: dict[str, pl.DataFrame] = {}
     for one, own, tally in zip(by, owns, tallies, strict=True):
         about = _called(one, {*taken, *made})
-        listed = {about: list(_shares(tally, PLAIN if plain else "recommended"))}
+        listed = {about: list(_shares(tally, _way(intervals)))}
         if not plain:
             listed |= {f"effects_{about}": [_texts(record, own) for record in tally.effects()]}
             listed |= {f"differences_{about}": list(_differences(tally.clusters(), own))}
@@ -206,7 +207,8 @@ def inner(names: Iterable[str]) -> dict[str, str]:
 
 def notes(made: Mapping[str, pl.DataFrame], intervals: str) -> dict[str, str]:
     """What each table of `tables` means, by its name."""
-    said = {"by": PUBLISHED if intervals == PLAIN else NOTE, "effects": EFFECTS, "differences": DIFFERENCES}
+    own = {PLAIN: PUBLISHED, ruled.EFFECTIVE: EFFECTIVE}.get(intervals, NOTE)
+    said = {"by": own, "effects": EFFECTS, "differences": DIFFERENCES}
     found = {name: said[name.partition("_")[0]] for name in made}
     open_ = {name for name, frame in made.items() if "chance" in frame.columns and frame["chance"].is_null().all()}
     return {name: text.replace(f" {GUESSED}", "") if name in open_ else text for name, text in found.items()}
@@ -267,6 +269,11 @@ def text_of(value: object) -> str:
 def _texts(record: Record, names: Sequence[str]) -> Record:
     """The record with the values of these factors as text."""
     return {**record, **{name: text_of(record[name]) for name in names}}
+
+
+def _way(intervals: str) -> str:
+    """How shares are counted by factors where a study counts by these `intervals`: it may have ways of its own."""
+    return intervals if intervals in (PLAIN, ruled.EFFECTIVE) else "recommended"
 
 
 def _shares(tally: Tally, intervals: str) -> Iterator[Record]:

@@ -132,7 +132,7 @@ class Tally:
         return self._best.get(key)
 
     def cells(self) -> pl.DataFrame:
-        """The totals of all cells, sorted by their keys: answers, right, failed, unread and clusters."""
+        """The totals of all cells, sorted by keys: answers, right, failed, unread, clusters and summed.SQUARES."""
         whole = list(self._totals)
         if self._open:
             whole.append(_totals(summed.add(self._open), self._keys))
@@ -149,7 +149,7 @@ class Tally:
         for row in self.cells().iter_rows(named=True):
             key = tuple(row[name] for name in self._keys)
             found = ruled.counted_share(row, intervals)
-            if intervals == "recommended":
+            if intervals in ("recommended", ruled.EFFECTIVE):
                 sums = self._beside.get(key)
                 found |= ruled.beside_of(self.best(key), summed.add(sums) if sums and not brief else None, brief)
             yield key, {**found, **({"chance": chances.get(key)} if self.guess else {})}
@@ -206,7 +206,13 @@ def _added(frames: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
 
 def _totals(sums: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     counted = [name for name in ("answers", "right", "failed", "unread") if name in sums.columns]
-    return sums.group_by(keys).agg(pl.col(counted).sum(), pl.len().cast(pl.Int64).alias("clusters"))
+    right, answers = pl.col("right"), pl.col("answers").cast(pl.Float64)
+    products = {"right_squares": right * right, "products": right * answers, "squares": answers * answers}
+    return sums.group_by(keys).agg(
+        pl.col(counted).sum(),
+        pl.len().cast(pl.Int64).alias("clusters"),
+        *(products[name].sum().alias(name) for name in summed.SQUARES),
+    )
 
 
 def _chances(guesses: Sequence[pl.DataFrame], keys: Sequence[str]) -> Mapping[Key, float | None]:

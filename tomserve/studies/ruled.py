@@ -31,6 +31,10 @@ model's share minus that one, with its 95% interval over the unit of the accurac
 KNOWN = "best_rule best_rule_kind best_rule_accuracy"
 """Those of COLUMNS that need no interval."""
 
+EFFECTIVE = "effective"
+"""The way to count by which a share of answers in clusters has the interval of as many independent answers as have its
+error (designed.designed_share)."""
+
 ORDER = {kind: place for place, kind in enumerate(KINDS)}
 
 
@@ -89,7 +93,10 @@ def beside_of(best: Record | None, sums: pl.DataFrame | None, brief: bool, strat
 
 def counted_share(counts: Mapping[str, Any], intervals: str) -> Record:
     """The share of right answers with its interval, as baselines.accuracy has it, from counts: `answers`, `right`,
-    `unread` and, for recommended intervals, `failed` and the number of `clusters`."""
+    `unread` and, but for published intervals, `failed` and the number of `clusters`, for effective ones also
+    summed.SQUARES."""
+    if intervals == EFFECTIVE:
+        return summed.effective_share_of(counts)
     if intervals == "recommended":
         return summed.share_of(counts)
     correct, total = int(counts["right"]), int(counts["answers"])

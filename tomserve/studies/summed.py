@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tomserve.stats import clustered, failures, paired, pairs, proportions
+from tomserve.stats import clustered, designed, failures, paired, pairs, proportions
 from tomserve.stats.cells import cells_of, means_of_units
 from tomserve.stats.effects import FEW, Effect
 from tomserve.stats.planning import minimum_detectable_effect, units_needed
@@ -40,6 +40,9 @@ NOISE = ("re_asked", "changed")
 """Columns of rows that say what a noise check found."""
 
 UNREAD = "unread"
+
+SQUARES = ("right_squares", "products", "squares")
+"""Sums over clusters of squares and products of their numbers of right answers and of answers (designed.Summed)."""
 
 
 def of_answers(rows: pl.DataFrame, keys: Sequence[str] = ()) -> pl.DataFrame:
@@ -134,6 +137,13 @@ def share_of(counts: Mapping[str, Any]) -> Record:
     and the number of `clusters`."""
     found = clustered.counted_share(float(counts["right"]), int(counts["answers"]), int(counts["clusters"]))
     return _share(counts, found, NEW_TASKS)
+
+
+def effective_share_of(counts: Mapping[str, Any]) -> Record:
+    """The record of `share_of` with the interval of designed.designed_share, from the same counts and those of
+    SQUARES."""
+    sums = (float(counts[name]) for name in ("answers", "right", *SQUARES))
+    return _share(counts, designed.summed_share(designed.Summed(int(counts["clusters"]), *sums)), NEW_TASKS)
 
 
 def _share(counts: Mapping[str, Any], found: Interval, target: str) -> Record:

@@ -71,7 +71,7 @@ def figures(
 
 
 def _lines(chance: Mapping[str, float], part: str) -> list[Line]:
-    """The lines of chance and of one half; none where nothing is offered to choose from, so that one half is no mark."""
+    """The lines of chance and of one half; none where nothing is offered to choose from, so that half is no mark."""
     return chance_lines(chance, part) if chance else []
 
 

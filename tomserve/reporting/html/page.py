@@ -26,8 +26,8 @@ ASSETS = Path(__file__).parent / "assets"
 MOST = 2_000
 """How many rows of a table a page shows, and offers to copy."""
 TERMS = ("vanilla", "chance", "chain", "flip")
-"""What a page explains only where it has it: the strategy that asks for the answer alone, the share that a blind guess has
-right, the course of beliefs as a story goes on, and another answer to the same question."""
+"""What a page explains only where it has it: the strategy that asks for the answer alone, the share that a blind guess
+has right, the course of beliefs as a story goes on, and another answer to the same question."""
 SIGNS = {GOOD: "✓", BAD: "✗", OPEN: "○"}
 RESERVED = frozenset(("main", "verdicts", "items", "tables", "failures", "provenance"))
 """The names of the page's own sections, which a study's sections may not have."""

@@ -1,0 +1,103 @@
+"""`--intervals effective`: an accuracy has the interval of as many independent questions as have its error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from tests.conftest import make_item
+from tests.helpers.reports import run_folder
+from tomserve.stats.designed import designed_share
+from tomserve.studies import compute
+from tomserve.studies.streaming import compute_files
+
+EFFECTIVE = "effective"
+
+
+def scored(together: float, clusters: int = 30, size: int = 6) -> pl.DataFrame:
+    """Answers of two strategies; a share `together` of the clusters is right or wrong as a whole."""
+    rng = np.random.default_rng(5)
+    rows: list[dict[str, Any]] = []
+    for strategy in ("vanilla", "cot"):
+        for cluster in range(clusters):
+            whole = rng.random() < together
+            one = rng.random() < 0.6
+            for place in range(size + cluster % 3):
+                right = one if whole else rng.random() < 0.6
+                rows.append(
+                    {
+                        **{"model": "m", "strategy": strategy, "item": f"q{cluster}-{place}", "status": "ok"},
+                        **{"cluster": f"c{cluster}", "correct": bool(right), "kind": "ab"[place % 2]},
+                    }
+                )
+    return pl.DataFrame(rows)
+
+
+def ends(frame: pl.DataFrame) -> list[tuple[float, float]]:
+    return [(row["ci_low"], row["ci_high"]) for row in frame.iter_rows(named=True)]
+
+
+@pytest.mark.parametrize("together", [0.0, 1.0])
+def test_the_interval_is_that_of_the_cluster_robust_error(together: float) -> None:
+    scores = scored(together)
+    made = compute(scores, "accuracy", EFFECTIVE, ["kind"])
+    for row in made.tables["accuracy"].iter_rows(named=True):
+        part = scores.filter(strategy=row["strategy"])
+        found = designed_share(part["correct"].cast(pl.Float64).to_numpy(), part["cluster"].to_numpy())
+        assert (row["ci_low"], row["ci_high"]) == pytest.approx((found.low, found.high))
+        assert row["method"] == found.method
+    for row in made.tables["by_kind"].iter_rows(named=True):
+        part = scores.filter(strategy=row["strategy"], kind=row["kind"])
+        found = designed_share(part["correct"].cast(pl.Float64).to_numpy(), part["cluster"].to_numpy())
+        assert (row["ci_low"], row["ci_high"]) == pytest.approx((found.low, found.high))
+
+
+def test_it_is_narrower_where_the_questions_of_a_cluster_differ_and_not_where_they_agree() -> None:
+    def widths(together: float, way: str) -> list[float]:
+        return [high - low for low, high in ends(compute(scored(together), "accuracy", way).tables["accuracy"])]
+
+    for effective, recommended in zip(widths(0.0, EFFECTIVE), widths(0.0, "recommended"), strict=True):
+        assert effective < 0.6 * recommended
+    for effective, recommended in zip(widths(1.0, EFFECTIVE), widths(1.0, "recommended"), strict=True):
+        assert effective == pytest.approx(recommended, rel=0.15)
+
+
+def test_only_the_interval_differs_and_the_notes_say_how() -> None:
+    scores = scored(0.5)
+    one, other = (compute(scores, "accuracy", way, ["kind"]) for way in (EFFECTIVE, "recommended"))
+    assert list(one.tables) == list(other.tables)
+    for name, frame in one.tables.items():
+        same = [column for column in frame.columns if column not in ("ci_low", "ci_high", "method")]
+        assert_frame_equal(frame.select(same), other.tables[name].select(same))
+    for name in ("accuracy", "by_kind"):
+        assert "as many independent questions as have the same error" in one.notes[name]
+        assert "as many independent questions" not in other.notes[name]
+
+
+def test_files_are_counted_one_by_one_to_the_same_numbers() -> None:
+    """Clusters may lie in several files, as long as no question does."""
+    scores = scored(0.5)
+    whole = compute(scores, "accuracy", EFFECTIVE, ["kind"]).tables
+    halves = [scores.filter(pl.col("kind") == kind).lazy() for kind in "ab"]
+    for name, frame in compute_files(halves, "accuracy", EFFECTIVE, ["kind"]).tables.items():
+        assert frame.equals(whole[name]), name
+
+
+def test_it_is_a_way_of_the_command_and_of_studies_that_have_it(cli: Callable[..., Any], tmp_path: Any) -> None:
+    items = [make_item(n, cluster=f"demo/{n // 3}") for n in range(1, 31)]
+    replies = {item.id: {"text": '{"answer": "tea"}' if n % 4 else "salt"} for n, item in enumerate(items)}
+    run = run_folder(tmp_path / "r", {"vanilla": replies}, items)
+    done = cli("analyze", run, "--intervals", EFFECTIVE, "--out", tmp_path / "tables")
+    assert done.code == 0, done.err
+    assert "effective n = " in (tmp_path / "tables/accuracy.csv").read_text()
+    refused = cli("analyze", run, "--intervals", "efective")
+    assert refused.code == 2
+    assert "did you mean 'effective'?" in refused.err
+    assert "counted in the way called effective" not in refused.out
+    assert cli("report", run, "--intervals", EFFECTIVE).code == 0
+    assert "counted in the way called effective" in (run / "report.html").read_text()
