@@ -172,6 +172,7 @@ def compare(
     strategies: tuple[str, str] | None = None,
     common: bool = False,
     margin: float | None = None,
+    by: str | Sequence[str] = (),
     note: Note | None = None,
 ) -> Comparison:
     """Compare two runs, two score tables or two strategies on the same questions: how much better or worse is b than a?
@@ -187,6 +188,9 @@ def compare(
     margin
         The largest difference that does not matter, such as 0.02 for two points; then it is tested whether b is not
         worse than a by as much, and whether both are the same up to it [None].
+    by
+        Factors whose values are compared one by one as well, such as "kind", or "kind,order" for both crossed, or a
+        list of such texts [none].
     note
         A function such as `print` that is told, in a sentence, which lines could not be read, and what is lacking.
 
@@ -212,8 +216,11 @@ def compare(
         A table of the tests against the margin, empty without one.
     values
         A table of grades that are more than right or wrong, empty where there are none.
+    by
+        By name, such as "by_kind", a table of differences for the values of each factor.
 
-    Raises ConfigError where the questions differ, and where it is not clear which strategies to compare.
+    Raises ConfigError where the questions differ, where it is not clear which strategies to compare, and for a factor
+    that the questions do not have.
 
     >>> import tomserve
     >>> tomserve.compare("example", "example").flips.height
@@ -223,7 +230,8 @@ def compare(
     """
     second = None if b is None else str(_source(b))
     first = str(_source(a))
-    found = comparing.compare(first, second, strategies=strategies, common=common, margin=margin, note=note)
+    factors = (by,) if isinstance(by, str) else by
+    found = comparing.compare(first, second, strategies=strategies, common=common, margin=margin, by=factors, note=note)
     if note is not None:
         for said in found.lacking:
             note(said)

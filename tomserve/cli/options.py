@@ -186,8 +186,8 @@ StudyOption = Annotated[
 IntervalsOption = Annotated[
     str | None,
     typer.Option(
-        help="How intervals are computed: recommended, published or, in the study accuracy, effective. If left out: the "
-        "study's first."
+        help="How intervals are computed: recommended, published or, in the study accuracy, effective. If left out: "
+        "the study's first."
     ),
 ]
 ByOption = Annotated[

@@ -163,6 +163,14 @@ def compare(
             "much, and are both the same up to it?"
         ),
     ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FACTOR[,FACTOR]",
+            help="Compare the values of this factor of the questions as well, or of several that are crossed "
+            "(kind,order); repeat it for further ones.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -190,7 +198,9 @@ def compare(
         if not one or not comma or not other or "," in other:
             raise ConfigError(f"--strategies {strategies!r}: expected two names with a comma between them, such as a,b")
         pair = (one, other)
-    found = comparing.compare(first, second, strategies=pair, common=common, margin=margin, note=telling.warn)
+    found = comparing.compare(
+        first, second, strategies=pair, common=common, margin=margin, by=by or (), note=telling.warn
+    )
     for said in found.lacking:
         telling.warn(said)
     say(f"A = {found.a}, B = {found.b}")

@@ -50,7 +50,10 @@ MEANINGS: tuple[tuple[tuple[str, ...], str], ...] = (
         "clusters, or over stages where the questions name them): it is at most .05 exactly where the interval does "
         "not hold zero",
     ),
-    (("p_adjusted",), "the same p, corrected for testing all classes at once (Benjamini and Hochberg's method)"),
+    (
+        ("p_adjusted",),
+        "the same p, corrected for testing all classes, or all values of a factor, at once (Benjamini and Hochberg's method)",
+    ),
     (("p_sign_flip",), f"{_P}. A unit is a task (a story in its versions) or a stage (a setting with its tasks)"),
     (("gained", "lost"), "how many questions only B has right, and how many only A has right"),
     (("n",), "how many questions were compared; of changes how many there are of which the share is"),

@@ -184,7 +184,7 @@ def counted(
     take(rows, tallies)
     made: dict[str, pl.DataFrame] = {}
     for one, own, tally in zip(by, owns, tallies, strict=True):
-        about = _called(one, {*taken, *made})
+        about = called(one, {*taken, *made})
         listed = {about: list(_shares(tally, _way(intervals)))}
         if not plain:
             listed |= {f"effects_{about}": [_texts(record, own) for record in tally.effects()]}
@@ -248,7 +248,7 @@ def shown(name: str, frame: pl.DataFrame) -> tuple[str, pl.DataFrame, str]:
     return title, frame.select(*keys, *there), reading
 
 
-def _called(one: By, taken: Collection[str]) -> str:
+def called(one: By, taken: Collection[str]) -> str:
     """A name for the tables of these factors that is also the name of a file, and that no other table has."""
     base = "by_" + "_".join(re.sub(r"\W+", "_", name).strip("_").lower()[:60] or "factor" for name in one)
     for number in itertools.count(2):

@@ -11,7 +11,7 @@ counted. Items that were made of others, such as those of a fresh edition, are c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.table import TABLES, Note
 from tomserve.studies import changes as changing
-from tomserve.studies import gaps, people
+from tomserve.studies import compared_by, gaps, people
 from tomserve.studies import margins as against
 from tomserve.studies import valued as grading
 from tomserve.studies.checking import check
@@ -68,7 +68,8 @@ class Comparison:
     `people`: where a side are people, the same differences with every person's answer counted
     (tomserve.studies.people). `changes`: flips and changed answers as shares (tomserve.studies.changes); `margins`:
     tests against a margin, where one was named (tomserve.studies.margins); `values`: grades that are more than right or
-    wrong (tomserve.studies.valued).
+    wrong (tomserve.studies.valued). `by`: by name a table of differences for each factor that was asked for
+    (tomserve.studies.compared_by).
     """
 
     effects: pl.DataFrame
@@ -84,6 +85,7 @@ class Comparison:
     changes: pl.DataFrame = field(default_factory=pl.DataFrame)
     margins: pl.DataFrame = field(default_factory=pl.DataFrame)
     values: pl.DataFrame = field(default_factory=pl.DataFrame)
+    by: Mapping[str, pl.DataFrame] = field(default_factory=dict)
 
 
 def compare(
@@ -93,6 +95,7 @@ def compare(
     strategies: tuple[str, str] | None = None,
     common: bool = False,
     margin: float | None = None,
+    by: Sequence[str] = (),
     note: Note | None = None,
 ) -> Comparison:
     """Compare two runs, two strategies, or both, on the questions that both were asked.
@@ -102,8 +105,9 @@ def compare(
     and that of the second. Without them the strategies that both have are compared with themselves; two runs that have
     none in common, and one each, are compared by these. common: leave out what only one of them was asked, rather than
     refuse. margin: the largest difference that does not matter, a share; then it is tested whether the second is not
-    worse by as much. note: told which lines could not be read. Raises ConfigError where their questions differ and
-    `common` is not set, and where it is not clear which strategies to compare.
+    worse by as much. by: factors of the questions, such as "kind" or, crossed, "kind,order", whose values are compared
+    one by one. note: told which lines could not be read. Raises ConfigError where their questions differ and `common`
+    is not set, where it is not clear which strategies to compare, and for a factor that the questions do not have.
     """
     against.check_margin(margin)
     for source in dict.fromkeys((first, second or first)):
@@ -117,6 +121,7 @@ def compare(
             raise ConfigError(f"{source}: holds a measurement and no answers, so that it {'; '.join(_NOT_COMPARED)}")
     a, b = sides = _sides(sources, scores, strategies, second is None)
     tables, caption = matched([originals(table) for table in scores], sources)
+    factors, questions = compared_by.factors_of(tables, by)
     rows = [_rows(side, table) for side, table in zip(sides, tables, strict=True)]
     keys = ["item", "strategy"]
     left_out = _left_out(sides, rows, keys, common)
@@ -144,6 +149,7 @@ def compare(
         changing.changes(pairs, rows[0]),
         pl.DataFrame() if margin is None else against.margins(pairs, margin, grades),
         grading.table(grades),
+        compared_by.effects_by(pairs, questions, factors) if factors else {},
     )
 
 
@@ -228,7 +234,7 @@ def _effects(pairs: pl.DataFrame, classes: Sequence[str]) -> Iterator[Record]:
         records = [{**key, CLASS: name, **contrast(named[name], staged)} for name in classes if name in named]
         overall = {**key, CLASS: "overall", **contrast(part, staged)}
         unit = "stage" if staged else "task"
-        yield from adjusted([*records, overall], classes, words=("B lower", "B higher"), unit=unit)
+        yield from adjusted([*records, overall], classes, words=compared_by.WORDS, unit=unit)
 
 
 def _flips(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:

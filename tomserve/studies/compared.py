@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
-from tomserve.studies import changes, margins, people, valued
+from tomserve.studies import changes, compared_by, margins, people, valued
 from tomserve.studies.compare import CLASS, Comparison
 from tomserve.studies.differing import Difference, shortened
 from tomserve.studies.noise import shown as shown_noise
@@ -31,7 +33,7 @@ def verdicts(comparison: Comparison) -> list[str]:
         elif part.height > 1:
             text += " No single class is shown to differ."
         said.append(f"{strategy}: {text}" if strategy else text)
-    return [*said, *margins.told(comparison.margins)]
+    return [*said, *compared_by.clear(comparison.by), *margins.told(comparison.margins)]
 
 
 _MORE = {
@@ -50,6 +52,7 @@ def notes(comparison: Comparison) -> dict[str, str]:
         valued.TABLE: valued.ABOUT if comparison.values.height else None,
         people.TABLE: people.COMPARED if comparison.people.height else None,
     }
+    said |= dict.fromkeys(comparison.by, compared_by.ABOUT)
     return {name: text for name, text in said.items() if text}
 
 
@@ -57,6 +60,7 @@ def tables(comparison: Comparison) -> dict[str, pl.DataFrame]:
     """All tables whole, by name, those that have rows; flips and differences also without."""
     found = {
         "effects": comparison.effects,
+        **comparison.by,
         "flips": comparison.flips,
         people.TABLE: comparison.people,
         changes.TABLE: comparison.changes,
@@ -72,25 +76,31 @@ def effects_shown(comparison: Comparison) -> tuple[str, pl.DataFrame]:
     """The title of the table of effects, and of its columns those that a reader needs first; what tells classes apart
     only where the questions have some."""
     found = comparison.effects
-    strategy = ["strategy"] if found["strategy"].str.len_chars().max() else []
     classes = (found[CLASS] != "overall").any()
-    shown = found.select(
+    shown = _shown(found, [pl.col(CLASS).alias("class")] if classes else [], tested=classes)
+    whom = " and ".join(_population(row) for row in found.unique("target", maintain_order=True).iter_rows(named=True))
+    return f"{TITLES['effects']}, with 95% intervals for {whom}", shown
+
+
+def _shown(found: pl.DataFrame, keys: Sequence[pl.Expr | str], *, tested: bool) -> pl.DataFrame:
+    """The columns of a table of effects that a reader needs first. keys: those that tell its rows apart beside the
+    strategy. tested: whether they are tested together."""
+    strategy = ["strategy"] if found["strategy"].str.len_chars().max() else []
+    return found.select(
         *strategy,
-        *([pl.col(CLASS).alias("class")] if classes else []),
+        *keys,
         pl.col("share_control").alias("A"),
         pl.col("share_treated").alias("B"),
         pl.col("risk_difference").alias("B - A"),
         pl.col("rd_low").alias("low"),
         pl.col("rd_high").alias("high"),
         "p",
-        *(["p_adjusted"] if classes else []),
+        *(["p_adjusted"] if tested else []),
         "gained",
         "lost",
         "n",
         *shown_noise(found),
     )
-    whom = " and ".join(_population(row) for row in found.unique("target", maintain_order=True).iter_rows(named=True))
-    return f"{TITLES['effects']}, with 95% intervals for {whom}", shown
 
 
 def _population(row: Row) -> str:
@@ -124,6 +134,9 @@ def summary(comparison: Comparison) -> dict[str, pl.DataFrame]:
     strategy = ["strategy"] if comparison.effects["strategy"].str.len_chars().max() else []
     title, effects = effects_shown(comparison)
     frames = {title: effects}
+    for frame in comparison.by.values():
+        names = compared_by.keys(frame)
+        frames[f"{TITLES['effects']}, by {' and '.join(names)}"] = _shown(frame, names, tested=True)
     if comparison.people.height:
         frames[f"{TITLES[people.TABLE]}. {people.COMPARED}"] = comparison.people.drop("method")
     frames |= {TITLES[name]: frame for name, frame in further(comparison).items()}
