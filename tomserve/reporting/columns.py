@@ -52,7 +52,8 @@ MEANINGS: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (
         ("p_adjusted",),
-        "the same p, corrected for testing all classes, or all values of a factor, at once (Benjamini and Hochberg's method)",
+        "the same p, corrected for testing all classes, or all values of a factor, at once (Benjamini and Hochberg's "
+        "method)",
     ),
     (("p_sign_flip",), f"{_P}. A unit is a task (a story in its versions) or a stage (a setting with its tasks)"),
     (("gained", "lost"), "how many questions only B has right, and how many only A has right"),
