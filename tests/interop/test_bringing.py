@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import Endpoint
 from tests.helpers.foreign_files import MAP, mapped, sheet
+from tests.helpers.queues import free_port
 from tomserve.runs.scores import load_scores
 
 MARKS = "1101101011"
@@ -175,6 +176,8 @@ def test_nothing_can_be_asked_in_a_foreign_run(cli, tmp_path: Path, endpoint: En
     assert refused.code == 2
     assert "holds replies that another tool (csv) collected, to which no answers can be added" in refused.err
     assert not endpoint.requests
+    nowhere = cli("eval", "--run", "theirs", "--base-url", f"http://127.0.0.1:{free_port()}/v1", "--limit", "1")
+    assert (nowhere.code, nowhere.err) == (2, refused.err), "no server is looked for"
 
 
 def test_items_without_choices_are_not_asked(cli, tmp_path: Path, endpoint: Endpoint) -> None:

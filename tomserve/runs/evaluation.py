@@ -236,6 +236,8 @@ def opened(
     listener, stop, began = listener or Silent(), stop or Stop(), time.monotonic()
     checking.check(options)  # the plan checks them once more, but the waiting needs a number of seconds
     waiting = Waiting(listener.message, stop.check, options.patience, options.policy, min(ANSWER, options.timeout))
+    if options.run is not None:
+        _refuse_closed(runfolder.for_answers(options.run))
     made = plan(options, waiting)
     path = runfolder.for_answers(options.run or runfolder.default_name(made.called, made.name))
     if made.target.embedded and not path.exists():  # checked first, so that a missing vLLM leaves no empty run behind
@@ -251,6 +253,12 @@ def opened(
             _reach(evaluation, servers or stack.enter_context(Servers()), waiting)
         yield evaluation
         evaluation.save()
+
+
+def _refuse_closed(path: Path) -> None:
+    """Refuse a run that takes no answers before any server is looked for, which may take minutes to start."""
+    if (old := Manifest.read(path)) is not None:
+        old.refuse_answers(path)
 
 
 def resumed(
