@@ -26,6 +26,7 @@ from tomserve.runs.changes import Changes, refuse_renamed
 from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import Manifest, Session, portable
+from tomserve.runs.manifest_parts import refuse_closed
 from tomserve.runs.noise_check import NoiseCheck
 from tomserve.runs.phases import Asker, Phase
 from tomserve.runs.planning import EvalOptions, Plan, plan
@@ -258,7 +259,7 @@ def opened(
 def _refuse_closed(path: Path) -> None:
     """Refuse a run that takes no answers before any server is looked for, which may take minutes to start."""
     if (old := Manifest.read(path)) is not None:
-        old.refuse_answers(path)
+        refuse_closed(path, old.measured, old.foreign)
 
 
 def resumed(

@@ -30,8 +30,8 @@ from tomserve.runs.manifest_parts import (
     SamplingRecord,
     TableRecord,
     VariantsRecord,
-    closed,
     named,
+    refuse_closed,
 )
 from tomserve.scoring.tablefile import MEASURED
 
@@ -228,11 +228,6 @@ class Manifest(Part):
         """The manifest as it is written: the fields that were set, in their order, then the unknown ones."""
         return self.model_dump(by_alias=True, exclude_unset=True)
 
-    def refuse_answers(self, folder: Path) -> None:
-        """Raise RunMismatchError where the run holds what no answers can be added to. folder: the run's."""
-        if (held := closed(self.measured, self.foreign)) is not None:
-            raise RunMismatchError(f"{folder}: holds {held}, to which no answers can be added; use --run NEW")
-
     def take_over(self, old: Manifest, folder: Path, asked: Collection[str]) -> None:
         """Take over the history of a run that is resumed, after checking that it asks the same of the same model.
 
@@ -240,7 +235,7 @@ class Manifest(Part):
         journal; where there are none, the run may still become a different one.
         Raises RunMismatchError at the first difference that a run may not have.
         """
-        old.refuse_answers(folder)
+        refuse_closed(folder, old.measured, old.foreign)
         if asked:
             self._check_same(old, folder, asked)
         self.strategies = {name: one for name, one in old.strategies.items() if name in asked} | self.strategies

@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tomserve.errors import RunMismatchError
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tomserve.prompting.strategy import Strategy
 
 
@@ -158,3 +162,9 @@ def closed(measured: bool, foreign: ForeignRecord | None) -> str | None:
     if measured:
         return "a measurement"
     return None if foreign is None else f"replies that another tool ({foreign.tool[:40]}) collected"
+
+
+def refuse_closed(folder: Path, measured: bool, foreign: ForeignRecord | None) -> None:
+    """Raise RunMismatchError where a run holds what no answers can be added to (see `closed`). folder: the run's."""
+    if (held := closed(measured, foreign)) is not None:
+        raise RunMismatchError(f"{folder}: holds {held}, to which no answers can be added; use --run NEW")
