@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -39,16 +40,32 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def _folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """New folders, one for each test. pytest's own numbering reads through all that there are each time, which takes
+    longer than most tests once there are thousands."""
+    base = tmp_path_factory.getbasetemp()
+    return (base / f"test-{number}" for number in itertools.count())
+
+
+@pytest.fixture
+def tmp_path(_folders: Iterator[Path]) -> Path:
+    """An empty folder of the test's own."""
+    folder = next(_folders)
+    folder.mkdir(mode=0o700)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def _own_surroundings(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def _own_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test reads or writes the checkout's runs, the user's keys or state, or a content folder of the shell."""
     for name in list(os.environ):
         if name.startswith("TOMSERVE_"):
             monkeypatch.delenv(name)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    state = tmp_path.with_name(f"state-of-{tmp_path.name}")
+    state.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("TOMSERVE_CONTENT", "")  # so that what --content sets is undone
 
