@@ -530,3 +530,18 @@ def test_the_tables_are_computed_again_offline_in_a_new_environment(wheel: Path,
     assert list(
         recompute.compared(made / "tables/csv", recompute.compute([python, "-I"], made, about, tmp_path / "scratch"))
     )
+
+
+def test_a_merged_run_is_handed_on_and_computed_again(cli: Any, tmp_path: Path) -> None:
+    """Its manifest names the parts that it was joined from, and none of them is needed."""
+    runs = tmp_path / "runs"
+    divided_example(runs, name="whole")
+    merged = cli("merge", "whole")
+    assert merged.code == 0, merged.err
+    shutil.rmtree(runs / "whole.parts")
+    done = cli("export", "artefact", "whole", "--out", tmp_path / "a.zip")
+    assert done.code == 0, done.err
+    with zipfile.ZipFile(tmp_path / "a.zip") as held:
+        held.extractall(tmp_path / "made")
+        assert str(tmp_path).encode() not in b"".join(held.read(name) for name in held.namelist())
+    assert _recompute(tmp_path / "made", "--here") == (0, "digests: 0 wrong\ntables: 0 differences\n")
