@@ -17,7 +17,8 @@ from tomserve.content import yamlfile
 
 class Release(BaseModel):
     """A fixed release. name: what publications call it. worlds, seed: what it is drawn by. items, digest: what must
-    come of that. canary: marks its items as data that no model must be trained on."""
+    come of that, in any order. file: the SHA-256 digest of the file of these items in their order, a line of JSON each.
+    canary: marks its items as data that no model must be trained on."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: str
@@ -25,6 +26,7 @@ class Release(BaseModel):
     seed: int = Field(ge=0)
     items: int = Field(ge=1)
     digest: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
+    file: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
     canary: str
 
 

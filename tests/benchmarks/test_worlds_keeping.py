@@ -1,0 +1,145 @@
+"""The fixed release is generated once and read from then on; what is kept is believed by its digest alone."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from tomserve import content
+from tomserve.benchmarks.worlds import benchmark, keeping
+from tomserve.benchmarks.worlds.drawing import worlds
+from tomserve.benchmarks.worlds.lexicon import built_in
+from tomserve.benchmarks.worlds.release import Release, released
+from tomserve.benchmarks.worlds.rendering import items as rendered
+from tomserve.items import Item
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A cache of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/tomserve"
+
+
+class Made:
+    """Generates twenty items, and counts how often."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.items = list(
+            islice((item for world in worlds(built_in(), 5, 7) for item in rendered(world, built_in())), 20)
+        )
+
+    def __call__(self) -> Iterator[Item]:
+        self.times += 1
+        yield from self.items
+
+    def release(self) -> Release:
+        text = b"".join(item.to_json() + b"\n" for item in self.items)
+        return released().model_copy(update={"file": f"sha256:{hashlib.sha256(text).hexdigest()}"})
+
+
+@pytest.fixture(scope="module")
+def twenty() -> Made:
+    return Made()
+
+
+@pytest.fixture
+def made(twenty: Made) -> Made:
+    twenty.times = 0
+    return twenty
+
+
+def test_what_was_generated_once_is_read_from_then_on(made: Made, cache: Path) -> None:
+    release = made.release()
+    for _ in range(3):
+        assert list(keeping.items(release, made)) == made.items
+    assert made.times == 1
+    (path,) = cache.iterdir()
+    assert path == keeping.place(release)
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_part_is_not_kept_and_neither_is_another_release(made: Made, cache: Path) -> None:
+    assert len(list(islice(keeping.items(made.release(), made), 5))) == 5
+    assert not cache.exists()
+    assert list(keeping.items(released(), made)) == made.items
+    assert not cache.exists(), "these are not the items whose digest the release names"
+
+
+@pytest.mark.parametrize("harm", ["changed", "torn", "no archive", "bomb", "link", "folder", "large"])
+def test_a_file_that_is_not_the_release_is_not_believed(made: Made, cache: Path, harm: str, tmp_path: Path) -> None:
+    release = made.release()
+    list(keeping.items(release, made))
+    path = keeping.place(release)
+    data = path.read_bytes()
+    text = zstandard.ZstdDecompressor().decompress(data, max_output_size=1 << 24)
+    path.unlink()
+    if harm == "link":
+        (tmp_path / "elsewhere").write_bytes(data)
+        path.symlink_to(tmp_path / "elsewhere")
+    elif harm == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes(
+            {
+                "changed": zstandard.compress(text.replace(b"unknown", b"unknowN", 1)),
+                "torn": data[: len(data) // 2],
+                "no archive": b"not at all",
+                "bomb": zstandard.compress(bytes(700 << 20)),
+                "large": data + bytes(keeping.LARGEST),
+            }[harm]
+        )
+    assert list(keeping.items(release, made)) == made.items
+    assert made.times == 2
+    assert list(keeping.items(release, made)) == made.items
+    assert made.times == (3 if harm == "folder" else 2), "it is replaced by what was generated"
+
+
+def test_a_cache_that_cannot_be_written_is_no_failure(made: Made, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.parent.mkdir()
+    cache.write_text("a file where a folder should be")
+    assert list(keeping.items(made.release(), made)) == made.items
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nothing")
+    assert list(keeping.items(made.release(), made)) == made.items
+
+
+def test_other_words_have_a_file_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever changes a word, or brings a folder of words along, is not given the release of other words."""
+    before = keeping.place(released())
+    words = tmp_path / "content/dataset/worlds"
+    words.mkdir(parents=True)
+    for path in content.required("dataset/worlds").rglob("*.yaml"):
+        to = words / path.relative_to(content.required("dataset/worlds"))
+        to.parent.mkdir(exist_ok=True)
+        to.write_bytes(path.read_bytes())
+    (words / "words.yaml").write_text((words / "words.yaml").read_text() + "# a change\n")
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path / "content"))
+    assert keeping.place(released()) != before
+
+
+def test_validating_generates_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is checked is what the code makes now, and never what was kept."""
+
+    def never(*_: object) -> Iterator[Item]:
+        raise AssertionError("the kept file is not to be asked")
+
+    called: list[bool] = []
+    monkeypatch.setattr(keeping, "items", never)
+    monkeypatch.setattr(benchmark, "generated", lambda: iter(called.append(True) or ()))
+    monkeypatch.setattr("tomserve.benchmarks.worlds.validating.findings", lambda own: own)
+    assert benchmark.validate(None, print) == []
+    assert called
+
+
+def test_the_file_is_the_one_that_the_release_names() -> None:
+    """The fixed release as `tomserve items worlds --where all` writes it, whoever has generated it."""
+    assert sum(1 for _ in keeping.items(released(), benchmark.generated)) == released().items
+    assert keeping.place(released()).is_file()
+    assert os.path.getsize(keeping.place(released())) < 4_000_000
