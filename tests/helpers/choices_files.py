@@ -70,7 +70,7 @@ def fantom_rows(folder: Path) -> Path:
 
 def fantom_sets() -> list[dict[str, Any]]:
     """The same questions as the official file has them, and one whose two options are the same."""
-    sets = []
+    sets: list[dict[str, Any]] = []
     for piece, word in enumerate(("boat", "soup")):
         asked = [
             {
