@@ -10,12 +10,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import orjson
 import polars as pl
 import pytest
 
 import tomserve
-from tests.conftest import Endpoint
+from tests.conftest import Endpoint, make_item
 from tests.helpers.reading import settled
+from tests.helpers.reports import run_folder
 from tests.helpers.workbenches import client
 from tomserve.content.places import runs_root
 from tomserve.reporting.html.build import write_report
@@ -256,3 +258,32 @@ def test_the_workbench_shows_a_foreign_run(runs: Path) -> None:
     assert "How many has she with" in text_of(answer.text)
     again = person.post("/api/v1/queue", json={"run": "questions-a"})
     assert again.status_code in (400, 404, 405, 409, 422)
+
+
+def test_open_questions_beside_others_have_no_chance_level(runs: Path, tmp_path: Path) -> None:
+    """What a guess among the choices of one run gets right says nothing of the questions of another without choices."""
+    items = [make_item(n, gold=None) for n in range(1, 9)]
+    replies = {item.id: {"text": '{"answer": "tea"}'} for item in items}
+    run_folder(runs / "choices", {"imported": replies}, items, "chooser")
+    alone = write_report([str(runs / "choices")], tmp_path / "alone.html").read_text()
+    assert "above chance (33%)" in html.unescape(alone)
+    both = write_report([str(runs / "choices"), str(runs / "questions-a")], tmp_path / "both.html").read_text()
+    told = text_of(re.sub(r"(?s)<script.*?</script>", "", both))
+    for said in ("above chance", "below chance", "Chance is what a blind guess scores", "chance 0."):
+        assert said not in told
+
+
+def test_what_is_lacking_is_asked_by_the_tool_that_asked(runs: Path, cli) -> None:
+    """`tomserve eval` refuses such a run, so that nobody is told to repeat it."""
+    folder = runs / "questions-a"
+    rows = [orjson.loads(line) for line in (folder / "responses.jsonl").read_bytes().splitlines()]
+    rows[0] |= {"status": "timeout", "text": None}
+    rows[0].pop("grade", None)
+    (folder / "responses.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows[:50]))
+    (folder / "scores.parquet").unlink(missing_ok=True)
+    done = cli("analyze", "questions-a")
+    said = done.err
+    assert "did not come (1 timeout)" in said
+    assert "Ask again for those that failed with the tool that collected the replies (csv), and import its new" in said
+    assert "Finish it with the tool that collected the replies (csv), and import its new files as a new run." in said
+    assert "eval command" not in said

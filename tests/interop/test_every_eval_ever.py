@@ -17,9 +17,10 @@ import jsonschema
 import orjson
 import pytest
 
-from tests.conftest import ROOT, Endpoint, completion, fill
+from tests.conftest import ROOT, Endpoint, completion, fill, make_item
 from tests.helpers.examples import copied_example, copied_run
 from tests.helpers.foreign_files import mapped, sheet
+from tests.helpers.reports import run_folder
 from tomserve.interop.every_eval_ever import epoch
 from tomserve.interop.every_eval_ever_sample import component, model_id
 
@@ -421,3 +422,16 @@ def test_the_package_with_the_schemas_is_pinned_and_beside_the_environment() -> 
     assert "--target $(VENV)/schemas" in line
     installed = BESIDE / "every_eval_ever-0.3.0.dist-info"
     assert installed.is_dir(), "`make setup-dev` installs it"
+
+
+def test_a_question_that_stands_alone_is_told_once(cli, tmp_path: Path, schemas: tuple[Any, Any]) -> None:
+    """Where a question has no story, its one sentence is kept as both."""
+    items = [make_item(n, story=[f"What is {n} + 1?"], question=f"What is {n} + 1?", gold=None) for n in (1, 2)]
+    items.append(make_item(3, gold=None))
+    replies = {item.id: {"text": '{"answer": "tea"}'} for item in items}
+    run = run_folder(tmp_path / "r", {"vanilla": replies}, items, created="2026-11-22T12:14:01Z")
+    done = cli("export", "every-eval-ever", run, "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    raw = sorted(row["input"]["raw"] for row in _read(tmp_path / "out", schemas)["vanilla"][1])
+    assert raw[-2:] == ["What is 1 + 1?", "What is 2 + 1?"]
+    assert raw[0].count("\n") == 3

@@ -125,8 +125,10 @@ def test_failures_are_wrong_and_questions_without_a_value_are_left_out_and_said(
 def test_a_factor_that_is_not_there_and_one_of_many_values_are_refused_with_the_way_out() -> None:
     with pytest.raises(ConfigError, match=r"--by knd: unknown factor 'knd'; did you mean 'kind'\? Known: .*turn"):
         analyze(scored(), "accuracy", by=["knd"])
-    with pytest.raises(ConfigError, match=r"factor 'number' has \d\d values; at most 12 .*Write a factor of fewer"):
-        analyze(scored(), "accuracy", by=["number"])
+    many = scored(number=pl.int_range(pl.len()))
+    with pytest.raises(ConfigError, match=r"factor 'number' has 144 values; at most 100 .*Write a factor of fewer"):
+        analyze(many, "accuracy", by=["number"])
+    assert analyze(scored(), "accuracy", by=["number"])["by_number"]["number"].n_unique() > 12
     with pytest.raises(ConfigError, match="unknown factor 'correct'"):
         analyze(scored(), "accuracy", by=["correct"])
     none = scored().drop("kind", "turn", "early", "number")
@@ -138,7 +140,7 @@ def test_combinations_beyond_a_page_are_refused() -> None:
     place = pl.int_range(pl.len())
     wide = pl.concat([scored(item=pl.lit(f"{n}/") + pl.col("item")) for n in range(6)])
     wide = wide.with_columns(a=place % 12, b=(place // 12) % 12, c=(place // 144) % 3)
-    with pytest.raises(ConfigError, match=r"--by a,b,c: these factors have 432 combinations of values; at most 144"):
+    with pytest.raises(ConfigError, match=r"--by a,b,c: these factors have 432 combinations of values; at most 400"):
         analyze(wide, "accuracy", by=["a,b,c"])
 
 
@@ -227,3 +229,11 @@ def test_the_hint_at_a_wide_spread_counts_the_factor_and_not_a_column_of_its_nam
     (said,) = [one for one in compute(scored(("vanilla",)).rename({"kind": "faulty"}).drop("turn", "early", "number"),
                                       "accuracy").warnings if "one share" in one]  # fmt: skip
     assert "faulty (from 0% where it is far to 100% where it is near)" in said
+
+
+def test_a_table_of_many_rows_is_not_drawn() -> None:
+    wide = scored(number=pl.int_range(pl.len()) % 60)
+    analysis = compute(wide, "accuracy", by=["number"])
+    figures = list(by_factors({table: analysis.tables[table] for table in analysis.by}))
+    assert figures[0].missing == "Not drawn: its 60 rows are too many for a figure. The table has them."
+    assert not figures[0].panels

@@ -17,7 +17,7 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.stats.paired import adjust
 from tomserve.studies.compare import compare
-from tomserve.studies.compared import notes, tables, verdicts
+from tomserve.studies.compared import notes, summary, tables, verdicts
 from tomserve.studies.compared_by import ABOUT
 
 SUBJECTS = ("sums", "logic", "music")
@@ -107,6 +107,32 @@ def test_a_factor_called_like_a_column_is_kept_apart(tmp_path: Path) -> None:
     table = compare(*made, by=["units"]).by["by_units"]
     assert table["units (factor)"].to_list() == ["0", "1"]
     assert table["units"].to_list() == [6, 6]
+
+
+@pytest.mark.parametrize("name", ["A", "B", "low", "high", "n", "class", "p_adjusted"])
+def test_a_factor_called_like_a_column_that_is_shown_is_kept_apart(tmp_path: Path, name: str) -> None:
+    items = [make_item(n, factors={name: "xy"[n % 2]}, gold=None) for n in range(12)]
+    replies = {item.id: {"text": '{"answer": "tea"}'} for item in items}
+    made = [str(run_folder(tmp_path / model, {"vanilla": replies}, items, model)) for model in "ab"]
+    (shown,) = [frame for title, frame in summary(compare(*made, by=[name])).items() if f"by {name} (factor)" in title]
+    assert shown[f"{name} (factor)"].to_list() == ["x", "y"]
+
+
+def test_questions_without_a_value_and_values_that_differ_are_told(runs: tuple[str, str], tmp_path: Path) -> None:
+    found = compare(*runs, by=["subject", "subject,grade", "grade"])
+    left = [said for said in found.lacking if said.startswith("--by")]
+    assert left == [
+        "--by subject: 2 of 60 questions have no value of it and are left out",
+        "--by subject,grade: 2 of 60 questions have no value of it and are left out",
+    ]
+    other = tmp_path / "b.parquet"
+    moved = pl.when(pl.col("grade") == 1).then(3).otherwise(pl.col("grade")).alias("grade")
+    tomserve.load_scores(runs[1]).with_columns(moved).write_parquet(other)
+    found = compare(runs[0], str(other), by=["grade"])
+    assert any(
+        "--by grade: A and B have different values of it for 30 of 60 questions; those of A are used" in said
+        for said in found.lacking
+    )
 
 
 def test_what_is_no_factor_is_refused(runs: tuple[str, str]) -> None:

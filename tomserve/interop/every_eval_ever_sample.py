@@ -70,7 +70,8 @@ def model_id(name: str, developer: str | None) -> str:
 def sample(one: Answered, joined: Joined, talk: Transcript | None) -> dict[str, Any]:
     """A reply as the schema has it. joined: what it repeats of its evaluation. talk: the whole conversation of a
     strategy that asks several times, else None."""
-    raw = "\n".join((*one.item.story, one.item.question))
+    told = () if one.item.story == (one.item.question,) else one.item.story  # a question that stands alone
+    raw = "\n".join((*told, one.item.question))
     reference = [one.item.answer]
     score, row = one.score, one.row
     rows = list(talk.rows.values()) if talk is not None else [row]

@@ -114,4 +114,6 @@ def explained(columns: Sequence[str]) -> list[str]:
 
 
 def _fits(name: str, beginning: str) -> bool:
+    if name.endswith(" (factor)"):  # a factor that is called like one of these columns
+        return False
     return name == beginning or name.startswith((f"{beginning} ", f"{beginning},"))

@@ -15,6 +15,7 @@ from tomserve.studies import by as factors
 from tomserve.studies.checking import check, measured
 from tomserve.studies.loading import default_study, failure, load_study, measured_studies, readers_of_both
 from tomserve.studies.rows import has_variants, originals
+from tomserve.studies.ruled import EFFECTIVE
 from tomserve.studies.showing import Context, Excerpt, Verdict
 from tomserve.studies.study import Study
 from tomserve.studies.together import KIND, Parts, split
@@ -230,11 +231,16 @@ def noted(
     return Analysis(study, chosen, tables, notes, warnings, by_default)
 
 
+OTHER = " in this study; `--study accuracy` has effective ones"
+"""Where a user finds the way to count that most studies do not have."""
+
+
 def way_of(study: Study, intervals: str | None) -> str:
     """The way to count that was chosen, or the study's first. Raises ConfigError for one that it does not have."""
     chosen = study.intervals[0] if intervals is None else intervals
     if chosen not in study.intervals:
-        raise ConfigError(one_of("intervals", chosen, study.intervals))
+        said = one_of("intervals", chosen, study.intervals)
+        raise ConfigError(f"{said}{OTHER if chosen == EFFECTIVE else ''}")
     return chosen
 
 

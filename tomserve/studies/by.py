@@ -34,9 +34,13 @@ By = tuple[str, ...]
 """The names of one factor, or of several that are crossed."""
 
 MOST = 12
-"""How many values a factor may have at most: with more it is a name or a measurement rather than a condition."""
+"""How many values a factor has at most that is looked at without having been asked for, and that is drawn."""
 
-CELLS = 144
+TABLED = 100
+"""How many values a factor may have at most that is asked for, such as 57 subjects of an exam: with more it is a name
+or a measurement rather than a condition."""
+
+CELLS = 400
 """How many combinations of values of crossed factors may have been asked at most."""
 
 PLAIN = "published"
@@ -112,7 +116,7 @@ def factors(scores: pl.DataFrame) -> list[str]:
 def wanted(given: Sequence[str], scores: pl.DataFrame) -> list[By]:
     """The factors that texts such as "kind" and "kind,order" name, each once.
 
-    Raises ConfigError for an unknown factor, with those there are, for a factor with more than MOST values, and for
+    Raises ConfigError for an unknown factor, with those there are, for a factor with more than TABLED values, and for
     crossed factors with more than CELLS combinations.
     """
     known = factors(scores)
@@ -123,11 +127,11 @@ def wanted(given: Sequence[str], scores: pl.DataFrame) -> list[By]:
             if name not in known:
                 listed = one_of("factor", name, known) if known else f"unknown factor {name!r}; the questions have none"
                 raise ConfigError(f"--by {text}: {listed}")
-            if (count := scores[name].drop_nulls().n_unique()) > MOST:
+            if (count := scores[name].drop_nulls().n_unique()) > TABLED:
                 raise ConfigError(
-                    f"--by {text}: factor {name!r} has {count:,} values; at most {MOST} can be set side by side. Write "
-                    "a factor of fewer values into the items, such as ranges of this one, or count the score table "
-                    "yourself (tomserve score RUN --out FILE)"
+                    f"--by {text}: factor {name!r} has {count:,} values; at most {TABLED} can be set side by side. "
+                    "Write a factor of fewer values into the items, such as ranges of this one, or count the score "
+                    "table yourself (tomserve score RUN --out FILE)"
                 )
         if (count := scores.select(names).drop_nulls().unique().height) > CELLS:
             raise ConfigError(

@@ -132,7 +132,7 @@ def compare(
     effects = pl.DataFrame(list(_effects(pairs, classes)), infer_schema_length=None)
     floats = [name for name, kind in effects.schema.items() if kind.is_float()]
     effects = effects.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
-    found, lacking = _differences(a, b), _lacking(sources, scores)
+    found, lacking = _differences(a, b), (*_lacking(sources, scores), *compared_by.doubts(pairs, tables, factors))
     grades = grading.valued(pairs, tables, (a.strategy, b.strategy))
     counted = people.compared(_of_side(a, tables[0]), _of_side(b, tables[1]), pairs, classes)
     return Comparison(

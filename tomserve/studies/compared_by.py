@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from tomserve.errors import ConfigError
-from tomserve.studies.by import By, inner, text_of, wanted
+from tomserve.studies.by import By, inner, left_out_line, text_of, wanted
 from tomserve.studies.by import called as name_of
 from tomserve.studies.contrasts import Record, contrast
 from tomserve.studies.families import adjusted
@@ -29,6 +29,9 @@ ABOUT = (
     "method), and verdict says what is shown; with fewer than four units nothing is. That one value differs clearly "
     "and another does not is no proof that the two differ from each other."
 )
+TAKEN = frozenset(("A", "B", "B - A", "low", "high", "class", "n"))
+"""What no column of a factor is called, since the terminal shows other columns by these names."""
+
 _CELL = "values"
 """The name of the column that tells the rows of a strategy apart while they are tested together."""
 
@@ -45,6 +48,30 @@ def factors_of(tables: Sequence[pl.DataFrame], given: Sequence[str]) -> tuple[li
     added = [name for name in more.columns if name not in own.columns]
     questions = own.join(more.select("item", *added), on="item", how="left", maintain_order="left")
     return wanted(given, questions), questions
+
+
+def doubts(pairs: pl.DataFrame, tables: Sequence[pl.DataFrame], by: Sequence[By]) -> list[str]:
+    """A sentence for each entry of `by` that some of the questions compared have no value of, and one for each factor
+    of which A and B have different values for the same question.
+
+    pairs: the answers compared. tables: the score tables of A and of B.
+    """
+    asked = pairs.select("item").unique()
+    sides = [asked.join(table.unique("item", keep="first"), on="item", how="left").sort("item") for table in tables]
+    said = []
+    for one in by:
+        known = [next(side for side in sides if name in side.columns)[name].is_not_null() for name in one]
+        without = asked.height - sum(all(row) for row in zip(*known, strict=True))
+        if without:
+            said.append(left_out_line(one, without, asked.height))
+    for name in dict.fromkeys(name for one in by for name in one if all(name in side.columns for side in sides)):
+        of_a, of_b = (side[name].map_elements(text_of, pl.String) for side in sides)
+        if other := int((of_a != of_b).sum()):
+            said.append(
+                f"--by {name}: A and B have different values of it for {other:,} of {asked.height:,} questions; those "
+                "of A are used"
+            )
+    return said
 
 
 def effects_by(pairs: pl.DataFrame, questions: pl.DataFrame, by: Sequence[By]) -> dict[str, pl.DataFrame]:
@@ -66,9 +93,8 @@ def effects_by(pairs: pl.DataFrame, questions: pl.DataFrame, by: Sequence[By]) -
         frame = pl.DataFrame(records, infer_schema_length=None)
         floats = [name for name, kind in frame.schema.items() if kind.is_float()]
         frame = frame.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
-        titles = {
-            own: f"{name} (factor)" if name in frame.columns else name for own, name in zip(owns, one, strict=True)
-        }
+        taken = {*frame.columns, *TAKEN}
+        titles = {own: f"{name} (factor)" if name in taken else name for own, name in zip(owns, one, strict=True)}
         made[name_of(one, made)] = frame.rename(titles)
     return made
 

@@ -206,13 +206,8 @@ def _added(frames: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
 
 def _totals(sums: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     counted = [name for name in ("answers", "right", "failed", "unread") if name in sums.columns]
-    right, answers = pl.col("right"), pl.col("answers").cast(pl.Float64)
-    products = {"right_squares": right * right, "products": right * answers, "squares": answers * answers}
-    return sums.group_by(keys).agg(
-        pl.col(counted).sum(),
-        pl.len().cast(pl.Int64).alias("clusters"),
-        *(products[name].sum().alias(name) for name in summed.SQUARES),
-    )
+    clusters = pl.len().cast(pl.Int64).alias("clusters")
+    return sums.group_by(keys).agg(pl.col(counted).sum(), clusters, *summed.squares())
 
 
 def _chances(guesses: Sequence[pl.DataFrame], keys: Sequence[str]) -> Mapping[Key, float | None]:

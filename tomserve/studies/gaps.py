@@ -52,7 +52,7 @@ class Gaps:
     everything it was to ask (None for a file). first: the first reply that could not be read: its item, its strategy
     and the reason, in words that are safe to print. given: what `tomserve runs` is given to list these replies; the
     source where nothing is said. by_model: how many answers no rule could read, and a model has read (see
-    tomserve.scoring.choices).
+    tomserve.scoring.choices). tool: the tool that collected the replies, where that was another one.
     """
 
     source: str
@@ -66,6 +66,7 @@ class Gaps:
     first: str = ""
     given: str = ""
     by_model: int = 0
+    tool: str = ""
 
     @property
     def replies(self) -> int:
@@ -131,7 +132,7 @@ class Gaps:
         if not parts:
             return ""
         read = f" {self._list} lists them." if self.unread else ""
-        again = " Repeat the eval command to ask again for those that failed." if set(self.failed) - FINAL else ""
+        again = self._again("ask again for those that failed") if set(self.failed) - FINAL else ""
         return f": {', and '.join(parts)}; they count as wrong.{read}{again}"
 
     def _by_model(self) -> str:
@@ -152,7 +153,14 @@ class Gaps:
             told = "is incomplete: its record says that not everything was asked"
         else:
             return ""
-        return f" {told}, and those that are there may not be typical. Repeat its eval command to finish it."
+        return f" {told}, and those that are there may not be typical.{self._again('finish it')}"
+
+    def _again(self, what: str) -> str:
+        """How to get what is lacking. what: that, as the end of a sentence."""
+        if self.tool:
+            asked = f"{what[:1].upper()}{what[1:]} with the tool that collected the replies ({self.tool})"
+            return f" {asked}, and import its new files as a new run."
+        return f" Repeat {'its' if 'it' in what.split() else 'the'} eval command to {what}."
 
     def _sampled(self) -> str:
         if not self.of or self.items >= self.of:
@@ -161,6 +169,11 @@ class Gaps:
             return (
                 f": {_of(self.items, self.of, 'questions')} were answered. The others have no row and count nowhere, "
                 "so that all numbers are of the answered ones alone, which may not be typical."
+            )
+        if self.tool:
+            return (
+                f" has replies to {_of(self.items, self.of, 'questions')} of its benchmark: a sample, whose numbers "
+                "may differ from those of all."
             )
         return (
             f" asks {_of(self.items, self.of, 'questions')} of its benchmark (--limit): a sample, whose numbers may "
@@ -274,7 +287,10 @@ def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None,
         of = scores.select(pl.col(GIVEN).cast(pl.Int64, strict=False).max()).item()
     first = _first(scores) if unread else ""
     by_model = int((scores["parse"] == PARSE).sum()) if scores.schema.get("parse") == pl.String else 0
-    told: dict[str, Any] = {"items": items, "of": of, "complete": complete, "first": first, "by_model": by_model}
+    foreign = (manifest or {}).get("foreign")
+    tool = str(foreign.get("tool") or "the other tool")[:LONGEST] if isinstance(foreign, dict) else ""
+    who = {"tool": files.one_line(tool), "by_model": by_model}
+    told: dict[str, Any] = {**who, "items": items, "of": of, "complete": complete, "first": first}
     return Gaps(source, scores.height, unread, dict(sorted(counts.items())), wanted, **told)
 
 

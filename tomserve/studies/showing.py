@@ -192,9 +192,11 @@ class Layout:
 def by_choices(items: Iterable[Asked]) -> Chance:
     """What somebody gets right who picks one of the offered choices blindly: the mean of 1 / number of choices.
 
-    items: each asked item once, in any order; one without choices, which any text may answer, cannot be guessed.
+    items: each asked item once, in any order; where one has no choices, so that any text may answer it, nobody can say
+    what a guesser gets right of all.
     """
-    share = mean_of([1 / item.choices for item in items if item.choices])
+    choices = [item.choices for item in items]
+    share = mean_of([1 / count for count in choices]) if all(choices) else None
     return Chance({} if share is None else {"all": share}, "mean over questions of 1 / number of choices")
 
 

@@ -139,6 +139,20 @@ def share_of(counts: Mapping[str, Any]) -> Record:
     return _share(counts, found, NEW_TASKS)
 
 
+def effective_share(sums: pl.DataFrame) -> Record:
+    """The record of `effective_share_of` from the sums `of_answers`."""
+    counted = [name for name in ("answers", "right", "failed", UNREAD) if name in sums.columns]
+    counts = sums.select(pl.col(counted).sum(), *squares()).row(0, named=True)
+    return effective_share_of({**counts, "clusters": sums.height})
+
+
+def squares() -> list[pl.Expr]:
+    """The columns of SQUARES from the sums `of_answers`."""
+    right, answers = pl.col("right"), pl.col("answers").cast(pl.Float64)
+    products = (right * right, right * answers, answers * answers)
+    return [one.sum().alias(name) for name, one in zip(SQUARES, products, strict=True)]
+
+
 def effective_share_of(counts: Mapping[str, Any]) -> Record:
     """The record of `share_of` with the interval of designed.designed_share, from the same counts and those of
     SQUARES."""

@@ -169,7 +169,7 @@ def _terms(scores: pl.DataFrame, chance: Chance, *, chained: bool) -> Iterator[s
         yield "chance"
     if chained or scores["chain"].is_not_null().any():
         yield "chain"
-    if scores.select("model", "strategy").n_unique() > 1:
+    if scores.select("model", "strategy", "item").unique()["item"].is_duplicated().any():
         yield "flip"
 
 

@@ -86,7 +86,7 @@ def figures_of(scores: pl.DataFrame, analysis: Analysis, context: Context, facto
     """The study's own figures, or where it has none those that can be drawn of any study; then those of variants."""
     beside = analysis.beside
     more = [
-        *generic.by_factors({name: analysis.tables[name] for name in analysis.by}),
+        *generic.by_factors({name: analysis.tables[name] for name in analysis.by}, analysis.intervals),
         *(figures_of(scores, beside, context, factors) if beside is not None else ()),
     ]
     if analysis.study.figures is not None:
@@ -98,7 +98,7 @@ def figures_of(scores: pl.DataFrame, analysis: Analysis, context: Context, facto
         **analysis.study.values,
     }  # the benchmark's, and the study's own
     own = originals(scores) if not analysis.study.variants else scores
-    return [*generic.figures(tables, own, known, context.chance, order), *more]
+    return [*generic.figures(tables, own, known, context.chance, order, analysis.intervals), *more]
 
 
 def is_factor(column: str) -> bool:

@@ -7,16 +7,18 @@ and every table of paired effects.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
 
 from tomserve.reporting.html.charts import Line
 from tomserve.reporting.html.panels import Axis, chance_lines, drawn, small_multiples, zero_line
-from tomserve.studies import baselines
+from tomserve.studies import baselines, summed
 from tomserve.studies import by as factors
 from tomserve.studies.by import inner
 from tomserve.studies.contrasts import share
 from tomserve.studies.rows import REQUIRED, prepared
+from tomserve.studies.ruled import EFFECTIVE
 from tomserve.studies.showing import Figure, Row, Section
 from tomserve.studies.words import readable
 
@@ -25,13 +27,17 @@ EFFECTS = Section("helps", "What makes a difference?", "What makes a difference"
 
 ASKED = Section("factors", "By factor", "By factor")
 
+COUNTED = ", which counts stories or tasks, not questions."
+PLAINLY = " (Wilson's), which counts clusters (stories, tasks), not questions."
+EFFECTIVELY = f", {baselines.ABOUT_EFFECTIVE}"
+"""What an interval counts, as the end of a sentence."""
+
 CAPTIONS = dict(
     zip(
         factors.AFTER,
         (
             "Each point is the share of right answers to the questions with this value (of crossed factors, with these "
-            "values), each line its 95% interval, which counts stories or tasks, not questions. Failures count as "
-            "wrong.",
+            f"values), each line its 95% interval{COUNTED} Failures count as wrong.",
             "Each point is a strategy's share right minus that of the strategy that asks for the answer alone, on the "
             "same questions with this value, each line its 95% interval. Right of the line at zero more is right. Many "
             "tests stand here, which are not adjusted for that.",
@@ -43,6 +49,9 @@ CAPTIONS = dict(
     )
 )
 """What a figure of each kind of table by factors shows, by the column that tells the kinds apart."""
+
+ROWS = 48
+"""The most rows of a figure by factors."""
 
 FEW = 12
 """The most values that a factor may have to be drawn."""
@@ -60,14 +69,17 @@ def figures(
     factors: Sequence[str],
     chance: Mapping[str, float],
     values: Mapping[str, Sequence[str]] | None = None,
+    intervals: str = "recommended",
 ) -> list[Figure]:
     """Accuracy by strategy, accuracy by each factor of few values, and every table of paired effects.
 
     tables: the study's tables by name. scores: the score table. factors: columns of it that describe the items. chance:
     what a guesser gets right, from 0 to 1, by part of the questions. values: the order of a factor's values, where a
     study says one; otherwise they stand in the order in which the score table names them, which is the benchmark's.
+    intervals: the way to count; where it is EFFECTIVE, accuracies by factors are counted so, too.
     """
-    return [*_accuracy(tables, chance), *_by_factor(scores, factors, chance, values or {}), *_effects(tables)]
+    split = _by_factor(scores, factors, chance, values or {}, effective=intervals == EFFECTIVE)
+    return [*_accuracy(tables, chance), *split, *_effects(tables)]
 
 
 def _lines(chance: Mapping[str, float], part: str) -> list[Line]:
@@ -97,7 +109,12 @@ def _accuracy(tables: Mapping[str, pl.DataFrame], chance: Mapping[str, float]) -
 
 
 def _by_factor(
-    scores: pl.DataFrame, factors: Sequence[str], chance: Mapping[str, float], values: Mapping[str, Sequence[str]]
+    scores: pl.DataFrame,
+    factors: Sequence[str],
+    chance: Mapping[str, float],
+    values: Mapping[str, Sequence[str]],
+    *,
+    effective: bool,
 ) -> Iterator[Figure]:
     few = [name for name in factors if 1 < scores[name].drop_nulls().n_unique() <= FEW][:FACTORS]
     apart = inner(few)
@@ -109,27 +126,30 @@ def _by_factor(
             f"factor-{place}",
             f"Accuracy by {readable(name)}",
             SHARES,
-            "Each point is the share of right answers to the questions with this value, each line its 95% interval "
-            "(Wilson's), which counts clusters (stories, tasks), not questions. Failures count as wrong.",
+            "Each point is the share of right answers to the questions with this value, each line its 95% interval"
+            f"{EFFECTIVELY if effective else PLAINLY} Failures count as wrong.",
         )
         there = scores[name].drop_nulls().cast(pl.String).unique(maintain_order=True)
-        data = list(_shares(rows, apart[name], [*values.get(name, ()), *there]))
+        data = list(_shares(rows, apart[name], [*values.get(name, ()), *there], effective=effective))
         yield _drawn_points(figure, data, (apart[name], "strategy", "accuracy", "ci_low", "ci_high"), axis)
 
 
-def _shares(rows: pl.DataFrame, factor: str, order: Sequence[str]) -> Iterator[Row]:
-    """The shares by the values of a factor in this order. factor: its column, which is called like no other."""
+def _shares(rows: pl.DataFrame, factor: str, order: Sequence[str], *, effective: bool) -> Iterator[Row]:
+    """The shares by the values of a factor in this order. factor: its column, which is called like no other. effective:
+    whether intervals count effective numbers of answers."""
     keys = ["model", "strategy", factor]
     places = {value: place for place, value in reversed(list(enumerate(order)))}
     placed = rows.drop_nulls(factor).with_columns(place=pl.col(factor).replace_strict(places, return_dtype=pl.Int64))
     for key, part in placed.sort("model", "place", maintain_order=True).group_by(keys, maintain_order=True):
-        yield {**dict(zip(keys, key, strict=True)), **share(part)}
+        found = summed.effective_share(summed.of_answers(part)) if effective else share(part)
+        yield {**dict(zip(keys, key, strict=True)), **found}
 
 
-def by_factors(tables: Mapping[str, pl.DataFrame]) -> Iterator[Figure]:
-    """A figure for each table by factors that the reader asked for: of shares, of effects and of differences.
+def by_factors(tables: Mapping[str, pl.DataFrame], intervals: str = "recommended") -> Iterator[Figure]:
+    """A figure for each table by factors that the reader asked for: of shares, of effects and of differences. One of
+    more than ROWS rows is not drawn.
 
-    tables: by name, as tomserve.studies.by makes them.
+    tables: by name, as tomserve.studies.by makes them. intervals: the way to count.
     """
     for place, (name, frame) in enumerate(tables.items()):
         title, shown, _ = factors.shown(name, frame)
@@ -141,7 +161,14 @@ def by_factors(tables: Mapping[str, pl.DataFrame]) -> Iterator[Figure]:
         series = "treatment" if "treatment" in frame.columns else "strategy"
         if series == "treatment" and len(only := frame[series].unique()) == 1:  # of several, a legend tells
             title = f"{title} ({readable(only[0])})"
-        figure = Figure(f"by-{place}", title[:1].upper() + title[1:], ASKED, CAPTIONS[after], (name,))
+        caption = CAPTIONS[after]
+        if intervals == EFFECTIVE:
+            caption = caption.replace(COUNTED, EFFECTIVELY)
+        figure = Figure(f"by-{place}", title[:1].upper() + title[1:], ASKED, caption, (name,))
+        if (rows := len({one["down"] for one in data})) > ROWS:
+            said = f"Not drawn: its {rows} rows are too many for a figure. The table has them."
+            yield replace(figure, missing=said)
+            continue
         if "accuracy" in frame.columns:
             figure, data = baselines.marked(figure, data)
             columns = ("down", series, "estimate" if "estimate" in frame.columns else "accuracy", "ci_low", "ci_high")
