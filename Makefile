@@ -17,7 +17,7 @@ option = $(if $($(1)),--$(2) '$($(1))')
 each   = $(foreach value,$($(1)),--$(2) '$(value)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-server serve web eval stability causal faithfulness functional score analyze report test test-presets test-random bench lint docs release clean
+.PHONY: help setup setup-dev setup-server serve web eval stability causal faithfulness functional score analyze report test test-presets test-long test-random bench lint docs release clean
 
 help:
 	@echo 'make eval               set up, ask a model, print the table (no GPU needed; BASE_URL= for your own endpoint)'
@@ -30,6 +30,7 @@ help:
 	@echo 'make report             one HTML file to look at, from RUN= (the newest)'
 	@echo 'make score | analyze    score again, compute a study from RUN= (the newest), offline'
 	@echo 'make test-presets       every preset behind a real vLLM, over tiny random weights (about a quarter of an hour)'
+	@echo 'make test-long          training by the commands of the small model'"'"'s card, and many more changed runs (ten minutes)'
 	@echo 'make test-random        the tests of properties, with new random examples every time (minutes)'
 	@echo 'make docs               the documentation as a site, build/site/index.html; opens offline'
 	@echo 'make bench              every figure of bench/README.md: hours; QUICK=1: with fewer rounds, under half an hour'
@@ -102,6 +103,9 @@ test: $(VENV)/.dev setup-server
 
 test-presets: $(VENV)/.dev setup-server
 	@$(BIN)/python -m pytest -m 'serving or presets' tests/serving/test_presets.py $(ARGS)
+
+test-long: $(VENV)/.dev setup-server
+	@$(BIN)/python -m pytest -m long --timeout 1800 $(ARGS)
 
 test-random: $(VENV)/.dev
 	@$(BIN)/python -m pytest --hypothesis-profile random -m 'not serving' $(ARGS) \

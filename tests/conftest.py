@@ -96,15 +96,14 @@ together; two files that serve models by vLLM have another between them, because
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Long tests come first. Those marked `presets` take a quarter of an hour: they run where `-m` names them."""
+    """Tests that take their time come first. Those marked `presets` or `long` run where `-m` names their mark."""
     places = [*enumerate(LONGEST), (len(LONGEST), "")]
     items.sort(key=lambda item: next(place for place, name in places if item.nodeid.startswith(name)))
-    if "presets" in (config.option.markexpr or ""):
-        return
-    slow = [item for item in items if item.get_closest_marker("presets")]
+    unasked = [mark for mark in ("presets", "long") if mark not in (config.option.markexpr or "")]
+    slow = [item for item in items if any(map(item.get_closest_marker, unasked))]
     if slow:
         config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if not item.get_closest_marker("presets")]
+        items[:] = [item for item in items if item not in slow]
 
 
 def data_file(name: str) -> Path:

@@ -471,6 +471,7 @@ def test_a_tree_is_what_the_server_will_see() -> None:
             assert (expected - found).abs().max().item() < 5e-3
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_commands_of_the_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """Training in two processes can be stopped and continued, and its export is a folder that a server can load."""
