@@ -20,7 +20,7 @@ each   = $(foreach value,$($(1)),--$(2) '$(value)')
 .PHONY: help setup setup-dev setup-server serve web eval stability causal faithfulness functional score analyze report test test-presets test-long test-random bench lint docs release clean
 
 help:
-	@echo 'make eval          set up, ask a model, print tables (no GPU; BASE_URL= asks yours)'
+	@echo 'make eval          set up, ask a model, print tables (no GPU; or BASE_URL=)'
 	@echo 'make serve         serve MODEL= (a preset, ORG/MODEL or ./FOLDER) with vLLM'
 	@echo 'make web           the workbench: queue, watch and compare in a browser (PORT=)'
 	@echo 'make stability     variants of each question: does the answer survive them?'
@@ -34,9 +34,9 @@ help:
 	@echo 'make test-long     tests that take minutes each (a quarter of an hour)'
 	@echo 'make test-random   tests of properties, with new random examples (minutes)'
 	@echo 'make docs          the documentation: build/site/index.html, opens offline'
-	@echo 'make bench         every figure of bench/README.md (hours; QUICK=1: half an hour)'
+	@echo 'make bench         the figures of bench/README.md (hours; QUICK=1: half of one)'
 	@echo 'make release       wheel, source, SBOMs (CycloneDX) and their sums in dist/'
-	@echo 'make setup         what everything needs; also: make test, make lint, make clean'
+	@echo 'make setup         set up all that is needed; also: make test, lint, clean'
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "tomserve needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; set PYTHON=")'
