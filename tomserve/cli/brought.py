@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 MOST_UNREAD = 10
 """So many files of which nothing could be read are named."""
 
-_WHOSE = {
-    "tomserve": "tomserve's; the other tool's grade stands beside",
-    "tool": "the other tool's grade",
-}
+MOST_GRADES = 8
+"""So many grades are named that the files hold besides the one that counts."""
 
 
 def show(brought: Brought) -> int:
@@ -50,9 +48,22 @@ def _show_run(made: Made) -> None:
     else:
         factors = ", ".join(made.factors) or "none"
         say(f"  questions: taken as they are, as benchmark {made.benchmark}; factors: {factors}")
-    say(f"  reading that counts: {_WHOSE[made.counts]}")
+    say(f"  reading that counts: {_reading(made)}")
     for text in _warnings(made):
         say(f"warning: {made.folder}: {text}", error=True)
+
+
+def _reading(made: Made) -> str:
+    """Whose reading counts, which of the other tool's grades were taken, and how to take others."""
+    names, others = ([f"{name!r:.100}" for name in given] for given in (made.grades, made.other_grades))
+    grade = " ".join(["the other tool's", "grades" if len(names) > 1 else "grade", " and ".join(names)]).strip()
+    text = grade
+    if made.counts == "tomserve":
+        text = f"tomserve's; {grade} {'stand' if len(names) > 1 else 'stands'} beside" if names else "tomserve's"
+    if not others:
+        return text
+    more = [f"{len(others) - MOST_GRADES} more"] if len(others) > MOST_GRADES else []
+    return f"{text} (also there: {', '.join([*others[:MOST_GRADES], *more])}; --scorer NAME chooses)"
 
 
 def _warnings(made: Made) -> Iterator[str]:

@@ -102,4 +102,6 @@ def _meant(group: Group, wish: Wish) -> Meant:
         prefix="" if wish.together else group.task,
         threshold=wish.threshold,
         factors=group.facts.chosen(),
+        grades=tuple(group.grades),
+        other_grades=group.other_grades,
     )

@@ -41,7 +41,8 @@ class Meant(NamedTuple):
     about, origins: what the files say of themselves, and which they are. left_out: how many replies were not read, by
     reason. strategy: the way of asking where the file names none. counts: whose reading counts, None to decide. prefix:
     the beginning of the items' ids. threshold: from which number on a grade counts as right, None for 1. factors: which
-    facts become which factors."""
+    facts become which factors. grades, other_grades: what the grades are called that are taken, and those that are
+    not."""
 
     task: str
     model: str
@@ -54,6 +55,8 @@ class Meant(NamedTuple):
     prefix: str
     threshold: float | None
     factors: Mapping[str, str]
+    grades: tuple[str, ...] = ()
+    other_grades: tuple[str, ...] = ()
 
 
 @dataclass
@@ -61,8 +64,9 @@ class Made:
     """A run that was made. folder: of it. replies, items: how many it holds. benchmark: what its questions are of.
     matched: whether that is a benchmark of ours; nearly: in words, why it is none although most questions are of one.
     lost: replies to other questions than those of the benchmark, and where the first of them stands. counts: whose
-    reading counts. ungraded: replies whose grade should count and is missing. threshold: from which number on a grade
-    counts as right, None for 1. between: grades that are a number other than 0 and 1; highest: the highest number.
+    reading counts. grades, other_grades: what the grades are called that were taken, and those that were not.
+    ungraded: replies whose grade should count and is missing. threshold: from which number on a grade counts as right,
+    None for 1. between: grades that are a number other than 0 and 1; highest: the highest number.
     cut: replies that were cut off and that the tool counts as right. differing: how many targets differ from our
     answers, and the first of these questions. factors: what questions can be split by. repeated: replies that a later
     one to the same question replaced. fresh: whether it was made now, rather than found as it is."""
@@ -76,6 +80,8 @@ class Made:
     lost: int = 0
     lost_first: str = ""
     counts: Literal["tomserve", "tool"] = "tool"
+    grades: tuple[str, ...] = ()
+    other_grades: tuple[str, ...] = ()
     ungraded: int = 0
     threshold: float | None = None
     between: int = 0
@@ -112,7 +118,7 @@ def prepared(folder: Path, spool: Spool, meant: Meant, asked: Asked, scratch: Pa
     questions, and where nothing says whether any reply is right.
     """
     made = Made(folder, matched=asked.known is not None, nearly=asked.nearly, repeated=spool.repeated)
-    made.threshold = meant.threshold
+    made.threshold, made.grades, made.other_grades = meant.threshold, meant.grades, meant.other_grades
     made.benchmark = asked.known.name if asked.known is not None else _named(meant.task)
     made.counts = meant.counts or ("tomserve" if made.matched else "tool")
     items = _items(spool, meant, asked, made)
