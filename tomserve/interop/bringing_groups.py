@@ -227,7 +227,7 @@ def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
 def _told(sample: Sample, wish: Wish) -> Sample:
     """The sample with the grade that counts, its cluster and, where tasks are taken together, its task as a fact."""
     facts = {**sample.facts, **({"task": sample.task} if wish.together else {})}
-    identity = f"{sample.task}/{sample.id}" if wish.together else sample.id
+    identity = f"{sample.task}/{sample.id}" if wish.together and not sample.ours else sample.id
     cluster = sample.cluster
     if wish.cluster is not None:
         if wish.cluster not in facts:

@@ -176,7 +176,7 @@ def _own(spool: Spool, meant: Meant, made: Made) -> Iterator[Item]:
     asking tells it otherwise, and where our rules should read replies to an open question."""
     seen, asked, texts, firsts = Firsts(), Firsts(), bytearray(), array("I")
     for place, sample in enumerate(spool):
-        name = item_id(meant.prefix, sample.id)
+        name = item_id(meant.prefix, sample)
         if seen.add(name, place) == place:
             item = item_of(sample, made.benchmark, meant.prefix, factors_of(sample, meant.factors))
             if made.counts == "tomserve" and not item.choices:
@@ -210,7 +210,7 @@ class _Rows:
         """Each reply with the id of its item."""
         known, made, seen = self._asked.known, self._made, Firsts()
         if known is None:
-            yield from ((sample, item_id(self._meant.prefix, sample.id)) for sample in self._spool)
+            yield from ((sample, item_id(self._meant.prefix, sample)) for sample in self._spool)
             return
         for sample, item in zip(self._spool, self._asked.found, strict=True):
             if item is None:

@@ -51,10 +51,11 @@ def one_line(text: str, longest: int = LONGEST_LABEL) -> str:
     return " ".join(_CONTROL.sub(" ", text).split())[:longest].strip()
 
 
-def item_id(prefix: str, identity: str) -> str:
-    """The id of an item. prefix: its beginning, none where it is empty. identity: what the tool calls the question.
-    What does not fit into an id is taken out, and a digest of the whole name stands at its end."""
-    whole = f"{prefix}/{identity}" if prefix else identity
+def item_id(prefix: str, sample: Sample) -> str:
+    """The id of the item of a sample's question: what the tool calls the question, or what tomserve called it, where
+    the sample comes from there. prefix: the beginning of the id elsewhere, none where it is empty. What does not fit
+    into an id is taken out, and a digest of the whole name stands at its end."""
+    whole = f"{prefix}/{sample.id}" if prefix and not sample.ours else sample.id
     fit = one_line(whole, LONGEST_ID)
     if fit == whole and fit:
         return fit
@@ -133,7 +134,7 @@ def item_of(sample: Sample, benchmark: str, prefix: str, factors: Mapping[str, F
     ConfigError where the question has no text at all."""
     story, question = _parts(sample)
     choices, answer = _choices(sample)
-    identity = item_id(prefix, sample.id)
+    identity = item_id(prefix, sample)
     given = {
         "id": identity,
         "benchmark": benchmark,

@@ -101,8 +101,15 @@ def apart(row: Mapping[str, Any], count: int) -> bool:
 def given_of(doc: Mapping[str, Any]) -> str:
     """The question as a document tells it, without the demonstrations and instructions of the prompt; empty where it
     has no name that is in use."""
-    parts = [next((doc[name] for name in names if text_of(doc.get(name))), "") for names in _TOLD]
+    parts = [next((text for name in names if (text := _text(doc.get(name)))), "") for names in _TOLD]
     return "\n\n".join(part for part in parts if part) if parts[-1] else ""
+
+
+def _text(value: Any) -> str | None:
+    """A text, or a list of texts as paragraphs, as in an export of ours."""
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return "\n\n".join(value)
+    return text_of(value)
 
 
 def _number(value: Any) -> float:

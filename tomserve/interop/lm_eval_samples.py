@@ -134,7 +134,7 @@ class LmEvalSamples:
         first = first_of(grades_of(row))
         doc = table(row["doc"])
         ours = table(doc.get("tomserve"))
-        number = ours.get("sample")
+        number, item = ours.get("sample"), text_of(ours.get("item"))
         texts = texts_of(row["resps"], choices)
         if len(texts) > 1 and not apart(row, len(texts)):
             # The grade is that of one text which a filter made of all replies, such as the first or the most frequent.
@@ -147,7 +147,7 @@ class LmEvalSamples:
             error = kept_of(row, "tomserve_error", repeat)
             thinking = "<think>" in text and "</think>" not in text
             yield Sample(
-                id=str(row["doc_id"]),
+                id=item or str(row["doc_id"]),
                 task=self.task,
                 model=model,
                 asked=asked,
@@ -157,7 +157,8 @@ class LmEvalSamples:
                 given=given_of(doc),
                 repeat=number if isinstance(number, int) else repeat,
                 strategy=text_of(ours.get("strategy")),
-                item=text_of(ours.get("item")),
+                item=item,
+                ours=item is not None,
                 status=status_of(row, repeat, thinking),
                 error=error if isinstance(error, str) and error else None,
                 grade=own[first] if first is not None else None,
