@@ -293,7 +293,7 @@ def test_rows_that_cannot_be_read_are_left_out_counted_and_told(cli, tmp_path: P
     (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
     done = cli("import", "csv", tmp_path / "x.csv", "--model", "m")
     assert done.code == 1
-    assert "has another mark than" in done.err
+    assert "has a mark other than" in done.err
     assert "x.csv, line 3" in done.err
     assert "has 5 fields instead of 4" in done.err
     assert "has a score that is no number" in done.err
