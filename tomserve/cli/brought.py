@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tomserve.content.inert import say
 from tomserve.content.places import run_name
+from tomserve.interop.items_of import LEVELS
 
 if TYPE_CHECKING:
     from tomserve.interop.bringing import Brought
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 MOST_UNREAD = 10
 """So many files of which nothing could be read are named."""
 
-MOST_GRADES = 8
-"""So many grades are named that the files hold besides the one that counts."""
+MOST_NAMES = 8
+"""So many grades are named that do not count, and so many facts that are no factors."""
 
 
 def show(brought: Brought) -> int:
@@ -48,9 +49,19 @@ def _show_run(made: Made) -> None:
     else:
         factors = ", ".join(made.factors) or "none"
         say(f"  questions: taken as they are, as benchmark {made.benchmark}; factors: {factors}")
+        if made.passed_over:
+            say(f"  left out as factors, as each has more than {LEVELS} values: {_passed_over(made)}")
     say(f"  reading that counts: {_reading(made)}")
     for text in _warnings(made):
         say(f"warning: {made.folder}: {text}", error=True)
+
+
+def _passed_over(made: Made) -> str:
+    """The facts that are no factors because they have too many values, and what to do."""
+    names = [f"{name!r:.60}" for name in made.passed_over]
+    more = [f"{len(names) - MOST_NAMES:,} more"] if len(names) > MOST_NAMES else []
+    way_out = "--factor NAME takes one, and then only what is named so"
+    return f"{', '.join([*names[:MOST_NAMES], *more])}; {way_out}"
 
 
 def _reading(made: Made) -> str:
@@ -62,8 +73,8 @@ def _reading(made: Made) -> str:
         text = f"tomserve's; {grade} {'stand' if len(names) > 1 else 'stands'} beside" if names else "tomserve's"
     if not others:
         return text
-    more = [f"{len(others) - MOST_GRADES} more"] if len(others) > MOST_GRADES else []
-    return f"{text} (also there: {', '.join([*others[:MOST_GRADES], *more])}; --scorer NAME chooses)"
+    more = [f"{len(others) - MOST_NAMES} more"] if len(others) > MOST_NAMES else []
+    return f"{text} (also there: {', '.join([*others[:MOST_NAMES], *more])}; --scorer NAME chooses)"
 
 
 def _warnings(made: Made) -> Iterator[str]:

@@ -168,7 +168,7 @@ class Groups:
             group = self.known[key] = Group(*key, spool, about, facts)
         settings = group.settings.setdefault(self._sources, _lasting(about))
         group.tasks[_name(sample.task)] = None
-        group.facts.see(sample.facts)
+        group.facts.see(sample.id, sample.facts)
         group.see_grades(sample.grade, grades)
         before = group.spool.add(sample, self._sources)
         if before is not None and group.settings[before] != settings:

@@ -42,7 +42,7 @@ class Meant(NamedTuple):
     reason. strategy: the way of asking where the file names none. counts: whose reading counts, None to decide. prefix:
     the beginning of the items' ids. threshold: from which number on a grade counts as right, None for 1. factors: which
     facts become which factors. grades, other_grades: what the grades are called that are taken, and those that are
-    not."""
+    not. passed_over: the facts that are no factors because they have too many values."""
 
     task: str
     model: str
@@ -57,6 +57,7 @@ class Meant(NamedTuple):
     factors: Mapping[str, str]
     grades: tuple[str, ...] = ()
     other_grades: tuple[str, ...] = ()
+    passed_over: tuple[str, ...] = ()
 
 
 @dataclass
@@ -68,7 +69,8 @@ class Made:
     ungraded: replies whose grade should count and is missing. threshold: from which number on a grade counts as right,
     None for 1. between: grades that are a number other than 0 and 1; highest: the highest number.
     cut: replies that were cut off and that the tool counts as right. differing: how many targets differ from our
-    answers, and the first of these questions. factors: what questions can be split by. repeated: replies that a later
+    answers, and the first of these questions. factors: what questions can be split by; passed_over: facts that are no
+    factors because they have too many values. repeated: replies that a later
     one to the same question replaced. fresh: whether it was made now, rather than found as it is."""
 
     folder: Path
@@ -90,6 +92,7 @@ class Made:
     differing: int = 0
     differs_first: str | None = None
     factors: tuple[str, ...] = ()
+    passed_over: tuple[str, ...] = ()
     repeated: int = 0
     fresh: bool = True
 
@@ -165,7 +168,7 @@ def _items(spool: Spool, meant: Meant, asked: Asked, made: Made) -> Stock:
         stock = whole.part([place for place, name in enumerate(whole.ids) if name in wanted])
     else:
         stock = Stock(_own(spool, meant, made))
-        made.factors = tuple(meant.factors.values())
+        made.factors, made.passed_over = tuple(meant.factors.values()), meant.passed_over
     made.items = len(stock)
     ids = list(stock.ids)
     return stock.part(sorted(range(len(ids)), key=ids.__getitem__))
