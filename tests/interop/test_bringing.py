@@ -293,7 +293,7 @@ def test_rows_that_cannot_be_read_are_left_out_counted_and_told(cli, tmp_path: P
     (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
     done = cli("import", "csv", tmp_path / "x.csv", "--model", "m")
     assert done.code == 1
-    assert "has another mark than" in done.err
+    assert "has a mark other than" in done.err
     assert "x.csv, line 3" in done.err
     assert "has 5 fields instead of 4" in done.err
     assert "has a score that is no number" in done.err
@@ -396,23 +396,57 @@ def test_several_models_become_several_runs_and_repeats_become_samples(cli, tmp_
     assert cli("import", "jsonl", tmp_path / "r.jsonl", "--run", "one", "--model", "b").code == 0
 
 
+def test_facts_are_counted_once_for_each_question(cli, tmp_path: Path) -> None:
+    rows = [
+        {"id": n, "question": f"Q{n}?", "text": "t", "correct": n % 2, "repeat": r, "number": n, "level": n % 3}
+        for n in range(12)
+        for r in range(3)
+    ]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m")
+    assert "36 replies to 12 questions" in done.out
+    assert "factors: level\n" in done.out, "number is of each question alone, however often it was asked"
+
+
+def test_facts_with_too_many_values_for_factors_are_named(cli, tmp_path: Path) -> None:
+    def asked(subjects: int) -> Path:
+        rows = [
+            {"id": n, "question": f"Q{n}?", "text": "t", "correct": n % 2, "subject": f"s{n % subjects}", "number": n}
+            for n in range(2 * subjects)
+        ]
+        path = tmp_path / f"{subjects}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+
+    mmlu = cli("import", "jsonl", asked(57), "--model", "m", "--run", "mmlu")
+    assert ("factors: subject\n" in mmlu.out, "left out" in mmlu.out) == (True, False)
+    many = cli("import", "jsonl", asked(101), "--model", "m", "--run", "many")
+    assert "factors: none\n" in many.out
+    told = "left out as factors, as each has more than 100 values: 'subject'; --factor NAME takes one"
+    assert told in many.out, "and not `number`, which no two questions share"
+    kept = cli("import", "jsonl", asked(101), "--model", "m", "--run", "kept", "--factor", "subject")
+    assert ("factors: subject\n" in kept.out, "left out" in kept.out) == (True, False)
+    grouped = cli("import", "jsonl", asked(101), "--model", "m", "--run", "grouped", "--cluster", "subject")
+    assert "left out" not in grouped.out
+
+
 def test_several_tasks_become_one_run_with_the_factor_task(cli, tmp_path: Path) -> None:
     """More tasks than a factor has values otherwise, as in mmlu, and the same ids in all of them."""
     rows = [
         {"id": number, "task": f"t{task}", "question": f"Q{number}?", "text": "t", "correct": task % 2}
-        for task in range(57)
+        for task in range(120)
         for number in range(2)
     ]
     (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--as", "mmlu")
     assert done.code == 0, done.err
-    assert "114 replies to 114 questions" in done.out
+    assert "240 replies to 240 questions" in done.out
     assert "as benchmark mmlu; factors: task" in done.out
     scores = load_scores("mmlu-m")
-    assert scores["task"].n_unique() == 57
+    assert scores["task"].n_unique() == 120
     assert scores["item"][0] == "t0/0"
     kept = json.loads((tmp_path / "runs/mmlu-m/manifest.json").read_text())["foreign"]
-    assert kept["tasks"] == [f"t{task}" for task in range(57)]
+    assert kept["tasks"] == [f"t{task}" for task in range(120)]
 
 
 def test_what_names_of_benchmarks_of_ours_a_task_has_does_not_matter(cli, tmp_path: Path) -> None:

@@ -294,14 +294,17 @@ def test_the_example_is_read_back_the_same(cli: Any, tmp_path: Path) -> None:
     same_scores(EXAMPLE, "again")
 
 
-def test_open_questions_of_another_tool_go_through_a_log_unchanged(cli: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tool", ["inspect", "lm-eval"])
+def test_open_questions_of_another_tool_come_back_unchanged(cli: Any, tmp_path: Path, tool: str) -> None:
     file = sheet(tmp_path / "a.csv", "1101101011")
     assert cli("import", "csv", file, "--model", "a", *mapped(), "--run", "theirs").code == 0
-    done = cli("export", "inspect", "theirs", "--out", tmp_path / "logs")
+    done = cli("export", tool, "theirs", "--out", tmp_path / "logs")
     assert done.code == 0, done.err
-    assert cli("import", "inspect", tmp_path / "logs", "--run", "again").code == 0
+    assert cli("import", tool, tmp_path / "logs", "--run", "again").code == 0
+    compared = cli("compare", "theirs", "again")
+    assert (compared.code, "were not asked the same" in compared.err) == (0, False), compared.err
     ours, again = load_scores("theirs"), load_scores("again")
-    kept = ["correct", "answer", "status", "parse", "strategy", "cluster"]
+    kept = ["item", "correct", "answer", "status", "parse", "strategy", "cluster"]
     assert again.sort("item").select(kept).equals(ours.sort("item").select(kept))
 
 

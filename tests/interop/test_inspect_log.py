@@ -93,7 +93,7 @@ def test_a_real_log_becomes_a_run(logs: Path, cli, tmp_path: Path) -> None:
     assert load_scores("other")["graded_by"].unique().to_list() == ["includes"]
     refused = cli("import", "inspect", logs / "eval", "--scorer", "nobody")
     assert refused.code == 2
-    assert "has no such grade; it has: includes, match" in refused.err
+    assert "has no such grade; it has: includes; match" in refused.err
     assert cli("report", "sums-mockllm-model").code == 0
     page = (tmp_path / "runs/sums-mockllm-model/report.html").read_text()
     assert "foreign" in page

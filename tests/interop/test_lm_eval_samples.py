@@ -36,7 +36,7 @@ def test_what_the_real_harness_wrote_has_the_accuracy_that_it_tells(real: Path, 
         scores = load_scores(f"{task}-dummy")
         assert scores.height == 6
         assert scores["correct"].mean() == pytest.approx(accuracies(real)[task][metric])
-        assert scores["graded_by"].unique().to_list() == [metric.partition(",")[0]]
+        assert scores["graded_by"].unique().to_list() == [metric]
         assert set(scores["subject"]) == {"a", "b"}
     places = load_scores("places-dummy")
     assert set(places["answer"]) <= {"box", "bag", "jar"}
@@ -57,7 +57,24 @@ def test_another_metric_and_another_filter_can_count(real: Path, cli) -> None:
     assert load_scores("norm")["correct"].mean() == pytest.approx(accuracies(real)["places"]["acc_norm,none"])
     refused = cli("import", "lm-eval", sums, "--scorer", "bleu")
     assert refused.code == 2
-    assert "has no such grade; it has: exact_match, exact_match,letters" in refused.err
+    assert "has no such grade; it has: exact_match,letters; exact_match,strict" in refused.err
+
+
+def test_it_is_said_which_grade_counts_and_the_first_one_has_a_name(cli, tmp_path: Path) -> None:
+    rows = [generated(n, f"It is {n}", float(n % 2), filter="strict") for n in range(4)]
+    rows += [generated(n, f"It is {n}", 1.0, filter="flexible") for n in range(4)]
+    path = samples(tmp_path / f"samples_sums_{DATE}.jsonl", rows)
+    plain = cli("import", "lm-eval", path, "--model", "m", "--run", "plain")
+    told = "the other tool's grade 'exact_match,strict' (also there: 'exact_match,flexible'; --scorer NAME chooses)"
+    assert f"reading that counts: {told}\n" in plain.out
+    kept = json.loads((runs_root() / "plain/manifest.json").read_text())["foreign"]
+    assert (kept["grades"], kept["other_grades"]) == (["exact_match,strict"], ["exact_match,flexible"])
+    for number, name in enumerate(("exact_match,strict", "exact_match")):
+        chosen = cli("import", "lm-eval", path, "--model", "m", "--scorer", name, "--run", f"chosen-{number}")
+        assert (chosen.code, chosen.err) == (0, "")
+        assert load_scores(f"chosen-{number}")["correct"].to_list() == [False, True, False, True]
+    other = cli("import", "lm-eval", path, "--model", "m", "--scorer", "exact_match,flexible", "--run", "other")
+    assert "grade 'exact_match,flexible' (also there: 'exact_match,strict';" in other.out
 
 
 def test_one_task_and_one_model_of_a_folder_can_be_taken(real: Path, cli) -> None:
@@ -125,8 +142,8 @@ def test_choices_that_were_weighed(tmp_path: Path) -> None:
     (found,) = LmEvalSamples(samples(tmp_path / "samples_x.jsonl", [row]), "m").samples()
     assert found.grade is not None
     assert (found.text, found.target, found.choices) == ("yes", "yes", ("no", "yes"))
-    assert (found.grade.by, found.grade.value, found.grade.answer) == ("acc", 1.0, "yes")
-    assert found.grades["acc_norm"].value == 0.0
+    assert (found.grade.by, found.grade.value, found.grade.answer) == ("acc,none", 1.0, "yes")
+    assert found.grades["acc_norm,none"].value == 0.0
 
 
 def test_thoughts_that_were_cut_off_are_no_answer(tmp_path: Path) -> None:

@@ -44,12 +44,51 @@ def test_sheets_of_every_program_are_read(separator: str, end: str, mark: str, l
 
 @pytest.mark.parametrize(
     ("mark", "right"),
-    [("true", True), ("1", True), (" Yes ", True), ("C", True), ("0.0", False), ("no", False), ("I", False)],
+    [
+        *((word, True) for word in ("true", "1", " Yes ", "C", "right", "correct", "y")),
+        *((word, False) for word in ("0.0", "no", "I", "Wrong", "incorrect", "n")),
+    ],
 )
 def test_marks_are_read_as_people_write_them(mark: str, right: bool, tmp_path: Path) -> None:
     (found,) = read(written(tmp_path / "x.csv", f"id,text,correct\nq,t,{mark}\n"))
     assert found.grade is not None
     assert found.grade.correct is right
+
+
+def test_decimal_commas_are_read_where_semicolons_separate(cli, tmp_path: Path) -> None:
+    rows = ["id;text;score;correct", "a;t;0,5;1,0", "b;t;-,25;0,0", "c;t;1;1", "d;t;1.5;0"]
+    found = [one.grade for one in read(written(tmp_path / "x.csv", "\n".join(rows) + "\n"))]
+    told = [(one.value, one.correct) for one in found if one is not None]
+    assert told == [(0.5, True), (-0.25, False), (1.0, True), (1.5, False)]
+    path = written(tmp_path / "y.csv", 'id,text,score\na,t,"0,5"\nb,t,1\n')
+    done = cli("import", "csv", path, "--model", "m")
+    assert done.code == 1
+    assert "1 left out, as each has a score that is no number such as 0.85; write it so" in done.err
+    assert "(first: y.csv, line 2: '0,5')" in done.err, "which may be a thousand as well"
+
+
+@pytest.mark.parametrize("first", ["sep=;", "SEP=; ", "\ufeffsep=;"])
+def test_the_line_by_which_excel_names_the_separator_is_none_of_the_table(first: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "x.csv", f"{first}\r\nid;question, as asked, in full;text;correct\r\na;Q?;t;1\r\n")
+    (found,) = read(path, "question=question, as asked, in full")
+    assert (found.question, found.place) == ("Q?", "x.csv, line 3")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"id,text,correct\ra,t,1\r", "x.csv:1: a line ends in a carriage return alone, as old programs for the Mac"),
+        ("id\ttext\tcorrect\na\tt\t1\n".encode("utf-16-le"), "x.csv:1: not UTF-8 (zero bytes, as in UTF-16); save"),
+        ("id\ttext\tcorrect\na\tt\t1\n".encode("utf-16"), "x.csv:1: not UTF-8 (byte 1 of the line); save"),
+    ],
+)
+def test_files_of_other_codings_are_refused_with_what_to_do(data: bytes, said: str, cli, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(data)
+    done = cli("import", "csv", path, "--model", "m")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert said in done.err
+    assert "universal-newline" not in done.err
 
 
 def test_values_of_json_are_read_as_what_they_are(tmp_path: Path) -> None:
@@ -138,8 +177,8 @@ WRONG_ROWS = {
     "has a status that nobody knows": {"id": "b", "text": "t", "status": "done"},
     "has no reply": {"id": "b", "text": None},
     "does not say which question it answers": {"text": "t"},
-    "has another mark than true, false, 1, 0, yes, no, C or I": {"id": "b", "text": "t", "correct": "perhaps"},
-    "has a score that is no number": {"id": "b", "text": "t", "score": "high"},
+    "has a mark other than true, false, 1, 0,": {"id": "b", "text": "t", "correct": "perhaps"},
+    "has a score that is no number such as 0.85; write it so": {"id": "b", "text": "t", "score": "85%"},
     "has a repeat that is no whole number from 0 to 32,767": {"id": "b", "text": "t", "repeat": 1e300},
     "is torn off at the end of the file": '{"id": "b", "te',
 }
@@ -154,7 +193,8 @@ def test_a_row_that_is_wrong_is_left_out_with_its_reason_and_place(reason: str, 
     assert [one.id for one in source.samples()] == ["a"]
     ((said, (count, place)),) = source.left_out.items()
     assert said.startswith(reason)
-    assert (count, place) == (1, "x.jsonl, line 2")
+    found = ": 'perhaps'" if "a mark" in reason else ": '85%'" if "a score" in reason else ""
+    assert (count, place) == (1, f"x.jsonl, line 2{found}")
 
 
 def test_a_model_that_only_some_rows_name_is_missed_in_the_others(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_prompts_that_come_back_through_the_harness_are_scored_by_our_rules(
     done = cli("import", "lm-eval", file, "--model", "m", "--run", "theirs", "--strategy", "vanilla")
     assert (done.code, done.err.count("warning")) == (0, 0), done.err
     assert f"questions: items of {name}, found by their texts" in done.out
-    assert "tomserve's; the other tool's grade stands beside" in done.out
+    assert "tomserve's; the other tool's grade 'exact_match,none' stands beside" in done.out
     scores = load_scores("theirs")
     assert set(scores["item"]) == {one.item.id for one in asked[name]}
     assert scores["correct"].all(), "by our rules, as every reply is the right label"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,35 @@ def test_two_replies_of_one_text_keep_their_own_grades() -> None:
     assert (found["samples"], found["samples_right"]) == (3, 2)
     assert found["correct_mean"] == pytest.approx(2 / 3)
     assert found["answer"] == "18", "the answer that most have"
+
+
+@pytest.mark.parametrize(
+    ("marks", "right", "sample"),
+    [
+        ("iCC", True, 1),  # the first mark would be wrong
+        ("Cii", False, 1),
+        ("iC", False, 0),  # a tie: the earlier one, as of answers
+        ("Ci", True, 0),
+        ("-iC", False, 1),  # one that failed has no vote
+        ("--C", True, 2),
+        ("---", False, 0),
+        (["17", "17", "C"], False, 0),  # the marks vote where the answer of one that is right is not said
+        (["17", "C", "C"], True, 1),
+        (["i", "i", "18"], True, 2),  # else the answers do
+        (["i", "-", "i"], False, 0),
+    ],
+)
+def test_marks_vote_where_the_tool_does_not_say_the_answers(marks: Sequence[str], right: bool, sample: int) -> None:
+    grades = [
+        {**(RIGHT if mark in ("C", "18") else WRONG), "answer": mark if mark.isdigit() else None} for mark in marks
+    ]
+    rows = [
+        row("a reply", "timeout" if mark == "-" else "ok", grade, sample=place)
+        for place, (mark, grade) in enumerate(zip(marks, grades, strict=True))
+    ]
+    found = table("r", "m", [(open_item(), one) for one in rows]).row(0, named=True)
+    assert (found["correct"], found["sample"]) == (right, sample)
+    assert found["samples_read"] == sum(mark != "-" for mark in marks), "whatever was graded was read"
 
 
 def test_a_reader_is_not_asked_about_open_questions_or_graded_replies() -> None:

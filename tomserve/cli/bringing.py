@@ -58,8 +58,8 @@ CountsOption = Annotated[
 FactorOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="What the file tells of questions that becomes a factor. If left out: all that has 2 to 50 values, which "
-        "recur. Repeatable."
+        help="What the file tells of questions that becomes a factor. If left out: all that has 2 to 100 values, "
+        "which recur. Repeatable."
     ),
 ]
 ClusterOption = Annotated[

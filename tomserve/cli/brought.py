@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tomserve.content.inert import say
 from tomserve.content.places import run_name
+from tomserve.interop.items_of import LEVELS
 
 if TYPE_CHECKING:
     from tomserve.interop.bringing import Brought
@@ -15,10 +16,8 @@ if TYPE_CHECKING:
 MOST_UNREAD = 10
 """So many files of which nothing could be read are named."""
 
-_WHOSE = {
-    "tomserve": "tomserve's; the other tool's grade stands beside",
-    "tool": "the other tool's grade",
-}
+MOST_NAMES = 8
+"""So many grades are named that do not count, and so many facts that are no factors."""
 
 
 def show(brought: Brought) -> int:
@@ -50,9 +49,32 @@ def _show_run(made: Made) -> None:
     else:
         factors = ", ".join(made.factors) or "none"
         say(f"  questions: taken as they are, as benchmark {made.benchmark}; factors: {factors}")
-    say(f"  reading that counts: {_WHOSE[made.counts]}")
+        if made.passed_over:
+            say(f"  left out as factors, as each has more than {LEVELS} values: {_passed_over(made)}")
+    say(f"  reading that counts: {_reading(made)}")
     for text in _warnings(made):
         say(f"warning: {made.folder}: {text}", error=True)
+
+
+def _passed_over(made: Made) -> str:
+    """The facts that are no factors because they have too many values, and what to do."""
+    names = [f"{name!r:.60}" for name in made.passed_over]
+    more = [f"{len(names) - MOST_NAMES:,} more"] if len(names) > MOST_NAMES else []
+    way_out = "--factor NAME takes one, and then only what is named so"
+    return f"{', '.join([*names[:MOST_NAMES], *more])}; {way_out}"
+
+
+def _reading(made: Made) -> str:
+    """Whose reading counts, which of the other tool's grades were taken, and how to take others."""
+    names, others = ([f"{name!r:.100}" for name in given] for given in (made.grades, made.other_grades))
+    grade = " ".join(["the other tool's", "grades" if len(names) > 1 else "grade", " and ".join(names)]).strip()
+    text = grade
+    if made.counts == "tomserve":
+        text = f"tomserve's; {grade} {'stand' if len(names) > 1 else 'stands'} beside" if names else "tomserve's"
+    if not others:
+        return text
+    more = [f"{len(others) - MOST_NAMES} more"] if len(others) > MOST_NAMES else []
+    return f"{text} (also there: {', '.join([*others[:MOST_NAMES], *more])}; --scorer NAME chooses)"
 
 
 def _warnings(made: Made) -> Iterator[str]:

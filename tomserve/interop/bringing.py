@@ -102,4 +102,7 @@ def _meant(group: Group, wish: Wish) -> Meant:
         prefix="" if wish.together else group.task,
         threshold=wish.threshold,
         factors=group.facts.chosen(),
+        grades=tuple(group.grades),
+        other_grades=group.other_grades,
+        passed_over=tuple(name for name in group.facts.passed_over() if name != wish.cluster),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +25,9 @@ TELL_EVERY = 50_000
 
 LONGEST_NAME = 300
 """Most characters of the name of a model or task."""
+
+MOST_GRADES = 50
+"""So many names of grades are noted that replies have besides the one that counts."""
 
 LONGEST_ERROR = 2000
 """Most characters that are kept of an error."""
@@ -78,7 +81,7 @@ class Brought:
 @dataclass
 class Group:
     """The replies of one task by one model, and what their files say of themselves. settings: of each of these files
-    what it records of how the model was asked."""
+    what it records of how the model was asked. grades: the names of the grades that count; others: those of all."""
 
     task: str
     model: str
@@ -89,6 +92,21 @@ class Group:
     origins: list[Origin] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     tasks: dict[str, None] = field(default_factory=dict)
+    grades: dict[str, None] = field(default_factory=dict)
+    others: dict[str, None] = field(default_factory=dict)
+
+    def see_grades(self, counts: Grade | None, there: Iterable[str]) -> None:
+        """Note what the grades of a reply are called. counts: the one that counts. there: the names of all."""
+        if counts is not None and len(self.grades) < MOST_GRADES:
+            self.grades[_name(counts.by)] = None
+        for name in there:
+            if len(self.others) < MOST_GRADES:
+                self.others[_name(name)] = None
+
+    @property
+    def other_grades(self) -> tuple[str, ...]:
+        """The names of the grades that do not count."""
+        return tuple(name for name in self.others if name not in self.grades)
 
 
 class Groups:
@@ -130,7 +148,7 @@ class Groups:
                 continue
             key = wish.together or _name(sample.task) or "imported", _name(sample.model) or "model"
             touched[key] = None
-            self._keep(key, about, _told(sample, wish))
+            self._keep(key, about, _told(sample, wish), sample.grades)
             self._count += 1
             if self._count % TELL_EVERY == 0:
                 self._listener.message(f"{self._count:,} replies read so far")
@@ -142,7 +160,7 @@ class Groups:
             self.known[key].origins += source.origins()
             self.known[key].left_out.update({reason: number for reason, (number, _) in source.left_out.items()})
 
-    def _keep(self, key: tuple[str, str], about: About, sample: Sample) -> None:
+    def _keep(self, key: tuple[str, str], about: About, sample: Sample, grades: Iterable[str]) -> None:
         if (group := self.known.get(key)) is None:
             spool = Spool(self._scratch / f"{len(self.known)}.jsonl")
             self._stack.callback(spool.close)
@@ -150,7 +168,8 @@ class Groups:
             group = self.known[key] = Group(*key, spool, about, facts)
         settings = group.settings.setdefault(self._sources, _lasting(about))
         group.tasks[_name(sample.task)] = None
-        group.facts.see(sample.facts)
+        group.facts.see(sample.id, sample.facts)
+        group.see_grades(sample.grade, grades)
         before = group.spool.add(sample, self._sources)
         if before is not None and group.settings[before] != settings:
             raise ConfigError(
@@ -208,7 +227,7 @@ def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
 def _told(sample: Sample, wish: Wish) -> Sample:
     """The sample with the grade that counts, its cluster and, where tasks are taken together, its task as a fact."""
     facts = {**sample.facts, **({"task": sample.task} if wish.together else {})}
-    identity = f"{sample.task}/{sample.id}" if wish.together else sample.id
+    identity = f"{sample.task}/{sample.id}" if wish.together and not sample.ours else sample.id
     cluster = sample.cluster
     if wish.cluster is not None:
         if wish.cluster not in facts:
@@ -223,15 +242,16 @@ def _told(sample: Sample, wish: Wish) -> Sample:
 
 
 def _grade(sample: Sample, wish: Wish) -> Grade | None:
-    """The grade that counts, as the tool gives it."""
+    """The grade that counts, as the tool gives it. A metric alone is that of the first filter which has it."""
     if wish.scorer is None:
         return sample.grade
-    if sample.grades and wish.scorer not in sample.grades:
+    found = [name for name in sample.grades if wish.scorer in (name, name.partition(",")[0])]
+    if sample.grades and not found:
         raise ConfigError(
             f"--scorer {wish.scorer!r:.80}: {sample.place or sample.id} has no such grade; it has: "
-            f"{', '.join(sorted(sample.grades))[:500]}"
+            f"{'; '.join(sorted(sample.grades))[:500]}"
         )
-    return sample.grades.get(wish.scorer)
+    return sample.grades[wish.scorer if wish.scorer in found else found[0]] if found else None
 
 
 def _folder(wish: Wish, task: str, model: str) -> Path:

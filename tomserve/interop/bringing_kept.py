@@ -81,6 +81,8 @@ def manifest_of(meant: Meant, made: Made, items: Stock, arms: Mapping[str, Arm],
         left_out={**{reason[:LONGEST]: count for reason, count in meant.left_out.items()}, **lost},
         matched=made.items if made.matched else 0,
         counts=made.counts,
+        grades=list(meant.grades),
+        other_grades=list(meant.other_grades),
         settings=dict(about.settings),
     )
     told |= {

@@ -41,7 +41,8 @@ class Meant(NamedTuple):
     about, origins: what the files say of themselves, and which they are. left_out: how many replies were not read, by
     reason. strategy: the way of asking where the file names none. counts: whose reading counts, None to decide. prefix:
     the beginning of the items' ids. threshold: from which number on a grade counts as right, None for 1. factors: which
-    facts become which factors."""
+    facts become which factors. grades, other_grades: what the grades are called that are taken, and those that are
+    not. passed_over: the facts that are no factors because they have too many values."""
 
     task: str
     model: str
@@ -54,6 +55,9 @@ class Meant(NamedTuple):
     prefix: str
     threshold: float | None
     factors: Mapping[str, str]
+    grades: tuple[str, ...] = ()
+    other_grades: tuple[str, ...] = ()
+    passed_over: tuple[str, ...] = ()
 
 
 @dataclass
@@ -61,10 +65,12 @@ class Made:
     """A run that was made. folder: of it. replies, items: how many it holds. benchmark: what its questions are of.
     matched: whether that is a benchmark of ours; nearly: in words, why it is none although most questions are of one.
     lost: replies to other questions than those of the benchmark, and where the first of them stands. counts: whose
-    reading counts. ungraded: replies whose grade should count and is missing. threshold: from which number on a grade
-    counts as right, None for 1. between: grades that are a number other than 0 and 1; highest: the highest number.
+    reading counts. grades, other_grades: what the grades are called that were taken, and those that were not.
+    ungraded: replies whose grade should count and is missing. threshold: from which number on a grade counts as right,
+    None for 1. between: grades that are a number other than 0 and 1; highest: the highest number.
     cut: replies that were cut off and that the tool counts as right. differing: how many targets differ from our
-    answers, and the first of these questions. factors: what questions can be split by. repeated: replies that a later
+    answers, and the first of these questions. factors: what questions can be split by; passed_over: facts that are no
+    factors because they have too many values. repeated: replies that a later
     one to the same question replaced. fresh: whether it was made now, rather than found as it is."""
 
     folder: Path
@@ -76,6 +82,8 @@ class Made:
     lost: int = 0
     lost_first: str = ""
     counts: Literal["tomserve", "tool"] = "tool"
+    grades: tuple[str, ...] = ()
+    other_grades: tuple[str, ...] = ()
     ungraded: int = 0
     threshold: float | None = None
     between: int = 0
@@ -84,6 +92,7 @@ class Made:
     differing: int = 0
     differs_first: str | None = None
     factors: tuple[str, ...] = ()
+    passed_over: tuple[str, ...] = ()
     repeated: int = 0
     fresh: bool = True
 
@@ -112,7 +121,7 @@ def prepared(folder: Path, spool: Spool, meant: Meant, asked: Asked, scratch: Pa
     questions, and where nothing says whether any reply is right.
     """
     made = Made(folder, matched=asked.known is not None, nearly=asked.nearly, repeated=spool.repeated)
-    made.threshold = meant.threshold
+    made.threshold, made.grades, made.other_grades = meant.threshold, meant.grades, meant.other_grades
     made.benchmark = asked.known.name if asked.known is not None else _named(meant.task)
     made.counts = meant.counts or ("tomserve" if made.matched else "tool")
     items = _items(spool, meant, asked, made)
@@ -159,7 +168,7 @@ def _items(spool: Spool, meant: Meant, asked: Asked, made: Made) -> Stock:
         stock = whole.part([place for place, name in enumerate(whole.ids) if name in wanted])
     else:
         stock = Stock(_own(spool, meant, made))
-        made.factors = tuple(meant.factors.values())
+        made.factors, made.passed_over = tuple(meant.factors.values()), meant.passed_over
     made.items = len(stock)
     ids = list(stock.ids)
     return stock.part(sorted(range(len(ids)), key=ids.__getitem__))
@@ -170,7 +179,7 @@ def _own(spool: Spool, meant: Meant, made: Made) -> Iterator[Item]:
     asking tells it otherwise, and where our rules should read replies to an open question."""
     seen, asked, texts, firsts = Firsts(), Firsts(), bytearray(), array("I")
     for place, sample in enumerate(spool):
-        name = item_id(meant.prefix, sample.id)
+        name = item_id(meant.prefix, sample)
         if seen.add(name, place) == place:
             item = item_of(sample, made.benchmark, meant.prefix, factors_of(sample, meant.factors))
             if made.counts == "tomserve" and not item.choices:
@@ -204,7 +213,7 @@ class _Rows:
         """Each reply with the id of its item."""
         known, made, seen = self._asked.known, self._made, Firsts()
         if known is None:
-            yield from ((sample, item_id(self._meant.prefix, sample.id)) for sample in self._spool)
+            yield from ((sample, item_id(self._meant.prefix, sample)) for sample in self._spool)
             return
         for sample, item in zip(self._spool, self._asked.found, strict=True):
             if item is None:

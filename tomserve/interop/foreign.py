@@ -63,7 +63,8 @@ class Sample:
     answered, empty where any text could. given: the question as the task states it, where the file keeps it apart from
     the prompt that was made of it. story, question: parts of what was asked, where the file keeps them apart. repeat:
     which of several replies to the same question this is, from 0 (Inspect: epoch). strategy: the way of asking, where
-    the file names one. item: the id of an item of ours, where the file was exported by tomserve. status: one of
+    the file names one. item: the id of an item of ours, where the file names one. ours: whether the sample comes from
+    tomserve, so that `id` is the id of its item. status: one of
     tomserve.status. error: why there is no reply. reasoning: what a reasoning model thought before. finish: the
     server's reason for the end of the reply. usage: numbers of tokens, by the names of the OpenAI API. seconds: how
     long the reply took. grades: all grades by the name of the scorer; grade: the one that counts. facts: what the file
@@ -84,6 +85,7 @@ class Sample:
     repeat: int = 0
     strategy: str | None = None
     item: str | None = None
+    ours: bool = False
     status: str = OK
     error: str | None = None
     reasoning: str | None = None

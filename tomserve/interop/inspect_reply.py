@@ -37,8 +37,9 @@ def sample_of(data: Mapping[str, Any], head: Mapping[str, Any], place: str) -> S
     status, error = _ended(data, ours, finished(_text(reason)) if message is not None else MALFORMED)
     seconds = output.get("time")
     epoch = data.get("epoch", 1)
+    item = str(ours["item"]) if ours.get("item") else None
     return Sample(
-        id=str(data["id"]),
+        id=item or str(data["id"]),
         task=str(head["eval"]["task"]).rpartition("/")[2],
         model=str(ours.get("model") or head["eval"]["model"]),
         asked=_asked(data, attached),
@@ -48,7 +49,8 @@ def sample_of(data: Mapping[str, Any], head: Mapping[str, Any], place: str) -> S
         given=_given(data.get("input"), attached),
         repeat=ours["sample"] if isinstance(ours.get("sample"), int) else int(epoch) - 1,
         strategy=str(ours["strategy"]) if ours.get("strategy") else _solvers(head.get("plan")),
-        item=str(ours["item"]) if ours.get("item") else None,
+        item=item,
+        ours=item is not None,
         status=status,
         error=error,
         reasoning=reasoning,

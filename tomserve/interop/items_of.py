@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 import pydantic
 
 from tomserve.content import digest
+from tomserve.content.index import Firsts
 from tomserve.errors import ConfigError
 from tomserve.interop.foreign import Sample
 from tomserve.items import Item, wrong_factor
@@ -28,8 +29,12 @@ from tomserve.items.item import LONGEST_FACTOR, LONGEST_LABEL, Factor
 NO_TARGET = "(no target given)"
 """The answer of an open item where the file names none."""
 
-LEVELS = 50
-"""What a file tells of questions is a factor by itself where it has two to so many values, and these recur."""
+LEVELS = 100
+"""What a file tells of questions is a factor by itself where it has two to so many values, and these recur. The largest
+sets of subjects that are in use stay below: MMLU has 57, CMMLU 67."""
+
+MOST_VALUES = 500
+"""Of a fact with more values than this it is not noted whether they recur."""
 
 LONGEST_VALUE = 100
 """Most characters of a value that may be a factor."""
@@ -51,10 +56,11 @@ def one_line(text: str, longest: int = LONGEST_LABEL) -> str:
     return " ".join(_CONTROL.sub(" ", text).split())[:longest].strip()
 
 
-def item_id(prefix: str, identity: str) -> str:
-    """The id of an item. prefix: its beginning, none where it is empty. identity: what the tool calls the question.
-    What does not fit into an id is taken out, and a digest of the whole name stands at its end."""
-    whole = f"{prefix}/{identity}" if prefix else identity
+def item_id(prefix: str, sample: Sample) -> str:
+    """The id of the item of a sample's question: what the tool calls the question, or what tomserve called it, where
+    the sample comes from there. prefix: the beginning of the id elsewhere, none where it is empty. What does not fit
+    into an id is taken out, and a digest of the whole name stands at its end."""
+    whole = f"{prefix}/{sample.id}" if prefix and not sample.ours else sample.id
     fit = one_line(whole, LONGEST_ID)
     if fit == whole and fit:
         return fit
@@ -82,28 +88,42 @@ def factor_value(value: object) -> Factor:
 @dataclass
 class Facts:
     """Which facts of a file become factors. wanted: their names as the user gave them, empty for all that have at most
-    LEVELS values, which recur. always: those that become factors whatever their values."""
+    LEVELS values, which recur. always: those that become factors whatever their values.
+
+    Questions are counted by their first reply, so that a fact of each question alone does not seem to recur where the
+    question was asked several times."""
 
     wanted: Sequence[str] = ()
     always: Sequence[str] = ()
     _values: dict[str, set[Factor]] = field(default_factory=dict)
     _told: dict[str, int] = field(default_factory=dict)
+    _questions: Firsts = field(default_factory=Firsts)
 
-    def see(self, facts: Mapping[str, Factor]) -> None:
-        """Note the values of one sample."""
+    def see(self, question: str, facts: Mapping[str, Factor]) -> None:
+        """Note the facts of one reply, and their values where it is the first to its question."""
+        first = question not in self._questions
+        self._questions.add(question, 0)
         for name, value in facts.items():
             if (seen := self._values.get(name)) is None:
                 if len(self._values) >= MOST_FACTS and name not in self.wanted:
                     continue
                 seen = self._values[name] = set()
-            if len(seen) <= LEVELS and (known := factor_value(value)) is not None:
+            if first and len(seen) <= MOST_VALUES and (known := factor_value(value)) is not None:
                 seen.add(known)
                 self._told[name] = self._told.get(name, 0) + 1
 
     def _recurs(self, name: str) -> bool:
-        """Whether a fact has few values, each of which is told of two questions on average."""
+        """Whether each value of a fact is told of two questions on average."""
         values = len(self._values[name])
-        return 2 <= values <= LEVELS and 2 * values <= self._told[name]
+        return 2 <= values <= MOST_VALUES and 2 * values <= self._told[name]
+
+    def _few(self, name: str) -> bool:
+        return len(self._values[name]) <= LEVELS and self._recurs(name)
+
+    def passed_over(self) -> list[str]:
+        """The facts that recur, and are no factors only because they have more than LEVELS values."""
+        many = (name for name, values in self._values.items() if len(values) > LEVELS and self._recurs(name))
+        return [] if self.wanted else sorted(name for name in many if factor_name(name) and name not in self.always)
 
     def chosen(self) -> dict[str, str]:
         """The factor by the name of its fact. Raises ConfigError for a wanted one that no sample has, or whose name
@@ -114,7 +134,7 @@ class Facts:
                 raise ConfigError(f"--factor {name!r:.80}: no sample tells it; the file tells: {known[:500]}")
             if factor_name(name) is None:
                 raise ConfigError(f"--factor {name!r:.80}: a factor needs a letter or a digit in its name; rename it")
-        names = set(self.wanted or (name for name in self._values if self._recurs(name)))
+        names = set(self.wanted or (name for name in self._values if self._few(name)))
         found: dict[str, str] = {}
         for name in sorted(names | (set(self.always) & set(self._values))):
             factor = factor_name(name)
@@ -133,7 +153,7 @@ def item_of(sample: Sample, benchmark: str, prefix: str, factors: Mapping[str, F
     ConfigError where the question has no text at all."""
     story, question = _parts(sample)
     choices, answer = _choices(sample)
-    identity = item_id(prefix, sample.id)
+    identity = item_id(prefix, sample)
     given = {
         "id": identity,
         "benchmark": benchmark,

@@ -3,7 +3,7 @@ graded."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -37,10 +37,19 @@ def filter_of(row: Mapping[str, Any]) -> str:
 
 
 def grades_of(row: Mapping[str, Any], answer: str | None = None) -> dict[str, Grade]:
-    """The metrics of a line, by name. answer: what the filter read of the reply."""
+    """The metrics of a line, each as lm-eval's results name it: the metric, a comma, and the filter. answer: what the
+    filter read of the reply."""
     names = row.get("metrics")
     names = names if isinstance(names, list) else [name for name in FIRST if name in row]
-    return {name: grade(name, row[name], answer) for name in names if isinstance(name, str) and name in row}
+    there = (name for name in names if isinstance(name, str) and name in row)
+    return {whole: grade(whole, row[name], answer) for name in there if (whole := f"{name},{filter_of(row)}")}
+
+
+def first_of(names: Iterable[str]) -> str | None:
+    """Of the names of grades that which counts where nobody chooses: the first of a metric in FIRST, else the first."""
+    listed = list(names)
+    wanted = (name for metric in FIRST for name in listed if name.partition(",")[0] == metric)
+    return next(wanted, next(iter(listed), None))
 
 
 def asked_of(row: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
@@ -92,8 +101,15 @@ def apart(row: Mapping[str, Any], count: int) -> bool:
 def given_of(doc: Mapping[str, Any]) -> str:
     """The question as a document tells it, without the demonstrations and instructions of the prompt; empty where it
     has no name that is in use."""
-    parts = [next((doc[name] for name in names if text_of(doc.get(name))), "") for names in _TOLD]
+    parts = [next((text for name in names if (text := _text(doc.get(name)))), "") for names in _TOLD]
     return "\n\n".join(part for part in parts if part) if parts[-1] else ""
+
+
+def _text(value: Any) -> str | None:
+    """A text, or a list of texts as paragraphs, as in an export of ours."""
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return "\n\n".join(value)
+    return text_of(value)
 
 
 def _number(value: Any) -> float:

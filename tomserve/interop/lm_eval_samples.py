@@ -2,7 +2,7 @@
 
 A line is a document with what was asked, what came, and its metrics; ``results_<date>.json`` beside it names the model.
 Where a task has several filters, every document has a line for each; the first filter's counts, and the metrics of the
-others stand beside as ``metric,filter``.
+others stand beside. Each is called ``metric,filter``, as in the results.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,11 @@ from tomserve.content import bounded, files
 from tomserve.errors import ConfigError
 from tomserve.interop.foreign import About, Grade, Origin, Sample
 from tomserve.interop.lm_eval_row import (
-    FIRST,
     apart,
     asked_of,
     facts_of,
     filter_of,
+    first_of,
     given_of,
     grades_of,
     kept_of,
@@ -118,8 +117,8 @@ class LmEvalSamples:
         model, chosen, more = self.model, None, _More(self._scorer)
         for _, row in self._rows(count=True):
             chosen = chosen if chosen is not None else filter_of(row)
-            if (own := filter_of(row)) != chosen:
-                more.see(row, own)
+            if filter_of(row) != chosen:
+                more.see(row)
         if chosen is None:
             told = "; ".join(f"{reason}: {count} (first: {place})" for reason, (count, place) in self._left.items())
             raise ConfigError(
@@ -132,11 +131,10 @@ class LmEvalSamples:
 
     def _samples(self, row: Mapping[str, Any], model: str, more: Mapping[str, Grade], place: str) -> Iterator[Sample]:
         asked, choices = asked_of(row)
-        names = list(grades_of(row))
-        first = next((name for name in FIRST if name in names), next(iter(names), None))
+        first = first_of(grades_of(row))
         doc = table(row["doc"])
         ours = table(doc.get("tomserve"))
-        number = ours.get("sample")
+        number, item = ours.get("sample"), text_of(ours.get("item"))
         texts = texts_of(row["resps"], choices)
         if len(texts) > 1 and not apart(row, len(texts)):
             # The grade is that of one text which a filter made of all replies, such as the first or the most frequent.
@@ -149,7 +147,7 @@ class LmEvalSamples:
             error = kept_of(row, "tomserve_error", repeat)
             thinking = "<think>" in text and "</think>" not in text
             yield Sample(
-                id=str(row["doc_id"]),
+                id=item or str(row["doc_id"]),
                 task=self.task,
                 model=model,
                 asked=asked,
@@ -159,7 +157,8 @@ class LmEvalSamples:
                 given=given_of(doc),
                 repeat=number if isinstance(number, int) else repeat,
                 strategy=text_of(ours.get("strategy")),
-                item=text_of(ours.get("item")),
+                item=item,
+                ours=item is not None,
                 status=status_of(row, repeat, thinking),
                 error=error if isinstance(error, str) and error else None,
                 grade=own[first] if first is not None else None,
@@ -201,13 +200,12 @@ class _More:
         self._names: dict[str, Grade] = {}
         self._wanted: dict[str, Grade] = {}
 
-    def see(self, row: Mapping[str, Any], own: str) -> None:
-        """Note the grades of a line. own: its filter."""
+    def see(self, row: Mapping[str, Any]) -> None:
+        """Note the grades of a line."""
         for name, one in grades_of(row, nth(row.get("filtered_resps"), 0) or None).items():
-            whole = f"{name},{own}"
-            self._names.setdefault(whole, Grade(whole))
-            if whole == self._scorer:
-                self._wanted[str(row["doc_id"])] = replace(one, by=whole)
+            self._names.setdefault(name, Grade(name))
+            if name == self._scorer:
+                self._wanted[str(row["doc_id"])] = one
 
     def of(self, row: Mapping[str, Any]) -> dict[str, Grade]:
         """The grades of these filters for the document of a line; without a value where nobody wants it."""

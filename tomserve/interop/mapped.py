@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,8 +21,9 @@ import orjson
 from tomserve.content import bounded, files
 from tomserve.content.index import Firsts
 from tomserve.errors import ConfigError, one_of
-from tomserve.interop.foreign import MOST_REPEATS, About, Grade, Origin, Sample
-from tomserve.interop.mapped_rows import csv_rows, json_rows
+from tomserve.interop.foreign import MOST_REPEATS, About, Origin, Sample
+from tomserve.interop.mapped_grades import UnreadableError, grade_of
+from tomserve.interop.mapped_rows import Sheet, json_rows
 from tomserve.items.item import Factor
 from tomserve.status import KNOWN, OK, known
 
@@ -35,7 +35,7 @@ FIELDS = {
     "question": "the question alone",
     "choices": "the labels that could be answered, as a JSON list or with | between them",
     "target": "the right answer",
-    "correct": "whether the reply is right: true, false, 1, 0, yes, no, C or I",
+    "correct": "whether the reply is right: true, false, 1, 0, yes, no, right, wrong, correct, incorrect, C or I",
     "score": "the grade as a number, usually from 0 to 1",
     "answer": "what was read of the reply as its answer",
     "model": "who answered",
@@ -47,8 +47,6 @@ FIELDS = {
     "item": "the id of an item of a benchmark of ours",
 }
 """What a column may mean."""
-
-_TRUE, _FALSE = ("true", "1", "1.0", "yes", "c", "correct"), ("false", "0", "0.0", "no", "i", "incorrect")
 
 TASK = "questions"
 """What the questions are called together where neither the file nor the user says it: not like the file, since the
@@ -85,6 +83,7 @@ class Mapped:
     separator: str | None = None
     _left: dict[str, list[Any]] = field(default_factory=dict)
     _origin: Origin | None = None
+    _separator: str | None = None
     _questions: Firsts = field(default_factory=Firsts)
     _times: array[int] = field(default_factory=lambda: array("I"))
 
@@ -117,7 +116,7 @@ class Mapped:
             try:
                 yield self._sample(line, row, columns)
             except ValueError as error:
-                self._leave(str(error), line)
+                self._leave(str(error), line, error.found if isinstance(error, UnreadableError) else None)
         if not seen:
             told = "; ".join(f"{reason}: {count:,} (first: {place})" for reason, (count, place) in self._left.items())
             raise ConfigError(
@@ -147,8 +146,9 @@ class Mapped:
                 f"{self.path}: no column says who answered; say it by --model NAME, or --map model=COLUMN"
             )
 
-    def _leave(self, reason: str, line: int) -> None:
-        self._left.setdefault(reason, [0, f"{self.path.name}, line {line}"])[0] += 1
+    def _leave(self, reason: str, line: int, found: str | None = None) -> None:
+        told = "" if found is None else f": {found!r:.80}"
+        self._left.setdefault(reason, [0, f"{self.path.name}, line {line}{told}"])[0] += 1
 
     def _sample(self, line: int, row: Mapping[str, Any], columns: Mapping[str, str]) -> Sample:
         """The sample of a row. Raises ValueError that says what is wrong with it."""
@@ -189,7 +189,7 @@ class Mapped:
             strategy=strategy,
             item=told("item"),
             status=status,
-            grade=_grade(told("correct"), told("score"), answer, columns),
+            grade=grade_of(told("correct"), told("score"), answer, columns, comma=self._separator == ";"),
             facts=_facts(row, columns),
             cluster=told("cluster"),
             place=f"{self.path.name}, line {line}",
@@ -225,7 +225,9 @@ class Mapped:
                         yield line
 
                 if self.kind == "csv":
-                    yield from csv_rows(self.path, lines(), self.separator, self._leave)
+                    sheet = Sheet(self.path, lines(), self.separator, self._leave)
+                    self._separator = sheet.separator
+                    yield from sheet.rows()
                 else:
                     yield from json_rows(self.path, lines(), self._leave)
                 self._origin = Origin(self.path.name, size, f"sha256:{sha.hexdigest()}")
@@ -233,22 +235,6 @@ class Mapped:
             raise ConfigError(f"{self.path}: no such file") from None
         except OSError as error:
             raise ConfigError(f"{self.path}: cannot be read ({error.strerror})") from None
-
-
-def _grade(right: str | None, score: str | None, answer: str | None, columns: Mapping[str, str]) -> Grade | None:
-    """The grade of a row; None where it has none. Raises ValueError for one that cannot be read."""
-    value = None
-    if score is not None:
-        with contextlib.suppress(ValueError):
-            value = float(score)
-        if value is None or not math.isfinite(value):
-            raise ValueError("has a score that is no number")
-    if right is None:
-        return None if value is None else Grade(columns["score"], None, answer, value)
-    word = right.strip().casefold()
-    if word not in _TRUE and word not in _FALSE:
-        raise ValueError("has another mark than true, false, 1, 0, yes, no, C or I")
-    return Grade(columns["correct"], word in _TRUE, answer, value)
 
 
 def _facts(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Factor]:

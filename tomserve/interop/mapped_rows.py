@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ MOST_COLUMNS = 2000
 """A spreadsheet with more columns is taken for something else."""
 
 _BOM = b"\xef\xbb\xbf"
+
+_SEPARATOR = re.compile(r"sep=(.)\s*", re.I)
 
 
 def json_rows(path: Path, lines: Iterator[bytes], leave: Leave) -> Rows:
@@ -42,47 +46,65 @@ def json_rows(path: Path, lines: Iterator[bytes], leave: Leave) -> Rows:
             leave("is no JSON object", number)
 
 
-def csv_rows(path: Path, lines: Iterator[bytes], separator: str | None, leave: Leave) -> Rows:
-    """The rows of a spreadsheet by the names in its head. separator: what stands between fields, None to find out.
-    Raises ConfigError by file and line where it is no CSV file, not UTF-8, or its head is none."""
-    number = 0
+class Sheet:
+    """A spreadsheet, whose head names its columns. separator: what stands between fields.
 
-    def texts() -> Iterator[str]:
-        nonlocal number
-        for number, line in enumerate(lines, 1):
+    path: the file. lines: of it. separator: what stands between fields, None to find out; Excel names it in a first
+    line such as ``sep=;``. leave: is told which rows are left out. Raises ConfigError by file and line where it is not
+    UTF-8.
+    """
+
+    def __init__(self, path: Path, lines: Iterator[bytes], separator: str | None, leave: Leave) -> None:
+        self._path, self._lines, self._leave = path, lines, leave
+        self._number = 0
+        self._texts = self._decoded()
+        self._head = next((line for line in self._texts if line.strip()), "")
+        if told := _SEPARATOR.fullmatch(self._head):
+            separator = separator or told[1]
+            self._head = next((line for line in self._texts if line.strip()), "")
+        if "\0" in self._head:
+            raise ConfigError(f"{path}:{self._number}: not UTF-8 (zero bytes, as in UTF-16); save the file as UTF-8")
+        self.separator = separator or max((",", ";", "\t"), key=self._head.count)
+
+    def _decoded(self) -> Iterator[str]:
+        for line in self._lines:
+            self._number += 1
             try:
-                yield line.removeprefix(_BOM if number == 1 else b"").decode()
+                yield line.removeprefix(_BOM if self._number == 1 else b"").decode()
             except UnicodeDecodeError as error:
-                raise ConfigError(
-                    f"{path}:{number}: not UTF-8 (byte {error.start + 1} of the line); save the file as UTF-8"
-                ) from None
+                what = f"not UTF-8 (byte {error.start + 1} of the line)"
+                raise ConfigError(f"{self._path}:{self._number}: {what}; save the file as UTF-8") from None
 
-    given = texts()
-    head = next((line for line in given if line.strip()), "")
-    between = separator or max((",", ";", "\t"), key=head.count)
+    def rows(self) -> Rows:
+        """The rows by the names in the head. Raises ConfigError by file and line where it is no CSV file, or its head
+        is none."""
+        with _long_fields():
+            rows = csv.reader(chain([self._head], self._texts), delimiter=self.separator, strict=True)
+            names: list[str] = []
+            while True:
+                begin = self._number + 1 if names else max(self._number, 1)
+                try:
+                    row = next(rows, None)
+                except csv.Error as error:
+                    raise self._wrong(error, begin) from None
+                if row is None:
+                    return
+                if not names and row:
+                    names = _names(self._path, row, self.separator)
+                elif names and len(row) == len(names):
+                    yield begin, dict(zip(names, row, strict=True))
+                elif names and row:
+                    self._leave(f"has {len(row)} fields instead of {len(names)}", begin)
 
-    def whole() -> Iterator[str]:
-        yield head
-        yield from given
-
-    with _long_fields():
-        rows = csv.reader(whole(), delimiter=between, strict=True)
-        names: list[str] = []
-        while True:
-            begin = number + 1 if names else max(number, 1)
-            try:
-                row = next(rows, None)
-            except csv.Error as error:
-                reason = f"{error}; the field begins at line {begin} or after it"
-                raise ConfigError(f"{path}:{number}: not a CSV file ({reason})") from None
-            if row is None:
-                return
-            if not names and row:
-                names = _names(path, row, between)
-            elif names and len(row) == len(names):
-                yield begin, dict(zip(names, row, strict=True))
-            elif names and row:
-                leave(f"has {len(row)} fields instead of {len(names)}", begin)
+    def _wrong(self, error: csv.Error, begin: int) -> ConfigError:
+        """The error for what is no row. begin: the line where it begins."""
+        where = f"{self._path}:{self._number}"
+        if "new-line character" in str(error):  # Python's advice is for those who open files in programs
+            return ConfigError(
+                f"{where}: a line ends in a carriage return alone, as old programs for the Mac write it; save the file "
+                "as CSV with UTF-8"
+            )
+        return ConfigError(f"{where}: not a CSV file ({error}; the field begins at line {begin} or after it)")
 
 
 def _names(path: Path, row: Sequence[str], separator: str) -> list[str]:

@@ -142,7 +142,8 @@ class ForeignRecord(Part):
     what was read. created: when the tool wrote it, as it says. samples: how many replies were read. left_out: how many
     were not, by reason. matched: how many questions were found in a benchmark of tomserve's; 0 where they were taken
     from the files. counts: whose reading of the replies counts, "tomserve" or "tool" (the grades in the files).
-    settings: what the files record of how the model was asked.
+    grades: by which of the tool's scorers or metrics the grades are that the run keeps. other_grades: what other grades
+    the files hold. settings: what the files record of how the model was asked.
     """
 
     tool: str
@@ -154,6 +155,8 @@ class ForeignRecord(Part):
     left_out: dict[str, int] = {}
     matched: int = 0
     counts: Literal["tomserve", "tool"] = "tool"
+    grades: list[str] = []
+    other_grades: list[str] = []
     settings: dict[str, Any] = {}
 
 

@@ -31,7 +31,9 @@ NOTE = (
     "expect of further stories or tasks like these, sampled anew: its error is that between clusters (stories, tasks), "
     "which holds the chance of the items and that of the samples. It may be narrower than the one of the table "
     "accuracy, which takes all answers of a cluster for equal. unread: samples that hold no readable answer or "
-    "failed; they are wrong, and do not vote."
+    "failed; they are wrong, and do not vote. A reply that the tool which asked has graded counts as read; where that "
+    "tool does not say the answer of one that is right, or of any, the marks of a question's replies vote instead of "
+    "the answers, and of right and wrong equally often the earlier one counts."
 )
 
 
