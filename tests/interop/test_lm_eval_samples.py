@@ -83,7 +83,7 @@ def test_one_task_and_one_model_of_a_folder_can_be_taken(real: Path, cli) -> Non
     assert "replies of other models or tasks left out" in done.out
     refused = cli("import", "lm-eval", real, "--model", "gpt")
     assert refused.code == 2
-    assert "none of 24 replies is what --model gpt names" in refused.err
+    assert "of 24 replies none is what --model gpt names" in refused.err
 
 
 def test_a_task_without_grades_alone_is_refused(real: Path, cli) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tomserve.content import files
+from tomserve.content.nouns import counted
 from tomserve.errors import ConfigError
 from tomserve.interop.foreign import Sample
 from tomserve.items.files import write_chunks
@@ -124,7 +125,8 @@ def put(folder: Path, items: Stock, rows: Path, manifest: Manifest) -> bool:
         run.write_manifest(manifest)
         foreign = manifest.foreign
         assert foreign is not None
-        run.log(f"{foreign.samples} replies brought from {len(foreign.files)} files of {foreign.tool}")
+        files_read = counted(len(foreign.files), "file")
+        run.log(f"{counted(foreign.samples, 'reply', 'replies')} brought from {files_read} of {foreign.tool}")
     return True
 
 
