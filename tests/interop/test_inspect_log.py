@@ -181,6 +181,13 @@ def test_a_torn_zip_file_is_told(logs: Path, tmp_path: Path) -> None:
         list(InspectLog(tmp_path / "torn.eval").samples())
 
 
+def test_a_file_that_is_neither_kind_of_log_is_told_by_its_name(cli, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,text\n1,a\n")
+    done = cli("import", "inspect", tmp_path / "a.csv")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "a.csv: no log of Inspect, which ends in .eval or .json; give one, or read spreadsheets by" in done.err
+
+
 def test_what_is_no_log_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"samples": []}')
     with pytest.raises(ConfigError, match="no log of Inspect"):
