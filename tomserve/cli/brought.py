@@ -54,6 +54,8 @@ def _show_run(made: Made) -> None:
         if made.passed_over:
             say(f"  left out as factors, as each has more than {LEVELS} values: {_passed_over(made)}")
     say(f"  reading that counts: {_reading(made)}")
+    if made.others:
+        say(f"  left out: {_more(made.others)} of another reply to the same question")
     for text in _warnings(made):
         say(f"warning: {made.folder}: {text}", error=True)
 
@@ -112,6 +114,10 @@ def _warnings(made: Made) -> Iterator[str]:
 def _replies(count: int, one: str = "", several: str = "") -> str:
     """A number of replies, and what one of them or several do."""
     return counted(count, f"reply {one}".strip(), f"replies {several}".strip())
+
+
+def _more(count: int) -> str:
+    return counted(count, "more reply, which shares the grade", "more replies, each of which shares the grade")
 
 
 def _agree(count: int, one: str, several: str) -> str:

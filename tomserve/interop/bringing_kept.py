@@ -71,7 +71,7 @@ def manifest_of(meant: Meant, made: Made, items: Stock, arms: Mapping[str, Arm],
     }
     told = Manifest.new(made.folder, (), **fixed).to_dict()
     about = meant.about
-    lost = {f"is no question of {made.benchmark}": made.lost} if made.lost else {}
+    lost = {f"is no question of {made.benchmark}": made.lost, "shares the grade of another reply": made.others}
     record = ForeignRecord(
         tool=about.tool,
         version=_short(about.version),
@@ -79,7 +79,7 @@ def manifest_of(meant: Meant, made: Made, items: Stock, arms: Mapping[str, Arm],
         files=[ForeignFile(name=one.name, bytes=one.bytes, digest=one.digest) for one in meant.origins],
         created=_short(about.created),
         samples=made.replies,
-        left_out={**{reason[:LONGEST]: count for reason, count in meant.left_out.items()}, **lost},
+        left_out={reason[:LONGEST]: count for reason, count in {**meant.left_out, **lost}.items() if count},
         matched=made.items if made.matched else 0,
         counts=made.counts,
         grades=list(meant.grades),

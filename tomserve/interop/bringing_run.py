@@ -68,10 +68,11 @@ class Made:
     reading counts. grades, other_grades: what the grades are called that were taken, and those that were not.
     ungraded: replies whose grade should count and is missing. threshold: from which number on a grade counts as right,
     None for 1. between: grades that are a number other than 0 and 1; highest: the highest number.
-    cut, failed: replies that were cut off, or failed, and that the tool counts as right. differing: how many targets
-    differ from our answers, and the first of these questions. factors: what questions can be split by; passed_over:
-    facts that are no factors because they have too many values. repeated: replies that a later one to the same question
-    replaced. fresh: whether it was made now, rather than found as it is."""
+    others: further replies that share the grade of one that is kept. cut, failed: replies that were cut off, or failed,
+    and that the tool counts as right. differing: how many targets differ from our answers, and the first of these
+    questions. factors: what questions can be split by; passed_over: facts that are no factors because they have too
+    many values. repeated: replies that a later one to the same question replaced. fresh: whether it was made now,
+    rather than found as it is."""
 
     folder: Path
     replies: int = 0
@@ -88,6 +89,7 @@ class Made:
     threshold: float | None = None
     between: int = 0
     highest: float = RIGHT
+    others: int = 0
     cut: int = 0
     failed: int = 0
     differing: int = 0
@@ -233,6 +235,7 @@ class _Rows:
     def _row(self, sample: Sample, item: str) -> dict[str, Any]:
         made, tool = self._made, self._meant.about.tool
         made.replies += 1
+        made.others += sample.others
         strategy = _strategy(self._meant.strategy or sample.strategy)
         arm = self.arms.setdefault(strategy, Arm())
         choices = sample.choices if self._asked.known is None else self._asked.known.choices[item]
