@@ -367,7 +367,7 @@ def test_options_that_fit_nothing_are_told(cli, tmp_path: Path) -> None:
         ([*mapped(), "--run", "x y"], "run name"),
         ([*mapped(), "--map", "id=sheet"], "id is given twice"),
         (["--map", "text="], "expected FIELD=COLUMN"),
-        ([*mapped(), "--benchmark", "perturbed"], "none of 10 questions is one of its items"),
+        ([*mapped(), "--benchmark", "perturbed"], "of 10 questions none is one of its items"),
     ):
         done = cli("import", "csv", file, "--model", "m", *given)
         assert done.code == 2, given
@@ -386,7 +386,7 @@ def test_several_models_become_several_runs_and_repeats_become_samples(cli, tmp_
     done = cli("import", "jsonl", tmp_path / "r.jsonl")
     assert done.code == 0, done.err
     assert "next: tomserve compare questions-a questions-b" in done.out
-    assert "1 replies were replaced by later ones" in done.err
+    assert "1 reply was replaced by a later one" in done.err
     scores = load_scores("questions-a")
     assert scores["samples"].to_list() == [2, 2, 2]
     assert scores["correct_mean"].to_list() == [0.5, 0.5, 0.5]

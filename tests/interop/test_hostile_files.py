@@ -145,8 +145,8 @@ def test_a_member_that_is_broken_is_left_out_and_a_head_is_refused(what: str, na
         assert not runs_root().exists()
         return
     assert done.code == 1
-    assert "warning: 1 left out, as each " in done.err
-    assert f"(first: x.eval, {name})" in done.err
+    assert "warning: 1 left out, as it " in done.err
+    assert f"(x.eval, {name})" in done.err
     assert load_scores("sums-m-x")["item"].to_list() == ["sums/a"]
 
 

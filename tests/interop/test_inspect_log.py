@@ -134,7 +134,7 @@ def test_a_letter_is_the_choice_that_it_stands_for(logs: Path, cli) -> None:
 def test_a_number_becomes_right_from_the_threshold_on(logs: Path, cli) -> None:
     done = cli("import", "inspect", logs / "places-eval", "--scorer", "closeness", "--run", "strict")
     assert "2 grades are neither 0 nor 1; they count as right from 1 on (--threshold)" in done.err
-    assert "1 replies have no grade, and count as wrong" in done.err
+    assert "1 reply has no grade, and counts as wrong" in done.err
     strict = load_scores("strict")
     assert (strict["correct"].to_list(), strict["status"].to_list()) == ([False] * 3, ["ok", "invalid", "length"])
     assert cli("import", "inspect", logs / "places-eval", "--scorer", "closeness", "--threshold", "0.2").code == 0
@@ -165,7 +165,7 @@ def test_an_evaluation_that_was_killed_is_read_as_far_as_it_went(logs: Path, cli
 
 def test_an_error_is_kept_without_what_is_secret_in_it(logs: Path, cli) -> None:
     done = cli("import", "inspect", logs / "failing")
-    assert (done.code, "1 replies have no grade, and count as wrong" in done.err) == (0, True)
+    assert (done.code, "1 reply has no grade, and counts as wrong" in done.err) == (0, True)
     scores = load_scores("failing-mockllm-model")
     assert scores["status"].to_list() == ["ok", "malformed", "ok"]
     assert scores["correct"].to_list() == [True, False, True]
@@ -179,6 +179,13 @@ def test_a_torn_zip_file_is_told(logs: Path, tmp_path: Path) -> None:
     (tmp_path / "torn.eval").write_bytes(one(logs, "eval").read_bytes()[:5000])
     with pytest.raises(ConfigError, match=r"torn\.eval: no whole zip file"):
         list(InspectLog(tmp_path / "torn.eval").samples())
+
+
+def test_a_file_that_is_neither_kind_of_log_is_told_by_its_name(cli, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,text\n1,a\n")
+    done = cli("import", "inspect", tmp_path / "a.csv")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "a.csv: no log of Inspect, which ends in .eval or .json; give one, or read spreadsheets by" in done.err
 
 
 def test_what_is_no_log_is_told(tmp_path: Path) -> None:
@@ -266,7 +273,7 @@ def test_the_same_questions_asked_in_two_ways_are_not_mixed(logs: Path, cli, tmp
     assert "was answered before by the same model, asked in another way (model_generate_config: " in done.err
     again = cli("import", "inspect", one(logs, "eval"), one(logs, "json"))
     assert again.code == 0, again.err
-    assert "8 replies were replaced by later ones to the same question" in again.err
+    assert "8 replies were replaced by a later one to the same question" in again.err
 
 
 def test_a_reply_that_the_tool_counts_as_right_is_right_whatever_ended_it(logs: Path, cli, tmp_path: Path) -> None:
@@ -279,13 +286,21 @@ def test_a_reply_that_the_tool_counts_as_right_is_right_whatever_ended_it(logs: 
         samples_q0_epoch_1_json={**base, "id": "filtered", "scores": right},
         samples_q1_epoch_1_json={**base, "id": "limited", "limit": {"type": "time"}, "scores": right},
         samples_q2_epoch_1_json={**base, "id": "wrong", "limit": {"type": "time"}, "scores": {"match": {"value": "I"}}},
+        samples_q3_epoch_1_json={**base, "id": "failed", "error": {"message": "boom"}, "scores": right},
     )
     done = cli("import", "inspect", tmp_path / "odd.eval")
-    assert "1 replies were cut off, and the tool counts them as right" in done.err
+    assert "1 reply was cut off, and the tool counts it as right" in done.err
     rows = {row["item"]: row for row in load_scores("sums-mockllm-model").to_dicts()}
     told = {
         name: (rows[f"sums/{name}"]["status"], rows[f"sums/{name}"]["correct"])
-        for name in ("filtered", "limited", "wrong")
+        for name in ("filtered", "limited", "wrong", "failed")
     }
-    assert told == {"filtered": ("ok", True), "limited": ("length", True), "wrong": ("timeout", False)}
+    assert told == {
+        "filtered": ("ok", True),
+        "limited": ("length", True),
+        "wrong": ("timeout", False),
+        "failed": ("ok", True),
+    }
+    assert "1 reply was ended by an error, and the tool counts it as right" in done.err
+    assert rows["sums/failed"]["reason"] == "boom"
     assert rows["sums/limited"]["reason"] == "timeout"

@@ -30,7 +30,13 @@ def accuracies(folder: Path) -> dict[str, dict[str, float]]:
 def test_what_the_real_harness_wrote_has_the_accuracy_that_it_tells(real: Path, cli) -> None:
     done = cli("import", "lm-eval", real)
     assert done.code == 1
-    assert "6 left out, as each is a further reply to a question that has one grade for all" in done.err
+    assert (
+        "  left out: 6 more replies, each of which shares the grade of another reply to the same question\n" in done.out
+    )
+    twice = cli("import", "lm-eval", *real.glob("samples_twice_*"), "--run", "alone")
+    assert (twice.code, twice.err) == (0, ""), "nothing is wrong with it"
+    told = json.loads((runs_root() / "alone/manifest.json").read_text())["foreign"]
+    assert told["left_out"] == {"shares the grade of another reply": 6}
     assert "task 'surprise': no reply carries a grade that says whether it is right" in done.err
     for task, metric in (("sums", "exact_match,strict"), ("twice", "exact_match,strict"), ("places", "acc,none")):
         scores = load_scores(f"{task}-dummy")
@@ -83,7 +89,7 @@ def test_one_task_and_one_model_of_a_folder_can_be_taken(real: Path, cli) -> Non
     assert "replies of other models or tasks left out" in done.out
     refused = cli("import", "lm-eval", real, "--model", "gpt")
     assert refused.code == 2
-    assert "none of 24 replies is what --model gpt names" in refused.err
+    assert "of 24 replies none is what --model gpt names" in refused.err
 
 
 def test_a_task_without_grades_alone_is_refused(real: Path, cli) -> None:
@@ -123,6 +129,19 @@ def test_generated_texts_with_several_filters(cli, tmp_path: Path) -> None:
     chosen = cli("import", "lm-eval", tmp_path / "out", "--scorer", "exact_match,flexible", "--run", "flexible")
     assert chosen.code == 0, chosen.err
     assert load_scores("flexible")["correct"].all()
+
+
+def test_of_several_replies_with_one_grade_that_is_kept_which_the_filter_took(tmp_path: Path) -> None:
+    texts = ["It is 4", "It is 5", "So 5"]
+    rows = [
+        generated(n, "-", 1.0, resps=[texts], filtered_resps=[read]) for n, read in enumerate(("4", "5", "[invalid]"))
+    ]
+    found = list(LmEvalSamples(samples(tmp_path / "samples_x.jsonl", rows), "m").samples())
+    assert [(one.text, one.others) for one in found] == [("It is 4", 2), ("It is 5", 2), ("It is 4", 2)]
+    rows += [generated(0, "-", 1.0, resps=[texts], filtered_resps=["5"], filter="most")]
+    path = samples(tmp_path / "samples_x.jsonl", rows)
+    first, *_ = LmEvalSamples(path, "m", "exact_match,most").samples()
+    assert first.text == "It is 5", "the filter whose grade is wanted"
 
 
 def test_choices_that_were_weighed(tmp_path: Path) -> None:

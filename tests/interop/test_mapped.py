@@ -63,8 +63,8 @@ def test_decimal_commas_are_read_where_semicolons_separate(cli, tmp_path: Path) 
     path = written(tmp_path / "y.csv", 'id,text,score\na,t,"0,5"\nb,t,1\n')
     done = cli("import", "csv", path, "--model", "m")
     assert done.code == 1
-    assert "1 left out, as each has a score that is no number such as 0.85; write it so" in done.err
-    assert "(first: y.csv, line 2: '0,5')" in done.err, "which may be a thousand as well"
+    assert "1 left out, as it has a score that is no number such as 0.85; write it so" in done.err
+    assert "(y.csv, line 2: '0,5')" in done.err, "which may be a thousand as well"
 
 
 @pytest.mark.parametrize("first", ["sep=;", "SEP=; ", "\ufeffsep=;"])

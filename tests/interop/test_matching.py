@@ -196,7 +196,7 @@ def test_prompts_that_come_back_in_a_spreadsheet_are_found_and_others_left_out(
     assert "--benchmark perturbed brings those alone" in done.err
     named = cli(*given, "--benchmark", "perturbed", "--run", "those")
     assert named.code == 1
-    assert "warning: 1 left out, as each is no question of perturbed (first: theirs.csv, line" in named.err
+    assert "warning: 1 left out, as it is no question of perturbed (theirs.csv, line" in named.err
     assert load_scores("those").height == len(asked["perturbed"])
     kept = json.loads((runs_root() / "those/manifest.json").read_text())["foreign"]
     assert kept["left_out"] == {"is no question of perturbed": 1}
@@ -224,7 +224,7 @@ def test_one_question_that_comes_under_two_ids_is_counted_once(
     ]
     (tmp_path / "r.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     done = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--run", "twice")
-    assert "1 replies were replaced by later ones to the same question" in done.err
+    assert "1 reply was replaced by a later one to the same question" in done.err
     scores = load_scores("twice")
     assert (scores.height, scores["correct"].to_list()) == (1, [True])
 

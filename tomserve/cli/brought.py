@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tomserve.content.inert import say
+from tomserve.content.nouns import counted
 from tomserve.content.places import run_name
 from tomserve.interop.items_of import LEVELS
 
@@ -25,13 +26,14 @@ def show(brought: Brought) -> int:
     for made in brought.runs:
         _show_run(made)
     for reason, (count, place) in brought.left_out.items():
-        say(f"warning: {count:,} left out, as each {reason} (first: {place})", error=True)
+        where = f"as it {reason} ({place})" if count == 1 else f"as each {reason} (first: {place})"
+        say(f"warning: {count:,} left out, {where}", error=True)
     for reason in brought.unread[:MOST_UNREAD]:
         say(f"warning: left out: {reason}", error=True)
     if (more := len(brought.unread) - MOST_UNREAD) > 0:
-        say(f"warning: {more:,} more files left out", error=True)
+        say(f"warning: {counted(more, 'more file')} left out", error=True)
     if brought.other:
-        say(f"{brought.other:,} replies of other models or tasks left out")
+        say(f"{_replies(brought.other)} of other models or tasks left out")
     first, *others = brought.runs
     same = [made for made in others if made.benchmark == first.benchmark]
     if len(brought.runs) == 2 and same:
@@ -42,7 +44,7 @@ def show(brought: Brought) -> int:
 
 
 def _show_run(made: Made) -> None:
-    what = f"{made.replies:,} replies to {made.items:,} questions"
+    what = f"{_replies(made.replies)} to {counted(made.items, 'question')}"
     say(f"{made.folder}: {what}" + ("" if made.fresh else "; was there before, and is unchanged"))
     if made.matched:
         say(f"  questions: items of {made.benchmark}, found by their texts")
@@ -52,6 +54,8 @@ def _show_run(made: Made) -> None:
         if made.passed_over:
             say(f"  left out as factors, as each has more than {LEVELS} values: {_passed_over(made)}")
     say(f"  reading that counts: {_reading(made)}")
+    if made.others:
+        say(f"  left out: {_more(made.others)} of another reply to the same question")
     for text in _warnings(made):
         say(f"warning: {made.folder}: {text}", error=True)
 
@@ -82,9 +86,10 @@ def _warnings(made: Made) -> Iterator[str]:
     if made.nearly:
         yield made.nearly
     if made.repeated:
-        yield f"{made.repeated:,} replies were replaced by later ones to the same question"
+        yield f"{_replies(made.repeated, 'was', 'were')} replaced by a later one to the same question"
     if made.ungraded:
-        yield f"{made.ungraded:,} replies have no grade, and count as wrong"
+        as_wrong = f"{_agree(made.ungraded, 'counts', 'count')} as wrong"
+        yield f"{_replies(made.ungraded, 'has', 'have')} no grade, and {as_wrong}"
     if made.highest > 1 and made.counts == "tool" and made.threshold is None:
         yield (
             f"grades are numbers up to {made.highest:g}, and count as right from 1 on; say from where on they do by "
@@ -92,11 +97,28 @@ def _warnings(made: Made) -> Iterator[str]:
         )
     elif made.between and made.counts == "tool":
         start = 1 if made.threshold is None else made.threshold
-        yield f"{made.between:,} grades are neither 0 nor 1; they count as right from {start:g} on (--threshold)"
-    if made.cut:
-        yield f"{made.cut:,} replies were cut off, and the tool counts them as right"
+        yield (
+            f"{counted(made.between, 'grade is', 'grades are')} neither 0 nor 1; "
+            f"{_agree(made.between, 'it counts', 'they count')} as right from {start:g} on (--threshold)"
+        )
+    for count, what in ((made.cut, "cut off"), (made.failed, "ended by an error")):
+        if count:
+            yield f"{_replies(count, 'was', 'were')} {what}, and the tool counts {_agree(count, 'it', 'them')} as right"
     if made.differing:
         yield (
-            f"{made.differing:,} right answers in the file are others than tomserve's (first: item "
-            f"{made.differs_first}); tomserve's count"
+            f"{counted(made.differing, 'right answer in the file is another', 'right answers in the file are others')} "
+            f"than tomserve's (first: item {made.differs_first}); tomserve's count"
         )
+
+
+def _replies(count: int, one: str = "", several: str = "") -> str:
+    """A number of replies, and what one of them or several do."""
+    return counted(count, f"reply {one}".strip(), f"replies {several}".strip())
+
+
+def _more(count: int) -> str:
+    return counted(count, "more reply, which shares the grade", "more replies, each of which shares the grade")
+
+
+def _agree(count: int, one: str, several: str) -> str:
+    return one if count == 1 else several

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tomserve.content import files
+from tomserve.content.nouns import counted
 from tomserve.errors import ConfigError
 from tomserve.interop.foreign import Sample
 from tomserve.items.files import write_chunks
@@ -70,7 +71,7 @@ def manifest_of(meant: Meant, made: Made, items: Stock, arms: Mapping[str, Arm],
     }
     told = Manifest.new(made.folder, (), **fixed).to_dict()
     about = meant.about
-    lost = {f"is no question of {made.benchmark}": made.lost} if made.lost else {}
+    lost = {f"is no question of {made.benchmark}": made.lost, "shares the grade of another reply": made.others}
     record = ForeignRecord(
         tool=about.tool,
         version=_short(about.version),
@@ -78,7 +79,7 @@ def manifest_of(meant: Meant, made: Made, items: Stock, arms: Mapping[str, Arm],
         files=[ForeignFile(name=one.name, bytes=one.bytes, digest=one.digest) for one in meant.origins],
         created=_short(about.created),
         samples=made.replies,
-        left_out={**{reason[:LONGEST]: count for reason, count in meant.left_out.items()}, **lost},
+        left_out={reason[:LONGEST]: count for reason, count in {**meant.left_out, **lost}.items() if count},
         matched=made.items if made.matched else 0,
         counts=made.counts,
         grades=list(meant.grades),
@@ -124,7 +125,8 @@ def put(folder: Path, items: Stock, rows: Path, manifest: Manifest) -> bool:
         run.write_manifest(manifest)
         foreign = manifest.foreign
         assert foreign is not None
-        run.log(f"{foreign.samples} replies brought from {len(foreign.files)} files of {foreign.tool}")
+        files_read = counted(len(foreign.files), "file")
+        run.log(f"{counted(foreign.samples, 'reply', 'replies')} brought from {files_read} of {foreign.tool}")
     return True
 
 

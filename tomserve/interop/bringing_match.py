@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tomserve import benchmarks
+from tomserve.content.nouns import counted
 from tomserve.errors import ConfigError
 from tomserve.interop import beginnings
 from tomserve.interop.matching import Known
@@ -57,8 +58,8 @@ class Benchmarks:
         found = _found(known, samples)
         if not any(found):
             raise ConfigError(
-                f"--benchmark {self._named}: none of {len(found):,} questions is one of its items by story and "
-                "question; leave --benchmark out, or give --benchmark none to take them as they are"
+                f"--benchmark {self._named}: of {counted(len(found), 'question')} none is one of its items by story "
+                "and question; leave --benchmark out, or give --benchmark none to take them as they are"
             )
         return Asked(known, found, self._path)
 
@@ -73,9 +74,10 @@ class Benchmarks:
                 return Asked(known, found)
             place = next(one.place for one, item in zip(samples, found, strict=True) if item is None)
             count = len(found) - found.count(None)
+            there = f"{count:,} of {len(found):,} replies {'is' if count == 1 else 'are'} to items of {name}"
             nearly = nearly or (
-                f"{count:,} of {len(found):,} replies are to items of {name}, the others are not (first: {place}), so "
-                f"that all were taken as they are; --benchmark {name} brings those alone"
+                f"{there}, the others are not (first: {place}), so that all were taken as they are; --benchmark {name} "
+                "brings those alone"
             )
         return Asked(nearly=nearly)
 

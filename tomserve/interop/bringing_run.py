@@ -29,7 +29,7 @@ from tomserve.items.files import write_chunks
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.manifest_parts import LONGEST_NAME
 from tomserve.runs.stock import Stock
-from tomserve.status import ANSWERS, LENGTH, MALFORMED, OK, REFUSAL, known
+from tomserve.status import ANSWERS, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT, known
 from tomserve.status import LONGEST as LONGEST_STATUS
 
 STRATEGY = "imported"
@@ -68,10 +68,11 @@ class Made:
     reading counts. grades, other_grades: what the grades are called that were taken, and those that were not.
     ungraded: replies whose grade should count and is missing. threshold: from which number on a grade counts as right,
     None for 1. between: grades that are a number other than 0 and 1; highest: the highest number.
-    cut: replies that were cut off and that the tool counts as right. differing: how many targets differ from our
-    answers, and the first of these questions. factors: what questions can be split by; passed_over: facts that are no
-    factors because they have too many values. repeated: replies that a later
-    one to the same question replaced. fresh: whether it was made now, rather than found as it is."""
+    others: further replies that share the grade of one that is kept. cut, failed: replies that were cut off, or failed,
+    and that the tool counts as right. differing: how many targets differ from our answers, and the first of these
+    questions. factors: what questions can be split by; passed_over: facts that are no factors because they have too
+    many values. repeated: replies that a later one to the same question replaced. fresh: whether it was made now,
+    rather than found as it is."""
 
     folder: Path
     replies: int = 0
@@ -88,7 +89,9 @@ class Made:
     threshold: float | None = None
     between: int = 0
     highest: float = RIGHT
+    others: int = 0
     cut: int = 0
+    failed: int = 0
     differing: int = 0
     differs_first: str | None = None
     factors: tuple[str, ...] = ()
@@ -232,6 +235,7 @@ class _Rows:
     def _row(self, sample: Sample, item: str) -> dict[str, Any]:
         made, tool = self._made, self._meant.about.tool
         made.replies += 1
+        made.others += sample.others
         strategy = _strategy(self._meant.strategy or sample.strategy)
         arm = self.arms.setdefault(strategy, Arm())
         choices = sample.choices if self._asked.known is None else self._asked.known.choices[item]
@@ -239,6 +243,7 @@ class _Rows:
         graded = self._graded(sample, choices)
         status = _status(sample, graded)
         made.cut += status == LENGTH and graded is not None and graded["counts"] and graded["correct"] is True
+        made.failed += status == OK and sample.status not in (OK, REFUSAL)
         return {
             "schema": 1,
             "item": item,
@@ -283,12 +288,12 @@ class _Rows:
 
 
 def _status(sample: Sample, graded: Mapping[str, Any] | None) -> str:
-    """The status of a reply. One that the tool counts as right is an answer, even where a limit or a filter ended it,
-    so that as many are right as the tool says."""
+    """The status of a reply. One that the tool counts as right is an answer, even where a limit or a filter ended it or
+    an error followed, so that as many are right as the tool says. Only a limit cuts a text off."""
     status = sample.status if known(sample.status) else MALFORMED
     if status in ANSWERS or graded is None or not graded["counts"] or graded["correct"] is not True:
         return status
-    return OK if status == REFUSAL else LENGTH
+    return LENGTH if status == TIMEOUT else OK
 
 
 @lru_cache(maxsize=256)

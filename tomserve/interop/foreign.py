@@ -69,7 +69,8 @@ class Sample:
     server's reason for the end of the reply. usage: numbers of tokens, by the names of the OpenAI API. seconds: how
     long the reply took. grades: all grades by the name of the scorer; grade: the one that counts. facts: what the file
     knows of the question, from which factors are taken. cluster: which questions belong together (a document, a
-    passage), where the file says so. place: where it stands, such as "line 12", for messages.
+    passage), where the file says so. others: how many more replies to the question the file holds that share the grade
+    of this one, and are not kept. place: where it stands, such as "line 12", for messages.
     """
 
     id: str
@@ -96,6 +97,7 @@ class Sample:
     grades: Mapping[str, Grade] = field(default_factory=dict)
     facts: Mapping[str, Factor] = field(default_factory=dict)
     cluster: str | None = None
+    others: int = 0
     place: str = ""
 
 

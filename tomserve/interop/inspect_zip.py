@@ -47,6 +47,11 @@ class Members:
             listed = zipfile.ZipFile(self._file).infolist()
         except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError, UnicodeDecodeError) as error:
             self._file.close()
+            if path.suffix != ".eval":
+                raise ConfigError(
+                    f"{path}: no log of Inspect, which ends in .eval or .json; give one, or read spreadsheets by "
+                    "`tomserve import csv`, JSON lines by `jsonl`, and samples of lm-eval by `lm-eval`"
+                ) from None
             raise ConfigError(
                 f"{path}: no whole zip file ({error}); expected a log of Inspect (.eval) whose copying was not broken "
                 "off; copy it again, or convert it by `inspect log convert --to json`"

@@ -3,7 +3,7 @@ graded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -96,6 +96,16 @@ def apart(row: Mapping[str, Any], count: int) -> bool:
     """Whether the replies of a document have a grade each, as in an export of ours."""
     graded = row.get("tomserve_correct")
     return isinstance(graded, list) and len(graded) == count
+
+
+def stands_for(texts: Sequence[str], read: str | None) -> str:
+    """Of several replies that have one grade together the one that is kept. read: the one text that a filter made of
+    all of them, such as that of the first or the most frequent. It is the first reply that holds it, else the first.
+
+    >>> stands_for(["It is 4.", "It is 5.", "So 5."], "5"), stands_for(["Four.", "Five."], "[invalid]")
+    ('It is 5.', 'Four.')
+    """
+    return next((text for text in texts if read and read in text), texts[0])
 
 
 def given_of(doc: Mapping[str, Any]) -> str:

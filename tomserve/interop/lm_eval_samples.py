@@ -27,6 +27,7 @@ from tomserve.interop.lm_eval_row import (
     kept_of,
     nth,
     row_of,
+    stands_for,
     status_of,
     table,
     target_of,
@@ -135,11 +136,11 @@ class LmEvalSamples:
         doc = table(row["doc"])
         ours = table(doc.get("tomserve"))
         number, item = ours.get("sample"), text_of(ours.get("item"))
-        texts = texts_of(row["resps"], choices)
+        texts, others = texts_of(row["resps"], choices), 0
         if len(texts) > 1 and not apart(row, len(texts)):
-            # The grade is that of one text which a filter made of all replies, such as the first or the most frequent.
-            self._leave("is a further reply to a question that has one grade for all", len(texts) - 1, place)
-            texts = texts[:1]
+            wanted = more.get(self._scorer or "")
+            read = nth(row.get("filtered_resps"), 0) if wanted is None else wanted.answer
+            texts, others = [stands_for(texts, read)], len(texts) - 1
         for repeat, text in enumerate(texts):
             own = grades_of(row, text if choices else nth(row.get("filtered_resps"), repeat) or None)
             if isinstance(right := kept_of(row, "tomserve_correct", repeat), bool) and first is not None:
@@ -165,6 +166,7 @@ class LmEvalSamples:
                 grades={**own, **more},
                 facts=facts_of(doc, ours.get("factors")),
                 cluster=text_of(ours.get("cluster")),
+                others=others,
                 place=f"{self.path.name}, {place}",
             )
 
