@@ -28,9 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzzed")
 
 
-@pytest.mark.parametrize(
-    ("kind", "some"), [("again", 4), ("new", 1), pytest.param("more", 1, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize(("kind", "some"), [("again", 4), ("new", 1), pytest.param("more", 1, marks=pytest.mark.long)])
 def test_no_change_of_a_run_does_any_harm(folder: Path, kind: str, some: int) -> None:
     told = list(fuzz(folder, SEEDS[kind], some))
     found = [one for one in told if "found" in one]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tomserve.content.inert import say
 from tomserve.content.nouns import counted
-from tomserve.content.places import run_name
+from tomserve.content.places import name_given
 from tomserve.interop.items_of import LEVELS
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ def show(brought: Brought) -> int:
     first, *others = brought.runs
     same = [made for made in others if made.benchmark == first.benchmark]
     if len(brought.runs) == 2 and same:
-        say(f"next: tomserve compare {run_name(first.folder)} {run_name(same[0].folder)}")
+        say(f"next: tomserve compare {name_given(first.folder)} {name_given(same[0].folder)}")
     else:
-        say(f"next: tomserve analyze {run_name(first.folder)}")
+        say(f"next: tomserve analyze {name_given(first.folder)}")
     return 1 if brought.left_out or brought.unread else 0
 
 

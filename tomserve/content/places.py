@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 PARTS_ENDING = ".parts"
@@ -21,6 +22,15 @@ def run_name(folder: Path) -> str:
     """
     whole, root = folder.resolve(), runs_root().resolve()
     return whole.relative_to(root).as_posix() if root in whole.parents else whole.name
+
+
+def name_given(folder: Path) -> str:
+    """What a command is given to find the run in a folder, as a shell takes it: its name or, where it lies elsewhere than
+    below the folder of runs, its path."""
+    if runs_root().resolve() in folder.resolve().parents:
+        return run_name(folder)
+    path = str(folder)
+    return shlex.quote(path if path.startswith(("/", "./", "../")) else f"./{path}")
 
 
 def lies_in(folder: Path, given: str | None) -> Path | None:
