@@ -25,7 +25,7 @@ def run_name(folder: Path) -> str:
 
 
 def name_given(folder: Path) -> str:
-    """What a command is given to find the run in a folder, as a shell takes it: its name or, where it lies elsewhere than
+    """What a command is given to find the run in a folder, as a shell takes it: its name or, where it does not lie
     below the folder of runs, its path."""
     if runs_root().resolve() in folder.resolve().parents:
         return run_name(folder)
