@@ -224,6 +224,9 @@ def test_the_browser_of_a_report_shows_open_questions(runs: Path, browser: Any) 
     assert "How many has she with 1 more?" in told
     assert "It is 2." in told
     assert not wrong
+    whole = " ".join(page.inner_text("#items").split()) + told
+    for nothing in ("Chain breaks", "belief chain", "gold beliefs", "Flipped"):
+        assert nothing not in whole, "these replies have no chains, and nobody else answered"
     page.close()
 
 

@@ -17,6 +17,8 @@ WHOLE: dict[str, Any] = {
     "files": [{"name": "a.eval", "digest": f"sha256:{'ab' * 32}", "bytes": 12345}],
     "left_out": {"no reply": 1200, "two replies": 3},
     "counts": "tool",
+    "grades": ["match"],
+    "other_grades": ["f1", "model_graded_qa"],
     "settings": {"temperature": 0.0},
 }
 
@@ -27,6 +29,8 @@ def test_a_whole_record_is_told() -> None:
         ("tasks", "gsm8k"),
         ("files", "a.eval (sha256:abababababab, 12,345 bytes)"),
         ("reading", "what counts is the other tool's grades"),
+        ("grades taken", "match"),
+        ("further grades", "f1, model_graded_qa"),
         ("left out", "no reply: 1,200; two replies: 3"),
         ("setting temperature", "0.0"),
     ]

@@ -110,11 +110,13 @@ def origin(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     files = (f"{one['name']} ({one['digest'][:19]}, {one['bytes']:,} bytes)" for one in told.get("files") or ())
     left = "; ".join(f"{reason}: {count:,}" for reason, count in (told.get("left_out") or {}).items())
     whose = "tomserve's reading" if told.get("counts") == "tomserve" else "the other tool's grades"
+    named = {"grades taken": told.get("grades"), "further grades": told.get("other_grades")}
     return [
         ("collected by", " ".join(filter(None, (told.get("tool"), told.get("version")))) or "an unknown tool"),
         ("tasks", ", ".join(told.get("tasks") or ()) or "unknown"),
         ("files", ", ".join(files) or "unknown"),
         ("reading", f"what counts is {whose}"),
+        *((name, ", ".join(grades)) for name, grades in named.items() if grades),
         ("left out", left or "nothing"),
         *((f"setting {name}", _said(value)) for name, value in (told.get("settings") or {}).items()),
     ]

@@ -83,9 +83,11 @@
   addFilter("strategy", "Strategy", plain(distinct(strategy)), (row, wanted) => strategy(row) === wanted);
   addFilter("outcome", "Right or wrong", plain(Object.keys(OUTCOMES)), (row, wanted) => OUTCOMES[wanted](row));
   const possible = Object.keys(FLIPS).filter((name) => all.some(FLIPS[name]));
-  addFilter("flipped", "Flipped", plain(possible), (row, wanted) => FLIPS[wanted](row));
+  if (possible.length) addFilter("flipped", "Flipped", plain(possible), (row, wanted) => FLIPS[wanted](row));
+  /* Whether chains have a place here: somebody stated one, or there is one that would be right. */
+  const chained = all.some((row) => rows.chain[row] >= 0 || rows.broken[row] >= 0) || items.some((item) => item.gold >= 0);
   const kinds = distinct((row) => word(rows.kind[row])).sort(order);
-  addFilter("kind", "Chain breaks", [["proper", "not at all (proper)"], ["some", "in any way"], ...plain(kinds)], (row, wanted) => {
+  if (chained) addFilter("kind", "Chain breaks", [["proper", "not at all (proper)"], ["some", "in any way"], ...plain(kinds)], (row, wanted) => {
     if (wanted === "proper") return rows.chain[row] >= 0 && rows.kind[row] < 0;
     return wanted === "some" ? rows.kind[row] >= 0 : word(rows.kind[row]) === wanted;
   });
@@ -135,7 +137,7 @@
     ["Answer", (row) => word(rows.answer[row]) ?? "–"],
     ["Gold", (row) => words[items[rows.item[row]].answer]],
     ["Outcome", outcome],
-    ["Chain breaks", breaks],
+    ...(chained ? [["Chain breaks", breaks]] : []),
   ];
   const head = make("tr");
   for (const [name] of COLUMNS) head.append(make("th", { scope: "col" }, name));
@@ -273,7 +275,7 @@
     }
     const unread = own.filter((row) => rows.broken[row] >= 0);
     for (const row of unread) parts.push(make("p", { class: "legend" }, `${readable(strategy(row))}: the chain could not be read (${texts[rows.broken[row]]}).`));
-    if (!chains.length && !unread.length) parts.push(make("p", { class: "legend" }, "The strategies shown here do not ask for a belief chain."));
+    if (gold && !chains.length && !unread.length) parts.push(make("p", { class: "legend" }, "The strategies shown here do not ask for a belief chain."));
     return parts;
   };
   /* What the model wrote: one reply, or every reply of a conversation or of several samples, in their order. */
@@ -329,13 +331,13 @@
   };
   const answersOf = (index, chosenArm) => {
     const base = data.base[index];
-    const table = make("table", {}, make("thead", {}, make("tr", {}, ...["Model", "Strategy", "Answer", "Outcome", "Chain breaks", ...(base >= 0 ? ["On the original"] : [])].map((name) => make("th", { scope: "col" }, name)))));
+    const table = make("table", {}, make("thead", {}, make("tr", {}, ...["Model", "Strategy", "Answer", "Outcome", ...(chained ? ["Chain breaks"] : []), ...(base >= 0 ? ["On the original"] : [])].map((name) => make("th", { scope: "col" }, name)))));
     const body = make("tbody");
     for (const row of ofItem[index]) {
       const other = base < 0 ? undefined : ofItem[base].find((one) => rows.arm[one] === rows.arm[row] && rows.strategy[one] === rows.strategy[row]);
       body.append(make("tr", { class: rows.arm[row] === chosenArm ? "chosen" : "" },
         make("td", {}, arms.length > 1 ? make("a", { href: address(row) }, model(row)) : model(row)), make("td", {}, readable(strategy(row))),
-        make("td", {}, word(rows.answer[row]) ?? "–"), make("td", {}, outcome(row)), make("td", {}, breaks(row)),
+        make("td", {}, word(rows.answer[row]) ?? "–"), make("td", {}, outcome(row)), ...(chained ? [make("td", {}, breaks(row))] : []),
         ...(base >= 0 ? [make("td", {}, ...(other === undefined ? ["not asked"] : [`${word(rows.answer[other]) ?? "–"} `, outcome(other)]))] : [])));
     }
     table.append(body);
@@ -365,7 +367,7 @@
     const inside = make("div", { class: "inside" }, make("h2", { id: "item-title", tabindex: "-1" }, item.id), chips,
       make("p", { class: "question" }, sentences[item.question]),
       make("p", { class: "legend" }, `${item.choices.length ? `Choices: ${item.choices.map((label) => words[label]).join(", ")}` : "Any text may answer it"}. Right answer: ${words[item.answer]}.`),
-      make("h3", {}, arms.length > 1 ? `Story, gold beliefs and the chain of ${model(row)}` : "Story, gold beliefs and the model's chain"), ...story(item, own),
+      make("h3", {}, !chained ? "Story" : arms.length > 1 ? `Story, gold beliefs and the chain of ${model(row)}` : "Story, gold beliefs and the model's chain"), ...story(item, own),
       make("h3", {}, "All answers"), answersOf(index, rows.arm[row]),
       make("h3", {}, arms.length > 1 ? `What ${model(row)} wrote` : "What the model wrote"), ...own.flatMap(raw));
     if (data.base[index] >= 0) {
