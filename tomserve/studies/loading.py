@@ -1,7 +1,7 @@
 """Finding and loading studies: ``analysis/NAME.py``, ``analysis/NAME/study.py``, or a path to such a file or folder.
 
 >>> load_study("accuracy").intervals
-('recommended', 'published')
+('recommended', 'effective', 'published')
 """
 
 from __future__ import annotations
