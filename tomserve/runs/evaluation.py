@@ -26,7 +26,6 @@ from tomserve.runs.changes import Changes, refuse_renamed
 from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import Manifest, Session, portable
-from tomserve.runs.manifest_parts import refuse_closed
 from tomserve.runs.noise_check import NoiseCheck
 from tomserve.runs.phases import Asker, Phase
 from tomserve.runs.planning import EvalOptions, Plan, plan
@@ -237,10 +236,10 @@ def opened(
     listener, stop, began = listener or Silent(), stop or Stop(), time.monotonic()
     checking.check(options)  # the plan checks them once more, but the waiting needs a number of seconds
     waiting = Waiting(listener.message, stop.check, options.patience, options.policy, min(ANSWER, options.timeout))
-    if options.run is not None:
-        _refuse_closed(runfolder.for_answers(options.run))
+    # A run that takes no answers is refused before any server is looked for, which may take minutes to start.
+    given = None if options.run is None else runfolder.for_answers(options.run)
     made = plan(options, waiting)
-    path = runfolder.for_answers(options.run or runfolder.default_name(made.called, made.name))
+    path = given or runfolder.for_answers(runfolder.default_name(made.called, made.name))
     if made.target.embedded and not path.exists():  # checked first, so that a missing vLLM leaves no empty run behind
         preflight.need_engine(listener, setup=options.setup)
     with contextlib.ExitStack() as stack:
@@ -254,12 +253,6 @@ def opened(
             _reach(evaluation, servers or stack.enter_context(Servers()), waiting)
         yield evaluation
         evaluation.save()
-
-
-def _refuse_closed(path: Path) -> None:
-    """Refuse a run that takes no answers before any server is looked for, which may take minutes to start."""
-    if (old := Manifest.read(path)) is not None:
-        refuse_closed(path, old.measured, old.foreign)
 
 
 def resumed(

@@ -27,6 +27,7 @@ from tomserve.items import read_ids, read_items, write_chunks
 from tomserve.runs.journal import read_rows
 from tomserve.runs.lines import Texts
 from tomserve.runs.manifest import Manifest
+from tomserve.runs.manifest_parts import refuse_closed
 from tomserve.runs.sorting import places_in_order
 from tomserve.runs.stock import Stock
 from tomserve.scoring.sources import NOISE
@@ -152,11 +153,14 @@ def answered_run(run: str | None) -> Path:
 def for_answers(run: str) -> Path:
     """The folder of a run, given by name or path, that is to hold answers; it need not exist.
 
-    Raises ConfigError as `run_path` does, and RunMismatchError where it holds a measurement (tomserve.runs.measured).
+    Raises ConfigError as `run_path` does, and RunMismatchError where it holds what no answers can be added to: a
+    measurement, or another tool's replies.
     """
     path = run_path(run)
-    if _is_run(path) and (read_manifest(path) or {}).get("kind") == MEASURED:
-        raise RunMismatchError(f"{path}: holds a measurement, to which no answers can be added; use --run NEW")
+    if _is_run(path):
+        check_files(path)
+        if (old := Manifest.read(path)) is not None:
+            refuse_closed(path, old.measured, old.foreign)
     return path
 
 
