@@ -54,13 +54,13 @@ PUBLISHED = {
 }
 
 
-WAYS = ("recommended", EFFECTIVE_WAY, "published")
-"""The ways to count."""
+WAYS = {"recommended": NOTES, EFFECTIVE_WAY: EFFECTIVE, "published": PUBLISHED}
+"""The ways to count, with what each table then means, by its name."""
 
 
 def notes(intervals: str) -> Mapping[str, str]:
     """What each table means, by its name. intervals: one of WAYS."""
-    return dict(zip(WAYS, (NOTES, EFFECTIVE, PUBLISHED), strict=True))[intervals]
+    return WAYS[intervals]
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
@@ -142,7 +142,7 @@ def summary(tables: Tables) -> list[Excerpt]:
 
 STUDY = Study(
     name="accuracy",
-    intervals=WAYS,
+    intervals=tuple(WAYS),
     tables=tables,
     notes=notes,
     warnings=baselines.missing,

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tomserve.benchmarks.case import HOLDERS, IN_TWIN, Case, NoCase, problem
+from tomserve.content.nouns import counted as number
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, numbered_items
 from tomserve.items.draw import Draw, chosen
@@ -127,7 +128,7 @@ def counted(cases: Sequence[Case]) -> str:
     """
     families = Counter(case.family for case in cases)
     scenarios = len({case.scenario for case in cases})
-    said = f"{len(cases):,} case{'s' * (len(cases) != 1)} of {scenarios:,} scenario{'s' * (scenarios != 1)}"
+    said = f"{number(len(cases), 'case')} of {number(scenarios, 'scenario')}"
     parts = ", ".join(f"{name} {count:,}" for name, count in sorted(families.items()))
     return f"{said}: {parts}" if len(families) > 1 else said
 

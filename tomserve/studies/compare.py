@@ -129,10 +129,9 @@ def compare(
     if pairs.is_empty():
         raise ConfigError(f"{a} and {b} have no question in common")
     classes = _classes(scores[0], pairs)
-    effects = pl.DataFrame(list(_effects(pairs, classes)), infer_schema_length=None)
-    floats = [name for name, kind in effects.schema.items() if kind.is_float()]
-    effects = effects.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
-    found, lacking = _differences(a, b), (*_lacking(sources, scores), *compared_by.doubts(pairs, tables, factors))
+    effects = compared_by.framed(list(_effects(pairs, classes)))
+    doubts = compared_by.doubts(pairs, tables, questions, factors)
+    found, lacking = _differences(a, b), (*_lacking(sources, scores), *doubts)
     grades = grading.valued(pairs, tables, (a.strategy, b.strategy))
     counted = people.compared(_of_side(a, tables[0]), _of_side(b, tables[1]), pairs, classes)
     return Comparison(

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from tomserve.errors import ConfigError
-from tomserve.studies.by import By, inner, left_out_line, text_of, wanted
+from tomserve.studies.by import By, inner, left_out, text_of, wanted
 from tomserve.studies.by import called as name_of
 from tomserve.studies.contrasts import Record, contrast
 from tomserve.studies.families import adjusted
@@ -50,20 +50,17 @@ def factors_of(tables: Sequence[pl.DataFrame], given: Sequence[str]) -> tuple[li
     return wanted(given, questions), questions
 
 
-def doubts(pairs: pl.DataFrame, tables: Sequence[pl.DataFrame], by: Sequence[By]) -> list[str]:
+def doubts(pairs: pl.DataFrame, tables: Sequence[pl.DataFrame], questions: pl.DataFrame, by: Sequence[By]) -> list[str]:
     """A sentence for each entry of `by` that some of the questions compared have no value of, and one for each factor
     of which A and B have different values for the same question.
 
-    pairs: the answers compared. tables: the score tables of A and of B.
+    pairs: the answers compared. tables: the score tables of A and of B. questions, by: as `factors_of` gives them.
     """
+    if not by:
+        return []
     asked = pairs.select("item").unique()
+    said = left_out(questions.join(asked, on="item", how="semi"), by)
     sides = [asked.join(table.unique("item", keep="first"), on="item", how="left").sort("item") for table in tables]
-    said = []
-    for one in by:
-        known = [next(side for side in sides if name in side.columns)[name].is_not_null() for name in one]
-        without = asked.height - sum(all(row) for row in zip(*known, strict=True))
-        if without:
-            said.append(left_out_line(one, without, asked.height))
     for name in dict.fromkeys(name for one in by for name in one if all(name in side.columns for side in sides)):
         of_a, of_b = (side[name].map_elements(text_of, pl.String) for side in sides)
         if other := int((of_a != of_b).sum()):
@@ -90,13 +87,18 @@ def effects_by(pairs: pl.DataFrame, questions: pl.DataFrame, by: Sequence[By]) -
         records = [record for part in _by_strategy(joined.drop_nulls(owns)) for record in _effects(part, owns)]
         if not records:
             raise ConfigError(f"--by {','.join(one)}: no question that both were asked has a value of it")
-        frame = pl.DataFrame(records, infer_schema_length=None)
-        floats = [name for name, kind in frame.schema.items() if kind.is_float()]
-        frame = frame.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
+        frame = framed(records)
         taken = {*frame.columns, *TAKEN}
         titles = {own: f"{name} (factor)" if name in taken else name for own, name in zip(owns, one, strict=True)}
         made[name_of(one, made)] = frame.rename(titles)
     return made
+
+
+def framed(records: Sequence[Record]) -> pl.DataFrame:
+    """The records as a table, in which what is undefined or infinite is null."""
+    frame = pl.DataFrame(records, infer_schema_length=None)
+    floats = [name for name, kind in frame.schema.items() if kind.is_float()]
+    return frame.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
 
 
 def _by_strategy(pairs: pl.DataFrame) -> list[pl.DataFrame]:

@@ -205,7 +205,7 @@ def _added(frames: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
 
 
 def _totals(sums: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    counted = [name for name in ("answers", "right", "failed", "unread") if name in sums.columns]
+    counted = summed.counts_of(sums)
     clusters = pl.len().cast(pl.Int64).alias("clusters")
     return sums.group_by(keys).agg(pl.col(counted).sum(), clusters, *summed.squares())
 

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tomserve.content.nouns import counted
 from tomserve.stats.proportions import exact
 
 TABLE, TITLE = "noise_floor", "noise floor: what changes where only the batches do"
@@ -102,7 +103,7 @@ def _counts(rows: pl.DataFrame, level: int | None) -> dict[str, Any]:
         return (column.list.len() > 0 if level is None else column.list.contains(level)).fill_null(False)
 
     right = pl.col("correct").fill_null(False)
-    counted = rows.select(
+    found = rows.select(
         compared=at("compared").sum(),
         not_compared=(at("failed") & ~at("compared")).sum(),
         texts_changed=at("text").sum(),
@@ -111,11 +112,11 @@ def _counts(rows: pl.DataFrame, level: int | None) -> dict[str, Any]:
         right_to_wrong=(at("correct") & right).sum(),
         wrong_to_right=(at("correct") & ~right).sum(),
     ).row(0, named=True)
-    share = exact(counted["answers_changed"], counted["compared"])
-    known = counted["compared"] > 0
+    share = exact(found["answers_changed"], found["compared"])
+    known = found["compared"] > 0
     return {
         "in_flight": ANY if level is None else str(level),
-        **counted,
+        **found,
         "noise": share.estimate if known else None,
         "ci_low": share.low if known else None,
         "ci_high": share.high if known else None,
@@ -240,20 +241,16 @@ def line(scores: pl.DataFrame) -> str | None:
     compared, changed, chains = (int(whole[name].sum()) for name in ("compared", "answers_changed", "chains_changed"))
     failed = int(numbers["not_compared"].sum())
     levels = sorted(map(int, numbers["in_flight"].unique())) or [0]
-    text = f"noise floor: {_of(compared, 'answer')} re-asked at {' and '.join(map(str, levels))} in flight"
+    text = f"noise floor: {counted(compared, 'answer')} re-asked at {' and '.join(map(str, levels))} in flight"
     if compared:
         found = exact(changed, compared)
-        text += f": {_of(changed, 'answer')} ({found.estimate:.1%}, {found.low:.1%} to {found.high:.1%})"
-        text += f" and {_of(chains, 'chain')}" if whole["chains_changed"].null_count() < whole.height else ""
+        text += f": {counted(changed, 'answer')} ({found.estimate:.1%}, {found.low:.1%} to {found.high:.1%})"
+        text += f" and {counted(chains, 'chain')}" if whole["chains_changed"].null_count() < whole.height else ""
         text += " changed"
     text += f"; not compared: {failed:,} without an answer" if failed else ""
     if (there := _most(numbers)) < levels[-1]:
         text += f"; only {there} were there to be in flight at {levels[-1]}, a larger share fills it"
     return text
-
-
-def _of(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _most(numbers: pl.DataFrame) -> int:

@@ -119,7 +119,7 @@ _SUMS = frozenset(
 def share(sums: pl.DataFrame, stratum: str | None = None, icc: float | None = None) -> Record:
     """The record of contrasts.share from the sums `of_answers`, by that stratum where one is given."""
     if stratum is None and icc is None:
-        counted = [name for name in ("answers", "right", "failed", UNREAD) if name in sums.columns]
+        counted = counts_of(sums)
         return share_of({**sums.select(pl.col(counted).sum()).row(0, named=True), "clusters": sums.height})
     answers, right = sums["answers"].to_numpy(), sums["right"].to_numpy()
     if stratum is not None:
@@ -128,7 +128,7 @@ def share(sums: pl.DataFrame, stratum: str | None = None, icc: float | None = No
         found = clustered.units_share(means)
     else:
         found = clustered.sizes_share(float(right.sum()), answers, icc)
-    counts = {name: sums[name].sum() for name in ("answers", "right", "failed", UNREAD) if name in sums.columns}
+    counts = {name: sums[name].sum() for name in counts_of(sums)}
     return _share({**counts, "clusters": sums["cluster"].n_unique()}, found, NEW if stratum else NEW_TASKS)
 
 
@@ -141,9 +141,14 @@ def share_of(counts: Mapping[str, Any]) -> Record:
 
 def effective_share(sums: pl.DataFrame) -> Record:
     """The record of `effective_share_of` from the sums `of_answers`."""
-    counted = [name for name in ("answers", "right", "failed", UNREAD) if name in sums.columns]
+    counted = counts_of(sums)
     counts = sums.select(pl.col(counted).sum(), *squares()).row(0, named=True)
     return effective_share_of({**counts, "clusters": sums.height})
+
+
+def counts_of(sums: pl.DataFrame) -> list[str]:
+    """The columns of the sums `of_answers` from which a share is made: `unread` only where it is known."""
+    return [name for name in ("answers", "right", "failed", UNREAD) if name in sums.columns]
 
 
 def squares() -> list[pl.Expr]:
