@@ -15,6 +15,11 @@ def runs_root() -> Path:
     return Path(os.environ.get("TOMSERVE_RUNS") or "runs")
 
 
+def cache_root() -> Path:
+    """The folder for what can be made again, for all programs of the user: ``XDG_CACHE_HOME``, else ``~/.cache``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
 def run_name(folder: Path) -> str:
     """What a run is called: the path of its folder below the one that holds the runs, such as ``pilot/first``.
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from tomserve.content.places import cache_root
 from tomserve.serving.presets import Shape
 
 Json = Mapping[str, Any]
@@ -44,8 +45,7 @@ def snapshot(model: str, revision: str | None) -> Path | None:
     with contextlib.suppress(OSError, ValueError):
         if Path(model).is_dir():
             return Path(model)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = Path(os.environ.get("HF_HOME") or cache / "huggingface")
+    home = Path(os.environ.get("HF_HOME") or cache_root() / "huggingface")
     folder = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{model.replace('/', '--')}"
     folder = folder.expanduser()
     try:

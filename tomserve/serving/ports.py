@@ -10,6 +10,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from tomserve.content.places import cache_root
 from tomserve.errors import MachineError
 
 _LISTEN = "0A"
@@ -50,8 +51,7 @@ def reserved(port: int, folder: Path | None = None) -> Iterator[None]:
     file of a few bytes is put, and stays; by default in the user's own cache, where nobody else can put a link in its
     place. Raises MachineError where another command holds the port.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = folder or cache / "tomserve/ports"
+    folder = folder or cache_root() / "tomserve/ports"
     name = f"{socket.gethostname()}-{port}.lock"  # several machines may share one home folder
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -94,6 +94,11 @@ class Card(pydantic.BaseModel):
     tags: tuple[Annotated[str, pydantic.Field(min_length=1, max_length=40)], ...] = ()
     job: Job | None = None
 
+    @property
+    def runs(self) -> bool:
+        """Whether a process asks the run for the queue, as far as the card knows."""
+        return self.job is not None and self.job.runs
+
 
 def read(folder: Path) -> Card:
     """The card of a run; an empty one where it has none. Raises ConfigError where the file is no card."""

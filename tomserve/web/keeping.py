@@ -59,8 +59,7 @@ def kept_alive(settings: Settings) -> Iterator[None]:
 
 def _something_runs(settings: Settings) -> bool:
     """Whether some experiment runs by its card. A worker that ends slowly without one has only just begun to start."""
-    jobs = [line.card.job for line in Register(settings.folder).every()]
-    return any(job is not None and job.runs for job in jobs)
+    return any(line.card.runs for line in Register(settings.folder).every())
 
 
 class _Keeper:

@@ -28,7 +28,6 @@ from tomserve.serving import keys
 from tomserve.serving.ports import check_port
 from tomserve.web import computing, trying
 from tomserve.web.app import make
-from tomserve.web.register import Line
 from tomserve.web.settings import Settings
 from tomserve.web.worker import kept_alive
 
@@ -177,17 +176,13 @@ def run(settings: Settings, ready: Callable[[str], None]) -> int:
         try:
             with kept_alive(settings):
                 loop.run(server.serve(sockets=[listener]))
-                if running := [line for line in app.state.workbench.register.every() if _runs(line)]:
+                if running := [line for line in app.state.workbench.register.every() if line.card.runs]:
                     names = ", ".join(line.name for line in running)
                     say(f"stopping where they are, to go on when the workbench is started again: {names}", error=True)
         finally:  # what pages have begun beside the server ends with it; whoever looks again begins it anew
             trying.stop()
             computing.stop()
         return server.ended_by
-
-
-def _runs(line: Line) -> bool:
-    return line.card.job is not None and line.card.job.runs
 
 
 def address(settings: Settings) -> str:

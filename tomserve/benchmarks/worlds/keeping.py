@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from tomserve import content
 from tomserve.benchmarks.worlds.lexicon import FOLDER
 from tomserve.benchmarks.worlds.release import Release
 from tomserve.content import files
+from tomserve.content.places import cache_root
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 
@@ -54,11 +54,10 @@ def items(release: Release, generate: Generate) -> Iterator[Item]:
 
 def place(release: Release) -> Path:
     """Where the file of this release is kept, by this code, words and phrasings."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     words = sorted(path for path in content.required(FOLDER).rglob("*.yaml") if path.is_file())
     code = content.code_digest([Path(__file__).parent]).encode()
     made_from = content.digest(code, release.model_dump_json().encode(), *words)
-    return cache / "tomserve" / f"{release.name}-{made_from.removeprefix('sha256:')[:16]}.jsonl.zst"
+    return cache_root() / "tomserve" / f"{release.name}-{made_from.removeprefix('sha256:')[:16]}.jsonl.zst"
 
 
 def _kept(path: Path, digest: str) -> bytes | None:
