@@ -17,7 +17,7 @@ option = $(if $($(1)),--$(2) '$($(1))')
 each   = $(foreach value,$($(1)),--$(2) '$(value)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-server serve web eval stability causal faithfulness functional score analyze report test test-presets test-long test-random bench lint docs release clean
+.PHONY: help setup setup-dev setup-server serve web eval stability causal faithfulness functional score analyze report test test-system test-long test-random bench lint docs release clean
 
 help:
 	@echo 'make eval          set up, ask a model, print tables (no GPU; or BASE_URL=)'
@@ -30,8 +30,8 @@ help:
 	@echo 'make report        one HTML file to look at, from RUN= (the newest)'
 	@echo 'make score         score the replies of RUN= (the newest) again, offline'
 	@echo 'make analyze       compute the tables of RUN= (the newest), offline'
-	@echo 'make test-presets  every preset on a real vLLM, with tiny weights (15 minutes)'
-	@echo 'make test-long     tests that take minutes each (a quarter of an hour)'
+	@echo 'make test-system   real servers, browsers and clusters in depth (12 minutes)'
+	@echo 'make test-long     every preset, soak, fuzz: before a release (an hour)'
 	@echo 'make test-random   tests of properties, with new random examples (minutes)'
 	@echo 'make docs          the documentation: build/site/index.html, opens offline'
 	@echo 'make bench         the figures of bench/README.md (hours; QUICK=1: half of one)'
@@ -99,17 +99,19 @@ analyze: $(VENV)/.core
 report: $(VENV)/.core
 	@$(BIN)/tomserve report $(call option,OUT,out) $(ARGS) $(RUN)
 
-test: $(VENV)/.dev setup-server
-	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-test-presets: $(VENV)/.dev setup-server
-	@$(BIN)/python -m pytest -m 'serving or presets' tests/serving/test_presets.py $(ARGS)
+test: $(VENV)/.dev setup-server
+	@$(PYTEST) $(ARGS)
+
+test-system: $(VENV)/.dev setup-server
+	@$(PYTEST) -m system $(ARGS)
 
 test-long: $(VENV)/.dev setup-server
 	@$(BIN)/python -m pytest -m long --timeout 1800 $(ARGS)
 
 test-random: $(VENV)/.dev
-	@$(BIN)/python -m pytest --hypothesis-profile random -m 'not serving' $(ARGS) \
+	@$(BIN)/python -m pytest --hypothesis-profile random $(ARGS) \
 	  $$(grep --recursive --files-with-matches --include 'test_*.py' hypothesis tests)
 
 bench: $(VENV)/.dev setup-server

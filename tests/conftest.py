@@ -95,15 +95,19 @@ LONGEST = (
 together; two files that serve models by vLLM have another between them, because its servers compute on the same core."""
 
 
+TIERS = ("system", "long")
+"""Marks of the tests that run only where `-m` names them; all others are what `make test` runs. See tests/README.md."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that take their time come first. Those marked `presets` or `long` run where `-m` names their mark."""
+    """Leave out the tiers that were not asked for, and begin with the files that take long."""
     places = [*enumerate(LONGEST), (len(LONGEST), "")]
     items.sort(key=lambda item: next(place for place, name in places if item.nodeid.startswith(name)))
-    unasked = [mark for mark in ("presets", "long") if mark not in (config.option.markexpr or "")]
-    slow = [item for item in items if any(map(item.get_closest_marker, unasked))]
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in slow]
+    left_out = [tier for tier in TIERS if tier not in (config.option.markexpr or "")]
+    others = [item for item in items if any(map(item.get_closest_marker, left_out))]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in set(others)]
 
 
 def data_file(name: str) -> Path:

@@ -15,7 +15,7 @@ from tomserve.shards.record import part_folder
 from tomserve.shards.state import states
 
 pytestmark = [
-    pytest.mark.serving,
+    pytest.mark.system,
     pytest.mark.timeout(900),
     pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
 ]

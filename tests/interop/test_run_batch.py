@@ -13,7 +13,7 @@ from tomserve.serving import install, launching
 from tomserve.serving.ports import free_port
 
 pytestmark = [
-    pytest.mark.serving,
+    pytest.mark.system,
     pytest.mark.timeout(600),
     pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
 ]

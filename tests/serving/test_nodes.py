@@ -222,7 +222,7 @@ json.dump(found, sys.stdout, default=str)
 
 
 @needs_vllm
-@pytest.mark.serving
+@pytest.mark.system
 @pytest.mark.timeout(300)
 def test_vllms_and_rays_own_parsers_take_every_command(tmp_path: Path) -> None:
     """Every preset on one node and, at a size at which one is too small, on several, by both backends."""
@@ -267,7 +267,7 @@ def test_vllms_and_rays_own_parsers_take_every_command(tmp_path: Path) -> None:
 
 
 @needs_vllm
-@pytest.mark.serving
+@pytest.mark.system
 @pytest.mark.timeout(300)
 def test_two_nodes_serve_one_model(tmp_path: Path) -> None:
     """Two groups of processes that meet over the network answer as one server. On a CPU vLLM's pipeline starts over two

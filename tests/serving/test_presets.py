@@ -1,6 +1,6 @@
 """Every preset served by a real vLLM on the CPU, with its own flags, over a tiny random checkpoint of its architecture.
 
-``make test`` starts those of CI (marker ``serving``), ``make test-presets`` all (marker ``presets``). What is shown:
+`make test-system` starts those of CI, `make test-long` all. What is shown:
 the flags are accepted, the prompt's tokens are those of the template, greedy tokens are those of transformers in
 float32, stop strings stop, both strategies are answered by valid JSON, thinking is kept apart and within its budget.
 Servers are forked from a process that has imported vLLM, but for one in which a plugin has to be loaded by each process.
@@ -51,7 +51,7 @@ pytestmark = [
     pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
 ]
 SERVED = [
-    pytest.param(name, marks=pytest.mark.serving if name in IN_CI else pytest.mark.presets)
+    pytest.param(name, marks=pytest.mark.system if name in IN_CI else pytest.mark.long)
     for name in content.names("launch/models", ".yaml")
     if name not in NOT_HERE
 ]
@@ -270,7 +270,7 @@ def test_harmony_answers_by_the_schema(served: Served) -> None:
     served.said.append(f"{len(STRATEGIES)} of {len(STRATEGIES)} answers valid, led to the final channel")
 
 
-@pytest.mark.serving
+@pytest.mark.system
 def test_without_the_plugin_dbrx_does_not_load(tmp_path: Path, forge: Forge) -> None:
     """When this fails, vLLM has been repaired, and tomserve/serving/dbrx.py can go."""
     checkpoint = checkpoints.build(checkpoints.family_of("dbrx"), tmp_path / "checkpoint")
@@ -287,7 +287,7 @@ def test_without_the_plugin_dbrx_does_not_load(tmp_path: Path, forge: Forge) -> 
     assert re.search(r"KeyError: 'blocks\.0\.ffn\.experts\.w\w+_weight'", log.read_text())
 
 
-@pytest.mark.serving
+@pytest.mark.system
 def test_a_forked_server_has_its_command_line_read_by_vllms_own_parser(tmp_path: Path, forge: Forge) -> None:
     port, log = free_port(), tmp_path / "log"
     command = vllm_command(preset_here("llama3-70b"), str(tmp_path), port=port, extra=["--no-such-flag"])

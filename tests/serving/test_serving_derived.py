@@ -19,7 +19,7 @@ from tomserve.serving.ports import free_port
 BUDGET = 24
 
 pytestmark = [
-    pytest.mark.serving,
+    pytest.mark.system,
     pytest.mark.timeout(900),
     pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
 ]

@@ -13,7 +13,7 @@ from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.serving import install, reference
 
 pytestmark = [
-    pytest.mark.serving,
+    pytest.mark.system,
     pytest.mark.timeout(900),
     pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
 ]

@@ -159,7 +159,7 @@ def test_a_page_that_lost_its_server_finds_it_again_and_nothing_is_lost(
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="needs vLLM: make setup")
-@pytest.mark.serving
+@pytest.mark.system
 def test_the_embedded_model_is_asked_from_the_browser(browser: Any, start: Callable[..., Started]) -> None:
     with visiting(browser, start().address) as me:
         me.open("/new")
