@@ -20,6 +20,7 @@ import pytest
 from aiohttp import web
 from hypothesis import settings
 
+from tests import durations
 from tomserve.items import Item
 
 # A busy machine is no failure. `make test` tries the same examples every time; `make test-random` looks for new ones.
@@ -108,6 +109,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in set(others)]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """A run that writes a JUnit file shows where its time went."""
+    if file := getattr(config.option, "xmlpath", None):
+        terminalreporter.write_line(durations.tables(durations.read([Path(file)])))
 
 
 def data_file(name: str) -> Path:
