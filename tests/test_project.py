@@ -61,6 +61,7 @@ def test_the_public_surface_is_what_is_written_here() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.system
 def test_a_users_script_is_checked_by_mypy_as_it_stands(tmp_path: Path) -> None:
     """The names have types of their own: the script is clean under --strict, and a wrong argument is found."""
     script = ROOT / "tests/data/user_script.py"
@@ -99,20 +100,7 @@ def test_help_imports_none_of_the_heavy_parts() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for command in (
-        "eval",
-        "serve",
-        "score",
-        "analyze",
-        "report",
-        "compare",
-        "plan",
-        "items",
-        "runs",
-        "doctor",
-        "dataset",
-        "generate",
-    ):
+    for command in ("eval", "serve", "score", "analyze", "report", "compare", "plan", "items", "runs", "doctor"):
         assert re.search(rf"^\s+{command}\b", done.stdout, re.M)
 
 
@@ -170,6 +158,7 @@ def test_make_installs_nothing_whose_digest_is_not_known() -> None:
     assert "--require-hashes" in next(line for line in installing if line.startswith("LOCKED"))
 
 
+@pytest.mark.system
 def test_a_release_names_all_that_it_was_tested_with(tmp_path: Path) -> None:
     """The bill of materials of the core, as `make release` writes it."""
     out = tmp_path / "sbom.json"
@@ -185,6 +174,7 @@ def test_a_release_names_all_that_it_was_tested_with(tmp_path: Path) -> None:
         assert line in make("release", "-n").stdout
 
 
+@pytest.mark.system
 def test_a_wheel_works_from_an_empty_folder(tmp_path: Path) -> None:
     """Build the wheel, install it alone, and use it where no checkout is near."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
@@ -265,11 +255,10 @@ def test_make_alone_explains_itself() -> None:
 
 
 def test_what_the_readme_tells_the_reader_to_type_works(endpoint: Endpoint, tmp_path: Path) -> None:
-    """In order, as written, but for the address of the endpoint; make gets an environment that is set up already. The
-    first command of each kind is a new process, as it is for a reader."""
+    """In order, as written, but for the address of the endpoint; make gets an environment that is set up already."""
     page = (ROOT / "README.md").read_text()
     assert len(commands(page)) > 12
-    reader = Reader(tmp_path, endpoint, Reader.begin(tmp_path / "begun", endpoint), reports=1, prepared=False)
+    reader = Reader(tmp_path, endpoint, Reader.begin(tmp_path / "begun", endpoint), reports=1)
     reader.follow(page)
     assert {path.name for path in reader.runs.iterdir()} == {
         "perturbed-2-reference",
@@ -286,11 +275,6 @@ def test_what_the_readme_tells_the_reader_to_type_works(endpoint: Endpoint, tmp_
         "functional-example",
     }
     assert (tmp_path / "tables/accuracy.csv").exists()
-
-
-def test_no_module_has_grown_out_of_hand() -> None:
-    for path in (*(ROOT / "tomserve").rglob("*.py"), *(ROOT / "analysis").rglob("*.py")):
-        assert len(path.read_text().splitlines()) <= 360, path
 
 
 def test_the_example_run_shows_the_whole_room(cli, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from tests.conftest import ROOT, Endpoint
 from tests.helpers.documents import Reader, printed
@@ -13,6 +14,7 @@ from tests.helpers.documents import Reader, printed
 PAGE = ROOT / "docs/how-to/error-bars.md"
 
 
+@pytest.mark.system
 def test_the_page_shows_what_its_commands_print(endpoint: Endpoint, tmp_path: Path) -> None:
     reader, page = Reader(tmp_path, endpoint), PAGE.read_text("utf-8")
     reader.follow(page)

@@ -33,6 +33,7 @@ def quoted(page: str) -> str:
     return " ".join(line.removeprefix("> ") for line in page.splitlines() if line.startswith("> "))
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_study_shows_what_its_commands_print_and_draw(study: str, endpoint: Endpoint, tmp_path: Path) -> None:
     reader, page = Reader(tmp_path, endpoint), text(study)

@@ -92,18 +92,16 @@ class Reader:
     """Somebody who follows a page in a folder of his own, with the endpoint of a test at hand.
 
     `runs` holds the example run, and copies of the runs in `begun` (see `begin`). reports: how many evaluations write
-    their report, which takes seconds; the commands that make reports have tests of their own. prepared: whether
-    commands need not import anything (see `tests.helpers.prepared`); otherwise the first of each kind is a new process.
-    `said` is what the commands have printed.
+    their report, which takes seconds; the commands that make reports have tests of their own. `said` is what the commands
+    have printed.
     """
 
     folder: Path
     endpoint: Endpoint
     begun: Path | None = None
     reports: int = 0
-    prepared: bool = True
     said: list[str] = field(default_factory=list)
-    _begun_anew: set[str] = field(default_factory=set)
+    _typed: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.endpoint.models = ["reference", "my-model"]
@@ -247,10 +245,9 @@ class Reader:
 
     def _python(self, kind: str) -> list[str]:
         """What runs a command of that kind, such as `score`, or a program (-c)."""
-        first = kind not in self._begun_anew
-        self._begun_anew.add(kind)
-        inside = kind in WITH_TORCH or (kind == "-c" and not self._begun_anew.isdisjoint(WITH_TORCH))
-        return [sys.executable] if inside or (first and not self.prepared) else prepared()
+        self._typed.add(kind)
+        inside = kind in WITH_TORCH or (kind == "-c" and not self._typed.isdisjoint(WITH_TORCH))
+        return [sys.executable] if inside else prepared()
 
 
 def _more_paths() -> list[str]:
