@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -99,12 +98,3 @@ def test_what_takes_longer_is_told_by_none_and_is_there_later(desk: Desk) -> Non
 def test_errors_are_those_of_the_command_line(fields: dict[str, object], said: str, desk: Desk) -> None:
     with pytest.raises(ConfigError, match=said):
         desk.foresee(Experiment.model_validate(fields))
-
-
-def test_programs_and_folders_are_no_names(desk: Desk, tmp_path: Path) -> None:
-    program = tmp_path / "mine.py"
-    program.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    for fields in ({"benchmark": str(program)}, {"benchmark": "perturbed", "strategy": (str(tmp_path),)}):
-        with pytest.raises(ConfigError, match="unknown"):
-            desk.foresee(Experiment.model_validate(fields))
-    assert not (tmp_path / "ran").exists()

@@ -20,6 +20,7 @@ import pydantic
 import yaml
 
 from tomserve.content import yamlfile
+from tomserve.content.named import ModelName, Name, RunName
 from tomserve.engine import transports
 from tomserve.errors import ContentError
 from tomserve.runs.planning import EvalOptions
@@ -44,16 +45,16 @@ class Experiment(pydantic.BaseModel):
     )
 
     schema_: Literal[1] = 1
-    model: str | None = None
+    model: ModelName | None = None
     base_url: tuple[str, ...] = ()
     key: Annotated[str, pydantic.Field(pattern=r"^[A-Z][A-Z0-9_]{0,99}$")] | None = None
     start: bool = False
-    benchmark: str | None = None
+    benchmark: Name | None = None
     path: str | None = None
     gold: str | None = None
     where: tuple[str, ...] = ()
-    strategy: tuple[str, ...] = ()
-    run: str | None = None
+    strategy: tuple[Name, ...] = ()
+    run: RunName | None = None
     limit: Annotated[int, pydantic.Field(ge=1)] | None = None
     revision: str | None = None
     max_tokens: Annotated[int, pydantic.Field(ge=1, le=2**31)] | None = None
@@ -103,10 +104,10 @@ class Experiment(pydantic.BaseModel):
 
 def read(path: Path) -> Experiment:
     """The experiment in a file. Raises ContentError that names file, line and field."""
-    return yamlfile.load_model(path, Experiment)
+    return yamlfile.load_model(path, Experiment, own=False)
 
 
 def wrong(path: Path, field: str, reason: str) -> ContentError:
     """The error for a value in the file of an experiment that cannot be used, with its line where the file has it."""
-    _, lines = yamlfile.load(path)
+    _, lines = yamlfile.load(path, own=False)
     return ContentError(reason, path=path, line=lines.at((field,)), field=field)

@@ -131,7 +131,7 @@ def slurm(
     script = render(
         template.expanduser() if template is not None else content.required(TEMPLATE),
         folder=folder.resolve(), tomserve=_tomserve(), tries=tries, patience=grace // 2, ranks=need.ranks,
-        options=[word for url in urls for word in ("--base-url", url)],
+        options=options_for_work(dividing),
         final=f'"status":"({"|".join(sorted(FINAL))})"',
     )  # fmt: skip
     if dry_run:
@@ -144,6 +144,17 @@ def slurm(
     job = cluster.submit(folder, name, parts, wanted, script)
     say(f"job {job.id}: {len(parts)} parts, at most {nodes} at once; `tomserve status {name}` tells how far they are")
     return 0
+
+
+def options_for_work(dividing: dict[str, Any]) -> list[str]:
+    """The options of `tomserve work` in a task: what the user gives here that no record of parts may say, which are
+    addresses, and the paths of a benchmark and of strategies."""
+    given = [("--base-url", url) for url in dividing["base_url"] or ()]
+    if (benchmark := dividing["benchmark"]) is not None and benchmark.endswith(".py"):
+        given.append(("--benchmark", str(Path(benchmark).expanduser().resolve())))
+    own = (one for one in dividing["strategy"] or () if "/" in one)
+    given += [("--strategy", str(Path(one).expanduser().resolve())) for one in own]
+    return [word for option in given for word in option]
 
 
 def parts_left(

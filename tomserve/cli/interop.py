@@ -18,6 +18,8 @@ from tomserve.cli.options import (
     GoldOption,
     LimitOption,
     MaxTokensOption,
+    OwnBenchmarkOption,
+    OwnStrategyOption,
     PathOption,
     QuietOption,
     RepeatsOption,
@@ -77,7 +79,8 @@ def export_batch(
 
     The files have the form of OpenAI's Batch API, which vLLM's run-batch and other queues read, too. Only what has no
     final reply yet is written, so that the command is repeated after every import: failures are asked again, and so are
-    the next turns of a conversation. With nothing but --run and --out, it asks what was exported last.
+    the next turns of a conversation. With nothing but --run and --out, and the paths of your own benchmark and
+    strategies, it asks what was exported last.
     """
     from tomserve.interop.batch import exported
     from tomserve.reporting.progress import Screen
@@ -130,6 +133,8 @@ def import_batch(
         list[Path], typer.Argument(metavar="FILE", help="Files of results and of errors, in any order, also again.")
     ],
     run: Annotated[str, typer.Option(help="Name of the run that the requests were exported from.")],
+    benchmark: OwnBenchmarkOption = None,
+    strategy: OwnStrategyOption = None,
     accept_change: Annotated[
         bool,
         typer.Option("--accept-change", help="Go on although replies name another model. It is recorded in the run."),
@@ -144,9 +149,11 @@ def import_batch(
     from tomserve.interop.batch import imported
     from tomserve.reporting.progress import Screen
 
-    return _show_imported(
-        imported(run, files, accept_change=accept_change, listener=Screen(console(), quiet=quiet)), run
-    )
+    done = imported(
+        run, files, benchmark=benchmark, strategies=strategy or (), accept_change=accept_change,
+        listener=Screen(console(), quiet=quiet),
+    )  # fmt: skip
+    return _show_imported(done, run)
 
 
 def _show_imported(done: Imported, run: str) -> int:

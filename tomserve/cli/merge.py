@@ -73,24 +73,24 @@ def _into(given: str | None, name: Path | None) -> Path:
 def _named(folders: list[Path]) -> Path | None:
     """The run that parts from a store are to become."""
     from tomserve.runs.runfolder import for_answers
-    from tomserve.shards.record import FILE, Shards
+    from tomserve.shards.record import FILE, merged_into
 
     found = next((folder for folder in folders if (folder / FILE).exists()), None)
-    return None if found is None else for_answers(Shards.read(found).run.rpartition("/")[2])
+    return None if found is None else for_answers(merged_into(found).name)
 
 
 def _found(sources: list[str]) -> tuple[list[Path], Path | None]:
     """The folders that are meant, and the run that they are to become where the first of them are parts."""
     from tomserve.content.places import PARTS_ENDING
     from tomserve.runs.runfolder import run_path
-    from tomserve.shards.record import FILE, Shards, folder_of
+    from tomserve.shards.record import FILE, folder_of, merged_into
 
     folders: list[Path] = []
     name = None
     for source in sources:
         path, parts = run_path(source), folder_of(source)
         if (parts / FILE).exists():
-            path, name = parts, name or parts.with_name(Shards.read(parts).run.rpartition("/")[2])
+            path, name = parts, name or merged_into(parts)
         elif not path.exists():
             raise ConfigError(
                 f"{source}: there is neither a run {path} nor the folder of parts {parts}; name runs, or an evaluation "

@@ -131,6 +131,14 @@ StrategyOption = Annotated[
     list[str] | None,
     typer.Option(help="Strategy to ask by; repeat it for several. If left out: those that the benchmark names."),
 ]
+OwnBenchmarkOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="The FILE.py of your own benchmark, where it was asked: no record names a path."),
+]
+OwnStrategyOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FOLDER", help="Folder of a strategy of your own that was asked, where it is no content."),
+]
 WhereOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -89,8 +89,8 @@ def ray(
 
         stores.opened(to)  # before anything is handed over
     parts, model = cluster.parts_left(name, folder, 1, dividing, divide=divide)
-    urls: list[str] = dividing["base_url"] or []
-    demand = demanded(model if not urls else None, gpus, gpus_per_part, cpus_per_part, max_restarts, urls)
+    served, words = bool(dividing["base_url"]), cluster.options_for_work(dividing)
+    demand = demanded(None if served else model, gpus, gpus_per_part, cpus_per_part, max_restarts, words)
     if to is not None:
         demand = replace(demand, words=(*demand.words, "--to", to))
     if not parts:
@@ -109,9 +109,10 @@ def demanded(
     gpus_per_part: float | None,
     cpus_per_part: float | None,
     restarts: int,
-    urls: Sequence[str],
+    words: Sequence[str],
 ) -> Demand:
-    """What each task needs. model: that it serves; None where something else does. The others are the options.
+    """What each task needs. model: that it serves; None where something else does. words: options of
+    `tomserve work`. The others are the options.
 
     Raises ConfigError where a part would take several nodes, or a part of several GPUs and a bit.
     """
@@ -131,7 +132,6 @@ def demanded(
     if number > 1 and number % 1:
         raise ConfigError(f"--gpus-per-part {number:g}: expected a whole number, or less than 1 to share a GPU")
     cpus = cpus_per_part if cpus_per_part is not None else max(1.0, 4 * number)
-    words = [word for url in urls for word in ("--base-url", url)]
     env = [(name, os.environ[name]) for name in HANDED if os.environ.get(name)]
     env = [(name, value if value.startswith("/") else str(Path(value).expanduser().resolve())) for name, value in env]
     return Demand(cpus, number, restarts, tuple(words), tuple(env))

@@ -15,6 +15,8 @@ from tomserve.cli.options import (
     LimitOption,
     MaxTokensOption,
     NoiseCheckOption,
+    OwnBenchmarkOption,
+    OwnStrategyOption,
     PathOption,
     QuietOption,
     RepeatsOption,
@@ -112,6 +114,8 @@ def work(
             "on this machine, which is started where none runs."
         ),
     ] = None,
+    benchmark: OwnBenchmarkOption = None,
+    strategy: OwnStrategyOption = None,
     here: Annotated[
         bool, typer.Option("--here", help="Use a server on this machine, also where `tomserve shard` named addresses.")
     ] = False,
@@ -159,12 +163,15 @@ def work(
     interrupted, repeat it: it goes on where it was. The exit code is 0 where the parts are complete, and 1 where
     requests failed that may be sent again.
     """
+    from tomserve import benchmarks
     from tomserve.shards.record import folder_of
     from tomserve.shards.working import Connection
 
+    if benchmark is not None:
+        benchmarks.get(benchmark)  # from now on known by its name, so that its own metrics score the parts
     how = Connection(
         base_urls=tuple(base_url or ()), timeout=timeout, concurrency=concurrency, transport=transport, hedge=hedge,
-        patience=patience, here=here, setup=setup, accept_change=accept_change,
+        patience=patience, here=here, setup=setup, accept_change=accept_change, strategies=tuple(strategy or ()),
     )  # fmt: skip
     if to is not None:
         from tomserve.shards import address

@@ -36,14 +36,3 @@ def name_given(folder: Path) -> str:
         return run_name(folder)
     path = str(folder)
     return shlex.quote(path if path.startswith(("/", "./", "../")) else f"./{path}")
-
-
-def lies_in(folder: Path, given: str | None) -> Path | None:
-    """The whole path of a file or folder inside `folder`; None for a name without '/', and for what lies elsewhere.
-
-    What came with a folder from somebody else must not be run as a program only because a record beside it says so.
-    """
-    if given is None or "/" not in given:
-        return None
-    path = Path(given).expanduser().resolve()
-    return path if folder.resolve() in path.parents else None

@@ -11,12 +11,19 @@ from typing import Any, TypeVar
 import pydantic
 import yaml
 
+from tomserve.content import bounded, files
 from tomserve.content.wording import Loc, explain, first_error, place_of
 from tomserve.errors import ContentError
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
 SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe loader, in its faster version where libyaml is installed."""
+
+MOST = 1 << 16
+"""The most bytes of a file that may come from somebody else; experiments have a few hundred."""
+
+DEEPEST = 100
+"""Lists and mappings within others."""
 
 
 class Lines(dict[Loc, int]):
@@ -29,12 +36,19 @@ class Lines(dict[Loc, int]):
         return self.get(loc)
 
 
-def load(path: Path) -> tuple[Any, Lines]:
-    """Read a YAML file and return its data with the lines of all keys. Raises ContentError for an unreadable or empty
-    file, broken YAML, or a key that is given twice.
+def load(path: Path, *, own: bool = True) -> tuple[Any, Lines]:
+    """Read a YAML file and return its data with the lines of all keys. Raises ContentError for an unreadable, empty or
+    endless file, broken YAML, an alias, values within values without end, or a key that is given twice.
+
+    own: whether it is the user's own. Somebody else's may be no link and no pipe, and has at most MOST bytes.
     """
+    most = bounded.LONGEST if own else MOST
     try:
-        text = path.read_text("utf-8")
+        with path.open("rb") if own else files.reading(path) as file:
+            read = file.read(most + 1)
+        if len(read) > most:
+            raise ContentError(f"has more than {most:,} bytes; expected a small file of YAML", path=path)
+        text = read.decode("utf-8")
     except OSError as error:
         raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
     except UnicodeDecodeError as error:
@@ -42,6 +56,7 @@ def load(path: Path) -> tuple[Any, Lines]:
     lines = Lines()
     loader: Any = None
     try:
+        _bounded(text, path)
         loader = SAFE_LOADER(text)
         node = loader.get_single_node()
         if node is None:
@@ -59,6 +74,21 @@ def load(path: Path) -> tuple[Any, Lines]:
     finally:
         if loader is not None:
             loader.dispose()
+
+
+def _bounded(text: str, path: Path) -> None:
+    """Raise ContentError for an alias, as a few aliases of aliases stand for more nodes than memory holds, and for
+    nodes so deep within others that building them would end the process."""
+    depth = 0
+    for event in yaml.parse(text, SAFE_LOADER):
+        line = event.start_mark.line + 1 if event.start_mark else None
+        if isinstance(event, yaml.AliasEvent):
+            raise ContentError(
+                f"*{event.anchor} is an alias, which is not read; write the value out", path=path, line=line
+            )
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise ContentError(f"holds values within more than {DEEPEST} others", path=path, line=line)
 
 
 def _walk(node: yaml.Node, loc: Loc, lines: Lines, path: Path) -> None:
@@ -83,13 +113,13 @@ def _dotted(loc: Loc) -> str:
     return ".".join(str(part) for part in loc)
 
 
-def load_model(path: Path, model: type[Model], *, context: Any = None) -> Model:
+def load_model(path: Path, model: type[Model], *, context: Any = None, own: bool = True) -> Model:
     """Read a YAML file as a `model`. Raises ContentError for the first mistake, with its line and the nearest known
     key.
 
-    context: handed to the model's validators.
+    context: handed to the model's validators. own: whether the file is the user's own, see `load`.
     """
-    data, lines = load(path)
+    data, lines = load(path, own=own)
     return validate(data, model, path=path, lines=lines, context=context)
 
 

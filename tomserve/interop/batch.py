@@ -115,7 +115,7 @@ def exported(
         folder = evaluation.folder.path
         evaluation.save()
         if part_of(folder) is None:  # what a part asks is known from the record of the parts
-            Exports.read(folder).with_one(Export.of(options, chosen)).write(folder)
+            Exports.read(folder).with_one(Export.of(options, evaluation.plan.benchmark.name, chosen)).write(folder)
         questions, last = 0, None
         with written:
             for request in _asked(evaluation, lambda request: None):
@@ -133,17 +133,24 @@ def exported(
 
 
 def imported(
-    run: str, paths: Sequence[Path], *, accept_change: bool = False, listener: Listener | None = None
+    run: str,
+    paths: Sequence[Path],
+    *,
+    benchmark: str | None = None,
+    strategies: Sequence[str] = (),
+    accept_change: bool = False,
+    listener: Listener | None = None,
 ) -> Imported:
     """Read the results of batches into the run that their requests were exported from.
 
     run: its name or folder. paths: output and error files, of any number of batches in any order, also again.
+    benchmark, strategies: the user's own file and folders, which the record of the export does not hold.
     accept_change: whether to go on where replies name another model than those before. Rows are made and appended as
     those of live replies. Raises TomserveError; what was read until then is kept, and the command can be repeated.
     """
     listener = listener or Silent()
     folder = runfolder.existing_run(run)
-    exports = exports_of(folder)
+    exports = exports_of(folder, benchmark, strategies)
     if not exports:
         raise ConfigError(
             f"{folder}: nothing was exported from this run; `tomserve export batch --run {run}` does that"

@@ -7,15 +7,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from tomserve.content.places import lies_in
-from tomserve.errors import ConfigError, RunMismatchError
-from tomserve.interop.batch_record import FILE as RECORD
+from tomserve import benchmarks
+from tomserve.errors import ConfigError
 from tomserve.interop.batch_record import Exports
 from tomserve.runs import runfolder
 from tomserve.runs.planning import EvalOptions
+from tomserve.runs.strategies import from_folders
 from tomserve.serving import reference, target
 from tomserve.serving.presets import Preset
 from tomserve.serving.target import REFERENCE, Target
@@ -29,32 +31,35 @@ def part_of(folder: Path) -> int | None:
     return int(folder.name) if is_part else None
 
 
-def exports_of(folder: Path) -> list[tuple[EvalOptions, Target]]:
+def exports_of(
+    folder: Path, benchmark: str | None = None, strategies: Sequence[str] = ()
+) -> list[tuple[EvalOptions, Target]]:
     """What was exported of a run, or what a part is to ask: the options, and the model.
 
-    Raises ConfigError where the record is broken, and where it names a program in the run's own folder: that may have
-    come from somebody else, and would be run.
+    benchmark, strategies: the user's own file and folders, as the record holds their names alone. Raises ConfigError
+    where the record is broken, and where it does not name these strategies.
     """
+    if benchmark is not None:
+        benchmarks.get(benchmark)  # from now on known by its name
     if (number := part_of(folder)) is None:
         exports = Exports.read(folder).exports
-        for one in exports:
-            for name in (one.benchmark, *one.strategies):
-                if lies_in(folder, name) is not None:
-                    raise RunMismatchError(
-                        f"{folder / RECORD}: {name} lies in the folder of the run; programs and prompts are taken from "
-                        "outside only, so export again with a strategy or benchmark that lies elsewhere"
-                    )
-        return [(one.options(folder), one.model.target()) for one in exports]
+        from_folders([name for one in exports for name in one.strategies], strategies)
+        named = [from_folders(one.strategies, strategies, some=True) for one in exports]
+        found = [(one.options(folder), one.model.target()) for one in exports]
+        return [(replace(options, strategies=own), to) for (options, to), own in zip(found, named, strict=True)]
     shards = Shards.read(folder.parent)
-    options = replace(options_of(folder.parent, shards, number, Connection()), noise_check=None)
+    options = options_of(folder.parent, shards, number, Connection(strategies=tuple(strategies)))
+    options = replace(options, noise_check=None)
     preset = None if shards.preset is None else Preset.load(shards.preset)
     return [(options, Target(shards.model, shards.revision, preset))]
 
 
 def wanted(options: EvalOptions) -> tuple[EvalOptions, Target]:
     """The options of an export, and its model. Raises ConfigError where no model is named."""
-    named = EvalOptions(run=options.run, policy=options.policy)
-    before = exports_of(runfolder.run_path(options.run)) if options == named and options.run is not None else []
+    own: dict[str, Any] = {"benchmark": options.benchmark, "strategies": options.strategies}
+    paths = all("/" in one for one in options.strategies) and (options.benchmark or ".py").endswith(".py")
+    repeated = paths and options == EvalOptions(run=options.run, policy=options.policy, **own)
+    before = exports_of(runfolder.run_path(options.run), **own) if repeated and options.run is not None else []
     if before:
         return before[-1]
     if options.noise_check:

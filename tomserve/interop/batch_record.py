@@ -13,6 +13,7 @@ import orjson
 import pydantic
 
 from tomserve.content import bounded, files
+from tomserve.content.named import Name, recorded
 from tomserve.content.wording import refused
 from tomserve.errors import ConfigError
 from tomserve.runs.planning import EvalOptions
@@ -53,11 +54,11 @@ class Model(_Record):
 class Export(_Record):
     """The options of `tomserve export batch` that shape the requests, by the names of EvalOptions, and the model."""
 
-    benchmark: str | None = None
+    benchmark: Name | None = None
     path: str | None = None
     gold: str | None = None
     where: tuple[str, ...] = ()
-    strategies: tuple[str, ...] = ()
+    strategies: tuple[Name, ...] = ()
     limit: Annotated[int, pydantic.Field(ge=1)] | None = None
     max_tokens: Annotated[int, pydantic.Field(ge=1)] | None = None
     thinking: str | None = None
@@ -68,11 +69,11 @@ class Export(_Record):
     model: Model
 
     @classmethod
-    def of(cls, options: EvalOptions, chosen: Target) -> Export:
-        """The record of these options; relative paths are kept as absolute ones."""
+    def of(cls, options: EvalOptions, benchmark: str, chosen: Target) -> Export:
+        """The record of these options, with the names of what may have been given by a path. benchmark: its name."""
         own = {name: getattr(options, name) for name in cls.model_fields if name not in ("path", "model")}
-        own["strategies"] = tuple(map(_absolute, options.strategies))
-        own["benchmark"] = None if options.benchmark is None else _absolute(options.benchmark)
+        own["benchmark"] = benchmark if options.benchmark else None
+        own["strategies"] = tuple(map(recorded, options.strategies))
         path = None if options.path is None else str(options.path.expanduser().absolute())
         return cls(path=path, model=Model.of(chosen), **own)
 
@@ -81,12 +82,6 @@ class Export(_Record):
         own = self.model_dump(exclude={"path", "model"})
         path = None if self.path is None else Path(self.path)
         return EvalOptions(path=path, model=self.model.name, run=str(folder.absolute()), **own)
-
-
-def _absolute(given: str) -> str:
-    """A name as it is, and the path of a file or folder as an absolute one."""
-    path = Path(given).expanduser()
-    return str(path.absolute()) if ("/" in given or given.endswith(".py")) and path.exists() else given
 
 
 class Exports(_Record):

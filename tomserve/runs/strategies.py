@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tomserve.benchmarks import Benchmark
-from tomserve.errors import ConfigError
+from tomserve.content.named import recorded
+from tomserve.errors import ConfigError, one_of
 from tomserve.prompting.strategy import Strategy
 from tomserve.serving.presets import Preset
 
@@ -33,6 +34,17 @@ def strategies_of(options: EvalOptions, benchmark: Benchmark, preset: Preset | N
     if twice := [name for name, count in Counter(s.name for s in strategies).items() if count > 1]:
         raise ConfigError(f"two strategies are called {twice[0]!r}; rename the folder of one")
     return strategies
+
+
+def from_folders(names: Sequence[str], given: Sequence[str], *, some: bool = False) -> tuple[str, ...]:
+    """The strategies that a record names, those by their folders that the user gives for them now.
+
+    some: whether the record may name only some of those. Raises ConfigError where the user gives one that it does not.
+    """
+    folders = {recorded(one): one for one in given}
+    if not some and (strange := [name for name in folders if name not in names]):
+        raise ConfigError(one_of("--strategy", strange[0], names))
+    return tuple(folders.get(name, name) for name in names)
 
 
 def thinking_of(preset: Preset | None, model: str, wanted: str | None) -> int:

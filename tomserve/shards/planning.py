@@ -78,7 +78,7 @@ def divide(
     if parts is not None and count < parts:
         listener.message(f"there are {count:,} questions to divide, so that there are {count:,} parts, not {parts:,}")
     part_of = units.divided(count)
-    shards = _record(made, place, units.costs, part_of, Wish.of(options, _named(made), made.target, key))
+    shards = _record(made, place, units.costs, part_of, Wish.of(options, made.called, made.target, key))
     with _alone(place):
         if _there(place, shards):
             listener.message(f"{place} holds these {len(shards.parts)} parts already")
@@ -94,12 +94,6 @@ def divide(
                 f"{place / FILE}: cannot be written ({error.strerror}); free space, and divide again"
             ) from None
     return shards
-
-
-def _named(made: Plan) -> str:
-    """The benchmark as it is to be named wherever a part is asked."""
-    file = made.benchmark.file
-    return made.called if file is None else str(file)
 
 
 class _Units:

@@ -18,6 +18,7 @@ import orjson
 import pydantic
 
 from tomserve.content import bounded, digest_of, files
+from tomserve.content.named import Name, RunName
 from tomserve.content.places import PARTS_ENDING, run_name
 from tomserve.content.wording import check_part, refused
 from tomserve.errors import ConfigError
@@ -84,7 +85,7 @@ class Shards(_Part):
     """
 
     schema_: Literal[1] = pydantic.Field(alias="schema", default=1)
-    run: str
+    run: RunName
     created: str
     tomserve: str
     experiment: dict[str, Any]
@@ -96,7 +97,7 @@ class Shards(_Part):
     provenance: dict[str, Any] = {}
     model: str
     revision: str | None = None
-    preset: str | None = None
+    preset: Name | None = None
     sampling: dict[str, Any]
     strategies: dict[str, AskedStrategy]
     variants: VariantsRecord | None = None
@@ -147,6 +148,11 @@ class Shards(_Part):
             return cls.model_validate(data)
         except pydantic.ValidationError as error:
             raise refused(error, data, cls, path, WAY_OUT) from None
+
+
+def merged_into(folder: Path) -> Path:
+    """The folder of the run that parts are merged into, beside theirs, unless the user says otherwise."""
+    return folder.with_name(Shards.read(folder).run.rpartition("/")[2])
 
 
 def part_folder(folder: Path, number: int) -> Path:

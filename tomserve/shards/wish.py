@@ -12,7 +12,9 @@ from typing import Annotated, Any
 
 import pydantic
 
+from tomserve.content.named import CODE, ModelName, Name, recorded
 from tomserve.engine import transports
+from tomserve.errors import ConfigError
 from tomserve.runs.planning import EvalOptions
 from tomserve.serving.target import Target
 
@@ -23,8 +25,9 @@ Several = Annotated[tuple[str, ...], pydantic.Field(max_length=1000)]
 class Wish(pydantic.BaseModel):
     """What is to be asked of which model, and how, unless whoever asks a part says otherwise.
 
-    The fields are those of `tomserve eval --config`. Folders and files are given by their whole paths, so that a part
-    can be asked from any folder. key: the name of the environment variable that holds the API key, never the key.
+    The fields are those of `tomserve eval --config`. Files of items and folders of weights are given by their whole
+    paths, so that a part can be asked from any folder; programs and prompts by their names. key: the name of the
+    environment variable that holds the API key, never the key.
     """
 
     model_config = pydantic.ConfigDict(
@@ -34,14 +37,14 @@ class Wish(pydantic.BaseModel):
         populate_by_name=True,
     )
 
-    model: str | None = None
+    model: ModelName | None = None
     base_url: Several = ()
     key: Annotated[str, pydantic.Field(pattern=r"^[A-Z][A-Z0-9_]{0,99}$")] | None = None
-    benchmark: str | None = None
+    benchmark: Name | None = None
     path: str | None = None
     gold: str | None = None
     where: Several = ()
-    strategy: Several = ()
+    strategy: Annotated[tuple[Name, ...], pydantic.Field(max_length=1000)] = ()
     limit: Annotated[int, pydantic.Field(ge=1)] | None = None
     revision: str | None = None
     max_tokens: Annotated[int, pydantic.Field(ge=1, le=2**31)] | None = None
@@ -61,8 +64,10 @@ class Wish(pydantic.BaseModel):
     def of(cls, options: EvalOptions, benchmark: str, target: Target, key: str | None) -> Wish:
         """What these options want.
 
-        benchmark: its name, or the whole path of its file. target: the model that they lead to. key: the name of the
+        benchmark: its name. target: the model that they lead to. key: the name of the
         variable that holds the API key, where an experiment's file names one.
+
+        Raises ConfigError for the file of a preset.
         """
         own = ("model", "base_url", "key", "benchmark", "path", "strategy")
         same = {name: getattr(options, name) for name in cls.model_fields if name not in own}
@@ -72,7 +77,7 @@ class Wish(pydantic.BaseModel):
             key=key,
             benchmark=benchmark,
             path=None if options.path is None else os.path.abspath(options.path),
-            strategy=tuple(_whole(name) for name in options.strategies),
+            strategy=tuple(map(recorded, options.strategies)),
             **same,
         )
 
@@ -87,15 +92,13 @@ class Wish(pydantic.BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
-def _whole(name: str) -> str:
-    """The whole path of a strategy that is given by its folder; a name as it is."""
-    return str(Path(name).expanduser().resolve()) if "/" in name else name
-
-
 def _model(options: EvalOptions, target: Target) -> str:
     """The model as it is to be named wherever a part is asked, also where nothing serves it yet."""
-    if target.embedded:
-        return target.starts
-    if options.model is None:
-        return target.model
-    return _whole(options.model) if "/" in options.model and Path(options.model).is_dir() else options.model
+    name = target.starts if target.embedded else options.model or target.model
+    if name.endswith(CODE):
+        raise ConfigError(
+            f"--model {name}: parts name no file of a preset; put it into launch/models/ of a content folder, and give "
+            "its name and --content DIR"
+        )
+    folder = Path(name).expanduser()
+    return str(folder.resolve()) if "/" in name and folder.is_dir() else name

@@ -10,13 +10,11 @@ server offers, is held against that record before anything is asked.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from tomserve import benchmarks
-from tomserve.content.places import lies_in
-from tomserve.errors import ConfigError, RunMismatchError
+from tomserve.errors import ConfigError
 from tomserve.items import read_items
 from tomserve.runs import runfolder
 from tomserve.runs.evaluation import EvalResult, Evaluation, evaluate
@@ -26,6 +24,7 @@ from tomserve.runs.planning import EvalOptions
 from tomserve.runs.preflight import Servers
 from tomserve.runs.stock import Stock
 from tomserve.runs.stopping import Stop
+from tomserve.runs.strategies import from_folders
 from tomserve.runs.whole import Whole
 from tomserve.serving import keys
 from tomserve.serving.addresses import shown
@@ -43,7 +42,8 @@ class Connection:
     flight. transport: how requests are sent. hedge: seconds after which a second server is asked, too. patience:
     seconds to wait for a server that loads. All of these are None for what the evaluation was divided with. here:
     whether to pass over the addresses with which the evaluation was divided, and use a server of this machine. setup:
-    install vLLM first where it is missing. accept_change: go on where another server answers than before.
+    install vLLM first where it is missing. accept_change: go on where another server answers than before. strategies:
+    folders of the user's own ones, as the record of the parts holds their names alone.
     """
 
     base_urls: tuple[str, ...] = ()
@@ -55,6 +55,7 @@ class Connection:
     here: bool = False
     setup: bool = False
     accept_change: bool = False
+    strategies: tuple[str, ...] = ()
 
 
 def work(
@@ -90,16 +91,14 @@ def options_of(folder: Path, shards: Shards, number: int, how: Connection) -> Ev
         )
     runfolder.check_files(place)
     wish, options = shards.wish, shards.wish.options()
-    _refuse_inside(folder, (wish.benchmark, wish.model, *wish.strategy))
-    if wish.benchmark is not None and wish.benchmark.endswith(".py") and Path(wish.benchmark).is_file():
-        benchmarks.get(wish.benchmark)  # so that the part is scored by the benchmark's own metrics
-    own = ("base_urls", "here", "setup", "accept_change")
+    own = ("base_urls", "here", "setup", "accept_change", "strategies")
     given = {
         one.name: value for one in fields(how) if one.name not in own and (value := getattr(how, one.name)) is not None
     }
     return replace(
         options,
         benchmark=shards.benchmark,
+        strategies=from_folders(wish.strategy, how.strategies),
         items=Stock(read_items(place / ITEMS)),
         base_urls=_addresses(wish, how),
         variants=(),  # those that were wanted are among the items
@@ -154,16 +153,6 @@ def _addresses(wish: Wish, how: Connection) -> tuple[str, ...]:
             "--base-url URL, or use a server of this machine by --here"
         )
     return how.base_urls or wish.base_url
-
-
-def _refuse_inside(folder: Path, named: Sequence[str | None]) -> None:
-    """Raise RunMismatchError where something that is run as a program lies among the parts: it may have come with them.
-
-    named: the benchmark, the model and the strategies, which may be names or paths.
-    """
-    for name in named:
-        if (path := lies_in(folder, name)) is not None:
-            raise RunMismatchError(f"{folder / FILE}: {path} lies among the parts; programs are run from outside only")
 
 
 def next_part(folder: Path, passed: Collection[int] = ()) -> int | None:

@@ -29,8 +29,7 @@ import pydantic
 from tomserve import benchmarks, stability
 from tomserve.api.experiments import Experiment
 from tomserve.benchmarks import Benchmark
-from tomserve.errors import ConfigError, MachineError, TomserveError, one_of
-from tomserve.prompting import strategy
+from tomserve.errors import ConfigError, MachineError, TomserveError
 from tomserve.runs import checking, noise_check
 from tomserve.runs.stock import Stock
 from tomserve.runs.varying import Varied, apart, varied
@@ -104,7 +103,6 @@ class Plan:
 
 def foresee(experiment: Experiment) -> Plan:
     """The plan of an experiment, computed in this process. Raises TomserveError where it is not possible."""
-    names_only(experiment)
     options = experiment.options()
     checking.check(options)
     noise_check.check_share(options.noise_check)
@@ -154,16 +152,6 @@ def _items(name: str | None, path: str | None, gold: str | None) -> tuple[Benchm
     return benchmark, every, apart(every)
 
 
-def names_only(experiment: Experiment) -> None:
-    """Raise ConfigError where benchmark or strategies are not names of content, but paths of programs or folders."""
-    if experiment.benchmark is not None and experiment.benchmark not in benchmarks.names():
-        raise ConfigError(one_of("benchmark", experiment.benchmark, benchmarks.names()))
-    known = strategy.names()
-    for name in experiment.strategy:
-        if name not in known:
-            raise ConfigError(one_of("strategy", name, known))
-
-
 class Desk:
     """Where plans are wished for: one process computes them, one after the other, and each is kept.
 
@@ -182,7 +170,6 @@ class Desk:
         Raises ConfigError with what is wrong where the experiment cannot be planned, MachineError where the process
         that computes has died.
         """
-        names_only(experiment)
         wish = experiment.model_copy(
             update={name: field.default for name, field in Experiment.model_fields.items() if name not in MATTER}
         ).model_dump_json(by_alias=True)
