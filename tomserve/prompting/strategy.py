@@ -129,9 +129,7 @@ class Strategy:
     def named(cls, name: str, **options: Any) -> Strategy:
         """Load a strategy as `load` does, by a name that is never taken for a path, as a stranger may have given it."""
         if (file := content.names("prompts", "/strategy.yaml").get(name)) is None:
-            raise ConfigError(
-                f"{one_of('strategy', name, names())}; the path of a folder has a / in it"
-            )
+            raise ConfigError(f"{one_of('strategy', name, names())}; the path of a folder has a / in it")
         return cls(file.parent, **options)
 
     @property
