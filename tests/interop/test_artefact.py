@@ -507,11 +507,15 @@ def test_the_tables_are_computed_again_offline_in_a_new_environment(wheel: Path,
     """With the exact packages, whose digests pip checks, and tomserve's wheel from the artefact itself. Once they are
     installed, the network is refused."""
     made = _made(tmp_path, [str(place / "runs/example")], wheel=wheel)
+    (made / "requirements.txt").write_text("nothing-of-an-artefact-is-installed==1\n")
+    _summed(made)
     about = recompute.read_record(made)
     assert about["wheel"] == wheel.name
-    assert "    python recompute.py     # in a new environment" in (made / "README.md").read_text()
+    assert (
+        f"    python recompute.py --wheel {wheel.name}     # in a new environment" in (made / "README.md").read_text()
+    )
     assert list(recompute.digests(made)) == []
-    python = recompute.environment(tmp_path / "new", made, about, None)
+    python = recompute.environment(tmp_path / "new", about["tomserve"], tmp_path, made / about["wheel"])
     (site,) = (tmp_path / "new").glob("lib/python*/site-packages")
     assert not list(site.glob("pytest*")), "nothing of this environment is seen"
     (site / "sitecustomize.py").write_text(OFFLINE)

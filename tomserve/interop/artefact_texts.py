@@ -189,8 +189,8 @@ def _contents(counts: Mapping[str, int]) -> str:
 
 def _recomputing(about: About) -> str:
     version = tomserve.__version__
-    new = "recompute.py" if about.wheel else f"recompute.py --wheel tomserve-{version}-py3-none-any.whl"
-    wheel = "" if about.wheel else "The wheel is tomserve's own; without --wheel the package registry is asked.\n"
+    new = f"recompute.py --wheel {about.wheel or f'tomserve-{version}-py3-none-any.whl'}"
+    wheel = "The wheel is tomserve's own, a program; without --wheel the package registry is asked.\n"
     trust = ""
     if about.study is not None:
         trust = (

@@ -4,9 +4,9 @@
     python recompute.py --wheel tomserve-VERSION-py3-none-any.whl
 
 It needs Python 3.11 alone. With --here it uses the environment that it is called with; else it makes a new one and
-installs the exact packages of requirements.txt there, and the wheel of tomserve that is given or lies in the artefact,
-else that of the package registry. The exit code is 0 where all is the same, 1 where anything differs, 2 where it could
-not be tried.
+installs tomserve there, by its version from the package registry or from the wheel that --wheel names, and then the
+packages that this tomserve was tested with, by their digests. The files of the artefact are data: nothing of it is
+installed. The exit code is 0 where all is the same, 1 where anything differs, 2 where it could not be tried.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ SHOWN = 20
 """How many lines are printed at most of each kind."""
 
 SUMS = "SHA256SUMS"
+LOCKED = "[Ll]ib/**/tomserve/_content/launch/locked/core.txt"
+"""Where an installed tomserve keeps the list of its packages."""
+
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,199})*")
 STUDY_FILE = re.compile(r"study(/[A-Za-z0-9_.-]+)*/[A-Za-z0-9_-]+\.py")
 
@@ -45,7 +48,7 @@ def main() -> int:
     """Check, compute, compare; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--here", action="store_true", help="use the environment of this Python")
-    parser.add_argument("--wheel", type=Path, help="tomserve's wheel, for a new environment; else that of the artefact")
+    parser.add_argument("--wheel", type=Path, help="tomserve's wheel, if not that of the registry")
     parser.add_argument("--run-study", action="store_true", help="run the study's program that the artefact brings")
     given = parser.parse_args()
     root = Path(__file__).resolve().parent
@@ -70,7 +73,7 @@ def check(root: Path, given: argparse.Namespace) -> int:
         folder = Path(scratch).resolve()
         python = [sys.executable]
         if not given.here:
-            python = [environment(folder / "venv", root, about, given.wheel), "-I"]
+            python = [environment(folder / "venv", about["tomserve"], folder, given.wheel), "-I"]
         made = compute(python, root, about, folder)
         differing = list(compared(root / "tables" / "csv", made))
     tell(differing, "tables", "differences")
@@ -152,10 +155,14 @@ def sha256(path: Path) -> str:
     return sha.hexdigest()
 
 
-def environment(folder: Path, root: Path, about: dict[str, Any], wheel: Path | None) -> str:
-    """Make an environment with the exact packages; returns its Python. Raises CannotTryError."""
-    if wheel is None and about["wheel"] is not None:
-        wheel = root / about["wheel"]
+def environment(folder: Path, version: str, scratch: Path, wheel: Path | None) -> str:
+    """Make an environment with tomserve and the packages that it was tested with; returns its Python.
+
+    version: of tomserve, for the registry. scratch: for the file that comes from there. wheel: the user's own one.
+    Raises CannotTryError.
+    """
+    if wheel is None and re.fullmatch(r"\d+(\.\d+){1,3}", version) is None:
+        raise CannotTryError(f"tomserve {version} is no release; use --here, or name a wheel that you trust by --wheel")
     if wheel is not None and not wheel.is_file():
         raise CannotTryError(f"{wheel}: no such file; expected tomserve's wheel")
     try:
@@ -165,14 +172,25 @@ def environment(folder: Path, root: Path, about: dict[str, Any], wheel: Path | N
             f"no new environment can be made ({error}); install Python's venv, or use --here"
         ) from None
     python = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
-    pip = [python, "-I", "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps", "--no-compile"]
-    what = str(wheel.resolve()) if wheel is not None else f"tomserve=={about['tomserve']}"
-    print("installing the packages into a new environment ...", flush=True)
-    for packages in (["-r", str(root / "requirements.txt")], [what]):
-        done = subprocess.run([*pip, *packages], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise CannotTryError(f"the packages cannot be installed ({last(done.stderr)})")
+    pip = [python, "-I", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    if wheel is None:
+        came = scratch / "wheel"
+        _run([*pip, "download", "--no-deps", "--only-binary=:all:", f"--dest={came}", f"tomserve=={version}"])
+        wheel = next(came.iterdir())
+    print(f"installing {wheel.name}, sha256:{sha256(wheel)}, and its packages into a new environment ...", flush=True)
+    _run([*pip, "install", "--no-deps", "--no-compile", str(wheel.resolve())])
+    locked = next(folder.glob(LOCKED), None)
+    if locked is None:
+        raise CannotTryError(f"{wheel.name} does not say which packages it was tested with; use --here")
+    _run([*pip, "install", "--no-deps", "--no-compile", "--require-hashes", f"--requirement={locked}"])
     return python
+
+
+def _run(command: list[str]) -> None:
+    """Call pip. Raises CannotTryError."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CannotTryError(f"the packages cannot be installed ({last(done.stderr)})")
 
 
 def compute(python: list[str], root: Path, about: dict[str, Any], folder: Path) -> Path:
