@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
+from tomserve.content.places import runs_root
 from tomserve.web import computing
 from tomserve.web.computing import Result
 
@@ -28,7 +29,8 @@ def settled(person: TestClient, address: str) -> Any:
 def made(work: str, *runs: str, **options: Any) -> Result:
     """What came of a wish, once it is there."""
     end = time.monotonic() + PATIENCE
-    while (found := computing.wanted(work, *runs, **options)) is None:
+    folders = [runs_root() / run for run in runs]
+    while (found := computing.wanted(work, *folders, **options)) is None:
         assert time.monotonic() < end, f"{work} of {runs} is still being computed"
         time.sleep(0.05)
     return found

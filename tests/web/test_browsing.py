@@ -14,6 +14,7 @@ import pytest
 from tests.helpers.examples import copied_example
 from tests.helpers.reading import made
 from tests.helpers.reports import talking_run, varied_run
+from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
 from tomserve.runs.scores import load_scores
 from tomserve.web import answerindex, browsing
@@ -47,10 +48,10 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Row]:
 def wanted(filters: Filters) -> list[tuple[str, str]]:
     """All answers that the filters leave, page by page."""
     found: list[tuple[str, str]] = []
-    first = browsing.page_of("example", filters)
+    first = browsing.page_of(runs_root() / "example", filters)
     assert first is not None
     for number in range(1, first.pages + 1):
-        page = browsing.page_of("example", Filters(**{**vars(filters), "page": number}))
+        page = browsing.page_of(runs_root() / "example", Filters(**{**vars(filters), "page": number}))
         assert page is not None
         assert page.total == first.total
         assert len(page.rows) <= browsing.SIZE
@@ -105,7 +106,7 @@ def test_pages_are_sorted_as_a_whole(example: list[Row], sort: str, down: bool) 
 
 
 def test_the_counts_are_those_of_all_answers(example: list[Row]) -> None:
-    page = browsing.page_of("example", Filters(outcome="wrong", page=99))
+    page = browsing.page_of(runs_root() / "example", Filters(outcome="wrong", page=99))
     assert page is not None
     assert page.page == page.pages == 2
     assert dict(page.about["outcomes"]) == {
@@ -116,7 +117,7 @@ def test_the_counts_are_those_of_all_answers(example: list[Row]) -> None:
 
 
 def test_a_row_shows_the_beginning_of_its_reply_and_its_gold(example: list[Row]) -> None:
-    page = browsing.page_of("example", Filters())
+    page = browsing.page_of(runs_root() / "example", Filters())
     assert page is not None
     for row, plain in zip(page.rows, example, strict=False):
         assert row["shown"] == plain["reply"][: answerindex.SHOWN]
@@ -126,7 +127,7 @@ def test_a_row_shows_the_beginning_of_its_reply_and_its_gold(example: list[Row])
 
 def test_what_is_too_long_to_be_searched_is_said(example: list[Row], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browsing, "MOST_SEARCHED", 1)
-    page = browsing.page_of("example", Filters(text="no such words at all"))
+    page = browsing.page_of(runs_root() / "example", Filters(text="no such words at all"))
     assert page is not None
     assert "takes too long" in page.unsearched
     assert page.total == len(example)
@@ -135,15 +136,15 @@ def test_what_is_too_long_to_be_searched_is_said(example: list[Row], monkeypatch
 def test_before_and_after_follow_the_filters(example: list[Row]) -> None:
     del example
     filters = Filters(outcome="wrong", sort="answer", down=True)
-    page = browsing.page_of("example", filters)
+    page = browsing.page_of(runs_root() / "example", filters)
     assert page is not None
     first, second, third = (row["place"] for row in page.rows[:3])
-    before, after = browsing.neighbours("example", filters, second)
+    before, after = browsing.neighbours(runs_root() / "example", filters, second)
     assert before is not None
     assert after is not None
     assert (before["place"], after["place"]) == (first, third)
-    assert browsing.neighbours("example", filters, first)[0] is None
-    assert browsing.neighbours("example", Filters(outcome="right"), first) == (None, None)
+    assert browsing.neighbours(runs_root() / "example", filters, first)[0] is None
+    assert browsing.neighbours(runs_root() / "example", Filters(outcome="right"), first) == (None, None)
 
 
 ADDRESSES = [
@@ -202,4 +203,4 @@ def test_a_run_without_answers_says_so(tmp_path: Path) -> None:
     found = made("answers", "example")
     assert found.error == "example: nothing was answered yet"
     with pytest.raises(ConfigError, match="nothing was answered"):
-        browsing.page_of("example", Filters())
+        browsing.page_of(runs_root() / "example", Filters())

@@ -12,6 +12,7 @@ import pytest
 
 from tests.helpers.examples import copied_example
 from tests.helpers.reading import made
+from tomserve.content.places import runs_root
 from tomserve.web import computing, process
 from tomserve.web.computing import Computing, Result, Wish
 from tomserve.web.process import Process
@@ -29,7 +30,7 @@ class Writer(Process):
         super().__init__()
         self.counted = counted
 
-    def ask(self, out: Path, work: str, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    def ask(self, out: Path, work: str, runs: Sequence[Path], options: Mapping[str, Any]) -> dict[str, Any]:
         self.counted.asked.release()
         with self.counted.counting:
             self.counted.now += 1
@@ -90,7 +91,7 @@ def test_an_error_is_told_in_words_without_the_path_of_the_folder(example: Path)
 
 def test_what_is_kept_is_found_by_another_server(example: Path, tmp_path: Path) -> None:
     del example
-    wish = Wish("answers", ("example",))
+    wish = Wish("answers", (runs_root() / "example",))
     assert Counted(tmp_path / "cache").settled(wish).facts == {"number": 1}
     other = Counted(tmp_path / "cache")
     assert other.settled(wish).facts == {"number": 1}
@@ -99,7 +100,7 @@ def test_what_is_kept_is_found_by_another_server(example: Path, tmp_path: Path) 
 
 def test_what_somebody_else_put_there_is_not_believed(example: Path, tmp_path: Path) -> None:
     del example
-    wish, first = Wish("answers", ("example",)), Counted(tmp_path / "cache")
+    wish, first = Wish("answers", (runs_root() / "example",)), Counted(tmp_path / "cache")
     kept = first.settled(wish).folder
     (kept / "file").write_text("something else")
     other = Counted(tmp_path / "cache")
@@ -109,7 +110,7 @@ def test_what_somebody_else_put_there_is_not_believed(example: Path, tmp_path: P
 
 
 def test_a_changed_journal_is_computed_anew_whatever_its_time(example: Path, tmp_path: Path) -> None:
-    wish, beside = Wish("answers", ("example",)), Counted(tmp_path / "cache")
+    wish, beside = Wish("answers", (runs_root() / "example",)), Counted(tmp_path / "cache")
     before, journal = beside.key(wish), example / "responses.jsonl"
     status = journal.stat()
     os.utime(journal)
@@ -125,16 +126,16 @@ def test_a_changed_journal_is_computed_anew_whatever_its_time(example: Path, tmp
 def test_other_wishes_and_other_code_are_others(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del example
     beside = Counted(tmp_path / "cache")
-    keys = {beside.key(Wish("answers", ("example",), {"by": by})) for by in ("a", "b")}
-    keys.add(beside.key(Wish("panels", ("example",), {"by": "a"})))
+    keys = {beside.key(Wish("answers", (runs_root() / "example",), {"by": by})) for by in ("a", "b")}
+    keys.add(beside.key(Wish("panels", (runs_root() / "example",), {"by": "a"})))
     monkeypatch.setattr(process, "CODE", "sha256:other")
-    keys.add(beside.key(Wish("answers", ("example",), {"by": "a"})))
+    keys.add(beside.key(Wish("answers", (runs_root() / "example",), {"by": "a"})))
     assert len(keys) == 4
 
 
 def test_two_wishes_at_once_are_computed_once(example: Path, tmp_path: Path) -> None:
     del example
-    wish, beside = Wish("answers", ("example",)), Counted(tmp_path / "cache")
+    wish, beside = Wish("answers", (runs_root() / "example",)), Counted(tmp_path / "cache")
     beside.go.clear()
     assert [beside.wanted(wish), beside.wanted(wish)] == [None, None]
     assert beside.working() == 1
@@ -147,7 +148,7 @@ def test_at_most_two_compute_at_once_and_the_others_wait(example: Path, tmp_path
     del example
     beside = Counted(tmp_path / "cache")
     beside.go.clear()
-    wishes = [Wish("answers", ("example",), {"number": number}) for number in range(5)]
+    wishes = [Wish("answers", (runs_root() / "example",), {"number": number}) for number in range(5)]
     for wish in wishes:
         beside.wanted(wish)
     assert beside.asked.acquire(timeout=60)
@@ -160,7 +161,7 @@ def test_at_most_two_compute_at_once_and_the_others_wait(example: Path, tmp_path
 
 def test_what_failed_is_told_and_tried_again_where_somebody_asks(example: Path, tmp_path: Path) -> None:
     del example
-    wish, beside = Wish("answers", ("example",), {"fails": True}), Counted(tmp_path / "cache")
+    wish, beside = Wish("answers", (runs_root() / "example",), {"fails": True}), Counted(tmp_path / "cache")
     assert beside.settled(wish).error == "it is too hot"
     assert beside.settled(wish).error == "it is too hot"
     assert len(beside.made) == 1
@@ -173,7 +174,7 @@ def test_what_failed_is_tried_again_some_minutes_later(
     example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del example
-    wish, beside = Wish("answers", ("example",), {"fails": True}), Counted(tmp_path / "cache")
+    wish, beside = Wish("answers", (runs_root() / "example",), {"fails": True}), Counted(tmp_path / "cache")
     assert beside.settled(wish).error == "it is too hot"
     monkeypatch.setattr(computing, "TRY_AGAIN", -1.0)
     assert beside.wanted(wish) is None
@@ -184,7 +185,7 @@ def test_what_failed_is_tried_again_some_minutes_later(
 def test_where_nothing_can_be_kept_the_reason_is_told(example: Path, tmp_path: Path) -> None:
     del example
     (tmp_path / "cache").write_text("a file where the folder should be")
-    assert "File exists" in Counted(tmp_path / "cache").settled(Wish("answers", ("example",))).error
+    assert "File exists" in Counted(tmp_path / "cache").settled(Wish("answers", (runs_root() / "example",))).error
 
 
 def test_several_wishes_are_computed_by_one_process_and_leave_a_place(
@@ -193,8 +194,8 @@ def test_several_wishes_are_computed_by_one_process_and_leave_a_place(
     del example
     monkeypatch.setattr(computing, "TOGETHER", 3)
     beside = Counted(tmp_path / "cache")
-    several = [Wish("answers", ("example",), {"number": number}) for number in range(5)]
-    alone = Wish("answers", ("example",), {"alone": True})
+    several = [Wish("answers", (runs_root() / "example",), {"number": number}) for number in range(5)]
+    alone = Wish("answers", (runs_root() / "example",), {"alone": True})
     beside.go.clear()
     assert beside.every(several) == beside.every(several) == [None] * 5
     assert beside.working() == 3
@@ -215,7 +216,7 @@ def test_several_wishes_are_computed_by_one_process_and_leave_a_place(
 def test_all_ends_with_the_workbench_and_begins_anew_where_it_is_wanted_again(example: Path, tmp_path: Path) -> None:
     del example
     beside = Counted(tmp_path / "cache")
-    wishes = [Wish("answers", ("example",), {"number": number}) for number in range(4)]
+    wishes = [Wish("answers", (runs_root() / "example",), {"number": number}) for number in range(4)]
     beside.go.clear()
     for wish in wishes:
         beside.wanted(wish)
@@ -245,14 +246,14 @@ def test_what_was_used_longest_ago_makes_room(
     del example
     monkeypatch.setattr(computing, "PIECES", pieces)
     beside = Counted(tmp_path / "cache", room=room)
-    wishes = [Wish("answers", ("example",), {"number": number}) for number in range(4)]
+    wishes = [Wish("answers", (runs_root() / "example",), {"number": number}) for number in range(4)]
     folders = []
     for age, wish in enumerate(wishes):
         folder = beside.settled(wish).folder
         os.utime(folder, (1000 + age, 1000 + age))
         folders.append(folder)
     os.utime(folders[0], (9000, 9000))  # used since
-    beside.settled(Wish("answers", ("example",), {"number": 9}))
+    beside.settled(Wish("answers", (runs_root() / "example",), {"number": 9}))
     assert folders[0].exists()
     assert not folders[1].exists()
     assert beside.settled(wishes[1]).folder == folders[1]
@@ -260,8 +261,8 @@ def test_what_was_used_longest_ago_makes_room(
 
 def test_a_run_that_grows_is_known_by_how_far_it_had_grown(example: Path, tmp_path: Path) -> None:
     beside = Counted(tmp_path / "cache")
-    before = [beside.key(Wish("panels", ("example",), upto=upto)) for upto in (5, 6)]
+    before = [beside.key(Wish("panels", (runs_root() / "example",), upto=upto)) for upto in (5, 6)]
     with (example / "responses.jsonl").open("ab") as journal:
         journal.write(b"{}\n")
-    assert [beside.key(Wish("panels", ("example",), upto=upto)) for upto in (5, 6)] == before
+    assert [beside.key(Wish("panels", (runs_root() / "example",), upto=upto)) for upto in (5, 6)] == before
     assert before[0] != before[1]

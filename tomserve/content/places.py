@@ -15,6 +15,12 @@ def runs_root() -> Path:
     return Path(os.environ.get("TOMSERVE_RUNS") or "runs")
 
 
+def whole_root() -> Path:
+    """The folder that holds the runs by its one path from ``/``, through no link: a path below it, unlike a name, is
+    taken for the same folder by whoever is given it."""
+    return runs_root().resolve()
+
+
 def cache_root() -> Path:
     """The folder for what can be made again, for all programs of the user: ``XDG_CACHE_HOME``, else ``~/.cache``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -25,14 +31,14 @@ def run_name(folder: Path) -> str:
 
     A run that lies elsewhere is called like its folder.
     """
-    whole, root = folder.resolve(), runs_root().resolve()
+    whole, root = folder.resolve(), whole_root()
     return whole.relative_to(root).as_posix() if root in whole.parents else whole.name
 
 
 def name_given(folder: Path) -> str:
     """What a command is given to find the run in a folder, as a shell takes it: its name or, where it does not lie
     below the folder of runs, its path."""
-    if runs_root().resolve() in folder.resolve().parents:
+    if whole_root() in folder.resolve().parents:
         return run_name(folder)
     path = str(folder)
     return shlex.quote(path if path.startswith(("/", "./", "../")) else f"./{path}")

@@ -17,6 +17,7 @@ A process that is killed at any moment leaves a run that is either complete or i
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import re
 import shutil
@@ -37,7 +38,7 @@ from tomserve.items import Item, write_items
 from tomserve.runs import kept
 from tomserve.runs.manifest import Manifest, Session, portable, short
 from tomserve.runs.manifest_parts import TableRecord
-from tomserve.runs.runfolder import RunFolder, check_files
+from tomserve.runs.runfolder import CARD, RunFolder, check_files
 from tomserve.runs.working import check_folder, check_work
 from tomserve.scoring.pinned import digest_of, measured
 from tomserve.scoring.tablefile import MEASURED, check_columns
@@ -102,6 +103,10 @@ class MeasuredRun:
         try:
             check_work(path / WORK)
             old = Manifest.read(path)
+            if old is None and os.path.lexists(path / CARD):
+                raise RunMismatchError(
+                    f"{path}: somebody's experiment of that name waits in the queue of the workbench; use --run NEW"
+                )
             if old is not None:
                 _check_same(path, old, manifest)
                 manifest.created, manifest.sessions = old.created, old.sessions

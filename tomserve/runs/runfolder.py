@@ -36,10 +36,13 @@ from tomserve.scoring.tablefile import MEASURED
 CHANGED = ("responses.jsonl", "noise.jsonl", "reader.jsonl", "log.txt", "server.log", "console.txt", ".lock")
 """Files of a run that are written to in place."""
 
+CARD = "workbench.json"
+"""What a workbench keeps of a run: whose it is, and its place in the queue (see tomserve.web.cards)."""
+
 REPLACED = (
     *("manifest.json", "items.jsonl", "reader.json", "scores.parquet", "report.html", "seal.json"),
     "responses.parquet",
-    *("progress.json", "workbench.json", "experiment.yaml", "batch.json"),
+    *("progress.json", CARD, "experiment.yaml", "batch.json"),
 )
 """Files of a run that are never changed in place, but replaced as a whole."""
 

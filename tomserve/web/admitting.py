@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tomserve import benchmarks, content, stability
 from tomserve.api.experiments import Experiment
-from tomserve.content.places import runs_root
+from tomserve.content.places import runs_root, whole_root
 from tomserve.errors import ConfigError, NoSuchRunError, NotAllowedError, one_of
 from tomserve.runs import checking, noise_check
 from tomserve.serving import records
@@ -58,6 +58,10 @@ def _check_names(experiment: Experiment) -> None:
         raise ConfigError(
             f"run: {experiment.run[:200]!r} is no name; use letters, digits, '.', '_' and '-', and '/' for folders"
         )
+    if experiment.run is not None and runs_root() in Path(experiment.run).parents:
+        raise ConfigError(
+            f"run: {experiment.run[:200]!r} begins with the folder of all runs, as commands may; name the run alone"
+        )
     if experiment.benchmark is not None and experiment.benchmark not in benchmarks.names():
         raise ConfigError(one_of("benchmark", experiment.benchmark[:200], benchmarks.names()))
     golds = benchmarks.get(experiment.benchmark).golds
@@ -84,7 +88,7 @@ def check_path(given: str, person: Person, register: Register) -> None:
         found = False
     else:
         found = True
-    runs = runs_root().resolve()
+    runs = whole_root()
     within = runs if _inside(whole, runs) else next((root for root in content.roots() if _inside(whole, root)), None)
     if within is None or any(part.startswith(".") for part in whole.relative_to(within).parts):
         raise refused
@@ -139,6 +143,17 @@ def check_key(experiment: Experiment, settings: Settings) -> None:
         raise ConfigError(f"key: the environment variable {experiment.key} is not set where the workbench runs")
     if (bound := places[experiment.key]) and not _only_at(experiment, bound):
         raise NotAllowedError(f"key: {experiment.key} may only be sent to {bound}")
+
+
+def check_stranger(experiment: Experiment, settings: Settings) -> None:
+    """Raise NotAllowedError where an experiment that this workbench has not made, as its seal says, names a key, and an
+    address that whoever runs the workbench has not bound it to: a stranger has chosen where it goes."""
+    key = experiment.key
+    if key is not None and experiment.base_url and not dict(settings.keys).get(key):
+        raise NotAllowedError(
+            f"key: this workbench has not made this experiment, which would send {key} to "
+            f"{', '.join(experiment.base_url)}; start it anew as a new experiment if you want that"
+        )
 
 
 def _only_at(experiment: Experiment, place: str) -> bool:

@@ -1,6 +1,6 @@
 """Reads one answer of a run with all that belongs to it: its story, what was sent, every reply, and how it was read.
 
->>> answer("example", "C1/none/false_belief/belief/original", "cot").reply                       # doctest: +SKIP
+>>> answer(Path("runs/example"), "C1/none/false_belief/belief/original", "cot").reply                   # doctest: +SKIP
 '{"beliefs":...'
 """
 
@@ -16,12 +16,13 @@ import polars as pl
 
 from tomserve import benchmarks
 from tomserve.content import bounded, files
+from tomserve.content.places import run_name
 from tomserve.errors import ConfigError, NoSuchAnswerError, TomserveError
 from tomserve.items import Item, nfc, read_line
 from tomserve.reporting.html.turns import MOST
 from tomserve.runs import kept, packed
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.runfolder import check_files, run_path
+from tomserve.runs.runfolder import check_files
 from tomserve.scoring.samples import sample_of
 from tomserve.scoring.score import score_row
 from tomserve.status import OK, UNFINISHED
@@ -38,20 +39,20 @@ RELATED = 200
 """Answers to the same question, and to versions of it, that are named."""
 
 
-def answer(run: str, item: str, strategy: str, sample: int | None = None, model: str | None = None) -> Answer:
+def answer(folder: Path, item: str, strategy: str, sample: int | None = None, model: str | None = None) -> Answer:
     """The answer to an item by a strategy.
 
-    run: its name, which the caller has looked up. sample: which one, None for the one that counts. model: None for the
-    first. As long as the index is made, a journal of at most SCANNED bytes is read from its beginning. Raises
+    folder: the run's, which the register has found. sample: which one, None for the one that counts. model: None for
+    the first. As long as the index is made, a journal of at most SCANNED bytes is read from its beginning. Raises
     NoSuchAnswerError where there is none, and ConfigError where a file of the run cannot be read.
     """
-    folder = run_path(run)
+    run = run_name(folder)
     check_files(folder)
     manifest = Manifest.read(folder)
     if manifest is None:
         raise NoSuchAnswerError(f"{run}: nothing was answered yet")
     item = nfc(item)
-    index = index_of(run)
+    index = index_of(folder)
     if index is None or index.error:
         return _scanned(folder, run, manifest, (item, strategy, sample or 0), index)
     wanted = pl.col("item") == item
@@ -82,9 +83,9 @@ def answer(run: str, item: str, strategy: str, sample: int | None = None, model:
     )
 
 
-def version_of(run: str, item: str) -> str | None:
+def version_of(folder: Path, item: str) -> str | None:
     """The id of the first item of a run that was made from that one, or that one from it; None where there is none."""
-    index = index_of(run)
+    index = index_of(folder)
     if index is None or index.error:
         return None
     table = opened(index.folder / ANSWERS)

@@ -1,6 +1,6 @@
 """Pages through the answers of a run, by the index that was made of them (see tomserve.web.answerindex).
 
->>> page_of("example", Filters.read({"outcome": "wrong"}))                                     # doctest: +SKIP
+>>> page_of(Path("runs/example"), Filters.read({"outcome": "wrong"}))                          # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -112,15 +112,15 @@ class Page:
     unsearched: str = ""
 
 
-def index_of(run: str) -> Result | None:
+def index_of(run: Path) -> Result | None:
     """The index of a run's answers; None while it is made. An error of it is in the result."""
     return computing.wanted("answers", run)
 
 
-def page_of(run: str, filters: Filters, size: int = SIZE) -> Page | None:
+def page_of(run: Path, filters: Filters, size: int = SIZE) -> Page | None:
     """A page of the answers of a run; None while its index is made.
 
-    run: its name, which the caller has looked up. Raises ConfigError where the run has no answers to page through.
+    run: its folder, which the register has found. Raises ConfigError where the run has no answers to page through.
     """
     if (index := index_of(run)) is None:
         return None
@@ -135,7 +135,7 @@ def page_of(run: str, filters: Filters, size: int = SIZE) -> Page | None:
     return Page(tuple(rows), places.len(), page, pages, index.facts, unsearched)
 
 
-def neighbours(run: str, filters: Filters, place: int) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
+def neighbours(run: Path, filters: Filters, place: int) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
     """The answers before and after the one at that place of the index, among those that the filters leave."""
     index = index_of(run)
     if index is None or index.error:

@@ -20,8 +20,9 @@ import pydantic
 from tomserve.content import bounded, files
 from tomserve.content.places import runs_root
 from tomserve.content.wording import refused
+from tomserve.runs.runfolder import CARD
 
-FILE = "workbench.json"
+FILE = CARD
 LONGEST_NOTE = 20_000
 """Characters that notes may have."""
 

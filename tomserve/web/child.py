@@ -20,7 +20,7 @@ from pathlib import Path
 from tomserve.api import experiments
 from tomserve.content import files
 from tomserve.content.inert import inert
-from tomserve.content.places import runs_root
+from tomserve.content.places import runs_root, whole_root
 from tomserve.engine.clock import now
 from tomserve.engine.masking import Mask
 from tomserve.errors import ConfigError
@@ -147,7 +147,8 @@ def said(folder: Path, begins: str = "") -> str:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - TOLD))
         text = Mask(*keys.every())(file.read(TOLD).decode("utf-8", "replace"))
-        text = text.replace(str(runs_root().absolute()), "runs")  # where that lies is nobody's business
+        for root in (whole_root(), runs_root().absolute()):
+            text = text.replace(str(root), "runs")  # where that lies is nobody's business
         for line in reversed(text.splitlines()):
             if line.strip() and line.startswith(begins):
                 return inert(line.strip().removeprefix("tomserve: "))[:500]

@@ -52,7 +52,17 @@ def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
         frames["people"] = found.people.drop("method")
     said = notes(found)
     shown = [_table(name, frames[name], said.get(name, "")) for name in TITLES if name in frames]
-    (out / ROWS).write_bytes(orjson.dumps(shown))
+    (out / ROWS).write_bytes(_named(shown))
+    facts: dict[str, Any] = orjson.loads(_named(_facts(found)))
+    return facts
+
+
+def _named(told: Any) -> bytes:
+    """What is told as JSON, with the names of the runs in the place of their folders, by which they were found."""
+    return without_paths(orjson.dumps(told).decode()).encode()
+
+
+def _facts(found: Comparison) -> dict[str, Any]:
     return {
         "a": str(found.a),
         "b": str(found.b),
@@ -60,7 +70,7 @@ def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
         "verdicts": verdicts(found),
         "caption": found.caption,
         "noise": found.noise,
-        "lacking": [without_paths(said) for said in found.lacking],
+        "lacking": list(found.lacking),
         "left_out": list(found.left_out),
         "flips": found.flips.height,
         "gained": found.flips.filter(pl.col("flip") == "gained").height,
@@ -111,16 +121,16 @@ class Flips:
 
 
 def wanted(
-    a: str,
-    b: str | None,
+    a: Path,
+    b: Path | None,
     strategies: tuple[str, str] | None,
     *,
     common: bool,
     margin: float | None = None,
     again: bool = False,
 ) -> Result | None:
-    """The comparison of two runs, or of two strategies of `a`; None while it is made."""
-    runs = (a,) if b in (None, a) else (a, str(b))
+    """The comparison of two runs, given by their folders, or of two strategies of `a`; None while it is made."""
+    runs = (a,) if b is None or b == a else (a, b)
     pair = list(strategies) if strategies else None
     return computing.wanted("compare", *runs, again=again, strategies=pair, common=common, margin=margin)
 

@@ -6,7 +6,7 @@ carries the user's own code (see tomserve.content.seal). It is computed by proce
 tomserve.web.process), at most two at once; whoever else wants the same waits for the same. What was used longest ago is
 removed first.
 
->>> beside().wanted(Wish("panels", ("example",)))                                           # doctest: +SKIP
+>>> beside().wanted(Wish("panels", (Path("runs/example"),)))                                           # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ import orjson
 from tomserve import content
 from tomserve.content import seal
 from tomserve.content.find import CODE
-from tomserve.content.places import runs_root
+from tomserve.content.places import whole_root
 from tomserve.errors import TomserveError
-from tomserve.runs.runfolder import run_path
 from tomserve.web import process
 from tomserve.web.digests import Allowance, Digests
 from tomserve.web.process import Process
@@ -69,13 +68,13 @@ RECORD = "record.json"
 
 @dataclass(frozen=True)
 class Wish:
-    """What is wanted. work: one of `process.WORKS`. runs: the names or folders of runs that it is made from. options:
-    what else counts, as JSON holds it. upto: for a run that still grows, how far it had grown when this was wanted:
+    """What is wanted. work: one of `process.WORKS`. runs: the folders of runs that it is made from. options: what else
+    counts, as JSON holds it. upto: for a run that still grows, how far it had grown when this was wanted:
     then that decides and not the content of its files, which would be another one each time. sources: further files
     whose content counts."""
 
     work: str
-    runs: tuple[str, ...] = ()
+    runs: tuple[Path, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     upto: int | None = None
     sources: tuple[Path, ...] = ()
@@ -132,21 +131,20 @@ class Computing:
         studies: what `_studies` has returned, None to ask for it. allowance: how much may be read before it returns.
         """
         state: list[Any] = []
-        for run in wish.runs:
-            folder = run_path(run)
+        for folder in wish.runs:
             names = SOURCES if wish.upto is None else SOURCES[:1]  # its other files are changing
             digests = {name: self._digests.of(folder / name, allowance) for name in names}
             if digests.get(JOURNAL) == "" == digests.get(PACKED, ""):
                 digests[MEASURED] = self._digests.of(folder / MEASURED, allowance)
             if None in digests.values():
                 return None
-            state.append([run, digests, str(folder.resolve())])
+            state.append([str(folder), digests])
         sources = [[str(path), self._digests.of(path, allowance)] for path in wish.sources]
         if any(found is None for _, found in sources):
             return None
         if studies is None:
             studies = self._studies()
-        made = [2, process.CODE, studies, wish.work, state, dict(wish.options), wish.upto, sources]
+        made = [3, process.CODE, studies, wish.work, state, dict(wish.options), wish.upto, sources]
         return content.digest(orjson.dumps(made, option=orjson.OPT_SORT_KEYS)).removeprefix("sha256:")
 
     def _studies(self) -> list[list[str | None]]:
@@ -290,12 +288,12 @@ _all: dict[Path, Computing] = {}
 
 def beside() -> Computing:
     """What is computed beside this server for the folder of runs in use."""
-    folder = (runs_root() / ".web" / "cache").absolute()
+    folder = whole_root() / ".web" / "cache"
     return _all.get(folder) or _all.setdefault(folder, Computing(folder))
 
 
-def wanted(work: str, *runs: str, upto: int | None = None, again: bool = False, **options: Any) -> Result | None:
-    """What is wanted of those runs, as `Computing.wanted` says."""
+def wanted(work: str, *runs: Path, upto: int | None = None, again: bool = False, **options: Any) -> Result | None:
+    """What is wanted of the runs in those folders, as `Computing.wanted` says."""
     return beside().wanted(Wish(work, runs, options, upto), again=again)
 
 

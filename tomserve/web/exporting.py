@@ -40,4 +40,4 @@ def report(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[s
         (runs[0],), options.get("intervals"), (), options.get("study"), by=tuple(options.get("by") or ())
     )
     (out / REPORT).write_text(text, encoding="utf-8")
-    return {"file": REPORT, "as": f"{runs[0].replace('/', '-')}-{REPORT}"}
+    return {"file": REPORT, "as": f"{run_name(Path(runs[0])).replace('/', '-')}-{REPORT}"}

@@ -19,6 +19,7 @@ from tomserve.content.wording import explain
 from tomserve.errors import ConfigError
 from tomserve.runs.manifest import Manifest
 from tomserve.scoring.tablefile import MEASURED
+from tomserve.web import sealing
 from tomserve.web.register import Line
 
 SOURCES = ("endpoint", "server", "preset")
@@ -204,9 +205,10 @@ def pasted(text: str) -> Form:
 
 def like(line: Line) -> Form:
     """The form for the same experiment as an earlier run, under another name. Raises ConfigError where the run does not
-    say what it asked."""
-    if (line.folder / experiments.FILE).exists():
-        return of(experiments.read(line.folder / experiments.FILE).model_copy(update={"run": None}))
+    say what it asked. Which key a stranger's experiment names is left out."""
+    if (path := line.folder / experiments.FILE).exists():
+        own = line.card.job is not None and sealing.sealed(line.name, path, line.card.job.seal)
+        return of(experiments.read(path).model_copy(update={"run": None} if own else {"run": None, "key": None}))
     manifest = Manifest.read(line.folder)
     if manifest is None:
         raise ConfigError(f"{line.name} does not say what it asked; fill in the form")

@@ -7,12 +7,14 @@ route need not do anything for this, so that none can forget it.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,7 +26,10 @@ from tomserve.web.refusing import API, broken, refused, status_of
 from tomserve.web.tokens import same
 
 LONGEST_ADDRESS = 8_192
-LONGEST_BODY = 1 << 20
+LONGEST_BODY, SLOWEST_BODY = 1 << 20, 120.0
+STRANGERS_BODY, STRANGERS_TIME = 4096, 10.0
+"""Bytes that may be sent, and seconds until all of them have to be there: by those who are let in, and by others."""
+
 MOST_FIELDS, MOST_FILES = 300, 5
 MOST_STREAMS, MOST_STREAMS_EACH = 100, 20
 """Server-sent events at once, of all and of one person from one address."""
@@ -65,6 +70,8 @@ class Guard:
 
         try:
             await self._answer(request, guarded)
+        except ClientDisconnect:  # whoever has left before all was sent needs no answer
+            return
         except Exception as error:
             response = broken(request, error, (self.access.token,))
             if not begun:
@@ -84,7 +91,7 @@ class Guard:
             say(f"{error}", error=True)
             response = refused(request, status_of(error), "the workbench's own files are broken; its owner is told how")
         except HTTPException as error:
-            response = refused(request, error.status_code, str(error.detail))
+            response = refused(request, error.status_code, str(error.detail), error.headers)
         if response is not None:
             await response(scope, receive, send)
         elif _is_stream(request):
@@ -203,13 +210,24 @@ def _by_header(request: Request) -> bool:
 
 
 async def _whole(request: Request) -> bytes:
-    """The body of a request. Raises HTTPException where it is too long."""
+    """The body of a request. Raises HTTPException where it is too long or too slow, ClientDisconnect where it ends in
+    the middle."""
+    known = hasattr(request.state, "caller")
+    most, seconds = (LONGEST_BODY, SLOWEST_BODY) if known else (STRANGERS_BODY, STRANGERS_TIME)
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > LONGEST_BODY:
-            raise HTTPException(413, f"what was sent has more than {LONGEST_BODY >> 20} MiB")
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in request.stream():
+                body += part
+                if len(body) > most:
+                    raise HTTPException(413, f"what was sent has more than {most >> 10:,} KiB", _ENDS)
+    except TimeoutError:
+        raise HTTPException(408, f"what was sent did not arrive within {seconds:.0f} seconds", _ENDS) from None
     return bytes(body)
+
+
+_ENDS = {"connection": "close"}
+"""The header by which the connection ends, so that nothing more of what is sent has to be read."""
 
 
 def _again(body: bytes, request: Request) -> Receive:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import Query
@@ -44,7 +45,7 @@ class Question:
         return own or (self.strategy, self.strategy)
 
 
-def answer(run: str, item: str, strategy: str) -> Answer:
+def answer(run: Path, item: str, strategy: str) -> Answer:
     """The answer of a run to a question. Where the run asks versions of it, the first of these is found.
 
     Raises NoSuchAnswerError where there is none, ConfigError where a file of the run cannot be read.

@@ -21,7 +21,8 @@ def change(
     tags: Sequence[str] | None = None,
     private: bool | None = None,
 ) -> Line:
-    """Change the card of a run, and return its line as it is then; what is None stays.
+    """Change the card of a run, and return its line as it is then; what is None stays. A card that is new says what
+    was so without one: whose the run is, and whether it is private, as that of a measured run may be.
 
     Raises NotAllowedError where it is somebody else's, ConflictError where nobody could be kept from seeing it,
     ConfigError where the card is broken, and OSError where it cannot be written.
@@ -34,7 +35,7 @@ def change(
     changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
 
     def made(card: Card) -> Card:
-        owner = {"owner": person.name} if private and not card.owner else {}
-        return card.model_copy(update={**changes, **owner}) if changes else card
+        known = {"owner": line.card.owner or (person.name if private else ""), "private": line.card.private}
+        return card.model_copy(update={**known, **changes}) if changes else card
 
     return replace(line, card=cards.change(line.folder, made))

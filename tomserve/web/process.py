@@ -2,7 +2,7 @@
 
 The server writes a line of JSON for each work, and reads a line that says what came of it.
 
->>> Process().ask(Path("out"), "panels", ("example",), {})                                   # doctest: +SKIP
+>>> Process().ask(Path("out"), "panels", [Path("runs/example")], {})                                   # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import orjson
 import tomserve
 from tomserve import content
 from tomserve.content.inert import inert
-from tomserve.content.places import runs_root
+from tomserve.content.places import runs_root, whole_root
 from tomserve.errors import ConfigError, TomserveError
 
 WORKS = {
@@ -37,8 +37,8 @@ WORKS = {
     "tally": "tomserve.web.tallying",
     "layers": "tomserve.web.tallying",
 }
-"""The module of each work, whose function of that name does it: it is given the folder to write to, the names of the
-runs, and the options of the wish, and returns what is to be known of it."""
+"""The module of each work, whose function of that name does it: it is given the folder to write to, the
+folders of the runs, and the options of the wish, and returns what is to be known of it."""
 
 KEYS = ("TOMSERVE_API_KEY", "TOMSERVE_API_KEY_FILE", "OPENAI_API_KEY", "VLLM_API_KEY")
 """The variables that hold a key of an endpoint, or say where one stands."""
@@ -66,14 +66,20 @@ class Process:
         self._lock = threading.Lock()
         self._stopped = False
 
-    def ask(self, out: Path, work: str, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    def ask(self, out: Path, work: str, runs: Sequence[Path], options: Mapping[str, Any]) -> dict[str, Any]:
         """Let it do a work; returns what it says: `facts`, or an `error` in words. A process that died is replaced at
         the next work. Raises OSError where none can be started."""
         if (child := self._begun()) is None:
             return {"error": "the workbench was ended before it was done"}
         assert child.stdin is not None
         assert child.stdout is not None
-        asked = {"out": str(out), "work": work, "runs": list(runs), "options": dict(options), "code": CODE}
+        asked = {
+            "out": str(out),
+            "work": work,
+            "runs": [str(run) for run in runs],
+            "options": dict(options),
+            "code": CODE,
+        }
         with contextlib.suppress(OSError):
             child.stdin.write(orjson.dumps(asked) + b"\n")
             child.stdin.flush()
@@ -161,7 +167,7 @@ def done(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def without_paths(text: str) -> str:
     """The text with names of runs in the place of the paths of their folders on this machine."""
-    return text.replace(f"{runs_root()}/", "").replace(f"{runs_root().resolve()}/", "")
+    return text.replace(f"{whole_root()}/", "").replace(f"{runs_root().absolute()}/", "")
 
 
 if __name__ == "__main__":

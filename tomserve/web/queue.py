@@ -12,7 +12,7 @@ from typing import Literal
 from tomserve.api import experiments
 from tomserve.api.experiments import Experiment
 from tomserve.content import files
-from tomserve.content.places import runs_root
+from tomserve.content.places import whole_root
 from tomserve.engine.clock import now
 from tomserve.errors import ConflictError, NoSuchRunError, NotAllowedError
 from tomserve.runs.runfolder import default_name
@@ -52,21 +52,22 @@ class Queue:
         admitted = admitting.check(experiment, person, self.register, self._settings)
         if admitted.run is None:
             wanted = default_name(admitted.benchmark or naming.benchmark(), admitted.model or REFERENCE)
-            name = naming.free(wanted)
+            name, there = naming.free(wanted), False
         else:
-            name = self._own(admitted.run, person)
+            name, there = admitted.run, self._own(admitted.run, person)
         admitted = admitted.model_copy(update={"run": name})
-        folder = runs_root() / name
+        folder = whole_root() / name
         folder.mkdir(parents=True, exist_ok=True)
         group = admitting.group_of(admitted)
         order = self._last(group) + 1
         text = admitted.text().encode()
 
         def change(card: Card) -> Card:
-            known = register.is_run(folder)
+            if register.is_run(folder) and not there:  # somebody else's has come meanwhile, such as a measurement
+                raise ConflictError(f"the name {name!r} is taken; choose another one")
             if card.job is not None and card.job.active:
                 raise ConflictError(f"{name} is in the queue already")
-            owner = card.owner if known else person.name
+            owner = card.owner if there else person.name
             with files.replacing(folder / experiments.FILE) as file:
                 file.write(text)
             job = Job(
@@ -76,7 +77,7 @@ class Queue:
                 submitted=now(),
                 seal=sealing.seal(name, text),
             )
-            hidden = card.private if known else private
+            hidden = card.private if there else private
             return card.model_copy(update={"owner": owner, "private": hidden, "job": job})
 
         self._put(name, cards.change(folder, change))
@@ -181,22 +182,23 @@ class Queue:
             self._put(name, card)
         return len(waiting)
 
-    def _own(self, name: str, person: Person) -> str:
-        """The name, if it is free or that of a run which this person may go on with. Raises ConflictError."""
+    def _own(self, name: str, person: Person) -> bool:
+        """Whether that is the name of a run, which this person may go on with, and not a free one. Raises ConflictError
+        where it is neither."""
         taken = ConflictError(f"the name {name!r} is taken; choose another one")
         try:
             line = self.register.line(name, person)
         except NoSuchRunError:
             if not naming.is_free(name):
                 raise taken from None
-            return name
+            return False
         if not person.may_change(line.card.owner):
             raise taken
         if line.kind == MEASURED:
             raise ConflictError(f"{name!r} holds a measurement, to which no answers can be added; choose another name")
         if line.running or (line.card.job is not None and line.card.job.active):
             raise ConflictError(f"{name} is in the queue or being asked already; wait for it, or choose another name")
-        return name
+        return True
 
     def _changeable(self, name: str, person: Person) -> Line:
         """The line of a run that the person may change. Raises NoSuchRunError and NotAllowedError."""
@@ -221,6 +223,8 @@ class Queue:
                 if not path.exists():
                     raise ConflictError(f"{name} has no {experiments.FILE} any more; start it anew under that name")
                 admitted = admitting.check(experiments.read(path), person, self.register, self._settings)
+                if not sealing.sealed(name, path, job.seal):
+                    admitting.check_stranger(admitted, self._settings)
                 with files.reading(path) as file:
                     mark = sealing.seal(name, file.read())
                 job = job.model_copy(update={"seal": mark, "group": admitting.group_of(admitted)})

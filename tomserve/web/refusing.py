@@ -28,6 +28,7 @@ HEADINGS = {
     404: "There is nothing here",
     405: "This cannot be done here",
     409: "This cannot be done now",
+    408: "This took too long",
     413: "This is too long",
     414: "This address is too long",
     421: "This is the address of something else",

@@ -17,7 +17,7 @@ from typing import Any
 import pydantic
 
 from tomserve.api import experiments
-from tomserve.content.places import runs_root
+from tomserve.content.places import whole_root
 from tomserve.errors import ConfigError, NoSuchRunError
 from tomserve.runs import packed
 from tomserve.runs.kept import JOURNAL
@@ -47,12 +47,12 @@ SETTLED = 50_000_000
 class Line:
     """What a list says of a run.
 
-    name: such as ``pilot/first``. folder: where it is. kind: ``answers`` or ``measured``, "" where it only waits in the
-    queue. benchmark, model, strategies: what was asked; "" and () where unknown. made: when, in UTC. complete: whether
-    all of it was asked. running: whether some process works on it now. rows: lines of its journal; of a journal of
-    gigabytes about so many, until they have been counted. size: bytes of the files in its folder. broken: why it cannot
-    be read, "" where it can. card: owner, notes, tags and the place in the queue. of: the run that it measures, "" for
-    none.
+    name: such as ``pilot/first``. folder: its one path from ``/``. kind: ``answers`` or ``measured``, "" where it only
+    waits in the queue. benchmark, model, strategies: what was asked; "" and () where unknown. made: when, in UTC.
+    complete: whether all of it was asked. running: whether some process works on it now. rows: lines of its journal; of
+    a journal of gigabytes about so many, until they have been counted. size: bytes of the files in its folder. broken:
+    why it cannot be read, "" where it can. card: owner, notes, tags and the place in the queue. of: the run that it
+    measures, "" for none.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Register:
     def every(self) -> list[Line]:
         """A line for each run, whoever may see it, the newest first."""
         with self._memory.batch():
-            found = {line.name: line for line in map(self._line, _folders(runs_root()))}
+            found = {line.name: line for line in map(self._line, _folders(whole_root()))}
             self._memory.forget(found)
         return sorted((_inherited(line, found.get(line.of)) for line in found.values()), key=_age, reverse=True)
 
@@ -94,7 +94,7 @@ class Register:
         """The line of one run. Raises NoSuchRunError."""
         with self._memory.batch():
             line = self._line(_Found(safe_path(name), name))
-            if line.of and line.of != name and not _has_card(line):
+            if line.of:
                 with contextlib.suppress(NoSuchRunError):
                     line = _inherited(line, self._line(_Found(safe_path(line.of), line.of)))
         if not person.may_see(line.card.owner, private=line.card.private):
@@ -187,8 +187,12 @@ def _is_part(part: str) -> bool:
 
 
 def safe_path(name: str) -> Path:
-    """The folder of a run by its name alone, which is no path and leads through no link. Raises NoSuchRunError."""
-    parts, folder = name.split("/"), runs_root()
+    """The folder of a run by its name alone, which is no path and leads through no link: its one path from ``/``.
+
+    Whoever reads the run afterwards is given this path and not the name, which other readers may take for another
+    run's. Raises NoSuchRunError.
+    """
+    parts, folder = name.split("/"), whole_root()
     if len(name) > 1000 or len(parts) > DEEPEST + 1 or not all(map(_is_part, parts)):
         raise no_such_run(name)
     for place, part in enumerate(parts, 1):
@@ -246,15 +250,13 @@ def _of_experiment(experiment: experiments.Experiment) -> dict[str, Any]:
     }
 
 
-def _has_card(line: Line) -> bool:
-    return os.path.lexists(line.folder / cards.FILE)
-
-
 def _inherited(line: Line, of: Line | None) -> Line:
-    """The line of a measurement without a card of its own, which belongs to whom the run belongs that it measures."""
-    if of is None or of.name == line.name or _has_card(line):
+    """The line of a measurement, which belongs to whom the run belongs that it measures, whatever its own card says,
+    and is private where that is."""
+    if of is None or of.name == line.name:
         return line
-    return replace(line, card=Card(owner=of.card.owner, private=of.card.private))
+    owned = {"owner": of.card.owner or line.card.owner, "private": of.card.private or line.card.private}
+    return replace(line, card=line.card.model_copy(update=owned))
 
 
 def _age(line: Line) -> tuple[str, str]:

@@ -136,9 +136,9 @@ def wish(folder: Path, *, layers: bool = False) -> Wish:
     """What makes the tally of a run, or of a folder of runs with all three layers. The content of their files
     decides."""
     if not layers:
-        return Wish("tally", (str(folder.absolute()),))
-    inside = sorted(str(path.absolute()) for path in folder.iterdir() if (path / MANIFEST).exists())
-    return Wish("layers", tuple(inside), {"folder": str(folder.absolute())})
+        return Wish("tally", (folder,))
+    inside = sorted(path for path in folder.iterdir() if (path / MANIFEST).exists())
+    return Wish("layers", tuple(inside), {"folder": str(folder)})
 
 
 def read(facts: Mapping[str, Any]) -> Tally:

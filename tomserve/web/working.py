@@ -17,15 +17,14 @@ from pathlib import Path
 from tomserve.api import experiments
 from tomserve.api.experiments import Experiment
 from tomserve.content.inert import say
-from tomserve.content.places import runs_root
 from tomserve.engine.clock import now
-from tomserve.errors import ConfigError
+from tomserve.errors import ConfigError, NoSuchRunError
 from tomserve.runs.kept import JOURNAL
 from tomserve.web import admitting, cards, child, sealing, turns, waiting
 from tomserve.web.cards import Card, Job, State
 from tomserve.web.child import Child
 from tomserve.web.entries import Entries, Entry
-from tomserve.web.register import Line, Register
+from tomserve.web.register import Line, Register, safe_path
 from tomserve.web.settings import Settings
 
 LOOK = 0.25
@@ -171,7 +170,7 @@ class Worker:
         """Begin an experiment, unless its entry is void, it cannot be begun at all, or it has to wait."""
         group.tried.pop(entry, None)
         try:
-            folder = runs_root() / entry.name
+            folder = safe_path(entry.name)
             card = self._valid(entry, folder)
             experiment, why = self._sound(entry, folder, card)
             if why:
@@ -179,7 +178,7 @@ class Worker:
                 group.tried[entry] = time.monotonic() + TRY_EVERY
                 return False
             return self._asked(group, entry, folder, experiment)
-        except _VoidError:
+        except (_VoidError, NoSuchRunError):
             return False
         finally:
             if entry not in group.tried:

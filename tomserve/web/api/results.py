@@ -47,7 +47,7 @@ FILE: dict[int | str, dict[str, Any]] = {
 @router.get("/scores/{name:path}", response_class=Response, responses={**FILE, **COMING})
 def scores(line: Found, wish: Annotated[ScoresWish, Query()]) -> Response:
     """The scores of a run, a row for each item and strategy, as Parquet, CSV or lines of JSON."""
-    result = _there(line, computing.wanted("scores", line.name, form=wish.form))
+    result = _there(line, computing.wanted("scores", line.folder, form=wish.form))
     if result is None:
         return coming()
     return FileResponse(result.folder / result.facts["file"], filename=result.facts["as"], media_type=KINDS[wish.form])
@@ -59,7 +59,7 @@ def tables(line: Found, wish: Annotated[TablesWish, Query()]) -> TablesTold | Re
     if wish.study and wish.study not in studies():
         raise ConfigError(one_of("study", wish.study, studies()))
     options: dict[str, Any] = {"study": wish.study or None, "intervals": wish.intervals or None, "by": list(wish.by)}
-    result = _there(line, computing.wanted("panels", line.name, **options))
+    result = _there(line, computing.wanted("panels", line.folder, **options))
     if result is None:
         return coming()
     told = [
@@ -73,14 +73,14 @@ def tables(line: Found, wish: Annotated[TablesWish, Query()]) -> TablesTold | Re
 def answers(line: Found, wish: Annotated[AnswersWish, Query()]) -> AnswersTold | Response:
     """The answers of a run in pages of 50, those that the filters leave."""
     plain = wish.model_dump(exclude={"where"})
-    found = browsing.page_of(line.name, Filters(**plain, factors=_factors(wish.where))) if _asked(line) else None
+    found = browsing.page_of(line.folder, Filters(**plain, factors=_factors(wish.where))) if _asked(line) else None
     return coming() if found is None else AnswersTold.model_validate(found)
 
 
 @router.get("/answer/{name:path}", response_model=AnswerTold)
 def answer(line: Found, wish: Annotated[AnswerWish, Query()]) -> AnswerTold:
     """One answer: the question with its gold chain, the reply, how it was read, and what was sent."""
-    found = answering.answer(line.name, wish.item, wish.strategy, wish.sample, wish.model)
+    found = answering.answer(line.folder, wish.item, wish.strategy, wish.sample, wish.model)
     return AnswerTold.of(found)
 
 
@@ -94,7 +94,8 @@ def compare(bench: Bench, person: Reader, wish: Annotated[CompareWish, Query()])
     if bool(wish.sa) != bool(wish.sb) or not (wish.b or wish.sa):
         raise ConfigError("name a second run, b, or two strategies, sa and sb")
     pair = (wish.sa, wish.sb) if wish.sa else None
-    result = _there(lines[0], comparing.wanted(wish.a, wish.b or None, pair, common=wish.common, margin=wish.margin))
+    a, b = lines[0].folder, lines[-1].folder
+    result = _there(lines[0], comparing.wanted(a, b, pair, common=wish.common, margin=wish.margin))
     if result is None:
         return coming()
     flips = comparing.flips(result, wish.page, kind=wish.kind, item=wish.item, strategy=wish.strategy)

@@ -58,9 +58,9 @@ def listed(request: Request, name: str, bench: Bench, person: Reader) -> HTMLRes
         shown["recent"] = tail(line.folder / "responses.jsonl")
     elif line.kind and not line.broken:
         if request.query_params.get("again") == "1":
-            computing.wanted("answers", name, again=True)
+            computing.wanted("answers", line.folder, again=True)
         try:
-            shown["found"] = browsing.page_of(name, filters)
+            shown["found"] = browsing.page_of(line.folder, filters)
         except ConfigError as error:
             shown["error"] = without_paths(str(error))
     part = request.headers.get("HX-Request") and not request.headers.get("HX-Boosted")
@@ -98,12 +98,12 @@ def one(
     shown: dict[str, Any] = {"line": line, "quoted": quote(name), "filters": filters, "link": _link}
     shown["list"] = f"/answers/{quote(name)}?{filters.query()}"
     try:
-        found = answering.answer(name, item, strategy, sample, model)
+        found = answering.answer(line.folder, item, strategy, sample, model)
     except NoSuchAnswerError as error:
         return page(request, "no-answer.html.j2", status=404, error=without_paths(str(error)), item=item, **shown)
     except ConfigError as error:
         return page(request, "no-answer.html.j2", status=409, error=without_paths(str(error)), item=item, **shown)
-    before, after = (None, None) if found.place is None else browsing.neighbours(name, filters, found.place)
+    before, after = (None, None) if found.place is None else browsing.neighbours(line.folder, filters, found.place)
     return page(
         request,
         "answer.html.j2",

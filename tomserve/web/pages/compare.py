@@ -17,8 +17,9 @@ from tomserve.web.access import Reader
 from tomserve.web.comparing import EFFECTS, FLIPS
 from tomserve.web.computing import Result
 from tomserve.web.oneanswer import Answer
+from tomserve.web.people import Person
 from tomserve.web.process import without_paths
-from tomserve.web.register import Line
+from tomserve.web.register import Line, Register
 from tomserve.web.rendering import page
 from tomserve.web.workbench import Workbench, workbench
 
@@ -62,9 +63,14 @@ class Wish:
             pairs.append(("margin", self.margin_text))
         return urlencode([*pairs, *([("common", "1")] if self.common else []), *more.items()])
 
-    def made(self, b: str | None, *, again: bool = False) -> Result | None:
-        """The comparison with one of the others; None while it is made."""
-        return comparing.wanted(self.a, b, self.strategies, common=self.common, margin=self.margin, again=again)
+    def lines(self, register: Register, person: Person) -> list[Line]:
+        """The lines of the first run and of the others. Raises NoSuchRunError."""
+        return [register.line(name, person) for name in (self.a, *self.others) if name]
+
+    def made(self, a: Line, b: Line, *, again: bool = False) -> Result | None:
+        """The comparison of the first with one of the others, or with itself; None while it is made."""
+        options: dict[str, Any] = {"common": self.common, "margin": self.margin, "again": again}
+        return comparing.wanted(a.folder, b.folder, self.strategies, **options)
 
 
 def margin_of(text: str) -> float | None:
@@ -91,17 +97,17 @@ def show(
     """Choose what to compare, and what came of it; asked by htmx, the result alone."""
     lines = [line for line in bench.register.lines(person) if line.kind == "answers" and not line.broken]
     shown: dict[str, Any] = {"wish": wish, "lines": lines, "kind": "choose", "quote": quote, "flip_wish": flips}
-    chosen = [bench.register.line(name, person) for name in (wish.a, *wish.others) if name]
+    chosen = wish.lines(bench.register, person)
     shown["strategies"] = sorted({name for line in chosen for name in line.strategies})
-    if chosen and (wish.others or wish.strategies):
-        shown |= _several(wish, chosen) if len(wish.others) > 1 else _pair(wish, flips)
+    if wish.a and (wish.others or wish.strategies):
+        shown |= _several(wish, chosen) if len(wish.others) > 1 else _pair(wish, flips, chosen)
     part = request.headers.get("HX-Request")
     return page(request, "compare-part.html.j2" if part else "compare.html.j2", **shown)
 
 
-def _pair(wish: Wish, flips: matching.FlipWish) -> dict[str, Any]:
-    other = wish.others[0] if wish.others else wish.a
-    result = wish.made(other, again=wish.again)
+def _pair(wish: Wish, flips: matching.FlipWish, lines: Sequence[Line]) -> dict[str, Any]:
+    other = lines[-1].name
+    result = wish.made(lines[0], lines[-1], again=wish.again)
     found: dict[str, Any] = {"kind": "pair", "result": result, "other": other, "b": other}
     found["again"] = f"/compare?{wish.query()}"
     if result is not None and not result.error:
@@ -118,7 +124,7 @@ def _several(wish: Wish, lines: Sequence[Line]) -> dict[str, Any]:
     rows: list[tuple[str, Result | None, str]] = []
     for line in lines[1:]:
         if line.name != wish.a or wish.strategies:
-            made = wish.made(line.name, again=wish.again)
+            made = wish.made(lines[0], line, again=wish.again)
             rows.append((line.name, made, f"/compare?{wish.query(line.name)}"))
     return {"kind": "several", "rows": rows, "waits": any(made is None for _, made, _ in rows),
             "again": f"/compare?{wish.query()}"}  # fmt: skip
@@ -131,9 +137,8 @@ def download(
     """The effects or the flips of a comparison as CSV, LaTeX, Markdown or Parquet."""
     if not wish.a:
         raise HTTPException(404, "There is no such comparison.")
-    for name in (wish.a, *wish.others):
-        bench.register.line(name, person)
-    result = wish.made(wish.others[0] if wish.others else None)
+    lines = wish.lines(bench.register, person)
+    result = wish.made(lines[0], lines[min(1, len(lines) - 1)])
     if result is None:
         raise HTTPException(409, "The comparison is still being made; look again soon.")
     if result.error:
@@ -164,7 +169,7 @@ def both(
     sides: list[tuple[Line, Answer | None, str]] = []
     for line, item, strategy in zip(lines, question.items(), question.strategies(wish.strategies), strict=True):
         try:
-            sides.append((line, matching.answer(line.name, item, strategy), ""))
+            sides.append((line, matching.answer(line.folder, item, strategy), ""))
         except ConfigError as error:
             sides.append((line, None, without_paths(str(error))))
     back = f"/compare?{wish.query()}"

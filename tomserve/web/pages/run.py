@@ -90,7 +90,7 @@ def download(request: Request, name: str, bench: Bench, person: Reader) -> Respo
     if what not in ("scores", "report", "table"):
         raise HTTPException(404, "There is no such file to download.")
     options = {"form": form or "parquet"} if what == "scores" else _options(_wishes(given))
-    result = computing.wanted("panels" if what == "table" else what, name, **options)
+    result = computing.wanted("panels" if what == "table" else what, line.folder, **options)
     again = f"/download/{quote(name)}?{urlencode(list(given.items()))}"
     if result is None or result.error or (request.headers.get("HX-Request") and what != "table"):
         part = "download-part.html.j2" if request.headers.get("HX-Request") else "download.html.j2"
@@ -141,10 +141,10 @@ def _panels(request: Request, line: Line, wishes: Mapping[str, str]) -> dict[str
         grown = _grown(line)
         if not upto.isdigit():
             return {"grown": grown}
-        result = computing.wanted("panels", line.name, upto=int(upto[:18]), **_options(wishes))
+        result = computing.wanted("panels", line.folder, upto=int(upto[:18]), **_options(wishes))
     else:
         again = request.query_params.get("again") == "1" and not request.headers.get("HX-Request")
-        result = computing.wanted("panels", line.name, again=again, **_options(wishes))
+        result = computing.wanted("panels", line.folder, again=again, **_options(wishes))
     found: dict[str, Any] = {"result": result or "computing", "grown": _grown(line) if line.running else 0}
     if isinstance(result, Result) and not result.error:
         # The text was rendered by the report's own templates, which escape what comes from elsewhere.
