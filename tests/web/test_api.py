@@ -10,26 +10,12 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from tests.conftest import ROOT
-from tests.helpers.workbenches import ADDRESS, client, lab, member, signed_in, stranger
+from tests.helpers.workbenches import ADDRESS, client, filled, lab, member, routes, signed_in, stranger
 from tomserve.content.places import runs_root
 from tomserve.web import cards, guard
 from tomserve.web.app import make
 from tomserve.web.cards import Card
 from tomserve.web.settings import Settings
-
-
-def routes() -> list[tuple[str, str]]:
-    """Method and path of every route of a workbench, pages included."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("TOMSERVE_RUNS", "/nonexistent")
-        found = []
-        from tomserve.web import api, app
-
-        for router in (api.router, *(module.router for module in app.PAGES)):
-            for route in router.routes:
-                assert isinstance(route, APIRoute)
-                found += [(method, route.path) for method in sorted(route.methods)]
-        return found
 
 
 def example(name: str = "mine", **card: object) -> Path:
@@ -41,19 +27,9 @@ def example(name: str = "mine", **card: object) -> Path:
     return folder
 
 
-def filled(path: str, name: str = "mine") -> str:
-    """The path of a route with that name in it."""
-    path = path.replace("{name:path}", name).replace("{id}", "0" * 12)
-    for one in ("{action}", "{where}", "{what}"):
-        path = path.replace(one, "pause")
-    return path.replace("{benchmark}", "items").replace("{", "").replace("}", "").replace(":path", "")
-
-
 ALL = routes()
 CHANGES = [(method, path) for method, path in ALL if method not in guard.SAFE and path != "/login"]
 NAMED = [(method, path) for method, path in ALL if "{name:path}" in path]
-NAMING = ("a", "b", "run", "like", "name")
-"""What parameters of an address are called that name a run."""
 
 
 @pytest.fixture
@@ -99,24 +75,6 @@ def _asks_for_a_runner(path: str, method: str) -> bool:
             if isinstance(route, APIRoute) and route.path == path and method in route.methods:
                 return any(one.call is access.runner for one in route.dependant.dependencies)
     raise AssertionError(path)
-
-
-def test_nobody_learns_that_a_private_run_exists(shared: FastAPI) -> None:
-    """Each route answers a run that somebody may not see exactly like one that does not exist."""
-    for person in (member(shared, "ben"), member(shared, "eve"), signed_in(shared, "ben")):
-        for method, path in NAMED:
-            hers = person.request(method, filled(path, "hers"))
-            none = person.request(method, filled(path, "nine"))
-            assert hers.status_code == none.status_code >= 400, (method, path)
-            assert hers.text == none.text.replace("nine", "hers"), (method, path)
-        for method, path in ALL:
-            if method == "GET" and "{name:path}" not in path:
-                hers = person.get(filled(path, "ours"), params=dict.fromkeys(NAMING, "hers"))
-                none = person.get(filled(path, "ours"), params=dict.fromkeys(NAMING, "nine"))
-                assert hers.status_code == none.status_code, path
-                assert hers.text == none.text.replace("nine", "hers"), path
-        assert [run["name"] for run in person.get("/api/v1/runs").json()["runs"]] == ["ours"]
-    assert member(shared, "ada").get("/api/v1/runs/hers").json()["notes"] == "nobody else reads this"
 
 
 OUTSIDE = (

@@ -31,6 +31,13 @@ COT = (
 )
 
 
+@pytest.fixture(autouse=True)
+def _usual_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No folder of runs is set, as where `make web` starts the workbench in a checkout."""
+    monkeypatch.delenv("TOMSERVE_RUNS")
+    monkeypatch.chdir(tmp_path)
+
+
 def ended(settings: Settings, person: Person, name: str) -> Trial:
     """The try once it is over."""
     for _ in range(1200):

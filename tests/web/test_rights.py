@@ -1,0 +1,167 @@
+"""Who may do what with whose run, whatever it is called: every route that names one, every role, every spelling. All in
+a checkout where no folder of runs is set, as `make web` starts the workbench."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from tests.conftest import ROOT
+from tests.helpers.workbenches import ADDRESS, filled, lab, member, routes
+from tomserve.errors import RunMismatchError
+from tomserve.runs.measured import MeasuredRun
+from tomserve.web import cards, computing, guard
+from tomserve.web.cards import Card, Job, State
+from tomserve.web.computing import Wish
+
+SPELLINGS = (
+    "hers",
+    "%2e/hers",
+    "runs/hers",
+    "%2e/runs/hers",
+    "runs/%2e%2e/hers",
+    "hers/",
+    "hers//",
+    "faithfulness-hers",
+)
+PARAMETERS = ("a", "b", "run", "like", "name")
+"""What parameters of an address are called that name a run."""
+MARKS = ("nobody else reads this", "Hidalgo")
+"""What stands in the notes of the private run, and in its questions and answers."""
+ANSWER = {"item": "C1/add_unrelated_information/informed_protagonist/belief/swapped", "strategy": "cot"}
+ASKED = {"benchmark": "perturbed", "model": "m", "base-url": ["http://127.0.0.1:9/v1"], "key": "OPENAI_API_KEY"}
+ACTIONS = ("pause", "retry")
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
+    """A workbench where ada keeps a run and its measurement for herself, and ben has tried to call his own alike."""
+    monkeypatch.delenv("TOMSERVE_RUNS")
+    monkeypatch.chdir(tmp_path)
+    for name, card in (("hers", Card(owner="ada", private=True, notes=MARKS[0])), ("runs/hers", Card(owner="ben"))):
+        shutil.copytree(ROOT / "runs/example", tmp_path / "runs" / name)
+        cards.write(tmp_path / "runs" / name, card)
+    for path in (tmp_path / "runs/hers").glob("*.jsonl"):
+        path.write_bytes(path.read_bytes().replace(b"Amaru", MARKS[1].encode()))
+    measured(tmp_path / "runs/faithfulness-hers")
+    cards.write(tmp_path / "runs/faithfulness-hers", Card(owner="ben", notes=MARKS[0]))
+    return lab()
+
+
+def measured(folder: Path) -> None:
+    known: dict[str, Any] = {"model": "m", "revision": None, "benchmark": "perturbed", "benchmark_digest": None}
+    with MeasuredRun.open(folder, study="faithfulness", settings={"of": "hers"}, **known):
+        pass
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The folders of which anything is to be computed beside, which then is on its way for ever."""
+    found: list[Path] = []
+
+    def every(self: object, wishes: Sequence[Wish], **_: object) -> list[None]:
+        found.extend(Path(path).resolve() for wish in wishes for path in (*wish.runs, *wish.sources))
+        return [None] * len(wishes)
+
+    monkeypatch.setattr(computing.Computing, "every", every)
+    return found
+
+
+def requests(spelling: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Every request that names a run: in its path, or in the parameters of the address that can do so."""
+    plain = spelling.replace("%2e", ".")
+    for method, path in routes():
+        if "{name:path}" in path:
+            for action in ACTIONS if "{action}" in path else ("",):
+                yield method, filled(path.replace("{action}", action), spelling), {"params": ANSWER}
+        elif method == "GET":
+            yield method, filled(path), {"params": {**ANSWER, **dict.fromkeys(PARAMETERS, plain)}}
+    yield "POST", "/api/v1/experiments", {"json": {**ASKED, "run": plain}}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("who", ["ben", "eve"])
+def test_nobody_reads_or_changes_a_private_run(app: FastAPI, read: list[Path], who: str, spelling: str) -> None:
+    person, hers = member(app, who), Path("runs/hers").resolve()
+    before = {path: path.read_bytes() for path in hers.iterdir() if path.is_file()}
+    for (method, path, sent), (_, other, missing) in zip(requests(spelling), requests("nine"), strict=True):
+        answer = person.request(method, path, **sent)
+        assert not [mark for mark in MARKS if mark in answer.text], (method, path)
+        if method != "GET" and spelling != "runs/hers":  # which is ben's own
+            assert answer.status_code in (404, 409, 422) if who == "ben" else answer.status_code == 403, (method, path)
+        if spelling.endswith("hers") and "/" not in spelling and method == "GET":  # as one that does not exist
+            none = person.request(method, other, **missing)
+            assert (answer.status_code, answer.text) == (none.status_code, none.text.replace("nine", spelling)), path
+    assert not [path for path in read if hers in (path, *path.parents)]
+    assert before == {path: path.read_bytes() for path in hers.iterdir() if path.is_file()}
+
+
+def test_its_owner_reads_it_under_its_own_name_alone(app: FastAPI, read: list[Path]) -> None:
+    ada = member(app, "ada")
+    for spelling in SPELLINGS:
+        for path in ("/api/v1/runs/{}", "/api/v1/scores/{}", "/run/{}", "/answers/{}"):
+            known = spelling in ("hers", "runs/hers", "faithfulness-hers")
+            assert (ada.get(path.format(spelling)).status_code < 300) == known, (path, spelling)
+    assert MARKS[1] in ada.get("/api/v1/answer/hers", params=ANSWER).text
+    line = ada.get("/api/v1/runs/faithfulness-hers").json()
+    assert (line["owner"], line["private"], Path("runs/hers").resolve() in read) == ("ada", True, True)
+    ada.patch("/api/v1/runs/faithfulness-hers", json={"notes": "changed"})
+    assert "changed" not in member(app, "eve").get("/api/v1/runs").text
+
+
+def test_a_measurement_goes_into_no_folder_that_an_experiment_waits_in(tmp_path: Path) -> None:
+    cards.write(tmp_path / "soon", Card(owner="ben", job=Job(submitted="2026-11-23T12:00:00Z")))
+    with pytest.raises(RunMismatchError, match="waits in the queue of the workbench"):
+        measured(tmp_path / "soon")
+
+
+def test_a_key_goes_to_no_address_of_a_strangers_experiment(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
+    ada, folder = member(app, "ada"), Path("runs/theirs")
+    own = ada.post("/api/v1/experiments", json={**ASKED, "run": "own"})
+    assert (own.status_code, ada.post("/api/v1/queue/pause/own").status_code) == (201, 200)
+    assert ada.post("/api/v1/queue/resume/own").status_code == 200
+    cards.write(folder, Card(job=Job(state=State.PAUSED, submitted="2026-11-23T12:00:00Z", seal="0" * 64)))
+    shutil.copy("runs/own/experiment.yaml", folder)
+    refused = ada.post("/api/v1/queue/resume/theirs")
+    assert (refused.status_code, "would send OPENAI_API_KEY to http://127.0.0.1:9/v1" in refused.text) == (403, True)
+    chosen = "<option selected>OPENAI_API_KEY"
+    assert [chosen in ada.get("/new", params={"like": name}).text for name in ("own", "theirs")] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("parts", "status"), [(["x" * 5000], 413), (["x"] * 5000, 413), (["x", None], 408), (["x"], None)]
+)
+def test_a_stranger_sends_little_and_soon_or_leaves_without_a_trace(
+    app: FastAPI,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    parts: list[str | None],
+    status: int | None,
+) -> None:
+    """parts: of the body, None for nothing more for ever; after the last one the sender leaves."""
+    monkeypatch.setattr(guard, "STRANGERS_TIME", 0.05)
+    sent: list[dict[str, Any]] = []
+    coming = iter(parts)
+
+    async def receive() -> dict[str, Any]:
+        if (part := next(coming, "")) is None:
+            await asyncio.Event().wait()
+        return (
+            {"type": "http.request", "body": part.encode(), "more_body": True} if part else {"type": "http.disconnect"}
+        )
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    headers = [(b"host", ADDRESS.removeprefix("http://").encode())]
+    scope = {"type": "http", "method": "POST", "path": "/login", "query_string": b"", "headers": headers}
+    asyncio.run(app(scope, receive, send))
+    assert [one["status"] for one in sent if "status" in one] == ([status] if status else [])
+    assert "Traceback" not in capsys.readouterr().err
