@@ -26,7 +26,7 @@ from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
 from tomserve.web import cards, memory, register
 from tomserve.web.cards import Card, Job
-from tomserve.web.people import Person, Role
+from tomserve.web.people import Person
 from tomserve.web.register import Line, Register
 from tomserve.web.settings import Settings
 
@@ -170,20 +170,6 @@ def test_what_lies_in_a_run_is_no_run(runs: Register) -> None:
     assert names(runs.lines(ME)) == {"r"}
     with pytest.raises(NoSuchRunError):
         runs.line("r/inner", ME)
-
-
-def test_private_runs_of_others_never_appear(runs: Register) -> None:
-    cards.write(made("of-ada"), Card(owner="ada", private=True))
-    cards.write(made("shown"), Card(owner="ada"))
-    assert names(runs.lines(ADA)) == {"of-ada", "shown"}
-    for other in (BEN, Person("eve", Role.READER)):
-        assert names(runs.lines(other)) == {"shown"}
-        with pytest.raises(NoSuchRunError) as hidden:
-            runs.line("of-ada", other)
-        with pytest.raises(NoSuchRunError) as missing:
-            runs.line("of-eda", other)
-        assert str(hidden.value).replace("of-ada", "X") == str(missing.value).replace("of-eda", "X")
-    assert names(runs.lines(ME)) == {"of-ada", "shown"}  # without signing in, the workbench is one person's
 
 
 def test_a_measurement_belongs_to_whom_the_run_belongs_that_it_measures(runs: Register, endpoint: Endpoint) -> None:

@@ -109,6 +109,7 @@ def test_its_owner_reads_it_under_its_own_name_alone(app: FastAPI, read: list[Pa
             known = spelling in ("hers", "runs/hers", "faithfulness-hers")
             assert (ada.get(path.format(spelling)).status_code < 300) == known, (path, spelling)
     assert MARKS[1] in ada.get("/api/v1/answer/hers", params=ANSWER).text
+    assert "hers" not in [run["name"] for run in member(app, "eve").get("/api/v1/runs").json()["runs"]]
     line = ada.get("/api/v1/runs/faithfulness-hers").json()
     assert (line["owner"], line["private"], Path("runs/hers").resolve() in read) == ("ada", True, True)
     ada.patch("/api/v1/runs/faithfulness-hers", json={"notes": "changed"})
