@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,7 @@ def test_a_stranger_sends_little_and_soon_or_leaves_without_a_trace(
 ) -> None:
     """parts: of the body, None for nothing more for ever; after the last one the sender leaves."""
     monkeypatch.setattr(guard, "STRANGERS_TIME", 0.05)
-    sent: list[dict[str, Any]] = []
+    sent: list[MutableMapping[str, Any]] = []
     coming = iter(parts)
 
     async def receive() -> dict[str, Any]:
@@ -158,7 +158,7 @@ def test_a_stranger_sends_little_and_soon_or_leaves_without_a_trace(
             {"type": "http.request", "body": part.encode(), "more_body": True} if part else {"type": "http.disconnect"}
         )
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
 
     headers = [(b"host", ADDRESS.removeprefix("http://").encode())]
