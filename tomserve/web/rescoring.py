@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tomserve.errors import ConflictError
+from tomserve.web.process import without_paths
 
 AT_ONCE = 2
 """So many runs are scored side by side; others wait."""
@@ -63,7 +64,7 @@ class Rescoring:
                     check=False,
                 )
                 lines = done.stdout[-KEPT:].decode("utf-8", "replace").strip().splitlines()
-                said = lines[-1].removeprefix("tomserve: ") if lines else ""
+                said = without_paths(lines[-1].removeprefix("tomserve: ")) if lines else ""
                 ended = Standing(going=False, failed=done.returncode not in (0, 1), said=said)
             except OSError as error:
                 ended = Standing(going=False, failed=True, said=str(error))
