@@ -270,7 +270,7 @@ def test_the_same_questions_asked_in_two_ways_are_not_mixed(logs: Path, cli, tmp
     plain(one(logs, "eval"), tmp_path / "warm.eval", header_json=head)
     done = cli("import", "inspect", one(logs, "eval"), tmp_path / "warm.eval")
     assert (done.code, done.out) == (2, "")
-    assert "was answered before by the same model, asked in another way (model_generate_config: " in done.err
+    assert "was answered before by the same model, asked in another way (temperature: None and 1.0)" in done.err
     again = cli("import", "inspect", one(logs, "eval"), one(logs, "json"))
     assert again.code == 0, again.err
     assert "8 replies were replaced by a later one to the same question" in again.err

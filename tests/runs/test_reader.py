@@ -25,6 +25,7 @@ from tomserve.runs.reader import BEGINNING, END, excerpt, shown
 from tomserve.runs.reading import Outcome
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.choices import Choices, Place, content
+from tomserve.scoring.labels import Lettered
 
 UNREAD = "Nobody could say, but Ada, who looked, has it as number {}."
 ITEMS = [make_item(number, question=f"What does Ada believe is in jar {number}?") for number in range(12)]
@@ -315,8 +316,8 @@ def test_nothing_that_a_reply_holds_leaves_its_block_or_becomes_a_choice() -> No
     assert len("".join(long)) < BEGINNING + END + 100
     assert (long[1], long[-1][-8:]) == (f"[... {9008 - BEGINNING - END} characters are left out here ...]", "The end.")
     item = make_item(choices=["tea", "none"], answer="tea", gold=None)
-    assert shown("x", item, "tea", lettered=False).choices == ("tea", "none", "(none)")
-    assert "\nA. tea\nB. none" in shown("x", item, "tea", lettered=True).question
+    assert shown("x", item, "tea", item.choices).choices == ("tea", "none", "(none)")
+    assert "\nA. tea\nB. none" in shown("x", item, "tea", Lettered(item.choices)).question
     assert excerpt(" \n") == ["(nothing)"]
 
 
@@ -325,10 +326,10 @@ def test_files_of_others_are_not_trusted(tmp_path: Path, run: Path, cli) -> None
     place = Place.of_run(run)
     mark = {"reader": "sha256:1"}
     place.record.write_bytes(orjson.dumps(mark))
-    name = content(ITEMS[5], UNREAD.format(5))
+    name = content(ITEMS[5], {"text": UNREAD.format(5)})
     lines: list[Any] = [
         {**mark, "item": name, "status": "ok", "text": '{"choice": "coffee"}'},
-        {**mark, "item": content(ITEMS[6], UNREAD.format(6)), "status": "ok", "text": '{"choice": ["tea"]}'},
+        {**mark, "item": content(ITEMS[6], {"text": UNREAD.format(6)}), "status": "ok", "text": '{"choice": ["tea"]}'},
         {"reader": "sha256:2", "item": name, "status": "ok", "text": '{"choice": "tea"}'},
         {**mark, "item": 7, "status": "ok", "text": '{"choice": "tea"}'},
         [1],
@@ -336,7 +337,7 @@ def test_files_of_others_are_not_trusted(tmp_path: Path, run: Path, cli) -> None
     journal = b"".join(orjson.dumps(line) + b"\n" for line in lines)
     place.journal.write_bytes(journal + b"no json\n" + b'{"reader": "sha256:1"')
     choices = Choices(place)
-    assert [choices.outcome(ITEMS[n], UNREAD.format(n)) for n in (5, 6, 7)] == [
+    assert [choices.outcome(ITEMS[n], {"text": UNREAD.format(n)}) for n in (5, 6, 7)] == [
         (None, "nonsense"),
         (None, "nonsense"),
         (None, "missing"),

@@ -9,6 +9,7 @@ ask what the person believes, 2.1 to 2.4 what the person wants. The videos of th
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,7 +120,9 @@ def official(item: Item, reading: Reading) -> dict[str, bool | None]:
     text = reading.text.strip("\n").strip(" ").lower()
     if text.startswith("{"):
         return {}  # the authors ask for no form
-    return {"metric_official": text[:1] == "ab"[item.choices.index(item.answer)]}
+    if item.answer not in (offered := reading.shown(item.choices)):
+        return {}  # nothing says what the letters stood for
+    return {"metric_official": text[:1] == string.ascii_lowercase[offered.index(item.answer)]}
 
 
 def audit(path: Path | None, say: Say) -> Findings:

@@ -87,6 +87,15 @@ def _warnings(made: Made) -> Iterator[str]:
         yield made.nearly
     if made.repeated:
         yield f"{_replies(made.repeated, 'was', 'were')} replaced by a later one to the same question"
+    names = " and ".join(f"{name!r:.100}" for name in made.grades[:MOST_NAMES])
+    if told := made.agreement.sentence(f"the tool's grade {names}".strip()):
+        yield told
+    if made.empty:
+        yield (
+            f"{made.empty:,} of {_replies(made.replies, 'is', 'are')} empty and not right, and "
+            f"{_agree(made.empty, 'counts', 'count')} as unread; look whether the tool kept what the model said "
+            "(a parser of reasoning, or a budget of tokens that thinking used up, leaves nothing)"
+        )
     if made.ungraded:
         as_wrong = f"{_agree(made.ungraded, 'counts', 'count')} as wrong"
         yield f"{_replies(made.ungraded, 'has', 'have')} no grade, and {as_wrong}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -28,6 +28,20 @@ LONGEST_NAME = 300
 
 MOST_GRADES = 50
 """So many names of grades are noted that replies have besides the one that counts."""
+
+_RUNNING = frozenset(("status", "dataset", "revision", "limit"))
+"""Settings that say which questions were asked, and how far the tool came."""
+
+_LIMITS = frozenset(("message_limit", "token_limit"))
+"""What of Inspect's `config` changes a reply; the rest says how Inspect runs (fail_on_error, max_samples)."""
+
+_SENDING = frozenset(
+    (
+        *("max_retries", "timeout", "attempt_timeout", "max_connections", "adaptive_connections", "batch"),
+        *("cache", "cache_prompt", "logprobs", "top_logprobs", "prompt_logprobs"),
+    )
+)
+"""What of Inspect's `model_generate_config` says how requests are sent, and changes no reply."""
 
 LONGEST_ERROR = 2000
 """Most characters that are kept of an error."""
@@ -214,8 +228,14 @@ def _name(text: str) -> str:
 
 
 def _lasting(about: About) -> dict[str, Any]:
-    """What two files about the same questions share, where the model was asked in one way."""
-    return {name: value for name, value in about.settings.items() if name != "status"}
+    """What two files about the same questions share, where the model was asked in one way: what changes a prompt or its
+    sampling, and not how the tool runs."""
+    found = {name: value for name, value in about.settings.items() if name not in _RUNNING}
+    if isinstance(config := found.pop("config", None), Mapping):
+        found |= {name: value for name, value in config.items() if name in _LIMITS}
+    if isinstance(sampling := found.pop("model_generate_config", None), Mapping):
+        found |= {name: value for name, value in sampling.items() if name not in _SENDING}
+    return found
 
 
 def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:

@@ -42,17 +42,15 @@ _LEFT = frozenset({ITEMS, packed.JOURNAL, ".lock", "log.txt"})
 
 @dataclass
 class Arm:
-    """One way of asking. repeats: how many replies to a question it has at most. lettered: whether every prompt shows
-    the choices as A, B, C. ours: whether every reply is to a question that tomserve exported, asked by its prompts."""
+    """One way of asking. repeats: how many replies to a question it has at most. ours: whether every reply is to a
+    question that tomserve exported, asked by its prompts."""
 
     repeats: int = 1
-    lettered: bool = True
     ours: bool = True
 
-    def see(self, sample: Sample, *, lettered: bool) -> None:
-        """Note a reply. lettered: whether its prompt shows the choices as A, B, C."""
+    def see(self, sample: Sample) -> None:
+        """Note a reply."""
         self.repeats = max(self.repeats, sample.repeat + 1)
-        self.lettered = self.lettered and lettered
         self.ours = self.ours and sample.item is not None
 
 
@@ -101,12 +99,9 @@ def _short(text: str | None) -> str | None:
 
 def _strategy(name: str, arm: Arm, *, matched: bool) -> dict[str, Any]:
     """What the manifest keeps of a way of asking. Where it is one of ours, by which another tool asked questions of
-    ours, a chain of beliefs was asked for as that strategy does."""
-    chain, lettered = False, arm.lettered
-    if matched and arm.ours and name in strategies():
-        loaded = Strategy.load(name)
-        chain, lettered = loaded.chain, loaded.lettered
-    return {"digest": None, "max_tokens": None, "chain": chain, **({"lettered": True} if lettered else {})}
+    ours, a chain of beliefs was asked for as that strategy does. Whether letters were shown is kept with each reply."""
+    chain = matched and arm.ours and name in strategies() and Strategy.load(name).chain
+    return {"digest": None, "max_tokens": None, "chain": chain}
 
 
 def put(folder: Path, items: Stock, rows: Path, manifest: Manifest) -> bool:

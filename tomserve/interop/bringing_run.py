@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -22,13 +22,15 @@ from tomserve.errors import ConfigError
 from tomserve.interop.bringing_kept import Arm, manifest_of, put, was_there
 from tomserve.interop.bringing_match import Asked
 from tomserve.interop.foreign import RIGHT, About, Origin, Sample, decided
-from tomserve.interop.items_of import by_letter, factors_of, item_id, item_of, one_line, shows_letters
+from tomserve.interop.items_of import by_letter, factors_of, item_id, item_of, labels_of, one_line, order_of
 from tomserve.interop.spool import Spool, other_text, text_digest
 from tomserve.items import Item
 from tomserve.items.files import write_chunks
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.manifest_parts import LONGEST_NAME
 from tomserve.runs.stock import Stock
+from tomserve.scoring.agreement import Agreement
+from tomserve.scoring.score import reading_of
 from tomserve.status import ANSWERS, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT, known
 from tomserve.status import LONGEST as LONGEST_STATUS
 
@@ -71,7 +73,8 @@ class Made:
     others: further replies that share the grade of one that is kept. cut, failed: replies that were cut off, or failed,
     and that the tool counts as right. differing: how many targets differ from our answers, and the first of these
     questions. factors: what questions can be split by; passed_over: facts that are no factors because they have too
-    many values. repeated: replies that a later one to the same question replaced. fresh: whether it was made now,
+    many values. repeated: replies that a later one to the same question replaced. empty: replies without a text.
+    agreement: where our reading counts, how far it agrees with the tool's grade. fresh: whether it was made now,
     rather than found as it is."""
 
     folder: Path
@@ -97,6 +100,8 @@ class Made:
     factors: tuple[str, ...] = ()
     passed_over: tuple[str, ...] = ()
     repeated: int = 0
+    empty: int = 0
+    agreement: Agreement = field(default_factory=Agreement)
     fresh: bool = True
 
 
@@ -225,7 +230,8 @@ class _Rows:
                 continue
             made.repeated += f"{sample.strategy}\0{sample.repeat}\0{item}" in seen
             seen.add(f"{sample.strategy}\0{sample.repeat}\0{item}", 0)
-            target, ours = (sample.target or "").strip(), known.answers[item]
+            shown, ours = order_of(sample, known.choices[item]), known.answers[item]
+            target = by_letter((sample.target or "").strip(), shown) or ""
             if len(target) > 1 and target.casefold() != ours.casefold():
                 # so that nobody takes one benchmark's answers for another's
                 made.differing += 1
@@ -233,18 +239,18 @@ class _Rows:
             yield sample, item
 
     def _row(self, sample: Sample, item: str) -> dict[str, Any]:
-        made, tool = self._made, self._meant.about.tool
+        made, tool, known = self._made, self._meant.about.tool, self._asked.known
         made.replies += 1
         made.others += sample.others
         strategy = _strategy(self._meant.strategy or sample.strategy)
         arm = self.arms.setdefault(strategy, Arm())
-        choices = sample.choices if self._asked.known is None else self._asked.known.choices[item]
-        arm.see(sample, lettered=shows_letters(sample.asked, choices))
-        graded = self._graded(sample, choices)
+        shown = order_of(sample, labels_of(sample) if known is None else known.choices[item])
+        arm.see(sample)
+        graded = self._graded(sample, shown)
         status = _status(sample, graded)
         made.cut += status == LENGTH and graded is not None and graded["counts"] and graded["correct"] is True
         made.failed += status == OK and sample.status not in (OK, REFUSAL)
-        return {
+        row = {
             "schema": 1,
             "item": item,
             "strategy": strategy,
@@ -263,12 +269,28 @@ class _Rows:
             "served_model": self._meant.model,
             "reused": False,
             "asked": sample.asked,
+            "offered": list(shown),
             **({} if graded is None else {"graded": graded}),
         }
+        self._compare(sample, row)
+        return row
 
-    def _graded(self, sample: Sample, choices: Sequence[str]) -> dict[str, Any] | None:
+    def _compare(self, sample: Sample, row: Mapping[str, Any]) -> None:
+        """Note whether our reading, where it counts, is that of the tool's grade."""
+        known, graded = self._asked.known, row.get("graded")
+        if graded is None or graded["counts"] or graded["correct"] is None or row["status"] not in ANSWERS:
+            return
+        name = row["item"]
+        if known is not None:
+            item = known.stock[known.places[name]]
+        else:
+            item = item_of(sample, self._made.benchmark, self._meant.prefix, {})
+        answer = reading_of(item, row, benchmarks.scoring(item.benchmark).lettered).answer
+        self._made.agreement.see(name, answer, graded=graded["correct"], right=answer == item.answer)
+
+    def _graded(self, sample: Sample, shown: Sequence[str | None]) -> dict[str, Any] | None:
         """The grade as a row keeps it; None where there is none that has to be there. An answer that is the letter of a
-        choice is that choice."""
+        choice is that choice. shown: the choices as they were shown. An empty reply that is not right has no answer."""
         made, grade = self._made, sample.grade
         counts = made.counts == "tool"
         if grade is not None and grade.correct is None and grade.value is not None:
@@ -278,12 +300,16 @@ class _Rows:
         made.ungraded += counts and (grade is None or grade.correct is None)
         if grade is None:
             return {"by": "", "correct": None, "answer": None, "value": None, "counts": True} if counts else None
+        empty = sample.text is not None and not sample.text.strip() and sample.status in ANSWERS
+        empty = empty and grade.correct is not True
+        made.empty += empty
         return {
             "by": one_line(grade.by, LONGEST_NAME),
             "correct": grade.correct,
-            "answer": by_letter(grade.answer, sample.choices or choices),
+            "answer": None if empty else by_letter(grade.answer, shown),
             "value": grade.value,
             "counts": counts,
+            **({"unread": "the reply is empty"} if empty else {}),
         }
 
 

@@ -25,6 +25,8 @@ from tomserve.errors import ConfigError
 from tomserve.interop.foreign import Sample
 from tomserve.items import Item, wrong_factor
 from tomserve.items.item import LONGEST_FACTOR, LONGEST_LABEL, Factor
+from tomserve.scoring.labels import Order
+from tomserve.scoring.lettering import in_list, in_prompt
 
 NO_TARGET = "(no target given)"
 """The answer of an open item where the file names none."""
@@ -189,11 +191,22 @@ def _parts(sample: Sample) -> tuple[tuple[str, ...], str]:
 
 def _choices(sample: Sample) -> tuple[tuple[str, ...], str]:
     """The choices and the right one, in one line each; the target may name it by its letter."""
-    choices = tuple(map(one_line, sample.choices))
-    return choices, by_letter(one_line(sample.target or ""), choices) or ""
+    choices = labels_of(sample)
+    return choices, by_letter(one_line(sample.target or ""), order_of(sample, choices)) or ""
 
 
-def by_letter(answer: str | None, choices: Sequence[str]) -> str | None:
+def labels_of(sample: Sample) -> tuple[str, ...]:
+    """The choices that the file names, in one line each."""
+    return tuple(map(one_line, sample.choices))
+
+
+def order_of(sample: Sample, choices: Sequence[str]) -> Order:
+    """These choices in the order in which the model was shown them as A, B, C: as the prompt shows it, else as the file
+    lists them; empty where neither says it. Prompts of tomserve that show no letters have none."""
+    return in_prompt(sample.asked, choices) or (() if sample.ours else in_list(sample.choices, choices))
+
+
+def by_letter(answer: str | None, choices: Sequence[str | None]) -> str | None:
     """The choice that an answer names by its letter; the answer itself where it names none so, or is a choice.
 
     >>> by_letter("(B)", ("tea", "salt")), by_letter("tea", ("tea", "salt")), by_letter("C", ("tea", "salt"))
@@ -201,20 +214,5 @@ def by_letter(answer: str | None, choices: Sequence[str]) -> str | None:
     """
     letter = None if answer is None or answer in choices else _LETTER.fullmatch(answer.strip())
     place = ord(letter[1]) - ord("A") if letter else len(choices)
-    return one_line(choices[place]) if place < len(choices) else answer
-
-
-def shows_letters(asked: str, choices: Sequence[str]) -> bool:
-    """Whether a text shows these choices in their order as A, B, C.
-
-    >>> shows_letters("Which?\\nA) tea\\n(B) salt", ("tea", "salt")), shows_letters("tea or salt?", ("tea", "salt"))
-    (True, False)
-    """
-    at = 0
-    for number, choice in enumerate(choices[:26]):
-        letter = re.compile(rf"(?:^|[\s(\[*]){chr(ord('A') + number)}[)\].:*]+\s*{re.escape(choice)}", re.I)
-        found = letter.search(asked, at)
-        if found is None:
-            return False
-        at = found.end()
-    return bool(choices)
+    named = choices[place] if place < len(choices) else None
+    return answer if named is None else one_line(named)

@@ -180,7 +180,7 @@ class Mapped:
             task=task,
             model=model,
             asked=shown or identity,
-            text=text if text is not None else (answer or "") if status == OK else None,
+            text=text if text is not None or status != OK else answer,
             target=told("target"),
             choices=_listed(told("choices")),
             story=tuple(one for part in (story or "").split("\n") if (one := part.strip())),

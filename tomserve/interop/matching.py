@@ -67,14 +67,15 @@ class Told(NamedTuple):
 class Known:
     """The items of a benchmark, by their stories.
 
-    name: of the benchmark. stock: all its items. answers, choices: of each item, by its id. It needs some ten times the
-    memory of the items' texts.
+    name: of the benchmark. stock: all its items. answers, choices: of each item, by its id; places: where it is in the
+    stock. It needs some ten times the memory of the items' texts.
     """
 
     def __init__(self, name: str, items: Iterable[Item]) -> None:
         self.name = name
         self.answers: dict[str, str] = {}
         self.choices: dict[str, tuple[str, ...]] = {}
+        self.places: dict[str, int] = {}
         self._stories: dict[str, Told] = {}
         self._begin: dict[str, list[Told]] = {}
         self.stock = Stock(self._seen(items))
@@ -97,6 +98,7 @@ class Known:
             told.questions.append((" ".join(words(item.question)), choices, item.id))
             self.answers[item.id] = item.answer
             self.choices[item.id] = same.setdefault(item.choices, item.choices)
+            self.places[item.id] = len(self.places)
             yield item
 
     def find(self, asked: str, item: str | None = None) -> str | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import PurePath
@@ -33,6 +33,7 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.turn import Turn
 from tomserve.scoring.choices import content, none_of, said
 from tomserve.scoring.labels import Lettered
+from tomserve.scoring.lettering import choices_of
 from tomserve.scoring.metric import Rules
 from tomserve.scoring.score import reading_of, unread
 from tomserve.scoring.sources import ItemFile, ResponseFile
@@ -48,6 +49,9 @@ BEGINNING, END = 2000, 6000
 
 _TOKEN = re.compile(r"<(?=[|/\w\uff5c])|\[(?=/?[A-Z]{3,})")
 """Where a chat template's own marks begin, such as <|im_end|>, </s>, <start_of_turn> or [/INST]."""
+
+OTHER = "(none of the choices)"
+"""What the reader is shown beside a letter that another tool offered for something else."""
 
 _SHORT = ("json", "fenced", "embedded", "unclosed", "label")
 """How the rules name replies that need no careful reading: objects and bare labels."""
@@ -191,22 +195,21 @@ class Survey:
         random number; the others are noted on the way."""
         for place, row in self.found.rows():
             self.models |= {name for name in (row["model"], row.get("served_model")) if isinstance(name, str)}
-            item, text = self.known.item(place), row.get("text") or ""
+            item, name = self.known.item(place), content(self.known.item(place), row)
             reading = reading_of(item, row, self.letters(item, row["strategy"]))
             if not unread(row, reading):
                 if reading.answer is not None:
                     short = (reading.parse or "").startswith(_SHORT)
-                    yield short, content(item, text), Asked(place, item.id, row["strategy"], reading.answer)
+                    yield short, name, Asked(place, item.id, row["strategy"], reading.answer)
                 continue
-            if not said(text).strip():
+            if not said(row.get("text") or "").strip():
                 self.silent += 1
                 continue
-            name = content(item, text)
             self.counts[name] += 1
             self.unread.setdefault(name, Asked(place, item.id, row["strategy"], None))
 
     def letters(self, item: Item, strategy: str) -> bool:
-        """Whether the choices of an item were shown as A, B, C by that strategy."""
+        """Whether the choices of an item are shown as A, B, C by that strategy, in prompts of ours."""
         return strategy in self.lettered or self.rules(item.benchmark).lettered
 
     @property
@@ -214,15 +217,15 @@ class Survey:
         """All replies to ask about."""
         return {**self.sample, **self.unread}
 
-    def texts(self, names: Iterable[str]) -> Iterator[tuple[str, Item, str]]:
-        """The replies of these contents, each once, with its content and its item."""
+    def texts(self, names: Iterable[str]) -> Iterator[tuple[str, Item, Mapping[str, Any]]]:
+        """The rows of the replies of these contents, each once, with its content and its item."""
         left = set(names)
         wanted = self.wanted
         for place, row in self.found.rows({wanted[name].place for name in left}):
-            item, text = self.known.item(place), row.get("text") or ""
-            if (name := content(item, text)) in left:
+            item = self.known.item(place)
+            if (name := content(item, row)) in left:
                 left.discard(name)
-                yield name, item, text
+                yield name, item, row
 
 
 def identity(name: str) -> Identity:
@@ -234,20 +237,20 @@ def requests(survey: Survey, reader: Reader, left: Iterable[str]) -> Iterator[Re
     """The requests to the reader about the replies of these contents, the sample last."""
     names, wanted = set(left), survey.wanted
     ordered = (survey.texts(names & part.keys()) for part in (survey.unread, survey.sample))
-    for name, item, text in chain.from_iterable(ordered):
-        letters = survey.letters(item, wanted[name].strategy)
-        turn = reader.strategy.turn(shown(name, item, text, lettered=letters))
+    for name, item, row in chain.from_iterable(ordered):
+        offers = choices_of(item, row, survey.letters(item, wanted[name].strategy))
+        turn = reader.strategy.turn(shown(name, item, row.get("text") or "", offers))
         yield reader.request(identity(name), turn)
 
 
-def shown(name: str, item: Item, text: str, *, lettered: bool) -> Item:
+def shown(name: str, item: Item, text: str, offers: Sequence[str]) -> Item:
     """What the reader is shown, in the form of an item: the lines of the reply in the place of a story, and one more
     choice, which is none of them.
 
-    name: its id. lettered: whether the choices were offered by letter, so that the reply may name one by it.
+    name: its id. offers: the choices, Lettered where they were offered by letter, so that the reply may name one by it.
     """
-    offered = Lettered(item.choices).offered if lettered else ()
-    letters = "".join(f"\n{chr(ord('A') + place)}. {choice}" for place, choice in enumerate(offered))
+    offered = offers.offered if isinstance(offers, Lettered) else ()
+    letters = "".join(f"\n{chr(ord('A') + place)}. {choice or OTHER}" for place, choice in enumerate(offered))
     none = none_of(item.choices)
     choices = (*item.choices, none)
     lines = excerpt(said(text))

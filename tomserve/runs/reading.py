@@ -241,8 +241,8 @@ def _counted(job: Job, failed: dict[str, str]) -> Outcome:
     choices, survey = Choices(job.place), job.survey
     counts: Counter[str] = Counter()
     failures: Counter[str] = Counter()
-    for name, item, text in survey.texts(survey.unread):
-        found, why = choices.outcome(item, text)
+    for name, item, row in survey.texts(survey.unread):
+        found, why = choices.outcome(item, row)
         counts[why if found is None else "read"] += survey.counts[name]
         if why == MISSING:
             failures[failed.get(name, "not asked")] += survey.counts[name]
@@ -260,8 +260,8 @@ def _known(value: float) -> float | None:
 
 def _agreement(survey: Survey, choices: Choices) -> Agreement:
     counts: Counter[str] = Counter()
-    for name, item, text in survey.texts(survey.sample):
-        found, why = choices.outcome(item, text)
+    for name, item, row in survey.texts(survey.sample):
+        found, why = choices.outcome(item, row)
         if why != MISSING:
             alike = "alike" if found == survey.sample[name].rules else "other"
             counts[alike if found is not None else "none"] += 1

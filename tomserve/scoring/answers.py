@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 
 from tomserve.items.automaton import Automaton
 from tomserve.scoring import objects
-from tomserve.scoring.labels import AGAINST_LETTER, Lettered, longest, match
+from tomserve.scoring.labels import AGAINST_LETTER, Lettered, Order, longest, match
 from tomserve.scoring.mentions import AGAINST, mentions
 from tomserve.scoring.prose import prose
 from tomserve.scoring.statements import plain_lines
@@ -67,7 +67,8 @@ class Reading(NamedTuple):
 
     status: the outcome of the request (see tomserve.status), or "invalid" where a complete reply holds no answer. text:
     the whole reply, "" where none came. chain_asked: whether the strategy asked for a chain of beliefs. others: the
-    compiled gold rationales of other questions about the same story.
+    compiled gold rationales of other questions about the same story. offered: the choices beside the letters A, B, C
+    that were shown, empty where nothing says it; None for the item's own choices in their order.
     """
 
     parse: str | None
@@ -80,6 +81,11 @@ class Reading(NamedTuple):
     text: str = ""
     chain_asked: bool = False
     others: tuple[Automaton, ...] = ()
+    offered: Order | None = None
+
+    def shown(self, choices: Sequence[str]) -> Sequence[str | None]:
+        """What stood beside the letters A, B, C. choices: the item's own."""
+        return choices if self.offered is None else self.offered
 
 
 def read(

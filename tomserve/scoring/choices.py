@@ -12,7 +12,7 @@ where they find no answer in a whole reply.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,8 @@ import orjson
 from tomserve.content import bounded, files
 from tomserve.errors import ConfigError
 from tomserve.items import Item
+from tomserve.scoring.labels import Lettered
+from tomserve.scoring.lettering import shown_to
 from tomserve.scoring.pinned import PinnedFile
 from tomserve.status import OK
 
@@ -63,9 +65,12 @@ def said(text: str) -> str:
     return "" if text.lstrip().startswith("<think>") else text
 
 
-def content(item: Item, text: str) -> str:
-    """A digest of what is read: the question, its choices, and what the reply says; 32 hexadecimal digits."""
-    parts = orjson.dumps([item.question, item.choices, said(text)])
+def content(item: Item, row: Mapping[str, Any]) -> str:
+    """A digest of what is read: the question, its choices, in which other order they were shown as A, B, C, and what
+    the reply says; 32 hexadecimal digits."""
+    shown = shown_to(item, row)
+    order = [shown] if shown and shown != Lettered(item.choices).offered else []
+    parts = orjson.dumps([item.question, item.choices, said(row.get("text") or ""), *order])
     return hashlib.blake2b(parts, digest_size=16).hexdigest()
 
 
@@ -110,21 +115,21 @@ class Choices:
             if isinstance(name, str) and isinstance(text, str):
                 self._texts[name] = text
 
-    def outcome(self, item: Item, text: str) -> tuple[str | None, str]:
+    def outcome(self, item: Item, row: Mapping[str, Any]) -> tuple[str | None, str]:
         """What the reader made of a reply to an item: the choice and "", or None and one of NOTHING, NONSENSE, MISSING.
 
         A choice that is none of the item's choices is nonsense, whoever wrote it into the file.
         """
-        if (reply := self._texts.get(content(item, text))) is None:
+        if (reply := self._texts.get(content(item, row))) is None:
             return None, MISSING
         chosen = _chosen(said(reply))
         if chosen in item.choices:
             return chosen, ""
         return None, NOTHING if chosen == none_of(item.choices) else NONSENSE
 
-    def choice(self, item: Item, text: str) -> str | None:
+    def choice(self, item: Item, row: Mapping[str, Any]) -> str | None:
         """The choice that the reader found in a reply to an item; None where it found none, or was not asked."""
-        return self.outcome(item, text)[0]
+        return self.outcome(item, row)[0]
 
 
 def _chosen(reply: str) -> str | None:

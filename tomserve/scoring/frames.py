@@ -18,6 +18,7 @@ from tomserve.items.automaton import Automaton
 from tomserve.scoring import originals
 from tomserve.scoring.choices import Choices
 from tomserve.scoring.graded import FIELD, graded_fields
+from tomserve.scoring.lettering import ASKED
 from tomserve.scoring.metric import Kind, Metric, Rules, Scoring, columns_of
 from tomserve.scoring.samples import PEOPLE, SAMPLED, majority, people_fields, sample_fields, sample_of
 from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, PARTIAL, item_fields, noise_fields, score_row
@@ -206,8 +207,8 @@ class _Replies:
         run, chains, _, _, reader = self._given
         strategy, text, error = row["strategy"], row.get("text"), row.get("error")
         odd = (text is not None and type(text) is not str) or (error is not None and type(error) is not str)
-        if odd or FIELD in row:
-            key = None  # a failure with something else in their place, which may not be hashable, or a grade of its own
+        if odd or FIELD in row or ASKED in row:
+            key = None  # what may not be hashable; or the row has a grade, or an order of choices, of its own
         else:
             key = (strategy, row["status"], text, error)
             if (known := self._known.get(key)) is not None:

@@ -4,7 +4,7 @@ Where the grade *counts*, it is the score: of a question that any text may answe
 the reply. Elsewhere our own reading counts, and the grade stands beside it, so that the two can be compared.
 
 >>> grade_of({"graded": {"by": "match", "correct": True, "answer": "18", "value": 1.0, "counts": True}})
-Given(by='match', correct=True, answer='18', value=1.0, counts=True)
+Given(by='match', correct=True, answer='18', value=1.0, counts=True, unread=None)
 >>> grade_of({"text": "It is 18."}) is None
 True
 """
@@ -20,7 +20,7 @@ import polars as pl
 from tomserve.scoring.metric import Kind
 
 FIELD = "graded"
-"""The field of a row that holds the grade: by, correct, answer, value, counts."""
+"""The field of a row that holds the grade: by, correct, answer, value, counts and, where it is so, unread."""
 
 PARSE = "graded"
 """How a row was read whose grade counts (column `parse`)."""
@@ -39,13 +39,15 @@ several times the mean over its samples."""
 
 
 class Given(NamedTuple):
-    """A grade as a row holds it; `counts` says whether it is the score."""
+    """A grade as a row holds it. counts: whether it is the score. unread: why the reply holds no answer that the tool
+    could have graded, None where it may."""
 
     by: str
     correct: bool | None
     answer: str | None
     value: float | None
     counts: bool
+    unread: str | None = None
 
 
 def grade_of(row: Mapping[str, Any]) -> Given | None:
@@ -54,7 +56,7 @@ def grade_of(row: Mapping[str, Any]) -> Given | None:
     found = row.get(FIELD)
     if type(found) is not dict:
         return None
-    by, correct, answer, value = (found.get(name) for name in ("by", "correct", "answer", "value"))
+    by, correct, answer, value, unread = (found.get(name) for name in ("by", "correct", "answer", "value", "unread"))
     number = float(value) if isinstance(value, int | float) and type(value) is not bool else None
     return Given(
         by if type(by) is str else "",
@@ -62,6 +64,7 @@ def grade_of(row: Mapping[str, Any]) -> Given | None:
         answer if type(answer) is str else None,
         number if number is not None and math.isfinite(number) else None,
         found.get("counts") is True,
+        unread if type(unread) is str else None,
     )
 
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
 
 AGAINST_LETTER = "against-letter"
 """The step that found a label in words beside the letter of another one."""
@@ -38,15 +38,21 @@ _LETTER = re.compile(r"(?:(?:option|choice|answer)\s+)?[(\[]?([a-z])(?:[)\]]?\s*
 _LETTER_LAST = re.compile(r"(.*[^\s,])[\s,]*[(\[]\s*(?:option\s+)?([a-z])")
 
 
+Order = tuple[str | None, ...]
+"""The choices beside the letters A, B, C; None for a letter that stood beside something else."""
+
+
 class Lettered(tuple[str, ...]):
-    """Choices that were offered in this order as A, B, C. "unknown", a label of chains only, has no letter."""
+    """Choices that were offered as A, B, C. offered: those beside these letters; where nothing is said they are the
+    choices in their order but for "unknown", a label of chains only. None of them has a letter where it is empty."""
 
-    __slots__ = ()
+    offered: Order
 
-    @property
-    def offered(self) -> tuple[str, ...]:
-        """The choices that have a letter."""
-        return tuple(choice for choice in self if choice != UNKNOWN)
+    def __new__(cls, choices: Iterable[str], offered: Order | None = None) -> Self:
+        """The choices, and the order in which they were offered."""
+        made = super().__new__(cls, choices)
+        made.offered = tuple(choice for choice in made if choice != UNKNOWN) if offered is None else offered
+        return made
 
     def by_letter(self, letter: str) -> str | None:
         """The choice of that small letter, None where there is none."""

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from tomserve.scoring.labels import Lettered
+from tomserve.scoring.labels import Lettered, Order
 from tomserve.scoring.wordings import key, wordings
 
 WORDS, LETTER, BOTH, AGAINST = "words", "letter", "both", "against letter"
@@ -56,19 +56,19 @@ def mentions(text: str, choices: Sequence[str]) -> tuple[Mention, ...]:
     text: a line or sentence with single spaces for white space. Of names that overlap the one that begins first
     counts, then the longer one. Two choices that differ by an article alone are told apart only by the article.
     """
-    return _mentions(text, choices if isinstance(choices, Lettered) else tuple(choices), isinstance(choices, Lettered))
+    return _mentions(text, tuple(choices), choices.offered if isinstance(choices, Lettered) else ())
 
 
 @lru_cache(maxsize=1024)  # a sentence is looked at for several rungs
-def _mentions(text: str, choices: tuple[str, ...], lettered: bool) -> tuple[Mention, ...]:
-    pattern, named = wordings(tuple(choices))
+def _mentions(text: str, choices: tuple[str, ...], offered: Order) -> tuple[Mention, ...]:
+    pattern, named = wordings(choices)
     found = [Mention(one.start(), one.end(), named.get(key(one[0])), WORDS) for one in pattern.finditer(text)]
     found = [one for one in found if one.choice is None or not _DETERMINER.match(text, one.start)]
-    if not lettered or not isinstance(choices, Lettered):
+    if not offered:
         return tuple(found)
     starts = [one.start for one in found]
     free = []
-    for one in _letters(text, choices):
+    for one in _letters(text, Lettered(choices, offered)):
         place = bisect(starts, one.start) - 1
         if place < 0 or found[place].end <= one.start:  # a letter that is a part of a name is no letter
             free.append(one)

@@ -251,8 +251,8 @@ def _sole(lines: Sequence[str], choices: Sequence[str], asked: Question) -> Outc
     letters = {one.choice for line, one in named if one.by == LETTER and _marked(line, one)}
     bare = "\n".join(without(line, 0, len(line), mentions(line, choices)) for line in lines)
     if not told and not letters and _CANNOT_KNOW.search(text):
-        offered = choices.offered if isinstance(choices, Lettered) else choices
-        unknown = [choice for choice in offered if _UNKNOWN.fullmatch(choice.rstrip("."))]
+        offered = (isinstance(choices, Lettered) and choices.offered) or choices
+        unknown = [choice for choice in offered if choice and _UNKNOWN.fullmatch(choice.rstrip("."))]
         return ("sole", unknown[0]) if len(unknown) == 1 else None
     found = told or letters
     if len(found) != 1 or None in found or NEGATION.search(bare) or DOUBT.search(bare):

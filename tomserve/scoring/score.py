@@ -20,6 +20,7 @@ from tomserve.scoring import graded
 from tomserve.scoring.answers import Reading, read
 from tomserve.scoring.choices import PARSE, Choices
 from tomserve.scoring.labels import Lettered
+from tomserve.scoring.lettering import choices_of
 from tomserve.scoring.metric import NO_REPLY, PLAIN, Kind, Scoring, columns_of, computed, ruled
 from tomserve.scoring.standard import STANDARD
 from tomserve.status import ANSWERS, INVALID, OK, inert
@@ -67,11 +68,11 @@ def score_row(
     """
     reading = reading_of(item, row, scoring.lettered)
     status = inert(row["status"])
-    if reader is not None and unread(row, reading) and (choice := reader.choice(item, row.get("text") or "")):
+    if reader is not None and unread(row, reading) and (choice := reader.choice(item, row)):
         reading = reading._replace(parse=PARSE, answer=choice, reason=None)
     grade = graded.grade_of(row) if row["status"] in ANSWERS else None
     if grade is not None and grade.counts:
-        reason = None if grade.correct is not None else "not graded by the tool that asked"
+        reason = grade.unread or (None if grade.correct is not None else "not graded by the tool that asked")
         reading = reading._replace(parse=None if reason else graded.PARSE, answer=grade.answer, reason=reason)
         status = INVALID if reason else status
     elif reading.answer is None and status == OK:
@@ -87,6 +88,7 @@ def score_row(
         row.get("text") or "",
         chain_asked,
         tuple(others),
+        reading.offered,
     )
     scored: dict[str, Any] = {**_NOTHING, "run": run, "model": model, "strategy": row["strategy"]}
     for compute in _OF_REPLIES:
@@ -114,8 +116,9 @@ def reading_of(item: Item, row: Mapping[str, Any], lettered: bool) -> Reading:
         return NO_REPLY
     if not item.choices:
         return OPEN
-    choices = Lettered(item.choices) if lettered else item.choices
-    return read(row.get("text") or "", choices, len(item.story), item.question, row["status"] == OK)
+    choices = choices_of(item, row, lettered)
+    found = read(row.get("text") or "", choices, len(item.story), item.question, row["status"] == OK)
+    return found._replace(offered=choices.offered) if isinstance(choices, Lettered) else found
 
 
 OPEN = Reading(None, None, "an open question, which only the tool that asked it can read")

@@ -22,6 +22,7 @@ import polars as pl
 from tomserve.content import bounded, files
 from tomserve.items import is_variant
 from tomserve.runs.runfolder import read_manifest
+from tomserve.scoring.agreement import GRADE, Agreement, of_table, sum_of
 from tomserve.scoring.choices import PARSE
 from tomserve.scoring.score import PARTIAL
 from tomserve.scoring.table import TABLES
@@ -52,7 +53,7 @@ class Gaps:
     everything it was to ask (None for a file). first: the first reply that could not be read: its item, its strategy
     and the reason, in words that are safe to print. given: what `tomserve runs` is given to list these replies; the
     source where nothing is said. by_model: how many answers no rule could read, and a model has read (see
-    tomserve.scoring.choices). tool: the tool that collected the replies, where that was another one.
+    tomserve.scoring.choices). tool: the other tool that collected the replies. agreement: of our reading with its grades.
     """
 
     source: str
@@ -67,6 +68,7 @@ class Gaps:
     given: str = ""
     by_model: int = 0
     tool: str = ""
+    agreement: Agreement = field(default_factory=Agreement)
 
     @property
     def replies(self) -> int:
@@ -97,9 +99,10 @@ class Gaps:
         return f"`tomserve runs {self.given or given(self.source)} --unread`"
 
     def sentences(self) -> list[str]:
-        """What a reader must know, in at most four sentences with counts, shares and the way out; none where nothing
+        """What a reader must know, in at most five sentences with counts, shares and the way out; none where nothing
         is lacking."""
-        parts = (self._answerless(), self._by_model(), self._unasked(), self._sampled())
+        differing = self.agreement.sentence("the grade of the tool that asked", before=": ")
+        parts = (self._answerless(), differing, self._by_model(), self._unasked(), self._sampled())
         return [f"{self.source}{said}" for said in parts if said]
 
     def in_short(self) -> str:
@@ -200,7 +203,7 @@ def of_source(source: str | Path, scores: pl.DataFrame) -> list[Gaps]:
     return of_scores(scores, folder, str(source))
 
 
-_READ = ("run", "model", "strategy", "item", "status", "parse", "reason", "answer", "correct", ORIGINAL, GIVEN)
+_READ = ("run", "model", "strategy", "item", "status", "parse", "reason", "answer", "correct", ORIGINAL, GIVEN, GRADE)
 """The columns of a score table that tell what is lacking."""
 
 
@@ -258,6 +261,7 @@ def _sum(some: Sequence[Gaps]) -> Gaps:
         wanted=sum(wanted) if len(wanted) == len(some) else None,
         items=sum(one.items for one in some),
         first=next((one.first for one in some if one.first), ""),
+        agreement=sum_of([one.agreement for one in some]),
         by_model=sum(one.by_model for one in some),
     )
 
@@ -289,7 +293,7 @@ def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None,
     by_model = int((scores["parse"] == PARSE).sum()) if scores.schema.get("parse") == pl.String else 0
     foreign = (manifest or {}).get("foreign")
     tool = str(foreign.get("tool") or "the other tool")[:LONGEST] if isinstance(foreign, dict) else ""
-    who = {"tool": files.one_line(tool), "by_model": by_model}
+    who = {"tool": files.one_line(tool), "by_model": by_model, "agreement": of_table(scores)}
     told: dict[str, Any] = {**who, "items": items, "of": of, "complete": complete, "first": first}
     return Gaps(source, scores.height, unread, dict(sorted(counts.items())), wanted, **told)
 

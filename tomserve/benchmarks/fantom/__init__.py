@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import string
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -132,7 +133,9 @@ def official(item: Item, reading: Reading) -> dict[str, bool | None]:
         if cue in text:
             text = text.split(cue)[-1].strip()
             break
-    text, letter = text.lower(), "ab"[item.choices.index(item.answer)]
+    if item.answer not in (offered := reading.shown(item.choices)):
+        return {}  # nothing says what the letters stood for
+    text, letter = text.lower(), string.ascii_lowercase[offered.index(item.answer)]
     begins = text.startswith((f"({letter})", *(f"{letter}{mark}" for mark in ").:,")))
     return {"metric_official": begins or f"({letter})" in text or text == letter}
 

@@ -88,8 +88,10 @@ def official(item: Item, reading: Reading) -> Mapping[str, Any]:
         return {}  # a reply in another form, which the official reader is not made for
     else:
         letter, how = letter_of(reading.text)
+        if not (offered := reading.shown(item.choices)):
+            return {}  # nothing says what the letters stood for
         place = LETTERS.index(letter)
-        chosen = item.choices[place] if place < len(item.choices) else None
+        chosen = offered[place] if place < len(offered) else None
         share = float(how != MARKED)
     return {"metric_official_correct": chosen == item.answer and _can_be_right(item), "metric_official_guessed": share}
 
