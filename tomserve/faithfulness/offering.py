@@ -7,13 +7,13 @@ Offered(choices=('tea', 'salt'), lettered=True)
 
 from __future__ import annotations
 
-import re
 import string
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from tomserve.items import UNKNOWN, Item
 from tomserve.prompting.turn import Message
+from tomserve.scoring.lettering import in_prompt
 
 LETTERS = string.ascii_uppercase
 """The letters that options can have."""
@@ -44,12 +44,4 @@ def offered(item: Item, text: str, *, lettered: bool = False) -> Offered:
     )
     keeps = UNKNOWN in item.choices and text.count(UNKNOWN) <= told
     choices = tuple(choice for choice in item.choices if not (keeps and choice == UNKNOWN))
-    return Offered(choices, lettered or _shows_letters(text, choices))
-
-
-def _shows_letters(text: str, choices: Sequence[str]) -> bool:
-    """Whether a text shows each choice behind its letter, such as "A. box" or "(b) jar"."""
-    if len(choices) > len(LETTERS):
-        return False
-    pairs = zip(LETTERS, choices, strict=False)
-    return all(re.search(rf"(?<!\w)(?i:{letter})[.):] ?{re.escape(choice)}", text) for letter, choice in pairs)
+    return Offered(choices, lettered or in_prompt(text, choices) == choices)

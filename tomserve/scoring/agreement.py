@@ -55,12 +55,13 @@ class Agreement:
         differ = self.ours + self.theirs
         if differ <= max(FEW, FEW_SHARE * self.compared):
             return ""
+        alone = f"{self.theirs:,} right by the tool alone, {self.ours:,} by tomserve alone; first: {self.first}"
         return (
             f"{before}tomserve's reading and {grade} differ in {differ:,} of "
-            f"{counted(self.compared, 'reply', 'replies')} ({self.theirs:,} right by the tool alone, {self.ours:,} by tomserve alone; first: {self.first}), so that "
-            "one of them is not what was said: look at some of them; where choices were named by letter, bring the "
-            "prompts or the choices in the order that was shown (--map asked=COLUMN, --map choices=COLUMN), or let the "
-            "tool's grade count by --counts tool, in a new run"
+            f"{counted(self.compared, 'reply', 'replies')} ({alone}), so that one of them is not what was said: look "
+            "at some of them; where choices were named by letter, bring the prompts or the choices in the order that "
+            "was shown (--map asked=COLUMN, --map choices=COLUMN), or let the tool's grade count by --counts tool, in "
+            "a new run"
         )
 
 

@@ -53,7 +53,7 @@ class Gaps:
     everything it was to ask (None for a file). first: the first reply that could not be read: its item, its strategy
     and the reason, in words that are safe to print. given: what `tomserve runs` is given to list these replies; the
     source where nothing is said. by_model: how many answers no rule could read, and a model has read (see
-    tomserve.scoring.choices). tool: the other tool that collected the replies. agreement: of our reading with its grades.
+    tomserve.scoring.choices). tool: another tool that collected the replies. agreement: of our reading with its grades.
     """
 
     source: str

@@ -1,0 +1,56 @@
+"""A letter is read with the list of choices that was shown beside it, by the rules, the reader and the authors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import make_item
+from tomserve.benchmarks.tombench.official import official
+from tomserve.scoring.choices import content
+from tomserve.scoring.lettering import in_prompt
+from tomserve.scoring.score import reading_of
+
+ITEM = make_item(choices=["tea", "salt", "green tea"], answer="tea", gold=None)
+LISTED = "A) green tea\n(B) tea\n**C.** salt"
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        (LISTED, ("green tea", "tea", "salt")),
+        ("A. tea B. salt C. green tea Answer:", ("tea", "salt", "green tea")),
+        ("A: Salt.\nB: none\nC: the rest\nD: green_tea", ("salt", None, None, "green tea")),
+        (f"{LISTED}\nAnswer: B\n\n{{'A': 'salt', 'B': 'tea', 'C': 'green tea'}}", ("salt", "tea", "green tea")),
+        ("A. tea pot\nB. tea for two\nC. salt", ()),
+        ("Plan A: tea. Tea or salt?", ()),
+        ("问题?A. salt（B）tea", ("salt", "tea")),
+    ],
+)
+def test_the_order_that_a_prompt_shows(asked: str, shown: tuple[str | None, ...]) -> None:
+    assert in_prompt(asked, ITEM.choices) == shown
+
+
+@pytest.mark.parametrize(
+    ("more", "reply", "answer"),
+    [
+        ({}, "A", "tea"),
+        ({"asked": LISTED}, "A", "green tea"),
+        ({"asked": LISTED}, "The answer is B.", "tea"),
+        ({"asked": LISTED, "offered": ["salt", None, "tea"]}, '{"answer": "C"}', "tea"),
+        ({"asked": LISTED, "offered": ["salt", None, "tea"]}, "B", None),
+        ({"asked": "?"}, "A", None),
+        ({"asked": "?", "offered": [1, "coffee"]}, "B", None),
+        ({"asked": "?"}, "A. green tea", "green tea"),
+    ],
+)
+def test_a_letter_is_read_with_the_list_that_was_shown(more: dict[str, Any], reply: str, answer: str | None) -> None:
+    assert reading_of(ITEM, {"status": "ok", "text": reply, **more}, True).answer == answer
+
+
+def test_the_authors_and_the_reader_are_told_the_order_too() -> None:
+    rows = [{"status": "ok", "text": "[[B]]", **more} for more in ({}, {"asked": LISTED}, {"asked": "?"})]
+    read = [official(ITEM, reading_of(ITEM, row, True)._replace(text="[[B]]")) for row in rows]
+    assert [one.get("metric_official_correct") for one in read] == [False, True, None]
+    assert len({content(ITEM, row) for row in rows}) == 2
