@@ -336,9 +336,7 @@ def test_a_reply_that_was_cut_off_is_shown_as_such(tmp_path: Path) -> None:
     assert user(asked[1]) == "True so far"
 
 
-@pytest.mark.parametrize(
-    ("text", "seen"), [("<think>Ann left.</think>\n\ntea", "tea"), ("so</think> salt", "salt"), ("<think>Ann le", "")]
-)
+@pytest.mark.parametrize(("text", "seen"), [("<think>Ann left.</think>\n\ntea", "tea"), ("[THINK]Ann le", "")])
 def test_thoughts_that_a_server_leaves_in_the_text_are_not_shown_again(text: str, seen: str, tmp_path: Path) -> None:
     strategy = Strategy(write_strategy(tmp_path / "two", FILES, TWO))
     asked, _ = talk(strategy, make_item(), lambda turn: text)

@@ -51,8 +51,6 @@ def response(text: str | None, status: str = "ok", **more) -> dict:
         ("So the answer is tea. I am sure.", "tea", "stated"),
         ("The answer is not easy to see.\nAnswer: tea", "tea", "stated"),
         ('<think>{"answer": "salt"}, no</think>{"answer": "tea"}', "tea", "json+think"),
-        ("<think>hm</think>\nAnswer: tea", "tea", "stated+think"),
-        ('{"answer":"tea"}</think>', "tea", "json"),
         ('{"answer":"tea"}<|im_end|>', "tea", "json"),
         ("Answer:\n\n**tea**", "tea", "stated"),
         ("Answer: tea (she saw it)", "tea", "stated"),

@@ -26,6 +26,7 @@ from tomserve.faithfulness.written import Entry, Written
 from tomserve.items import Item
 from tomserve.scoring.answers import read
 from tomserve.scoring.labels import Lettered, match
+from tomserve.scoring.thoughts import THINK, Spoken, spoken
 
 NO_CHAIN = "the reply has no list of beliefs"
 FAULTY = "the list of beliefs cannot be read"
@@ -40,13 +41,9 @@ NO_THINKING = "the reply has no thinking"
 CUT = "the thinking was cut off"
 """Reasons why a chain cannot be edited."""
 
-MARKS = ("<think>", "</think>")
-"""The marks between which a model thinks, unless said otherwise."""
-
 _ANSWER, _BELIEFS = "answer", "beliefs"
 _FIRST = '{"answer":'
 _WORD = re.compile(r"[^\W\d_]{2}")
-_END = "</think>"
 
 
 def offered(item: Item, lettered: bool) -> Sequence[str]:
@@ -124,28 +121,36 @@ def thinking_of(
     text: str,
     reasoning: str | None,
     *,
-    marks: tuple[str, str] = MARKS,
+    marks: tuple[str, str] = THINK,
     lettered: bool = False,
 ) -> Written | str:
     """The thinking of a model that thinks before it answers.
 
     text: the reply. reasoning: its thinking where the server gives it apart; else it is sought in the reply between
     the marks or, where the first of these belongs to the prompt, before the second. marks: what stands before and
-    behind the thinking, also where it is shown again.
+    behind the thinking, also where it is shown again; for the usual ones any that models use are read.
     """
     opening, closing = marks
     thought = reasoning or ""
     if not thought.strip():
-        end = text.find(closing)
-        if end < 0:
-            return CUT if text.lstrip().startswith(opening) else NO_THINKING
-        thought = text[:end].rpartition(opening)[2]
+        found = spoken(text) if marks == THINK else _between(text, opening, closing)
+        if found.cut or found.thought is None:
+            return CUT if found.cut else NO_THINKING
+        thought = found.thought
     thought = thought.strip()
     if _WORD.search(thought) is None:
         return NO_PROSE
     return Written(
         THINKING, thought, before=f"{opening}\n", after=f"\n{closing}\n\n{_FIRST}", own=_own(item, text, lettered)
     )
+
+
+def _between(text: str, opening: str, closing: str) -> Spoken:
+    """What a reply says behind the thinking between marks that a strategy names."""
+    before, closed, after = text.partition(closing)
+    if not closed:
+        return Spoken(text, cut=text.lstrip().startswith(opening))
+    return Spoken(after, thought=before.rpartition(opening)[2])
 
 
 def shown(chain: Written, text: str) -> str:
@@ -168,11 +173,8 @@ def _own(item: Item, text: str, lettered: bool) -> str | None:
 
 def _held(text: str) -> list[list[Member]]:
     """The members up to the answer of every object in the part of a reply that is read for its answer."""
-    start, end = 0, len(text)
-    if (at := text.rfind(_END)) >= 0:
-        behind = at + len(_END)
-        start, end = (behind, end) if text[behind:].strip() or "<think>" in text[:at] else (0, at)
-    return list(objects(text, start, end, _ANSWER))
+    said = spoken(text)
+    return list(objects(text, said.start, said.start + len(said.text), _ANSWER))
 
 
 def _named(held: Sequence[Member], name: str) -> Member | None:

@@ -31,6 +31,7 @@ from tomserve.prompting.templates import Template, environment
 from tomserve.prompting.turn import Message, Reply, Turn
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.score import reading_of
+from tomserve.scoring.thoughts import spoken
 from tomserve.serving.continuing import CHOICE_FIELDS
 from tomserve.status import OK
 
@@ -152,7 +153,7 @@ def called(chain: Chain, text: str) -> Turn:
         return _after(chain, text).open[0]._replace(number=0)
     first = _asked(chain)
     written = chain.written
-    opens = written.before.find("{", written.before.rfind("</think>") + 1)  # the object alone, without a code fence
+    opens = written.before.find("{", spoken(written.before).start)  # the object alone, without a code fence
     said = f"{written.before[opens:]}{text}}}" if written.form == LABELS else text.strip()
     messages: list[Message] = [*first.messages, {"role": "assistant", "content": said}]
     messages.append({"role": "user", "content": _question(chain)})

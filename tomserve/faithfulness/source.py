@@ -35,6 +35,7 @@ from tomserve.runs.manifest_parts import closed
 from tomserve.runs.measured import refuse
 from tomserve.runs.runfolder import check_files
 from tomserve.scoring.score import reading_of
+from tomserve.scoring.thoughts import THINK, spoken
 from tomserve.serving.presets import Preset
 from tomserve.status import ANSWERS
 
@@ -191,7 +192,7 @@ def read_chain(item: Item, strategy: Strategy, rows: Rows) -> Chain | str:
     if row["status"] not in ANSWERS:
         return "" if thought else f"its answer is missing ({row['status']})"
     row = {**row, "text": row.get(CONCLUSION, row.get("text")) or ""}
-    if thought and not (row.get("reasoning") or reading.MARKS[1] in row["text"]):
+    if thought and not (row.get("reasoning") or spoken(row["text"]).thought is not None):
         return ""  # an answer alone
     lettered = lettered_in(item, strategy)
     own = reading_of(item, row, lettered).answer
@@ -206,9 +207,7 @@ def read_chain(item: Item, strategy: Strategy, rows: Rows) -> Chain | str:
         found = reading.field_of(item, row["text"], strategy.reasoning.field, lettered=lettered)
     elif strategy.reasoning is not None or thought:
         marks = strategy.reasoning.marks if strategy.reasoning is not None else None
-        found = reading.thinking_of(
-            item, row["text"], row.get("reasoning"), marks=marks or reading.MARKS, lettered=lettered
-        )
+        found = reading.thinking_of(item, row["text"], row.get("reasoning"), marks=marks or THINK, lettered=lettered)
     else:
         found = reading.labels_of(item, row["text"], lettered=lettered)
     if isinstance(found, str):

@@ -39,6 +39,7 @@ from tomserve.interop.lm_eval_row import (
     texts_of,
 )
 from tomserve.interop.withheld import settings_of
+from tomserve.scoring.thoughts import spoken
 
 _NAME = re.compile(r"samples_(?P<task>.+?)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl")
 
@@ -150,7 +151,6 @@ class LmEvalSamples:
             if isinstance(right := kept_of(row, "tomserve_correct", repeat), bool) and first is not None:
                 own[first] = Grade(first, right, own[first].answer)
             error = kept_of(row, "tomserve_error", repeat)
-            thinking = "<think>" in text and "</think>" not in text
             yield Sample(
                 id=item or str(row["doc_id"]),
                 task=self.task,
@@ -164,7 +164,7 @@ class LmEvalSamples:
                 strategy=text_of(ours.get("strategy")),
                 item=item,
                 ours=item is not None,
-                status=status_of(row, repeat, thinking),
+                status=status_of(row, repeat, spoken(text).cut),
                 error=error if isinstance(error, str) and error else None,
                 grade=own[first] if first is not None else None,
                 grades={**own, **more},

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from tomserve.scoring.thoughts import spoken
 from tomserve.status import LENGTH, OK
 
 Message = dict[str, str]
@@ -63,17 +64,15 @@ class Reply(NamedTuple):
         return self.status == LENGTH
 
     def said(self) -> Reply:
-        """The reply without thoughts that a server left in its text, between ``<think>`` and ``</think>``.
+        """The reply without thoughts that a server left in its text (see tomserve.scoring.thoughts).
 
         >>> Reply("<think>Ann left.</think>\\n\\ntea").said().text
         'tea'
 
         Thoughts that were cut off leave no text.
         """
-        _, closed, after = self.text.rpartition("</think>")
-        if closed:
-            return self._replace(text=after.lstrip())
-        return self._replace(text="") if self.text.lstrip().startswith("<think>") else self
+        said = spoken(self.text)
+        return self if said.text is self.text else self._replace(text=said.text.lstrip())
 
     def json(self) -> Any:
         """The text as JSON. Raises ValueError where it is none, such as a text that was cut off."""

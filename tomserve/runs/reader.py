@@ -31,12 +31,13 @@ from tomserve.errors import ConfigError, ServerError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.turn import Turn
-from tomserve.scoring.choices import content, none_of, said
+from tomserve.scoring.choices import content, none_of
 from tomserve.scoring.labels import Lettered
 from tomserve.scoring.lettering import choices_of
 from tomserve.scoring.metric import Rules
 from tomserve.scoring.score import reading_of, unread
 from tomserve.scoring.sources import ItemFile, ResponseFile
+from tomserve.scoring.thoughts import spoken
 from tomserve.serving import target
 from tomserve.serving.target import Target
 from tomserve.serving.waiting import Waiting
@@ -202,7 +203,7 @@ class Survey:
                     short = (reading.parse or "").startswith(_SHORT)
                     yield short, name, Asked(place, item.id, row["strategy"], reading.answer)
                 continue
-            if not said(row.get("text") or "").strip():
+            if not spoken(row.get("text") or "").text.strip():
                 self.silent += 1
                 continue
             self.counts[name] += 1
@@ -253,7 +254,7 @@ def shown(name: str, item: Item, text: str, offers: Sequence[str]) -> Item:
     letters = "".join(f"\n{chr(ord('A') + place)}. {choice or OTHER}" for place, choice in enumerate(offered))
     none = none_of(item.choices)
     choices = (*item.choices, none)
-    lines = excerpt(said(text))
+    lines = excerpt(spoken(text).text)
     return Item(id=name, story=lines, question=f"{item.question}{letters}", choices=choices, answer=none)
 
 

@@ -31,8 +31,8 @@ from tomserve.runs.reader import Reader, find, reader_at
 from tomserve.runs.reading import check_chat
 from tomserve.runs.stopping import Stop
 from tomserve.runs.talking import Talks
-from tomserve.scoring.choices import said
 from tomserve.scoring.score import reading_of
+from tomserve.scoring.thoughts import spoken
 from tomserve.serving.waiting import Waiting
 from tomserve.stability import TAKEN, Dropped, Kind, Retell, rewriting, variants
 from tomserve.stability.rewriting import Job, Wanted
@@ -168,7 +168,7 @@ class Work:
             identities = (_identity(name, who) for name in shown)
             self.failures.update(journal.failed[one] for one in identities if one in journal.failed)
         return {
-            row["item"]: said(row.get("text") or "")
+            row["item"]: spoken(row.get("text") or "").text
             for _, row in read_rows(self.journal)
             if row.get(REWRITER) == who.mark and row["item"] in shown and row["status"] in ANSWERS
         }

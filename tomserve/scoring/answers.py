@@ -19,10 +19,10 @@ Choices that were offered by letter (see Lettered in tomserve.scoring.labels) ma
 (``+letter``), and with spaces for underscores (``+words``). Where a letter stands beside the words of another choice
 the words count (``+against-letter``).
 
-Text before ``</think>`` is left out (``+think``). The answer is compared with the labels exactly, then without regard
-to spelling (``+spelling``: case, white space, quotes, full stop), then without its article (``+article``). Nothing is
-guessed: a reply is invalid where it holds several answers that do not agree, gives the key "answer" twice, or states
-another label in the prose around its JSON object.
+Thoughts are left out (``+think``, see tomserve.scoring.thoughts). The answer is compared with the labels exactly, then
+without regard to spelling (``+spelling``: case, white space, quotes, full stop), then without its article
+(``+article``). Nothing is guessed: a reply is invalid where it holds several answers that do not agree, gives the key
+"answer" twice, or states another label in the prose around its JSON object.
 
     >>> read('{"answer": "Tea"}', ("tea", "salt"))[:2]
     ('json+spelling', 'tea')
@@ -41,6 +41,7 @@ from tomserve.scoring.mentions import AGAINST, mentions
 from tomserve.scoring.prose import prose
 from tomserve.scoring.statements import plain_lines
 from tomserve.scoring.statements import stated as said_in
+from tomserve.scoring.thoughts import CUT, spoken
 
 UNSTATED = f"{objects.NONE}, and no words that state one"
 """The reason why a reply in free text has no answer, where nothing better is known."""
@@ -98,15 +99,11 @@ def read(
     prose that says it as a statement is recognised. whole: whether the reply is complete; in one that was cut off no
     conclusion is sought, as it may not have been reached.
     """
-    suffix = ""
     text = _SPECIAL.sub("", text) if text.endswith(("|>", "</s>")) else text
-    if (at := text.rfind("</think>")) >= 0:
-        if text[at + len("</think>") :].strip() or "<think>" in text[:at]:
-            text, suffix = text[at + len("</think>") :], "+think"
-        else:  # a stray end tag after the answer: everything stands before it
-            text = text[:at]
-    elif text.lstrip().startswith("<think>"):
-        return Reading(None, None, "the thinking was cut off before an answer")
+    said = spoken(text)
+    if said.cut:
+        return Reading(None, None, CUT)
+    text, suffix = said.text, "" if said.thought is None else "+think"
     reply = objects.find(text)
     if isinstance(reply, str):
         return _without_object(text, choices, suffix, reply, question, whole)
@@ -118,8 +115,8 @@ def read(
     if answer is None:
         reason = f"answer {value!r:.60} is not one of the labels" if reply.has("answer") else "no field 'answer'"
     elif reply.around is not None:
-        said = said_in(reply.around, choices)
-        if others := (said.forms | (said.sentences - {None})) - {answer}:
+        around = said_in(reply.around, choices)
+        if others := (around.forms | (around.sentences - {None})) - {answer}:
             other = sorted(str(label or "something else") for label in others)[0]
             answer, reason = None, f"the JSON says {answer!r}, the text around it {other!r}"
         elif _DENIED.search(reply.around):

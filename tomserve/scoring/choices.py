@@ -4,9 +4,6 @@ They are kept in two files: a journal with a row for each reply that was read, a
 rows count. A choice belongs to what was read (question, choices and text) and not to a place in a run: equal replies
 are read once, and a choice is never used for a reply that has changed. The rules come first: a choice is looked at only
 where they find no answer in a whole reply.
-
->>> said("<think>salt or tea?</think>I take the second one.")
-'I take the second one.'
 """
 
 from __future__ import annotations
@@ -24,6 +21,7 @@ from tomserve.items import Item
 from tomserve.scoring.labels import Lettered
 from tomserve.scoring.lettering import shown_to
 from tomserve.scoring.pinned import PinnedFile
+from tomserve.scoring.thoughts import spoken
 from tomserve.status import OK
 
 PARSE = "reader"
@@ -57,20 +55,12 @@ class Place(NamedTuple):
         return cls(table.with_name(f"{table.name}.{JOURNAL}"), table.with_name(f"{table.name}.{RECORD}"))
 
 
-def said(text: str) -> str:
-    """What a reply says after its thinking; "" where the thinking was cut off, so that nothing was said."""
-    thought, end, after = text.rpartition("</think>")
-    if end:
-        return after if after.strip() else thought
-    return "" if text.lstrip().startswith("<think>") else text
-
-
 def content(item: Item, row: Mapping[str, Any]) -> str:
     """A digest of what is read: the question, its choices, in which other order they were shown as A, B, C, and what
     the reply says; 32 hexadecimal digits."""
     shown = shown_to(item, row)
     order = [shown] if shown and shown != Lettered(item.choices).offered else []
-    parts = orjson.dumps([item.question, item.choices, said(row.get("text") or ""), *order])
+    parts = orjson.dumps([item.question, item.choices, spoken(row.get("text") or "").text, *order])
     return hashlib.blake2b(parts, digest_size=16).hexdigest()
 
 
@@ -122,7 +112,7 @@ class Choices:
         """
         if (reply := self._texts.get(content(item, row))) is None:
             return None, MISSING
-        chosen = _chosen(said(reply))
+        chosen = _chosen(spoken(reply).text)
         if chosen in item.choices:
             return chosen, ""
         return None, NOTHING if chosen == none_of(item.choices) else NONSENSE

@@ -21,6 +21,7 @@ import jinja2.ext
 import jinja2.meta
 import jinja2.sandbox
 
+from tomserve.scoring.thoughts import THINK
 from tomserve.serving.checkpoint import Json, json_object
 from tomserve.serving.presets import Reasoning
 
@@ -145,7 +146,7 @@ def _render(text: str, special: Mapping[str, str], remarks: list[str]) -> tuple[
         remarks.append("The chat template could not be rendered here; that it knows a system message is assumed.")
         return True, False
     both = rendered({"role": "system", "content": _SYSTEM}, user)
-    return both is not None and _SYSTEM in both and _USER in both, alone.rstrip().endswith("<think>")
+    return both is not None and _SYSTEM in both and _USER in both, alone.rstrip().endswith(THINK[0])
 
 
 def _switch(text: str) -> str | None:
@@ -165,7 +166,7 @@ def _reasoning(text: str, kind: str, opened: bool) -> tuple[Reasoning | None, st
     switch = _switch(text)
     known = next((parser for start, parser in PARSERS.items() if kind.startswith(start)), None)
     if switch is not None:
-        marked = "<think>" in text or "</think>" in text
+        marked = any(mark in text for mark in THINK)
         parser = known or ("qwen3" if marked and switch == "enable_thinking" else None)
         if parser is None:
             return None, f"its template has a switch `{switch}`, but not how thoughts are marked; it is switched off"
@@ -174,7 +175,7 @@ def _reasoning(text: str, kind: str, opened: bool) -> tuple[Reasoning | None, st
     if opened:
         parser = known if known not in (None, "deepseek_v3") else "deepseek_r1"
         return Reasoning(parser=parser, enforced=parser in ENFORCED), "its prompt ends in <think>"
-    if "</think>" in text:
+    if THINK[1] in text:
         return None, (
             "its template mentions <think>, but neither opens a thought nor has a switch, so the model is taken not to "
             "think; if it does, save the preset and add `reasoning: {parser: deepseek_r1}`"
