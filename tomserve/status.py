@@ -57,30 +57,46 @@ REFUSED = frozenset(map(http, (400, 404, 413, 422)))
 FINAL = SPOKEN | REFUSED
 """Statuses that are never asked again."""
 
-CUT_OFF = frozenset({"length", "max_tokens", "model_length"})
-"""Reasons for the end of a reply that mean its tokens, or the model's context, were used up."""
+_REASONS = {
+    OK: "stop stop_sequence stop_token eos eos_token end_of_sequence end_turn complete completed finished done normal "
+    "repetition tool_calls tool_use function_call",
+    LENGTH: "length max_tokens max_token max_length max_output_tokens max_completion_tokens token_limit model_length "
+    "context_length context_length_exceeded model_context_window_exceeded incomplete",
+    REFUSAL: "content_filter content_filtered refusal sensitive safety recitation blocklist prohibited_content spii "
+    "image_safety model_armor guardrail guardrail_intervened moderation error_toxic",
+    MALFORMED: "abort aborted cancelled canceled error timeout failed internal_error server_error network_error "
+    "insufficient_system_resource malformed_function_call unexpected_tool_call user_cancel",
+}
+"""What servers call the end of a reply, by what it makes of it: a usual end; tokens, or the model's context, used up;
+held back by a filter; or given up by the server, so that what is there is no answer."""
 
-BROKEN_OFF = frozenset({"abort", "aborted", "cancelled", "canceled", "error", "timeout"})
-"""Reasons for the end of a reply that mean the server gave it up, so that what is there is no answer."""
+_ENDED = {name: status for status, names in _REASONS.items() for name in names.split()}
 
-FILTERED = "content_filter"
-"""The reason for the end of a reply that a filter held back."""
+
+def _plain_reason(reason: str | None) -> str:
+    """A reason in the spelling of the table: Google's are in capitals, with the name of their kind before them."""
+    return (reason or "").strip().lower().rpartition(".")[2].replace("-", "_").removeprefix("finish_reason_")
 
 
 def finished(reason: str | None) -> str:
     """The status that a server's reason for the end of a reply makes of it: OK, LENGTH, REFUSAL or MALFORMED.
 
-    A reason that is not known, or none at all, makes a whole text of it: servers name many reasons for a usual end.
+    A reason that is not known, or none at all, makes a whole text of it (see `strange_reason`).
 
-    >>> [finished(reason) for reason in ("stop", "length", "abort", "content_filter", "eos_token", None)]
+    >>> [finished(reason) for reason in ("stop", "MAX_TOKENS", "network_error", "FinishReason.SAFETY", "done", None)]
     ['ok', 'length', 'malformed', 'refusal', 'ok', 'ok']
     """
-    reason = (reason or "").strip().lower()
-    if reason in CUT_OFF:
-        return LENGTH
-    if reason in BROKEN_OFF:
-        return MALFORMED
-    return REFUSAL if reason == FILTERED else OK
+    return _ENDED.get(_plain_reason(reason), OK)
+
+
+def strange_reason(reason: str | None) -> bool:
+    """Whether nobody knows what a server means by that reason, so that its replies may not be whole.
+
+    >>> strange_reason("EOS_TOKEN"), strange_reason(None), strange_reason("budget")
+    (False, False, True)
+    """
+    plain = _plain_reason(reason)
+    return bool(plain) and plain not in _ENDED
 
 
 NOT_FOUND = http(404)

@@ -453,12 +453,14 @@ def test_a_pause_that_is_as_good_as_over_is_over() -> None:
             for finish in ("stop", "eos_token", "end_turn", "repetition", "", None, 7, "x" * 10**5)
         ),
         *((finish, "", "ok") for finish in ("stop", None, "unheard of")),
-        *((finish, "te", "length") for finish in ("length", "max_tokens", "model_length", "LENGTH")),
+        *((finish, "te", "length") for finish in ("length", "max_output_tokens", "model_length", "MAX_TOKENS")),
+        *((finish, "te", "length") for finish in ("model_context_window_exceeded", "FinishReason.MAX_TOKENS")),
         *((finish, None, "length") for finish in ("length", "model_length")),
-        *((finish, text, "refusal") for finish in ("content_filter", "Content_Filter") for text in ("", "te", None)),
+        *((finish, text, "refusal") for finish in ("content-filter", "SAFETY") for text in ("", "te", None)),
+        *((finish, "te", "refusal") for finish in ("sensitive", "RECITATION", "BLOCKLIST", "refusal")),
         *(
             (finish, text, "malformed")
-            for finish in ("abort", "error", "cancelled", "ABORT")
+            for finish in ("abort", "error", "insufficient_system_resource", "NETWORK_ERROR")
             for text in ("", "te", None)
         ),
         *((finish, None, "malformed") for finish in ("stop", "tool_calls", None)),

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tomserve.engine.request import Request
+from tomserve.engine.truncation import Truncation
 
 LEARNED = 16
 """How many answers it takes before the number of tokens a byte is learned from them."""
@@ -51,6 +52,7 @@ class PrefixMeter:
     cached: the prompt tokens that came from the cache.
     shareable: an estimate of the prompt tokens that could have come from a cache that forgets nothing.
     reported: whether the server reports cached tokens with its answers.
+    truncation: the prompts that the server has cut off.
 
     What a prompt shares with earlier ones is known in bytes of the request. How many tokens those bytes are is learned
     from the answers by least squares, as the slope of tokens over bytes. The slope leaves out the fixed end of a prompt
@@ -64,6 +66,7 @@ class PrefixMeter:
     reported: bool = False
 
     def __post_init__(self) -> None:
+        self.truncation = Truncation()
         self._last: dict[int, bytes] = {}  # the last prompt by the number of its turn
         self._answers, self._bytes, self._squares, self._products = 0, 0.0, 0.0, 0.0
 
@@ -80,14 +83,16 @@ class PrefixMeter:
             return max(shared, before.prompt - 1)
         return shared
 
-    def answered(self, shared: int, size: int, usage: Mapping[str, int] | None) -> None:
-        """Count the prompt of an answer.
+    def answered(self, shared: int, prompt: bytes, usage: Mapping[str, int] | None) -> None:
+        """Count the prompt of an answer, and look whether it was cut off.
 
-        shared: how many bytes it shares with the prompt before it (see `share`). size: its length in bytes.
-        usage: the tokens that the server reports, as "prompt" and "cached"; without them the answer is not counted.
+        shared: how many bytes it shares with the prompt before it (see `share`). usage: the tokens that the server
+        reports, as "prompt" and "cached"; without them the answer is not counted.
         """
+        size = len(prompt)
         if not usage or not (tokens := usage.get("prompt")) or size <= 0:
             return
+        self.truncation.add(prompt, tokens)
         self.prompt += tokens
         self._answers += 1
         self._bytes += size

@@ -209,7 +209,7 @@ class Runner:
             if answered is None:
                 return
             self.answering.note_reply(answered[0], answered[1])
-            self.prefix.answered(shared, request.prompt, answered[0].usage)
+            self.prefix.answered(shared, request.prefix, answered[0].usage)
             row = row_of(request, *answered)
             self._keep([row, *[answering(row, one) for one in self._pending[request.key]]], request)
         finally:

@@ -294,7 +294,9 @@ def _reach(evaluation: Evaluation, servers: Servers, waiting: Waiting) -> None:
         server, evaluation.target = servers.of(made.target, folder.path, note)
         evaluation.alive = server.gone
     evaluation.check_server()
-    longest = preflight.check(evaluation.target, made.questions, made.sampling, made.options.timeout, waiting)
+    longest = preflight.check(
+        evaluation.target, made.questions, made.sampling, made.options.timeout, waiting, listener.message
+    )
     what = "first prompt" if any(one.several for one in made.questions.strategies) else "prompt"
     folder.log(f"longest {what}: {longest or 'not counted by this server, so unknown'} tokens")
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from tomserve.engine.observe import Status
 from tomserve.engine.rows import MASKED
+from tomserve.status import KINDS, strange_reason
 
 LOUD = ("warning: ", "stopping: ", "change: ", "accepted change: ")
 """How those lines begin that are shown to a user who wants to see no progress."""
@@ -102,6 +103,7 @@ class Tally:
     reused: how many of them repeat the answer to an equal request.
     statuses: how many rows have which status.
     masked: how many of them are replies in which the API key stood.
+    strange: how many whole texts ended for which reason of a name that is not known; of many names only the first.
     now: the last status of the run that was reported.
     """
 
@@ -109,6 +111,7 @@ class Tally:
         self._listener = listener
         self.written = self.reused = self.masked = 0
         self.statuses: Counter[str] = Counter()
+        self.strange: Counter[str] = Counter()
         self.now = Status()
 
     def row(self, row: dict[str, Any]) -> None:
@@ -117,6 +120,8 @@ class Tally:
         self.reused += bool(row["reused"])
         self.masked += MASKED in row
         self.statuses[row["status"]] += 1
+        if strange_reason(reason := row["finish_reason"]) and (reason in self.strange or len(self.strange) < KINDS):
+            self.strange[reason] += 1
         self._listener.row(row)
 
     def status(self, status: Status) -> None:

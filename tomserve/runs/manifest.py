@@ -23,6 +23,7 @@ from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.runs.manifest_parts import (
     AskedStrategy,
+    Doubts,
     ForeignRecord,
     MergedPart,
     NoiseRecord,
@@ -71,6 +72,7 @@ class Session(Part):
     prompt_tokens: how many prompt tokens there were, and how many of them the prefix cache saved and could have saved.
     answers: how many replies held something that the model said.
     served_models: the models that these replies named.
+    doubts: what makes its replies doubtful.
     changes: each change of the server, or of the model that answers, with its time.
     measured_on: of a measured run, what it was measured with: hardware and versions of libraries, by name.
     """
@@ -87,6 +89,7 @@ class Session(Part):
     prompt_tokens: dict[str, Any] | None = None
     answers: int | None = None
     served_models: list[str] | None = None
+    doubts: Doubts | None = None
     changes: list[dict[str, Any]] | None = None
     measured_on: dict[str, Any] | None = None
 
@@ -102,12 +105,8 @@ class Session(Part):
         """
         reported = {name: value for name, value in server.items() if value is not None or name != "revision"}
         named = {"model": target.model, "revision": target.revision, **reported}
-        own = {
-            "asked": asked,
-            "tomserve": tomserve.__version__,
-            "limit": limit,
-            **({"where": list(where)} if where else {}),
-        }
+        own = {"asked": asked, "tomserve": tomserve.__version__, "limit": limit}
+        own |= {"where": list(where)} if where else {}
         return cls.model_validate({"time": now(), "endpoints": list(target.endpoints), **named, **own})
 
     def to_dict(self) -> dict[str, Any]:

@@ -71,6 +71,25 @@ def named(strategies: dict[str, AskedStrategy]) -> dict[str, AskedStrategy]:
     return strategies
 
 
+class CutPrompts(Part):
+    """Prompts that the server cut off: how many, and the fewest and most tokens and characters of one."""
+
+    prompts: int
+    tokens: list[int] = Field(min_length=2, max_length=2)
+    characters: list[int] = Field(min_length=2, max_length=2)
+
+
+class Doubts(Part):
+    """What makes the replies of a session doubtful.
+
+    cut: the prompts that the server cut off. strange: how many replies ended for a reason of a name that is not known,
+    by that name.
+    """
+
+    cut: CutPrompts | None = None
+    strange: dict[str, int] = {}
+
+
 class NoiseRecord(Part):
     """What the noise check asks again.
 

@@ -27,6 +27,7 @@ from tomserve.errors import JournalError, ServerLostError, StoppedError
 from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener, Tally
 from tomserve.runs.manifest import Session
+from tomserve.runs.manifest_parts import Doubts
 from tomserve.runs.questions import Count, Question, counted, turns_had
 from tomserve.runs.stopping import INTERRUPTED, Stop
 from tomserve.runs.talking import Build, Talks
@@ -149,6 +150,8 @@ class Asker:
                 phase.session.note_load(limit, runner.prefix.to_dict())
                 answers = sum(tally.statuses[status] for status in SPOKEN)
                 phase.session.note_answers(answers, sorted(self.answering.named))
+                if (cut := runner.prefix.truncation.found()) is not None or tally.strange:
+                    phase.session.doubts = Doubts.model_validate({"cut": cut, "strange": dict(tally.strange)})
             await transport.close()
         if not done:
             raise StoppedError(

@@ -101,12 +101,18 @@ def _named(preset: Preset) -> str:
 
 
 def check(
-    chosen: Target, questions: Questions, sampling: Sampling, timeout: float, waiting: Waiting | None = None
+    chosen: Target,
+    questions: Questions,
+    sampling: Sampling,
+    timeout: float,
+    waiting: Waiting | None = None,
+    note: Callable[[str], None] = lambda message: None,
 ) -> int | None:
     """Ask every endpoint something small, and check that the longest prompts fit into the model's context.
 
     chosen: the servers and the model. questions: what will be asked. sampling: fields of each request.
     timeout: seconds that one request may take. waiting: how to wait where an endpoint is busy; None for not at all.
+    note: called with a warning where a server that counts no tokens by itself cuts the longest prompt off.
 
     Returns the tokens of the longest prompt, None where the server does not count tokens. Raises ServerError where an
     endpoint does not answer as it should, ConfigError where a prompt and its reply are longer than the context.
@@ -120,11 +126,31 @@ def check(
             if endpoint == chosen.endpoints[0]:
                 prompts = _longest_prompts(questions)
                 longest = probe.check_context(chosen.model, chosen.context, prompts, sampling.extra)
+                if longest is None and (said := _cut(probe, chosen.model, _longest_prompts(questions), sampling)):
+                    note(f"warning: {said}")
     return longest
 
 
-def _longest_prompts(questions: Questions) -> Iterator[tuple[str, str, Sequence[Message], int]]:
-    """The longest prompts of every strategy, each as (item's id, strategy, messages, tokens for the reply).
+SHORT = 8000
+"""Characters of a prompt that every server takes whole: about 2,000 tokens."""
+
+
+def _cut(
+    probe: Probe, model: str, prompts: Iterator[tuple[str, str, Sequence[Message], int]], sampling: Sampling
+) -> str:
+    """What to say where the server cuts the longest prompt off without a word; "" where it does not, or is not asked as
+    that prompt is short."""
+    lengths = ((sum(len(one["content"]) for one in messages), messages) for _, _, messages, _ in prompts)
+    size, longest = max(lengths, key=lambda found: found[0], default=(0, ()))
+    return probe.cut(model, longest, sampling.extra) if size > SHORT else ""
+
+
+Prompt = tuple[str, str, Sequence[Message], int]
+"""(item's id, strategy, messages, tokens for the reply)."""
+
+
+def _longest_prompts(questions: Questions) -> Iterator[Prompt]:
+    """The longest prompts of every strategy.
 
     A template shows the texts of an item, and something around every sentence and choice. So the longest prompts are
     those of the items with the most text, or with the most sentences and choices. Only these are rendered here, because

@@ -14,6 +14,7 @@ from typing import Any, Self
 from tomserve.engine.exchange import Answer, Exchange
 from tomserve.engine.masking import MASKED, shown
 from tomserve.engine.transport import MOST_TOKENS, error_text
+from tomserve.engine.truncation import Truncation, cut_sentence
 from tomserve.errors import ConfigError, ServerError, one_of
 from tomserve.serving.waiting import Waiting, refusal, retried
 
@@ -246,6 +247,19 @@ class Probe:
                     f"context of {limit} tokens; serve with a longer --max-model-len, or lower --max-tokens{other}"
                 )
         return longest
+
+    def cut(self, model: str, messages: Sequence[dict[str, str]], extra: Mapping[str, Any] | None = None) -> str:
+        """What to say where the server cuts that prompt off without a word, as its reply of one token shows; else "".
+
+        model: the served name. extra: fields of every request.
+        """
+        body = {"model": model, "messages": list(messages), "temperature": 0, **(extra or {}), "max_tokens": 1}
+        seen = Truncation()
+        with contextlib.suppress(ServerError, ValueError, KeyError, TypeError):
+            tokens = self._ask("POST", f"{self.endpoint}/chat/completions", body).json()["usage"]["prompt_tokens"]
+            if type(tokens) is int and 0 < tokens < MOST_TOKENS:
+                seen.add("".join(message["content"] for message in messages), tokens)
+        return cut_sentence(seen.found())
 
 
 def _size(prompt: tuple[str, str, Sequence[dict[str, str]], int]) -> int:

@@ -28,6 +28,7 @@ from tomserve.scoring.score import PARTIAL
 from tomserve.scoring.table import TABLES
 from tomserve.scoring.tablefile import MEASURED
 from tomserve.status import FINAL, UNANSWERED, listed
+from tomserve.studies.doubts import doubts
 from tomserve.studies.loading import measured_studies
 from tomserve.studies.rows import ORIGINAL, UNREADABLE, answered, has_variants, originals, unreadable, with_columns
 
@@ -54,6 +55,7 @@ class Gaps:
     and the reason, in words that are safe to print. given: what `tomserve runs` is given to list these replies; the
     source where nothing is said. by_model: how many answers no rule could read, and a model has read (see
     tomserve.scoring.choices). tool: another tool that collected the replies. agreement: of our reading with its grades.
+    doubts: what the run noted that makes its replies doubtful (see tomserve.studies.doubts).
     """
 
     source: str
@@ -69,6 +71,7 @@ class Gaps:
     by_model: int = 0
     tool: str = ""
     agreement: Agreement = field(default_factory=Agreement)
+    doubts: tuple[str, ...] = ()
 
     @property
     def replies(self) -> int:
@@ -99,10 +102,10 @@ class Gaps:
         return f"`tomserve runs {self.given or given(self.source)} --unread`"
 
     def sentences(self) -> list[str]:
-        """What a reader must know, in at most five sentences with counts, shares and the way out; none where nothing
-        is lacking."""
+        """What a reader must know, in a few sentences with counts, shares and the way out; none where nothing is
+        lacking."""
         differing = self.agreement.sentence("the grade of the tool that asked", before=": ")
-        parts = (self._answerless(), differing, self._by_model(), self._unasked(), self._sampled())
+        parts = (self._answerless(), *self.doubts, differing, self._by_model(), self._unasked(), self._sampled())
         return [f"{self.source}{said}" for said in parts if said]
 
     def in_short(self) -> str:
@@ -293,7 +296,8 @@ def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None,
     by_model = int((scores["parse"] == PARSE).sum()) if scores.schema.get("parse") == pl.String else 0
     foreign = (manifest or {}).get("foreign")
     tool = str(foreign.get("tool") or "the other tool")[:LONGEST] if isinstance(foreign, dict) else ""
-    who = {"tool": files.one_line(tool), "by_model": by_model, "agreement": of_table(scores)}
+    doubtful = tuple(f": {doubt}." for doubt in doubts((manifest or {}).get("sessions") or ()))
+    who = {"tool": files.one_line(tool), "by_model": by_model, "agreement": of_table(scores), "doubts": doubtful}
     told: dict[str, Any] = {**who, "items": items, "of": of, "complete": complete, "first": first}
     return Gaps(source, scores.height, unread, dict(sorted(counts.items())), wanted, **told)
 
