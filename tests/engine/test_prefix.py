@@ -104,18 +104,18 @@ def test_the_meter_tells_the_cached_share_beside_the_bound() -> None:
     first = Request(Identity("a", "s", 0), "k", b"0123456789rest", 10)
     second = Request(Identity("b", "s", 0), "l", b"01234567xx-rest", 10)
     for request, cached in ((first, 0), (second, 60)):
-        meter.answered(meter.share(request), request.prompt, {"prompt": 100, "completion": 1, "cached": cached})
+        meter.answered(meter.share(request), request.prefix, {"prompt": 100, "completion": 1, "cached": cached})
     assert (meter.prompt, meter.cached, meter.shareable) == (200, 60, 80)
     assert meter.cached_share == 0.3
     assert meter.bound == 0.4
     meter.block = 16
-    meter.answered(80, 100, {"prompt": 100, "cached": 80})
+    meter.answered(80, b" " * 100, {"prompt": 100, "cached": 80})
     assert meter.shareable == 80 + 80
-    meter.answered(100, 100, {"prompt": 32, "cached": 16})  # the last token is always computed
+    meter.answered(100, b" " * 100, {"prompt": 32, "cached": 16})  # the last token is always computed
     assert meter.shareable == 160 + 16
-    meter.answered(100, 100, None)
+    meter.answered(100, b" " * 100, None)
     silent = PrefixMeter()
-    silent.answered(50, 100, {"prompt": 100})
+    silent.answered(50, b" " * 100, {"prompt": 100})
     assert silent.cached_share is None
     assert silent.to_dict() == {"prompt": 100, "shareable": 50, "block": 1}
 
@@ -141,7 +141,7 @@ def test_the_dense_end_of_a_prompt_is_not_taken_for_shared() -> None:
     for number in range(400):
         story = 1000 + 40 * (number % 20)  # bytes of text, a quarter of a token each; then 100 bytes, a token each
         shared = story * 3 // 4
-        meter.answered(shared, story + 100, {"prompt": story // 4 + 100})
+        meter.answered(shared, b" " * (story + 100), {"prompt": story // 4 + 100})
         exact += shared // 4
     assert meter.shareable == pytest.approx(exact, rel=0.04)
 
