@@ -86,6 +86,7 @@ class Raw:
                     return
                 data += piece
             head, _, body = data.partition(b"\r\n\r\n")
+            self.head = head.lower()
             lengths = [
                 line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
             ]
@@ -102,6 +103,16 @@ def http(body: bytes, *, length: int | None = None, close: bool = True) -> bytes
     size = len(body) if length is None else length
     head = ["HTTP/1.1 200 OK", "Content-Type: application/json", f"Content-Length: {size}"]
     return "\r\n".join([*head, *(["Connection: close"] if close else []), "", ""]).encode() + body
+
+
+def test_nothing_of_the_environment_is_sent(transport: str, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ORG_ID", "PROJECT_ID"):
+        monkeypatch.setenv(f"OPENAI_{name}", "leaked")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-More: leaked\nAuthorization: Bearer leaked")
+    server = Raw(reset)
+    assert ask(transport, [server.url], journal, [request(0)])
+    assert b"leaked" not in server.head
+    assert b"authorization: bearer sk-secret-key" in server.head
 
 
 def reset(connection: socket.socket) -> None:

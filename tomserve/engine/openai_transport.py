@@ -24,6 +24,13 @@ from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
 _BODY = "body"
 """Where a response keeps the body that was read."""
 
+_SENT = frozenset(("accept", "accept-encoding", "connection", "content-length", "content-type", "host")) | {
+    "proxy-authorization",
+    "user-agent",
+}
+"""Headers of requests, beside the key and those in which the SDK describes itself (x-stainless-...). It would also send
+whatever stands in OPENAI_ORG_ID, OPENAI_PROJECT_ID and OPENAI_CUSTOM_HEADERS, to any endpoint."""
+
 _OF_BODY = (b"content-length", b"content-encoding", b"transfer-encoding")
 """Headers that say how a body is sent, and so do not hold for one that was read."""
 
@@ -124,10 +131,14 @@ class OpenAITransport:
         The SDK would read the body of a refusal to its end, decompress whatever comes, and fail where JSON nests too
         deeply. So it is given an empty object, and the body is kept beside it.
         """
-        http = self._http
+        http, key = self._http, self._key or "none"
 
         class Bounded(http.AsyncBaseTransport):  # type: ignore[misc,name-defined]
             async def handle_async_request(self, request: Any) -> Any:
+                for name in {name.lower() for name in request.headers} - _SENT:
+                    if not name.startswith("x-stainless-"):
+                        del request.headers[name]
+                request.headers["Authorization"] = f"Bearer {key}"
                 response = await way.handle_async_request(request)
                 try:
                     body = await _whole(response)
