@@ -475,6 +475,28 @@ def test_what_the_end_of_a_reply_means(finish: object, text: str | None, status:
         assert reply.error
 
 
+@pytest.mark.parametrize(
+    ("content", "text", "reasoning"),
+    [
+        (
+            [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "tea"}],
+            "tea",
+            "Hm.",
+        ),
+        (
+            [{"type": "reasoning", "text": "Hm."}, {"type": "text", "text": "te"}, {"type": "text", "text": "a"}],
+            "tea",
+            "Hm.",
+        ),
+        ([{"type": "thinking", "thinking": "Hm."}, {"type": "image"}, 7], "", "Hm."),
+        ([{"type": ["text"], "text": "tea"}, {"type": "text", "text": {}}], None, None),
+    ],
+)
+def test_a_message_in_parts_is_read(content: list, text: str | None, reasoning: str | None) -> None:
+    reply = read_reply(200, orjson.dumps(completion(content)))
+    assert (reply.status, reply.text, reply.reasoning) == ("malformed" if text is None else "ok", text, reasoning)
+
+
 def test_a_reply_that_the_server_broke_off_is_asked_again(endpoint: Endpoint, journal: Journal) -> None:
     endpoint.script = lambda body, n: web.json_response(completion("", finish="abort")) if n == 1 else None
     assert ask(endpoint, journal, [request(0)])

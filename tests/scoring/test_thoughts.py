@@ -2,7 +2,9 @@
 
 import pytest
 
-from tomserve.scoring.thoughts import opens, spoken
+from tests.conftest import make_item
+from tomserve.scoring.score import ONLY_THOUGHTS, reading_of
+from tomserve.scoring.thoughts import CUT, opens, spoken
 
 THOUGHT = 'It might be {"answer": "salt"}, but no.'
 
@@ -54,3 +56,9 @@ def test_every_spelling_with_and_without_its_end_or_its_beginning(opening: str, 
 )
 def test_prose_around_marks_is_kept(text: str, said: str) -> None:
     assert spoken(text).text == said
+
+
+@pytest.mark.parametrize(("status", "reason"), [("ok", ONLY_THOUGHTS), ("length", CUT)])
+def test_a_reply_of_thoughts_alone_says_why_it_has_no_answer(status: str, reason: str) -> None:
+    row = {"status": status, "text": " ", "reasoning": "It is tea."}
+    assert reading_of(make_item(), row, False).reason == reason

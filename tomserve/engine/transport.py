@@ -158,6 +158,8 @@ def read_reply(code: int, raw: bytes) -> Reply:
         reasoning, refusal = message.get("reasoning"), message.get("refusal")
         if type(reasoning) is not str or not reasoning:
             reasoning = _text(message.get("reasoning_content"))
+        if type(text) is list:
+            text, reasoning = _joined(text, _TEXTS), reasoning or _joined(text, _THOUGHTS)
     except (TypeError, KeyError, IndexError, AttributeError):
         return Reply(MALFORMED, error=f"not a chat completion: {error_text(data)}")
     finish, refusal = _text(finish), _text(refusal)
@@ -171,11 +173,32 @@ def read_reply(code: int, raw: bytes) -> Reply:
         reply.status, reply.error = MALFORMED, f"the server broke the reply off (finish_reason {finish!r})"
     elif isinstance(text, str):
         reply.text, reply.status = text, ended
-    elif ended == LENGTH:  # a reasoning model that spent all its tokens on thinking
-        reply.text, reply.status = "", LENGTH
+    elif ended == LENGTH or reasoning:  # all tokens went into thinking, or a parser took the answer for a part of it
+        reply.text, reply.status = "", ended
     else:
         reply.status, reply.error = MALFORMED, "the message has no text content"
     return reply
+
+
+_TEXTS, _THOUGHTS = ("text", "output_text"), ("thinking", "reasoning")
+"""The types of the parts of a message that are its text, and its thinking."""
+
+
+def _joined(parts: list[Any], kinds: tuple[str, ...]) -> str | None:
+    """The parts of a message of these types as one text, None where there is none; each is a text, or a list of them.
+
+    >>> _joined([{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}], _THOUGHTS)
+    'Hm.'
+    """
+    found: list[str] = []
+    for part in parts:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if type(kind) is str and kind in kinds:
+            held = part.get(kind, part.get("text"))
+            inner = held if type(held) is list else [held]
+            texts = (one.get("text") if isinstance(one, dict) else one for one in inner)
+            found += [one for one in texts if type(one) is str]
+    return "".join(found) if found else None
 
 
 def error_text(data: Any) -> str:

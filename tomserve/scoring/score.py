@@ -23,6 +23,7 @@ from tomserve.scoring.labels import Lettered
 from tomserve.scoring.lettering import choices_of
 from tomserve.scoring.metric import NO_REPLY, PLAIN, Kind, Scoring, columns_of, computed, ruled
 from tomserve.scoring.standard import STANDARD
+from tomserve.scoring.thoughts import CUT
 from tomserve.status import ANSWERS, INVALID, OK, inert
 
 COLUMNS: dict[str, Kind] = {
@@ -116,10 +117,17 @@ def reading_of(item: Item, row: Mapping[str, Any], lettered: bool) -> Reading:
         return NO_REPLY
     if not item.choices:
         return OPEN
+    text, whole = row.get("text") or "", row["status"] == OK
+    if row.get("reasoning") and not text.strip():
+        return Reading(None, None, ONLY_THOUGHTS if whole else CUT)
     choices = choices_of(item, row, lettered)
-    found = read(row.get("text") or "", choices, len(item.story), item.question, row["status"] == OK)
+    found = read(text, choices, len(item.story), item.question, whole)
     return found._replace(offered=choices.offered) if isinstance(choices, Lettered) else found
 
+
+ONLY_THOUGHTS = "the reply has no text: the server put everything into its reasoning"
+"""Why a whole reply says nothing: its tokens were spent on thinking, or the server's parser took the answer for a part
+of it."""
 
 OPEN = Reading(None, None, "an open question, which only the tool that asked it can read")
 """What our rules read of a reply to an open question: nothing."""
