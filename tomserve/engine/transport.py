@@ -158,8 +158,8 @@ def read_reply(code: int, raw: bytes) -> Reply:
         reasoning, refusal = message.get("reasoning"), message.get("refusal")
         if type(reasoning) is not str or not reasoning:
             reasoning = _text(message.get("reasoning_content"))
-        if type(text) is list:
-            text, reasoning = _joined(text, _TEXTS), reasoning or _joined(text, _THOUGHTS)
+        if isinstance(text, list):
+            reasoning, text = reasoning or _joined(text, _THOUGHTS), _joined(text, _TEXTS)
     except (TypeError, KeyError, IndexError, AttributeError):
         return Reply(MALFORMED, error=f"not a chat completion: {error_text(data)}")
     finish, refusal = _text(finish), _text(refusal)
