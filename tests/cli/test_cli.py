@@ -1,6 +1,5 @@
 """The command line: the main job against a real endpoint, and bad input with one clear line each."""
 
-import os
 import re
 import shutil
 import signal
@@ -21,7 +20,6 @@ from tests.conftest import ROOT, Endpoint, completion, make_item
 from tomserve.cli import signals
 from tomserve.engine import retry
 from tomserve.items import write_items
-from tomserve.items.draw import Draw, limited
 from tomserve.runs.evaluation import evaluate
 from tomserve.runs.planning import EvalOptions
 
@@ -74,12 +72,7 @@ def test_the_main_job_ends_with_a_report(endpoint: Endpoint, cli, tmp_path: Path
     assert done.code == 0, done.err
     path = tmp_path / "runs/r/report.html"
     assert done.out.splitlines()[-1] == f"report: {path}"
-    first = path.stat().st_mtime_ns
-    again = cli("eval", "--base-url", endpoint.url, "--limit", 4, "--run", "r", "--report")
-    assert f"report: {path}" in again.out
-    assert path.stat().st_mtime_ns == first, "nothing was added"
-    assert cli("report", "r", "--out", tmp_path / "elsewhere.html").code == 0
-    assert (tmp_path / "elsewhere.html").read_bytes() == path.read_bytes()
+    assert path.read_text().startswith("<!doctype html>")
 
 
 def test_a_second_time_asks_nothing_and_extending_asks_the_rest(endpoint: Endpoint, cli, tmp_path: Path) -> None:
@@ -145,14 +138,6 @@ def test_an_incomplete_run_is_named_as_such(endpoint: Endpoint, cli) -> None:
         assert "r asks 20 of 1,088 questions (1.8%) of its benchmark (--limit)" in err
 
 
-def test_anybodys_items(endpoint: Endpoint, cli, items_file: Path) -> None:
-    done = cli(
-        "eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file, "--strategy", "vanilla"
-    )
-    assert done.code == 0
-    assert re.search(r"tiny\s+vanilla\s+20\s+20\s+1.000", done.out)  # "tea" is the first label and the answer
-
-
 def test_scoring_and_analysis_need_no_server_and_repeat_to_the_byte(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     cli("eval", "--base-url", endpoint.url, "--limit", 10, "--run", "r")
     endpoint.port = 1
@@ -180,32 +165,14 @@ def test_runs_and_items_and_validate_and_doctor(endpoint: Endpoint, cli, tmp_pat
     shown = cli("runs", "r").out
     assert "4 ok" in shown
     assert "server engine_version 0.0.test" in shown
-    out = cli(
-        "items", "perturbed", "--where", "perturbation=none", "--where", "swapped=false", "--out", tmp_path / "i.jsonl"
-    )
-    assert "written:" in out.out
+    select = ("--where", "perturbation=none", "--where", "swapped=false")
+    assert "written:" in cli("items", "perturbed", *select, "--out", tmp_path / "i.jsonl").out
     count = len((tmp_path / "i.jsonl").read_text().splitlines())
     assert count % 8 == 0
-    assert (
-        cli(
-            "eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", tmp_path / "i.jsonl", "--run", "j"
-        ).code
-        == 0
-    )
     assert "C2: 10 tasks, 160 items" in cli("dataset", "validate", "perturbed").out
     doctor = cli("doctor", "--base-url", endpoint.url)
     assert "serves tiny; engine version 0.0.test" in doctor.out
     assert cli("doctor", "--base-url", "http://127.0.0.1:1/v1").code == 1
-
-
-def test_limit_takes_the_classes_in_turn() -> None:
-    items = [make_item(n, factors={"perturbation": "ab"[n % 2]}) for n in range(100)]
-    draw = Draw(over=("perturbation",))
-    chosen = limited(items, 10, draw)
-    assert sorted(item.factors["perturbation"] for item in chosen) == ["a"] * 5 + ["b"] * 5
-    assert chosen == [item for item in items if item in chosen]
-    assert set(map(id, limited(items, 10, draw))) < set(map(id, limited(items, 11, draw)))
-    assert limited(items, None) == items
 
 
 def test_provenance_is_history(endpoint: Endpoint, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,16 +233,9 @@ def test_foreign_tables_are_refused_in_one_line(cli, tmp_path: Path) -> None:
     assert_refused(cli("analyze", path, "--study", study), f"{study}:2: failed (ColumnNotFoundError")
 
 
-def test_a_broken_score_table_is_made_again(endpoint: Endpoint, cli, tmp_path: Path) -> None:
-    cli("eval", "--base-url", endpoint.url, "--run", "r", "--limit", 3)
-    path = tmp_path / "runs/r/scores.parquet"
-    path.write_bytes(path.read_bytes()[:100])
-    assert cli("analyze", "r").code == 0
-
-
 def test_a_slow_preflight_is_named_as_such(endpoint: Endpoint, cli) -> None:
     def slow(body: dict, n: int) -> None:
-        time.sleep(2.5)
+        time.sleep(1.4)
 
     endpoint.script = slow
     assert_refused(cli("eval", "--base-url", endpoint.url, "--timeout", 1), "is there, but did not answer in time")
@@ -453,12 +413,6 @@ def test_a_folder_that_cannot_be_written(
     )
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/self").exists(), reason="needs a read-only place")
-def test_a_read_only_folder(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOMSERVE_RUNS", "/proc/tomserve")
-    assert_refused(cli("eval", "--base-url", endpoint.url), "cannot be written")
-
-
 def test_unknown_environment_variable(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOMSERVE_CONTNET", "x")
     assert_refused(cli("runs"), "unknown environment variable 'TOMSERVE_CONTNET'; did you mean 'TOMSERVE_CONTENT'?")
@@ -513,77 +467,50 @@ def test_port_in_use(cli) -> None:
         assert_refused(cli("serve", "--port", taken.getsockname()[1]), "cannot listen (Address already in use by pid ")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_in_mid_run_keeps_everything_and_says_how_to_resume(
-    endpoint: Endpoint, cli, tmp_path: Path, number: int
-) -> None:
+def asking(endpoint: Endpoint, *options: str) -> list[str]:
+    """A command that evaluates, as a process of its own."""
+    start = [sys.executable, "-m", "tomserve", "eval", "--benchmark", "perturbed", "--base-url", endpoint.url]
+    return [*start, "--run", "r", "--concurrency", "4", *options]
+
+
+def wait_for(endpoint: Endpoint, count: int) -> None:
+    """Until that many requests have come."""
+    deadline = time.monotonic() + 60
+    while len(endpoint.requests) < count and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+@pytest.mark.system
+def test_a_signal_in_mid_run_keeps_everything_and_says_how_to_resume(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     endpoint.delay = 0.1
-    command = [
-        sys.executable,
-        "-m",
-        "tomserve",
-        "eval",
-        "--benchmark",
-        "perturbed",
-        "--base-url",
-        endpoint.url,
-        "--run",
-        "r",
-        "--concurrency",
-        "4",
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 30
-        while len(endpoint.requests) < 12 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        process.send_signal(number)
-        _, err = process.communicate(timeout=30)
-    assert process.returncode == 128 + number, err
+    with subprocess.Popen(asking(endpoint), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_for(endpoint, 12)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, err
     assert "repeat the command to resume" in err
     assert err.count("\n") == 1
-    rows = journal(tmp_path, "r")
-    assert len(rows) == len(endpoint.requests)  # what was in flight was drained
     asked = len(endpoint.requests)
+    assert len(journal(tmp_path, "r")) == asked  # what was in flight was drained
     endpoint.delay = 0
-    assert cli("eval", "--base-url", endpoint.url, "--run", "r").code == 0
+    assert cli("eval", "--base-url", endpoint.url, "--run", "r", "--limit", 40).code == 0
     rows = journal(tmp_path, "r")
-    identities = {(row["item"], row["strategy"]) for row in rows}
-    assert len(identities) == len(rows)
+    assert len({(row["item"], row["strategy"]) for row in rows}) == len(rows)
     assert len(endpoint.requests) - asked == sum(not row["reused"] for row in rows) - asked
 
 
 def test_kill_9_in_mid_run_loses_nothing(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     endpoint.delay = 0.05
-    command = [
-        sys.executable,
-        "-m",
-        "tomserve",
-        "eval",
-        "--benchmark",
-        "perturbed",
-        "--base-url",
-        endpoint.url,
-        "--run",
-        "r",
-        "--limit",
-        "40",
-        "--concurrency",
-        "4",
-    ]
-    for kill_at in (10, 30, 50):
+    for kill_at in (10, 30):
+        command = asking(endpoint, "--limit", "40")
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            deadline = time.monotonic() + 30
-            while len(endpoint.requests) < kill_at and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_for(endpoint, kill_at)
             process.kill()
-        time.sleep(0.2)
     kept = len(journal(tmp_path, "r"))
-    assert kept >= len(endpoint.requests) - 3 * 4  # at most what was in flight is asked again
-    before = len(endpoint.requests)
+    assert kept >= len(endpoint.requests) - 2 * 2 * 4  # at most what was in flight is asked again
     assert cli("eval", "--base-url", endpoint.url, "--run", "r", "--limit", 40).code == 0
     rows = journal(tmp_path, "r")
     assert len({(row["item"], row["strategy"]) for row in rows}) == len(rows) == 80
-    assert len(endpoint.requests) - before <= 80 - kept
 
 
 def test_replicas_share_the_work(endpoint: Endpoint, cli) -> None:
@@ -592,6 +519,7 @@ def test_replicas_share_the_work(endpoint: Endpoint, cli) -> None:
     assert len(endpoint.requests) == 20
 
 
+@pytest.mark.system
 def test_items_pipe_into_head() -> None:
     shell = f"{sys.executable} -m tomserve items perturbed | head -n 1"
     done = subprocess.run(shell, shell=True, capture_output=True, text=True, check=True)
