@@ -80,7 +80,8 @@ def pytest_configure() -> None:
 
 
 LONGEST = (
-    *("tests/serving/test_serving.py", "tests/test_docs.py", "tests/serving/test_presets.py", "tests/test_project.py"),
+    *("tests/test_main_job.py", "tests/serving/test_serving.py", "tests/test_docs.py", "tests/serving/test_presets.py"),
+    *("tests/test_project.py", "tests/serving/test_serving_started.py"),
     *("tests/serving/test_reference.py", "tests/reporting/", "tests/cli/test_cli.py", "tests/studies/test_study.py"),
     *("tests/clusters/test_ray.py", "tests/cli/test_functional.py"),
     *(

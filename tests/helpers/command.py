@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -26,3 +29,35 @@ def tomserve(runs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def ready(record: Path) -> bool:
     """Whether `tomserve serve` has recorded its server there, and the record says no longer that the server loads."""
     return record.exists() and not orjson.loads(record.read_bytes())["loading"]
+
+
+def until(true: Callable[[], object], seconds: float = 300.0) -> bool:
+    """Wait for something to come true; returns whether it has."""
+    deadline = time.monotonic() + seconds
+    while not (found := bool(true())) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """The ids of the children of a process."""
+    return sorted(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def group_of(pid: int) -> list[int]:
+    """The ids of the living processes of a process group."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if fields[0] != "Z" and int(fields[2]) == pid:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def journal(run: Path) -> list[dict[str, Any]]:
+    """The rows of a run as far as they are written."""
+    path = run / "responses.jsonl"
+    return [orjson.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []

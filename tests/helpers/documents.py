@@ -29,9 +29,9 @@ ENOUGH = "66"
 
 ELSEWHERE = {
     "make web": "tests/web/test_serving.py starts the workbench, looks at it, and ends it",
-    "make eval": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
-    "make eval LIMIT=66": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
-    "make eval BENCHMARK=worlds LIMIT=300": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
+    "make eval": "tests/test_main_job.py evaluates with the server that tomserve starts",
+    "make eval LIMIT=66": "tests/test_main_job.py evaluates with the server that tomserve starts",
+    "make eval BENCHMARK=worlds LIMIT=300": "tests/test_main_job.py evaluates with the server that tomserve starts",
     "make functional": "tests/cli/test_functional.py measures the three layers, by the command that this calls",
     "make test": "whoever runs the tests runs it",
     "make serve MODEL=llama3-70b": "tests/serving/test_serving.py serves; this model needs GPUs",

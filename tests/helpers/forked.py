@@ -30,7 +30,7 @@ from types import SimpleNamespace
 from typing import IO, Any
 from unittest import mock
 
-from tests.helpers.command import environment
+from tests.helpers.command import children, environment
 from tomserve.cli import main as command_line
 from tomserve.serving import server
 
@@ -112,6 +112,11 @@ class Forge:
             self._process.wait(30)
         finally:
             self._process.kill()  # a command line that was forgotten can still send it requests
+
+    @property
+    def forked(self) -> list[int]:
+        """The ids of the servers that run, the first started first."""
+        return children(self._process.pid)
 
     def servers(self) -> contextlib.AbstractContextManager[None]:
         """Every Server that is made meanwhile is forked."""

@@ -1,35 +1,103 @@
-"""`tomserve functional` starts a real vLLM of a model's folder, keeps it for all benchmarks, and measures its weights."""
+"""Servers that start for one command, or of a folder: a real vLLM is started, ended with whoever started it, and refused."""
 
 import shutil
+import signal
+import subprocess
 from itertools import islice
 from pathlib import Path
 
 import orjson
 import pytest
 
-from tests.helpers.command import tomserve
+from tests.helpers import checkpoints
+from tests.helpers.command import group_of, journal, ready, tomserve, until
 from tests.helpers.forked import Forge
 from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.serving import install, reference
+from tomserve.serving.ports import free_port
+
+BUDGET = 24
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(600),
     pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
 ]
 
 
-def test_a_folder_without_a_server_is_served_while_it_is_asked_and_then_measured(tmp_path: Path, forge: Forge) -> None:
+def test_embedded_killed_resumed_and_nothing_left(tmp_path: Path, forge: Forge) -> None:
+    """Killing tomserve in mid-run ends the embedded server; resuming starts another, finishes, and stops it."""
+    runs, run, before = tmp_path / "runs", tmp_path / "runs/perturbed-2-reference", forge.forked
+    asked = ["eval", "--limit", "20", "--no-report"]
+    with (tmp_path / "log").open("w") as output:
+        process = forge.tomserve(*asked, "--concurrency", "2", runs=runs, stdout=output, stderr=subprocess.STDOUT)
+    assert until(lambda: len(journal(run)) >= 5 or process.poll() is not None)
+    assert process.poll() is None, (tmp_path / "log").read_text()
+    (server,) = (one for one in forge.forked if one not in before)
+    process.kill()
+    process.wait()
+    assert until(lambda: group_of(server) == [], 60), "the server outlived its parent"
+    kept = journal(run)
+    code, said = forge.run(runs, *asked)
+    assert code == 0, said
+    rows = journal(run)
+    assert rows[: len(kept)] == kept
+    assert len({(row["item"], row["strategy"]) for row in rows}) == len(rows) == 40
+    assert f"{40 - len(kept)} of 40 questions to go" in said
+    assert forge.forked == before
+
+
+def test_eval_uses_the_preset_that_was_derived_of_a_folder(tmp_path: Path, forge: Forge) -> None:
+    """A tiny random model that thinks, served from its folder with a flag of the user's: its thinking is kept apart."""
+    model = checkpoints.build(checkpoints.family_of("qwen3-8b"), tmp_path / "Tiny-Thinker")
+    runs, log, port = tmp_path / "runs", tmp_path / "log", free_port()
+    with log.open("w") as output:
+        command = ["serve", str(model), "--port", str(port), "--", "--max-num-seqs", "4"]
+        process = forge.tomserve(*command, runs=runs, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        record = runs / ".servers" / f"{port}.json"
+        assert until(lambda: ready(record) or process.poll() is not None)
+        assert process.poll() is None, log.read_text()[-3000:]
+        for thinking in (str(BUDGET), "off"):
+            arguments = ["--model", str(model), "--run", thinking, "--limit", "4", "--thinking", thinking]
+            done = tomserve(runs, "eval", *arguments, "--no-report")
+            assert done.returncode == 0, done.stderr
+            rows = journal(runs / thinking)
+            assert len(rows) == 8
+            assert {row["status"] for row in rows} == {"ok"}
+            assert all(bool(row["reasoning"]) == (thinking != "off") for row in rows)
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    manifest = orjson.loads((runs / "off/manifest.json").read_bytes())
+    assert (manifest["model"], manifest["preset"]) == ("tiny-thinker", "tiny-thinker")
+    server = manifest["server"]
+    assert server["preset"]["reasoning"]["parser"] == "qwen3"
+    assert server["flags"]["max-num-seqs"] == "4"
+    assert server["flags_changed"] == {"max-num-seqs": {"preset": "not given", "used": "4"}}
+
+
+def test_a_model_without_chat_template(tmp_path: Path, forge: Forge) -> None:
+    bare = tmp_path / "bare"
+    shutil.copytree(reference.folder(), bare)
+    (bare / "chat_template.jinja").unlink()
+    preset = tmp_path / "bare.yaml"
+    preset.write_text(
+        f"schema: 1\nname: bare\nmodel: {bare}\ndevice: cpu\ndtype: float32\nweights_gb: 0.005\nmax_model_len: 2048\n"
+    )
+    code, said = forge.run(tmp_path / "runs", "serve", str(preset), "--port", str(free_port()))
+    assert code == 2
+    assert said.strip().splitlines()[-1].startswith("tomserve: ")
+    assert "model 'bare' has no chat template; serve it with --chat-template FILE" in said
+
+
+def test_functional_serves_a_folder_while_it_is_asked_and_then_measures_it(tmp_path: Path, forge: Forge) -> None:
     pytest.importorskip("torch")
     runs, model, worlds = tmp_path / "runs", tmp_path / "My-Model", tmp_path / "worlds.jsonl"
     shutil.copytree(reference.folder(), model)
     worlds.write_bytes(b"".join(item.to_json() + b"\n" for item in islice(load(), 240)))
     command = ["functional", "--model", str(model), "--benchmark", f"worlds={worlds}", "--benchmark", "perturbed"]
     command += ["--limit", "2", "--run", "all", "--no-report", "--layers", "5", "--alphas", "0.1", "--fewest", "2"]
-    plan = tomserve(runs, *command, "--plan")
-    assert plan.returncode == 0, plan.stderr
-    assert f"asked: my-model, at a server of {model}, which is started" in " ".join(plan.stdout.split())
-    assert not (runs / "all").exists()
     code, said = forge.run(runs, *command)
     assert code == 0, said
     assert said.count("starting a server") == 1, "one server answers both benchmarks"
