@@ -126,7 +126,7 @@ def test_dry_run_through_ray(cli) -> None:
     assert all('ray start --address "$HEAD:6379" --num-gpus 4 --block' in line for line in join)
 
 
-def test_a_shell_fills_in_the_address_and_the_port(cli) -> None:
+def test_a_shell_fills_in_the_address_and_the_port() -> None:
     (server,) = prepare(Wanted("llama3.1-405b", gpus="2x8xA100-80GB"), dry=True)
     assert [len(commands) for commands in server.ranks] == [1, 1]
     lines = [nodes.shell(one) for commands in nodes.at_port(server.ranks) for one in commands]
@@ -267,7 +267,7 @@ def test_vllms_and_rays_own_parsers_take_every_command(tmp_path: Path) -> None:
 
 
 @needs_vllm
-@pytest.mark.system
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_two_nodes_serve_one_model(tmp_path: Path) -> None:
     """Two groups of processes that meet over the network answer as one server. On a CPU vLLM's pipeline starts over two
