@@ -43,10 +43,6 @@ class Upstream:
             found.add(name)
         return found
 
-    @property
-    def given(self) -> list[str]:
-        return [name for call in self.calls for name in call]
-
 
 def weights(blocks: int = 2) -> list[tuple[str, int]]:
     names = [PLAIN]
@@ -60,28 +56,23 @@ def parameters(pattern: str, blocks: Iterable[int] = (0, 1)) -> set[str]:
     return {PLAIN, *named}
 
 
-def test_experts_that_were_moved_are_found() -> None:
-    upstream = Upstream(parameters(NEW))
+GIVEN = [name for name, _ in weights()]
+
+
+@pytest.mark.parametrize(
+    ("upstream", "last"),
+    [
+        (Upstream(parameters(NEW)), [dbrx.moved(name) for name in GIVEN][2:]),  # experts that were moved are found
+        (Upstream(parameters(OLD)), GIVEN),  # nothing was moved: upstream gets everything in one call
+        (Upstream(parameters(NEW), mapped=dbrx.MOVED), GIVEN[2:]),  # upstream finds them: names are left alone
+        (Upstream(parameters(NEW, [1]), elsewhere=[0]), None),  # experts of another process decide nothing
+    ],
+    ids=["moved", "not moved", "repaired", "elsewhere"],
+)
+def test_names_are_repaired_only_where_upstream_misses_them(upstream: Upstream, last: list[str] | None) -> None:
     assert dbrx.load(upstream, iter(weights()), upstream.parameters) == upstream.parameters
-    assert upstream.calls[-1] == [dbrx.moved(name) for name, _ in weights()][2:]
-
-
-def test_where_nothing_was_moved_upstream_gets_everything_in_one_call() -> None:
-    upstream = Upstream(parameters(OLD))
-    assert dbrx.load(upstream, iter(weights()), upstream.parameters) == upstream.parameters
-    assert upstream.calls == [[name for name, _ in weights()]]
-
-
-def test_where_upstream_finds_what_was_moved_names_are_left_alone() -> None:
-    upstream = Upstream(parameters(NEW), mapped=dbrx.MOVED)
-    assert dbrx.load(upstream, iter(weights()), upstream.parameters) == upstream.parameters
-    assert upstream.given == [name for name, _ in weights()]
-
-
-def test_experts_of_another_process_decide_nothing() -> None:
-    """With pipeline parallelism, the first expert weight that is seen may belong to another process."""
-    upstream = Upstream(parameters(NEW, [1]), elsewhere=[0])
-    assert dbrx.load(upstream, iter(weights()), upstream.parameters) == upstream.parameters
+    if last is not None:
+        assert upstream.calls[-1] == last
 
 
 @pytest.mark.parametrize("missing", [PLAIN, NEW.format(0), NEW.format(1)])
@@ -104,6 +95,7 @@ def test_a_broken_vllm_is_not_our_error(monkeypatch: pytest.MonkeyPatch, caplog:
     assert "could not be registered" in caplog.text
 
 
+@pytest.mark.system
 @pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)")
 def test_registering_replaces_vllms_own_entry_and_no_other() -> None:
     """It runs in a process of its own, because vLLM is slow to import and its registry cannot be reset."""

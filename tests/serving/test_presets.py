@@ -9,7 +9,10 @@ Servers are forked from a process that has imported vLLM, but for one in which a
 import contextlib
 import dataclasses
 import importlib.metadata
+import itertools
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,11 +31,14 @@ from tomserve import benchmarks, content
 from tomserve.errors import ServerError
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.turn import Turn
-from tomserve.serving import install
+from tomserve.serving import install, nodes
 from tomserve.serving.command import Command, template_file, vllm_command
+from tomserve.serving.hardware import parse_gpus
+from tomserve.serving.launching import Wanted, prepare
 from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
 from tomserve.serving.server import Server
+from tomserve.serving.sizing import Layout, describe
 
 IN_CI = ("dbrx", "llama3-70b")
 """A model that needs the plugin, and one that does not; all others are served before a release."""
@@ -284,3 +290,89 @@ def test_another_model_would_not_agree(tmp_path: Path) -> None:
     assert checkpoints.disagreements(one, prompt, tokens) == []
     assert len(checkpoints.disagreements(other, prompt, tokens)) > GREEDY // 2
     assert checkpoints.disagreements(one, prompt, [*tokens[:3], (tokens[3] + 1) % 99, *tokens[4:]])[0] == 3
+
+
+# ── models over several nodes ───────────────────────────────────────────────────────────────────────────────────────
+
+_PARSE = """
+import json, sys
+from tomserve.serving import vllm_cli
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+from ray.scripts.scripts import start
+
+vllm_cli.argparse.ArgumentParser.__init__ = vllm_cli._exact
+parser = make_arg_parser(FlexibleArgumentParser())
+found = []
+for argv in json.load(sys.stdin):
+    if argv[1] == "start":
+        told = start.make_context("start", argv[2:]).params
+        found.append([told["num_gpus"], told["head"]])
+        continue
+    args = parser.parse_args(argv[argv.index("serve") + 1 :])
+    validate_parsed_serve_args(args)
+    engine = AsyncEngineArgs.from_cli_args(args)
+    names = ("tensor_parallel_size", "pipeline_parallel_size", "nnodes", "node_rank", "distributed_executor_backend")
+    found.append([*(getattr(engine, name) for name in names), args.headless])
+json.dump(found, sys.stdout, default=str)
+"""
+
+
+@pytest.mark.system
+def test_vllms_and_rays_own_parsers_take_every_command(tmp_path: Path) -> None:
+    """Every preset on one node and, at a size at which one is too small, on several, by both backends."""
+    commands: list[list[str]] = []
+    expected: list[list[Any]] = []
+    for name, backend in itertools.product(content.names("launch/models", ".yaml"), nodes.BACKENDS):
+        preset = Preset.load(name)
+        each = 1 + int(preset.weights_gb / 20)
+        if preset.device == "cpu":
+            continue
+        several = Wanted(name, gpus=f"{each}x1xA100-40GB", backend=backend)
+        (server,) = prepare(several if each > 1 else Wanted(name, gpus="8xA100-80GB"), dry=True)
+        layout = server.layout
+        assert layout is not None
+        for rank, ranked in enumerate(server.ranks or [(server.command,)]):
+            for command in ranked:
+                commands.append(command.argv)
+                kind = backend if server.ranks else None
+                split = [layout.tensor, layout.pipeline, layout.nodes if kind == "mp" else 1, rank]
+                started = [layout.gpus // layout.nodes, rank == 0]
+                serves = [*split, "ray" if kind == "ray" else None, rank > 0]
+                expected.append(started if command.argv[1] == "start" else serves)
+    assert len(expected) > 50
+    done = subprocess.run(
+        [sys.executable, "-c", _PARSE], input=orjson.dumps(commands), capture_output=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    assert orjson.loads(done.stdout[done.stdout.index(b"[[") :]) == expected
+
+
+@pytest.mark.long
+def test_two_nodes_serve_one_model(tmp_path: Path) -> None:
+    """Two groups of processes that meet over the network answer as one server. On a CPU vLLM's pipeline starts over two
+    nodes but answers nothing, so the model is split over the nodes by tensor parallelism."""
+    preset = preset_here("llama3.1-405b").model_copy(update={"tensor_parallel": 2, "env": {}})
+    folder = checkpoints.build(checkpoints.family_of(preset.name), tmp_path / "checkpoint")
+    layout = Layout(describe(preset), 2, 1, parse_gpus("1xL4")[0], 1.0, 1.0, 1.0, 99, 2048, nodes=2)
+    port = free_port()
+    ranks = nodes.spread(
+        vllm_command(preset, str(folder), layout=layout, port=port, extra=["--master-port", str(free_port())]),
+        layout,
+        ["--master-port"] * 2,
+        head="127.0.0.1",
+    )
+    (first,), (second,) = ranks
+    for one in (first, second):
+        one.env["GLOO_SOCKET_IFNAME"] = "lo"
+    with (
+        Server(second, host="127.0.0.1", port=free_port(), log=tmp_path / "second"),
+        Server(first, host="127.0.0.1", port=port, log=tmp_path / "first") as server,
+    ):
+        server.wait_healthy(lambda message: None)
+        body = {"model": preset.name, "messages": talk(), "max_tokens": 8}
+        answer = httpx.post(f"{server.root}/v1/chat/completions", json=body, timeout=120, trust_env=False)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["usage"]["completion_tokens"] > 0
+    assert "headless multiproc executor" in (tmp_path / "second").read_text()

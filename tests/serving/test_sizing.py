@@ -170,7 +170,13 @@ def test_an_unknown_gpu_of_known_memory() -> None:
     assert parse_gpus("H100-94GB")[0].batch_invariant
 
 
-@pytest.mark.parametrize("text", ["", "8x", "A100", "0xH100", "8xH1OO", "x", "3;rm", "99999xH100", "2xA100-80GB+H100"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "8x", "A100", "0xH100", "8xH1OO", "x", "3;rm", "99999xH100", "2xA100-80GB+H100"),
+        *("0x8xH100", "2x0xH100", "2x2x2xH100", "2x8x", "1000x8xH100"),
+    ],
+)
 def test_gpus_that_cannot_be_read(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--gpus .*(COUNTxNAME-MEMORY|how much memory)"):
         parse_gpus(text)
