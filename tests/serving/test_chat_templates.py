@@ -1,12 +1,14 @@
 """Our own chat templates, token by token against the documented formats. None of them needs a model."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import ROOT, make_item
-from tests.helpers.checkpoints import FAMILIES, family_of, template_of, tokenizer
+from tests.helpers import checkpoints
+from tests.helpers.checkpoints import FAMILIES, family_of, template_of
 from tests.helpers.foreign_formats import mistral_tokens
 from tomserve import content
 from tomserve.prompting.strategy import Strategy
@@ -17,6 +19,7 @@ from tomserve.serving.presets import Preset
 needs_transformers = pytest.mark.skipif(
     install.engine() is None, reason="transformers comes with vLLM (`make test` installs it)"
 )
+
 OWN = ("gemma2-27b", "mixtral-8x7b", "vicuna-33b")
 SYSTEM, FIRST, REPLY, SECOND = "Be brief.", "What is tea? {{ 7 * 7 }}", "A drink.", "And salt?"
 TALK = [
@@ -25,6 +28,11 @@ TALK = [
     {"role": "assistant", "content": REPLY},
     {"role": "user", "content": SECOND},
 ]
+
+
+@functools.cache
+def fast_of(preset: str) -> Any:
+    return checkpoints.tokenizer(family_of(preset))
 
 
 def source(preset: str) -> str:
@@ -89,7 +97,7 @@ DOCUMENTED = {
 @needs_transformers
 @pytest.mark.parametrize("preset", DOCUMENTED)
 def test_a_conversation_comes_out_as_documented(preset: str) -> None:
-    fast = tokenizer(family_of(preset))
+    fast = fast_of(preset)
     found = rendered(fast, TALK, source(preset))
     assert found == ids(fast, *DOCUMENTED[preset])
     if fast.bos_token and preset not in ("llama2-70b", "yi-34b"):  # one per exchange; none in ChatML
@@ -99,7 +107,7 @@ def test_a_conversation_comes_out_as_documented(preset: str) -> None:
 @needs_transformers
 @pytest.mark.parametrize("preset", OWN)
 def test_a_question_alone_needs_no_system_message(preset: str) -> None:
-    fast = tokenizer(family_of(preset))
+    fast = fast_of(preset)
     whole = {
         "vicuna-33b": ("<s>", f"USER: {SECOND} ASSISTANT:"),
         "mixtral-8x7b": ("<s>", f"[INST] {SECOND} [/INST]"),
@@ -118,7 +126,7 @@ def test_roles_that_do_not_alternate_are_refused(preset: str, roles: tuple[str, 
     import jinja2
 
     with pytest.raises(jinja2.TemplateError, match="roles must alternate"):
-        rendered(tokenizer(family_of(preset)), [{"role": role, "content": "Hello."} for role in roles], source(preset))
+        rendered(fast_of(preset), [{"role": role, "content": "Hello."} for role in roles], source(preset))
 
 
 ITEM = make_item(factors={"kind": "paraphrase"})
@@ -127,34 +135,33 @@ ITEM = make_item(factors={"kind": "paraphrase"})
 
 @needs_transformers
 @pytest.mark.parametrize("preset", [name for name in OWN if not Preset.load(name).system_role])
-@pytest.mark.parametrize("strategy", content.names("prompts", "/strategy.yaml"))
-def test_the_template_folds_a_system_text_as_the_client_does(preset: str, strategy: str) -> None:
+def test_the_template_folds_a_system_text_as_the_client_does(preset: str) -> None:
     """This way it makes no difference whether a client knows that the model has no system role."""
-    fast, item = tokenizer(family_of(preset)), ITEM
-    messages = [list(Strategy.load(strategy, system_role=role).turn(item).messages) for role in (True, False)]
-    assert rendered(fast, messages[0], source(preset)) == rendered(fast, messages[1], source(preset))
+    fast = fast_of(preset)
+    for strategy in content.names("prompts", "/strategy.yaml"):
+        messages = [list(Strategy.load(strategy, system_role=role).turn(ITEM).messages) for role in (True, False)]
+        assert rendered(fast, messages[0], source(preset)) == rendered(fast, messages[1], source(preset)), strategy
 
 
 @needs_transformers
-@pytest.mark.parametrize("strategy", content.names("prompts", "/strategy.yaml"))
-def test_dbrx_never_gets_a_system_prompt_of_its_own(strategy: str) -> None:
-    fast = tokenizer(family_of("dbrx"))
-    default = "You are DBRX"
+def test_dbrx_never_gets_a_system_prompt_of_its_own() -> None:
+    fast, default = fast_of("dbrx"), "You are DBRX"
     assert default in fast.decode(rendered(fast, TALK[1:], source("dbrx")))
-    asked = Strategy.load(strategy, system_role=Preset.load("dbrx").system_role).turn(ITEM).messages
-    assert default not in fast.decode(rendered(fast, list(asked), source("dbrx")))
+    for strategy in content.names("prompts", "/strategy.yaml"):
+        asked = Strategy.load(strategy, system_role=Preset.load("dbrx").system_role).turn(ITEM).messages
+        assert default not in fast.decode(rendered(fast, list(asked), source("dbrx"))), strategy
 
 
 @needs_transformers
 def test_gemma_trims_its_contents() -> None:
-    fast = tokenizer(family_of("gemma2-27b"))
+    fast = fast_of("gemma2-27b")
     untidy = [{**message, "content": f" \n{message['content']}\n "} for message in TALK[1:]]
     assert rendered(fast, untidy, source("gemma2-27b")) == rendered(fast, TALK[1:], source("gemma2-27b"))
 
 
 @needs_transformers
 def test_qwen3_opens_a_reply_as_it_is_told() -> None:
-    preset, fast = Preset.load("qwen3-8b"), tokenizer(family_of("qwen3-8b"))
+    preset, fast = Preset.load("qwen3-8b"), fast_of("qwen3-8b")
 
     def end(thinking: str) -> list[int]:
         return rendered(fast, TALK, source("qwen3-8b"), **preset.extra(thinking)["chat_template_kwargs"])
@@ -163,37 +170,23 @@ def test_qwen3_opens_a_reply_as_it_is_told() -> None:
     assert ids(fast, "</think>")[0] not in end("on")
 
 
-def sentencepiece() -> tuple[Any, Any, Path]:
-    """The tokenizer of Mistral's first models, of Llama's kind: as sentencepiece has it, and as transformers has it."""
+@needs_transformers
+@pytest.mark.system
+def test_mixtral_and_vicuna_as_their_makers_tokenize_them(tmp_path: Path) -> None:
+    """Mixtral's template gives the tokens of mistral-common, which renders with its real tokenizer and none of our code.
+    FastChat joins the text and lets a sentencepiece tokenizer of Llama's kind add <s>; each answer ends in </s>."""
     common = pytest.importorskip("mistral_common", reason="mistral-common comes with vLLM")
-    import sentencepiece as library
+    from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
+    from sentencepiece import SentencePieceProcessor
     from transformers import LlamaTokenizer
 
     path = Path(common.__file__).parent / "data/tokenizer.model.v1"
-    if not path.is_file():
-        pytest.skip("this mistral-common brings no tokenizer.model.v1")
-    return library.SentencePieceProcessor(model_file=str(path)), LlamaTokenizer, path
-
-
-@needs_transformers
-def test_mixtral_as_its_makers_tokenize_it(tmp_path: Path) -> None:
-    """The template gives the tokens of mistral-common, which renders with Mixtral's real tokenizer and none of our code."""
-    _, kind, path = sentencepiece()
-    from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
-
     (tmp_path / "tokenizer.model").write_bytes(path.read_bytes())
-    ours = rendered(kind.from_pretrained(tmp_path, legacy=True), TALK, source("mixtral-8x7b"))
-    assert ours == mistral_tokens(MistralTokenizer.v1(), TALK)
-
-
-@needs_transformers
-def test_vicuna_as_fastchat_tokenizes_it(tmp_path: Path) -> None:
-    """FastChat joins the text and lets a sentencepiece tokenizer of Llama's kind add <s>; each answer ends in </s>."""
-    own, kind, path = sentencepiece()
-    (tmp_path / "tokenizer.model").write_bytes(path.read_bytes())
-    ours = rendered(kind.from_pretrained(tmp_path, legacy=True), TALK, source("vicuna-33b"))
+    fast, own = LlamaTokenizer.from_pretrained(tmp_path, legacy=True), SentencePieceProcessor(model_file=str(path))
+    assert rendered(fast, TALK, source("mixtral-8x7b")) == mistral_tokens(MistralTokenizer.v1(), TALK)
     asked = own.encode(f"{SYSTEM} USER: {FIRST} ASSISTANT: {REPLY}")
-    assert ours == [own.bos_id(), *asked, own.eos_id(), *own.encode(f"USER: {SECOND} ASSISTANT:")]
+    vicuna = [own.bos_id(), *asked, own.eos_id(), *own.encode(f"USER: {SECOND} ASSISTANT:")]
+    assert rendered(fast, TALK, source("vicuna-33b")) == vicuna
 
 
 def test_every_preset_belongs_to_one_family() -> None:

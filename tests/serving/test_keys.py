@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Endpoint
+from tomserve.cli import doctor
 from tomserve.errors import ConfigError
 from tomserve.serving import keys
 from tomserve.serving.addresses import in_clear, normalize, shown
@@ -115,13 +116,13 @@ def test_no_address_shows_what_is_secret_in_it(url: str) -> None:
     assert "SECRET" not in str(error.value)
 
 
-@pytest.mark.parametrize("command", ["eval", "doctor"])
-def test_no_command_shows_it(command: str, cli) -> None:
-    addresses = ("http://user:SECRET@host:99999", "http://:SECRET@host", "http://:@host")
-    done = cli(command, *(part for url in addresses for part in ("--base-url", url)))
-    assert done.code in (1, 2)
-    assert "SECRET" not in done.out + done.err
-    assert "Traceback" not in done.err
+def test_no_command_shows_it(cli) -> None:
+    for url in ("http://user:SECRET@host:99999", "http://:SECRET@host", "http://:@host"):
+        done = cli("eval", "--base-url", url)
+        assert (done.code, "SECRET" in done.out + done.err) == (2, False)
+        with pytest.raises(ConfigError) as told:
+            doctor._endpoint(url)
+        assert "SECRET" not in str(told.value)
 
 
 def test_addresses_that_are_none_of_this_stay_as_they_are() -> None:
@@ -133,7 +134,7 @@ def test_addresses_that_are_none_of_this_stay_as_they_are() -> None:
     assert shown("http://user:SECRET@host:99999/v1") == "http://***@host:99999/v1"
 
 
-def test_a_key_over_plain_http_to_another_host_is_warned_of(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_over_plain_http_to_another_host_is_warned_of() -> None:
     others = ["http://192.0.2.1:8000/v1", "http://host.example/v1"]
     own = ["http://127.0.0.1:1/v1", "http://localhost:1/v1", "http://[::1]:1/v1", "https://host.example/v1"]
     assert [line.split(": ")[0] for line in in_clear(others + own, KEY)] == others
@@ -148,4 +149,4 @@ def test_the_warning_comes_before_the_key_is_sent(endpoint: Endpoint, cli, monke
     assert done.err.count("the API key goes there over plain http") == 1
     assert KEY not in done.err + done.out
     monkeypatch.undo()
-    assert "plain http" not in cli("doctor", "--base-url", endpoint.url).out
+    assert "plain http" not in doctor._endpoint(endpoint.url)

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT
@@ -63,9 +63,8 @@ def eights(dataset: list[Item]) -> set[tuple[str, ...]]:
 def test_no_eight_words_in_a_row_are_those_of_the_dataset(
     eights: set[tuple[str, ...]], held_out: bool, perturbations: bool
 ) -> None:
-    for seed in range(2):
-        ours = list(stories.generate(500, seed, held_out=held_out, perturbed=perturbations))
-        assert not eights & runs_of_eight(ours)
+    ours = list(stories.generate(300, 1, held_out=held_out, perturbed=perturbations))
+    assert not eights & runs_of_eight(ours)
 
 
 def make_silent(item: Item) -> Item:
@@ -79,21 +78,16 @@ def vocabulary(items: list[Item]) -> set[str]:
 
 
 def test_words_are_not_those_of_the_dataset(dataset: list[Item]) -> None:
-    """No word of the training stories but one occurs in the first edition of the dataset.
-
-    That holds for names, things, containers, rooms, trades and qualities, in the singular and in the plural, and for
-    the labels and names that training makes up.
-    """
+    """No name, thing, container, room, trade or quality of the training stories, in the singular and in the plural, and
+    no label or name that training makes up, but one word occurs in the first edition of the dataset."""
     theirs = vocabulary(dataset) - {"toys"}  # told in one task, about what somebody makes of what is in the box
     for pool in (*POOLS, "JOBS", "ADJECTIVES"):
-        forms = {
-            form for word in getattr(words, pool) for form in (word.lower(), word.lower() + "s", word.lower()[:-1])
-        }
         whole = {word.lower() for word in getattr(words, pool)}
+        forms = {form for word in whole for form in (word, word + "s", word[:-1])}
         assert not whole & theirs
         assert not {form for form in forms if form.endswith("s") or form + "s" in whole} & theirs
     rng = random.Random(5)
-    made_up = {words.invent(rng) for _ in range(20_000)}
+    made_up = {words.invent(rng) for _ in range(5_000)}
     assert not (made_up | {word + "s" for word in made_up}) & theirs
 
 
@@ -103,34 +97,25 @@ def test_what_the_second_edition_shares_with_the_word_lists_is_what_the_card_say
     known = {word.lower() for pool in ("CONTENTS", "PLACES") for word in getattr(words, pool)}
     people = {word.lower() for pool in ("MEN", "WOMEN") for word in getattr(words, pool)}
     card = " ".join((reference.folder().parent / "README.md").read_text().split())
-    shared, names = len(labels & known), len(people & vocabulary(items))
-    assert f"{shared} of its {len(labels)} labels and {names} names" in card
-
-
-def test_held_out_words_occur_in_no_training_story() -> None:
-    held_out = {word.lower() for pool in (*POOLS, "JOBS") for word in words.split(getattr(words, pool), True)}
-    wording = {word.lower() for word in phrases.every_word()}
-    shown = vocabulary(list(stories.generate(2000, 9, held_out=False)))
-    assert not (held_out - wording) & shown
-    assert len(held_out & vocabulary(list(stories.generate(500, 9, held_out=True)))) > 100
+    assert f"{len(labels & known)} of its {len(labels)} labels and {len(people & vocabulary(items))} names" in card
 
 
 def test_held_out_words_and_phrasings_are_apart() -> None:
+    held_out = {word.lower() for pool in (*POOLS, "JOBS") for word in words.split(getattr(words, pool), True)}
+    wording = {word.lower() for word in phrases.every_word()}
+    assert not (held_out - wording) & vocabulary(list(stories.generate(500, 9, held_out=False)))
+    assert len(held_out & vocabulary(list(stories.generate(200, 9, held_out=True)))) > 50
     for pool in POOLS:
-        training, held_out = (set(words.split(getattr(words, pool), held)) for held in (False, True))
+        training, kept = (set(words.split(getattr(words, pool), held)) for held in (False, True))
         assert training
-        assert len(held_out) >= 5
-        assert not training & held_out
+        assert len(kept) >= 5
+        assert not training & kept
     for kind, own in (("contents", phrases.CONTENTS), ("transfer", phrases.TRANSFER)):
         for role in [*own, *phrases.SHARED, "belief", "reality"]:
-            training, held_out = (phrases.phrasings(role, kind, held) for held in (False, True))
+            training, kept = (set(phrases.phrasings(role, kind, held)) for held in (False, True))
             assert len(training) >= 2
-            assert held_out
-            assert not set(training) & set(held_out)
-
-
-def test_all_names_are_many() -> None:
-    assert sum(len(set(getattr(words, pool))) for pool in POOLS) >= 600
+            assert kept
+            assert not training & kept
 
 
 @pytest.mark.parametrize("held_out", [False, True])
@@ -191,7 +176,7 @@ def test_gold_is_what_an_independent_derivation_says(seed: int, contents: bool) 
 
 def test_gold_follows_the_design() -> None:
     """What the scenario means for the protagonist and for the other agent, worked out from its name alone."""
-    items = [*stories.generate(400, 3, held_out=False), *stories.generate(200, 3, held_out=True)]
+    items = [*stories.generate(300, 3, held_out=False), *stories.generate(100, 3, held_out=True)]
     seen = set()
     for _, group in itertools.groupby(items, key=lambda item: (item.cluster, item.factors["held_out"])):
         asked = {item.id.split("/", 1)[1]: item for item in group}
@@ -212,25 +197,7 @@ def test_gold_follows_the_design() -> None:
     assert len(seen) == 4 * (5 + 4)
 
 
-def test_nobody_is_there_who_is_not_said_to_see() -> None:
-    """An agent who watched the first act leaves before the next one that they do not see."""
-    for seed in range(600):
-        rng = random.Random(seed)
-        plot = plots.transfer_plot(rng, rng.choice(plots.TRANSFER_SCENARIOS), rng.choice(plots.TRANSFER_OTHERS))
-        there: set[str] = set()
-        for scene, after in zip(plot.scenes, [*plot.scenes[1:], None], strict=True):
-            for event in scene.events:
-                if event.startswith("world"):
-                    seen = set(event.partition(" seen ")[2].split(", "))
-                    if after is not None and after.role == "looks_on":
-                        seen.add(after.slots["A"])
-                    assert there <= seen
-            if scene.role in ("put", "looks_on", "stays"):
-                there.add(scene.slots["A"])
-            if scene.role in ("away", "away_both"):
-                there -= {scene.slots["A"], scene.slots.get("W", "")}
-
-
+@pytest.mark.system
 def test_hints_lead_to_the_gold() -> None:
     """Following the hints of training from sentence to sentence leads to the gold beliefs.
 
@@ -241,7 +208,7 @@ def test_hints_lead_to_the_gold() -> None:
     packing, lessons, tokens = (importlib.import_module(name) for name in ("packing", "lessons", "tokens"))
     packer = packing.Packer(tokens.build_tokenizer(lessons.SEED))
     told_something = 0
-    for number in range(60):
+    for number in range(30):
         rng = random.Random(number)
         told = stories.tell(rng, "s", relay=number % 3 == 0, most=1 if number % 3 else None)
         assert len(told.learned) == len(told.items[0].story)
@@ -266,13 +233,13 @@ def test_hints_lead_to_the_gold() -> None:
                         sentence = packer.tokenizer.decode(tree.story[:source]).rsplit("\n", 1)[-1]
                         last = len(item.story) - 1 if strategy == "vanilla" else step
                         assert int(sentence.split(".")[0]) - 1 <= last
-    assert told_something > 300
+    assert told_something > 150
 
 
 # ── the shipped checkpoint ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_shipped_files_are_those_of_the_digest(cli, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shipped_files_are_those_of_the_digest(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = reference.folder()
     assert folder == content.find("launch/reference/model")
     assert reference.revision() == (folder / "digest.txt").read_text().strip()
@@ -290,9 +257,6 @@ def test_the_shipped_files_are_those_of_the_digest(cli, tmp_path, monkeypatch: p
         way(broken / spoilt)
         with pytest.raises(MachineError, match=r"model: cannot be read .*restore the files"):
             reference.folder()
-    done = cli("doctor")
-    assert done.code == 1
-    assert "cannot be read" in done.out
     reference._checked.cache_clear()
 
 
@@ -302,6 +266,7 @@ def tokenizer():
     return tokenizers.Tokenizer.from_file(str(reference.folder() / "tokenizer.json"))
 
 
+@pytest.mark.system
 def test_the_shipped_files_are_what_the_recipe_makes() -> None:
     """All shipped files but the weights follow from the sources, so that a change of words or prompts demands training."""
     pytest.importorskip("tokenizers")
@@ -316,21 +281,14 @@ def test_the_shipped_files_are_what_the_recipe_makes() -> None:
     assert config == json.loads((folder / "config.json").read_text())
 
 
+@settings(max_examples=25)
 @given(text=st.text())
 def test_the_tokenizer_reads_any_text(tokenizer, text: str) -> None:
     ids = tokenizer.encode(text, add_special_tokens=False).ids
     assert tokenizer.decode(ids, skip_special_tokens=False) == text
 
 
-def test_a_word_is_the_same_tokens_wherever_it_stands(tokenizer) -> None:
-    wording = phrases.every_word()  # "safe" is a place and wording: its token holds the space
-    for word in {*words.CONTENTS, *words.PLACES} - wording:
-        ids = tokenizer.encode(word, add_special_tokens=False).ids
-        for before in (" the ", '["', '", "', '{"answer":"'):
-            found = tokenizer.encode(before + word, add_special_tokens=False).ids
-            assert found[-len(ids) :] == ids
-
-
+@pytest.mark.system
 def test_the_shipped_model_tracks_beliefs() -> None:
     """Held-out stories answered by transformers. A model that answers with reality is wrong on every false belief."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
@@ -367,6 +325,7 @@ def test_the_shipped_model_tracks_beliefs() -> None:
 # ── the recipe ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.long
 def test_training_resumes_to_the_same_weights(tmp_path) -> None:
     torch = pytest.importorskip("torch")
     train, lessons = importlib.import_module("train"), importlib.import_module("lessons")
@@ -400,35 +359,7 @@ def test_training_resumes_to_the_same_weights(tmp_path) -> None:
         torch.set_num_threads(threads)
 
 
-def test_heads_are_told_to_look_at_sentences_and_beliefs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The target of the attention is counted as its keys are, so that a line break or a belief stands at its position."""
-    torch = pytest.importorskip("torch")
-    train, lessons, hints = (importlib.import_module(name) for name in ("train", "lessons", "hints"))
-    trainer = train.Trainer(lessons.Recipe())
-    packer, judged = trainer.packer, []
-    judge = hints._judged
-    monkeypatch.setattr(hints, "_judged", lambda scores, targets: judged.append(targets) or judge(scores, targets))
-    told = [stories.tell(random.Random(number), f"s{number}") for number in range(3)]
-    trees = [packer.tree(story.items, "cot", told=story) for story in told]
-    batch = lessons.collate("cot", trees)
-    loss, found = trainer.forward(batch)
-    assert torch.isfinite(loss)
-    assert {"hint who", "hint what", "hint number", "hint look"} <= set(found)
-    sentences = beliefs = 0
-    opening, wide = trainer._openings["cot"][0].tolist(), batch.stories.shape[1]
-    for (row, place, inside, _), target in zip(batch.looks, judged[-1].tolist(), strict=True):
-        seen = [*opening, *batch.stories[batch.owner[row]], *batch.branches[row]]
-        if inside:
-            beliefs += 1
-            assert len(opening) + wide <= target <= len(opening) + wide + place
-            assert target == len(opening) + wide + place or seen[target] == batch.targets[row, place]
-        else:
-            sentences += 1
-            assert seen[target] == packer.ids("\n")[0]
-    assert sentences >= 5
-    assert beliefs >= 10
-
-
+@pytest.mark.system
 def test_a_tree_is_what_the_server_will_see() -> None:
     """A branch has the tokens of the whole prompt, and the logits that transformers gives for that prompt."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")

@@ -18,32 +18,26 @@ social = importlib.import_module("social")
 
 
 @pytest.fixture(scope="module")
-def release() -> list[Item]:
-    return list(load())
-
-
-@pytest.fixture(scope="module")
 def taught() -> list:
-    return [social.tell(random.Random(f"test/{number}"), f"test-{number}") for number in range(150)]
+    return [social.tell(random.Random(f"test/{number}"), f"test-{number}") for number in range(80)]
 
 
 def texts(item: Item) -> list[str]:
     return [" ".join(item.story), item.question]
 
 
-def test_no_eight_words_in_a_row_are_those_of_the_release(release: list[Item], taught: list) -> None:
-    theirs = social.runs({text for item in release for text in texts(item)})
+@pytest.mark.system
+def test_no_eight_words_in_a_row_are_those_of_the_release(taught: list) -> None:
+    theirs = social.runs({text for item in load() for text in texts(item)})
     ours = social.runs({text for told in taught for item in told.items for text in texts(item)})
     assert len(theirs) > 100_000
-    assert len(ours) > 5_000
+    assert len(ours) > 2_000
     assert not theirs & ours
 
 
 def test_runs_are_found_across_sentences_and_in_any_case() -> None:
-    assert social.runs(["One two three. Four five, six seven eight nine"]) == {
-        "one two three four five six seven eight",
-        "two three four five six seven eight nine",
-    }
+    found = {"one two three four five six seven eight", "two three four five six seven eight nine"}
+    assert social.runs(["One two three. Four five, six seven eight nine"]) == found
     assert not social.runs(["one two three four five six seven"])
 
 
@@ -73,7 +67,7 @@ def test_what_a_sentence_lets_people_know_is_what_they_believe_after_it(taught: 
                     if person in learned.who and learned.what is not None:
                         assert item.gold.sets[number][0] == learned.what
                         checked += 1
-    assert checked > 100
+    assert checked > 50
 
 
 def test_held_out_phrasings_are_never_those_of_training() -> None:
