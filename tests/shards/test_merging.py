@@ -50,7 +50,7 @@ def of_items(rows: list[bytes], items: set[str]) -> list[bytes]:
     return [row for row in rows if orjson.loads(row)["item"] in items]
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(run=runs(), data=st.data())
 def test_parts_cut_anywhere_and_repeated_are_the_run_that_was_never_divided(
     run: tuple[list[bytes], list[bytes]], data: st.DataObject
@@ -98,7 +98,7 @@ def copies(draw: st.DrawFn) -> list[list[bytes]]:
     return found
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(copies())
 def test_copies_that_disagree_become_the_same_run_in_any_order_and_grouping(rows: list[list[bytes]]) -> None:
     with tempfile.TemporaryDirectory() as scratch:

@@ -9,8 +9,6 @@ import polars as pl
 import pytest
 
 from tests.helpers.parted import divided_example, whole_example
-from tomserve.cli import parting
-from tomserve.content.places import PARTS_ENDING
 from tomserve.errors import ConfigError
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.tablefile import write_scores
@@ -80,6 +78,7 @@ def test_analyze_says_of_parts_what_it_says_of_the_whole(runs: Path, cli) -> Non
         assert parts.out == of_whole.out, study
 
 
+@pytest.mark.system
 def test_the_report_of_parts_shows_the_tables_and_the_answers_of_the_whole(runs: Path, cli) -> None:
     folder = divided_example(runs)
     told = cli("report", "mine.parts")
@@ -148,10 +147,6 @@ def test_what_is_no_table_is_refused_by_name(tmp_path: Path) -> None:
     assert found is not None
     with pytest.raises(ConfigError, match=r"a\.parquet: not a score table"):
         found.scan()
-
-
-def test_the_command_line_knows_the_ending_of_parts() -> None:
-    assert parting.PARTS_ENDING == PARTS_ENDING
 
 
 def test_a_link_among_the_tables_is_not_followed(tmp_path: Path) -> None:

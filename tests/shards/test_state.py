@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -24,13 +25,24 @@ Cli = Callable[..., Any]
 ASKED = ("--benchmark", "perturbed", "--limit", "12", "--strategy", "vanilla")
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the parts that all tests copy are made once."""
+    return tmp_path_factory.mktemp("parts") / "mine.parts"
+
+
 @pytest.fixture
-def folder(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> Path:
+def folder(made: Path, cli: Cli, endpoint: Endpoint, tmp_path: Path) -> Path:
     """Two parts, of which the first is complete."""
-    asked = (*ASKED, "--base-url", endpoint.url, "--noise-check", "0.5")
-    assert cli("shard", "--run", "mine", "--parts", "2", *asked).code == 0
-    assert cli("work", "mine", "--part", "0").code == 0
-    return tmp_path / "runs/mine.parts"
+    place = tmp_path / "runs/mine.parts"
+    if not made.exists():
+        asked = (*ASKED, "--base-url", endpoint.url, "--noise-check", "0.5")
+        assert cli("shard", "--run", "mine", "--parts", "2", *asked).code == 0
+        assert cli("work", "mine", "--part", "0").code == 0
+        shutil.copytree(place, made)
+    else:
+        shutil.copytree(made, place)
+    return place
 
 
 def told(folder: Path, **changes: object) -> PartState:
@@ -83,6 +95,7 @@ def test_a_broken_manifest_is_told_by_its_file(folder: Path) -> None:
         states(folder)
 
 
+@pytest.mark.system
 def test_a_shard_that_is_killed_leaves_nothing_that_could_be_asked(
     cli: Cli, endpoint: Endpoint, tmp_path: Path
 ) -> None:
