@@ -84,12 +84,7 @@ LONGEST = (
     *("tests/test_project.py", "tests/serving/test_serving_started.py"),
     *("tests/serving/test_reference.py", "tests/reporting/", "tests/cli/test_cli.py", "tests/studies/test_study.py"),
     *("tests/clusters/test_ray.py", "tests/cli/test_functional.py"),
-    *(
-        "tests/clusters/test_slurm_serving.py",
-        "tests/clusters/test_slurm.py",
-        "tests/interop/",
-        "tests/engine/test_bounded.py",
-    ),
+    *("tests/clusters/test_slurm.py", "tests/interop/", "tests/engine/test_bounded.py"),
     *("tests/web/test_worker.py", "tests/web/test_way.py", "tests/web/test_openapi.py", "tests/web/test_watching.py"),
     *("tests/engine/test_adaptive.py", "tests/docs/", "tests/web/", "tests/serving/", "tests/studies/", "tests/runs/"),
 )

@@ -37,6 +37,7 @@ def test_rays_engine_asks_for_another_vllm() -> None:
     assert f"({pinned} by Ray" in (ROOT / "docs/how-to/ray.md").read_text()
 
 
+@pytest.mark.long
 def test_a_batch_file_goes_through_ray_data(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
     """Every request is answered with its body unchanged; one that is refused for good is told, and a busy server asked again."""
     for name in ("ray", "pyarrow", "pandas"):

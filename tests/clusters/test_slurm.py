@@ -1,6 +1,7 @@
 """Parts as an array of Slurm jobs, on a real Slurm of two nodes: what happens to a task, and that nothing is lost.
 
 The model is an endpoint of these tests, but for one test that has the embedded model served by each task.
+One Slurm serves all tests of this file.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ from tomserve.clusters.job import Job
 from tomserve.clusters.script import render
 from tomserve.clusters.slurm import Wanted, submit
 from tomserve.runs.journal import read_rows
+from tomserve.serving import install
 from tomserve.shards.record import part_folder
 from tomserve.shards.state import states
 
 Cli = Callable[..., Outcome]
+
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -133,12 +137,14 @@ def keyed(folder: Path) -> dict[str, tuple[str, str]]:
     return {row["item"]: (row["key"], row["text"]) for _, row in read_rows(folder / "responses.jsonl")}
 
 
-def test_an_array_asks_all_parts_on_both_nodes(
+@pytest.mark.system
+def test_an_array_asks_all_parts_on_both_nodes_and_goes_on_after_it_was_cancelled(
     evaluation: Evaluation, slurm: Slurm, cli: Cli, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     evaluation.submit()
     evaluation.half()
     slurm.until(lambda: all(evaluation.starts(part) for part in range(4)))
+    assert {node for part in range(4) for node in evaluation.starts(part)} == {"n1", "n2"}
     shown = cli("status", "mine")
     assert shown.code == 3, shown.err
     assert f"slurm job {evaluation.job}" in shown.out
@@ -146,56 +152,41 @@ def test_an_array_asks_all_parts_on_both_nodes(
     again = cli("submit", "slurm", "mine")
     assert again.code == 2
     assert f"job {evaluation.job} still asks 4 of these parts" in again.err
+    assert "4 of 4 parts ended" in cli("cancel", "mine").out
+    slurm.until(slurm.empty)
+    assert len(evaluation.rows()) == 20
+    assert all(len(evaluation.starts(part)) == 1 for part in range(4)), "a cancelled task has started itself again"
+    assert cli("status", "mine").out.count("CANCELLED") >= 4
+    assert "ended already" in cli("cancel", "mine").out
     evaluation.open()
+    evaluation.submit()
     evaluation.done()
-    assert len(endpoint.requests) == 40, "a question was asked twice"
-    assert {node for part in range(4) for node in evaluation.starts(part)} == {"n1", "n2"}
     shown = cli("status", "mine")
     assert (shown.code, shown.out.count("complete"), shown.out.count("COMPLETED")) == (0, 5, 4)
     assert cli("merge", "mine").code == 0
-    items = tmp_path / "items.jsonl"
-    asked = ("--benchmark", "items", "--path", items, "--strategy", "vanilla", "--base-url", endpoint.url)
-    assert cli("eval", "--run", "single", *asked).code == 0
+    asked = ("--benchmark", "items", "--path", tmp_path / "items.jsonl", "--strategy", "vanilla")
+    assert cli("eval", "--run", "single", *asked, "--base-url", endpoint.url).code == 0
     assert keyed(tmp_path / "runs/mine") == keyed(tmp_path / "runs/single")
     assert "all parts" in cli("submit", "slurm", "mine").out
-    assert "ended already" in cli("cancel", "mine").out
 
 
-def test_a_task_that_is_killed_starts_itself_again(evaluation: Evaluation, slurm: Slurm) -> None:
+@pytest.mark.system
+def test_tasks_that_are_killed_or_requeued_go_on(evaluation: Evaluation, slurm: Slurm) -> None:
     evaluation.submit()
     evaluation.half()
     slurm.until(lambda: bool(evaluation.processes(2)))
     for pid in evaluation.processes(2):
         os.kill(pid, signal.SIGKILL)
-    slurm.until(lambda: len(evaluation.starts(2)) == 2)
-    evaluation.open()
-    evaluation.done()
-    assert "ended with exit code 137 before all was asked; starts again" in evaluation.logs()
-
-
-def test_a_task_that_slurm_starts_again_goes_on(evaluation: Evaluation, slurm: Slurm) -> None:
-    evaluation.submit()
-    evaluation.half()
     slurm("scontrol", "requeue", f"{evaluation.job}_1")
-    slurm.until(lambda: len(evaluation.starts(1)) == 2)
+    slurm.until(lambda: len(evaluation.starts(2)) == len(evaluation.starts(1)) == 2)
     evaluation.open()
     evaluation.done()
     assert len(evaluation.starts(1)) == 2, "only Slurm was to start it again, and not the task itself, too"
+    assert "ended with exit code 137 before all was asked; starts again" in evaluation.logs()
     assert "DUE TO JOB REQUEUE" in evaluation.logs()
 
 
-def test_a_task_that_has_to_make_room_goes_on_afterwards(evaluation: Evaluation, slurm: Slurm, tmp_path: Path) -> None:
-    evaluation.submit()
-    evaluation.half()
-    (tmp_path / "urgent.sh").write_text("#!/bin/sh\nsleep 1\n")
-    urgent = ("--partition=urgent", "--exclusive", "--nodes=2", "--output=/dev/null", str(tmp_path / "urgent.sh"))
-    slurm("sbatch", *urgent)
-    slurm.until(lambda: all(len(evaluation.starts(part)) == 2 for part in range(4)))
-    evaluation.open()
-    evaluation.done()
-    assert "DUE TO PREEMPTION" in evaluation.logs()
-
-
+@pytest.mark.system
 def test_a_node_that_dies_loses_nothing(evaluation: Evaluation, slurm: Slurm) -> None:
     evaluation.submit()
     evaluation.half()
@@ -212,18 +203,7 @@ def test_a_node_that_dies_loses_nothing(evaluation: Evaluation, slurm: Slurm) ->
     assert all(evaluation.starts(part) == ["n2", "n1"] for part in there)
 
 
-def test_a_node_that_is_drained_ends_its_task_and_gets_no_other(evaluation: Evaluation, slurm: Slurm) -> None:
-    evaluation.submit("--sbatch", "--exclusive", nodes=2)
-    slurm.until(lambda: sum(bool(evaluation.starts(part)) for part in range(4)) == 2)
-    slurm("scontrol", "update", "nodename=n2", "state=drain", "reason=test")
-    try:
-        evaluation.open()
-        evaluation.done()
-    finally:
-        slurm("scontrol", "update", "nodename=n2", "state=resume")
-    assert sorted(node for part in range(4) for node in evaluation.starts(part)) == ["n1", "n1", "n1", "n2"]
-
-
+@pytest.mark.system
 def test_before_its_time_is_up_a_task_stops_and_starts_itself_again(
     evaluation: Evaluation, slurm: Slurm, tmp_path: Path
 ) -> None:
@@ -237,6 +217,7 @@ def test_before_its_time_is_up_a_task_stops_and_starts_itself_again(
     assert "ended with exit code 143 before all was asked; starts again" in evaluation.logs()
 
 
+@pytest.mark.system
 def test_a_task_that_gets_nowhere_gives_up(evaluation: Evaluation, slurm: Slurm, endpoint: Endpoint, cli: Cli) -> None:
     endpoint.models = ["another"]
     evaluation.submit("--tries", "2")
@@ -249,20 +230,6 @@ def test_a_task_that_gets_nowhere_gives_up(evaluation: Evaluation, slurm: Slurm,
     endpoint.models = ["tiny"]
     evaluation.open()
     evaluation.submit("--tries", "1")
-    evaluation.done()
-
-
-def test_what_is_cancelled_stays_so_until_it_is_submitted_again(evaluation: Evaluation, slurm: Slurm, cli: Cli) -> None:
-    evaluation.submit()
-    evaluation.half()
-    assert "4 of 4 parts ended" in cli("cancel", "mine").out
-    slurm.until(slurm.empty)
-    kept = len(evaluation.rows())
-    assert kept == 20
-    assert all(len(evaluation.starts(part)) == 1 for part in range(4)), "a cancelled task has started itself again"
-    assert cli("status", "mine").out.count("CANCELLED") >= 4
-    evaluation.open()
-    evaluation.submit()
     evaluation.done()
 
 
@@ -287,6 +254,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.system
 def test_a_model_on_several_nodes_is_started_on_each_of_them(
     evaluation: Evaluation, slurm: Slurm, endpoint: Endpoint, tmp_path: Path
 ) -> None:
@@ -306,6 +274,7 @@ def test_a_model_on_several_nodes_is_started_on_each_of_them(
     assert Counter((tmp_path / "nodes").read_text().split("\n")) == {"n1 n1": 4, "n2 n1": 4, "": 1}
 
 
+@pytest.mark.system
 def test_slurm_is_left_with_what_it_takes_to_find_no_key(
     evaluation: Evaluation, slurm: Slurm, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, tmp_path: Path
 ) -> None:
@@ -324,3 +293,19 @@ def test_slurm_is_left_with_what_it_takes_to_find_no_key(
     evaluation.done()
     written = [path.read_bytes() for path in evaluation.folder.rglob("*") if path.is_file()]
     assert not [text for text in (*written, told) if b"sk-very-secret" in text]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)")
+def test_each_task_starts_and_stops_a_server_of_its_own(cli: Cli, slurm: Slurm, tmp_path: Path) -> None:
+    """A real vLLM on each of two nodes."""
+    asked = ("--model", "reference", "--benchmark", "perturbed", "--limit", "24", "--strategy", "vanilla")
+    done = cli("submit", "slurm", "mine", "--nodes", "2", "--sbatch", "--exclusive", *asked)
+    assert done.code == 0, done.err
+    folder = tmp_path / "runs/mine.parts"
+    slurm.until(slurm.empty, 500)
+    logs = "\n".join(path.read_text() for path in sorted((folder / "slurm").glob("*.txt")))
+    assert [part.state for part in states(folder)] == ["complete"] * 2, logs
+    assert {(folder / f"slurm/{part:04}.starts").read_text().split()[2] for part in range(2)} == {"n1", "n2"}
+    lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in processes(slurm.env["SLURM_CONF"])}
+    assert not [pid for pid, words in lines.items() if b"serve" in words], "a server is still there"

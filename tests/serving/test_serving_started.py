@@ -19,12 +19,12 @@ from tomserve.serving.ports import free_port
 BUDGET = 24
 
 pytestmark = [
-    pytest.mark.system,
     pytest.mark.timeout(600),
     pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
 ]
 
 
+@pytest.mark.system
 def test_embedded_killed_resumed_and_nothing_left(tmp_path: Path, forge: Forge) -> None:
     """Killing tomserve in mid-run ends the embedded server; resuming starts another, finishes, and stops it."""
     runs, run, before = tmp_path / "runs", tmp_path / "runs/perturbed-2-reference", forge.forked
@@ -47,6 +47,7 @@ def test_embedded_killed_resumed_and_nothing_left(tmp_path: Path, forge: Forge) 
     assert forge.forked == before
 
 
+@pytest.mark.system
 def test_eval_uses_the_preset_that_was_derived_of_a_folder(tmp_path: Path, forge: Forge) -> None:
     """A tiny random model that thinks, served from its folder with a flag of the user's: its thinking is kept apart."""
     model = checkpoints.build(checkpoints.family_of("qwen3-8b"), tmp_path / "Tiny-Thinker")
@@ -77,6 +78,7 @@ def test_eval_uses_the_preset_that_was_derived_of_a_folder(tmp_path: Path, forge
     assert server["flags_changed"] == {"max-num-seqs": {"preset": "not given", "used": "4"}}
 
 
+@pytest.mark.system
 def test_a_model_without_chat_template(tmp_path: Path, forge: Forge) -> None:
     bare = tmp_path / "bare"
     shutil.copytree(reference.folder(), bare)
@@ -91,6 +93,7 @@ def test_a_model_without_chat_template(tmp_path: Path, forge: Forge) -> None:
     assert "model 'bare' has no chat template; serve it with --chat-template FILE" in said
 
 
+@pytest.mark.long
 def test_functional_serves_a_folder_while_it_is_asked_and_then_measures_it(tmp_path: Path, forge: Forge) -> None:
     pytest.importorskip("torch")
     runs, model, worlds = tmp_path / "runs", tmp_path / "My-Model", tmp_path / "worlds.jsonl"
