@@ -1,73 +1,174 @@
-"""The simulation of intervals and tests: it runs, is reproducible, and says so when a recommended method misses."""
+"""The simulations of intervals and tests: they run, are reproducible, and say so when a recommended method misses."""
 
 from __future__ import annotations
 
 import json
-import subprocess
+import math
 import sys
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from tests.conftest import ROOT
+from tomserve.stats.following import AFTERWARDS, ESTIMANDS, FOLLOWS, PARTLY, UNDECIDED
 
-BENCH = ROOT / "bench" / "coverage.py"
-SMALL = ("--replications", "1", "--cells", "2")
-
-
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, check=False, cwd=ROOT)
+Load = Callable[[str], ModuleType]
+SMALL = ["--replications", "1", "--cells", "2"]
 
 
-def test_a_small_run_reaches_every_section_and_its_exit_code_follows_its_verdicts(tmp_path: Path) -> None:
-    done = run(BENCH, *SMALL, "--jobs", "1", "--json", tmp_path / "figures.json")
+# ── of tables ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.system
+def test_a_small_run_reaches_every_section_and_its_exit_code_follows_its_verdicts(
+    load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = load("coverage").main([*SMALL, "--jobs", "1", "--json", str(tmp_path / "figures.json")])
     figures = json.loads((tmp_path / "figures.json").read_text())
-    missed = [figure for figure in figures if figure["verdict"].startswith("MISSES")]
-    assert done.returncode == bool(missed), done.stdout + done.stderr
+    assert code == any(figure["verdict"].startswith("MISSES") for figure in figures)
     assert len({figure["section"] for figure in figures}) >= 11
     assert {figure["kind"] for figure in figures} == {"coverage", "level", "share", "planned power"}
     assert all(0 <= figure["value"] <= 1 and figure["error"] > 0 for figure in figures)
-    assert f"{len(figures)} figures" in done.stdout
+    assert f"{len(figures)} figures" in capsys.readouterr().out
 
 
-def test_the_number_of_processes_changes_no_figure(tmp_path: Path) -> None:
-    only = ("--only", "shares", *SMALL, "--seed", "7")
-    for jobs in ("1", "2"):
-        run(BENCH, *only, "--jobs", jobs, "--json", tmp_path / jobs)
-    assert (tmp_path / "1").read_text() == (tmp_path / "2").read_text()
-
-
-NAMED = "'prompting, rare differences', 'coverage', 'one class, new stages', '7 stages'"
+NAMED = ("prompting, rare differences", "coverage", "one class, new stages", "7 stages")
 """A figure for which an exception is named, from .95 to 1."""
+PLAIN = ("s", "coverage", "m", "w")
 
 
 @pytest.mark.parametrize(
-    ("figure", "missed", "verdict"),
+    ("key", "missed", "verdict"),
     [
-        ("'s', 'coverage', 'm', 'w'", 0.05, ""),
-        ("'s', 'coverage', 'm', 'w'", 0.3, "MISSES 0.93 to 0.97"),
-        ("'s', 'coverage', 'm', 'w'", 0.0, "MISSES 0.93 to 0.97"),
-        ("'s', 'coverage', 'm', 'w', False", 0.3, ""),
+        (PLAIN, 0.05, ""),
+        (PLAIN, 0.3, "MISSES 0.93 to 0.97"),
+        (PLAIN, 0.0, "MISSES 0.93 to 0.97"),
+        ((*PLAIN, False), 0.3, ""),
         (NAMED, 0.0, "named"),
         (NAMED, 0.3, "MISSES its exception, 0.95 to 1"),
     ],
 )
-def test_a_recommended_method_that_misses_its_target_is_an_error(figure: str, missed: float, verdict: str) -> None:
-    program = (
-        "import sys; sys.path.insert(0, 'bench'); import coverage\n"
-        "def once(tally, rng, cell, index):\n"
-        f"    tally.interval(coverage.Key({figure}), '', (0, 1), 2.0 if rng.random() < cell else 0.5)\n"
-        f"coverage.SECTIONS = (coverage.Section('one', [{missed}], once, 1.0),)\n"
-        "sys.exit(coverage.main(['--replications', '400', '--jobs', '1']))"
-    )
-    done = run("-c", program)
-    assert done.returncode == verdict.startswith("MISSES"), done.stdout + done.stderr
+def test_a_recommended_method_that_misses_its_target_is_an_error(
+    load: Load, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], key, missed: float, verdict: str
+) -> None:
+    bench = load("coverage")
+
+    def once(tally, rng, cell, index) -> None:
+        tally.interval(bench.Key(*key), "", (0, 1), 2.0 if rng.random() < cell else 0.5)
+
+    monkeypatch.setattr(bench, "SECTIONS", (bench.Section("one", [missed], once, 1.0),))
+    code = bench.main(["--replications", "400", "--jobs", "1"])
+    printed = capsys.readouterr().out
+    assert code == verdict.startswith("MISSES"), printed
     marked = f" 400{'  ' + verdict if verdict else ''}"
-    assert any(line.endswith(marked) for line in done.stdout.splitlines()), done.stdout
-    assert f"{int(verdict.startswith('MISSES'))} miss their target" in done.stdout
+    assert any(line.endswith(marked) for line in printed.splitlines()), printed
+    assert f"{int(verdict.startswith('MISSES'))} miss their target" in printed
 
 
-def test_the_docs_name_the_same_exceptions() -> None:
-    done = run(BENCH, "--exceptions")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() in (ROOT / "docs" / "explanation" / "statistics.md").read_text("utf-8")
+def test_the_docs_name_the_same_exceptions(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    load("coverage").main(["--exceptions"])
+    assert capsys.readouterr().out.strip() in (ROOT / "docs/explanation/statistics.md").read_text("utf-8")
+
+
+# ── of interventions ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_simulation_of_interventions_is_reproducible_and_has_every_interval(load: Load) -> None:
+    bench = load("causal_coverage")
+    found, again = (bench.simulated("a little works", 30, 2, 7, 20, compared=True) for _ in range(2))
+    assert str(found) == str(again)
+    assert {"net", "a control", "largest control", "adjusted", "maximum"} < set(found)
+    assert all(0 <= one.held <= 1 for name, one in found.items() if name != "maximum")
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "held", "above", "missed"),
+    [
+        ("adjusted", "much works", 0.93, 1.0, False),
+        ("adjusted", "much works", 0.8, 1.0, True),
+        ("(net, BCa)", "much works", 0.8, 1.0, False),
+        ("maximum", "nothing works", math.nan, 0.05, False),
+        ("maximum", "nothing works", math.nan, 0.2, True),
+        ("maximum", "much works", math.nan, 1.0, False),
+    ],
+)
+def test_an_interval_of_interventions_that_misses_its_target_is_an_error(
+    load: Load,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    case: str,
+    held: float,
+    above: float,
+    missed: bool,
+) -> None:
+    bench = load("causal_coverage")
+    figure = bench.Figure(held, above, 0.1)
+    monkeypatch.setattr(bench, "WORKING", {case: ()})
+    monkeypatch.setattr(bench, "simulated", lambda *given, **named: {name: figure})
+    monkeypatch.setattr(sys, "argv", ["causal_coverage.py", "--quick"])
+    assert bench.main() == int(missed)
+    assert f"{3 * missed} figures miss their target" in capsys.readouterr().out
+
+
+# ── of edited chains ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("answerer", "truth", "said"),
+    [
+        ("inert", (0.0, 0.0, 0.0, 0.0), AFTERWARDS),
+        ("follows", (0.97, 0.97, 0.42, 0.65), FOLLOWS),
+        ("follows, knows", (0.97, 0.97, 0.0, 0.0), FOLLOWS),
+        ("follows .5", (0.49, 0.49, 0.21, 0.32), PARTLY),
+        ("needs any text", (0.0, 0.0, 0.42, 0.65), PARTLY),
+    ],
+)
+def test_with_many_items_every_answerer_is_told_for_what_it_is(
+    load: Load, answerer: str, truth: tuple[float, ...], said: str
+) -> None:
+    bench = load("faithfulness_coverage")
+    figures = bench.simulated(answerer, bench.CASES["21 units of 10 items"], 4, 3)
+    assert set(figures.held) == set(ESTIMANDS)
+    assert list(figures.truth.values()) == pytest.approx(truth, abs=0.03)
+    assert figures.verdicts[said] >= 3
+    assert figures.wrong(answerer) == 0
+
+
+def test_failures_alone_lead_to_no_verdict(load: Load) -> None:
+    bench = load("faithfulness_coverage")
+    found, again = (bench.simulated("inert", bench.CASES["20% of edited fail"], 4, 3) for _ in range(2))
+    assert found.verdicts == {UNDECIDED: 4}
+    assert found == again
+
+
+@pytest.mark.parametrize(
+    ("answerer", "held", "falsely", "verdict", "missed"),
+    [
+        ("inert", 0.95, 0.04, AFTERWARDS, 0),
+        ("inert", 0.8, 0.04, AFTERWARDS, 4),
+        ("inert", 0.95, 0.3, AFTERWARDS, 1),
+        ("inert", 0.95, 0.04, FOLLOWS, 1),
+        ("follows", 0.95, 0.0, UNDECIDED, 0),
+    ],
+)
+def test_a_figure_of_edited_chains_that_misses_its_target_is_an_error(
+    load: Load,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    answerer: str,
+    held: float,
+    falsely: float,
+    verdict: str,
+    missed: int,
+) -> None:
+    bench, same = load("faithfulness_coverage"), dict.fromkeys(ESTIMANDS, held)
+    figures = bench.Figures(dict.fromkeys(ESTIMANDS, 0.0), same, same, falsely, Counter({verdict: 200}))
+    monkeypatch.setattr(bench, "TRUE", {answerer: bench.TRUE[answerer]})
+    monkeypatch.setattr(bench, "simulated", lambda *given: figures)
+    monkeypatch.setattr(sys, "argv", ["faithfulness_coverage.py", "--replications", "200", "--case", "7 units"])
+    assert bench.main() == int(missed > 0)
+    assert f"; {missed} figures miss their target" in capsys.readouterr().out

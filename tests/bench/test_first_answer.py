@@ -25,6 +25,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.system
 def test_cpu_seconds_count_children_that_run_and_children_that_have_ended() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
         try:
@@ -39,7 +40,7 @@ def test_cpu_seconds_count_children_that_run_and_children_that_have_ended() -> N
             os.kill(child, 9)
 
 
-@pytest.mark.system
+@pytest.mark.long
 def test_every_step_of_an_evaluation_is_found(tmp_path: Path) -> None:
     found = first_answer.once(tmp_path, cold=False)
     assert list(found) == [*(name for name, _ in first_answer.STEPS), first_answer.ANSWER]

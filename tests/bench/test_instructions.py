@@ -5,12 +5,12 @@ Skipped where valgrind is missing; with NEED_VALGRIND=1 (as CI sets it) that is 
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -21,20 +21,9 @@ from tests.conftest import ROOT
 BENCH = ROOT / "bench/instructions.py"
 
 
-@pytest.fixture(scope="module")
-def bench() -> ModuleType:
-    """The bench as a module."""
-    sys.path.insert(0, str(BENCH.parent))
-    try:
-        spec = importlib.util.spec_from_file_location("instructions", BENCH)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["instructions"] = module
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(BENCH.parent))
-    return module
+@pytest.fixture
+def bench(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("instructions")
 
 
 @pytest.fixture
@@ -46,14 +35,11 @@ def valgrind() -> None:
         pytest.skip("needs valgrind (Debian: apt-get install valgrind)")
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(BENCH), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-
-
+@pytest.mark.system
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("valgrind")
 def test_client_scoring_and_start_up_take_no_more_than_a_tenth_above_their_baseline() -> None:
-    done = run()
+    done = subprocess.run([sys.executable, str(BENCH)], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -74,6 +60,7 @@ def test_what_is_done_once_is_no_part_of_a_figure_of_two_sizes(bench: ModuleType
     assert planted.of(more, one) == pytest.approx(7 * 1.15)
 
 
+@pytest.mark.system
 def test_without_valgrind_the_bench_says_what_to_install(tmp_path: Path) -> None:
     env = {**os.environ, "PATH": str(tmp_path)}
     done = subprocess.run([sys.executable, str(BENCH)], capture_output=True, text=True, check=False, env=env)

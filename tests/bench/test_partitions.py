@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from tests.conftest import ROOT
 
 
+@pytest.mark.long
 def test_a_small_run_measures_both_ways_and_extrapolates(tmp_path: Path) -> None:
     figures = tmp_path / "figures"
     options = ["--rows", "4000", "8000", "--each", "2000", "--rounds", "1", "--folder", str(tmp_path)]

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import orjson
+import pytest
 
 from tests.conftest import ROOT, Endpoint, make_item
 from tomserve.items import Item, write_items
@@ -24,6 +25,7 @@ def item(number: int) -> Item:
     return make_item(number, factors=factors, **unknown)
 
 
+@pytest.mark.system
 def test_each_choice_is_taken_back_alone_and_its_effect_is_printed(endpoint: Endpoint, tmp_path: Path) -> None:
     items = [item(number) for number in range(12)]
     write_items(tmp_path / "items.jsonl", items)

@@ -63,8 +63,14 @@ def asked(folder: Path, offence: str | None, name: str, questions: int = 4) -> l
     return asyncio.run(ask())
 
 
+SLOW = ("silence", "drip", "late", "broken chunks")
+"""Offences that take seconds."""
+
+
 @pytest.mark.parametrize("name", TRANSPORTS)
-@pytest.mark.parametrize("offence", [None, *OFFENCES])
+@pytest.mark.parametrize(
+    "offence", [None, *(pytest.param(one, marks=pytest.mark.system) if one in SLOW else one for one in OFFENCES)]
+)
 def test_no_offence_makes_a_wrong_answer_final(tmp_path: Path, offence: str | None, name: str) -> None:
     replies = asked(tmp_path, offence, name, questions=1 if offence in ("silence", "drip", "late") else 4)
     for number, reply in enumerate(replies):
@@ -91,15 +97,17 @@ def soak(folder: Path, *options: str) -> tuple[int, str, dict[str, float]]:
     return done.returncode, done.stdout + done.stderr, {one["figure"]: one["value"] for one in told}
 
 
+@pytest.mark.system
 def test_a_short_soak_finds_nothing_wrong(tmp_path: Path) -> None:
-    code, said, figures = soak(tmp_path, "--requests", "700", "--leg", "350", "--kinds", "fan-out", "two servers")
+    code, said, figures = soak(tmp_path, "--requests", "300", "--leg", "150", "--kinds", "fan-out", "two servers")
     assert figures["runs"] == 2
-    assert figures["rows"] == 700
+    assert figures["rows"] == 300
     found = {name: figures[name] for name in _ledger.FAULTS}
     assert code == int(any(found.values())), said
     assert found == dict.fromkeys(_ledger.FAULTS, 0), said
 
 
+@pytest.mark.long
 def test_damage_that_is_planted_is_found(tmp_path: Path) -> None:
     plants = ("loss", "swap", "twice", "key", "file")
     code, said, figures = soak(tmp_path, "--requests", "200", "--kinds", "one turn", "--plant", *plants)
