@@ -25,7 +25,7 @@ def item(number: int) -> Item:
     return make_item(number, factors=factors, **unknown)
 
 
-@pytest.mark.system
+@pytest.mark.long
 def test_each_choice_is_taken_back_alone_and_its_effect_is_printed(endpoint: Endpoint, tmp_path: Path) -> None:
     items = [item(number) for number in range(12)]
     write_items(tmp_path / "items.jsonl", items)

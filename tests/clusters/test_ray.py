@@ -96,7 +96,7 @@ def keyed(folder: Path) -> dict[tuple[str, str], tuple[str, str]]:
 def test_a_node_dies_while_it_asks(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
     """Nothing is lost: its parts are asked to their end on another node, and what had been answered is not asked again."""
     folder = divided(cli, endpoint, "mine", 120)
-    slow_after(endpoint, 40)
+    slow_after(endpoint, 10)
     job = submit(cli, nodes, "mine", "--max-restarts", "5")
     assert job.details["address"] == nodes.address
     eventually(lambda: count(job, "RUNNING") == 3)
@@ -125,7 +125,7 @@ def test_the_conductor_begins_again(cli: Cli, endpoint: Endpoint, nodes: RayNode
     import ray
 
     folder = divided(cli, endpoint, "mine", 80)
-    slow_after(endpoint, 20)
+    slow_after(endpoint, 8)
     job = submit(cli, nodes, "mine")
     eventually(lambda: endpoint.delay)
     ray.kill(ray.get_actor(job.id, namespace=NAMESPACE), no_restart=False)
@@ -138,7 +138,7 @@ def test_the_conductor_begins_again(cli: Cli, endpoint: Endpoint, nodes: RayNode
 def test_cancelled_and_handed_over_again(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
     """A part that is cancelled keeps its replies, and those under way; the next job goes on with it."""
     folder = divided(cli, endpoint, "mine", 80)
-    slow_after(endpoint, 20)
+    slow_after(endpoint, 8)
     job = submit(cli, nodes, "mine")
     eventually(lambda: endpoint.delay)
     busy = cli("submit", "ray", "mine", "--address", nodes.address)
@@ -149,7 +149,7 @@ def test_cancelled_and_handed_over_again(cli: Cli, endpoint: Endpoint, nodes: Ra
     assert count(job, "PENDING", "RUNNING") == 0
     assert "running" not in {one.state for one in states(folder)}
     kept = len(endpoint.requests)
-    assert 20 <= kept < 80
+    assert 8 <= kept < 80
     endpoint.delay, endpoint.script = 0.0, lambda body, nth: None
     submit(cli, nodes, "mine", "--wait")
     assert {one.state for one in states(folder)} == {"complete"}

@@ -153,13 +153,6 @@ def test_dbrx_never_gets_a_system_prompt_of_its_own() -> None:
 
 
 @needs_transformers
-def test_gemma_trims_its_contents() -> None:
-    fast = fast_of("gemma2-27b")
-    untidy = [{**message, "content": f" \n{message['content']}\n "} for message in TALK[1:]]
-    assert rendered(fast, untidy, source("gemma2-27b")) == rendered(fast, TALK[1:], source("gemma2-27b"))
-
-
-@needs_transformers
 def test_qwen3_opens_a_reply_as_it_is_told() -> None:
     preset, fast = Preset.load("qwen3-8b"), fast_of("qwen3-8b")
 

@@ -155,13 +155,6 @@ def test_what_ends_a_reply(
     assert (chat.stop, chat.request) == (stop, request_fields)
 
 
-@pytest.mark.parametrize(("name", "thinks"), [("qwen3", True), ("llama3", False), ("llama2", False), ("chatml", False)])
-def test_templates_after_published_formats(name: str, thinks: bool, tmp_path: Path) -> None:
-    chat = read_chat(folder_of(tmp_path, (TEMPLATES / f"{name}.jinja").read_text("utf-8")))
-    assert chat.system_role
-    assert (chat.reasoning is not None) is thinks
-
-
 @pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)")
 def test_vllm_has_the_parsers() -> None:
     import importlib.util

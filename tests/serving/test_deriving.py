@@ -111,13 +111,6 @@ def test_what_is_unknown_is_said_and_not_made_up(tmp_path: Path) -> None:
         derived(model(tmp_path / "odder", "qwen3-8b", **odd))
 
 
-def test_recurrent_layers_and_pictures(tmp_path: Path) -> None:
-    mixed = {"layer_types": ["linear_attention", "full_attention"], "vision_config": {"depth": 2}}
-    found = derived(model(tmp_path / "mixed", "qwen3-8b", "chatml", 10.0, **mixed))
-    assert not found.preset.batch_invariant
-    assert "pictures or sound" in " ".join(found.remarks)
-
-
 def test_code_of_the_repository_is_run_only_where_the_user_says_so(tmp_path: Path) -> None:
     own = {"auto_map": {"AutoModelForCausalLM": "modeling_own.Own"}, "architectures": ["OwnForCausalLM"]}
     folder = model(tmp_path / "own", "qwen3-8b", "chatml", 16.4, **own)
@@ -451,8 +444,3 @@ def test_a_whole_copy_in_the_cache_needs_no_hub(tmp_path: Path) -> None:
     preset, found = resolve("Org/New-8B", gpus="H100")
     assert found is not None
     assert (preset.revision, preset.model, preset.weights_gb) == (COMMIT, "Org/New-8B", 16.4)
-
-
-def test_ids() -> None:
-    yes, no = ["a/b", "Qwen/Qwen3-8B", "0x/y_z.1"], ["a", "a/b/c", "./a", "../a", "a/..", "-a/b", "a/ b", "/a", "a/"]
-    assert [hub.is_id(name) for name in (*yes, *no)] == [True] * len(yes) + [False] * len(no)

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import ROOT
 from tomserve.serving.checkpoint import context_of, shape_of, weight_names
 from tomserve.serving.hardware import parse_gpus
-from tomserve.serving.parameters import count, in_words, recurrent, stored_bytes
+from tomserve.serving.parameters import count, recurrent, stored_bytes
 from tomserve.serving.presets import Preset
 from tomserve.serving.sizing import choose
 
@@ -131,7 +131,3 @@ def test_weights_in_two_formats_count_once() -> None:
     assert weight_names(iter(both[:1])) == ["consolidated.safetensors"]
     assert weight_names(iter(both[2:3])) == ["pytorch_model-1.bin"]
     assert weight_names(iter(["training_args.bin", "config.json"])) == []
-
-
-def test_in_words() -> None:
-    assert (in_words(1_330_000), in_words(671_025_397_760)) == ("1.33 million", "671 billion")

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT
@@ -197,45 +197,6 @@ def test_gold_follows_the_design() -> None:
     assert len(seen) == 4 * (5 + 4)
 
 
-@pytest.mark.system
-def test_hints_lead_to_the_gold() -> None:
-    """Following the hints of training from sentence to sentence leads to the gold beliefs.
-
-    A hint tells whether the sentence is an event, and points at the right line break, or at the earlier belief where
-    the sentence changes nothing.
-    """
-    pytest.importorskip("tokenizers")
-    packing, lessons, tokens = (importlib.import_module(name) for name in ("packing", "lessons", "tokens"))
-    packer = packing.Packer(tokens.build_tokenizer(lessons.SEED))
-    told_something = 0
-    for number in range(30):
-        rng = random.Random(number)
-        told = stories.tell(rng, "s", relay=number % 3 == 0, most=1 if number % 3 else None)
-        assert len(told.learned) == len(told.items[0].story)
-        for strategy in ("vanilla", "cot"):
-            tree = packer.tree(told.items, strategy, told=told)
-            for item, branch in zip(told.items, tree.branches, strict=True):
-                assert item.gold is not None
-                assert item.gold.sets is not None
-                known = ["unknown"]
-                for learned, gold in zip(told.learned, item.gold.sets, strict=True):
-                    known.append(learned.what if told.asked[item.id] in learned.who else known[-1])
-                    assert gold == (known[-1],) or gold == (f"the {known[-1]}",)
-                assert len(branch.looks) == (1 if strategy == "vanilla" else len(item.story) + 1)
-                for step, (place, inside, source) in enumerate(branch.looks):
-                    if inside:
-                        earlier = branch.tokens[source : source + 1]
-                        first = branch.targets[place : place + 1]
-                        assert source == place or earlier == first  # nothing known yet, or the belief before
-                    else:
-                        told_something += 1
-                        assert tree.story[source] == packer.ids("\n")[0]
-                        sentence = packer.tokenizer.decode(tree.story[:source]).rsplit("\n", 1)[-1]
-                        last = len(item.story) - 1 if strategy == "vanilla" else step
-                        assert int(sentence.split(".")[0]) - 1 <= last
-    assert told_something > 150
-
-
 # ── the shipped checkpoint ──────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -260,12 +221,6 @@ def test_the_shipped_files_are_those_of_the_digest(tmp_path, monkeypatch: pytest
     reference._checked.cache_clear()
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    tokenizers = pytest.importorskip("tokenizers")
-    return tokenizers.Tokenizer.from_file(str(reference.folder() / "tokenizer.json"))
-
-
 @pytest.mark.system
 def test_the_shipped_files_are_what_the_recipe_makes() -> None:
     """All shipped files but the weights follow from the sources, so that a change of words or prompts demands training."""
@@ -279,13 +234,6 @@ def test_the_shipped_files_are_what_the_recipe_makes() -> None:
     assert (folder / "chat_template.jinja").read_text() == tokens.CHAT_TEMPLATE
     config = llama.config(tokens.VOCABULARY, llama.Size(), packer.end, packer.pad)
     assert config == json.loads((folder / "config.json").read_text())
-
-
-@settings(max_examples=25)
-@given(text=st.text())
-def test_the_tokenizer_reads_any_text(tokenizer, text: str) -> None:
-    ids = tokenizer.encode(text, add_special_tokens=False).ids
-    assert tokenizer.decode(ids, skip_special_tokens=False) == text
 
 
 @pytest.mark.system
@@ -323,40 +271,6 @@ def test_the_shipped_model_tracks_beliefs() -> None:
 
 
 # ── the recipe ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.long
-def test_training_resumes_to_the_same_weights(tmp_path) -> None:
-    torch = pytest.importorskip("torch")
-    train, lessons = importlib.import_module("train"), importlib.import_module("lessons")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # so that sums are taken in one order
-    try:
-        recipe = lessons.Recipe(steps=6, batch=2, social=0)
-        made, later = list(lessons.batches(recipe, 0)), list(lessons.batches(recipe, 2))
-        assert (len(made), len(later)) == (6, 4)
-        assert all((one.branches == other.branches).all() for one, other in zip(made[2:], later, strict=True))
-        whole = train.Trainer(recipe)
-        for batch in made[:3]:
-            whole.advance(batch)
-        parts = train.Trainer(recipe)
-        for batch in made[:2]:
-            parts.advance(batch)
-        parts.save(tmp_path / "state.pt")
-        resumed = train.Trainer(recipe)
-        resumed.load(tmp_path / "state.pt")
-        assert resumed.step == 2
-        with pytest.raises(ValueError, match=r"state\.pt: made with steps 6, not 7; give the same settings"):
-            train.Trainer(lessons.Recipe(steps=7, batch=2, social=0)).load(tmp_path / "state.pt")
-        resumed.advance(made[2])
-        for name, tensor in whole.model.state_dict().items():
-            assert torch.equal(tensor, resumed.model.state_dict()[name]), name
-        resumed.export(tmp_path / "model")
-        transformers = pytest.importorskip("transformers")
-        model = transformers.AutoModelForCausalLM.from_pretrained(str(tmp_path / "model")).eval()
-        assert torch.equal(model.model.embed_tokens.weight, resumed.model.embed)
-    finally:
-        torch.set_num_threads(threads)
 
 
 @pytest.mark.system

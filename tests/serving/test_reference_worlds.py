@@ -68,24 +68,3 @@ def test_what_a_sentence_lets_people_know_is_what_they_believe_after_it(taught: 
                         assert item.gold.sets[number][0] == learned.what
                         checked += 1
     assert checked > 50
-
-
-def test_held_out_phrasings_are_never_those_of_training() -> None:
-    base = social.built_in()
-    shown, kept = (social.Lessons(base, random.Random(1), held_out=held_out) for held_out in (False, True))
-    apart = 0
-    for family in social.FAMILIES:
-        for role in base._file(family)["roles"]:
-            one, other = set(shown.phrasings(family, role)), set(kept.phrasings(family, role))
-            apart += one.isdisjoint(other)
-    assert apart > 40
-
-
-def test_forms_ask_what_they_can(taught: list) -> None:
-    for told in taught[:40]:
-        for item in social.asked_in(told.items, "vanilla, no unknown", chained=False):
-            assert UNKNOWN not in item.choices
-        for item in social.asked_in(told.items, "vanilla", chained=False):
-            assert UNKNOWN in item.choices
-        assert all(item.gold is not None for item in social.asked_in(told.items, "cot", chained=True))
-        assert social.asked_in(told.items, "bare", chained=False) == told.items

@@ -183,16 +183,6 @@ def test_a_record_is_written_beside_what_lies_in_its_place(tmp_path: Path) -> No
         records.write(10, **fields)
 
 
-def test_records_of_a_user_with_a_lenient_umask_are_his_alone() -> None:
-    before = os.umask(0o002)
-    try:
-        path = records.write(9, url="http://127.0.0.1:1/v1", model="m", revision=None, command=[])
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert records.judge(path).record is not None
-
-
 def test_a_server_that_this_user_started_gets_the_key_as_long_as_it_lives(endpoint: Endpoint, cli) -> None:
     endpoint.key = KEY
     with subprocess.Popen(["sleep", "300"]) as serving:
@@ -213,16 +203,6 @@ def test_a_zombie_serves_nothing() -> None:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
         assert Path(f"/proc/{ended.pid}").exists()
         assert records.birth(ended.pid) is None
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of another user")
-def test_a_process_of_another_user_is_none_of_ours(thief) -> None:
-    url, _ = thief
-    with subprocess.Popen(["sleep", "300"], user=65534) as theirs:
-        assert records.birth(theirs.pid) is None
-        boot = (records.birth(os.getpid()) or "").partition("/")[0]
-        assert records.judge(put(true_record(url, pid=theirs.pid, born=f"{boot}/1"))).stale
-        theirs.kill()
 
 
 def test_a_program_may_have_any_name() -> None:

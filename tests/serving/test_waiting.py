@@ -269,13 +269,6 @@ def test_another_model_is_not_waited_for(endpoint: Endpoint) -> None:
         target.choose((), None, None, Clock().waiting(patience=1))
 
 
-def test_the_doctor_lists_what_loads(endpoint: Endpoint) -> None:
-    recorded(endpoint, loading=True)
-    told = doctor._servers()
-    assert told.startswith(f"none running; tiny at {endpoint.url} is loading (pid ")
-    assert "Loading weights:  75%" in told
-
-
 def test_serve_records_its_server_as_loading_from_the_beginning() -> None:
     """vLLM needs minutes to load; a record that was written after that let `eval` start another server meanwhile."""
     port = free_port()

@@ -77,10 +77,6 @@ def test_parts_are_bounded_by_rows_and_hours(nodes: Nodes, rate: float, expected
     assert parts_of(10**8, nodes, rate) == expected
 
 
-def test_no_more_parts_than_requests() -> None:
-    assert parts_of(3, Nodes(100), 1.0) == 3
-
-
 def test_the_load_is_measured_on_prompts() -> None:
     items = Stock(make_item(number) for number in range(50))
     strategy = Strategy.load("vanilla")

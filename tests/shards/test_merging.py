@@ -21,7 +21,6 @@ from tomserve.items import write_items
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.stopping import Stop
-from tomserve.shards.joining import Pace
 from tomserve.shards.merging import merge
 
 ITEMS = parting.names(4)
@@ -271,15 +270,6 @@ def test_a_sealed_run_is_not_changed_by_merging(tmp_path: Path) -> None:
         journal.writelines(parting.talk(ITEMS[0], ONCE, 0, failures=0, second=1))
     with pytest.raises(RunMismatchError, match="is sealed"):
         merge((one,), tmp_path / "mine")
-
-
-def test_how_far_it_is_is_said_now_and_then() -> None:
-    said: list[str] = []
-    moments = iter((0.0, 1.0, 10.0))
-    pace = Pace("reading rows", 100 << 20, said.append, lambda: None, lambda: next(moments))
-    pace.add(5 << 20, 1000)
-    pace.add(5 << 20, 1000)
-    assert said == ["reading rows: 2,000 rows, 10% (200 rows/s, about 90 s to go)"]
 
 
 def test_halves_of_a_real_run_score_as_the_whole_does(tmp_path: Path) -> None:

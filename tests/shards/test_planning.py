@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import make_item
 from tomserve.engine.prefix import common
-from tomserve.errors import ConfigError, MachineError, RunMismatchError
+from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import Item, read_items
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.listening import Silent
@@ -182,9 +182,3 @@ def test_a_run_of_that_name_is_not_touched(tmp_path: Path) -> None:
     with pytest.raises(RunMismatchError, match="is a run already"):
         divided(ITEMS, tmp_path / "mine.parts")
     assert not (tmp_path / "mine.parts").exists()
-
-
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(MachineError, match="cannot be written"):
-        divided(ITEMS, tmp_path / "file/mine.parts")

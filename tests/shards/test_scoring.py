@@ -78,22 +78,6 @@ def test_analyze_says_of_parts_what_it_says_of_the_whole(runs: Path, cli) -> Non
         assert parts.out == of_whole.out, study
 
 
-@pytest.mark.system
-def test_the_report_of_parts_shows_the_tables_and_the_answers_of_the_whole(runs: Path, cli) -> None:
-    folder = divided_example(runs)
-    told = cli("report", "mine.parts")
-    assert told.code == 0, told.err
-    assert f"report: {folder / 'report.html'}" in told.out
-    page = (folder / "report.html").read_text()
-    whole_example(runs)
-    assert cli("report", "mine").code == 0
-    whole = (runs / "mine" / "report.html").read_text()
-    for text in ("false-belief", "vanilla"):
-        assert text in page
-        assert text in whole
-    assert 0.8 < len(page) / len(whole) < 1.5, "the questions with their stories and replies are in both"
-
-
 def test_score_writes_one_table_of_all_parts(runs: Path, cli, tmp_path: Path) -> None:
     divided_example(runs)
     assert cli("score", "mine.parts", "--out", tmp_path / "all.parquet").code == 0

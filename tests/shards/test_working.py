@@ -186,17 +186,6 @@ def test_work_that_is_killed_and_stopped_goes_on_where_it_was(cli: Cli, endpoint
     assert len(rows(folder)) == items
 
 
-@pytest.mark.system
-def test_two_that_take_the_next_part_never_ask_the_same_one(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
-    folder = divide(cli, endpoint, tmp_path)
-    endpoint.delay = 0.05
-    started = [subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=100) for process in started]
-    assert [process.returncode for process in started] == [0, 0], said
-    assert [state.state for state in states(folder)] == ["complete"] * 3
-    assert len(endpoint.requests) == sum(part.requests for part in Shards.read(folder).parts)
-
-
 def test_a_part_that_another_process_asks_is_refused_by_name_and_else_passed_over(
     cli: Cli, endpoint: Endpoint, tmp_path: Path
 ) -> None:
@@ -373,11 +362,3 @@ def test_the_table_fits_a_terminal_and_says_what_to_do_next(
     assert len(table) == 1 + 20 + 1 + 1  # the heads, the first and the last parts, what is left out, and all
     assert "1,234.6 M" in terminal.getvalue()
     assert "\N{HORIZONTAL ELLIPSIS}" not in terminal.getvalue()
-
-
-def test_asking_twice_for_the_same_parts_says_so(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
-    divide(cli, endpoint, tmp_path)
-    again = cli("shard", "--run", "mine", "--parts", "3", *ASKED, "--base-url", endpoint.url)
-    assert (again.code, "holds these 3 parts already" in again.out) == (0, True)
-    other = cli("shard", "--run", "mine", "--parts", "4", *ASKED, "--base-url", endpoint.url)
-    assert (other.code, "whose parts differ" in other.err) == (2, True)
