@@ -68,12 +68,7 @@ CHATML = (
 )
 DOCUMENTED = {
     "vicuna-33b": ("<s>", f"{SYSTEM} USER: {FIRST} ASSISTANT: {REPLY}", "</s>", f"USER: {SECOND} ASSISTANT:"),
-    "mixtral-8x7b": (
-        "<s>",
-        f"[INST] {SYSTEM}\n\n{FIRST} [/INST] {REPLY}",
-        "</s>",
-        f"[INST] {SECOND} [/INST]",
-    ),
+    "mixtral-8x7b": ("<s>", f"[INST] {SYSTEM}\n\n{FIRST} [/INST] {REPLY}", "</s>", f"[INST] {SECOND} [/INST]"),
     "gemma2-27b": (
         *("<bos>", TURN[0], f"user\n{SYSTEM}\n\n{FIRST}", TURN[1], "\n", TURN[0], f"model\n{REPLY}", TURN[1], "\n"),
         *(TURN[0], f"user\n{SECOND}", TURN[1], "\n", TURN[0], "model\n"),

@@ -57,32 +57,34 @@ def test_a_template_that_fails_is_said(template: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "template", "parser", "enforced"),
+    ("kind", "template", "parser", "enforced", "switch"),
     [
-        ("qwen3", CHATML + ASKS + SWITCH, "qwen3", True),
-        ("unheard_of", CHATML + ASKS + SWITCH, "qwen3", True),
-        ("glm4_moe", CHATML + ASKS + SWITCH, "glm45", False),
+        ("qwen3", CHATML + ASKS + SWITCH, "qwen3", True, "enable_thinking"),
+        ("unheard_of", CHATML + ASKS + SWITCH, "qwen3", True, "enable_thinking"),
+        ("glm4_moe", CHATML + ASKS + SWITCH, "glm45", False, "enable_thinking"),
+        (
+            "deepseek_v3",
+            CHATML + "{% if thinking %}<think>{% else %}</think>{% endif %}",
+            "deepseek_v3",
+            None,
+            "thinking",
+        ),
+        ("llama", CHATML + ASKS + "<think>\n", "deepseek_r1", True, None),  # a thought that the template opens
+        ("gpt_oss", None, "openai_gptoss", False, None),  # with or without a template
     ],
 )
-def test_a_switch_of_thinking(kind: str, template: str, parser: str, enforced: bool, tmp_path: Path) -> None:
+def test_thinking(
+    kind: str, template: str | None, parser: str, enforced: bool | None, switch: str | None, tmp_path: Path
+) -> None:
     reasoning = read_chat(folder_of(tmp_path, template, kind)).reasoning
     assert reasoning is not None
-    assert (reasoning.parser, reasoning.enforced) == (parser, enforced)
-    assert reasoning.enable == {"chat_template_kwargs": {"enable_thinking": True}}
-    assert reasoning.disable == {"chat_template_kwargs": {"enable_thinking": False}}
-
-
-def test_the_other_name_of_the_switch(tmp_path: Path) -> None:
-    template = CHATML + "{% if thinking %}<think>{% else %}</think>{% endif %}"
-    reasoning = read_chat(folder_of(tmp_path, template, "deepseek_v3")).reasoning
-    assert reasoning is not None
-    assert (reasoning.parser, reasoning.disable) == ("deepseek_v3", {"chat_template_kwargs": {"thinking": False}})
-
-
-def test_a_thought_that_the_template_opens(tmp_path: Path) -> None:
-    reasoning = read_chat(folder_of(tmp_path, CHATML + ASKS + "<think>\n")).reasoning
-    assert reasoning is not None
-    assert (reasoning.parser, reasoning.enforced, reasoning.disable) == ("deepseek_r1", True, None)
+    assert reasoning.parser == parser
+    assert enforced in (None, reasoning.enforced)
+    if switch is not None:
+        assert reasoning.enable == {"chat_template_kwargs": {switch: True}}
+        assert reasoning.disable == {"chat_template_kwargs": {switch: False}}
+    elif kind != "gpt_oss":
+        assert reasoning.disable is None
 
 
 def test_a_template_that_only_cleans_thoughts_is_not_taken_for_thinking(tmp_path: Path) -> None:
@@ -102,12 +104,6 @@ def test_a_switch_whose_marks_are_unknown_is_switched_off(tmp_path: Path) -> Non
 def test_a_variable_of_its_own_is_no_switch(tmp_path: Path) -> None:
     chat = read_chat(folder_of(tmp_path, "{% set enable_thinking = 1 %}" + CHATML + "{{ enable_thinking }}</think>"))
     assert chat.reasoning is None
-
-
-def test_gpt_oss_thinks_with_or_without_a_template(tmp_path: Path) -> None:
-    reasoning = read_chat(folder_of(tmp_path, None, "gpt_oss")).reasoning
-    assert reasoning is not None
-    assert (reasoning.parser, reasoning.enforced) == ("openai_gptoss", False)
 
 
 def test_where_templates_stand(tmp_path: Path) -> None:

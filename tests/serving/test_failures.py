@@ -73,10 +73,7 @@ CASES = {
         "RuntimeError: Cannot find any model weights with `/models/mine`",
         ["/models/mine holds no weights"],
     ),
-    "shared memory": (
-        "OSError: [Errno 28] No space left on device: '/psm_abcd'",
-        ["--shm-size"],
-    ),
+    "shared memory": ("OSError: [Errno 28] No space left on device: '/psm_abcd'", ["--shm-size"]),
     "disk": ("OSError: [Errno 28] No space left on device", ["HF_HOME"]),
 }
 

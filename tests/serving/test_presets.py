@@ -42,9 +42,7 @@ from tomserve.serving.sizing import Layout, describe
 
 IN_CI = ("dbrx", "llama3-70b")
 """A model that needs the plugin, and one that does not; all others are served before a release."""
-NOT_HERE = {
-    "reference": "served by tests/serving/test_serving.py, with its real checkpoint",
-}
+NOT_HERE = {"reference": "served by tests/serving/test_serving.py, with its real checkpoint"}
 """Presets without a server in this module, and why."""
 
 STRATEGIES = ("vanilla", "cot")

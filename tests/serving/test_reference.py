@@ -91,15 +91,6 @@ def test_words_are_not_those_of_the_dataset(dataset: list[Item]) -> None:
     assert not (made_up | {word + "s" for word in made_up}) & theirs
 
 
-def test_what_the_second_edition_shares_with_the_word_lists_is_what_the_card_says() -> None:
-    items = list(perturbed_2.load())
-    labels = {label.lower() for item in items for label in item.choices} - {"unknown"}
-    known = {word.lower() for pool in ("CONTENTS", "PLACES") for word in getattr(words, pool)}
-    people = {word.lower() for pool in ("MEN", "WOMEN") for word in getattr(words, pool)}
-    card = " ".join((reference.folder().parent / "README.md").read_text().split())
-    assert f"{len(labels & known)} of its {len(labels)} labels and {len(people & vocabulary(items))} names" in card
-
-
 def test_held_out_words_and_phrasings_are_apart() -> None:
     held_out = {word.lower() for pool in (*POOLS, "JOBS") for word in words.split(getattr(words, pool), True)}
     wording = {word.lower() for word in phrases.every_word()}

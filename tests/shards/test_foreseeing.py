@@ -108,23 +108,15 @@ def test_what_cannot_be_is_refused(load: dict[str, Any], nodes: dict[str, Any], 
 
 
 GIVEN = (
-    "--requests",
-    "100000000",
-    "--nodes",
-    "100",
-    "--prompt-tokens",
-    "600",
-    "--reply-tokens",
-    "60",
-    "--shared",
-    "0.5",
+    *("--requests", "100000000", "--nodes", "100", "--prompt-tokens", "600"),
+    *("--reply-tokens", "60", "--shared", "0.5"),
 )
 
 
 def test_the_command_prints_every_figure_with_the_options_that_change_it(cli: Any) -> None:
     done = cli("plan", *GIVEN, "--model", "llama3-70b", "--gpus", "4xA100-80GB")
     assert done.code == 0, done.err
-    for name in (
+    names = (
         "requests",
         "a node",
         "time",
@@ -135,7 +127,8 @@ def test_the_command_prints_every_figure_with_the_options_that_change_it(cli: An
         "client",
         "merging",
         "disk",
-    ):
+    )
+    for name in names:
         assert f"\n{name}: " in f"\n{done.out}"
     figures = orjson.loads(cli("plan", *GIVEN, "--tokens-a-second", "3000", "--format", "json").out)
     assert {one["name"]: one["value"] for one in figures}["a node"] == 50

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import signal
 import subprocess
@@ -18,8 +17,6 @@ from aiohttp import web
 
 from tests.conftest import ROOT, Endpoint, running
 from tests.helpers.command import until
-from tomserve.reporting.shards import show
-from tomserve.reporting.terminal import Terminal
 from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
@@ -341,24 +338,3 @@ def test_a_key_is_sent_only_where_the_user_says(
     written = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
     assert len(written) > 10
     assert not [path for path in written if secret.encode() in path.read_bytes()]
-
-
-def test_the_table_fits_a_terminal_and_says_what_to_do_next(
-    cli: Cli, endpoint: Endpoint, tmp_path: Path, items_file: Path
-) -> None:
-    done = cli("shard", "--run", "pilot/mine", "--parts", "30", "--benchmark", "items", "--path", items_file,
-               "--strategy", "vanilla", "--base-url", endpoint.url)  # fmt: skip
-    assert done.code == 0, done.err
-    assert "there are 20 questions to divide, so that there are 20 parts, not 30" in done.out
-    assert "next: `tomserve work pilot/mine --part 0`" in done.out
-    shards = Shards.read(tmp_path / "runs/pilot/mine.parts")
-    large = [part.model_copy(update={"items": 100_000, "requests": 2_000_000, "prompt_tokens": 1_234_567_890,
-                                     "shared_tokens": 987_654_321, "reply_tokens": 123_456_789})
-             for part in (*shards.parts, *shards.parts)]  # fmt: skip
-    terminal = io.StringIO()
-    show(shards.model_copy(update={"parts": tuple(large)}), tmp_path, Terminal(file=terminal, width=80))
-    table = terminal.getvalue().split("the largest part")[0].splitlines()
-    assert max(map(len, table)) <= 80
-    assert len(table) == 1 + 20 + 1 + 1  # the heads, the first and the last parts, what is left out, and all
-    assert "1,234.6 M" in terminal.getvalue()
-    assert "\N{HORIZONTAL ELLIPSIS}" not in terminal.getvalue()
