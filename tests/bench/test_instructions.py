@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -58,14 +57,6 @@ def test_what_is_done_once_is_no_part_of_a_figure_of_two_sizes(bench: ModuleType
     assert planted.sizes == (200, 1120)
     more = {"client=200": counts["client=200"], "client=1120": 5_000 + 1120 * 7}
     assert planted.of(more, one) == pytest.approx(7 * 1.15)
-
-
-@pytest.mark.system
-def test_without_valgrind_the_bench_says_what_to_install(tmp_path: Path) -> None:
-    env = {**os.environ, "PATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, str(BENCH)], capture_output=True, text=True, check=False, env=env)
-    assert done.returncode == 77
-    assert done.stderr.strip() == "valgrind is missing: apt-get install valgrind"
 
 
 def test_the_baseline_says_what_it_was_taken_with(bench: ModuleType) -> None:
