@@ -52,7 +52,10 @@ BENCHMARK = Benchmark("own_tasks", load)
 @pytest.mark.parametrize(
     "more",
     [
-        ("--benchmark", "perturbed", "--limit", "8", "--strategy", "vanilla", "--variants", "person"),
+        pytest.param(
+            ("--benchmark", "perturbed", "--limit", "8", "--strategy", "vanilla", "--variants", "person"),
+            marks=pytest.mark.system,
+        ),
         ("--benchmark", "perturbed", "--limit", "8", "--strategy", "simtom", "--strategy", "vanilla", "--repeats", "2",
          "--temperature", "0.7", "--seed", "5", "--max-tokens", "99"),
         ("--benchmark", "OWN", "--path", "ITEMS", "--strategy", "decompose", "--where", "perturbation=none"),
