@@ -177,8 +177,8 @@ def test_what_fails_is_told(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> No
 def test_two_parts_share_a_gpu(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
     """Ray counts GPUs as it is told to; this node claims one. Two parts run on it at the same time, and never three."""
     nodes.add(num_cpus=4, num_gpus=1)
-    folder = divided(cli, endpoint, "mine", 8)
-    endpoint.delay = 2.0
+    folder = divided(cli, endpoint, "mine", 40)
+    endpoint.delay = 3.0
     job = submit(cli, nodes, "mine", "--gpus-per-part", "0.5")
     seen = {0}
     eventually(lambda: seen.add(count(job, "RUNNING")) or count(job, "FINISHED") == 4)
