@@ -20,6 +20,7 @@ Cli = Callable[..., Outcome]
 SMALL = ROOT / "tests/data/bigtom_small.csv"
 
 
+@pytest.mark.system
 def test_the_release_of_worlds_has_cases_enough_and_they_are_read_back(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

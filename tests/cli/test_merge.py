@@ -97,6 +97,7 @@ SAME = (
 """The fields in which the manifest of a merged run is that of the run that was never divided."""
 
 
+@pytest.mark.system
 def test_an_evaluation_that_was_divided_and_merged_is_the_one_that_was_not(
     cli: Cli, endpoint: Endpoint, tmp_path: Path
 ) -> None:

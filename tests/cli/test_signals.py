@@ -49,46 +49,23 @@ SECOND = (
 PHASES = {
     "eval": {
         "finds the server": "tomserve.serving.probe:Probe.__enter__",
-        "renders": "tomserve.prompting.templates:Template.render",
-        "draws": "tomserve.runs.stock:Stock.limited",
         "writes the manifest": "tomserve.content.files:put_in_place",
         "scores": "tomserve.runs.scores:write_run",
-        "computes": "tomserve.studies.analysis:_computed",
         "prints": "tomserve.reporting.tables:show_analysis",
-        "writes the report": "tomserve.reporting.html.build:_page",
     },
     "score": {
-        "reads": "tomserve.scoring.sources:ResponseFile.__init__",
-        "scores": "tomserve.scoring.parts:_score",
-        "makes a folder": "tomserve.content.temporary:_made",
         "starts the second process": "tomserve.scoring.beside:_tell",
         "writes": "tomserve.content.files:put_in_place",
-        "removes": "shutil:rmtree",
     },
-    "analyze": {
-        "reads": "polars:read_parquet",
-        "computes": "tomserve.studies.analysis:_computed",
-        "writes": "tomserve.content.temporary:_created",
-    },
-    "report": {
-        "begins to draw": "tomserve.reporting.html.svg:begin",
-        "waits for a picture": "tomserve.reporting.html.svg:_picture",
-        "renders": "jinja2:Template.render",
-        "writes": "tomserve.content.files:put_in_place",
-    },
-    "compare": {"compares": "tomserve.studies.compare:compare", "writes": "os:fsync"},
-    "plan": {"counts": "tomserve.studies.plan:plan"},
-    "items": {"varies": "tomserve.runs.varying:varied", "writes": "tomserve.items.item:Item.to_json"},
-    "validate": {"shows": "tomserve.cli.findings:show"},
-    "questionnaire": {"draws": "tomserve.humans.making:_forms", "writes": "tomserve.items.files:write_chunks"},
-    "generate": {"writes": "tomserve.content.outputs:writing", "syncs": "os:fsync"},
-    "runs": {"lists": "tomserve.runs.manifest:Manifest.read"},
-    "doctor": {"looks": "tomserve.cli.doctor:diagnose"},
-    "stability": {"asks": "tomserve.runs.evaluation:evaluate"},
+    "analyze": {"writes": "tomserve.content.temporary:_created"},
+    "report": {"waits for a picture": "tomserve.reporting.html.svg:_picture"},
+    "compare": {"writes": "os:fsync"},
+    "generate": {"writes": "tomserve.content.outputs:writing"},
     "faithfulness": {"keeps": "tomserve.faithfulness.running:_items"},
-    "functional": {"asks": "tomserve.runs.evaluation:evaluate"},
 }
 """By command and phase: the function in which a signal arrives."""
+
+pytestmark = pytest.mark.system
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CASES = [(command, phase) for command, phases in PHASES.items() for phase in phases]
