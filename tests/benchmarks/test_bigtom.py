@@ -1,33 +1,40 @@
-"""BigToM: templates, the ways to tell them, the official files, the authors' scoring, and files that are none."""
+"""BigToM: templates, the ways to tell them, the official files, the authors' scoring, triples, and files that are none."""
 
-import os
-import random
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import DATA, ROOT, Outcome, data_file
+from tests.conftest import DATA, ROOT, data_file
 from tomserve import benchmarks
 from tomserve.benchmarks.bigtom import conditions, official, rules
-from tomserve.benchmarks.bigtom.template import read
+from tomserve.benchmarks.bigtom.template import Template, read
+from tomserve.benchmarks.bigtom.triples import Triple, cases, triple, triples
+from tomserve.benchmarks.bigtom.you import YOU, I, told
+from tomserve.benchmarks.case import Case, NoCase, problem
 from tomserve.benchmarks.foreign.auditing import audited
-from tomserve.errors import ConfigError, ContentError, TomserveError
+from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, where
 from tomserve.scoring.answers import Reading
+from tomserve.stability.pronouns import PRONOUN
 
 SMALL = ROOT / "tests/data/bigtom_small.csv"
-Cli = Callable[..., Outcome]
 
 
 def every(path: Path = SMALL) -> list[Item]:
     return list(benchmarks.load("bigtom", path, where=benchmarks.ALL))
 
 
-def one(name: str, path: Path = SMALL) -> Item:
-    return next(item for item in every(path) if item.id == f"bigtom/{name}")
+def one(name: str) -> Item:
+    return next(item for item in every() if item.id == f"bigtom/{name}")
+
+
+@pytest.fixture(scope="module")
+def small() -> list[Template]:
+    return read(SMALL.read_text(), SMALL)
 
 
 def test_what_the_paper_reports_is_asked_unless_conditions_say_otherwise() -> None:
@@ -37,7 +44,11 @@ def test_what_the_paper_reports_is_asked_unless_conditions_say_otherwise() -> No
     )
     assert {item.factors["init_belief"] for item in asked} == {0}
     assert len(list(benchmarks.load("bigtom", SMALL, where=["condition=control"]))) == 8
+    with pytest.raises(ConfigError, match="no item has condition=false"):
+        list(benchmarks.load("bigtom", SMALL, where=["condition=false"]))
     assert len(every()) == 4 * 23 + 3 * 8  # one template has one answer twice about the wish
+    assert list(where(every(), ["all"])) == every()
+    assert sum(before != after for before, after in pairwise(item.cluster for item in every())) == 3
 
 
 def test_a_story_is_told_as_its_condition_says() -> None:
@@ -62,20 +73,16 @@ def test_a_story_is_told_as_its_condition_says() -> None:
     assert control.answer == "Marek will look into the left drawer."
 
 
-def test_percept_to_belief_has_the_answer_that_its_story_gives() -> None:
-    item = one("002/percept_to_belief/no_event/1")
-    assert len(item.story) == 3
-    assert item.answer == "Marek believes the key is in the left drawer."
-    row = conditions.official(read(SMALL.read_text(), SMALL))["1_percept_to_belief_true_belief"].decode().split("\r\n")
-    assert row[1].endswith("right drawer.;Marek believes the key is in the left drawer.")  # the official file's order
-
-
-def test_backward_controls_are_one_item_and_wishes_are_marked() -> None:
-    control = one("001/backward_belief/control/0")
-    assert control.factors["files"] == "0_backward_belief_true_control 0_backward_belief_false_control"
-    made = conditions.official(read(SMALL.read_text(), SMALL))
+def test_official_files_are_made_and_their_versions_are_items(small: list[Template]) -> None:
+    made = conditions.official(small)
     assert len(made) == 25
     assert made["0_backward_belief_true_control"] == made["0_backward_belief_false_control"]
+    control = one("001/backward_belief/control/0")
+    assert control.factors["files"] == "0_backward_belief_true_control 0_backward_belief_false_control"
+    percept = one("002/percept_to_belief/no_event/1")
+    assert (len(percept.story), percept.answer) == (3, "Marek believes the key is in the left drawer.")
+    row = made["1_percept_to_belief_true_belief"].decode().split("\r\n")[1]
+    assert row.endswith("right drawer.;Marek believes the key is in the left drawer.")  # the official file's order
     wishes = [item for item in every() if item.factors["dimension"] == "desire"]
     assert {item.factors["usable"] for item in wishes} == {False}
     assert "bigtom/001" not in {item.cluster for item in wishes}
@@ -101,119 +108,166 @@ def test_rules_know_the_world_and_nobodys_mind() -> None:
     assert rules.RULES[0].answer(control) == control.answer
 
 
-@pytest.mark.parametrize(
-    ("text", "plain", "after", "both"),
-    [
-        ("Answer:a)Marek", True, None, False),  # they suppose a space after "Answer:", and leave out what stands there
-        ("Answer: a)Marek", True, True, False),
-        ("B) the right drawer", False, False, False),  # the first seven characters are left out, and "b)" with them
-        ("the left drawer", None, None, False),
-        ("Thought: not b) but a).\nAnswer: b)", True, False, True),
-    ],
-)
+SCORED = [
+    ("Answer:a)Marek", True, None, False),  # they suppose a space after "Answer:", and leave out what stands there
+    ("Answer: a)Marek", True, True, False),
+    ("B) the right drawer", False, None, False),  # the first seven characters are left out, and "b)" with them
+    ("the left drawer", None, None, False),
+    ("Thought: not b) but a).\nAnswer: b)", True, False, True),
+]
+
+
+@pytest.mark.parametrize(("text", "plain", "after", "both"), SCORED)
 def test_the_authors_scoring(text: str, plain: bool | None, after: bool | None, both: bool) -> None:
     item = next(item for item in every() if item.choices[0] == item.answer)
     found = official.compute(item, Reading(None, None, text=text))
-    assert found.get("metric_official") == plain
+    assert (found.get("metric_official"), found.get("metric_official_after_answer")) == (plain, after)
     assert found["metric_both_keys"] == both
-    if text.startswith("B)"):
-        after = None
-    assert found.get("metric_official_after_answer") == after
     assert not official.compute(item, Reading(None, None))
 
 
-def test_the_commands(cli: Cli) -> None:
-    done = cli("dataset", "validate", "bigtom", "--path", SMALL)
-    assert done.code == 1
-    assert "this is not data/bigtom/bigtom.csv of commit fe647d6: 4 of 4 rows differ" in done.out
-    done = cli("dataset", "audit", "bigtom", "--path", SMALL)
-    assert done.code == 0
-    assert "desire: 1 of 4 templates have one answer twice" in done.out
-    assert len(cli("items", "bigtom", "--path", SMALL, "--where", "all").out.splitlines()) == len(every())
-    missing = cli("items", "bigtom")
-    assert missing.code == 2
-    assert "data/bigtom/bigtom.csv of github.com/cicl-stanford/procedural-evals-tom (licence: MIT)" in missing.err
+BROKEN = [
+    (";auto;0", ";auto", "bigtom.csv:1: row 1 has 18 fields; expected 19"),
+    ("on a hill.", "on a hill", "bigtom.csv:1: story: has 4 full stops; expected 5 sentences"),
+    ("Does Ines believe", "Ines believes", "bigtom.csv:1: belief question: is 'Ines believes"),
+    ("Ines believes the barrel is empty.", "ines believes the barrel is full.", "belief answer: is the same"),
+    ("A lark sings above the hill.", " ", "bigtom.csv:1: random event: is ' '"),
+    ("Ines will fetch water", "Ines will " + "fetch " * 40, "action answer aware: has 2"),
+    ("Ines is a gardener", '"Ines is a gardener', "is not CSV"),
+]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        (";auto;0", ";auto", "bigtom.csv:1: row 1 has 18 fields; expected 19"),
-        ("on a hill.", "on a hill", "bigtom.csv:1: story: has 4 full stops; expected 5 sentences"),
-        ("Does Ines believe", "Ines believes", "bigtom.csv:1: belief question: is 'Ines believes"),
-        ("Ines believes the barrel is empty.", "ines believes the barrel is full.", "belief answer: is the same"),
-        ("A lark sings above the hill.", " ", "bigtom.csv:1: random event: is ' '"),
-        ("Ines will fetch water", "Ines will " + "fetch " * 40, "action answer aware: has 2"),
-        ("Ines is a gardener", '"Ines is a gardener', "is not CSV"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "said"), BROKEN)
 def test_a_broken_row_is_named_by_line_and_field(tmp_path: Path, old: str, new: str, said: str) -> None:
     path = tmp_path / "bigtom.csv"
-    text = SMALL.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new, 1))
+    assert old in SMALL.read_text()
+    path.write_text(SMALL.read_text().replace(old, new, 1))
     with pytest.raises(ContentError, match=r"bigtom\.csv:\d+: ") as error:
         every(path)
     assert said in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-def test_an_empty_line_is_no_row(tmp_path: Path) -> None:
-    """Spreadsheets and editors leave one at the end."""
-    path = tmp_path / "bigtom.csv"
-    path.write_text(f"\n{SMALL.read_text()}\n\n")
-    assert every(path) == every()
-
-
-def test_no_file_breaks_the_reader(tmp_path: Path) -> None:
-    """Whatever is done to a file, it is read or refused in one line."""
-    dice, path = random.Random(24), tmp_path / "any.csv"
-    good = SMALL.read_bytes()
-    for _ in range(150):
-        data = bytearray(good[: dice.choice((len(good), 400, 0))])
-        for _ in range(dice.randrange(6)):
-            if data:
-                data[dice.randrange(len(data))] = dice.choice(b'";\n\r\x00\xff.A')
-        path.write_bytes(bytes(data))
-        try:
-            every(path)
-        except TomserveError as error:
-            assert "\n" not in str(error)  # noqa: PT017 - most of the files are read
-
-
-def test_conditions_that_no_item_meets_are_refused() -> None:
-    with pytest.raises(ConfigError, match="no item has condition=false"):
-        list(benchmarks.load("bigtom", SMALL, where=["condition=false"]))
-    assert list(where(every(), ["all"])) == every()
 
 
 def test_the_known_file() -> None:
     path = data_file("bigtom.csv")
-    found = benchmarks.get("bigtom").validate
-    assert found is not None
-    done = found(path, print)
-    assert done.code == 0
-    assert done.lines == ("200 templates; 25 of 25 official files are made byte by byte: ok",)
+    done = benchmarks.get("bigtom").validate(path, print)
+    assert (done.code, done.lines) == (0, ("200 templates; 25 of 25 official files are made byte by byte: ok",))
     items = every(path)
     assert len(items) == 5456
     places = Counter((item.factors["files"], item.choices[0] == item.answer) for item in items if item.factors["files"])
     assert set(places.values()) == {100}
-    order = sum(
-        rules.named_first(item) == item.answer for item in items if item.id.endswith("forward_belief/false_belief/0")
-    )
-    assert order >= 195
+    false = [item for item in items if item.id.endswith("forward_belief/false_belief/0")]
+    assert sum(rules.named_first(item) == item.answer for item in false) >= 195
 
 
 def test_the_published_conditions_are_made_byte_by_byte() -> None:
     """Against data/conditions of github.com/shawnsihyunlee/simulatedtom, where TOMSERVE_DATA has that folder."""
-    folder = DATA / "conditions"
+    folder, path = DATA / "conditions", data_file("bigtom.csv")
     if not folder.is_dir():
-        pytest.skip(f"needs the folder conditions of simulatedtom in {os.environ.get('TOMSERVE_DATA', DATA)}")
-    path = data_file("bigtom.csv")
+        pytest.skip("needs the folder conditions of simulatedtom in TOMSERVE_DATA")
     made = conditions.official(read(path.read_text("utf-8-sig"), path))
     assert {name: (folder / name / "stories.csv").read_bytes() for name in conditions.FILES} == made
 
 
-def test_the_versions_of_a_template_come_together() -> None:
-    clusters = [item.cluster for item in every()]
-    assert sum(one != other for one, other in pairwise(clusters)) == 3
+# stories told to the reader as the person, and triples
+
+SENTENCES = {
+    "Ines watches the goat and carries her jug away.": "You watch the goat and carry your jug away.",
+    "Ines, a young gardener, has two jugs.": "You, a young gardener, have two jugs.",
+    "While Ines is at the shed, a goat eats and sleeps.": "While you are at the shed, a goat eats and sleeps.",
+    "A goat follows Ines and Ines quietly closes the gate.": "A goat follows you and you quietly close the gate.",
+    "Ines's goat is hers, and Ines feeds it herself.": "Your goat is yours, and you feed it yourself.",
+    "Ines sees the hill she's been looking for.": "You see the hill you've been looking for.",
+    "Does Ines believe she has the key, or does she know it is gone?": "Do you believe you have the key, or do you know it is gone?",
+    "What will Ines do?": "What will you do?",
+    "Unbeknownst to Ines, the barrel leaks.": "Unbeknownst to you, the barrel leaks.",
+    "Ines was tired and tries to rest.": "You were tired and try to rest.",
+}  # fmt: skip
+
+
+def test_a_text_is_told_to_the_reader_and_a_choice_is_said_by_the_person() -> None:
+    assert {text: told([text], "Ines", YOU, gender="woman")[0] for text in SENTENCES} == SENTENCES
+    texts = ["Ines believes her goat is on the hill and has eaten.", "Ines will feed her goat.", "Ines is awake."]
+    said = ["I believe my goat is on the hill and has eaten.", "I will feed my goat.", "I am awake."]
+    assert told(texts, "Ines", I, gender="woman") == said
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        (["Ines sees a guest.", "She waves."], "it is not sure whom a pronoun means"),
+        (["Ines looks at the jugs.", "They are full."], "they may be the person"),
+        (["Ines sees that the goat sleeps and puts it to bed."], "it cannot be told whose second verb it is"),
+        (["Ines fills her can."], "it cannot be told whether a pronoun is possessive"),
+        (["Ines knows where she's hidden it."], "it cannot be told what a short form stands for"),
+    ],
+)
+def test_what_is_in_doubt_is_refused(texts: Sequence[str], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        told(texts, "Ines", YOU)
+
+
+def test_a_triple_has_the_belief_before_and_after_the_event(small: list[Template]) -> None:
+    found = triple(small[0])
+    assert isinstance(found, Triple)
+    f, p, twin = found
+    assert f.factors["condition"] == "false_belief"
+    assert p.story == (
+        "You are a gardener on a hill.",
+        "You want to water the young trees before noon.",
+        "You see that the barrel is full of water.",
+    )
+    assert twin.story == (
+        *p.story,
+        "While you are at the shed, a goat knocks the barrel over and empties it.",
+        "You see the goat knock the barrel over.",
+    )
+    assert p.question == twin.question == "Do you believe the barrel is full or empty?"
+    assert (p.answer, twin.answer) == ("I believe the barrel is full.", "I believe the barrel is empty.")
+    assert p.meaning(p.answer) == f.answer != twin.meaning(twin.answer)
+    assert (p.base, p.cluster, twin.factors["variant"]) == (f.id, f.cluster, "ppt_p_twin")
+    assert triple(small[0], "forward_action").p.answer == "I will fill my jug at the barrel."
+
+
+def test_a_template_in_doubt_has_no_triple_and_a_reason(small: list[Template]) -> None:
+    assert triple(small[1]) == "it is not sure whom a pronoun means"  # a visitor has been mentioned before the "he"
+    assert [found.f.factors["template"] for found in triples(small)] == [
+        template.number for template in small if not isinstance(triple(template), str)
+    ]
+    text = SMALL.read_text().replace("While Ines is at the shed, a goat", "Unbeknownst to Ines, a goat")
+    assert triple(read(text, SMALL)[0]) == "the event says that the person knows nothing of it"
+
+
+def test_a_template_makes_a_case_for_each_task_and_the_reasons_are_given(small: list[Template]) -> None:
+    found = list(cases(small))
+    made = [case for case in found if isinstance(case, Case)]
+    assert [isinstance(case, Case) for case in found[:3]] == [True, True, False]
+    refused = {case.reason for case in found if isinstance(case, NoCase) and case.item.factors["template"] == 2}
+    assert refused == {"it is not sure whom a pronoun means"}
+    assert all(problem(case) is None for case in made)
+    belief, action, *_ = made
+    full, empty = "Ines believes the barrel is full.", "Ines believes the barrel is empty."
+    assert belief.holders == {
+        **{"protagonist": full, "other": None, "reality": empty},
+        **{"protagonist_in_twin": empty, "other_in_twin": None, "reality_in_twin": empty},
+    }
+    assert belief.factors["protagonist"] == belief.f.answer
+    assert action.holders == {}
+    assert belief.twin.story[-1] == "Ines sees the goat knock the barrel over."
+    assert (belief.twin.choices, belief.twin.base) == (belief.f.choices, belief.f.id)
+    assert belief.scenario == belief.own.cluster == belief.twin.cluster
+
+
+def test_the_known_file_has_triples_enough() -> None:
+    path = data_file("bigtom.csv")
+    templates = read(path.read_text("utf-8-sig"), path)
+    made = [(found, template) for template in templates if isinstance(found := triple(template), Triple)]
+    assert len(made) == 144
+    wrong = re.compile(r"\b(?:you (?:is|has|does|was|\w+ly \w+s)|I (?:is|are|has|does)|(?:you|I)['’]s|I \w+es)\b")
+    for found, template in made:
+        texts = [*found.p_twin.story, found.p.question, *found.p.choices]
+        assert not re.search("eknown|you unknowingly", " ".join(texts))
+        for text in texts:
+            assert template.person not in text
+            assert not PRONOUN.search(text)
+            assert not wrong.search(text)
+        assert found.p.meaning(found.p.answer) == found.f.answer != found.p_twin.meaning(found.p_twin.answer)

@@ -22,16 +22,7 @@ from tomserve.benchmarks.hitom.events import (
     parse_sentence,
 )
 from tomserve.benchmarks.hitom.questions import write_question
-from tomserve.benchmarks.hitom.wordings import (
-    ASKED,
-    OTHER,
-    SHORT,
-    read_asked,
-    read_story,
-    sort_of,
-    write,
-    write_asked,
-)
+from tomserve.benchmarks.hitom.wordings import ASKED, OTHER, SHORT, read_asked, read_story, sort_of, write, write_asked
 from tomserve.prompting.people import asked_about
 
 FRAME = ("Ada and Bo entered the den.", "The pen is in the old_tin.")

@@ -199,10 +199,7 @@ BAD = {
         f"{HEAD}    yield Item(id='2', benchmark='theirs', **FIELDS)\nBENCHMARK = Benchmark('mine', load)\n",
         r"own\.py: item '2' names the benchmark 'theirs'; leave it out or say 'mine'",
     ),
-    "no items": (
-        f"{HEAD}BENCHMARK = Benchmark('mine', lambda path, gold: iter(()))\n",
-        r"own\.py: load gave no items",
-    ),
+    "no items": (f"{HEAD}BENCHMARK = Benchmark('mine', lambda path, gold: iter(()))\n", r"own\.py: load gave no items"),
     "a column without its beginning": (
         f"{HEAD}from tomserve.scoring.metric import Metric\n"
         "BENCHMARK = Benchmark('mine', load, metrics=[Metric({'words': int}, len)])\n",

@@ -330,9 +330,7 @@ def test_a_file_of_items_is_told_from_the_stages_of_the_dataset(tmp_path: Path) 
     assert made.story != item.story
 
 
-def test_every_stage_of_the_first_edition_is_the_same_in_the_form_of_the_second(
-    first_stages: list[FirstStage],
-) -> None:
+def test_every_stage_of_the_first_edition_is_the_same_in_the_form_of_the_second(first_stages: list[FirstStage]) -> None:
     both = list(first_edition.second(first_stages))
     assert len(both) == len(first_stages)
     for stage, made in both:
@@ -357,12 +355,7 @@ def test_every_stage_of_the_first_edition_is_the_same_in_the_form_of_the_second(
     ],
 )
 def test_words_of_the_first_edition_are_checked(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    first_stages: list[FirstStage],
-    old: str,
-    new: str,
-    message: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_stages: list[FirstStage], old: str, new: str, message: str
 ) -> None:
     path, _, _ = first_edition.read_words()
     (tmp_path / "words.yaml").write_text(path.read_text("utf-8").replace(old, new, 1), encoding="utf-8")
@@ -370,9 +363,7 @@ def test_words_of_the_first_edition_are_checked(
     assert any(message in problem for problem in first_edition.problems(first_stages[:1]))
 
 
-REASONS = {
-    *(telling.NOT_WRITTEN, telling.NOT_ALL_WRITTEN, telling.NOT_SHORTENED, telling.NO_THING, telling.FIXED),
-}
+REASONS = {*(telling.NOT_WRITTEN, telling.NOT_ALL_WRITTEN, telling.NOT_SHORTENED, telling.NO_THING, telling.FIXED)}
 
 
 @pytest.mark.parametrize(("edition", "person", "thing"), [("perturbed", 1.0, 1.0), ("perturbed-2", 1.0, 0.9)])

@@ -1,11 +1,10 @@
-"""Ullman's alterations: three choices, known rows, and files that are none."""
+"""Ullman's alterations: three choices, known rows, and files that are none. See test_contract.py for the rest."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, Outcome, data_file
+from tests.conftest import ROOT, data_file
 from tomserve import benchmarks
 from tomserve.errors import ContentError
 
@@ -31,41 +30,22 @@ def test_the_known_file_has_its_design() -> None:
     assert len({item.choices.index(item.answer) for item in found}) == 3
     for item, line in zip(found, path.read_text("utf-8-sig").splitlines(), strict=True):
         assert " ".join(item.story) == line.split(";")[0]
-    validate = benchmarks.get("ullman").validate
-    assert validate is not None
-    assert validate(path, print).code == 0
+    assert benchmarks.get("ullman").validate(path, print).code == 0
 
 
-def test_a_changed_file_is_known_and_a_missing_one_named(cli: Callable[..., Outcome]) -> None:
-    done = cli("dataset", "validate", "ullman", "--path", SMALL)
-    assert done.code == 1
-    assert "3 of 3 rows differ and 6 rows are missing" in done.out
-    assert "no guess" in cli("dataset", "audit", "ullman", "--path", SMALL).out
-    missing = cli("items", "ullman")
-    assert missing.code == 2
-    assert "data/expert_data/ullman.csv of github.com/cicl-stanford/procedural-evals-tom" in missing.err
+BROKEN = [
+    ("a;b;c;d\n", "ullman.csv:1: has 4 fields; expected story"),
+    ("Tea.;What?;tea;salt;\n", "ullman.csv:1: no guess: is ''"),
+    ("Tea.;What?;tea;Tea;none\n", "ullman.csv:1: has two choices that are the same"),
+    ("Tea.;What?;tea;salt;" + "x" * 201, "ullman.csv:1: no guess: has 201 characters"),
+    ("", "ullman.csv: holds no rows"),
+    ('Tea.;What?;"tea"x;salt;none\n', "ullman.csv:1: is not CSV"),
+]
 
 
-def test_an_empty_line_is_no_row(tmp_path: Path) -> None:
-    path = tmp_path / "ullman.csv"
-    path.write_text(f"{SMALL.read_text()}\n\n")
-    assert list(benchmarks.load("ullman", path)) == list(benchmarks.load("ullman", SMALL))
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("a;b;c;d\n", "ullman.csv:1: has 4 fields; expected story"),
-        ("Tea.;What?;tea;salt;\n", "ullman.csv:1: no guess: is ''"),
-        ("Tea.;What?;tea;Tea;none\n", "ullman.csv:1: has two choices that are the same"),
-        ("Tea.;What?;tea;salt;" + "x" * 201, "ullman.csv:1: no guess: has 201 characters"),
-        ("", "ullman.csv: holds no rows"),
-        ('Tea.;What?;"tea"x;salt;none\n', "ullman.csv:1: is not CSV"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), BROKEN)
 def test_what_is_no_row_is_named(tmp_path: Path, text: str, said: str) -> None:
-    path = tmp_path / "ullman.csv"
-    path.write_text(text)
+    (tmp_path / "ullman.csv").write_text(text)
     with pytest.raises(ContentError) as error:
-        list(benchmarks.load("ullman", path))
+        list(benchmarks.load("ullman", tmp_path / "ullman.csv"))
     assert said in str(error.value)

@@ -1,0 +1,281 @@
+"""What every benchmark has to do, on a small sample of its data: load, stay the same, keep its word, refuse damage."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, Outcome
+from tests.helpers import choices_files, dyntom, tombench
+from tomserve import benchmarks
+from tomserve.benchmarks import ALL, Benchmark
+from tomserve.benchmarks.worlds.drawing import worlds
+from tomserve.benchmarks.worlds.lexicon import built_in
+from tomserve.benchmarks.worlds.rendering import items as rendered
+from tomserve.errors import ConfigError, TomserveError
+from tomserve.items import UNKNOWN, Item, write_items
+from tomserve.items.draw import limited
+from tomserve.scoring.score import score_row
+from tomserve.studies.loading import names as studies
+
+DATA = ROOT / "tests/data"
+
+
+def copied(*names: str) -> Callable[[Path], Path]:
+    """These files of tests/data; the one that is named to the benchmark is a .txt file where there are several."""
+    return lambda folder: max(Path(shutil.copy(DATA / name, folder)) for name in names)
+
+
+def written(name: str, content: Callable[[], Any]) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        (folder / name).write_text(json.dumps(content()), "utf-8")
+        return folder / name
+
+    return write
+
+
+def lines(folder: Path) -> Path:
+    (folder / "mmtom.json").write_text("\n".join(map(json.dumps, choices_files.mmtom_rows())), "utf-8")
+    return folder / "mmtom.json"
+
+
+def exported(name: str) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        found = [item for world in worlds(built_in(), 8, 3) for item in rendered(world, built_in())]
+        chosen = found if name == "worlds" else [item.model_copy(update={"world": None}) for item in found]
+        write_items(folder / "some.jsonl", chosen[::4])
+        return folder / "some.jsonl"
+
+    return write
+
+
+SAMPLES: dict[str, tuple[Callable[[Path], Path], int, int]] = {
+    "bigtom": (copied("bigtom_small.csv"), 24, 116),
+    "bundles": (copied("practice_stage.yaml"), 16, 16),
+    "dyntom": (lambda folder: dyntom.write_trials(folder / "data", 2), 142, 142),
+    "fantom": (choices_files.fantom_rows, 10, 10),
+    "hitom": (copied("hitom_small.json"), 15, 15),
+    "items": (exported("items"), 30, 30),
+    "mmtom": (lines, 8, 8),
+    "mumatom": (written("mumatom.json", choices_files.mumatom_scenes), 8, 8),
+    "opentom": (lambda folder: Path(shutil.copytree(DATA / "opentom_small", folder / "data")), 69, 69),
+    "perturbed": (copied("practice_stage.yaml"), 16, 16),
+    "perturbed-2": (copied("practice_stage_2.yaml"), 72, 72),
+    "tombench": (tombench.write, 42, 84),
+    "tomi": (copied("tomi_small.txt", "tomi_small.trace"), 18, 18),
+    "ullman": (copied("ullman_small.csv"), 3, 3),
+    "worlds": (exported("worlds"), 30, 30),
+}
+"""What writes a benchmark's sample, how many questions of it are usually asked, and how many there are."""
+
+FOREIGN = {
+    "bigtom": "data/bigtom/bigtom.csv of github.com/cicl-stanford/procedural-evals-tom (licence: MIT)",
+    "dyntom": "data/script/data of github.com/GAIR-NLP/DynToM (licence: none in the repository",
+    "fantom": "github.com/SCAI-JHU/AutoToM (licence: MIT for the data, for evaluation",
+    "mmtom": "Benchmark/questions.json of github.com/chuanyangjin/MMToM-QA (licence: MIT)",
+    "mumatom": "Files/questions.json of github.com/SCAI-JHU/MuMA-ToM (licence: Apache-2.0)",
+    "opentom": "data/opentom_data of github.com/seacowx/OpenToM (licence: CC BY-NC 4.0)",
+    "tombench": "data of github.com/zhchen18/ToMBench (licence: MIT, for evaluation only)",
+    "tomi": "tomi_balanced_story_types.zip of github.com/facebookresearch/ToMi (licence: CC BY-NC 4.0)",
+    "ullman": "data/expert_data/ullman.csv of github.com/cicl-stanford/procedural-evals-tom (licence: MIT)",
+}
+"""The benchmarks of others' files, and where these are to be had."""
+
+CHANGED = {
+    "bigtom": "data/bigtom/bigtom.csv of commit fe647d6: 4 of 4 rows differ and 196 rows are missing",
+    "dyntom": "data/script/data of commit 9c95b1b8300f: 2 of 2 trials differ and 1,159 trials are missing",
+    "mmtom": "8 of 8 rows differ and 592 rows are missing",
+    "mumatom": "2 of 2 rows differ and 223 rows are missing",
+    "opentom": "data/opentom_data of commit 3f22b66: 3 of 3 rows differ and 693 rows are missing",
+    "tombench": "data of commit 4f491f0: 42 of 42 rows differ and 2,818 rows are missing",
+    "ullman": "3 of 3 rows differ and 6 rows are missing",
+}
+"""What validate says of a sample, which is not the published file."""
+
+every = pytest.mark.parametrize("name", SAMPLES)
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {name: write(tmp_path_factory.mktemp(name)) for name, (write, *_) in SAMPLES.items()}
+
+
+@pytest.fixture
+def benchmark(name: str) -> Benchmark:
+    return benchmarks.get(name)
+
+
+@pytest.fixture
+def items(benchmark: Benchmark, samples: dict[str, Path]) -> list[Item]:
+    return list(benchmark.items(samples[benchmark.name], where=ALL))
+
+
+def test_every_benchmark_has_a_sample_and_declares_itself_by_its_name() -> None:
+    assert set(SAMPLES) == set(benchmarks.names())
+    assert [benchmarks.get(name).name for name in benchmarks.names()] == benchmarks.names()
+    assert benchmarks.get().name == benchmarks.DEFAULT == "perturbed-2"
+    assert benchmarks.known("somebody's") is None
+
+
+@every
+def test_items_are_valid_unique_and_the_same_each_time(benchmark: Benchmark, items: list[Item], samples, name) -> None:
+    assert (len(list(benchmark.items(samples[name]))), len(items)) == SAMPLES[name][1:]
+    assert len({item.id for item in items}) == len(items)
+    assert list(benchmark.items(samples[name], where=ALL)) == items
+    for item in items:
+        assert Item.from_json(item.to_json()) == item
+        assert item.answer in item.choices
+        assert item.benchmark == name or benchmark.mixed
+        if item.gold is not None:
+            assert item.gold.automaton().labels[-1] == (item.answer,)
+            assert len(item.gold.automaton().labels) == len(item.story)
+    assert benchmark.study in studies()
+
+
+@every
+def test_each_set_of_answers_has_the_same_questions_and_no_other_is_known(name, benchmark, samples) -> None:
+    for gold in benchmark.golds[1:2]:
+        assert {item.id for item in benchmark.items(samples[name], gold)} == {
+            item.id for item in benchmark.items(samples[name])
+        }
+    with pytest.raises(ConfigError, match="--gold"):
+        benchmark.items(samples[name], "gild")
+
+
+@every
+def test_a_limit_draws_whole_clusters(benchmark: Benchmark, items: list[Item]) -> None:
+    if not benchmark.draw.whole:
+        sizes = Counter(item.cluster for item in items)
+        part = Counter(item.cluster for item in limited(items, max(sizes.values()), benchmark.draw))
+        assert part
+        assert part.items() <= sizes.items()
+
+
+@every
+def test_rules_and_metrics_of_every_item_are_of_their_kind(benchmark: Benchmark, items: list[Item]) -> None:
+    for item in items[:40]:
+        assert {rule.answer(item) for rule in benchmark.rules} <= {*item.choices, UNKNOWN, None}
+        for text, right in ((item.answer, True), ("hm", None)):
+            row = {"strategy": "s", "status": "ok", "text": text}
+            scored = score_row("r", "m", item, row, scoring=benchmark.scoring)
+            assert right is None or scored["correct"] is right
+            assert {column for metric in benchmark.metrics for column in metric.columns} >= {
+                column for column in scored if column.startswith("metric_")
+            }
+
+
+CHECKS = [(name, command) for name in SAMPLES for command in ("validate", "audit")]
+CHECKS = [
+    one for one in CHECKS if one not in {("worlds", "validate"), ("perturbed-2", "audit")}
+]  # these have their own
+
+
+@pytest.mark.parametrize(("name", "command"), CHECKS)
+def test_checks_run_and_say_that_the_file_is_another(name: str, command: str, samples, cli) -> None:
+    if getattr(benchmarks.get(name), command) is None:
+        done: Outcome = cli("dataset", command, name)
+        assert (done.code, "only the " in done.err) == (2, True)
+        return
+    done = cli("dataset", command, name, "--path", samples[name])
+    assert done.err.count("\n") <= 3, done.err
+    said = " ".join(done.out.split())
+    assert said
+    if name in CHANGED:
+        assert CHANGED[name] in said or (command == "audit" and name not in ("dyntom", "mmtom", "mumatom"))
+        assert done.code == (command == "validate")
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_without_a_file_it_says_in_one_line_which_to_get_and_under_which_licence(
+    name: str, benchmark: Benchmark
+) -> None:
+    for ask in (
+        lambda path: list(benchmark.items(path)),
+        *(partial(of, say=print) for of in (benchmark.audit, benchmark.validate)),
+    ):
+        for path, wanted in ((None, FOREIGN[name]), (Path("/nowhere/at-all"), "/nowhere/at-all")):
+            with pytest.raises(TomserveError) as refused:
+                ask(path)
+            assert wanted in str(refused.value)
+            assert "\n" not in str(refused.value)
+
+
+def damaged(text: str, dice: Random) -> str | bytes:
+    """The text with a random fault: of JSON, a value of another type or none; of any file, other bytes somewhere."""
+    if dice.random() < 0.5:
+        with contextlib.suppress(ValueError):
+            whole = place = json.loads(text)
+            while True:
+                key = dice.choice(list(place) if isinstance(place, dict) else range(len(place)))
+                if not isinstance(place[key], dict | list) or not place[key] or dice.random() < 0.1:
+                    break
+                place = place[key]
+            place[key] = dice.choice([None, 3, "", "x", [], {}, ["a. b"], {"question": 1}, True, "a. \u0001", 1e999])
+            return json.dumps(whole)
+    if dice.random() < 0.5:
+        at, size = dice.randrange(len(text)), dice.randrange(12)
+        return text[:at] + dice.choice(["", "\t", "\n", "x\x00", "The ", '"', "1 ", "{", "null"]) + text[at + size :]
+    data = bytearray(text.encode()[: dice.choice((len(text), len(text) // 2, 0))])
+    for _ in range(dice.randrange(6) if data else 0):
+        data[dice.randrange(len(data))] = dice.choice(b'";\n\r\x00\xff.A{}[],:0')
+    return bytes(data)
+
+
+@every
+def test_whatever_is_in_a_file_is_read_or_refused_in_one_line(name: str, benchmark, samples, tmp_path: Path) -> None:
+    source, dice, refused = samples[name], Random(name), 0
+    shutil.copytree(source if source.is_dir() else source.parent, tmp_path / "data")
+    path = tmp_path / "data" if source.is_dir() else tmp_path / "data" / source.name
+    files = sorted(file for file in (tmp_path / "data").rglob("*") if file.is_file() and file.name != "question.json")
+    for _ in range(8 if name.startswith(("perturbed", "bundles")) else 25):
+        file = dice.choice(files)
+        good = file.read_bytes()
+        fault = damaged(good.decode(), dice)
+        file.write_bytes(fault if isinstance(fault, bytes) else fault.encode())
+        try:
+            for _ in benchmark.items(path, where=ALL):
+                pass
+        except TomserveError as error:  # any other error would be a traceback for the user
+            refused += 1
+            assert "\n" not in str(error)  # noqa: PT017 - many of the files are read
+        file.write_bytes(good)
+    assert refused
+
+
+@pytest.mark.parametrize("name", ["bigtom", "ullman", "tombench", "mmtom"])
+def test_an_empty_line_at_the_end_is_no_row(name: str, benchmark: Benchmark, items, samples, tmp_path: Path) -> None:
+    """Spreadsheets and editors leave one."""
+    source = samples[name]
+    shutil.copytree(source if source.is_dir() else source.parent, tmp_path / "data")
+    for file in (tmp_path / "data").iterdir():
+        file.write_bytes(file.read_bytes() + b"\n\n")
+    path = tmp_path / "data" if source.is_dir() else tmp_path / "data" / source.name
+    assert list(benchmark.items(path, where=ALL)) == items
+
+
+@every
+def test_variants_are_made_or_dropped_with_a_reason_and_keep_the_meaning_of_the_answer(
+    benchmark, items, samples, name
+) -> None:
+    from tomserve.stability import KINDS, Dropped, variants
+
+    own = {item.id: item for item in items[:: max(1, len(items) // 6)]}
+    found = list(variants(own.values(), KINDS, benchmarks.retelling(benchmark, samples[name])))
+    for one in found:
+        if isinstance(one, Dropped):
+            assert one.reason
+            continue
+        before = own[str(one.base)]
+        assert one.meaning(one.answer) == before.answer
+        assert {one.meaning(choice) for choice in one.choices} == set(before.choices)
+        assert (one.cluster, one.benchmark) == (before.cluster, before.benchmark)
+    assert any(isinstance(one, Item) for one in found)
