@@ -12,20 +12,20 @@ from tests.helpers.strategies import talk
 from tomserve import benchmarks
 from tomserve.benchmarks.foreign.auditing import audited
 from tomserve.benchmarks.mmtom import BENCHMARK, official
-from tomserve.errors import ConfigError, ContentError
+from tomserve.errors import ContentError
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.answers import Reading, read
 from tomserve.scoring.labels import Lettered
 
 
-def written(tmp_path: Path, rows: list[dict]) -> Path:
-    path = tmp_path / "questions.json"
-    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
-    return path
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "questions.json").write_text("\n".join(map(json.dumps, mmtom_rows())), "utf-8")
+    return tmp_path / "questions.json"
 
 
-def test_each_row_is_a_question_with_its_task_and_type(tmp_path: Path) -> None:
-    items = list(BENCHMARK.items(written(tmp_path, list(mmtom_rows()))))
+def test_each_row_is_a_question_with_its_task_and_type(path: Path) -> None:
+    items = list(BENCHMARK.items(path))
     assert [item.factors["type"] for item in items] == ["1.1", "1.2", "1.3", "2.1", "2.2", "2.3", "2.4", "2.4"]
     assert {item.factors["type"][0]: (item.factors["task"], item.factors["dimension"]) for item in items} == {
         "1": ("belief", "belief"),
@@ -39,6 +39,7 @@ def test_each_row_is_a_question_with_its_task_and_type(tmp_path: Path) -> None:
     assert {item.cluster for item in items} == {"episode/0", "episode/1", "episode/2"}
 
 
+SHORT = "Which? (a) x. (b) y. Please respond with either a or b."
 BROKEN = [
     ({"question": "What?"}, r"questions.json:1: question: found 'What\?'; expected a story, then 'Question:"),
     ({"question": 7}, "questions.json:1: question: found 7; expected a story"),
@@ -46,49 +47,42 @@ BROKEN = [
     ({"episode": "\0"}, r"questions.json:1: question: makes no item \(id: .*take the official file, or mend this"),
     ({"question_type": 3.1}, "questions.json:1: question_type: unknown type '3.1'; .*1.1"),
     ({"question_type": "x" * 3000}, "questions.json:1: question_type: unknown type 'x{60}'"),
-    (
-        {"question": "A room.\nQuestion: Which? (a) x. (b) X. Please respond with either a or b."},
-        "two different options",
-    ),
-    ({"question": " \nQuestion: Which? (a) x. (b) y. Please respond with either a or b."}, "expected a story"),
+    ({"question": f"A room.\nQuestion: {SHORT.replace('y', 'X')}"}, "two different options"),
+    ({"question": f" \nQuestion: {SHORT}"}, "expected a story"),
 ]
 
 
 @pytest.mark.parametrize(("change", "reason"), BROKEN)
-def test_a_broken_row_is_named_by_line_and_field(change: dict, reason: str, tmp_path: Path) -> None:
-    path = written(tmp_path, [{**next(mmtom_rows()), **change}])
-    with pytest.raises(ContentError, match=reason) as caught:
+def test_a_broken_row_is_named_by_line_and_field(change: dict, reason: str, path: Path) -> None:
+    path.write_text(json.dumps({**next(mmtom_rows()), **change}))
+    with pytest.raises(ContentError, match=reason):
         list(BENCHMARK.items(path))
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["[1]", "7", '"x"', "null", "{", "\x00", '{"question": {"a": []}}', "{}" * 3])
-def test_what_is_no_row_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
-    (tmp_path / "questions.json").write_text(text)
-    with pytest.raises(ContentError) as caught:
-        list(BENCHMARK.items(tmp_path / "questions.json"))
-    assert "questions.json:1" in str(caught.value)
+def test_what_is_no_row_is_named_by_its_line(text: str, path: Path) -> None:
+    path.write_text(text)
+    with pytest.raises(ContentError, match=r"questions\.json:1"):
+        list(BENCHMARK.items(path))
 
 
-def test_a_missing_file_is_one_line_with_repository_file_and_licence() -> None:
-    with pytest.raises(ConfigError, match=r"questions.json of github.com/chuanyangjin/MMToM-QA \(licence: MIT\)"):
-        list(BENCHMARK.items())
-
-
-def test_audit_shows_that_rules_read_the_answer_off_the_options(tmp_path: Path) -> None:
-    found = BENCHMARK.audit(written(tmp_path, list(mmtom_rows())), print)
+def test_audit_shows_that_rules_read_the_answer_off_the_options(path: Path) -> None:
+    found = BENCHMARK.audit(path, print)
     rules = {row["type"]: row for row in found.tables["rules"].iter_rows(named=True)}
     assert (rules["1.1"]["affirming choice"], rules["1.3"]["denying choice"]) == (1, 1)
     assert rules["2.1"]["farthest from the question"] == 1
     assert found.lines[1].startswith("1 of the questions is asked twice")
-    assert "8 of 8 rows differ" in found.lines[2]
-    checked = BENCHMARK.validate(written(tmp_path, list(mmtom_rows())), print)
-    assert checked.code == 1
-    assert "592 rows are missing" in checked.lines[1]
+    # A rule that answers one question in eight is shown, one that answers one in forty is not.
+    items = list(BENCHMARK.items(path))
+    (said,) = [rule for rule in BENCHMARK.rules if rule.name == "denying choice"]
+    silent, speaking = (next(i for i in items if (said.answer(i) is None) is quiet) for quiet in (True, False))
+    for times, shown in ((7, True), (39, False)):
+        table = audited([speaking, *[silent] * times], (), [said]).tables["rules"]
+        assert (table["denying choice"][0] is not None) is shown
 
 
-def test_the_official_form_and_reading(tmp_path: Path) -> None:
-    item = list(BENCHMARK.items(written(tmp_path, list(mmtom_rows()))))[2]
+def test_the_official_form_and_reading(path: Path) -> None:
+    item = list(BENCHMARK.items(path))[2]
     asked, _ = talk(Strategy.load("mmtom_official"), item, lambda turn: "b")
     assert asked[0].messages[0]["content"] == "You are a helpful assistant."
     lines = asked[0].messages[1]["content"].splitlines()
@@ -99,17 +93,6 @@ def test_the_official_form_and_reading(tmp_path: Path) -> None:
         assert official(item, Reading(None, None, text=text)) == {"metric_official": right}, text
     assert official(item, Reading(None, None, text='{"answer": "b"}')) == {}
     assert read("(b)", Lettered(item.choices)).answer == item.answer, "which the authors' reading takes for wrong"
-
-
-def test_the_audit_leaves_out_rules_that_say_next_to_nothing(tmp_path: Path) -> None:
-    """A share of one question in eight is one, of one in forty it is none."""
-    items = list(BENCHMARK.items(written(tmp_path, list(mmtom_rows()))))
-    (said,) = [rule for rule in BENCHMARK.rules if rule.name == "denying choice"]
-    silent = next(item for item in items if said.answer(item) is None)
-    speaking = next(item for item in items if said.answer(item) is not None)
-    for times, shown in ((7, True), (39, False)):
-        found = audited([speaking, *[silent] * times], (), [said]).tables["rules"]["denying choice"][0]
-        assert (found is not None) is shown
 
 
 def test_the_known_file() -> None:

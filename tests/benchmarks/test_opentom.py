@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import random
-import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -70,6 +67,11 @@ def test_places_that_are_spelt_otherwise_are_known(folder: Path) -> None:
     assert (changed.answer, changed.factors["label_agrees"]) == ("a cellar shelf", True)
 
 
+def test_a_limit_draws_whole_narratives() -> None:
+    drawn = limited(items(SMALL), 50, benchmarks.get("opentom").draw)
+    assert sorted(Counter((item.cluster, item.factors["length"]) for item in drawn).values()) == [23, 23]
+
+
 def test_labels_that_contradict_others_are_known() -> None:
     found = items(SMALL)
     wrong = [item.id for item in found if item.factors["label_agrees"] is False]
@@ -78,9 +80,22 @@ def test_labels_that_contradict_others_are_known() -> None:
     assert unsettled == {"attitude", "accessibility", "location_coarse"}
 
 
-def test_a_limit_draws_whole_narratives() -> None:
-    drawn = limited(items(SMALL), 50, benchmarks.get("opentom").draw)
-    assert sorted(Counter((item.cluster, item.factors["length"]) for item in drawn).values()) == [23, 23]
+RULED = {
+    ("always reality", "location_fg_fo/2"): "tool box",
+    ("always reality", "location_fg_fo/4"): "a cellar shelf",
+    ("always reality", "location_cg_fo/2"): "No",
+    ("always reality", "multihop_fo/1"): "less full",
+    ("always as at first", "location_fg_fo/2"): "tool box",
+    ("always as at first", "location_fg_fo/4"): "tool box",
+    ("always as at first", "location_cg_fo/2"): "Yes",
+    ("always as at first", "multihop_fo/1"): "equally full",
+    ("always as at first", "multihop_fo/6"): "equally accessible",
+    ("always positive", "attitude/1"): "positive",
+    ("always neutral", "attitude/1"): "neutral",
+    ("always negative", "attitude/1"): "negative",
+    ("always less", "multihop_fo/6"): "less accessible",
+    ("always more", "multihop_fo/6"): "more accessible",
+}
 
 
 def test_rules_say_what_is_so_or_was_so() -> None:
@@ -88,37 +103,13 @@ def test_rules_say_what_is_so_or_was_so() -> None:
     answers = {
         (rule.name, name): rule.answer(found[f"opentom/10000001/{name}"])
         for rule in RULES
-        for name in (
-            "location_fg_fo/2",
-            "location_fg_fo/4",
-            "location_cg_fo/2",
-            "multihop_fo/1",
-            "multihop_fo/6",
-            "attitude/1",
-        )
+        for name in {name for _, name in RULED}
     }
-    said = {key: value for key, value in answers.items() if value is not None}
-    assert said == {
-        ("always reality", "location_fg_fo/2"): "tool box",
-        ("always reality", "location_fg_fo/4"): "a cellar shelf",
-        ("always reality", "location_cg_fo/2"): "No",
-        ("always reality", "multihop_fo/1"): "less full",
-        ("always as at first", "location_fg_fo/2"): "tool box",
-        ("always as at first", "location_fg_fo/4"): "tool box",
-        ("always as at first", "location_cg_fo/2"): "Yes",
-        ("always as at first", "multihop_fo/1"): "equally full",
-        ("always as at first", "multihop_fo/6"): "equally accessible",
-        ("always positive", "attitude/1"): "positive",
-        ("always neutral", "attitude/1"): "neutral",
-        ("always negative", "attitude/1"): "negative",
-        ("always less", "multihop_fo/6"): "less accessible",
-        ("always more", "multihop_fo/6"): "more accessible",
-    }
+    assert {key: value for key, value in answers.items() if value is not None} == RULED
 
 
-@pytest.mark.parametrize(
-    ("task", "text", "expected"),
-    [
+def test_the_authors_reading_is_kept_with_its_ways() -> None:
+    for task, text, expected in (
         ("location_coarse", "No, she moved it.", "No"),
         ("location_coarse", "Yes, as far as he knows.", "unread"),  # "no" stands in "knows"
         ("location_coarse", "Maybe.", "unread"),
@@ -128,13 +119,8 @@ def test_rules_say_what_is_so_or_was_so() -> None:
         ("accessibility", "less accessible, never more accessible", "more accessible"),
         ("attitude", "My answer: b.", "neutral"),
         ("attitude", "positive or negative", "unread"),
-    ],
-)
-def test_the_authors_reading_is_kept_with_its_ways(task: str, text: str, expected: str) -> None:
-    assert official.stated(task, text) == expected
-
-
-def test_the_authors_reading_of_places() -> None:
+    ):
+        assert official.stated(task, text) == expected, text
     assert official.fine("It's in the tool_box.", "tool box", "a cellar shelf") == "original"
     assert official.fine("the shelf", "tool box", "a cellar shelf") == "new"
     assert official.fine("the hall", "tool box", "a cellar shelf") == "neither"
@@ -156,63 +142,46 @@ def test_metrics_give_classes() -> None:
     assert computed(attitude, Reading(None, None)) == {}
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "expected"),
-    [
-        ("meta_data", '"observed": false', '"observed": "no"', r"meta_data\.json: 10000001\.observed: is 'no'; expected true or"),
-        ("meta_data", '"tool_box"', '"a_cellar shelf"', r"10000001\.plot_info: is .*expected two people and two places"),
-        ("meta_data", '"Silas"', "3", r"10000001\.plot_info\.observer: is 3; expected text"),
-        ("meta_data", "10000002", "10000003", r"location_cg_fo\.json: 10000003: is None; expected a list of questions"),
-        ("attitude", '"negative"', '"angry"', r"attitude\.json: 10000001\[0\]\.answer: is 'angry'; expected positive or neutral"),
-        ("attitude", "As Silas", "As Kurt", r"attitude\.json: 10000001\[0\]\.question: is .As Kurt.*narrator, Petra, Silas"),
-        ("location_fg_so_new", '"tool_box"', '"hat"', r"so_new\.json: 10000001\[0\]\.answer: is 'hat'; expected tool_box or"),
-        ("multihop_so", "tool_box's", "hat's", r"multihop_so\.json: 10000001\[0\]\.question: is .*expected one on the fullness"),
-        ("multihop_so", '"equally full"', "[]", r"multihop_so\.json: 10000001\[0\]\.answer: is \[\]; expected text"),
-        ("attitude", "{", "[", r"attitude\.json: is no JSON"),
-    ],
-)  # fmt: skip
-def test_a_broken_file_is_told_in_one_line(file: str, old: str, new: str, expected: str, folder: Path, cli) -> None:
+BROKEN = [
+    ("meta_data", '"observed": false', '"observed": "no"', r"meta_data\.json: 10000001\.observed: is 'no'; expected true or"),
+    ("meta_data", '"tool_box"', '"a_cellar shelf"', r"10000001\.plot_info: is .*expected two people and two places"),
+    ("meta_data", '"Silas"', "3", r"10000001\.plot_info\.observer: is 3; expected text"),
+    ("meta_data", "10000002", "10000003", r"location_cg_fo\.json: 10000003: is None; expected a list of questions"),
+    ("attitude", '"negative"', '"angry"', r"attitude\.json: 10000001\[0\]\.answer: is 'angry'; expected positive or neutral"),
+    ("attitude", "As Silas", "As Kurt", r"attitude\.json: 10000001\[0\]\.question: is .As Kurt.*narrator, Petra, Silas"),
+    ("location_fg_so_new", '"tool_box"', '"hat"', r"so_new\.json: 10000001\[0\]\.answer: is 'hat'; expected tool_box or"),
+    ("multihop_so", "tool_box's", "hat's", r"multihop_so\.json: 10000001\[0\]\.question: is .*expected one on the fullness"),
+    ("multihop_so", '"equally full"', "[]", r"multihop_so\.json: 10000001\[0\]\.answer: is \[\]; expected text"),
+    ("attitude", "{", "[", r"attitude\.json: is no JSON"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "old", "new", "expected"), BROKEN)
+def test_a_broken_file_is_told(file: str, old: str, new: str, expected: str, folder: Path) -> None:
     path = folder / f"{file}.json"
     path.write_text(path.read_text().replace(old, new, 1))
-    done = cli("items", "opentom", "--path", folder)
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert re.search(expected, done.err), done.err
+    with pytest.raises(TomserveError, match=expected):
+        items(folder)
 
 
-def test_files_that_are_missing_or_were_replaced_are_told(folder: Path, cli) -> None:
-    missing = cli("items", "opentom").err
-    assert "data/opentom_data of github.com/seacowx/OpenToM (licence: CC BY-NC 4.0)" in missing
+def test_files_that_are_missing_or_were_replaced_are_told(folder: Path) -> None:
+    found = " ".join(opentom.BENCHMARK.audit(folder, print).lines)
+    assert "labels: 2 of 55 that can be checked contradict the plot or another label" in found
     (folder / "meta_data_long.json").unlink()
     assert len(items(folder)) == 2 * 23
-    assert "no long narratives are asked" in cli("dataset", "audit", "opentom", "--path", folder).out
-    (folder / "location_fg_fo_new.json").rename(folder / "location_fg_fo.json")
-    told = cli("items", "opentom", "--path", folder).err
-    assert "location_fg_fo.json is the older file, whose answers contradict location_cg_fo.json" in told
+    assert "no long narratives are asked" in " ".join(opentom.BENCHMARK.audit(folder, print).lines)
+    new, old = folder / "location_fg_fo_new.json", folder / "location_fg_fo.json"
+    new.rename(old)
+    with pytest.raises(
+        TomserveError, match=r"fo\.json is the older file, whose answers contradict location_cg_fo.json"
+    ):
+        items(folder)
+    old.rename(new)
     (folder / "attitude.json").write_text("version https://git-lfs.github.com/spec/v1\n")
-    (folder / "location_fg_fo.json").rename(folder / "location_fg_fo_new.json")
-    assert "only a pointer of Git LFS" in cli("items", "opentom", "--path", folder).err
-    assert "is a file; name the folder" in cli("items", "opentom", "--path", folder / "meta_data.json").err
-
-
-def test_whatever_is_in_a_file_is_read_or_told(folder: Path) -> None:
-    """Broken copies of a good folder: each is read, or refused by an error of ours."""
-    rng = random.Random(7)
-    good = {path: path.read_text() for path in folder.iterdir()}
-    for _ in range(60):
-        path = rng.choice(sorted(good))
-        text = good[path]
-        at, size = rng.randrange(len(text)), rng.randrange(1, 12)
-        path.write_text(text[:at] + rng.choice(["", "null", "[", "\\u0000", '"', "{}", "1e999"]) + text[at + size :])
-        with contextlib.suppress(TomserveError):  # anything else is a failure
-            items(folder)
-        path.write_text(text)
-
-
-def test_validate_and_audit(cli) -> None:
-    done = cli("dataset", "audit", "opentom", "--path", SMALL)
-    assert done.code == 0
-    assert "labels: 2 of 55 that can be checked contradict the plot or another label" in done.out
-    assert cli("dataset", "validate", "opentom", "--path", SMALL).code == 1
+    with pytest.raises(TomserveError, match="only a pointer of Git LFS"):
+        items(folder)
+    with pytest.raises(TomserveError, match="is a file; name the folder"):
+        items(folder / "meta_data.json")
 
 
 def test_the_official_folder_is_known(tmp_path: Path) -> None:
