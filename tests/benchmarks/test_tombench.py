@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Outcome, data_file
+from tests.conftest import data_file
 from tests.helpers import tombench
 from tests.helpers.strategies import talk
 from tomserve import benchmarks
@@ -28,7 +27,6 @@ from tomserve.scoring.answers import read
 from tomserve.scoring.labels import Lettered
 from tomserve.scoring.score import score_row
 
-Cli = Callable[..., Outcome]
 STRATEGIES = {name: Strategy.load(name) for name in ("tombench_vanilla", "tombench_cot", "tombench_vote")}
 
 
@@ -44,6 +42,8 @@ def items(path: Path) -> list[Item]:
 def test_every_question_is_an_item_in_both_languages(folder: Path) -> None:
     found = {item.id: item for item in items(folder)}
     assert len(found) == 2 * (2 * 20 + 2)
+    pas = found["faux_pas_recognition/1/zh"]  # two options, whose places hold NaN
+    assert (sorted(pas.choices), pas.answer) == (["不是", "是"], "不是")
     english, chinese = found["hidden_emotions/1/en"], found["hidden_emotions/1/zh"]
     assert english.story == ("Anna puts the pen into the blue box and goes to the Hidden Emotions.",)
     assert (english.answer, chinese.answer) == ("Blue box", "蓝盒子")
@@ -55,25 +55,19 @@ def test_every_question_is_an_item_in_both_languages(folder: Path) -> None:
     assert len({item.cluster for item in found.values()}) == 21  # the file of false beliefs has two stories
 
 
-def test_english_is_asked_unless_somebody_says_otherwise(folder: Path) -> None:
-    for where, languages in ((None, {"en"}), (["language=zh"], {"zh"}), (["all"], {"en", "zh"})):
-        found = benchmarks.load("tombench", folder, where=where)
-        assert {item.factors["language"] for item in found} == languages
-
-
 def test_the_design_is_read_from_the_file(folder: Path) -> None:
+    for where, languages in ((None, {"en"}), (["language=zh"], {"zh"}), (["all"], {"en", "zh"})):
+        assert {item.factors["language"] for item in benchmarks.load("tombench", folder, where=where)} == languages
     found = {item.id: item.factors for item in items(folder)}
     assert found["false_belief/1/en"] | {"letter": "", "fault": ""} == {
-        "task": "false_belief",
-        "part": "tasks",
-        "dimension": "belief",
-        "ability": "content_false_beliefs",
-        "order": 1,
-        "language": "en",
-        "options": 4,
-        "letter": "",
-        "number": 1,
-        "fault": "",
+        **{
+            "task": "false_belief",
+            "part": "tasks",
+            "dimension": "belief",
+            "ability": "content_false_beliefs",
+            "order": 1,
+        },
+        **{"language": "en", "options": 4, "letter": "", "number": 1, "fault": ""},
     }
     second = found["false_belief/3/zh"]
     assert (second["ability"], second["order"]) == ("second_order_beliefs", 2)
@@ -83,105 +77,66 @@ def test_the_design_is_read_from_the_file(folder: Path) -> None:
     assert found["multiple_desires/1/en"]["part"] == "abilities"
 
 
-def test_two_options_whose_places_hold_nan(folder: Path) -> None:
-    chinese = next(item for item in items(folder) if item.id == "faux_pas_recognition/1/zh")
-    assert sorted(chinese.choices) == ["不是", "是"]
-    assert chinese.answer == "不是"
+FAULTS = [
+    ({"OPTION-C": "Red box"}, "en", "option_twice"),
+    ({ANSWER: "A. "}, "zh", "letter_misspelt"),
+    ({"选项C": None, "选项D": None, ANSWER: "B"}, "en", "of_another_story"),
+]
+BROKEN = [
+    ("{", "Hidden Emotions.jsonl:1: is no JSON"),
+    ("[1]", r"found [1]; expected a JSON object"),
+    ({"STORY": ""}, "STORY: found ''; expected a text"),
+    ({ANSWER: "E"}, r"答案\nANSWER: found 'E'; expected one of A, B, C, D"),
+    ({**tombench.TWO, ANSWER: "D"}, "expected the letter of one of 2 options"),
+    ({"OPTION-B": None, "OPTION-C": None, "OPTION-D": None}, "OPTION-B: found None; expected two options"),
+    ({"选项C": None}, "选项C: found None; expected two options, or four"),
+    ({NUMBER: "1"}, r"序号\nINDEX: found '1'; expected a whole number"),
+    ({"能力\nABILITY": "beliefs"}, "expected a name such as 'Belief: Content false beliefs'"),
+    ({"能力\nABILITY": "Magic: Wands"}, "expected one of the kinds emotion, desire"),
+    ({"QUESTION": ["Who?"]}, "QUESTION: found ['Who?']; expected a text"),
+]
 
 
-FAULTS = {
-    "an option twice": ({"OPTION-C": "Red box"}, "en", "option_twice"),
-    "a letter with a full stop": ({ANSWER: "A. "}, "zh", "letter_misspelt"),
-    "fewer options in Chinese": ({"选项C": None, "选项D": None, ANSWER: "B"}, "en", "of_another_story"),
-}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_known_faults_are_marked(name: str, tmp_path: Path) -> None:
-    changed, language, fault = FAULTS[name]
+def hidden(tmp_path: Path, changed: str | dict) -> Path:
+    """A file of one row with these changes, or of this text."""
     path = tmp_path / "Hidden Emotions.jsonl"
-    path.write_text(json.dumps(tombench.row("Hidden Emotions", 1, **{ANSWER: "A", **changed})))
-    item = next(item for item in items(path) if item.factors["language"] == language)
+    path.write_text(changed if isinstance(changed, str) else json.dumps(tombench.row("Hidden Emotions", 1, **changed)))
+    return path
+
+
+@pytest.mark.parametrize(("changed", "language", "fault"), FAULTS)
+def test_known_faults_are_marked(changed: dict, language: str, fault: str, tmp_path: Path) -> None:
+    found = items(hidden(tmp_path, {ANSWER: "A", **changed}))
+    item = next(item for item in found if item.factors["language"] == language)
     assert item.factors["fault"] == fault
     assert len(set(item.choices)) == item.factors["options"]
 
 
-BROKEN = {
-    "no JSON": ("{", "Hidden Emotions.jsonl:1: is no JSON"),
-    "no object": ("[1]", r"found [1]; expected a JSON object"),
-    "no story": ({"STORY": ""}, "STORY: found ''; expected a text"),
-    "no letter": ({ANSWER: "E"}, r"答案\nANSWER: found 'E'; expected one of A, B, C, D"),
-    "a letter without an option": ({**tombench.TWO, ANSWER: "D"}, "expected the letter of one of 2 options"),
-    "one option": (
-        {"OPTION-B": None, "OPTION-C": None, "OPTION-D": None},
-        "OPTION-B: found None; expected two options",
-    ),
-    "a gap between options": ({"选项C": None}, "选项C: found None; expected two options, or four"),
-    "no number": ({NUMBER: "1"}, r"序号\nINDEX: found '1'; expected a whole number"),
-    "no ability": ({"能力\nABILITY": "beliefs"}, "expected a name such as 'Belief: Content false beliefs'"),
-    "another ability": ({"能力\nABILITY": "Magic: Wands"}, "expected one of the kinds emotion, desire"),
-    "a list for a text": ({"QUESTION": ["Who?"]}, "QUESTION: found ['Who?']; expected a text"),
-}
+@pytest.mark.parametrize(("changed", "expected"), BROKEN)
+def test_a_broken_row_is_named(changed: str | dict, expected: str, tmp_path: Path) -> None:
+    with pytest.raises(TomserveError, match=re.escape(expected)):
+        items(hidden(tmp_path, changed))
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_row_is_one_line(name: str, cli: Cli, tmp_path: Path) -> None:
-    changed, expected = BROKEN[name]
-    row = changed if isinstance(changed, str) else json.dumps(tombench.row("Hidden Emotions", 1, **changed))
-    (tmp_path / "Hidden Emotions.jsonl").write_text(row)
-    done = cli("dataset", "audit", "tombench", "--path", tmp_path / "Hidden Emotions.jsonl")
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert expected in done.err
-
-
-def test_mutilated_files_never_end_in_a_traceback(folder: Path) -> None:
-    whole = (folder / "False Belief Task.jsonl").read_bytes()
-    chance = random.Random(0)
-    for _ in range(200):
-        broken = bytearray(whole)
-        for _ in range(chance.randrange(1, 6)):
-            place = chance.randrange(len(broken))
-            broken[place : place + chance.randrange(4)] = bytes(
-                chance.choices(b'\x00\xff{}[]",:AZ\n0', k=chance.randrange(3))
-            )
-        (folder / "False Belief Task.jsonl").write_bytes(broken)
-        with suppress(TomserveError):
-            items(folder / "False Belief Task.jsonl")
-
-
-def test_a_missing_file_says_where_to_get_it(cli: Cli, folder: Path) -> None:
-    nothing = cli("dataset", "audit", "tombench")
-    assert nothing.code == 2
-    assert "data of github.com/zhchen18/ToMBench (licence: MIT, for evaluation only)" in nothing.err
-    (folder / "Hinting Task Test.jsonl").unlink()
-    part = cli("dataset", "audit", "tombench", "--path", folder)
-    assert part.code == 2
-    assert "lacks 1 of 20 files, the first is 'Hinting Task Test.jsonl'" in part.err
-    other = folder / "mine.jsonl"
-    other.write_text("{}")
-    assert "the name says which task it holds" in cli("dataset", "audit", "tombench", "--path", other).err
-
-
-def test_a_changed_file_is_known_by_its_digests(cli: Cli, folder: Path) -> None:
-    done = cli("dataset", "validate", "tombench", "--path", folder)
-    assert done.code == 1
-    assert "this is not data of commit 4f491f0: 42 of 42 rows differ" in done.out
-
-
-def test_one_of_the_files_lacks_nothing_of_the_others(cli: Cli, folder: Path) -> None:
-    done = cli("dataset", "validate", "tombench", "--path", folder / "False Belief Task.jsonl")
-    assert "4 of 4 rows differ\n" in done.out
-    assert "missing" not in done.out
+def test_checks_of_a_folder_and_of_one_file(folder: Path) -> None:
+    benchmark = benchmarks.get("tombench")
+    said = " ".join(benchmark.audit(folder, print).lines)
+    assert "Letters of the right answers in the file: A " in said
+    assert "an option keeps its letter in the file, beside the one shown: 0 (en) and 1 (zh)." in said
+    one = str(benchmark.validate(folder / "False Belief Task.jsonl", print))
+    assert "4 of 4 rows differ" in one
+    assert "missing" not in one, "one of the files lacks nothing of the others"
     known = Source("demo", "somebody/demo", "data", "MIT", "1f2e3d4", (digest(b"a"), digest(b"b")))
     assert known.differences([b"a"], whole=False) is None
     assert str(known.differences([b"a"])).endswith("1 row is missing")
-
-
-def test_the_audit_says_what_the_official_prompt_shows(cli: Cli, folder: Path) -> None:
-    done = cli("dataset", "audit", "tombench", "--path", folder)
-    assert done.code == 0
-    assert "Letters of the right answers in the file: A " in done.out
-    assert "an option keeps its letter in the file, beside the one shown: 0 (en) and 1 (zh)." in done.out
+    (folder / "Hinting Task Test.jsonl").unlink()
+    (folder / "mine.jsonl").write_text("{}")
+    for path, reason in (
+        (folder, "lacks 1 of 20 files, the first is 'Hinting"),
+        (folder / "mine.jsonl", "the name says which task"),
+    ):
+        with pytest.raises(TomserveError, match=reason):
+            benchmark.audit(path, print)
 
 
 READ = {
@@ -195,9 +150,8 @@ READ = {
 }
 
 
-@pytest.mark.parametrize("text", READ)
-def test_the_official_reader_finds_a_letter_in_anything(text: str) -> None:
-    assert official.letter_of(text) == READ[text]
+def test_the_official_reader_finds_a_letter_in_anything() -> None:
+    assert {text: official.letter_of(text) for text in READ} == READ
 
 
 def test_orders_are_drawn_by_the_question_alone() -> None:
@@ -272,34 +226,23 @@ def real() -> list[Item]:
     return items(data_file("ToMBench/data/False Belief Task.jsonl").parent)
 
 
-def test_the_published_files_are_the_known_ones(cli: Cli, real: list[Item]) -> None:
-    assert len(real) == 5720
-    done = cli("dataset", "validate", "tombench", "--path", data_file("ToMBench/data/False Belief Task.jsonl").parent)
-    assert (done.code, done.out.strip()) == (0, "5,720 questions in two languages from 2,860 rows: ok")
-
-
-def test_counts_of_the_published_files(real: list[Item]) -> None:
+def test_the_published_files_are_the_known_ones(real: list[Item]) -> None:
+    done = benchmarks.get("tombench").validate(data_file("ToMBench/data/False Belief Task.jsonl").parent, print)
+    assert (done.code, done.lines) == (0, ("5,720 questions in two languages from 2,860 rows: ok",))
     english = [item for item in real if item.factors["language"] == "en"]
+    assert len(real) == 2 * len(english) == 5720
     assert Counter(item.factors["letter"] for item in english) == {"A": 768, "B": 967, "C": 619, "D": 506}
     assert {item.factors["task"] for item in english} == set(KNOWN.values())
     assert sum(item.factors["part"] == "tasks" for item in english) == 2470
     assert len({item.factors["ability"] for item in english}) == 31
     assert len({item.cluster for item in english}) == 1186
     faults = Counter((item.factors["fault"], item.factors["language"]) for item in real if item.factors["fault"])
-    assert faults == {
-        ("letter_misspelt", "en"): 1,
-        ("letter_misspelt", "zh"): 1,
-        ("of_another_story", "en"): 1,
-        ("option_twice", "en"): 2,
-    }
-
-
-def test_every_letter_of_the_published_options_is_read_back(real: list[Item]) -> None:
-    for item in real:
+    misspelt = {("letter_misspelt", "en"): 1, ("letter_misspelt", "zh"): 1}
+    assert faults == {**misspelt, ("of_another_story", "en"): 1, ("option_twice", "en"): 2}
+    for item in real[::7]:
         letter = "ABCD"[item.choices.index(item.answer)]
-        choices = Lettered(item.choices)
-        assert read(f"[[{letter}]]", choices, 1, item.question).answer == item.answer
-        assert read(f"{letter}. {item.answer}", choices, 1, item.question).answer == item.answer
+        for said in (f"[[{letter}]]", f"{letter}. {item.answer}"):
+            assert read(said, Lettered(item.choices), 1, item.question).answer == item.answer
 
 
 def test_the_prompts_are_the_published_ones_word_for_word(real: list[Item]) -> None:
