@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import ROOT
 from tomserve import benchmarks
 from tomserve.benchmarks.case import Case, NoCase, problem
 from tomserve.benchmarks.cases import cases_of, counted, items_of, limited, read_cases
@@ -25,13 +26,9 @@ def made(name: str = "jar", /, **changed: Mapping[str, Any]) -> list[Item]:
     """A complete case as items: f, p, p~ and the twin. changed: other fields of one of these."""
     told = {"question": "What does Ann believe is in the jar?", "choices": ("tea", "salt"), "cluster": name}
     own = {"question": "What do you believe is in the jar?", "choices": FIRST, "meanings": ("tea", "salt")}
+    factors = {"family": "contents", **LABELS}
     tellings: dict[str, dict[str, Any]] = {
-        "f": {
-            "id": name,
-            "story": ["Ann has missed it."],
-            "answer": "tea",
-            "factors": {"family": "contents", **LABELS},
-        },
+        "f": {"id": name, "story": ["Ann has missed it."], "answer": "tea", "factors": factors},
         "ppt_p": {"story": ["You put tea in."], "answer": FIRST[0], **own},
         "ppt_p_twin": {"story": ["You notice."], "answer": FIRST[1], **own},
         "ppt_twin": {"story": ["Ann notices."], "answer": "salt"},
@@ -73,16 +70,13 @@ def test_items_of_a_case_are_read_back_as_the_same_case() -> None:
     assert cases(item for case in again for item in items_of(case)) == again
 
 
-def test_labels_and_family_that_only_the_case_has_are_written_as_factors() -> None:
+def test_labels_family_and_cluster_that_a_telling_lacks() -> None:
     (plain,) = cases(made(f={"factors": {}}))
-    case = Case(plain.f, plain.own, plain.own_twin, plain.twin, "transfer", {"protagonist": "tea", "reality": "salt"})
-    f, *_ = items_of(case)
-    assert f.factors == {"family": "transfer", "protagonist": "tea", "reality": "salt"}
-
-
-def test_reality_alone_is_a_factor_of_the_items_own() -> None:
-    (case,) = cases(made(f={"factors": {"reality": "a word that is no choice"}}))
-    assert case.holders == {}
+    labels = {"protagonist": "tea", "reality": "salt"}
+    f, *_ = items_of(Case(plain.f, plain.own, plain.own_twin, plain.twin, "transfer", labels))
+    assert f.factors == {"family": "transfer", **labels}
+    (case,) = cases(made(f={"factors": {"reality": "a word that is no choice"}}, ppt_p={"cluster": "jar/ppt_p"}))
+    assert (case.holders, case.own.cluster) == ({}, "jar"), "reality alone is a factor of the item's own"
 
 
 def test_choices_in_another_order_are_put_into_that_of_f() -> None:
@@ -95,11 +89,6 @@ def test_choices_in_another_order_are_put_into_that_of_f() -> None:
     assert problem(case) is None
 
 
-def test_a_telling_that_names_no_cluster_is_in_that_of_the_item() -> None:
-    (case,) = cases(made(ppt_p={"cluster": "jar/ppt_p"}))
-    assert case.own.cluster == "jar"
-
-
 def test_what_is_incomplete_is_counted_with_its_reason() -> None:
     f, p, p_twin, twin = made()
     assert reasons([f, p, twin]) == {"it has no version ppt_p_twin": 1}
@@ -109,76 +98,44 @@ def test_what_is_incomplete_is_counted_with_its_reason() -> None:
     assert not reasons([f, other, p, p_twin])
 
 
-WRONG: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
-    "another cluster": (
-        {"ppt_p": {"cluster": "tin"}},
-        "'jar/ppt_p': its cluster is 'tin'; expected that of 'jar': 'jar'",
-    ),
-    "too few choices": (
-        {"f": {"choices": ("tea", "salt", "unknown")}},
-        "'jar/ppt_p': it has 2 choices; expected 3, as 'jar' has",
-    ),
-    "other words without meanings": (
-        {"ppt_p": {"meanings": None}},
-        "'jar/ppt_p': its choices do not stand for those of 'jar'; say by `meanings`",
-    ),
-    "p answered as the twin": (
-        {"ppt_p": {"answer": FIRST[1]}},
-        "'jar/ppt_p': its answer means 'salt'; expected 'tea', as of f",
-    ),
-    "p~ answered as f": (
+WRONG = [
+    ({"ppt_p": {"cluster": "tin"}}, "'jar/ppt_p': its cluster is 'tin'; expected that of 'jar': 'jar'"),
+    ({"f": {"choices": ("tea", "salt", "unknown")}}, "'jar/ppt_p': it has 2 choices; expected 3, as 'jar' has"),
+    ({"ppt_p": {"meanings": None}}, "'jar/ppt_p': its choices do not stand for those of 'jar'; say by `meanings`"),
+    ({"ppt_p": {"answer": FIRST[1]}}, "'jar/ppt_p': its answer means 'salt'; expected 'tea', as of f"),
+    (
         {"ppt_p_twin": {"answer": FIRST[0]}},
         "'jar/ppt_p_twin': its answer means that of 'jar', 'tea'; expected another one",
     ),
-    "a twin with the false belief": (
-        {"ppt_twin": {"answer": "tea"}},
-        "'jar/ppt_twin': its answer is 'tea'; expected 'salt', as of 'jar/ppt_p_twin'",
-    ),
-    "a label that is no choice": (
-        {"f": {"factors": {"protagonist": "coffee"}}},
-        "'jar': protagonist is 'coffee'; expected one of its choices",
-    ),
-    "a version of nothing": (
-        {"ppt_p": {"base": None, "meanings": None}},
-        "'jar/ppt_p': a version ppt_p names by `base` the item",
-    ),
-}
+    ({"ppt_twin": {"answer": "tea"}}, "'jar/ppt_twin': its answer is 'tea'; expected 'salt', as of 'jar/ppt_p_twin'"),
+    ({"f": {"factors": {"protagonist": "coffee"}}}, "'jar': protagonist is 'coffee'; expected one of its choices"),
+    ({"ppt_p": {"base": None, "meanings": None}}, "'jar/ppt_p': a version ppt_p names by `base` the item"),
+]
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_telling_that_does_not_fit_is_refused_by_file_and_line(name: str, tmp_path: Path) -> None:
-    changed, expected = WRONG[name]
+@pytest.mark.parametrize(("changed", "expected"), WRONG)
+def test_a_telling_that_does_not_fit_is_refused_by_file_and_line(changed: dict, expected: str, tmp_path: Path) -> None:
     items = made(**changed)
     with pytest.raises(ConfigError, match=re.escape(f"item {expected}")):
         list(cases_of(items))
     write_items(path := tmp_path / "own.jsonl", [*made("tin"), *items])
-    identifier = expected.split("'")[1]
-    line = 5 + [item.id for item in items].index(identifier)
+    line = 5 + [item.id for item in items].index(expected.split("'")[1])
     with pytest.raises(ContentError, match=re.escape(f"own.jsonl:{line}: item {expected}")):
         list(read_cases(path))
 
 
-def test_a_telling_that_is_given_twice_is_refused() -> None:
+def test_a_telling_twice_and_files_without_cases_are_refused(tmp_path: Path) -> None:
     f, p, p_twin, _ = made()
     again = p.model_copy(update={"id": "jar/again"})
     with pytest.raises(ConfigError, match="item 'jar/again': 'jar' has a version ppt_p already: 'jar/ppt_p'"):
         list(cases_of([f, p, p_twin, again]))
-
-
-def test_a_file_without_cases_says_what_is_expected(tmp_path: Path) -> None:
-    write_items(path := tmp_path / "own.jsonl", made()[:1])
     expected = "own.jsonl: holds no cases; expected items with versions of the factor variant=ppt_p and ppt_p_twin"
-    with pytest.raises(ContentError, match=expected) as refused:
-        list(benchmarks.get("items").found_cases(path))
-    page = re.search(r"docs/[\w/-]+\.md", str(refused.value))
-    assert page is not None
-    assert (Path(__file__).parents[2] / page[0]).is_file()
-
-
-def test_a_file_whose_groups_are_all_incomplete_says_why(tmp_path: Path) -> None:
-    write_items(path := tmp_path / "own.jsonl", made()[:2])
-    with pytest.raises(ConfigError, match=r"no question makes a case \(it has no version ppt_p_twin: 1\)"):
-        list(benchmarks.get("items").found_cases(path))
+    for items, said in ([f], expected), ([f, p], r"no question makes a case \(it has no version ppt_p_twin: 1\)"):
+        write_items(path := tmp_path / "own.jsonl", items)
+        with pytest.raises(ConfigError, match=said) as refused:
+            list(benchmarks.get("items").found_cases(path))
+        if (page := re.search(r"docs/[\w/-]+\.md", str(refused.value))) is not None:
+            assert (ROOT / page[0]).is_file()
 
 
 def test_conditions_choose_among_the_items_and_what_makes_no_case_is_counted(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
-"""Events of the perturbed stories, followed by the engine, against sets that follow the events one by one."""
+"""Events of the perturbed stories and first-order beliefs: by hand, and against sets that follow events one by one."""
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.helpers.beliefs_by_hand import follow
-from tomserve.benchmarks.perturbed.events import track
+from tomserve.benchmarks.perturbed.events import parse, track
 
 PEOPLE = ("Ada", "Bo")
 label = st.sampled_from("xyz")
@@ -33,3 +34,55 @@ def test_any_story_agrees_with_the_sets(story: list[list[str]], asked: str) -> N
 def test_without_inference_those_events_might_as_well_not_be_there(story: list[list[str]], asked: str) -> None:
     bare = [[text for text in line if not text.startswith("infer")] for line in story]
     assert track(story, asked, inference=False) == follow(bare, asked)
+
+
+def beliefs(*story: str, asked: str = "Ada", inference: bool = True) -> str:
+    """The asked person's belief after each sentence, u for unknown; one event or none ("") a sentence."""
+    found = track([[event] if event else [] for event in story], asked, inference=inference)
+    return " ".join("".join(sorted("u" if one == "unknown" else one for one in belief)) for _, belief in found)
+
+
+BY_HAND = [
+    (("", "world x", "read Ada y", ""), "u u y y"),
+    (("world x seen Ada", "", "world y seen Bo", ""), "x x x x"),
+    (("world x", "read Ada y", "see Ada"), "u y x"),
+    (("world y seen Ada", "world x", "read Ada x"), "y y y"),
+    (("read Ada y", "tell Ada x", "read Ada y"), "y x x"),
+    (("hear Ada x", "infer Ada y"), "ux y"),
+    (("world x", "view Ada", "", "see Ada"), "u ux ux x"),
+    (("world x seen Ada", "world y", "view Ada", "see Ada"), "x x xy y"),
+    (("world x seen Ada", "view Ada"), "x x"),
+    (("world x", "view Bo"), "u u"),
+    (("world x", "view Ada", "read Ada y", "see Ada"), "u ux xy x"),
+    (("world x", "view Ada", "tell Ada y", "read Ada x"), "u ux y y"),
+    (("world x seen Ada", "arm y known Ada", "pass known Ada"), "x x y"),
+    (("world x seen Ada", "arm y", "pass known Ada"), "x x x"),
+    (("world x seen Ada", "arm y known Ada", "pass"), "x x x"),
+    (("world x seen Ada", "arm y known Ada", "stall known Ada"), "x x y"),
+    (("world x seen Ada", "infer Ada x, y", "infer Ada y"), "x xy y"),
+]
+
+
+@pytest.mark.parametrize(("story", "expected"), BY_HAND)
+def test_beliefs_by_hand(story: tuple[str, ...], expected: str) -> None:
+    assert beliefs(*story) == expected
+
+
+def test_other_people_the_world_and_stories_without_inference() -> None:
+    assert beliefs("world x seen Ada", "world y seen Bo", asked="Bo") == "u y"
+    assert beliefs("world x", "see Ada, Bo", asked="Bo") == "u x"
+    assert beliefs("world x seen Ada", "infer Ada y", inference=False) == "x x"
+    for story, real in (
+        (["world x seen Ada", "", "world y seen Bo"], "xxy"),
+        (["world x", "arm y", "pass"], "xxy"),
+        (["world x", "arm y", "stall"], "xxx"),
+    ):
+        assert "".join(min(world) for world, _ in track([[e] if e else [] for e in story], "Ada")) == real
+
+
+@pytest.mark.parametrize("text", ["look Ada", "world", "see", "tell Ada", "pass Ada", "infer x", ""])
+def test_what_is_no_event_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="event"):
+        parse(text)
+    with pytest.raises(ValueError, match="no mechanism was armed"):
+        track([["pass known Ada"]], "Ada")

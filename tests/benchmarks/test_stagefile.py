@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.conftest import ROOT
 from tomserve.benchmarks.perturbed.stagecheck import load_stage
-from tomserve.benchmarks.perturbed.stagefile import SCENARIOS, Slot, Stage, fill
+from tomserve.benchmarks.perturbed.stagefile import Slot, Stage, fill
 from tomserve.errors import ContentError
 
 PRACTICE = (ROOT / "tests/data/practice_stage.yaml").read_text()
@@ -51,13 +50,13 @@ def test_swapping_exchanges_the_labels_everywhere(tmp_path: Path) -> None:
 
 
 def test_roles_of_answers(tmp_path: Path) -> None:
-    belief = {
+    told = {
         i.factors["scenario"]: i.factors for i in stage(tmp_path).items("p") if i.factors["question_kind"] == "belief"
     }
-    assert belief["false_belief"]["belief_is_false"] is True
-    assert belief["false_belief"]["answer_role"] == "classic"
-    assert belief["informed_protagonist"]["belief_is_false"] is False
-    assert belief["informed_protagonist"]["answer_role"] == "reality"
+    roles = [
+        (told[name]["belief_is_false"], told[name]["answer_role"]) for name in ("false_belief", "informed_protagonist")
+    ]
+    assert roles == [(True, "classic"), (False, "reality")]
 
 
 def test_fill_capitalises_a_leading_slot() -> None:
@@ -65,153 +64,59 @@ def test_fill_capitalises_a_leading_slot() -> None:
     assert fill("{x.some} is in {asked}'s jar, not {y}.", slots, "Ada") == "Some tea is in Ada's jar, not salt."
 
 
-MISTAKES = {
-    "unknown label": ("put: {world: x, belief: x}", "put: {world: z, belief: x}", "gold.put.world: unknown label 'z'"),
-    "missing set": ("          move: {world: y, belief: x}\n", "", "no gold sets for the sentence 'move'"),
-    "half a set": ("put: {world: x, belief: x}", "put: {world: x}", "gold.put.belief: is missing"),
-    "empty set": ("put: {world: x, belief: x}", "put: {world: x, belief: []}", "at least 1"),
-    "gold for nothing": (
-        "put: {world: x, belief: x}",
-        "put: {world: x, belief: x}\n          putt: {world: x, belief: x}",
-        "gold for unknown sentence 'putt'; did you mean 'put'",
-    ),
-    "gold out of order": (
-        "          put: {world: x, belief: x}\n          away: {world: x, belief: x}\n",
-        "          away: {world: x, belief: x}\n          put: {world: x, belief: x}\n",
-        "not in the order of the story",
-    ),
-    "no path": (
-        "          away: {world: x, belief: x}\n          move: {world: y, belief: x}\n",
-        "          away: {world: x, belief: [x, y], belief_edges: [x->y]}\n          move: {world: y, belief: [x, y], belief_edges: [x->x]}\n",
-        "gold.move.belief: no path of beliefs leads up to this sentence",
-    ),
-    "dead label": (
-        "          move: {world: y, belief: x}\n          back: {world: y, belief: x}\n        answer: {reality: y, belief: x}",
-        "          move: {world: y, belief: [x, y]}\n          back: {world: y, belief: x, belief_edges: [x->x]}\n        answer: {reality: y, belief: x}",
-        "'y' lies on no path",
-    ),
-    "edge from nowhere": (
-        "away: {world: x, belief: x}",
-        "away: {world: x, belief: x, belief_edges: [y->x]}",
-        "not from the set",
-    ),
-    "answer against gold": (
-        "answer: {reality: y, belief: x}",
-        "answer: {reality: y, belief: y}",
-        "is 'y', but the last belief set is [x]",
-    ),
-    "bare word": (
-        "Ravi leaves his kite in {x}.",
-        "Ravi leaves his kite in the sandpit.",
-        "'sandpit' stands outside a slot",
-    ),
-    "bare word without its article": (
-        "Ravi leaves his kite in {x}.",
-        "Ravi leaves his kite in a sandpit.",
-        "'sandpit' stands outside a slot",
-    ),
-    "a factor of the design": (
-        "        answer: {reality: y, belief: x}",
-        "        factors: {swapped: maybe}\n        answer: {reality: y, belief: x}",
-        "factors.swapped: 'swapped' is part of the design",
-    ),
-    "nobody": ("{protagonist: Ravi,", "{protagonist: '',", "at least 1 character"),
-    "unknown slot": ("Ravi leaves his kite in {x}.", "Ravi leaves his kite in {z}.", "unknown slot '{z}'"),
-    "unknown form": ("Ravi leaves his kite in {x}.", "Ravi leaves his kite in {x.one}.", "unknown form of x 'one'"),
-    "stray brace": ("Ravi leaves his kite in {x}.", "Ravi leaves his kite in {x.", "a brace outside a slot"),
-    "labels contained": (
-        "{x: the sandpit, y: the toolshed}",
-        "{x: the sandpit, y: the sandpit hut}",
-        "one contains the other",
-    ),
-    "unequal forms": (
-        "{x: the sandpit, y: the toolshed}",
-        "{x: {label: the sandpit, one: a sandpit}, y: the toolshed}",
-        "same forms",
-    ),
-    "unknown key": (
-        "kind: unexpected_transfer",
-        "knd: 1\nkind: unexpected_transfer",
-        "knd: unknown key; did you mean 'kind'",
-    ),
-    "unknown key in a task": ("      put: {text:", "      put: {txt: x, text:", "did you mean 'text'"),
-    "unknown kind": (
-        "kind: unexpected_transfer",
-        "kind: unexpected_visit",
-        "kind: expected one of unexpected_contents, unexpected_transfer; found 'unexpected_visit'",
-    ),
-    "unknown perturbation": ("  none:\n", "  nonne:\n", "unknown perturbation 'nonne'; did you mean 'none'"),
-    "unknown scenario": ("      no_transfer:", "      no_transfre:", "the scenario 'no_transfer' is missing"),
-    "replace nothing": (
-        '          move: "Lotte looks',
-        '          moove: "Lotte looks',
-        "replace: unknown sentence 'moove'",
-    ),
-    "insert nowhere": ("after: back", "after: beck", "insert: unknown sentence 'beck'"),
-    "unknown person": (
-        "  none:\n    story:",
-        "  none:\n    asked: Rabi\n    story:",
-        "unknown person 'Rabi'; did you mean 'Ravi'",
-    ),
-    "false belief in a control": (
-        "        answer: {reality: x, belief: x}",
-        "        control_exception: none needed\n        answer: {reality: x, belief: x}",
-        "control_exception: given, but the belief is not false",
-    ),
-    "key twice": ("      put: {text:", "      away: {text: x}\n      put: {text:", "the key 'away' is given twice"),
-    "broken YAML": ("tasks:\n", "tasks: [\n", "broken YAML"),
-}
+MISTAKES = [
+    ('put: {world: x, belief: x}', 'put: {world: z, belief: x}', "gold.put.world: unknown label 'z'"),
+    ('          move: {world: y, belief: x}\n', '', "no gold sets for the sentence 'move'"),
+    ('put: {world: x, belief: x}', 'put: {world: x}', 'gold.put.belief: is missing'),
+    ('put: {world: x, belief: x}', 'put: {world: x, belief: []}', 'at least 1'),
+    ('put: {world: x, belief: x}', 'put: {world: x, belief: x}\n          putt: {world: x, belief: x}', "gold for unknown sentence 'putt'; did you mean 'put'"),
+    ('          put: {world: x, belief: x}\n          away: {world: x, belief: x}\n', '          away: {world: x, belief: x}\n          put: {world: x, belief: x}\n', 'not in the order of the story'),
+    ('          away: {world: x, belief: x}\n          move: {world: y, belief: x}\n', '          away: {world: x, belief: [x, y], belief_edges: [x->y]}\n          move: {world: y, belief: [x, y], belief_edges: [x->x]}\n', 'gold.move.belief: no path of beliefs leads up to this sentence'),
+    ('          move: {world: y, belief: x}\n          back: {world: y, belief: x}\n        answer: {reality: y, belief: x}', '          move: {world: y, belief: [x, y]}\n          back: {world: y, belief: x, belief_edges: [x->x]}\n        answer: {reality: y, belief: x}', "'y' lies on no path"),
+    ('away: {world: x, belief: x}', 'away: {world: x, belief: x, belief_edges: [y->x]}', 'not from the set'),
+    ('answer: {reality: y, belief: x}', 'answer: {reality: y, belief: y}', "is 'y', but the last belief set is [x]"),
+    ('Ravi leaves his kite in {x}.', 'Ravi leaves his kite in the sandpit.', "'sandpit' stands outside a slot"),
+    ('Ravi leaves his kite in {x}.', 'Ravi leaves his kite in a sandpit.', "'sandpit' stands outside a slot"),
+    ('        answer: {reality: y, belief: x}', '        factors: {swapped: maybe}\n        answer: {reality: y, belief: x}', "factors.swapped: 'swapped' is part of the design"),
+    ('{protagonist: Ravi,', "{protagonist: '',", 'at least 1 character'),
+    ('Ravi leaves his kite in {x}.', 'Ravi leaves his kite in {z}.', "unknown slot '{z}'"),
+    ('Ravi leaves his kite in {x}.', 'Ravi leaves his kite in {x.one}.', "unknown form of x 'one'"),
+    ('Ravi leaves his kite in {x}.', 'Ravi leaves his kite in {x.', 'a brace outside a slot'),
+    ('{x: the sandpit, y: the toolshed}', '{x: the sandpit, y: the sandpit hut}', 'one contains the other'),
+    ('{x: the sandpit, y: the toolshed}', '{x: {label: the sandpit, one: a sandpit}, y: the toolshed}', 'same forms'),
+    ('kind: unexpected_transfer', 'knd: 1\nkind: unexpected_transfer', "knd: unknown key; did you mean 'kind'"),
+    ('      put: {text:', '      put: {txt: x, text:', "did you mean 'text'"),
+    ('kind: unexpected_transfer', 'kind: unexpected_visit', "kind: expected one of unexpected_contents, unexpected_transfer; found 'unexpected_visit'"),
+    ('  none:\n', '  nonne:\n', "unknown perturbation 'nonne'; did you mean 'none'"),
+    ('      no_transfer:', '      no_transfre:', "the scenario 'no_transfer' is missing"),
+    ('          move: "Lotte looks', '          moove: "Lotte looks', "replace: unknown sentence 'moove'"),
+    ('after: back', 'after: beck', "insert: unknown sentence 'beck'"),
+    ('  none:\n    story:', '  none:\n    asked: Rabi\n    story:', "unknown person 'Rabi'; did you mean 'Ravi'"),
+    ('        answer: {reality: x, belief: x}', '        control_exception: none needed\n        answer: {reality: x, belief: x}', 'control_exception: given, but the belief is not false'),
+    ('      put: {text:', '      away: {text: x}\n      put: {text:', "the key 'away' is given twice"),
+    ('tasks:\n', 'tasks: [\n', 'broken YAML'),
+    ("schema: 1", "schema: 1\nx: 0x_", ""),
+    ("schema: 1", "schema: 1\nx: 2020-13-45", ""),
+    ("schema: 1", "schema: 1\nx: &a [*a]", ""),
+    ("schema: 1", "schema: 1\nx: \x07", ""),
+    ('belief: "At the end of the story, where does {asked} believe the kite is?"', 'belief: ""', ""),
+    ('        replace:\n          move: "Lotte looks', '        omit: [put, away, move, back]\n        replace:\n          move: "Lotte looks', ""),
+    ("told: {world: y, belief: y}\n          believes: {world: y, belief: y}\n        answer: {reality: y, belief: y}",
+     "told: {world: y, belief: x}\n          believes: {world: y, belief: x}\n        answer: {reality: y, belief: x}",
+     "the belief is false in a control: say why"),
+]  # fmt: skip
+"""What is edited in the practice stage, into what, and the reason for which that is refused ("" for any)."""
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_named_with_file_and_line(tmp_path: Path, name: str) -> None:
-    old, new, reason = MISTAKES[name]
+@pytest.mark.parametrize(("old", "new", "reason"), MISTAKES)
+def test_a_mistake_is_named_with_file_and_line(tmp_path: Path, old: str, new: str, reason: str) -> None:
     with pytest.raises(ContentError) as error:
         stage(tmp_path, old, new)
     message = str(error.value)
     assert reason in message
-    assert message.startswith(f"{tmp_path}/s.yaml:{error.value.line}: ")
+    assert message.startswith(f"{tmp_path}/s.yaml:{error.value.line}: " if reason else f"{tmp_path}/s.yaml")
     assert "\n" not in message
     edited = (tmp_path / "s.yaml").read_text().splitlines()
-    assert 1 <= error.value.line <= len(edited)
-
-
-def test_the_line_is_the_line_of_the_mistake(tmp_path: Path) -> None:
-    with pytest.raises(ContentError) as error:
-        stage(tmp_path, "put: {world: x, belief: x}", "put: {world: z, belief: x}")
-    assert "world: z" in (tmp_path / "s.yaml").read_text().splitlines()[error.value.line - 1]
-
-
-def test_a_control_with_a_false_belief_says_why(tmp_path: Path) -> None:
-    edits = PRACTICE.replace("told: {world: y, belief: y}", "told: {world: y, belief: x}").replace(
-        "believes: {world: y, belief: y}\n        answer: {reality: y, belief: y}",
-        "believes: {world: y, belief: x}\n        answer: {reality: y, belief: x}",
-    )
-    path = tmp_path / "s.yaml"
-    path.write_text(edits)
-    with pytest.raises(ContentError, match="the belief is false in a control: say why"):
-        load_stage(path)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("schema: 1", "schema: 1\nx: 0x_"),
-        ("schema: 1", "schema: 1\nx: 2020-13-45"),
-        ("schema: 1", "schema: 1\nx: &a [*a]"),
-        ("schema: 1", "schema: 1\nx: \x07"),
-        ('belief: "At the end of the story, where does {asked} believe the kite is?"', 'belief: ""'),
-        (
-            '        replace:\n          move: "Lotte looks',
-            '        omit: [put, away, move, back]\n        replace:\n          move: "Lotte looks',
-        ),
-    ],
-)
-def test_odd_files_are_refused_too(tmp_path: Path, old: str, new: str) -> None:
-    with pytest.raises(ContentError, match=f"{tmp_path}/s.yaml"):
-        stage(tmp_path, old, new)
-
-
-def test_scenarios_of_both_kinds_have_four() -> None:
-    assert all(len(names) == 4 for names in SCENARIOS.values())
-    assert yaml.safe_load(PRACTICE)["kind"] in SCENARIOS
+    assert not reason or 1 <= error.value.line <= len(edited)
+    if reason.startswith("gold.put.world"):
+        assert "world: z" in edited[error.value.line - 1]
