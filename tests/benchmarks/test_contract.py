@@ -18,13 +18,15 @@ from tests.conftest import ROOT, Outcome
 from tests.helpers import choices_files, dyntom, tombench
 from tomserve import benchmarks
 from tomserve.benchmarks import ALL, Benchmark
+from tomserve.benchmarks.foreign.source import digest
 from tomserve.benchmarks.worlds.drawing import worlds
 from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.benchmarks.worlds.rendering import items as rendered
 from tomserve.errors import ConfigError, TomserveError
-from tomserve.items import UNKNOWN, Item, write_items
+from tomserve.items import UNKNOWN, Item, items_digest, write_items
 from tomserve.items.draw import limited
 from tomserve.scoring.score import score_row
+from tomserve.stability import KINDS, Dropped, variants
 from tomserve.studies.loading import names as studies
 
 DATA = ROOT / "tests/data"
@@ -100,6 +102,25 @@ CHANGED = {
     "ullman": "3 of 3 rows differ and 6 rows are missing",
 }
 """What validate says of a sample, which is not the published file."""
+
+PINS: dict[str, tuple[str, str, str]] = {
+    "bigtom": ("780adea6", "5ab90752", "54157cae"),
+    "bundles": ("a9ff21ea", "91d5256b", "05ea63dc"),
+    "dyntom": ("9bd34470", "eca12938", "820f30d0"),
+    "fantom": ("e8757fc9", "292e520e", "bdcfb452"),
+    "hitom": ("adfe9496", "f18b6517", "d2fe1ff4"),
+    "items": ("87ea7536", "47503663", "e3b0c442"),
+    "mmtom": ("0a68fa64", "c4470f31", "99847d63"),
+    "mumatom": ("1894f426", "87d4adbf", "0ddc163b"),
+    "opentom": ("74a72150", "be6372f2", "852b22e9"),
+    "perturbed": ("c64d73eb", "bc57d33d", "05ea63dc"),
+    "perturbed-2": ("46f3c7b9", "c808ec73", "cf766adb"),
+    "tombench": ("963477ee", "6c80397b", "2686bc07"),
+    "tomi": ("421764c3", "1c8b3554", "a2096a6e"),
+    "ullman": ("69090684", "81818d37", "229b8a12"),
+    "worlds": ("9c4521b3", "07724d1c", "5964f0f4"),
+}
+"""See `pins`."""
 
 every = pytest.mark.parametrize("name", SAMPLES)
 
@@ -262,12 +283,28 @@ def test_an_empty_line_at_the_end_is_no_row(name: str, benchmark: Benchmark, ite
     assert list(benchmark.items(path, where=ALL)) == items
 
 
+def pins(benchmark: Benchmark, path: Path) -> tuple[str, str, str]:
+    """Short digests of a sample: of its items, of variants of some, and of what rules answer and the audit counts."""
+    items = list(benchmark.items(path, where=ALL))
+    told = variants(items[:: max(1, len(items) // 24)], KINDS, benchmarks.retelling(benchmark, path))
+    counted = "".join(f"{rule.name} {rule.answer(item)}\n" for rule in benchmark.rules for item in items)
+    if benchmark.audit is not None and benchmark.name != "perturbed-2":  # that one fits rules to the whole edition
+        for title, table in benchmark.audit(path, print).tables.items():
+            counted += title + table.write_csv(float_precision=6)
+    found = items_digest(items), items_digest(one for one in told if isinstance(one, Item)), digest(counted.encode())
+    return tuple(one.removeprefix("sha256:")[:8] for one in found)
+
+
+@every
+def test_questions_variants_and_counts_are_those_of_the_last_version(name: str, benchmark: Benchmark, samples) -> None:
+    """If this fails by intent, numbers on these questions are no longer comparable: say so in the list of changes."""
+    assert pins(benchmark, samples[name]) == PINS[name]
+
+
 @every
 def test_variants_are_made_or_dropped_with_a_reason_and_keep_the_meaning_of_the_answer(
     benchmark, items, samples, name
 ) -> None:
-    from tomserve.stability import KINDS, Dropped, variants
-
     own = {item.id: item for item in items[:: max(1, len(items) // 6)]}
     found = list(variants(own.values(), KINDS, benchmarks.retelling(benchmark, samples[name])))
     for one in found:
