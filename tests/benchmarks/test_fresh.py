@@ -57,11 +57,6 @@ def stage(tmp_path: Path, old: str = "", new: str = "") -> Stage:
     return load_stage(tmp_path / "Z1.yaml")
 
 
-def found(tmp_path: Path, old: str, new: str) -> list[str]:
-    """What the check finds in the small stage with one edit, without the file's folder."""
-    return [str(one).removeprefix(f"{tmp_path}/") for one in freshcheck.problems(stage(tmp_path, old, new))]
-
-
 def told(story: Item) -> str:
     return " ".join((*story.story, story.question))
 
@@ -86,28 +81,23 @@ def test_names_labels_things_and_wordings_are_others_in_every_form(tmp_path: Pat
     assert len({name[0] for name in new.people}) == 4
 
 
-def test_ids_factors_and_clusters_stay_beside_the_seed_and_the_released_item(tmp_path: Path) -> None:
+def test_ids_factors_answers_and_clusters_stay_beside_the_seed_and_the_released_item(tmp_path: Path) -> None:
     made = stage(tmp_path)
-    changed = {"cue", "asked", "reality"}
     for before, after in zip(made.items(), fresh.items(made, 12, NAMES), strict=True):
         assert after.id == f"{before.id}/fresh-12"
         assert (after.cluster, after.canary, after.benchmark) == (before.cluster, before.canary, before.benchmark)
-        assert after.factors["base"] == before.id
-        assert after.factors["fresh"] == 12
-        stay = {name: value for name, value in before.factors.items() if name not in changed}
+        assert (after.factors["base"], after.factors["fresh"]) == (before.id, 12)
+        stay = {name: value for name, value in before.factors.items() if name not in {"cue", "asked", "reality"}}
         assert stay.items() <= after.factors.items()
         assert after.factors["cue"] in after.choices
         assert str(after.factors["asked"]) in after.story[0]
         assert after.choices.index(after.answer) == before.choices.index(before.answer)
-
-
-def test_a_limit_draws_the_same_questions_of_both_editions() -> None:
-    own = stages()
-    released = [item for one in own for item in one.items()]
-    made = [item for one in own for item in fresh.items(one, 2, NAMES)]
-    for limit in (88, 400):
-        before, after = (limited(items, limit, DRAW) for items in (released, made))
-        assert [item.id for item in before] == [item.factors["base"] for item in after]
+    # Answers are derived from the events: one that the file lacks, because its check was left out, comes out right.
+    task = made.file.tasks["none"]
+    versions = {**task.versions, "plain": task.versions["plain"].model_copy(update={"answers": "unknown/unknown"})}
+    file = made.file.model_copy(update={"tasks": {"none": task.model_copy(update={"versions": versions})}})
+    new = fresh.retold(Stage(file, made.path, made.lines), 3, NAMES).file.tasks["none"]
+    assert new.versions["plain"].answers == "y/x"
 
 
 def test_the_seed_and_nothing_else_decides(tmp_path: Path) -> None:
@@ -120,65 +110,52 @@ def test_the_seed_and_nothing_else_decides(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_answers_are_derived_from_the_events_and_not_copied(tmp_path: Path) -> None:
-    """An answer that the file does not have, because the check of the written ones was left out, comes out right."""
-    made = stage(tmp_path)
-    task = made.file.tasks["none"]
-    wrong = task.versions["plain"].model_copy(update={"answers": "unknown/unknown"})
-    versions = {**task.versions, "plain": wrong}
-    file = made.file.model_copy(update={"tasks": {"none": task.model_copy(update={"versions": versions})}})
-    assert (
-        fresh.retold(Stage(file, made.path, made.lines), 3, NAMES).file.tasks["none"].versions["plain"].answers == "y/x"
-    )
-
-
 def test_a_label_gets_the_article_that_it_needs(tmp_path: Path) -> None:
     one = stage(tmp_path, 'cups: "Andres washes cups."', "cups: \"Then a {x} or an '{y}' falls: a unit.\"")
     seen = {sentence for seed in range(12) for item in fresh.items(one, seed, NAMES) for sentence in item.story}
     assert {"Then a hooks or an 'acorns' falls: a unit.", "Then an acorns or a 'hooks' falls: a unit."} < seen
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("Andres washes cups.", "Sam boxes Andres.", "'boxes' seems to be a verb here; mend the sentence, or leave 'box'"),
-        ("Andres washes cups.", "She can box.", "'box' seems to be a verb here"),
-        ("Andres washes cups.", "The boxer left.", "'boxer' is made of it and would stay"),
-        ("Andres washes cups.", "The box-room was cold.", "'box-room' is made of it and would stay"),
-        ("Andres washes cups.", "He came by the Box Hill train.", "'Box' is written like a name"),
-        ("Andres washes cups.", "The BOX was cold.", "'BOX' is written like a name"),
-        ("Andres washes cups.", "They call him sam.", "'sam' would stay although 'Sam' is a person's name"),
-        ("Andres washes cups.", "The Sammy arrived.", "'Sammy' is made of the name 'Sam' and would stay"),
-        ("words: {box", "words: {kettle: [pot], box", "words.kettle: 'kettle' stands in no sentence"),
-        ("box: [urn]", "box: [Box]", "there is no other word that can be used: 'Box' is the word itself"),
-        ("box: [urn]", "box: [urns]", "'urns' and 'box' are not both singular or both plural"),
-        ("box: [urn]", "box: [coin]", "'coin' is too near to the label 'coins'"),
-        ("box: [urn]", "box: [cup]", "'cup' stands in the prose of a task already in which 'box' stands"),
-        ("x: shells", "x: box lids", "'box' is part of the label 'box lids', which would stay"),
-        ("x: shells", "x: shell", "'shell' and the stage's labels are not all singular or all plural"),
-        ("spare: [{x: hooks, y: acorns}, {x: shells, y: coins}]\n", "", "there are no `spare` pairs"),
-        ("Andres washes cups.\"", "One.\", \"{y} is one.\"]", "the wordings name different labels; the first names no label"),
-    ],
-)  # fmt: skip
+CANNOT = [
+    ("Andres washes cups.", "Sam boxes Andres.", "'boxes' seems to be a verb here; mend the sentence, or leave 'box'"),
+    ("Andres washes cups.", "She can box.", "'box' seems to be a verb here"),
+    ("Andres washes cups.", "The boxer left.", "'boxer' is made of it and would stay"),
+    ("Andres washes cups.", "The box-room was cold.", "'box-room' is made of it and would stay"),
+    ("Andres washes cups.", "He came by the Box Hill train.", "'Box' is written like a name"),
+    ("Andres washes cups.", "The BOX was cold.", "'BOX' is written like a name"),
+    ("Andres washes cups.", "They call him sam.", "'sam' would stay although 'Sam' is a person's name"),
+    ("Andres washes cups.", "The Sammy arrived.", "'Sammy' is made of the name 'Sam' and would stay"),
+    ("words: {box", "words: {kettle: [pot], box", "words.kettle: 'kettle' stands in no sentence"),
+    ("box: [urn]", "box: [Box]", "there is no other word that can be used: 'Box' is the word itself"),
+    ("box: [urn]", "box: [urns]", "'urns' and 'box' are not both singular or both plural"),
+    ("box: [urn]", "box: [coin]", "'coin' is too near to the label 'coins'"),
+    ("box: [urn]", "box: [cup]", "'cup' stands in the prose of a task already in which 'box' stands"),
+    ("x: shells", "x: box lids", "'box' is part of the label 'box lids', which would stay"),
+    ("x: shells", "x: shell", "'shell' and the stage's labels are not all singular or all plural"),
+    ("spare: [{x: hooks, y: acorns}, {x: shells, y: coins}]\n", "", "there are no `spare` pairs"),
+    ("Andres washes cups.\"", "One.\", \"{y} is one.\"]", "the wordings name different labels; the first names no label"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "message"), CANNOT)
 def test_what_cannot_be_told_anew_is_named_by_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     if "{y}" in new:
         old, new = f'"{old}', f'["{new}'
-    listed = found(tmp_path, old, new)
+    listed = [str(one) for one in freshcheck.problems(stage(tmp_path, old, new))]
     assert any(message in one for one in listed), listed
     where = next(one for one in listed if message in one)
-    line = int(re.match(r"Z1\.yaml:(\d+): [a-z]+", where)[1])
+    line = int(re.match(rf"{tmp_path}/Z1\.yaml:(\d+): [a-z]+", where)[1])
     written = (tmp_path / "Z1.yaml").read_text().splitlines()[line - 1]
     assert new.split("\n")[0][:20] in written or "label" in message
 
 
-def test_the_small_stage_has_no_problems_although_names_and_things_are_parts_of_other_words(tmp_path: Path) -> None:
+def test_names_and_things_that_are_parts_of_other_words_are_no_problem(tmp_path: Path) -> None:
     assert freshcheck.problems(stage(tmp_path)) == []
-    assert (
-        freshcheck.problems(
-            stage(tmp_path, "Andres washes cups.", "In her box Sam sees the teacup of Samoa and Annabel.")
-        )
-        == []
-    )
+    new = "In her box Sam sees the teacup of Samoa and Annabel."
+    assert freshcheck.problems(stage(tmp_path, "Andres washes cups.", new)) == []
+    few = fresh.Names(schema=1, she=["Rahel"], he=["Okello"], they=["Akira"])
+    with pytest.raises(ContentError, match=r"Z1\.yaml:7: people: there is no further name for 'Anna' \(she\)"):
+        fresh.items(stage(tmp_path), 1, few)
 
 
 def test_the_thing_of_one_task_is_scenery_in_others(tmp_path: Path) -> None:
@@ -216,12 +193,6 @@ def test_names_are_in_no_stage_prompt_or_training_list_and_none_is_given_twice(t
         fresh.read_names(tmp_path / "n.yaml")
 
 
-def test_too_few_names_are_refused(tmp_path: Path) -> None:
-    few = fresh.Names(schema=1, she=["Rahel"], he=["Okello"], they=["Akira"])
-    with pytest.raises(ContentError, match=r"Z1\.yaml:7: people: there is no further name for 'Anna' \(she\)"):
-        fresh.items(stage(tmp_path), 1, few)
-
-
 def test_overlap_counts_runs_of_words(tmp_path: Path) -> None:
     def item(text: str) -> Item:
         return Item(id="1", story=[text], question="?", choices=["a", "b"], answer="a")
@@ -233,95 +204,63 @@ def test_overlap_counts_runs_of_words(tmp_path: Path) -> None:
         fresh.overlap([item("too short")], [item(ten)])
 
 
-STAGES = sorted((ROOT / "dataset/perturbed-2/stages").glob("*.yaml"))
-
-
-@pytest.mark.parametrize("path", STAGES, ids=lambda path: path.stem)
-def test_every_stage_can_be_told_anew(path: Path) -> None:
+@pytest.mark.parametrize("part", [*range(3), *(pytest.param(part, marks=pytest.mark.long) for part in range(3, 12))])
+def test_every_stage_can_be_told_anew(part: int) -> None:
     """No problem; the new stage passes the check that a written one passes; nothing of the old names, labels and things
     is left; the gold is that of the released items with other labels; most of the text is new."""
-    made = load_stage(path)
-    assert freshcheck.problems(made) == []
-    new = fresh.retold(made, 5, NAMES)
-    check(new)
-    released, items = made.items(), fresh.items(made, 5, NAMES)
-    everywhere = [*made.file.people, *(slot.label for slot in made.file.labels.values())]
-    left = {}
-    for task in made.file.tasks:
-        words = [word for word in made.file.words if task in fresh.scope(made.file, word)]
-        gone = [*everywhere, *words, *map(rewording.plural, words)]
-        left[task] = re.compile(rf"\b({'|'.join(map(re.escape, gone))})\b")
-    for before, after in zip(released, items, strict=True):
-        assert (match := left[str(after.factors["perturbation"])].search(told(after))) is None, (after.id, match)
-        assert after.story != before.story
-        marks = dict(zip(before.choices, after.choices, strict=True))
-        assert after.answer == marks[before.answer]
-        assert after.gold.sets == tuple(tuple(sorted_like(layer, marks)) for layer in before.gold.sets)
-    assert fresh.overlap(released, items) < 0.35
-    other = {item.story for item in fresh.items(made, 6, NAMES)}
-    assert other.isdisjoint(item.story for item in items)
+    for made in stages()[part::12]:
+        assert freshcheck.problems(made) == []
+        check(fresh.retold(made, 5, NAMES))
+        released, items = made.items(), fresh.items(made, 5, NAMES)
+        everywhere = [*made.file.people, *(slot.label for slot in made.file.labels.values())]
+        left = {}
+        for task in made.file.tasks:
+            words = [word for word in made.file.words if task in fresh.scope(made.file, word)]
+            gone = [*everywhere, *words, *map(rewording.plural, words)]
+            left[task] = re.compile(rf"\b({'|'.join(map(re.escape, gone))})\b")
+        for before, after in zip(released, items, strict=True):
+            assert left[str(after.factors["perturbation"])].search(told(after)) is None, after.id
+            assert after.story != before.story
+            marks = dict(zip(before.choices, after.choices, strict=True))
+            assert after.answer == marks[before.answer]
+            assert after.gold.sets == tuple(tuple(marks[label] for label in layer) for layer in before.gold.sets)
+        assert fresh.overlap(released, items) < 0.35
 
 
-def sorted_like(layer: tuple[str, ...], marks: dict[str, str]) -> list[str]:
-    """The labels of a layer under their new names, in the order of the symbols that stand for them."""
-    return [marks[label] for label in layer]
-
-
-def test_no_more_than_three_in_ten_runs_of_words_are_kept() -> None:
-    own = stages()
+def test_a_limit_draws_the_same_questions_of_both_editions_and_few_runs_of_words_are_kept() -> None:
+    own = stages()[::5]
     released = [item for one in own for item in one.items()]
-    made = [item for one in own for item in fresh.items(one, 1, NAMES)]
-    assert fresh.overlap(released, made) < 0.30
+    made = [item for one in own for item in fresh.items(one, 2, NAMES)]
+    for limit in (88, 400):
+        before, after = (limited(items, limit, DRAW) for items in (released, made))
+        assert [item.id for item in before] == [item.factors["base"] for item in after]
+    assert fresh.overlap(released, made) < 0.33
 
 
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(cli: Callable[..., Outcome]) -> Run:
-    def call(*arguments: object) -> tuple[int, str, str]:
-        done = cli("generate", "perturbed-2", *arguments)
-        return done.code, done.out, done.err
-
-    return call
-
-
-def test_the_command_writes_items_that_can_be_asked(tmp_path: Path, run: Run) -> None:
-    made = stage(tmp_path)
-    out = tmp_path / "fresh.jsonl"
-    code, said, _ = run("--fresh", 7, "--out", out, "--path", made.path)
-    assert code == 0
-    assert "of the runs of 8 words in the released stories occur in the fresh ones as well" in said
-    assert "written: 20 items of 1 stage by seed 7" in said
+def test_the_command_writes_items_that_can_be_asked_and_refuses_a_stage_with_problems(
+    tmp_path: Path, cli: Callable[..., Outcome]
+) -> None:
+    made, out = stage(tmp_path), tmp_path / "fresh.jsonl"
+    done = cli("generate", "perturbed-2", "--fresh", 7, "--out", out, "--path", made.path)
+    assert done.code == 0
+    assert "of the runs of 8 words in the released stories occur in the fresh ones as well" in done.out
+    assert "written: 20 items of 1 stage by seed 7" in done.out
     assert list(read_items(out)) == fresh.items(made, 7, NAMES) == list(get("perturbed-2").items(out))
-    first = out.read_bytes()
-    run("--fresh", 7, "--out", out, "--path", made.path)
-    assert out.read_bytes() == first
-
-
-def test_the_command_refuses_a_stage_with_problems_and_check_lists_them(tmp_path: Path, run: Run) -> None:
-    made = stage(tmp_path, "Andres washes cups.", "She can box.")
-    code, _, error = run("--fresh", 7, "--out", tmp_path / "f.jsonl", "--path", made.path)
-    assert code == 2
-    assert not (tmp_path / "f.jsonl").exists()
-    assert "Z1.yaml:" in error
-    assert "'box' seems to be a verb here" in error
-    assert "--check lists all" in error
-    code, said, _ = run("--check", "--path", made.path)
-    assert code == 1
-    assert "problem: " in said
-    assert said.rstrip().endswith("1 stage: 1 problem")
-    code, said, _ = run("--check", "--path", stage(tmp_path, "cup: [mug, bowl]", "cup: [mug, hook]").path)
-    assert code == 0
+    out.unlink()
+    near = stage(tmp_path, "cup: [mug, bowl]", "cup: [mug, hook]").path
+    said = cli("generate", "perturbed-2", "--check", "--path", near).out
     assert "every stage can be told anew" in said
     assert "'hook' is not used for 'cup': it is too near to the label 'hooks'" in said
-
-
-@pytest.mark.parametrize("arguments", [(), ("--fresh", 1), ("--check", "--fresh", 1), ("--check", "--out", "f.jsonl")])
-def test_the_command_says_what_it_needs(arguments: tuple[object, ...], run: Run) -> None:
-    code, _, error = run(*arguments)
-    assert code == 2
-    assert "give --fresh SEED and --out FILE, or --check alone" in error
+    wrong = stage(tmp_path, "Andres washes cups.", "She can box.")
+    done = cli("generate", "perturbed-2", "--fresh", 7, "--out", out, "--path", wrong.path)
+    assert (done.code, out.exists()) == (2, False)
+    assert re.search(r"Z1\.yaml:.*'box' seems to be a verb here.*--check lists all", done.err)
+    done = cli("generate", "perturbed-2", "--check", "--path", wrong.path)
+    assert (done.code, done.out.count("problem: ")) == (1, 1)
+    assert done.out.rstrip().endswith("1 stage: 1 problem")
+    for arguments in ((), ("--fresh", 1), ("--check", "--fresh", 1), ("--check", "--out", "f.jsonl")):
+        done = cli("generate", "perturbed-2", *arguments)
+        assert (done.code, "give --fresh SEED and --out FILE, or --check alone" in done.err) == (2, True)
 
 
 def test_items_of_another_benchmark_are_refused(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tomserve.benchmarks.perturbed_2.derive import FORMS, derive, parse
+from tomserve.benchmarks.perturbed_2.derive import derive, parse
 
 PEOPLE, LABELS = ("Ada", "Bo"), ("x", "y", "unknown")
 
@@ -111,38 +111,25 @@ def beliefs(*story: str) -> list[tuple[str, ...]]:
     return [line.belief.labels for line in derive([events.split("; ") if events else [] for events in story], "Ada")]
 
 
-CASES = {
-    "first-hand knowledge withstands a label": (["world x seen Ada", "read Ada y"], [("x",), ("x",)]),
-    "unless it is doubted": (["world x seen Ada", "doubt Ada", "read Ada y"], [("x",), ("x",), ("y",)]),
-    "or forgotten": (["world x seen Ada", "forget Ada", "read Ada y"], [("x",), ("unknown",), ("y",)]),
-    "somebody who is trusted withstands it too": (["tell Ada x", "read Ada y"], [("x",), ("x",)]),
-    "an inference does not": (["infer Ada x", "read Ada y"], [("x",), ("y",)]),
-    "others see for themselves only": (["world x seen Bo", "see Bo"], [("unknown",), ("unknown",)]),
-    "in plain view both stay possible": (
-        ["world x", "read Ada y", "view Ada", "see Ada"],
-        [("unknown",), ("y",), ("x", "y"), ("x",)],
-    ),
-    "a habit is counted on until something settles it": (
-        ["world x seen Ada", "expect Ada y", "", "see Ada", ""],
-        [("x",), ("x", "y"), ("x", "y"), ("x",), ("x",)],
-    ),
-    "who knows the mechanism and the time": (
-        ["world x seen Ada", "arm y known Ada", "pass known Ada"],
-        [("x",), ("x",), ("y",)],
-    ),
-    "who does not know the time": (["world x seen Ada", "arm y known Ada", "pass"], [("x",), ("x",), ("x",)]),
-    "who does not know that it stalled": (
-        ["world x seen Ada", "arm y known Ada", "stall known Ada"],
-        [("x",), ("x",), ("y",)],
-    ),
-    "what was heard cannot be judged": (["hear Ada x", "hear Ada y"], [("unknown", "x"), ("unknown", "x", "y")]),
-}
+CASES = [
+    (["world x seen Ada", "read Ada y"], "x x"),  # first-hand knowledge withstands a label,
+    (["world x seen Ada", "doubt Ada", "read Ada y"], "x x y"),  # unless it is doubted
+    (["world x seen Ada", "forget Ada", "read Ada y"], "x unknown y"),  # or forgotten
+    (["tell Ada x", "read Ada y"], "x x"),  # somebody who is trusted withstands it too
+    (["infer Ada x", "read Ada y"], "x y"),  # an inference does not
+    (["world x seen Bo", "see Bo"], "unknown unknown"),  # others see for themselves only
+    (["world x", "read Ada y", "view Ada", "see Ada"], "unknown y xy x"),  # in plain view both stay possible
+    (["world x seen Ada", "expect Ada y", "", "see Ada", ""], "x xy xy x x"),  # a habit, until something settles it
+    (["world x seen Ada", "arm y known Ada", "pass known Ada"], "x x y"),  # who knows the mechanism and the time
+    (["world x seen Ada", "arm y known Ada", "pass"], "x x x"),  # who does not know the time
+    (["world x seen Ada", "arm y known Ada", "stall known Ada"], "x x y"),  # who does not know that it stalled
+    (["hear Ada x", "hear Ada y"], "unknownx unknownxy"),  # what was heard cannot be judged
+]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_beliefs_by_hand(name: str) -> None:
-    story, expected = CASES[name]
-    assert beliefs(*story) == expected
+@pytest.mark.parametrize(("story", "expected"), CASES)
+def test_beliefs_by_hand(story: list[str], expected: str) -> None:
+    assert " ".join("".join(labels) for labels in beliefs(*story)) == expected
 
 
 def test_without_inference_nothing_is_inferred() -> None:
@@ -154,6 +141,7 @@ MISTAKES = {
     "see": "does not fit the form of 'see'",
     "world x y": "does not fit the form of 'world'",
     "read Ada": "does not fit the form of 'read'",
+    "pass": "no mechanism was armed before",
 }
 
 
@@ -161,14 +149,3 @@ MISTAKES = {
 def test_a_mistake_is_named(event: str) -> None:
     with pytest.raises(ValueError, match=MISTAKES[event]):
         derive([[event]], "Ada")
-
-
-def test_nothing_runs_that_was_not_armed() -> None:
-    with pytest.raises(ValueError, match="no mechanism was armed before"):
-        derive([["pass"]], "Ada")
-
-
-def test_every_form_is_explained() -> None:
-    text = derive.__module__
-    module = __import__(text, fromlist=["x"]).__doc__ or ""
-    assert [verb for verb in FORMS if f"    {verb} " not in module] == []

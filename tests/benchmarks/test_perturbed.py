@@ -1,0 +1,257 @@
+"""The perturbed benchmark as it is in dataset/: its design, its gold, what rules answer, and its annotation."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.conftest import ROOT
+from tomserve import benchmarks
+from tomserve.benchmarks import perturbed
+from tomserve.benchmarks.perturbed import auditing, learned
+from tomserve.benchmarks.perturbed.rules import RULES
+from tomserve.benchmarks.perturbed.shortcuts import audit
+from tomserve.benchmarks.perturbed.stagecheck import load_stage
+from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, SCENARIOS, in_false_belief_subset
+from tomserve.benchmarks.perturbed.validate import cross_check, problems
+from tomserve.errors import ConfigError
+from tomserve.items import Item, items_digest
+from tomserve.prompting.strategy import Strategy
+from tomserve.scoring.table import table
+
+BY_NAME = {rule.name: rule for rule in RULES}
+
+
+@pytest.fixture(scope="module")
+def items(first_edition: list[Item]) -> list[Item]:
+    return first_edition
+
+
+def test_the_whole_design(items: list[Item]) -> None:
+    assert len(items) == len({item.id for item in items}) == 1088
+    clusters = Counter(item.cluster for item in items)
+    assert (len(clusters), set(clusters.values())) == (68, {16})
+    cells = Counter((i.cluster, i.factors["scenario"], i.factors["question_kind"], i.factors["swapped"]) for i in items)
+    assert set(cells.values()) == {1}
+    assert all(item.factors["scenario"] in SCENARIOS[item.factors["kind"]] for item in items)
+    tasks = Counter(cluster.split("/")[1] for cluster in clusters)
+    assert tasks == dict(zip(PERTURBATIONS, (7, 7, 5, 4, 7, 7, 5, 7, 6, 6, 7), strict=True))
+    beliefs = [i for i in items if i.factors["question_kind"] == "belief"]
+    assert sum(i.factors["scenario"] == "false_belief" for i in beliefs) == 136
+    assert max(Counter(i.story for i in beliefs).values()) == 1, "stories differ between scenarios and swaps"
+    # With the cue agreeing with reality, "always reality" and "always the cue" both fail.
+    critical = [i for i in beliefs if i.factors["critical_form"] and i.factors["scenario"] == "false_belief"]
+    assert {(i.factors["answer_role"], i.factors["belief_is_false"]) for i in critical} == {("other", True)}
+    for stage in {i.factors["stage"] for i in items}:
+        own = [i for i in items if i.factors["stage"] == stage]
+        assert len({frozenset(i.choices) for i in own}) == 1
+        count = Counter(i.answer for i in own)
+        count.pop("unknown", None)
+        assert "unknown" in own[0].choices
+        assert len(set(count.values())) == 1, "answers balance over swaps"
+
+
+def test_two_files_of_one_stage_are_refused(tmp_path: Path) -> None:
+    text = perturbed.stages()[0].path.read_text()
+    with pytest.raises(ConfigError, match="no stage files"):
+        perturbed.stages(tmp_path)
+    for name in "ab":
+        (tmp_path / f"{name}.yaml").write_text(text)
+    with pytest.raises(ConfigError, match="is already in"):
+        perturbed.stages(tmp_path)
+
+
+BREAKS = [
+    ('C4', 'remove', 'late_label', 'C4/late_label: is missing'),
+    ('C1', '    critical_form: true\n', '', 'expected about half'),
+    ('C2', '  none:\n', '  none:\n    critical_form: true\n', 'not foreseen for this class'),
+    ('C2', '  none:\n', '  none:\n    aware: true\n', 'none: `aware` is for automatic_change_knowledge only'),
+    ('C2', 'is in the box?', 'is in the box, {x} or {y}?', 'the question names the label'),
+    ('C2', 'what does {asked} believe is in the box?', 'what will {asked} say is in the box?', 'asks about the future'),
+    ('C2', '[read Ines y]', '[read Ines x]', 'belief is written as {y}, events give {x}'),
+    ('C2', '[read Ines y]', '[peek Ines y]', "unknown verb 'peek'"),
+    ('C2', '[read Ines y]', '[infer Ines y]', '`infer` belongs to'),
+    ('C2', 'Ines reads the label.', 'Ines reads the label and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads.', 'longest sentence'),
+    ('C2', 'told: {world: x, belief: x}\n          believes: {world: x, belief: x}\n        answer: {reality: x, belief: x}', 'told: {world: x, belief: y}\n          believes: {world: x, belief: y}\n        control_exception: none\n        answer: {reality: x, belief: y}', 'told or sees, but the belief is not the reality'),
+    ('C2', '      correct_label:\n        replace:\n          holds: {text: "The box holds {y} and no {x}.", events: [world y]}\n', '      correct_label:\n        replace:\n          holds: {text: "The box holds {x} and no {y}.", events: [world y]}\n', 'tells the same story as'),
+]  # fmt: skip
+"""What is edited in the file of a stage, into what, and the problem that validate finds then."""
+
+
+@pytest.mark.parametrize(("stage", "old", "new", "problem"), [*BREAKS, ("C1", "schema", "schema", "")])
+def test_a_broken_property_is_found(stage: str, old: str, new: str, problem: str, tmp_path: Path) -> None:
+    stages = []
+    for found in perturbed.stages():
+        if found.file.stage == stage:
+            source = found.path.read_text()
+            if old == "remove":
+                start, end = source.index(f"\n  {new}:\n"), source.index("\n  non_protagonist_belief:\n")
+                old, new = source[start:end], ""
+            assert old in source
+            (tmp_path / found.path.name).write_text(source.replace(old, new, 1))
+        stages.append(load_stage(tmp_path / found.path.name) if found.file.stage == stage else found)
+    told = list(problems(stages))
+    assert any(problem in one for one in told) if problem else told == []
+
+
+def test_gold_agrees_with_events_in_every_sentence() -> None:
+    layers = list(cross_check(perturbed.stages()))
+    assert len(layers) > 4000
+    assert [layer for layer in layers if layer.written != layer.derived] == []
+
+
+def test_what_stands_in_plain_view_is_a_set_until_it_is_looked_at(items: list[Item]) -> None:
+    """The sets of the false-belief stories just before somebody looks, where a closed door does not hide the scene."""
+    before: dict[str, set[int]] = {}
+    for item in items:
+        wanted = item.factors["perturbation"] in ("transparent_container", "preposition_replacement")
+        if wanted and in_false_belief_subset(item.factors):
+            sets = item.gold.sets or ()
+            before.setdefault(item.cluster, set()).add(len(sets[sets.index((item.answer,)) - 1]))
+    assert len(before) == 12
+    plain = {f"T2/{name}" for name in ("transparent_container", "preposition_replacement")}
+    assert {cluster for cluster, sizes in before.items() if sizes == {1}} == plain
+    assert all(sizes in ({1}, {2}) for sizes in before.values())
+
+
+def test_distrust_is_told_before_the_words_that_it_bears_on() -> None:
+    for stage in perturbed.stages():
+        if (task := stage.file.tasks.get("untrustworthy_testimony")) is not None:
+            names = list(task.story)
+            assert names.index("sure") < names.index("says"), stage.file.stage
+
+
+# rules
+
+
+def scored(items: list[Item]) -> pl.DataFrame:
+    """The score table of a model that never answers."""
+    nothing = {"strategy": "s", "status": "timeout", "text": None}
+    return table("r", "m", [(item, nothing) for item in items], rules=benchmarks.scoring)
+
+
+def test_the_score_table_holds_what_the_audit_counts_and_always_reality_is_robust_over_all(items: list[Item]) -> None:
+    scores = scored(items)
+    shipped = {
+        rule.name: {item.id: rule.answer(item) or "" for item in items} for rule in RULES if rule.kind == "learned"
+    }
+    counted, criteria, kinds = audit(items, shipped)
+    assert set(kinds["kind"]) == {"constant", "surface", "learned"}
+    totals = counted.filter(subset="all", perturbation="overall")
+    for rule, right, total in totals.select("rule", "right", "total").iter_rows():
+        column = scores[f"rule_{rule.replace(' ', '_')}"]
+        assert (column.sum(), column.len() - column.null_count()) == (right, total), rule
+    assert totals.filter(rule="always reality").select("right", "total").row(0) == (982, 1088)
+    assert criteria.filter(subset="all", rule="always reality")["robust"].item()
+    plain = set(kinds.filter(kind="constant")["rule"])
+    assert {"always classic", "always reality", "always unknown", "first mentioned", "last mentioned"} <= plain
+    assert {"always yes", "always no"}.isdisjoint(plain)  # which no question offers
+    subset = criteria.filter(pl.col("subset") == "false_belief", pl.col("rule").is_in(plain))
+    assert (subset.height, subset["limited_robust"].any()) == (len(plain), False)
+    classic = counted.filter(rule="always classic", perturbation="none", subset="false_belief")
+    assert classic["right"].to_list() == classic["total"].to_list() == [14]
+    subset = scored([item for item in items if in_false_belief_subset(item.factors)])
+    names = ("rule_always_classic", "rule_opposite_of_the_cue", "rule_always_reality", "rule_always_unknown")
+    assert [int(subset[name].sum()) for name in names] == [32, 96, 62, 8]
+
+
+def test_rules_of_one_story_by_hand(items: list[Item]) -> None:
+    """C1, class none: the tag says socks, the bag holds mittens, and Amaru only reads the tag."""
+    names = ("false_belief/belief", "false_belief/reality", "informed_protagonist/belief")
+    asked = [next(item for item in items if item.id == f"C1/none/{name}/original") for name in names]
+    expected = {
+        "always classic": ["socks"] * 3,
+        "always reality": ["mittens"] * 3,
+        "always label": ["socks"] * 3,
+        "opposite of the cue": ["mittens"] * 3,
+        "keyword": ["socks", "mittens", "mittens"],
+    }
+    assert {name: [BY_NAME[name].answer(item) for item in asked] for name in expected} == expected
+    foreign = items[0].model_copy(update={"factors": {}})
+    silent = ("always classic", "opposite of the cue", "always reality")
+    assert [BY_NAME[name].answer(foreign) for name in silent] == [None, None, None]
+    assert BY_NAME["keyword"].answer(foreign) in foreign.choices
+
+
+def test_always_reality_is_right_where_the_answer_to_the_question_about_reality_is(items: list[Item]) -> None:
+    def story(item: Item) -> tuple[object, ...]:
+        return item.cluster, item.factors["scenario"], item.factors["swapped"]
+
+    world = {story(item): item.answer for item in items if item.factors["question_kind"] == "reality"}
+    rule = BY_NAME["always reality"]
+    for item in items:
+        assert (rule.answer(item) == item.answer) == (world[story(item)] == item.answer), item.id
+        if item.answer != "unknown":
+            assert rule.answer(item) == world[story(item)], item.id
+
+
+def test_learned_answers_are_those_of_a_fit_and_others_are_a_problem_of_the_audit(
+    items: list[Item], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = learned.differing(items, learned.fitted(items))
+    assert list(found) == list(learned.NAMES)
+    assert max(found.values()) <= learned.TOLERATED
+    rule, item = BY_NAME["bag of words"], items[0]
+    assert rule.answer(item) in item.choices
+    other = item.model_copy(update={"id": "mine/1"})
+    assert rule.answer(item.model_copy(update={"question": "What is in it?"})) is rule.answer(other) is None
+    assert learned.differing([other], {name: {} for name in learned.NAMES}) == {"question only": 0, "bag of words": 0}
+    monkeypatch.setattr(auditing, "fitted", lambda items: {name: {i.id: "no" for i in items} for name in learned.NAMES})
+    told = auditing.findings(perturbed.stages(), own=True)
+    assert told.code == 1
+    assert [line for line in told.lines if "1088 answers of the rule 'bag of words' that a fit does not give" in line]
+    assert auditing.findings(perturbed.stages()).code == 0  # other stage files have no answers in the file
+
+
+# what is written beside the data
+
+
+def test_the_datasheet_and_the_changes_are_about_this_dataset(items: list[Item]) -> None:
+    sheet, changes = ((ROOT / "dataset" / name).read_text() for name in ("README.md", "CHANGES.md"))
+    assert items_digest(items) in sheet
+    assert items_digest(items) in changes
+    assert "e7fcb6b14277829a10c54aa3d29b38eadf63490d6e8f2771b1589b1243620dc1" in changes
+    assert {item.canary for item in items} == {items[0].canary}
+    assert items[0].canary.startswith("tomserve-perturbed-")
+    assert items[0].canary in sheet
+    assert items[0].canary.encode() in items[0].to_json()
+    assert items[0].canary not in str(Strategy.load("cot").turn(items[0]).messages)
+    assert not [name for name in {item.cluster.split("/")[1] for item in items} if name not in sheet]
+
+
+def test_the_second_annotation_can_be_recomputed(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = ROOT / "dataset/annotation"
+    sheet, adjudicated = (ROOT / "dataset/README.md").read_text(), (folder / "adjudication.md").read_text()
+    monkeypatch.syspath_prepend(str(folder))
+    for options in (["--as-annotated", "--list"], ["--list"]):
+        monkeypatch.setattr(sys, "argv", ["agreement.py", *options])
+        runpy.run_path(str(folder / "agreement.py"), run_name="__main__")
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] in sheet
+        assert len(options) == 1 or lines[0].startswith("272 stories compared; 0 replies")
+        for line in lines:
+            assert not line.startswith(("| belief", "| reality")) or line in sheet
+            if " sentence " in line and ": gold [" in line and not line.startswith("Annotator"):
+                assert line.split()[0] in adjudicated, line
+
+
+def test_a_reply_to_a_story_whose_gold_has_changed_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gold that was changed after a reply had been read agrees with it for no good reason."""
+    monkeypatch.syspath_prepend(str(ROOT / "dataset/annotation"))
+    import sheets
+
+    story = next(iter(sheets.stories().values()))
+    asked = {f"{kind}_question": item.question for kind, item in story.items()}
+    entry = {"code": "abc123", "sentences": list(story["belief"].story), **asked}
+    gold = sheets.written("abc123", story)
+    assert sheets.unchanged(entry, gold, story)
+    assert not sheets.unchanged(entry | {"sentences": entry["sentences"][1:]}, gold, story)
+    assert not sheets.unchanged(entry | {"belief_question": "What else?"}, gold, story)
+    assert not sheets.unchanged(entry, gold | {"belief": gold["belief"][1:]}, story)
