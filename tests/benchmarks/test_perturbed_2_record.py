@@ -207,7 +207,7 @@ def test_every_reply_is_of_stories_that_were_handed_out_and_every_dispute_is_dec
                 assert f"/{version}" in decided, one.where
 
 
-@pytest.mark.system
+@pytest.mark.long
 def test_the_figures_of_datasheet_and_adjudication_are_those_of_the_scripts(scripts: dict[str, Any], capsys) -> None:
     """Whoever changes a story runs datasheet_2.py (see its docstring)."""
     assert scripts["datasheet"].main(["--check"]) == 0, capsys.readouterr()

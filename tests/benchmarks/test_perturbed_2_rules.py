@@ -1,16 +1,21 @@
 """The rules of readers who only look at words: what they answer, what is shipped, and what the audit calls a problem."""
 
-import doctest
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
+from scipy import sparse
 
-from tests.conftest import ROOT, Outcome
-from tomserve.benchmarks import perturbed, perturbed_2
+from tests.conftest import ROOT
+from tomserve.benchmarks.findings import Findings
 from tomserve.benchmarks.perturbed import fitting, learned
 from tomserve.benchmarks.perturbed.shipped import TOLERATED, Shipped
+from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
 from tomserve.benchmarks.perturbed_2 import auditing, shortcuts
 from tomserve.benchmarks.perturbed_2.check import load_stage
 from tomserve.benchmarks.perturbed_2.rules import RULES
@@ -39,13 +44,16 @@ def test_rules_of_stories_by_hand(practice: dict[str, Item]) -> None:
     for name, answers in expected.items():
         item = practice[f"{name}/belief/original"]
         assert {rule: BY_NAME[rule].answer(item) for rule in answers} == answers, name
-
-
-def test_ten_words_and_what_cannot_be_read(practice: dict[str, Item]) -> None:
     item = practice["none/plain/belief/original"]
     told = {"Ravi remembers it.": "bells", "Ravi cannot read it.": "unknown", "It is illegible.": "unknown"}
     for sentence, answer in {**told, "Ravi goes on.": "lamps"}.items():
         assert shortcuts.ten_words(item.model_copy(update={"story": (*item.story, sentence)})) == answer, sentence
+    for features in shortcuts._FITTED.values():
+        for name, item in practice.items():
+            if shortcuts.asked_of(item) and name.endswith("original"):
+                other = practice[name.replace("original", "swapped")]
+                assert sorted(features(item)) == sorted(features(other)), "the same with labels exchanged"
+                assert not {"bells", "lamps"} & {word for one in features(item) for word in one.split()}
 
 
 def test_the_rules_answer_beliefs_of_the_false_belief_scenario_only(practice: dict[str, Item]) -> None:
@@ -58,15 +66,6 @@ def test_the_rules_answer_beliefs_of_the_false_belief_scenario_only(practice: di
     assert [rule.answer(foreign) for rule in own] == [None] * 7
 
 
-def test_what_is_learned_is_the_same_with_labels_exchanged(practice: dict[str, Item]) -> None:
-    for features in shortcuts._FITTED.values():
-        for name, item in practice.items():
-            if shortcuts.asked_of(item) and name.endswith("original"):
-                other = practice[name.replace("original", "swapped")]
-                assert sorted(features(item)) == sorted(features(other)), name
-                assert not {"bells", "lamps"} & {word for one in features(item) for word in one.split()}
-
-
 def stages(word_tells: bool) -> Iterator[Item]:
     """Stories of four stages in which a word tells the answer's role, or nothing does."""
     words = {"cue": "plainly", "opposite": "oddly", "unknown": "dimly"}
@@ -74,25 +73,26 @@ def stages(word_tells: bool) -> Iterator[Item]:
         x, y = f"apple{stage}", f"berry{stage}"
         for name in ("none", "late_label"):
             for place, (role, word) in enumerate(words.items()):
-                answer = {"cue": y, "opposite": x, "unknown": "unknown"}[role]
                 shown = word if word_tells else list(words.values())[(place + stage) % 3]
                 yield Item(
                     id=f"S{stage}/{name}/{role}/belief/original",
                     story=[f"Ada {shown} has {x}.", f"The lid says {y}."],
                     question="What does Ada think?",
                     choices=[x, y, "unknown"],
-                    answer=answer,
+                    answer={"cue": y, "opposite": x, "unknown": "unknown"}[role],
                     factors={
-                        "stage": f"S{stage}",
-                        "perturbation": name,
-                        "scenario": "false_belief",
-                        "question_kind": "belief",
-                        "cue": y,
-                        "asked": "Ada",
-                        "reality": x,
-                        "belief_role": role,
+                        **{"stage": f"S{stage}", "perturbation": name, "scenario": "false_belief", "reality": x},
+                        **{"question_kind": "belief", "cue": y, "asked": "Ada", "belief_role": role, "swapped": False},
                     },
                 )
+
+
+def audited(items: list[Item], own: bool = False, first: list[Item] | None = None) -> Findings:
+    return auditing.findings([SimpleNamespace(items=lambda: items)], own=own, first=first)  # type: ignore[list-item]
+
+
+def row(table: pl.DataFrame, rule: str) -> dict[str, Any]:
+    return table.row(by_predicate=pl.col("rule") == rule, named=True)
 
 
 def test_learned_rules_find_a_word_that_tells_and_nothing_else() -> None:
@@ -116,21 +116,14 @@ def test_stories_with_the_same_counts_are_fitted_once_and_weigh_as_many() -> Non
     assert (found.stages.tolist(), found.row.tolist()) == (["A", "A", "B"], [0, 0, 1, 2])
 
 
-def test_the_example_of_a_fit_runs() -> None:
-    assert doctest.testmod(fitting).failed == 0
-
-
 @pytest.mark.parametrize("words", [2, 40])
 def test_a_fit_is_where_no_small_change_lowers_the_penalised_loss(words: int) -> None:
     """With fewer words than stories and with more, which are two ways through the fit."""
-    import numpy as np
-    from scipy import sparse
-
     random = np.random.default_rng(7)
     x, y = random.poisson(0.4, (12, words)).astype(float), random.multinomial(2, [0.5, 0.3, 0.2], 12).astype(float)
     x[5] = x[4]  # rows that depend on each other
 
-    def gradient(weights: "np.ndarray") -> "np.ndarray":
+    def gradient(weights: np.ndarray) -> np.ndarray:
         odds = np.exp(x @ weights)
         return x.T @ (y.sum(1, keepdims=True) * odds / odds.sum(1, keepdims=True) - y) + 0.5 * weights
 
@@ -153,36 +146,9 @@ def test_the_file_answers_what_it_was_written_for(tmp_path: Path) -> None:
     assert set(kept.differing([changed], answers).values()) == {1}
 
 
-def test_the_audit_finds_rules_that_tell_roles_and_leaves_none_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Given:
-        def items(self) -> list[Item]:
-            return list(stages(True))
-
-    first = [item for item in perturbed.load() if item.factors["stage"] in ("C1", "T1")]
-    found = auditing.findings([Given()], own=False, first=first)  # type: ignore[list-item]
-    assert found.code == 1
-    told = [line for line in found.lines if line.startswith("problem")]
-    assert "problem: 'words by role' has 12 of 12 right (100%) in the class late_label, more than 60%" in told
-    assert not [line for line in told if "the class none" in line]
-    assert "by design" in found.lines[0]
-    assert found.tables["right answers, second edition"].columns == ["rule", "none", "late_label", "overall"]
-    beside = found.tables["both editions"]
-    assert set(beside["rule"]) >= {*BY_NAME, "always unknown", "last mentioned"}
-    row = beside.row(by_predicate=pl_is(beside, "words by role"), named=True)
-    assert (row["right"], row["above 60%"], row["limited robust"]) == (1.0, 1, False)
-
-
-def pl_is(frame, rule: str):  # type: ignore[no-untyped-def]
-    import polars as pl
-
-    return pl.col("rule") == rule
-
-
 def test_the_audit_names_the_words_that_tell_roles() -> None:
     """Those of the class none, where one role is right by design, are no news and do not count."""
-    found = auditing.telling(
-        [item.model_copy(update={"factors": {**item.factors, "swapped": False}}) for item in stages(True)]
-    )
+    found = auditing.telling(list(stages(True)))
     rows = {row["word"]: row for row in found.iter_rows(named=True)}
     assert (rows["oddly"]["role"], rows["oddly"]["with it"], rows["oddly"]["stories"]) == ("opposite", 4, 4)
     assert rows["oddly"]["excess"] == pytest.approx((4 - 4 / 3) / (4 / 3) ** 0.5, abs=0.01)
@@ -192,16 +158,23 @@ def test_the_audit_names_the_words_that_tell_roles() -> None:
     assert auditing.telling([]).is_empty()
 
 
-def test_limited_robust_is_a_problem_even_below_the_bound() -> None:
-    import polars as pl
-
-    from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
-
+def test_the_audit_finds_rules_that_tell_roles_beside_the_first_edition(first_edition: list[Item]) -> None:
+    found = audited(list(stages(True)), first=first_edition)
+    assert found.code == 1
+    told = [line for line in found.lines if line.startswith("problem")]
+    assert "problem: 'words by role' has 12 of 12 right (100%) in the class late_label, more than 60%" in told
+    assert not [line for line in told if "the class none" in line]
+    assert "by design" in found.lines[0]
+    assert found.tables["right answers, second edition"].columns == ["rule", "none", "late_label", "overall"]
+    beside = found.tables["both editions"]
+    assert set(beside["rule"]) >= {*BY_NAME, "always unknown", "last mentioned"}
+    own = row(beside, "words by role")
+    assert (own["right"], own["above 60%"], own["limited robust"]) == (1.0, 1, False)
+    assert row(beside, "opposite of the cue")["first: right"] == round(96 / 136, 3)  # see test_perturbed.py
+    assert row(beside, "ten words")["first: limited robust"] is True
     counted = pl.DataFrame(
-        [
-            {"rule": "r", "perturbation": name, "right": 11 if place <= 5 else 0, "total": 20}
-            for place, name in enumerate(PERTURBATIONS)
-        ]
+        {"rule": "r", "perturbation": name, "right": 11 if place <= 5 else 0, "total": 20}
+        for place, name in enumerate(PERTURBATIONS)
     )
     assert list(auditing.excesses(counted)) == [
         "'r' meets limited robust Theory of Mind on the false-belief subset: more than half right on unperturbed "
@@ -210,25 +183,19 @@ def test_limited_robust_is_a_problem_even_below_the_bound() -> None:
     assert list(auditing.excesses(counted.with_columns(right=10))) == []
 
 
-def test_the_file_was_fitted_to_the_stages_as_they_are() -> None:
-    """This fails when a stage has changed since, whatever the change is; the command of the message mends it."""
-    items = [item for item in perturbed_2.load() if shortcuts.asked_of(item)]
-    assert len(items) > 1000
-    assert shortcuts.SHIPPED.fitted_to(items), f"stages have changed; run {shortcuts.SHIPPED.command}"
-    assert not [item.id for item in items if shortcuts.SHIPPED.answer(item, 0) is None]
-    assert learned.SHIPPED.fitted_to(list(perturbed.load()))
-
-
 @pytest.mark.parametrize("room", [shortcuts, learned])
-def test_the_command_that_writes_the_file_fits_all_questions(room, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_the_file_was_fitted_to_the_stages_as_they_are(room, first_edition, second_edition, monkeypatch) -> None:
+    """This fails when a stage has changed since, whatever the change is; the command of the message mends it."""
+    every = second_edition if room is shortcuts else first_edition
+    items = [item for item in every if room is learned or shortcuts.asked_of(item)]
+    assert room.SHIPPED.fitted_to(items), f"stages have changed; run {room.SHIPPED.command}"
+    assert not [item.id for item in items if shortcuts.SHIPPED.answer(item, 0) is None and room is shortcuts]
     written: list[Item] = []
     monkeypatch.setattr(room, "write", written.extend)
     python, option, code = shlex.split(room.SHIPPED.command)
     assert (python, option) == ("python", "-c")
     exec(code, {})  # as the command does, but for the file
-    assert len(written) == len(list((perturbed_2 if room is shortcuts else perturbed).load()))
-    monkeypatch.undo()
-    assert "python -c" in (room.__doc__ or "")
+    assert len(written) == len(every)
     assert room.SHIPPED.command in (room.__doc__ or "")
 
 
@@ -240,13 +207,7 @@ def test_an_audit_after_an_edit_says_how_to_write_the_file_again(
     monkeypatch.setattr(shortcuts, "SHIPPED", kept)
 
     def told(of: list[Item]) -> list[str]:
-        class Given:
-            def items(self) -> list[Item]:
-                return of
-
-        found = auditing.findings([Given()], own=True, first=[])  # type: ignore[list-item]
-        assert found.code == 1  # words tell the roles here anyway
-        return [line for line in found.lines if kept.file.name in line]
+        return [line for line in audited(of, own=True, first=[]).lines if kept.file.name in line]
 
     assert len(told(items)) == 1  # there is no file
     shortcuts.write(items)
@@ -256,15 +217,17 @@ def test_an_audit_after_an_edit_says_how_to_write_the_file_again(
         f"problem: The learned rules in learned.json of {tmp_path.name} were fitted to other questions than these, 1 of "
         'which have no answer there (of 24); write it again with: python -c "again"'
     ]
-    other_answer = [items[0].model_copy(update={"answer": "unknown"}), *items[1:]]
-    assert "0 of which have no answer" in told(other_answer)[0]
+    assert "0 of which have no answer" in told([items[0].model_copy(update={"answer": "unknown"}), *items[1:]])[0]
 
 
-def test_the_shipped_answers_are_those_of_a_fit_and_the_audit_says_where_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This fits the rules to the whole edition for two stages; the audit does it for all."""
-    every = [item for item in perturbed_2.load() if shortcuts.asked_of(item)]
-    found = shortcuts.fitted(every, only=("C05", "T03"))
-    items = [item for item in every if item.factors["stage"] in ("C05", "T03")]
+@pytest.mark.system
+def test_the_shipped_answers_are_those_of_a_fit_and_the_audit_says_where_not(
+    stage: str, second_edition, monkeypatch
+) -> None:
+    """This fits the rules to the whole edition for one stage; the audit does it for all."""
+    every = [item for item in second_edition if shortcuts.asked_of(item)]
+    found = shortcuts.fitted(every, only=("C05",))
+    items = [item for item in every if item.factors["stage"] == "C05"]
     assert max(shortcuts.SHIPPED.differing(items, found).values()) <= TOLERATED
     wrong = {**found, "nearest story": dict.fromkeys(found["nearest story"], "nothing")}
     monkeypatch.setattr(Shipped, "fitted_to", lambda shipped, of: True)
@@ -274,17 +237,14 @@ def test_the_shipped_answers_are_those_of_a_fit_and_the_audit_says_where_not(mon
     assert told.endswith(shortcuts.SHIPPED.command)
 
 
-def test_the_command_prints_both_editions_and_ends_with_1_where_a_rule_has_too_much(
-    cli: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_prints_both_editions_and_ends_with_1_where_a_rule_has_too_much(cli, monkeypatch) -> None:
     """In the small practice stage "always reality" has four of six right in one class, and nothing can be learned."""
     path = ROOT / "tests/data/practice_stage_2.yaml"
+    monkeypatch.setattr("tomserve.benchmarks.perturbed.load", lambda: iter(()))
     found = cli("dataset", "audit", "perturbed-2", "--path", path)
     assert found.code == 1
-    for title in ("right answers, second edition", "right answers, first edition", "both editions"):
+    for title in ("right answers, second edition", "right answers, first edition", "both editions", "ten words"):
         assert title in found.out
-    for rule in ("always classic", "ten words", "last told label", "nearest story", "last mentioned"):
-        assert rule in found.out
     assert found.out.splitlines()[-2:] == [
         "problem: 'always reality' has 4 of 6 right (67%) in the class automatic_change_knowledge, more than 60%",
         "1 problem",
@@ -292,14 +252,3 @@ def test_the_command_prints_both_editions_and_ends_with_1_where_a_rule_has_too_m
     monkeypatch.setattr(auditing, "MOST", 0.7)
     good = cli("dataset", "audit", "perturbed-2", "--path", path)
     assert (good.code, good.out.splitlines()[-1]) == (0, "ok")
-
-
-def test_first_edition_figures_stand_beside_those_of_the_second() -> None:
-    class Given:
-        def items(self) -> list[Item]:
-            return list(stages(True))
-
-    beside = auditing.findings([Given()], own=False).tables["both editions"]  # type: ignore[list-item]
-    classic = beside.row(by_predicate=pl_is(beside, "opposite of the cue"), named=True)
-    assert classic["first: right"] == round(96 / 136, 3)  # what the first edition's audit counts, see test_rules
-    assert beside.row(by_predicate=pl_is(beside, "ten words"), named=True)["first: limited robust"] is True
