@@ -1,26 +1,24 @@
 """Items of stage files told otherwise: what each kind changes, that the truth stays, and what is refused."""
 
+import contextlib
 import re
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.conftest import ROOT, Outcome
+from tests.conftest import ROOT
 from tomserve import benchmarks
 from tomserve.benchmarks import perturbed, perturbed_2
 from tomserve.benchmarks.perturbed import retelling as first_edition
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
-from tomserve.benchmarks.perturbed.stagefile import Stage as FirstStage
 from tomserve.benchmarks.perturbed_2 import retoldcheck, telling
 from tomserve.benchmarks.perturbed_2.check import load_stage
 from tomserve.benchmarks.perturbed_2.condensing import Form, chosen
 from tomserve.benchmarks.perturbed_2.fresh import read_names
 from tomserve.benchmarks.perturbed_2.retelling import retelling
 from tomserve.benchmarks.perturbed_2.retoldfile import RetoldFile
-from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.errors import ContentError, InapplicableError
 from tomserve.items import Item, write_items
 from tomserve.stability import CONDENSED, OBJECT, ORDER, PARAPHRASE, PERSON, Dropped, kinds, text, variants
@@ -74,18 +72,6 @@ tasks:
 """
 
 
-@pytest.fixture(scope="module")
-def second_edition() -> list[Stage]:
-    """The stages of the second edition, read once for all tests."""
-    return perturbed_2.stages()
-
-
-@pytest.fixture(scope="module")
-def first_stages() -> list[FirstStage]:
-    """The stages of the first edition, read once for all tests."""
-    return perturbed.stages()
-
-
 def written(tmp_path: Path, *edits: tuple[str, str], retold: str | None = RETOLD, stage: str = STAGE) -> Path:
     """The path of the small stage, and beside its folder its retold sentences with these edits."""
     for old, new in edits:
@@ -118,44 +104,6 @@ def test_another_wording_of_every_sentence_is_told_and_the_second_of_the_stage_w
     assert (after.question, after.choices, after.gold) == (before.question, before.choices, before.gold)
     assert (after.id, after.base, after.answer) == (f"{before.id}/paraphrase", before.id, "nails")
     assert {"variant": "paraphrase", "variant_by": "record"}.items() <= after.factors.items()
-
-
-def test_a_condensed_story_leaves_out_scenery_and_gets_full_sentences_back_until_it_is_long_enough(
-    tmp_path: Path,
-) -> None:
-    before, after = told(written(tmp_path), CONDENSED)
-    assert after.story == (
-        before.story[0],
-        "Ann finds a box beside a cup.",
-        "It holds nails, not screws.",
-        'Ann reads "screws" on it.',
-    )
-    longer = ('short: \'Ann reads "{y}" on it.', 'short: \'Ann takes it to the window there and reads "{y}" on it.')
-    before, after = told(written(tmp_path, longer), CONDENSED)
-    assert after.story == (
-        before.story[1],
-        "It holds nails, not screws.",
-        'Ann takes it to the window there and reads "screws" on it.',
-    )
-    words = [sum(len(sentence.split()) for sentence in item.story) for item in (before, after)]
-    assert kinds.LEAST <= 1 - words[1] / words[0] <= kinds.MOST
-    assert after.gold is not None
-    assert after.gold.sets == (("unknown",), ("unknown",), ("screws",))
-
-
-@pytest.mark.parametrize(
-    ("forms", "wanted"),
-    [
-        ([("a b c d e f g h i", "a", 0), ("j", "j", 1)], None),  # too long with the first in full, too short without
-        ([("a b c d e f", "", 0), ("g h i j k l m", "g", 2), ("n o p q r s t", "n o p q r s", 1)], ("a b c d e f", "g", "n o p q r s")),
-        ([("a b c", "a b", 0), ("d e f", "d e", 0)], ("a b", "d e")),
-        ([("a b c d", "a b c", 0), ("d e f", "d e f", 0)], None),
-    ],
-)  # fmt: skip
-def test_what_matters_least_is_told_in_full_first(
-    forms: list[tuple[str, str, int]], wanted: tuple[str, ...] | None
-) -> None:
-    assert chosen([Form(*form) for form in forms]) == wanted
 
 
 def test_everybody_gets_another_name_and_with_it_another_gender_unless_a_word_tells_it(tmp_path: Path) -> None:
@@ -224,86 +172,84 @@ def test_by_rule_only_what_is_so_changes_places_with_what_happens(tmp_path: Path
     assert not moved("The box holds {x} and no {y}.", "The lid is marked with {y}, Ann reads. @ read Ann y")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line", "message", "grave"),
-    [
-        ("stage: Z1", "stage: Z2", 2, "stage: is 'Z2'; expected 'Z1', by which the file is named", True),
-        ("  none:", "  nine:", 4, "tasks.nine: unknown task 'nine'; did you mean 'none'?", True),
-        ("      rain:", "      rein:", 6, "tasks.none.story.rein: unknown sentence 'rein'; did you mean 'rain'?", True),
-        ("      told: {told: {short: \"Bob", "      tell: {told: {short: \"Bob", 11, "unknown version 'tell'. Known: correct_label, father", True),
-        ("      told: {told: {short: \"Bob", "      plain: {told: {short: \"Bob", 11, "the version 'plain' has no sentence of its own; leave it out", True),
-        ("      find: {short: \"Ann finds a box beside a cup.\"}\n", "", 5, "tasks.none.story: tells no 'find', which a version uses; add it", False),
-        (", other: \"It has been raining on the old town since Monday, before dawn.\"", "", 6, "tasks.none.story.rain.other: is missing; the stage file has no second wording", False),
-        ("It holds {x}, not {y}.", "It holds {x}.", 8, "story.holds.short: names {x}; expected {x} and {y}, as the sentence itself", True),
-        ("It holds {x}, not {y}.", "It holds {x}, not screws.", 8, "story.holds.short: 'screws' stands outside a slot", True),
-        ("short: \"It holds {x}, not {y}.\"", "short: \"\"", 8, "is empty, but the sentence has events, so that it cannot be left out", True),
-        ("It holds {x}, not {y}.", "It holds {x}, not {y}", 8, "story.holds.short: does not end as a sentence does", False),
-        ("It holds {x}, not {y}.", "It really and truly holds {x}, and it holds no {y}.", 8, "has 11 words, more than the 7 of the sentence itself", False),
-        ("What is in the box are {x}, and {y} are not.", "The box holds {x} and no {y}.", 8, "is a wording that stands in the stage file", False),
-        ("find holds: []", "find hold: []", 16, "exchange.find hold: are no neighbours in any version; give two names", False),
-        ("find holds: []", "find holds: [plan]", 16, "unknown version 'plan'; did you mean 'plain'?", True),
-        ("find holds: []", "holds look: []", 16, "cannot change places in version 'open_container': the events would give another answer", False),
-        ("short: \"Ann looks", "shirt: \"Ann looks", 15, "tasks.none.versions.open_container.look.shirt: unknown key", True),
-        ("schema: 1", "schema: 3", 1, "schema", True),
-    ],
-)  # fmt: skip
+def test_a_condensed_story_leaves_out_scenery_and_gets_full_sentences_back(tmp_path: Path) -> None:
+    before, after = told(written(tmp_path), CONDENSED)
+    short = ("Ann finds a box beside a cup.", "It holds nails, not screws.", 'Ann reads "screws" on it.')
+    assert after.story == (before.story[0], *short)
+    longer = ('short: \'Ann reads "{y}" on it.', 'short: \'Ann takes it to the window there and reads "{y}" on it.')
+    before, after = told(written(tmp_path, longer), CONDENSED)
+    last = 'Ann takes it to the window there and reads "screws" on it.'
+    assert after.story == (before.story[1], "It holds nails, not screws.", last)
+    words = [sum(len(sentence.split()) for sentence in item.story) for item in (before, after)]
+    assert kinds.LEAST <= 1 - words[1] / words[0] <= kinds.MOST
+    assert after.gold.sets == (("unknown",), ("unknown",), ("screws",))
+    for forms, wanted in (
+        ([("a b c d e f g h i", "a", 0), ("j", "j", 1)], None),  # too long with the first in full, too short without
+        ([("a b c d e f", "", 0), ("g h i j k l m", "g", 2), ("n o p q r s t", "n o p q r s", 1)], ("a b c d e f", "g", "n o p q r s")),
+        ([("a b c", "a b", 0), ("d e f", "d e", 0)], ("a b", "d e")),
+        ([("a b c d", "a b c", 0), ("d e f", "d e f", 0)], None),
+    ):  # fmt: skip
+        assert chosen([Form(*form) for form in forms]) == wanted, "what matters least is told in full first"
+
+
+def test_without_a_file_two_kinds_have_no_variants_and_with_a_part_of_it_only_some(tmp_path: Path) -> None:
+    part = "".join(line for line in RETOLD.splitlines(keepends=True) if not line.startswith("      rain:"))
+    for retold, where in ((None, "this stage"), (part, "one of its sentences")):
+        path = written(tmp_path, retold=retold)
+        for kind in (CONDENSED, PARAPHRASE):
+            with pytest.raises(InapplicableError, match=f"no other telling is written for {where}"):
+                told(path, kind)
+
+
+MISTAKES = [
+    ("stage: Z1", "stage: Z2", 2, "stage: is 'Z2'; expected 'Z1', by which the file is named", True),
+    ("  none:", "  nine:", 4, "tasks.nine: unknown task 'nine'; did you mean 'none'?", True),
+    ("      rain:", "      rein:", 6, "tasks.none.story.rein: unknown sentence 'rein'; did you mean 'rain'?", True),
+    ("      told: {told: {short: \"Bob", "      tell: {told: {short: \"Bob", 11, "unknown version 'tell'. Known: correct_label, father", True),
+    ("      told: {told: {short: \"Bob", "      plain: {told: {short: \"Bob", 11, "the version 'plain' has no sentence of its own; leave it out", True),
+    ("      find: {short: \"Ann finds a box beside a cup.\"}\n", "", 5, "tasks.none.story: tells no 'find', which a version uses; add it", False),
+    (", other: \"It has been raining on the old town since Monday, before dawn.\"", "", 6, "tasks.none.story.rain.other: is missing; the stage file has no second wording", False),
+    ("It holds {x}, not {y}.", "It holds {x}.", 8, "story.holds.short: names {x}; expected {x} and {y}, as the sentence itself", True),
+    ("It holds {x}, not {y}.", "It holds {x}, not screws.", 8, "story.holds.short: 'screws' stands outside a slot", True),
+    ("short: \"It holds {x}, not {y}.\"", "short: \"\"", 8, "is empty, but the sentence has events, so that it cannot be left out", True),
+    ("It holds {x}, not {y}.", "It holds {x}, not {y}", 8, "story.holds.short: does not end as a sentence does", False),
+    ("It holds {x}, not {y}.", "It really and truly holds {x}, and it holds no {y}.", 8, "has 11 words, more than the 7 of the sentence itself", False),
+    ("What is in the box are {x}, and {y} are not.", "The box holds {x} and no {y}.", 8, "is a wording that stands in the stage file", False),
+    ("find holds: []", "find hold: []", 16, "exchange.find hold: are no neighbours in any version; give two names", False),
+    ("find holds: []", "find holds: [plan]", 16, "unknown version 'plan'; did you mean 'plain'?", True),
+    ("find holds: []", "holds look: []", 16, "cannot change places in version 'open_container': the events would give another answer", False),
+    ("short: \"Ann looks", "shirt: \"Ann looks", 15, "tasks.none.versions.open_container.look.shirt: unknown key", True),
+    ("schema: 1", "schema: 3", 1, "schema", True),
+]  # fmt: skip
+"""Edits of the retold sentences, the line and the words of the problem, and whether it is refused as grave."""
+
+
+@pytest.mark.parametrize(("old", "new", "line", "message", "grave"), MISTAKES)
 def test_mistakes_are_named_by_line_and_those_that_would_change_a_story_stop_it(
     tmp_path: Path, old: str, new: str, line: int, message: str, grave: bool
 ) -> None:
     path = written(tmp_path, (old, new))
-    stage = load_stage(path)
-    listed = list(retoldcheck.problems(stage))
+    listed = list(retoldcheck.problems(load_stage(path)))
     assert any(re.match(rf".*/retold/Z1\.yaml:{line}: ", one) and message in one for one in listed), listed
-    if grave:
-        with pytest.raises(ContentError, match=rf"Z1\.yaml:{line}: "):
-            retelling(path)
-    else:
+    with pytest.raises(ContentError, match=rf"Z1\.yaml:{line}: ") if grave else contextlib.nullcontext():
         retelling(path)
 
 
-def test_the_guide_shows_a_file_that_can_be_read() -> None:
-    guide = (ROOT / "dataset/perturbed-2/WRITING.md").read_text("utf-8")
-    example = guide[guide.index("## Telling a stage otherwise") :].split("```yaml\n")[1].split("```")[0]
-    file = RetoldFile.model_validate(yaml.safe_load(example))
-    assert file.tasks["late_label"].story["rope"].short == ""
-    assert file.tasks["late_label"].exchange["fill months"] == ["forgot"]
-
-
-def test_what_is_told_otherwise_in_the_dataset_has_no_problems(second_edition: list[Stage]) -> None:
-    assert [problem for stage in second_edition for problem in retoldcheck.problems(stage)] == []
-
-
-def test_a_file_without_mistakes_has_no_problems_and_a_story_that_stays_long_is_one(
-    tmp_path: Path, cli: Callable[..., Outcome]
-) -> None:
+def test_a_file_without_mistakes_has_no_problems_and_a_story_that_stays_long_is_one(tmp_path: Path) -> None:
     path = written(tmp_path)
     assert list(retoldcheck.problems(load_stage(path))) == []
-    assert (
-        "Z1: 1 tasks, 6 stories, 24 questions, told otherwise as well\n"
-        in cli("dataset", "validate", "perturbed-2", "--path", str(path)).out
-    )
+    lines = perturbed_2.BENCHMARK.validate(path, print).lines
+    assert "Z1: 1 tasks, 6 stories, 24 questions, told otherwise as well" in lines
     long = [
         ('short: "", other', 'short: "Rain has been falling on the old town since the hours of Monday.", other'),
         ('short: "Ann finds a box beside a cup."', 'short: "Ann walks into the kitchen and finds a box beside a cup."'),
     ]
     path = written(tmp_path, *long)
-    outcome = cli("dataset", "validate", "perturbed-2", "--path", str(path))
-    assert outcome.code == 1
-    assert "Z1.yaml:4: none/plain: All sentences in their short form have 28.6% fewer words" in outcome.out
+    found = perturbed_2.BENCHMARK.validate(path, print)
+    assert found.code == 1
+    assert "Z1.yaml:4: none/plain: All sentences in their short form have 28.6% fewer words" in " ".join(found.lines)
     with pytest.raises(InapplicableError, match=r"it cannot be told in 30 to 40% fewer words"):
         told(path, CONDENSED)
-
-
-def test_without_a_file_two_kinds_have_no_variants_and_with_a_part_of_it_only_some(tmp_path: Path) -> None:
-    path = written(tmp_path, retold=None)
-    for kind in (CONDENSED, PARAPHRASE):
-        with pytest.raises(InapplicableError, match="no other telling is written for this stage"):
-            told(path, kind)
-    lines = [line for line in RETOLD.splitlines(keepends=True) if not line.startswith("      rain:")]
-    path = written(tmp_path, retold="".join(lines))
-    for kind in (CONDENSED, PARAPHRASE):
-        with pytest.raises(InapplicableError, match="no other telling is written for one of its sentences"):
-            told(path, kind)
 
 
 def test_items_that_a_stage_does_not_make_are_told_by_rules_of_text(
@@ -314,68 +260,67 @@ def test_items_that_a_stage_does_not_make_are_told_by_rules_of_text(
     monkeypatch.setattr(text, "retell", lambda item, kind: item)
     retell = retelling(path)
     assert retell(item, OBJECT) == by_record
-    for change in (
-        {"id": "Z1/none/other/belief/original"},
-        {"story": (*item.story[:-1], "Ann reads.")},
-        {"question": "?"},
-    ):
+    last = (*item.story[:-1], "Ann reads.")
+    for change in ({"id": "Z1/none/other/belief/original"}, {"story": last}, {"question": "?"}):
         changed = item.model_copy(update=change)
         assert retell(changed, OBJECT) is changed
-
-
-def test_a_file_of_items_is_told_from_the_stages_of_the_dataset(tmp_path: Path) -> None:
-    item = next(iter(perturbed_2.BENCHMARK.items()))
+    # A file of items is told from the stages of the dataset.
     write_items(tmp_path / "some.jsonl", [item])
-    made = benchmarks.retelling(perturbed_2.BENCHMARK, tmp_path / "some.jsonl")("perturbed-2")(item, PERSON)
-    assert made.story != item.story
+    asked: list[Path | None] = []
+    monkeypatch.setattr("tomserve.benchmarks.perturbed_2.benchmark.stages", lambda own: asked.append(own) or [])
+    benchmarks.retelling(perturbed_2.BENCHMARK, tmp_path / "some.jsonl")("perturbed-2")
+    assert asked == [None]
 
 
-def test_every_stage_of_the_first_edition_is_the_same_in_the_form_of_the_second(first_stages: list[FirstStage]) -> None:
-    both = list(first_edition.second(first_stages))
-    assert len(both) == len(first_stages)
+# the dataset
+
+
+def test_every_stage_of_the_first_edition_is_the_same_in_the_form_of_the_second() -> None:
+    stages = perturbed.stages()
+    both = list(first_edition.second(stages))
+    assert len(both) == len(stages)
     for stage, made in both:
         again = {item.id: item for item in made.items()}
         for item in stage.items("perturbed"):
             other = again[item.id]
             assert (other.story, other.question, other.answer) == (item.story, item.question, item.answer)
-    assert list(first_edition.problems(first_stages)) == []
+    assert list(first_edition.problems(stages)) == []
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("Amaru: he,", "", "words.yaml:7: stages.C1.people: the pronoun of Amaru is missing"),
-        (
-            "Amaru: he,",
-            "Amaru: he, Amara: she,",
-            "words.yaml:7: stages.C1.people: unknown person 'Amara'; did you mean",
-        ),
-        ("bag: [sack", "table: [sack", "words.yaml:8: stages.C1.words.table: 'table' stands in no sentence"),
-        ("bag: [sack, pouch]", "bag: [mitten]", "stages.C1.words.bag: there is no other word that can be used"),
-    ],
-)
-def test_words_of_the_first_edition_are_checked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_stages: list[FirstStage], old: str, new: str, message: str
-) -> None:
+WORDS = [
+    ("Amaru: he,", "", "words.yaml:7: stages.C1.people: the pronoun of Amaru is missing"),
+    ("Amaru: he,", "Amaru: he, Amara: she,", "stages.C1.people: unknown person 'Amara'; did you mean"),
+    ("bag: [sack", "table: [sack", "words.yaml:8: stages.C1.words.table: 'table' stands in no sentence"),
+    ("bag: [sack, pouch]", "bag: [mitten]", "stages.C1.words.bag: there is no other word that can be used"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), WORDS)
+def test_words_of_the_first_edition_are_checked(tmp_path: Path, monkeypatch, old: str, new: str, message: str) -> None:
     path, _, _ = first_edition.read_words()
     (tmp_path / "words.yaml").write_text(path.read_text("utf-8").replace(old, new, 1), encoding="utf-8")
     monkeypatch.setattr(first_edition.content, "find", lambda name: tmp_path / "words.yaml")
-    assert any(message in problem for problem in first_edition.problems(first_stages[:1]))
+    assert any(message in problem for problem in first_edition.problems(perturbed.stages()[:1]))
 
 
-REASONS = {*(telling.NOT_WRITTEN, telling.NOT_ALL_WRITTEN, telling.NOT_SHORTENED, telling.NO_THING, telling.FIXED)}
+REASONS = {telling.NOT_WRITTEN, telling.NOT_ALL_WRITTEN, telling.NOT_SHORTENED, telling.NO_THING, telling.FIXED}
 
 
-@pytest.mark.parametrize(("edition", "person", "thing"), [("perturbed", 1.0, 1.0), ("perturbed-2", 1.0, 0.9)])
+@pytest.mark.parametrize(("edition", "thing"), [("perturbed", 1.0), ("perturbed-2", 0.85)])
 def test_of_many_stories_each_kind_is_made_or_dropped_with_a_reason_and_the_answer_stays(
-    edition: str, person: float, thing: float
+    edition: str, thing: float
 ) -> None:
-    benchmark = benchmarks.get(edition)
-    asked = [item for item in benchmark.items() if item.id.endswith(("belief/original", "reality/swapped"))]
-    own = asked[::3]
-    originals = {item.id: item for item in own}
-    made: Counter[str] = Counter()
-    for one in variants(own, (OBJECT, PERSON, CONDENSED, PARAPHRASE, ORDER), benchmarks.retelling(benchmark)):
+    benchmark, second = benchmarks.get(edition), edition == "perturbed-2"
+    if second:
+        some = perturbed_2.stages()[::8]
+        retell = {stage.file.stage: retelling(stage.path) for stage in some}
+        items = [item for stage in some for item in stage.items()]
+    else:
+        items, both = list(benchmark.items()), benchmarks.retelling(benchmark)(edition)
+    own = [item for item in items if item.id.endswith(("belief/original", "reality/swapped"))][::4]
+    originals, made = {item.id: item for item in own}, Counter[str]()
+    tell = (lambda item, kind: retell[item.factors["stage"]](item, kind)) if second else both
+    for one in variants(own, (OBJECT, PERSON, CONDENSED, PARAPHRASE, ORDER), lambda name: tell):
         if isinstance(one, Dropped):
             assert one.reason in REASONS
             continue
@@ -383,11 +328,10 @@ def test_of_many_stories_each_kind_is_made_or_dropped_with_a_reason_and_the_answ
         made[str(one.factors["variant"])] += 1
         assert (one.answer, one.choices, one.cluster) == (before.answer, before.choices, before.cluster)
         _holds(before, one)
-    assert made["person"] >= person * len(own)
+    assert made["person"] == len(own)
     assert made["object"] >= thing * len(own)
     assert made["order"] >= 0.05 * len(own)
-    told_otherwise = edition == "perturbed-2"
-    assert min(made["condensed"], made["paraphrase"]) >= told_otherwise * 0.98 * len(own)
+    assert min(made["condensed"], made["paraphrase"]) >= second * 0.98 * len(own)
 
 
 def _holds(before: Item, after: Item) -> None:
@@ -396,9 +340,8 @@ def _holds(before: Item, after: Item) -> None:
     if after.gold is not None:
         assert after.gold.automaton().labels[-1] == (after.answer,)
         assert len(after.gold.automaton().labels) == len(after.story)
-    labels = [choice for choice in before.choices if choice != "unknown"]
     said = [" ".join((*item.story, item.question)) for item in (before, after)]
-    assert all((label in said[0].lower()) == (label in said[1].lower()) for label in labels)
+    assert all((one in said[0].lower()) == (one in said[1].lower()) for one in before.choices if one != "unknown")
     if kind == "person":
         assert before.factors["asked"] != after.factors["asked"]
         assert str(before.factors["asked"]) not in re.findall(r"\w+", said[1])
@@ -415,29 +358,33 @@ def _holds(before: Item, after: Item) -> None:
         assert after.gold == before.gold
 
 
-def test_no_name_and_no_thing_of_a_stage_is_left(second_edition: list[Stage]) -> None:
+def test_no_name_and_no_thing_of_a_stage_is_left_and_nothing_is_wrong_in_what_is_told_otherwise() -> None:
     names = read_names().pools()
-    for stage in second_edition:
+    for stage in perturbed_2.stages()[1::3]:
+        assert list(retoldcheck.problems(stage)) == []
         way = telling.Telling(stage, names=names)
         people = {person.lower() for person in stage.file.people}
-        for story in stage.stories[::3]:
+        for story in stage.stories[::4]:
             said = way.told(story, PERSON)
             assert people.isdisjoint(re.findall(r"\w+", " ".join(said.texts).lower()))
             assert said.lines[-1] == story.lines[-1]
-            try:
+            with contextlib.suppress(InapplicableError):
                 said = way.told(story, OBJECT)
-            except InapplicableError:
-                continue
-            usable = [word for word, (_, tasks) in way.other_things.items() if story.task in tasks]
-            assert not any(Things({word: word}).occurs(one) for word in usable for one in said.texts)
+                usable = [word for word, (_, tasks) in way.other_things.items() if story.task in tasks]
+                assert not any(Things({word: word}).occurs(one) for word in usable for one in said.texts)
 
 
 def test_a_sentence_that_points_back_keeps_its_place() -> None:
-    items = [
-        item for item in benchmarks.load("perturbed-2") if item.id.startswith("T08/preposition_replacement/informed")
-    ]
-    pointing = [sentence for item in items for sentence in item.story if "says that's where the broom is" in sentence]
-    assert pointing
-    assert not [
-        one for one in variants(items, (ORDER,), benchmarks.retelling(perturbed_2.BENCHMARK)) if isinstance(one, Item)
-    ]
+    (stage,) = [stage for stage in perturbed_2.stages() if stage.file.stage == "T08"]
+    items = [item for item in stage.items() if item.id.startswith("T08/preposition_replacement/informed")]
+    assert any("says that's where the broom is" in sentence for item in items for sentence in item.story)
+    found = variants(items, (ORDER,), lambda name: retelling(stage.path))
+    assert all(isinstance(one, Dropped) for one in found)
+
+
+def test_the_guide_shows_a_file_that_can_be_read() -> None:
+    guide = (ROOT / "dataset/perturbed-2/WRITING.md").read_text("utf-8")
+    example = guide[guide.index("## Telling a stage otherwise") :].split("```yaml\n")[1].split("```")[0]
+    file = RetoldFile.model_validate(yaml.safe_load(example))
+    assert file.tasks["late_label"].story["rope"].short == ""
+    assert file.tasks["late_label"].exchange["fill months"] == ["forgot"]
