@@ -1,0 +1,193 @@
+"""Sentences and questions of Hi-ToM in all their wordings: read and written exactly, refused where they cannot be."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.helpers.hitom_stories import stories
+from tomserve.benchmarks.hitom.events import (
+    VERBS,
+    Claim,
+    Distractor,
+    Enter,
+    Exit,
+    Move,
+    Place,
+    Stay,
+    Story,
+    Tell,
+    parse_sentence,
+)
+from tomserve.benchmarks.hitom.questions import read_question, write_question
+from tomserve.benchmarks.hitom.wordings import ASKED, OTHER, SHORT, read_asked, read_story, sort_of, write, write_asked
+from tomserve.prompting.people import asked_about
+
+SENTENCES = {
+    "Ada entered the den.": Enter(("Ada",), "den"),
+    "Ada and Bo entered the den.": Enter(("Ada", "Bo"), "den"),
+    "Ada, Bo and Cleo entered the waiting_room.": Enter(("Ada", "Bo", "Cleo"), "waiting_room"),
+    "The sweet_pea is in the red_treasure_box.": Place("sweet_pea", "red_treasure_box"),
+    "Ada moved the pen to the red_box.": Move("Ada", "pen", "red_box"),
+    "Ada made no movements and stayed in the den for 1 minute.": Stay("Ada", "den"),
+    "Ada exited the den.": Exit("Ada", "den"),
+    "Ada publicly claimed that pen is in the red_box.": Claim("Ada", "pen", "red_box"),
+    "Ada publicly claimed that the pen is in the red_box.": Claim("Ada", "pen", "red_box", the=True),
+    "Ada publicly claimed that pen is in the red_box now.": Claim("Ada", "pen", "red_box", now=True),
+    "Ada privately told Bo that the pen is in the red_box.": Tell("Ada", "Bo", "pen", "red_box"),
+    "Ada privately told Bo that the pen is in the red_box now.": Tell("Ada", "Bo", "pen", "red_box", now=True),
+    **{f"Ada {verb} owl.": Distractor("Ada", verb, "owl") for verb in VERBS},
+}
+FRAME = ("Ada and Bo entered the den.", "The pen is in the old_tin.")
+
+
+def test_every_form_is_read_and_written_back_and_has_other_wordings() -> None:
+    for text, event in SENTENCES.items():
+        assert (parse_sentence(text), event.text()) == (event, text)
+        sort = sort_of(event)
+        texts = {write(event, wording) for wording in OTHER[sort]}
+        assert len(texts | {text}) >= 3
+        if sort in SHORT:
+            texts.add(short := write(event, SHORT[sort]))
+            assert len(short.split()) < len(text.split()), event
+        for other in texts:
+            assert read_story([*FRAME, other]).events[-1] == event
+            with pytest.raises(ValueError, match="unknown sentence"):
+                parse_sentence(other)  # the released file is read as strictly as before
+    for sort, word in (("claim", "public"), ("tell", "private")):
+        assert all(word in wording.template.lower() for wording in (*OTHER[sort], SHORT[sort]))
+
+
+WRONG = [
+    "",
+    "Ada, Bo entered the den.",
+    "Ada and Bo and Cleo entered the den.",
+    "Ada moved the pen to red_box.",
+    "Ada exited the den",
+]
+WRONG += [
+    "1 Ada exited the den.",
+    "Ada exited the den. ",
+    "Ada moved the pen to the red_box. Bo exited the den.",
+    "Ada ate a cake.",
+]
+WRONG += [
+    "The pen is in the red_box now.",
+    "Ada publicly told Bo that the pen is in the red_box.",
+    "Ada exited the den.\n",
+]
+OTHERWISE = [
+    "Ada ate a cake.",
+    "Ada put the pen in the red_box.",
+    "Ada left",
+    "Cleo left.",
+    "Cleo stayed.",
+    "",
+    "Ada left.\n",
+]
+
+
+@pytest.mark.parametrize("text", [*WRONG, *OTHERWISE])
+def test_what_is_no_sentence_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"unknown sentence .*expected '<A>, <B> and <C> entered") as caught:
+        parse_sentence(text) if text in WRONG else read_story([*FRAME, text])
+    assert repr(text) in str(caught.value)
+    if text in OTHERWISE:
+        with pytest.raises(ValueError, match=r"sentence 3: unknown sentence"):
+            read_story([*FRAME, text])
+
+
+@given(stories(), st.randoms(use_true_random=False))
+@settings(max_examples=40)
+def test_stories_are_read_back_also_in_mixed_wordings(story: Story, pick: random.Random) -> None:
+    again = Story.parse(story.sentences())
+    assert again == story
+    assert [type(event) for event in again.events] == [type(event) for event in story.events]
+    told = []
+    for event in story.events:
+        sort = sort_of(event)
+        wordings = [*OTHER[sort], *([SHORT[sort]] if sort in SHORT else [])]
+        told.append(pick.choice([event.text(), *(write(event, wording) for wording in wordings)]))
+    assert read_story(told) == story
+
+
+NAMES = st.from_regex(r"[A-Z][a-z]{1,8}", fullmatch=True) | st.sampled_from(["Zoë", "O'Neil"])
+
+
+@given(st.lists(NAMES, min_size=1, max_size=6, unique=True), st.from_regex(r"[a-z]{2,8}(_[a-z]{2,8})?", fullmatch=True))
+@settings(max_examples=40)
+def test_any_names_are_read_back_and_all_wordings_ask_about_the_same_minds(names: list[str], word: str) -> None:
+    if all(name.isalpha() and name.isascii() for name in names):
+        for event in (Enter(tuple(names), word), Distractor(names[0], VERBS[0], word), Exit(names[0], word)):
+            assert parse_sentence(event.text()) == event
+    for order in range(len(names) + 1):
+        asked = tuple(names[:order])
+        texts = {write_question(asked, word), *(write_asked(asked, word, wording) for wording in range(ASKED))}
+        assert len(texts) == ASKED + 1
+        assert {read_asked(text) for text in texts} == {(asked, word)}
+        assert {asked_about(text) for text in texts} == {asked}
+        assert read_question(write_question(asked, word)) == (asked, word)
+
+
+def test_questions_have_the_released_words() -> None:
+    assert write_question((), "pen") == "Where is the pen really?"
+    assert write_question(("Ada",), "pen") == "Where does Ada really think the pen is?"
+    assert write_question(("Ada", "Bo", "Cy"), "pen") == "Where does Ada think Bo thinks Cy thinks the pen is?"
+    for text in (
+        "Where is the pen?",
+        "Where does Ada think the pen is?",
+        "Where does Ada really think Bo thinks the pen is?",
+        "Where does Ada think Bo think the pen is?",
+        "Who has the pen?",
+        "Where does Ada believe that Bo thinks that the pen is?",
+        "Where does Ada believes that the pen is?",
+        "In which container does Ada believe that the pen is?",
+        "Where is the pen in reality? Now?",
+    ):
+        for read in (read_question, read_asked):
+            with pytest.raises(ValueError, match="unknown question"):
+                read(text)
+
+
+def test_who_is_where() -> None:
+    story = Story.parse(
+        [
+            "Ada and Bo entered the den.",
+            "The pen is in the red_box.",
+            "Bo exited the den.",
+            "Bo entered the waiting_room.",
+            "Ada and Bo entered the loft.",
+            "The cup is in the old_tin.",
+        ]
+    )
+    assert story.presence()[1:4] == [{"Ada": "den", "Bo": "den"}, {"Ada": "den"}, {"Ada": "den", "Bo": "waiting_room"}]
+    assert story.rooms()[-1] == {"pen": "den", "cup": "loft"}
+    assert (story.agents, story.objects) == (("Ada", "Bo"), ("pen", "cup"))
+    base = ["Ada entered the den.", "Ada exited the den.", "Ada entered the waiting_room."]
+    assert Story.parse([*base, "Ada entered the den."]).reentered
+    assert not Story.parse([*base, "Ada exited the waiting_room.", "Ada entered the waiting_room."]).reentered
+    assert not Story.parse([*base, "Bo entered the den."]).reentered
+
+
+CANNOT = [
+    ("Ada exited the loft.", "Ada is in the den"),
+    ("Bo exited the den.", "Bo is in no room"),
+    ("Ada made no movements and stayed in the loft for 1 minute.", "Ada is in the den"),
+    ("Ada moved the cup to the red_box.", "'cup' has not been placed"),
+    ("Bo moved the pen to the red_box.", "Bo is in no room, the pen in the den"),
+    ("Ada privately told Ada that the pen is in the red_box.", "nobody tells himself"),
+    ("Ada privately told Cleo that the pen is in the red_box.", "Cleo has not entered"),
+    ("Cleo publicly claimed that pen is in the red_box.", "Cleo has not entered"),
+    ("Ada publicly claimed that cup is in the red_box.", "'cup' has not been placed"),
+    ("Ada and Ada entered the den.", "named twice"),
+]
+
+
+@pytest.mark.parametrize(("sentence", "reason"), CANNOT)
+def test_what_cannot_happen_is_refused(sentence: str, reason: str) -> None:
+    story = Story.parse([FRAME[0], "The pen is in the red_box.", "Bo exited the den.", sentence])
+    with pytest.raises(ValueError, match=f"sentence 4: .*{reason}"):
+        story.check()
+    with pytest.raises(ValueError, match=r"sentence 1: .*no room has been entered"):
+        Story.parse(["The pen is in the red_box."]).check()
