@@ -1,6 +1,7 @@
 """Generated Hi-ToM stories: they can happen, their gold is the tracker's, twins match, balance is kept, bytes are fixed."""
 
 import hashlib
+import re
 from collections import Counter, defaultdict
 from itertools import pairwise, permutations
 
@@ -15,7 +16,6 @@ from tomserve.benchmarks.hitom import words
 from tomserve.benchmarks.hitom.asking import MOST
 from tomserve.benchmarks.hitom.dice import Deck, Dice
 from tomserve.benchmarks.hitom.events import (
-    VERBS,
     WAITING_ROOM,
     Claim,
     Distractor,
@@ -26,9 +26,9 @@ from tomserve.benchmarks.hitom.events import (
     Story,
     Tell,
 )
-from tomserve.benchmarks.hitom.generator import Family, generate, item_lines, items, records
+from tomserve.benchmarks.hitom.generator import generate, item_lines, items, records
 from tomserve.benchmarks.hitom.minds import Minds
-from tomserve.benchmarks.hitom.plan import TRAITS, TRUTHS, TWINS, Plan, levels
+from tomserve.benchmarks.hitom.plan import TRUTHS, TWINS, Plan, levels
 from tomserve.benchmarks.hitom.plot import draw, set_scene
 from tomserve.benchmarks.hitom.question_item import make_item, story_factors
 from tomserve.benchmarks.hitom.tally import Tally
@@ -37,7 +37,7 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.draw import limited
 
-some = settings(max_examples=60)
+some = settings(max_examples=25)
 
 
 @st.composite
@@ -67,76 +67,6 @@ def plans(draw: st.DrawFn, *, twins: bool | None = None) -> Plan:
 
 def factors(plan: Plan) -> list[dict[str, object]]:
     return [q.factors for family in generate(plan) for story in family.stories for q in story.questions]
-
-
-@some
-@given(plans())
-def test_every_story_can_happen_and_is_read_back(plan: Plan) -> None:
-    families = list(generate(plan))
-    assert sum(len(family.stories) for family in families) == plan.stories
-    for family in families:
-        for told in family.stories:
-            story = Story.parse(told.sentences)
-            story.check()
-            assert story == told.story
-            first, place = story.events[:2]
-            assert isinstance(first, Enter)
-            assert isinstance(place, Place)
-            assert place.object == family.object == story.objects[0]
-            assert set(story.agents) == set(first.agents)
-            assert len(story.agents) in plan.agents
-            rooms = [e.room for e in story.events if isinstance(e, Enter) and e.room != WAITING_ROOM]
-            assert len(rooms) in plan.chapters
-            assert rooms.count(first.room) == 1
-            assert all(isinstance(e, Claim | Tell) or e.verb in VERBS for e in story.events if hasattr(e, "verb"))
-
-
-@some
-@given(plans())
-def test_gold_is_the_trackers_and_the_lines_are_what_make_item_makes(plan: Plan) -> None:
-    for family in generate(plan):
-        lines = item_lines(family)
-        for told in family.stories:
-            story = Story.parse(told.sentences)
-            traced = trace(story, family.object)
-            assert {**told.factors, **story_factors(story, family.choices)} == told.factors
-            for question in told.questions:
-                line = next(lines)
-                item = Item.from_json(line)
-                chain = beliefs_after_each(story, question.asked, family.object, plan.gold)
-                assert item.gold is not None
-                assert item.gold.chains == (tuple(chain),)
-                assert item.answer == chain[-1] == belief(story, question.asked, family.object, plan.gold) != "unknown"
-                assert item.to_json() == line
-                made = make_item(
-                    story,
-                    traced,
-                    question.asked,
-                    family.object,
-                    family.choices,
-                    told.factors,
-                    semantics=plan.gold,
-                    cluster=family.cluster,
-                )
-                assert item == made
-                assert item.to_json() == made.to_json()
-        assert next(lines, None) is None
-
-
-@some
-@given(plans(), st.integers(0, 5))
-def test_choices(plan: Plan, at: int) -> None:
-    for family in generate(plan):
-        assert len(set(family.choices)) == len(family.choices)
-        assert set(family.choices) <= set(words.CONTAINERS)
-        named = {word.rstrip(".") for story in family.stories for text in story.sentences for word in text.split()}
-        if plan.choices is None:
-            assert set(family.choices) == named & set(words.CONTAINERS)
-        else:
-            assert len(family.choices) == plan.choices
-        for story in family.stories:
-            right = {question.chain[-1] for question in story.questions}
-            assert right <= set(family.choices) & named
 
 
 @some
@@ -171,108 +101,6 @@ def test_twins_differ_in_their_tells_alone(plan: Plan) -> None:
 
 
 @some
-@given(plans())
-def test_the_truthful_say_what_they_believe_and_liars_what_neither_they_believe_nor_is(plan: Plan) -> None:
-    for family in generate(plan):
-        for told in family.stories:
-            lies = 0
-            for at, event in enumerate(told.story.events):
-                if isinstance(event, Claim | Tell):
-                    so_far = Story(told.story.events[:at])
-                    believed = belief(so_far, (event.speaker,), family.object)
-                    lied = event.container != believed
-                    lies += lied
-                    assert not lied or event.container != belief(so_far, (), family.object)
-                    if told.kind:
-                        assert lied == (told.kind == "deceptive")
-                    elif plan.truth != "mixed":
-                        assert lied == (plan.truth == "deceptive")
-                    if plan.tell_kind != "both":
-                        assert isinstance(event, Claim if plan.tell_kind == "public" else Tell)
-            assert told.factors["n_deceptive"] == lies
-            assert told.factors["deception"] == (lies > 0)
-
-
-@settings(max_examples=20)
-@given(plans(), st.integers(1, 3))
-def test_the_same_seed_tells_the_same_and_a_longer_set_begins_with_a_shorter_one(plan: Plan, more: int) -> None:
-    def lines(plan: Plan) -> list[bytes]:
-        return [line for family in generate(plan) for line in item_lines(family)]
-
-    first = lines(plan)
-    longer = Plan(**{**vars(plan), "stories": plan.stories + 4 * more})
-    assert lines(plan) == first
-    assert lines(longer)[: len(first)] == first
-    assert lines(Plan(**{**vars(plan), "seed": plan.seed + 1})) != first
-
-
-def test_the_bytes_are_fixed() -> None:
-    """If this fails by intent, every published number on generated items needs its version of tomserve named."""
-
-    def digest(plan: Plan) -> str:
-        lines = b"".join(line + b"\n" for family in generate(plan.check()) for line in item_lines(family))
-        return hashlib.sha256(lines).hexdigest()[:16]
-
-    assert digest(hitom.BUILT_IN) == "41e6f87a329404af"
-    assert digest(Plan(stories=40, seed=3, tells=(1, 3), twins=True, agents=(4, 8), choices=None)) == "7e1c867ce31919a5"
-    sensitive = Plan(stories=30, seed=4, tells=(3,), truth="mixed", order_sensitive=True, chapters=(40,), lines=500)
-    assert digest(sensitive) == "52619aa482fe7359"
-
-
-@pytest.mark.parametrize(
-    ("plan", "expected"),
-    [
-        (Plan(stories=60, seed=11), "4c2778f94cbf2763"),
-        (Plan(stories=40, seed=12, balance=(), truth="mixed", tells=(0, 1, 4), choices=None), "0cfa564080fef073"),
-        (Plan(stories=40, seed=13, tells=(2,), twins=True, agents=(3, 7), orders=(0, 1, 3)), "917398443d3ff7e3"),
-        (Plan(stories=24, seed=14, tells=(2,), order_sensitive=True), "f560835dafcc22aa"),
-        (
-            Plan(
-                stories=24,
-                seed=15,
-                tells=(1, 3),
-                order_sensitive=True,
-                agents=(4, 6),
-                orders=(2, 3, 4),
-                tell_kind="public",
-            ),
-            "f9f6eb7737d92174",
-        ),
-        (
-            Plan(stories=24, seed=16, tells=(2,), order_sensitive=True, orders=(1, 2), tell_kind="private"),
-            "244956ef1c5bcd7f",
-        ),
-        (
-            Plan(
-                stories=24,
-                seed=17,
-                agents=(8,),
-                orders=(0, 5, 6),
-                semantics="common_knowledge",
-                moves=(0, 9),
-                choices=26,
-            ),
-            "6873eaf73c0a67cc",
-        ),
-        (
-            Plan(stories=24, seed=18, chapters=(2, 5), lines=90, balance=("position", "tell"), choices=8),
-            "3ec990c982601fe2",
-        ),
-    ],
-)
-def test_the_bytes_of_many_plans_are_fixed(plan: Plan, expected: str) -> None:
-    """Every option, and what the official form says: digests that version 0.10 made."""
-    sha = hashlib.sha256()
-    for family in generate(plan.check()):
-        for line in item_lines(family):
-            sha.update(line + b"\n")
-        if plan.choices is not None:
-            for record in records(family):
-                sha.update(orjson.dumps(record))
-    assert sha.hexdigest()[:16] == expected
-
-
-@some
 @given(plans(), st.data())
 def test_what_agents_are_quickly_said_to_believe_is_what_the_engine_says(plan: Plan, data: st.DataObject) -> None:
     """Stories that are thrown away are judged by `Minds`, gold chains are made by the engine."""
@@ -297,18 +125,121 @@ def test_what_agents_are_quickly_said_to_believe_is_what_the_engine_says(plan: P
                 assert minds.turned(coded, believed) == turned
 
 
+@some
+@given(plans())
+def test_every_story_can_happen_with_the_trackers_gold_among_the_choices(plan: Plan) -> None:
+    families = list(generate(plan))
+    assert sum(len(family.stories) for family in families) == plan.stories
+    for family in families:
+        lines = item_lines(family)
+        named = {word.rstrip(".") for told in family.stories for text in told.sentences for word in text.split()}
+        assert len(set(family.choices)) == len(family.choices) == (plan.choices or len(family.choices))
+        assert set(family.choices) <= set(words.CONTAINERS)
+        assert plan.choices or set(family.choices) == named & set(words.CONTAINERS)
+        for told in family.stories:
+            story = Story.parse(told.sentences)
+            story.check()
+            assert story == told.story
+            first, place = story.events[:2]
+            assert (type(first), type(place)) == (Enter, Place)
+            assert place.object == family.object == story.objects[0]
+            assert set(story.agents) == set(first.agents)
+            assert len(story.agents) in plan.agents
+            rooms = [e.room for e in story.events if isinstance(e, Enter) and e.room != WAITING_ROOM]
+            assert len(rooms) in plan.chapters
+            assert rooms.count(first.room) == 1
+            assert {**told.factors, **story_factors(story, family.choices)} == told.factors
+            traced, semantics = trace(story, family.object), plan.gold
+            for question in told.questions:
+                line = next(lines)
+                item = Item.from_json(line)
+                chain = beliefs_after_each(story, question.asked, family.object, semantics)
+                assert item.gold.chains == (tuple(chain),)
+                assert item.answer == chain[-1] == belief(story, question.asked, family.object, semantics) != "unknown"
+                assert item.answer in named & set(family.choices)
+                about = (story, traced, question.asked, family.object, family.choices, told.factors)
+                made = make_item(*about, semantics=semantics, cluster=family.cluster)
+                assert (item, line) == (made, made.to_json())
+        assert next(lines, None) is None
+
+
+@some
+@given(plans())
+def test_the_truthful_say_what_they_believe_and_liars_what_neither_they_believe_nor_is(plan: Plan) -> None:
+    for family in generate(plan):
+        for told in family.stories:
+            lies = 0
+            for at, event in enumerate(told.story.events):
+                if isinstance(event, Claim | Tell):
+                    so_far = Story(told.story.events[:at])
+                    lied = event.container != belief(so_far, (event.speaker,), family.object)
+                    lies += lied
+                    assert not lied or event.container != belief(so_far, (), family.object)
+                    kind = told.kind or plan.truth
+                    assert kind == "mixed" or lied == (kind == "deceptive")
+                    if plan.tell_kind != "both":
+                        assert isinstance(event, Claim if plan.tell_kind == "public" else Tell)
+            assert (told.factors["n_deceptive"], told.factors["deception"]) == (lies, lies > 0)
+
+
+def lines(plan: Plan) -> list[bytes]:
+    return [line for family in generate(plan) for line in item_lines(family)]
+
+
+@settings(max_examples=10)
+@given(plans(), st.integers(1, 3))
+def test_the_same_seed_tells_the_same_and_a_longer_set_begins_with_a_shorter_one(plan: Plan, more: int) -> None:
+    first = lines(plan)
+    assert lines(plan) == first
+    assert lines(Plan(**{**vars(plan), "stories": plan.stories + 4 * more}))[: len(first)] == first
+    assert lines(Plan(**{**vars(plan), "seed": plan.seed + 1})) != first
+
+
+FIXED = [
+    (hitom.BUILT_IN, "41e6f87a329404af"),
+    (Plan(stories=40, seed=3, tells=(1, 3), twins=True, agents=(4, 8), choices=None), "7e1c867ce31919a5"),
+    (
+        Plan(stories=30, seed=4, tells=(3,), truth="mixed", order_sensitive=True, chapters=(40,), lines=500),
+        "52619aa482fe7359",
+    ),
+]
+FIXED_WITH_RECORDS = [
+    (Plan(stories=60, seed=11), "4c2778f94cbf2763"),
+    (Plan(stories=40, seed=12, balance=(), truth="mixed", tells=(0, 1, 4), choices=None), "0cfa564080fef073"),
+    (Plan(stories=40, seed=13, tells=(2,), twins=True, agents=(3, 7), orders=(0, 1, 3)), "917398443d3ff7e3"),
+    (Plan(stories=24, seed=14, tells=(2,), order_sensitive=True), "f560835dafcc22aa"),
+    (Plan(stories=24, seed=15, tells=(1, 3), order_sensitive=True, agents=(4, 6), orders=(2, 3, 4), tell_kind="public"), "f9f6eb7737d92174"),
+    (Plan(stories=24, seed=16, tells=(2,), order_sensitive=True, orders=(1, 2), tell_kind="private"), "244956ef1c5bcd7f"),
+    (Plan(stories=24, seed=17, agents=(8,), orders=(0, 5, 6), semantics="common_knowledge", moves=(0, 9), choices=26), "6873eaf73c0a67cc"),
+    (Plan(stories=24, seed=18, chapters=(2, 5), lines=90, balance=("position", "tell"), choices=8), "3ec990c982601fe2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("plan", "expected"), [*FIXED, *FIXED_WITH_RECORDS])
+def test_the_bytes_of_many_plans_are_fixed(plan: Plan, expected: str) -> None:
+    """If this fails by intent, every published number on generated items needs its version of tomserve named. The
+    second list has every option, and what the official form says: digests that version 0.10 made."""
+    sha = hashlib.sha256()
+    for family in generate(plan.check()):
+        for line in item_lines(family):
+            sha.update(line + b"\n")
+        if plan.choices is not None and (plan, expected) in FIXED_WITH_RECORDS:
+            for record in records(family):
+                sha.update(orjson.dumps(record))
+    assert sha.hexdigest()[:16] == expected
+
+
 def test_sets_of_other_semantics_share_stories_but_no_ids() -> None:
     """The same questions, of which some have another answer."""
     plan = {"stories": 24, "seed": 1, "tells": (3,), "balance": ()}
     released, known = (list(items(Plan(**plan, semantics=name))) for name in SEMANTICS)
-    assert [item.story for item in released] == [item.story for item in known]
-    assert [item.question for item in released] == [item.question for item in known]
+    for same in ("story", "question", "cluster"):
+        assert [getattr(item, same) for item in released] == [getattr(item, same) for item in known]
     assert [item.answer for item in released] != [item.answer for item in known]
     assert [f"{item.id}/common_knowledge" for item in released] == [item.id for item in known]
-    assert [item.cluster for item in released] == [item.cluster for item in known]
 
 
-def test_dice_are_pinned() -> None:
+def test_dice_and_decks() -> None:
     """random.Random(int).random() is the one sequence that Python promises; all chance comes from it."""
     dice = Dice("1:2")
     assert [dice.below(1000) for _ in range(6)] == [837, 492, 687, 651, 701, 248]
@@ -317,17 +248,10 @@ def test_dice_are_pinned() -> None:
         dice.sample("abcdef", 7)
     counts = Counter(dice.below(3) for _ in range(3000))
     assert all(900 < counts[face] < 1100 for face in range(3))
-
-
-@pytest.mark.parametrize("size", range(9))
-def test_a_shuffle_is_a_sample_of_all(size: int) -> None:
-    ours, plain = Dice(f"x{size}"), Dice(f"x{size}")
-    for _ in range(200):
-        assert list(ours.shuffle(range(size))) == plain.sample(range(size), size)
-    assert ours.below(10**9) == plain.below(10**9)
-
-
-def test_a_deck_deals_all_then_again_but_never_what_was_kept_nor_soon_the_same() -> None:
+    for size in range(9):
+        ours, plain = Dice(f"x{size}"), Dice(f"x{size}")
+        for _ in range(50):
+            assert list(ours.shuffle(range(size))) == plain.sample(range(size), size)
     deck = Deck(Dice("x"), "abcdefghijkl")
     assert sorted(deck.draw() for _ in range(12)) == list("abcdefghijkl")
     deck.kept = "ab"
@@ -336,17 +260,14 @@ def test_a_deck_deals_all_then_again_but_never_what_was_kept_nor_soon_the_same()
     assert all(len(set(dealt[at : at + 5])) == 5 for at in range(396))
 
 
-def test_the_built_in_set_is_the_papers_design() -> None:
+def test_the_built_in_set_is_the_papers_design_and_a_limit_is_spread_over_its_orders() -> None:
     found = list(hitom.load())
     assert len(found) == len({item.id for item in found}) == 600
     cells = Counter((i.factors["length"], i.factors["deception"], i.factors["order"]) for i in found)
-    assert set(cells.values()) == {20}
-    assert len(cells) == 30
+    assert (len(cells), set(cells.values())) == (30, {20})
     assert all(item.gold is not None and len(item.choices) == 16 for item in found)
-    assert {len(i.story) for i in found if i.factors["length"] == 1} != {len(found[0].story)}
-
-
-# balance
+    part = limited(found, 50, hitom.BENCHMARK.draw)
+    assert Counter(item.factors["order"] for item in part) == dict.fromkeys(range(5), 10)
 
 
 def lead(counts: Counter[object], classes: int) -> int:
@@ -357,18 +278,16 @@ def lead(counts: Counter[object], classes: int) -> int:
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan(stories=240, seed=5),
         Plan(stories=120, seed=6, agents=(3,), orders=(0, 1, 2, 3)),
-        Plan(stories=240, seed=7, agents=(6, 8), orders=(2, 4, 6), tells=(3,), semantics="common_knowledge"),
+        Plan(stories=160, seed=7, agents=(6, 8), orders=(2, 4, 6), tells=(3,), semantics="common_knowledge"),
         Plan(stories=120, seed=8, lines=45, chapters=(1, 2, 3)),
     ],
 )
 def test_balance_is_kept(plan: Plan) -> None:
-    classes: dict[object, Counter[object]] = defaultdict(Counter)
-    for f in factors(plan.check()):
+    classes: dict[tuple, Counter[object]] = defaultdict(Counter)
+    found = factors(plan.check())
+    for f in found:
         order, told = f["order"], f["n_tells"] != 0
-        assert isinstance(order, int)
-        assert isinstance(f["answer_place"], int)
         classes["position", 3, order, told][min(f["answer_place"], 3)] += 1
         if order > 1:
             classes["first-order", 2, order, told][f["equals_first_order"]] += 1
@@ -376,28 +295,20 @@ def test_balance_is_kept(plan: Plan) -> None:
             classes["tell", 2, order, told][f["tell_relevant"]] += 1
         classes["letter", 15, order][f["answer_position"]] += 1
     assert len(classes) > 8
-    for (trait, size, *where), counts in classes.items():  # type: ignore[misc]
+    for (trait, size, *where), counts in classes.items():
         assert lead(counts, size) <= MOST, (trait, where, counts)
-    if plan.lines is not None:
-        assert {f["n_lines"] for f in factors(plan)} == {plan.lines}
+    assert plan.lines is None or {f["n_lines"] for f in found} == {plan.lines}
 
 
-def test_without_balance_there_is_none() -> None:
-    """So that the test above can fail."""
+def test_without_balance_there_is_none_but_each_cell_of_the_design_gets_as_many() -> None:
     found = factors(Plan(stories=240, seed=5, balance=()))
-    places = Counter(min(f["answer_place"], 3) for f in found if f["order"] == 4)  # type: ignore[type-var]
-    letters = Counter(f["answer_position"] for f in found if f["order"] == 4)
-    assert lead(places, 3) > 3 * MOST
-    assert lead(letters, 15) > MOST
+    fourth = [f for f in found if f["order"] == 4]
+    assert lead(Counter(min(f["answer_place"], 3) for f in fourth), 3) > 3 * MOST
+    assert lead(Counter(f["answer_position"] for f in fourth), 15) > MOST
     assert lead(Counter(f["tell_relevant"] for f in found if f["order"] == 1 and f["n_tells"]), 2) > 3 * MOST
-
-
-def test_each_cell_of_the_design_gets_as_many() -> None:
-    plan = Plan(stories=72, chapters=(1, 4), agents=(3, 5, 6), tells=(0, 1, 3), orders=(0, 2), balance=())
-    found = factors(plan)
+    found = factors(Plan(stories=72, chapters=(1, 4), agents=(3, 5, 6), tells=(0, 1, 3), orders=(0, 2), balance=()))
     cells = Counter((f["length"], f["n_agents"], f["n_tells"], f["order"]) for f in found)
-    assert set(cells.values()) == {4}
-    assert len(cells) == 36
+    assert (len(cells), set(cells.values())) == (36, {4})
 
 
 @pytest.mark.parametrize(
@@ -421,14 +332,8 @@ def test_order_sensitive(plan: Plan) -> None:
     for order, sensitive in shares.items():
         assert order < 2 or sum(sensitive) * 2 >= len(sensitive), order
         assert order > 1 or not any(sensitive)
-
-
-def test_order_sensitivity_asks_for_the_semantics_that_has_it() -> None:
     assert Plan(order_sensitive=True, orders=(0, 2)).gold == "released"
     assert Plan(order_sensitive=True, orders=(2, 3)).gold == "common_knowledge"
-
-
-# words
 
 
 def test_words_are_our_own_and_more_than_the_papers() -> None:
@@ -437,15 +342,8 @@ def test_words_are_our_own_and_more_than_the_papers() -> None:
     every = [word.lower() for found in lists.values() for word in found]
     assert len(set(every)) == len(every)
     assert not {WAITING_ROOM, "unknown"} & set(every)
-    assert not [word for word in words.CONTAINERS if "_" not in word]
     nouns = [word.split("_")[1] for word in words.CONTAINERS]
     assert len(set(nouns)) == len(nouns)
-    for plural in ("an", "a"):
-        assert [a for a in words.ANIMALS if (a[0] in "aeiou") == (plural == "an")]
-
-
-def test_no_word_is_the_data_files() -> None:
-    ours = {word.lower() for name in vars(words) if name.isupper() for word in getattr(words, name)}
     theirs: set[str] = set()
     for item in hitom.load(data_file("Hi-ToM_data.json")):
         theirs.update(item.choices[:-1])
@@ -453,69 +351,65 @@ def test_no_word_is_the_data_files() -> None:
             for field in ("object", "room", "thing", "agent", "agents"):
                 value = getattr(event, field, ())
                 theirs.update([value] if isinstance(value, str) else value)
-    theirs.discard(WAITING_ROOM)
     assert len(theirs) > 100
-    assert not ours & {word.lower() for word in theirs}
+    assert not set(every) & {word.lower() for word in theirs - {WAITING_ROOM}}
 
 
-# what cannot be had
+def test_many_chapters_and_tells() -> None:
+    (family,) = generate(Plan(stories=1, chapters=(60,), tells=(50,), balance=()).check())
+    told = family.stories[0]
+    told.story.check()
+    assert (told.factors["reentered"], told.factors["n_tells"]) == (True, 50)
+    moved = [e for e in told.story.events if isinstance(e, Move)]
+    assert all(a.container != b.container for a, b in pairwise(moved) if a.object == b.object)
+    assert not [e for e in told.story.events[20:] if isinstance(e, Place) and e.object == family.object]
+    assert sum(isinstance(e, Distractor) for e in told.story.events) == told.factors["n_distractors"]
 
 
-@pytest.mark.parametrize(
-    ("plan", "said"),
-    [
-        (Plan(stories=0), "--stories 0: expected 1 or more"),
-        (Plan(agents=(2, 5)), "--agents 2: expected 3 to 8"),
-        (Plan(agents=(9,)), "--agents 9: expected 3 to 8"),
-        (Plan(chapters=(0,)), "--chapters 0: expected 1 or more"),
-        (Plan(orders=(7,)), "--orders 7: expected 0 to 6"),
-        (Plan(agents=(3, 5)), "--orders 4: needs 4 agents, but --agents allows 3 in a story"),
-        (Plan(choices=3), "--choices 3: expected 4 to 48"),
-        (Plan(tell_kind="secret"), "unknown --tell-kind 'secret'"),
-        (Plan(truth="lies"), "unknown --truth 'lies'"),
-        (Plan(balance=("lettre",)), "unknown --balance 'lettre'; did you mean 'letter'"),
-        (Plan(lines=30), "--lines 30: the longest stories of this plan have 33 or more; give 37"),
-        (Plan(stories=10, twins=True, tells=(2,)), "--stories 10: matched twins come in fours; ask for 8 or 12"),
-        (Plan(stories=3, twins=True, tells=(2,)), "--stories 3: matched twins come in fours; ask for 4"),
-        (Plan(twins=True), "--twins: every family has tells to leave out"),
-        (Plan(twins=True, tells=(1,), truth="mixed"), "--truth mixed: twins are truthful and deceptive in turn"),
-        (Plan(twins=True, tells=(1,), order_sensitive=True), "--order-sensitive: two twins of four have no tells"),
-        (Plan(order_sensitive=True), "--order-sensitive: without tells no order matters"),
-        (Plan(order_sensitive=True, tells=(2,), orders=(0, 1)), "--order-sensitive: orders from 2 have agents"),
-        (Plan(order_sensitive=True, tells=(2,), semantics="released"), "--order-sensitive: released tells never reach"),
-        (Plan(order_sensitive=True, tells=(2,), tell_kind="private"), "--order-sensitive: private tells never reach"),
-    ],
-)
+CANNOT = [
+    (Plan(stories=0), "--stories 0: expected 1 or more"),
+    (Plan(agents=(2, 5)), "--agents 2: expected 3 to 8"),
+    (Plan(agents=(9,)), "--agents 9: expected 3 to 8"),
+    (Plan(chapters=(0,)), "--chapters 0: expected 1 or more"),
+    (Plan(orders=(7,)), "--orders 7: expected 0 to 6"),
+    (Plan(agents=(3, 5)), "--orders 4: needs 4 agents, but --agents allows 3 in a story"),
+    (Plan(choices=3), "--choices 3: expected 4 to 48"),
+    (Plan(tell_kind="secret"), "unknown --tell-kind 'secret'"),
+    (Plan(truth="lies"), "unknown --truth 'lies'"),
+    (Plan(balance=("lettre",)), "unknown --balance 'lettre'; did you mean 'letter'"),
+    (Plan(lines=30), "--lines 30: the longest stories of this plan have 33 or more; give 37"),
+    (Plan(stories=10, twins=True, tells=(2,)), "--stories 10: matched twins come in fours; ask for 8 or 12"),
+    (Plan(stories=3, twins=True, tells=(2,)), "--stories 3: matched twins come in fours; ask for 4"),
+    (Plan(twins=True), "--twins: every family has tells to leave out"),
+    (Plan(twins=True, tells=(1,), truth="mixed"), "--truth mixed: twins are truthful and deceptive in turn"),
+    (Plan(twins=True, tells=(1,), order_sensitive=True), "--order-sensitive: two twins of four have no tells"),
+    (Plan(order_sensitive=True), "--order-sensitive: without tells no order matters"),
+    (Plan(order_sensitive=True, tells=(2,), orders=(0, 1)), "--order-sensitive: orders from 2 have agents"),
+    (Plan(order_sensitive=True, tells=(2,), semantics="released"), "--order-sensitive: released tells never reach"),
+    (Plan(order_sensitive=True, tells=(2,), tell_kind="private"), "--order-sensitive: private tells never reach"),
+]
+TOO_MANY = [
+    (Plan(stories=50, moves=(0,)), "keeps the balance (position, first-order, tell, letter) at order"),
+    (Plan(stories=50, lines=35, moves=(40,), chapters=(1,)), "--lines"),
+]
+
+
+@pytest.mark.parametrize(("plan", "said"), [*CANNOT, *TOO_MANY])
 def test_what_cannot_be_had_is_refused(plan: Plan, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        plan.check()
-    assert str(caught.value).startswith(said)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("plan", "said"),
-    [
-        (Plan(stories=50, moves=(0,)), "keeps the balance (position, first-order, tell, letter) at order"),
-        (Plan(stories=50, lines=35, moves=(40,), chapters=(1,)), "--lines"),
-    ],
-)
-def test_more_stories_than_the_balance_can_give(plan: Plan, said: str) -> None:
-    with pytest.raises(ConfigError, match=r"story \d+: none of 1000 drawn stories") as caught:
-        list(generate(plan))
-    assert said in str(caught.value)
+        list(generate(plan if (plan, said) in TOO_MANY else plan.check()))
+    if (plan, said) in CANNOT:
+        assert str(caught.value).startswith(said)
+    else:
+        assert re.match(r"story \d+: none of 1000 drawn stories", str(caught.value))
+        assert said in str(caught.value)
 
 
 def test_levels() -> None:
-    assert levels("3", "-x") == (3,)
-    assert levels("0, 2", "-x") == (0, 2)
-    assert levels("5,1-3,2", "-x") == (1, 2, 3, 5)
+    assert [levels(text, "-x") for text in ("3", "0, 2", "5,1-3,2")] == [(3,), (0, 2), (1, 2, 3, 5)]
     for text in ("", "a", "3-", "5-3", "1,,2", "-1", "1-9999"):
         with pytest.raises(ConfigError, match="-x"):
             levels(text, "-x")
-
-
-# what the balance is read from
 
 
 def test_the_tally_counts_what_the_items_say() -> None:
@@ -536,38 +430,12 @@ def test_the_tally_counts_what_the_items_say() -> None:
     letters = Counter(f["answer_position"] for f in second)
     assert row["letters"] == f"{min(letters.values())}-{max(letters.values())}"
     stories = ours.stories("x").filter(chapters=3, deception=True).row(0, named=True)
-    lines = [len(s) for s in {i.story for i in found if i.factors["length"] == 3 and i.factors["deception"]}]
-    assert stories["stories"] == len(lines) == 4
-    assert stories["lines"] == sum(lines) / 4
-
-
-def test_the_tally_of_the_official_file() -> None:
+    sizes = [len(s) for s in {i.story for i in found if i.factors["length"] == 3 and i.factors["deception"]}]
+    assert (stories["stories"], stories["lines"]) == (len(sizes), sum(sizes) / 4) == (4, sum(sizes) / 4)
     tally = Tally()
     tally.add_items(hitom.load(data_file("Hi-ToM_data.json")))
-    found = tally.orders("official").to_dicts()
-    assert [row["items"] for row in found] == [120] * 5
-    assert [round(row["first_order"], 2) for row in found] == [1.0, 1.0, 0.48, 0.38, 0.34]
-    assert [round(row["reality"], 2) for row in found[2:]] == [0.29, 0.33, 0.3]
+    official = tally.orders("official").to_dicts()
+    assert [row["items"] for row in official] == [120] * 5
+    assert [round(row["first_order"], 2) for row in official] == [1.0, 1.0, 0.48, 0.38, 0.34]
+    assert [round(row["reality"], 2) for row in official[2:]] == [0.29, 0.33, 0.3]
     assert tally.stories("official")["stories"].to_list() == [20] * 6
-
-
-def test_a_limit_is_spread_over_the_orders() -> None:
-    found = limited(list(hitom.load()), 50, hitom.BENCHMARK.draw)
-    assert Counter(item.factors["order"] for item in found) == dict.fromkeys(range(5), 10)
-
-
-def families(plan: Plan) -> list[Family]:
-    return list(generate(plan.check()))
-
-
-def test_many_chapters_and_tells() -> None:
-    (family,) = families(Plan(stories=1, chapters=(60,), tells=(50,), balance=()))
-    told = family.stories[0]
-    told.story.check()
-    assert told.factors["reentered"] is True
-    assert told.factors["n_tells"] == 50
-    moved = [e for e in told.story.events if isinstance(e, Move)]
-    assert all(a.container != b.container for a, b in pairwise(moved) if a.object == b.object)
-    assert not [e for e in told.story.events[20:] if isinstance(e, Place) and e.object == family.object]
-    assert set(TRAITS) >= set(Plan().balance)
-    assert sum(isinstance(e, Distractor) for e in told.story.events) == told.factors["n_distractors"]

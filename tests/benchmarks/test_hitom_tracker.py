@@ -3,12 +3,12 @@
 from itertools import permutations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.hitom_stories import AGENTS, CONTAINERS, OBJECTS, all_beliefs, stories
-from tomserve.benchmarks.hitom.baselines import joint_witness, mentioned
-from tomserve.benchmarks.hitom.events import Claim, Distractor, Enter, Event, Exit, Move, Place, Story, Tell
+from tests.helpers.hitom_stories import AGENTS, OBJECTS, all_beliefs, stories
+from tomserve.benchmarks.hitom.baselines import joint_witness
+from tomserve.benchmarks.hitom.events import Claim, Enter, Event, Exit, Move, Place, Story, Tell
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, Semantics, belief, beliefs_after_each, trace
 
 semantics = st.sampled_from(SEMANTICS)
@@ -40,13 +40,6 @@ def test_seeing() -> None:
     assert belief(base, ("Cleo",), "pen") == "old_tin"
     assert belief(base, ("Cleo", "Bo"), "pen") == belief(base, ("Bo", "Cleo"), "pen") == "blue_box"
     assert belief(base, ("Cleo", "Bo", "Ada"), "pen") == "red_box"
-
-
-@pytest.mark.parametrize("name", SEMANTICS)
-def test_who_enters_sees_what_lies_there_mentioned_or_not(name: Semantics) -> None:
-    back = story(*LEFT, "Ada and Bo entered the den.", "The cup is in the new_tin.")
-    assert beliefs_after_each(back, ("Ada", "Bo"), "pen", name)[-3:] == ["red_box", "old_tin", "old_tin"]
-    assert belief(back, ("Ada", "Cleo"), "pen", name) == "red_box"
 
 
 def test_a_trusted_private_tell() -> None:
@@ -148,99 +141,12 @@ def test_absent_agents_and_objects_are_unknown() -> None:
     assert trace(base, "cup").decided() is None
 
 
-@pytest.mark.parametrize("name", SEMANTICS)
-def test_repeated_agents_are_refused(name: Semantics) -> None:
-    with pytest.raises(ValueError, match="asked about twice in Ada > Bo > Ada"):
-        belief(story(*LEFT), ("Ada", "Bo", "Ada"), "pen", name)
-
-
-def test_an_unknown_semantics_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown semantics 'relased'; did you mean 'released'"):
-        belief(story(*LEFT), (), "pen", "relased")  # type: ignore[arg-type]
-
-
 def test_the_deciding_sentence() -> None:
     told = trace(story(*LEFT, "Bo privately told Ada that the pen is in the new_tin.", "Bo entered the den."), "pen")
     assert told.decided() == 5
     assert told.decided(("Ada",)) == 8
     assert told.decided(("Bo",)) == 9
     assert told.decided(("Ada", "Cleo")) == 1
-
-
-@given(stories())
-def test_reality_is_the_last_move(found: Story) -> None:
-    for obj in OBJECTS:
-        puts = [e.container for e in found.events if isinstance(e, Move | Place) and e.object == obj]
-        assert belief(found, (), obj) == (puts[-1] if puts else "unknown")
-
-
-@given(stories(), semantics)
-def test_who_is_always_with_the_object_and_trusts_no_tell_knows_reality(found: Story, name: Semantics) -> None:
-    # Zoe is in the pen's room from the first sentence to the last: nobody leaves later, so she trusts no claim.
-    always = Story((Enter(("Zoe",), "den"), *found.events))
-    assume(all(rooms.get("pen", "den") == "den" for rooms in always.rooms()))
-    assert beliefs_after_each(always, ("Zoe",), "pen", name) == beliefs_after_each(always, (), "pen", name)
-
-
-@given(stories(), semantics, st.permutations(AGENTS), st.permutations(CONTAINERS))
-def test_renaming_commutes(found: Story, name: Semantics, agents: list[str], containers: list[str]) -> None:
-    new = {
-        **dict(zip(AGENTS, agents, strict=True)),
-        **dict(zip(CONTAINERS, containers, strict=True)),
-        "unknown": "unknown",
-    }
-    renamed = Story(tuple(_renamed(event, new) for event in found.events))
-    for order in range(4):
-        for who in list(permutations(AGENTS, order))[::7]:
-            before = beliefs_after_each(found, who, "pen", name)
-            assert beliefs_after_each(renamed, [new[x] for x in who], "pen", name) == [new[label] for label in before]
-
-
-def _renamed(event: Event, new: dict[str, str]) -> Event:
-    def one(value: object) -> object:
-        return tuple(map(one, value)) if isinstance(value, tuple) else new.get(value, value)  # type: ignore[call-overload]
-
-    return type(event)(*(one(getattr(event, field)) for field in event.__slots__))  # type: ignore[arg-type]
-
-
-@given(stories(), semantics, st.integers(0, 30), st.sampled_from(AGENTS))
-def test_distractors_change_nothing(found: Story, name: Semantics, at: int, agent: str) -> None:
-    at = min(at, len(found.events))
-    noisy = Story((*found.events[:at], Distractor(agent, "likes the", "red_box"), *found.events[at:]))
-    for who in [(), *permutations(AGENTS, 1), *permutations(AGENTS, 2)]:
-        chain = beliefs_after_each(noisy, who, "pen", name)
-        assert chain[:at] + chain[at + 1 :] == beliefs_after_each(found, who, "pen", name)
-
-
-@given(
-    stories(tells=False),
-    semantics,
-    st.integers(1, 5).flatmap(lambda n: st.permutations(AGENTS).map(lambda p: tuple(p[:n]))),
-)
-def test_without_tells_nesting_is_joint_witness_in_any_order(
-    found: Story, name: Semantics, asked: tuple[str, ...]
-) -> None:
-    oracle = joint_witness(found, asked, "pen")
-    for who in permutations(asked):
-        assert belief(found, who, "pen", name) == oracle
-
-
-@given(stories(), semantics)
-def test_any_story_agrees_with_the_table_of_all_tuples(found: Story, name: Semantics) -> None:
-    for obj in OBJECTS:
-        tables, traced = all_beliefs(found, obj, name), trace(found, obj)
-        for order in range(5):
-            for who in permutations(AGENTS, order):
-                assert traced.chain(who, name) == [table.get(who, "unknown") for table in tables]
-                assert traced.belief(who, name) == tables[-1].get(who, "unknown")
-
-
-@given(stories())
-def test_tells_never_reach_longer_chains_as_released(found: Story) -> None:
-    silent = Story(tuple(e for e in found.events if not isinstance(e, Claim | Tell)))
-    for order in (0, 3, 4, 5):
-        for who in permutations(AGENTS, order):
-            assert belief(found, who, "pen") == belief(silent, who, "pen")
 
 
 def test_orders_above_four_and_many_agents() -> None:
@@ -254,6 +160,48 @@ def test_orders_above_four_and_many_agents() -> None:
     assert belief(found, names, "pen") == "b1"
 
 
-def test_mentioned_containers_are_whole_words_in_order() -> None:
-    sentences = ["Ada likes the big_box.", "The pen is in the box.", "Bo saw a box_car."]
-    assert mentioned(sentences, ("box", "big_box", "tin")) == ["big_box", "box"]
+@pytest.mark.parametrize("name", SEMANTICS)
+def test_who_enters_sees_what_lies_there_and_nobody_is_asked_about_twice(name: Semantics) -> None:
+    back = story(*LEFT, "Ada and Bo entered the den.", "The cup is in the new_tin.")
+    assert beliefs_after_each(back, ("Ada", "Bo"), "pen", name)[-3:] == ["red_box", "old_tin", "old_tin"]
+    assert belief(back, ("Ada", "Cleo"), "pen", name) == "red_box"
+    with pytest.raises(ValueError, match="asked about twice in Ada > Bo > Ada"):
+        belief(story(*LEFT), ("Ada", "Bo", "Ada"), "pen", name)
+    with pytest.raises(ValueError, match="unknown semantics 'relased'; did you mean 'released'"):
+        belief(story(*LEFT), (), "pen", "relased")  # type: ignore[arg-type]
+
+
+some = settings(max_examples=25)
+
+
+@some
+@given(stories(), semantics)
+def test_any_story_agrees_with_the_table_of_all_tuples(found: Story, name: Semantics) -> None:
+    for obj in OBJECTS:
+        tables, traced = all_beliefs(found, obj, name), trace(found, obj)
+        for order in range(5):
+            for who in permutations(AGENTS, order):
+                assert traced.chain(who, name) == [table.get(who, "unknown") for table in tables]
+                assert traced.belief(who, name) == tables[-1].get(who, "unknown")
+        puts = [e.container for e in found.events if isinstance(e, Move | Place) and e.object == obj]
+        assert belief(found, (), obj) == (puts[-1] if puts else "unknown")
+
+
+@some
+@given(stories(tells=False), semantics, st.permutations(AGENTS), st.integers(1, 5))
+def test_without_tells_nesting_is_joint_witness_in_any_order(
+    found: Story, name: Semantics, order: list[str], n: int
+) -> None:
+    asked = tuple(order[:n])
+    oracle = joint_witness(found, asked, "pen")
+    for who in permutations(asked):
+        assert belief(found, who, "pen", name) == oracle
+
+
+@some
+@given(stories())
+def test_tells_never_reach_longer_chains_as_released(found: Story) -> None:
+    silent = Story(tuple(e for e in found.events if not isinstance(e, Claim | Tell)))
+    for order in (0, 3, 5):
+        for who in list(permutations(AGENTS, order))[::3]:
+            assert belief(found, who, "pen") == belief(silent, who, "pen")
