@@ -20,7 +20,7 @@ from tomserve.benchmarks.worlds.rendering import items
 
 PEOPLE, FACTS, ACTS = "PQRS", {"place": ("x", "y", "z"), "mood": ("m", "n")}, ("go", "stay", "ask")
 FEELINGS = tuple(rules.FEELINGS)
-SEEDS = 40
+SEEDS = 42
 """How many worlds are made up by chance."""
 
 
@@ -40,28 +40,26 @@ def test_possible_worlds_agree_on_questions_that_are_not_asked_as_nothing_settle
             assert rules.answer(world, question) == possible_worlds.answer(record, raw), (world.name, raw)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_possible_worlds_agree_on_whatever_may_happen(seed: int) -> None:
+@pytest.mark.parametrize("part", range(6))
+def test_possible_worlds_agree_on_whatever_may_happen(part: int) -> None:
     """Also where no family goes: any events in any order, any chain of up to three people, any kind of question."""
-    world, asked = made_up(seed)
-    record, known, lines = world.to_dict(), rules.happened(world), range(len(world.scenes))
-    for question in asked:
-        raw = question.model_dump()
-        for line in lines:
-            found = rules.answer(world, question, known, line)
-            # Of causes the first implementation says nothing where several events would have to be told apart.
-            if found is not None or not question.kind.endswith("_cause"):
-                assert found == possible_worlds.answer(record, raw, line), (raw, line)
+    for seed in range(part, SEEDS, 6):
+        world, asked = made_up(seed)
+        record, known = world.to_dict(), rules.happened(world)
+        for question in asked:
+            raw = question.model_dump()
+            for line in range(len(world.scenes)):
+                found = rules.answer(world, question, known, line)
+                # Of causes the first implementation says nothing where several events would have to be told apart.
+                if found is not None or not question.kind.endswith("_cause"):
+                    assert found == possible_worlds.answer(record, raw, line), (raw, line)
 
 
 def test_the_comparison_comes_across_every_kind_of_question() -> None:
     """Each kind has right answers in what is compared above."""
-    settled = set()
-    for seed in range(SEEDS):
-        world, asked = made_up(seed)
-        known = rules.happened(world)
-        settled |= {question.kind for question in asked if rules.answer(world, question, known) is not None}
-    assert settled == set(rules.KINDS)
+    told = [(world, asked, rules.happened(world)) for world, asked in map(made_up, range(SEEDS))]
+    answered = {q.kind for world, asked, known in told for q in asked if rules.answer(world, q, known) is not None}
+    assert answered == set(rules.KINDS)
 
 
 @cache

@@ -1,118 +1,198 @@
-"""From worlds to items."""
+"""From words to sentences, from worlds to items, and the drawing of worlds by a seed."""
 
 from __future__ import annotations
 
-from typing import Any
+import shutil
+from pathlib import Path
 
 import pytest
 
-from tests.helpers.small_worlds import ask, small
+from tests.helpers.small_worlds import PEOPLE, ask, small
 from tomserve.benchmarks.worlds import rules
+from tomserve.benchmarks.worlds.drawing import worlds
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
-from tomserve.benchmarks.worlds.lexicon import built_in
+from tomserve.benchmarks.worlds.lexicon import Lexicon, built_in
 from tomserve.benchmarks.worlds.record import World
 from tomserve.benchmarks.worlds.rendering import asked, items, label, sentences
 from tomserve.benchmarks.worlds.surface import all_knowing, reality
+from tomserve.benchmarks.worlds.validating import brief, named, slips
+from tomserve.benchmarks.worlds.wording import expanded, say
 from tomserve.items import UNKNOWN, Item
+
+WORDS = {
+    **{"o": "key", "x": "oboe case", "u": "ukulele", "h": "hourglass", "e": "umbrella", "t": "one-way ticket"},
+    "c": "that {P} {P:is|are|am} late",
+}
+
+
+def said(phrasing: str, **how: str | None) -> str:
+    return say(phrasing, {"A": "P", "B": "Q"}, PEOPLE, WORDS, **how)
+
+
+SAID = [
+    ("{A} {A:puts|put} {A.his} {o} down.", "Ann puts her key down.", "You put your key down."),
+    ("{B} gives {A} {A.his} {o}.", "Ben gives Ann her key.", "Ben gives you your key."),
+    ("{A's} {o} is safe, {A.he} {A:thinks|think}.", "Ann's key is safe, she thinks.", "Your key is safe, you think."),
+    ("{B} lets {A} help {A.himself}.", "Ben lets Ann help herself.", "Ben lets you help yourself."),
+    ("{B} asks {A.him} for {B.his} {o}.", "Ben asks her for his key.", "Ben asks you for his key."),
+    ("It rains. {A} {A:goes|go}.", "It rains. Ann goes.", "It rains. You go."),
+    ('"{A} {A:has|have} it!" says {B}.', '"Ann has it!" says Ben.', '"You have it!" says Ben.'),
+    ("it is {A}", "it is Ann", "it is you"),
+    (
+        "A {x}, a {u}, a {h}, a {e} and a {t}.",
+        *["An oboe case, a ukulele, an hourglass, an umbrella and a one-way ticket."] * 2,
+    ),
+]
+
+
+def test_people_are_named_by_slots_in_all_three_persons() -> None:
+    for phrasing, third, second in SAID:
+        assert (said(phrasing), said(phrasing, second="P")) == (third, second)
+    assert said("{A} {A:sees|see} {B's} {o}.", second="Q") == "Ann sees your key."
+    assert said("{A} {A:believes|believe} {A:is|are|am} {A.he}", first="P") == "I believe am I"
+    assert [said("{c}", **how) for how in ({"first": "P"}, {"second": "P"})] == ["that I am late", "that you are late"]
+    assert said("{c}", second="P", first="P") == "that I am late", "whoever says I is not called you"
+    assert said("{A} {A:does|do} it {A.himself} for {A.him}", first="P") == "I do it myself for me"
+    for phrasing, reason in (
+        ("{A} has the {w}.", "nothing to fill {w}"),
+        ("{o.his} lid", "nothing to fill {o.his}"),
+        ("{o:is|are} shut", r"nothing to fill {o:is\|are}"),
+        ("{A.she} goes.", "{A.she} is no pronoun; known: he, him, his, himself"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            said(phrasing)
+    assert named("{A} {B:has|have} {C.his} {o}, {D's} {l}.") == {*"ABCDol"}
+
+
+def test_alternatives_are_written_out_and_leave_the_forms_of_a_verb_together() -> None:
+    for phrasing, count in (
+        ("{A} goes.", 1),
+        ("({A} goes|{A} {A:leaves|leave}) (now|today|at once).", 6),
+        ("{A} goes (slowly).", 1),
+        ("(In the end |){A} {A:goes|go}.", 2),
+        ("{A} ({A:sees|see}) it.", 1),
+    ):
+        found = expanded(phrasing)
+        assert len(set(found)) == count
+        assert all(text.count("{") == text.count("}") and "  " not in text for text in found)
+    assert expanded("({A:goes|go}|{A:leaves|leave}) now") == ("{A:goes|go} now", "{A:leaves|leave} now")
+
+
+# validating
+
+WENT = '  goes:\n    - "{A} {A:leaves|leave}."\n    - "{A} {A:goes|go} home."\n'
+BRIEF = [
+    ("", "short: no phrasings of 'goes'; known: "),
+    ('  goes: ["Somebody leaves."]\n', "the brief phrasing 'Somebody leaves.' of 'goes' does not name 'A'"),
+    ('  goes: ["{A} {A:leaves|leave} the {room}."]\n', "the brief phrasing '{A} {A:leaves|leave} the {room}.' of 'goes' names 'room', as no longer one does"),
+    ('  goes: ["{A} {A:leaves|leave} ."]\n', None),
+    ('  goes: ["{A} {A:leaves|leave} leaves."]\n', None),
+]  # fmt: skip
+"""Brief phrasings of a role, and what is wrong with them; None for a slip."""
+
+
+@pytest.mark.parametrize(("phrasing", "problem"), BRIEF)
+def test_a_brief_phrasing_that_is_missing_names_something_else_or_slips_is_a_problem(
+    tmp_path: Path, phrasing: str, problem: str | None
+) -> None:
+    shutil.copytree(built_in().folder, tmp_path / "worlds")
+    file = tmp_path / "worlds/phrases/transfer.yaml"
+    text = file.read_text(encoding="utf-8")
+    assert WENT in text
+    file.write_text(text.replace(WENT, phrasing), encoding="utf-8")
+    own = Lexicon(tmp_path / "worlds")
+    told = [BY_NAME["transfer"].world(own, "transfer-7-0000", "false_belief")]
+    found, slipped = list(brief(told, own)), list(slips(told, own))
+    if problem is None:
+        assert slipped
+    else:
+        assert [one[: len(problem)] for one in found] == [problem]
+        assert phrasing or any("no phrasings of 'goes'" in one for one in slipped)
+
+
+# items
 
 
 def world(scenario: str = "false_belief") -> World:
     return BY_NAME["transfer"].world(built_in(), "transfer-4-0002", scenario)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_items_carry_their_world_and_come_back_from_their_lines(family: Any) -> None:
-    for scenario in family.scenarios:
-        one = family.world(built_in(), f"{family.name}-4-0000", scenario)
+@pytest.mark.parametrize("name", BY_NAME)
+def test_items_carry_their_world_and_come_back_from_their_lines(name: str) -> None:
+    told = [BY_NAME[name].world(built_in(), f"{name}-4-0000", scenario) for scenario in BY_NAME[name].scenarios]
+    assert [*brief(told, built_in()), *slips(told, built_in())] == [], "every role is said briefly without a slip"
+    for one in told:
         found = list(items(one, built_in()))
         assert len({item.id for item in found}) == len(found)
         for item in found:
             assert Item.from_json(item.to_json()) == item
-            assert item.cluster == one.name
-            assert item.story == sentences(one, built_in())
+            assert (item.cluster, item.story) == (one.name, sentences(one, built_in()))
             own = World.model_validate(item.world)
             assert own.model_copy(update={"questions": one.questions}) == one
             (again,) = items(own, built_in())
-            assert (again.question, again.choices, again.answer, again.gold) == (
-                *(item.question, item.choices),
-                *(item.answer, item.gold),
-            )
+            same = ("question", "choices", "answer", "gold")
+            assert [getattr(again, field) for field in same] == [getattr(item, field) for field in same]
 
 
-def test_the_gold_chain_has_the_answer_after_every_sentence() -> None:
-    one = world()
-    belief = next(item for item in items(one, built_in()) if item.factors["asked"] == "P")
-    assert belief.gold is not None
-    assert belief.gold.sets is not None
-    assert len(belief.gold.sets) == len(belief.story)
-    assert belief.gold.sets[0] == (UNKNOWN,)
-    assert belief.gold.sets[-1] == (belief.answer,)
-
-
-def test_a_question_that_is_not_settled_after_every_sentence_has_no_gold_chain() -> None:
-    action = next(item for item in items(world(), built_in()) if item.factors["task"] == "action")
-    assert action.gold is None
-
-
-def test_what_the_rules_do_not_settle_is_left_out_and_the_ids_of_the_others_stay() -> None:
-    one = world()
-    unsettled = one.questions[0].model_copy(update={"kind": "desire", "who": ("R",)})
-    changed = one.model_copy(update={"questions": (unsettled, *one.questions[1:])})
-    assert [item.id for item in items(changed, built_in())] == [item.id for item in items(one, built_in())][1:]
-
-
-def test_some_questions_can_be_asked_alone() -> None:
-    whole = list(items(world(), built_in()))
-    assert [item.id for item in items(world(), built_in(), questions=[1, 3])] == [whole[1].id, whole[3].id]
-
-
-def test_what_happened_is_read_once_for_all_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    read, times = rules.read, list[int]()
+def test_gold_is_there_where_every_sentence_settles_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = list[int]()
+    read = rules.read
     monkeypatch.setattr(rules, "read", lambda *given: times.append(1) or read(*given))
-    assert len(list(items(world(), built_in()))) > 1
-    assert len(times) == 1
-
-
-def test_the_reader_who_takes_everybody_to_know_all_answers_beliefs_with_what_is_so() -> None:
-    for scenario, right in (("false_belief", False), ("informed_protagonist", True)):
+    whole = list(items(world(), built_in()))
+    assert len(times) == 1, "what happened is read once for all questions"
+    belief = next(item for item in whole if item.factors["asked"] == "P")
+    assert len(belief.gold.sets) == len(belief.story)
+    assert (belief.gold.sets[0], belief.gold.sets[-1]) == ((UNKNOWN,), (belief.answer,))
+    assert next(item for item in whole if item.factors["task"] == "action").gold is None
+    # What the rules do not settle is left out, and the ids of the others stay; some questions can be asked alone.
+    unsettled = world().questions[0].model_copy(update={"kind": "desire", "who": ("R",)})
+    changed = world().model_copy(update={"questions": (unsettled, *world().questions[1:])})
+    assert [item.id for item in items(changed, built_in())] == [item.id for item in whole][1:]
+    assert [item.id for item in items(world(), built_in(), questions=[1, 3])] == [whole[1].id, whole[3].id]
+    for scenario, knows in (("false_belief", False), ("informed_protagonist", True)):
         asked_of = [item for item in items(world(scenario), built_in()) if item.factors["asked"] == "P"]
         (belief,) = [item for item in asked_of if item.factors["kind"] == "belief"]
         assert all_knowing(belief) == reality(belief)
-        assert (all_knowing(belief) == belief.answer) is right
-
-
-@pytest.mark.parametrize(
-    ("lines", "who", "condition"),
-    [
-        (("fact place=x seen P", "fact place=y"), "P", "false_belief"),
-        (("fact place=x seen P",), "P", "true_belief"),
-        (("fact place=x",), "P", "ignorance"),
-    ],
-)
-def test_the_condition_compares_the_belief_with_what_is_so(lines: tuple[str, ...], who: str, condition: str) -> None:
-    scenes = small(*lines).scenes
-    scenes = tuple(scene.model_copy(update={"role": "closing", "slots": dict.fromkeys("abc", "o")}) for scene in scenes)
-    question = ask("belief", "place", who, slots={"A": who})
-    (item,) = items(small(scenes=scenes, questions=(question,)), built_in())
-    assert item.factors["condition"] == condition
-    assert item.factors["order"] == 1
-    assert item.factors["asked"] == "P"
-
-
-def test_labels_name_people_and_call_the_reader_you() -> None:
-    one = small("fact culprit=Q")
-    assert [label(one, key) for key in ("Q", "x", UNKNOWN)] == ["Ben", "drawer", UNKNOWN]
-    assert label(one.model_copy(update={"second": "Q"}), "Q") == "you"
-    assert label(one.model_copy(update={"second": "Q"}), "Q", first="Q") == "I"
-
-
-def test_the_second_person_is_said_in_the_story_and_in_questions() -> None:
-    one = world().model_copy(update={"second": "P"})
-    name = one.people["P"].name
-    assert not any(name in sentence for sentence in sentences(one, built_in()))
-    assert not any(name in asked(one, question, built_in()) for question in one.questions)
-
-
-def test_an_unknown_role_names_the_known_ones() -> None:
+        assert (all_knowing(belief) == belief.answer) is knows
     with pytest.raises(Exception, match="no phrasings of 'any'; known: absent, closing"):
         sentences(small("fact place=x"), built_in())
+
+
+def test_the_condition_compares_the_belief_with_what_is_so_and_the_reader_is_called_you() -> None:
+    for lines, condition in (
+        (("fact place=x seen P", "fact place=y"), "false_belief"),
+        (("fact place=x seen P",), "true_belief"),
+        (("fact place=x",), "ignorance"),
+    ):
+        changed = {"role": "closing", "slots": dict.fromkeys("abc", "o")}
+        scenes = tuple(scene.model_copy(update=changed) for scene in small(*lines).scenes)
+        question = ask("belief", "place", "P", slots={"A": "P"})
+        (item,) = items(small(scenes=scenes, questions=(question,)), built_in())
+        assert [item.factors[name] for name in ("condition", "order", "asked")] == [condition, 1, "P"]
+    one = small("fact culprit=Q")
+    assert [label(one, key) for key in ("Q", "x", UNKNOWN)] == ["Ben", "drawer", UNKNOWN]
+    second = one.model_copy(update={"second": "Q"})
+    assert (label(second, "Q"), label(second, "Q", first="Q")) == ("you", "I")
+    one = world().model_copy(update={"second": "P"})
+    said = [*sentences(one, built_in()), *(asked(one, question, built_in()) for question in one.questions)]
+    assert not [text for text in said if one.people["P"].name in text]
+
+
+def test_worlds_are_drawn_by_a_seed_with_families_and_versions_in_turn() -> None:
+    def drawn(number: int, seed: int = 5) -> list[Item]:
+        return [item for one in worlds(built_in(), number, seed) for item in items(one, built_in())]
+
+    number = len(FAMILIES)
+    first = [item.to_json() for item in drawn(2 * number)]
+    assert first == [item.to_json() for item in drawn(2 * number)]
+    assert {item.story for item in drawn(number)}.isdisjoint(item.story for item in drawn(number, seed=6))
+    fewer = drawn(number)
+    assert [item.to_json() for item in fewer] == first[: len(fewer)]
+    told: dict[str, list[str]] = {}
+    for one in worlds(built_in(), 4 * number, 5):
+        told.setdefault(one.name, []).append(str(one.design["scenario"]))
+    assert len(told) == 4 * number
+    for place, (name, scenarios) in enumerate(told.items()):
+        family, turn = FAMILIES[place % number], place // number
+        assert name == f"{family.name}-5-{turn:04d}"
+        assert tuple(scenarios) == family.versions[turn % len(family.versions)]

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from itertools import permutations
 from typing import Any
 
-import pytest
 import yaml
 
 from tests.conftest import ROOT
@@ -18,43 +17,14 @@ from tests.conftest import ROOT
 WORDS: dict[str, Any] = yaml.safe_load((ROOT / "dataset/worlds/words.yaml").read_text("utf-8"))
 TRAINED: dict[str, str] = yaml.safe_load((ROOT / "launch/reference/words.yaml").read_text("utf-8"))
 
-GENDERS = ("women", "men", "either")
-MONTHS = [month.lower() for month in calendar.month_name if month]
-
-
-def names() -> list[str]:
-    """All given names, in the order of the file."""
-    return [name for block in WORDS["names"] for key in GENDERS for name in block.get(key, ())]
-
-
-def places() -> list[str]:
-    """All places, as often as surroundings have them."""
-    return [place for surrounding in WORDS["surroundings"] for place in surrounding["places"]]
-
-
-def objects() -> list[str]:
-    """All things."""
-    return [thing["name"] for thing in WORDS["objects"]]
-
-
-def purposes() -> list[str]:
-    """All that things are wanted for."""
-    return [purpose for thing in WORDS["objects"] for purpose in thing["for"]]
-
-
-def contents() -> list[str]:
-    """All that containers hold."""
-    return [word for theme in WORDS["contents"] for word in theme["contents"]]
-
-
-def settings() -> list[str]:
-    """All surroundings by what follows "in the"."""
-    return [surrounding["in"] for surrounding in WORDS["surroundings"]]
-
-
-def nouns() -> list[str]:
-    """Everything of which a story says where it is or what it holds, and who does what, without names."""
-    return [*settings(), *places(), *objects(), *WORDS["containers"], *contents(), *WORDS["occupations"]]
+NAMES = [name for block in WORDS["names"] for key in ("women", "men", "either") for name in block.get(key, ())]
+SETTINGS = [surrounding["in"] for surrounding in WORDS["surroundings"]]
+PLACES = [place for surrounding in WORDS["surroundings"] for place in surrounding["places"]]
+OBJECTS = [thing["name"] for thing in WORDS["objects"]]
+PURPOSES = [purpose for thing in WORDS["objects"] for purpose in thing["for"]]
+CONTENTS = [word for theme in WORDS["contents"] for word in theme["contents"]]
+CONTAINERS, OCCUPATIONS, RELATIONS = (WORDS[name] for name in ("containers", "occupations", "relations"))
+NOUNS = [*SETTINGS, *PLACES, *OBJECTS, *CONTAINERS, *CONTENTS, *OCCUPATIONS]
 
 
 def parts(words: Iterable[str]) -> set[str]:
@@ -64,14 +34,8 @@ def parts(words: Iterable[str]) -> set[str]:
 
 def forms(words: Iterable[str]) -> set[str]:
     """These words, each with and without a final s or es."""
-    return {form for word in words for form in (word, f"{word}s", f"{word}es", *stems(word)) if len(form) > 2}
-
-
-def stems(word: str) -> Iterator[str]:
-    """A word without a final s or es, where it has one."""
-    for ending in ("s", "es"):
-        if word.endswith(ending):
-            yield word.removesuffix(ending)
+    stems = {word: [word.removesuffix(ending) for ending in ("s", "es") if word.endswith(ending)] for word in words}
+    return {form for word in stems for form in (word, f"{word}s", f"{word}es", *stems[word]) if len(form) > 2}
 
 
 def plain(name: str) -> str:
@@ -85,141 +49,88 @@ def contained(words: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def repeated(words: Iterable[str]) -> list[str]:
-    """Words that occur more than once."""
     return [word for word, count in Counter(words).items() if count > 1]
 
 
+def shaped(pattern: str, words: Iterable[str]) -> bool:
+    return all(re.fullmatch(pattern, word) for word in words)
+
+
 def test_there_are_enough_words_of_each_kind() -> None:
-    assert len(names()) >= 480
-    assert len(WORDS["names"]) >= 16
-    assert len(WORDS["surroundings"]) >= 24
+    least = {
+        "names": 16,
+        "surroundings": 24,
+        "objects": 80,
+        "containers": 30,
+        "contents": 16,
+        "occupations": 40,
+        "relations": 12,
+    }
+    assert [name for name, number in least.items() if len(WORDS[name]) < number] == []
+    assert len(NAMES) >= 480
     assert min(len(surrounding["places"]) for surrounding in WORDS["surroundings"]) >= 8
-    assert len(WORDS["objects"]) >= 80
     assert {len(thing["for"]) for thing in WORDS["objects"]} <= {2, 3}
-    assert len(WORDS["containers"]) >= 30
-    assert len(WORDS["contents"]) >= 16
     assert min(len(theme["contents"]) for theme in WORDS["contents"]) >= 6
     assert min(len(theme["containers"]) for theme in WORDS["contents"]) >= 3
-    assert len(WORDS["occupations"]) >= 40
-    assert len(WORDS["relations"]) >= 12
-
-
-def test_every_culture_has_women_and_men() -> None:
     for block in WORDS["names"]:
         assert set(block) - {"either"} == {"culture", "women", "men"}, block
-        assert min(len(block["women"]), len(block["men"])) >= 5, block["culture"]
-        # A story gives its people names that begin with different letters, and may ask for four of one gender.
         for gender in ("women", "men"):
+            # A story gives its people names that begin with different letters, and may ask for four of one gender.
+            assert len(block[gender]) >= 5
             assert len({plain(name)[0] for name in block[gender]}) >= 4, block["culture"]
 
 
-def test_names_are_single_words_that_are_part_of_no_other_name() -> None:
-    wrong = [name for name in names() if not (3 <= len(name) <= 9 and name.isalpha() and name == name.capitalize())]
-    assert not wrong
-    assert not repeated(names())
-    assert not contained(map(plain, names()))
-    assert sum(not name.isascii() for name in names()) <= len(names()) / 5
-
-
-def test_names_are_no_other_words() -> None:
-    others = parts([*nouns(), *purposes(), *WORDS["relations"], *MONTHS])
-    others |= parts(block["culture"] for block in WORDS["names"])
-    assert not {plain(name) for name in names()} & forms(others)
-
-
-def test_names_are_no_words_of_english() -> None:
-    """No name stands in small letters in the documentation or the hand-written stories."""
+def test_names_are_single_words_that_are_no_other_words_and_stand_in_no_other_stories() -> None:
+    assert not [name for name in NAMES if not (3 <= len(name) <= 9 and name.isalpha() and name == name.capitalize())]
+    assert not repeated(NAMES)
+    assert not contained(map(plain, NAMES))
+    assert sum(not name.isascii() for name in NAMES) <= len(NAMES) / 5
+    months = [month.lower() for month in calendar.month_name if month]
+    others = parts([*NOUNS, *PURPOSES, *RELATIONS, *months]) | parts(block["culture"] for block in WORDS["names"])
     texts = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "dataset/stages").glob("*.yaml")]
     english = {word for text in texts for word in re.findall(r"\b[a-z]+\b", text.read_text("utf-8"))}
     assert len(english) > 1000
-    assert not english & {plain(name) for name in names()}
-
-
-def test_names_stand_in_no_other_stories() -> None:
-    files = [*(ROOT / "dataset").rglob("*.yaml"), *(ROOT / "prompts").rglob("*.yaml")]
-    files += (ROOT / "prompts").rglob("*.j2")
-    texts = [file.read_text("utf-8") for file in files if "worlds" not in file.parts]
-    used = parts(re.sub(r"\{%.*?%\}", " ", text) for text in texts)  # what a template commands is no story: "elif"
-    assert not {plain(word) for word in used} & {plain(name) for name in names()}
+    files = [
+        *(ROOT / "dataset").rglob("*.yaml"),
+        *(ROOT / "prompts").rglob("*.yaml"),
+        *(ROOT / "prompts").rglob("*.j2"),
+    ]
+    stories = [file.read_text("utf-8") for file in files if "worlds" not in file.parts]
+    used = parts(re.sub(r"\{%.*?%\}", " ", text) for text in stories)  # what a template commands is no story: "elif"
+    assert not {plain(name) for name in NAMES} & (forms(others) | english | {plain(word) for word in used})
 
 
 def test_the_reference_model_has_seen_none_of_the_words() -> None:
     seen = forms(word for listed in TRAINED.values() for word in listed.lower().split())
-    relations = parts(WORDS["relations"])
-    assert not seen & (parts([*names(), *nouns()]) | relations | {plain(name) for name in names()})
+    assert not seen & (parts([*NAMES, *NOUNS]) | parts(RELATIONS) | {plain(name) for name in NAMES})
 
 
-@pytest.mark.parametrize("surrounding", WORDS["surroundings"], ids=lambda surrounding: surrounding["in"])
-def test_places_of_a_surrounding_are_never_confused(surrounding: dict[str, Any]) -> None:
-    assert not repeated(surrounding["places"])
-    assert not contained(surrounding["places"])
-    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)?( [a-z]+)?", place) for place in surrounding["places"])
-    assert not parts(surrounding["places"]) & {"glass", "transparent", "clear", "open", "rack", "shelf", "tray", "net"}
-
-
-def test_surroundings_differ_and_are_no_places() -> None:
-    assert not repeated(settings())
-    assert not contained(settings())
-    assert not forms(settings()) & set(places())
-    assert all(re.fullmatch(r"[a-z]+( [a-z]+)*", setting) for setting in settings())
-
-
-def test_things_are_never_confused() -> None:
-    assert all(re.fullmatch(r"[a-z]+", word) for word in objects())
-    assert not repeated(objects())
-    assert not contained(objects())
-    assert not forms(objects()) & parts([*places(), *settings(), *WORDS["containers"], *contents()])
-
-
-def test_purposes_belong_to_one_thing_and_name_nothing_else() -> None:
-    assert not repeated(purposes())
-    assert not contained(purposes())
-    assert all(re.fullmatch(r"to [A-Za-z' -]+[a-z]", purpose) for purpose in purposes())
-    known = {*places(), *(place.split()[-1] for place in places())}
-    known |= forms([*objects(), *WORDS["containers"], *contents()])
+def test_no_words_of_a_kind_are_confused_with_one_another_or_others() -> None:
+    for surrounding in WORDS["surroundings"]:
+        places = surrounding["places"]
+        assert not [*repeated(places), *contained(places)], surrounding["in"]
+        assert shaped(r"[a-z]+(-[a-z]+)?( [a-z]+)?", places)
+        assert not parts(places) & {"glass", "transparent", "clear", "open", "rack", "shelf", "tray", "net"}
+    for theme in WORDS["contents"]:
+        assert not [*contained(theme["contents"]), *repeated(theme["containers"])], theme["theme"]
+    for words in (SETTINGS, OBJECTS, PURPOSES):
+        assert not [*repeated(words), *contained(words)]
+    for words in (OBJECTS, CONTAINERS, CONTENTS, OCCUPATIONS, RELATIONS):
+        assert shaped("[a-z]+", words)
+        assert not repeated(words)
+    assert shaped("[a-z]+( [a-z]+)*", SETTINGS)
+    assert shaped("to [A-Za-z' -]+[a-z]", PURPOSES)
+    assert not forms(SETTINGS) & set(PLACES)
+    assert not forms(OBJECTS) & parts([*PLACES, *SETTINGS, *CONTAINERS, *CONTENTS])
+    assert not set(CONTAINERS) & set(PLACES)
+    assert not ({f"{word}s" for word in CONTENTS} & set(CONTENTS)) | (forms(CONTENTS) & set(CONTAINERS))
+    assert not set(OCCUPATIONS) & set(RELATIONS)
+    assert {container for theme in WORDS["contents"] for container in theme["containers"]} == set(CONTAINERS)
+    assert not repeated(theme["theme"] for theme in WORDS["contents"])
+    known = {*PLACES, *(place.split()[-1] for place in PLACES)} | forms([*OBJECTS, *CONTAINERS, *CONTENTS])
     known |= {"he", "she", "they", "his", "her", "their", "it"}
     named = re.compile(rf"\b({'|'.join(map(re.escape, sorted(known)))})\b")
-    assert not [(purpose, named.findall(purpose)) for purpose in purposes() if named.search(purpose)]
-
-
-def test_containers_are_never_confused() -> None:
-    assert all(re.fullmatch(r"[a-z]+", word) for word in WORDS["containers"])
-    assert not repeated(WORDS["containers"])
-    assert not set(WORDS["containers"]) & set(places())
-
-
-def test_every_theme_has_known_containers_and_every_container_a_theme() -> None:
-    used = [container for theme in WORDS["contents"] for container in theme["containers"]]
-    assert set(used) == set(WORDS["containers"])
-    assert not repeated(theme["theme"] for theme in WORDS["contents"])
-
-
-@pytest.mark.parametrize("theme", WORDS["contents"], ids=lambda theme: theme["theme"])
-def test_contents_of_a_theme_are_never_confused(theme: dict[str, Any]) -> None:
-    assert not contained(theme["contents"])
-    assert not repeated(theme["containers"])
-    assert all(re.fullmatch(r"[a-z]+", word) for word in theme["contents"])
-
-
-def test_contents_stand_in_one_theme_and_are_nothing_else() -> None:
-    assert not repeated(contents())
-    assert not {f"{word}s" for word in contents()} & set(contents())
-    assert not forms(contents()) & set(WORDS["containers"])
-
-
-def test_occupations_and_relations_are_single_words() -> None:
-    for words in (WORDS["occupations"], WORDS["relations"]):
-        assert all(re.fullmatch(r"[a-z]+", word) for word in words)
-        assert not repeated(words)
-    assert not set(WORDS["occupations"]) & set(WORDS["relations"])
-
-
-def test_the_article_follows_from_the_spelling() -> None:
-    """No word that may follow "a" begins with a vowel letter spoken as a consonant, or with a silent h."""
-    misleading = re.compile(r"eu|ew|one|once|ubi|uni[^mn]|us[eu]|ut[ei]|ura|hour|heir|honest|honou?r")
-    assert all(map(misleading.match, ["hourglass", "unicorn", "utensil", "heirloom"]))
-    counted = [*places(), *objects(), *WORDS["containers"], *WORDS["occupations"], *WORDS["relations"]]
-    assert not [word for word in counted if misleading.match(word)]
+    assert not [(purpose, named.findall(purpose)) for purpose in PURPOSES if named.search(purpose)]
 
 
 AMERICAN = re.compile(
@@ -229,27 +140,16 @@ AMERICAN = re.compile(
 )
 
 
-def test_the_spelling_is_british() -> None:
-    found = [word for word in [*nouns(), *purposes(), *WORDS["relations"]] if AMERICAN.search(word)]
-    assert not found
-
-
-def test_every_word_is_text() -> None:
-    """YAML reads some words, such as "no", as something else."""
+def test_spelling_is_british_and_gives_the_article_and_every_word_is_text() -> None:
+    """No word that may follow "a" begins with a vowel letter spoken as a consonant, or with a silent h; YAML reads some
+    words, such as "no", as something else."""
+    assert not [word for word in [*NOUNS, *PURPOSES, *RELATIONS] if AMERICAN.search(word)]
+    misleading = re.compile(r"eu|ew|one|once|ubi|uni[^mn]|us[eu]|ut[ei]|ura|hour|heir|honest|honou?r")
+    assert not [word for word in [*PLACES, *OBJECTS, *CONTAINERS, *OCCUPATIONS, *RELATIONS] if misleading.match(word)]
 
     def leaves(value: Any) -> Iterator[Any]:
-        if isinstance(value, dict):
-            for inner in value.values():
-                yield from leaves(inner)
-        elif isinstance(value, list):
-            for inner in value:
-                yield from leaves(inner)
-        else:
-            yield value
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from leaves(inner) if isinstance(inner, dict | list) else [inner]
 
-    assert WORDS["schema"] == 1
     listed = {key: value for key, value in WORDS.items() if key != "schema"}
-    wrong = [
-        word for word in leaves(listed) if not (isinstance(word, str) and word == unicodedata.normalize("NFC", word))
-    ]
-    assert not wrong
+    assert not [w for w in leaves(listed) if not (isinstance(w, str) and w == unicodedata.normalize("NFC", w))]
