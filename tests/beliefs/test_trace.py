@@ -4,18 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.beliefs_by_hand import (
-    AGENTS,
-    BITS,
-    CHAINS,
-    Mind,
-    Names,
-    bits,
-    noticed,
-    perceived,
-    told_among_all,
-    told_as_released,
-)
+from tests.helpers import beliefs_by_hand as by_hand
+from tests.helpers.beliefs_by_hand import AGENTS, BITS, CHAINS, Mind, Names, bits
 from tomserve.beliefs import Belief, Manner, Trace, Update, apart, hearsay, shared_hearsay, together
 
 LINES = 6
@@ -31,12 +21,14 @@ def histories(draw: st.DrawFn) -> list[tuple[Update, set[Names]]]:
         label, manner, who = draw(st.sampled_from("xyz")), draw(manners), draw(some)
         kind = draw(st.sampled_from(("together", "apart", "hearsay", "shared_hearsay")))
         if kind == "together":
-            audience, chains = together(bits(who)), perceived(who)
+            audience, chains = together(bits(who)), by_hand.perceived(who)
         elif kind == "apart":
-            audience, chains = apart(bits(who)), noticed(who)
+            audience, chains = apart(bits(who)), by_hand.noticed(who)
         else:
             speaker, trusting = draw(st.sampled_from(AGENTS)), draw(some)
-            telling, told = (hearsay, told_as_released) if kind == "hearsay" else (shared_hearsay, told_among_all)
+            telling, told = (
+                (hearsay, by_hand.told_as_released) if kind == "hearsay" else (shared_hearsay, by_hand.told_among_all)
+            )
             audience, chains = telling(BITS[speaker], bits(who), bits(trusting)), told(speaker, who, trusting)
         found.append((Update(line, (label,), audience, manner), chains))
     return found
