@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import DATA, ROOT, data_file
+from tests.conftest import ROOT, data_file
 from tomserve import benchmarks
 from tomserve.benchmarks.bigtom import conditions, official, rules
 from tomserve.benchmarks.bigtom.template import Template, read
 from tomserve.benchmarks.bigtom.triples import Triple, cases, triple, triples
 from tomserve.benchmarks.bigtom.you import YOU, I, told
 from tomserve.benchmarks.case import Case, NoCase, problem
-from tomserve.benchmarks.foreign.auditing import audited
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, where
 from tomserve.scoring.answers import Reading
@@ -88,26 +87,6 @@ def test_official_files_are_made_and_their_versions_are_items(small: list[Templa
     assert "bigtom/001" not in {item.cluster for item in wishes}
 
 
-def test_the_order_of_choices_follows_from_the_id_and_is_balanced() -> None:
-    lines = SMALL.read_text().splitlines(keepends=True)
-    again = [item for template in read("".join(lines[:2]), SMALL) for item in conditions.items(template)]
-    assert {item.id: item.choices for item in again}.items() <= {item.id: item.choices for item in every()}.items()
-    firsts = {(item.cluster, item.factors["files"]): item.choices[0] == item.answer for item in every()}
-    for version in conditions.VERSIONS:
-        for pair in ((1, 2), (3, 4)):
-            values = {firsts[f"bigtom/{number:03d}", " ".join(version.files)] for number in pair if version.files}
-            assert values in (set(), {True, False})
-
-
-def test_rules_know_the_world_and_nobodys_mind() -> None:
-    false, true = one("004/forward_belief/false_belief/0"), one("004/forward_belief/true_belief/0")
-    assert rules.named_first(false) == rules.named_first(true) == false.answer != true.answer
-    found = audited([false, true], (), rules.RULES).tables["rules"].to_dicts()[0]
-    assert (found["state after the event"], found["state before the event"]) == (0.5, 0.5)
-    control = one("004/forward_belief/false_control/0")
-    assert rules.RULES[0].answer(control) == control.answer
-
-
 SCORED = [
     ("Answer:a)Marek", True, None, False),  # they suppose a space after "Answer:", and leave out what stands there
     ("Answer: a)Marek", True, True, False),
@@ -157,15 +136,6 @@ def test_the_known_file() -> None:
     assert set(places.values()) == {100}
     false = [item for item in items if item.id.endswith("forward_belief/false_belief/0")]
     assert sum(rules.named_first(item) == item.answer for item in false) >= 195
-
-
-def test_the_published_conditions_are_made_byte_by_byte() -> None:
-    """Against data/conditions of github.com/shawnsihyunlee/simulatedtom, where TOMSERVE_DATA has that folder."""
-    folder, path = DATA / "conditions", data_file("bigtom.csv")
-    if not folder.is_dir():
-        pytest.skip("needs the folder conditions of simulatedtom in TOMSERVE_DATA")
-    made = conditions.official(read(path.read_text("utf-8-sig"), path))
-    assert {name: (folder / name / "stories.csv").read_bytes() for name in conditions.FILES} == made
 
 
 # stories told to the reader as the person, and triples

@@ -11,8 +11,7 @@ from tests.conftest import data_file
 from tests.helpers.choices_files import CONVERSATION, PASSAGE, QUESTIONS, fantom_name, fantom_rows, fantom_sets
 from tests.helpers.strategies import talk
 from tomserve.benchmarks.fantom import BENCHMARK, OWN, blob, official
-from tomserve.benchmarks.foreign.prose import mixed
-from tomserve.errors import ConfigError, ContentError
+from tomserve.errors import ContentError
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.answers import Reading, read
 from tomserve.scoring.labels import Lettered
@@ -82,12 +81,6 @@ def test_the_options_alone_give_the_halves_away(tmp_path: Path) -> None:
     assert [rule.answer(same) for rule in OWN] == ["Ugo knows.", "Ugo knows it all."]
 
 
-def test_the_order_of_options_says_nothing_of_the_answer() -> None:
-    places = [mixed((f"Ivo knows {n}", f"Ivo does not know {n}"), f"q{n}").index(f"Ivo knows {n}") for n in range(400)]
-    assert 160 < sum(places) < 240
-    assert mixed(("a", "b"), "q") == mixed(("b", "a"), "q")
-
-
 OFFICIAL = ["({0})", "{0}) Ugo knows", "{0}.", "{0}: yes", "{0}, yes", "{0}", "It is ({0}), I think", "Answer: ({0})"]
 OFFICIAL += ["({1}) and not ({0})"]
 
@@ -147,18 +140,6 @@ def test_a_broken_row_or_set_is_named_by_line_and_field(fault, reason: str, tmp_
     path.write_text(fault if isinstance(fault, str) else json.dumps(sets))
     with pytest.raises(ContentError, match=reason):
         list(BENCHMARK.items(path))
-
-
-def test_files_of_other_names_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"holds no file FANToM_"):
-        list(BENCHMARK.items(tmp_path))
-    for name, text, said in (
-        ("other.csv", "x", r"found 'other\.csv'; expected a name"),
-        ("x.json", "{}", "expected a list of sets"),
-    ):
-        (tmp_path / name).write_text(text)
-        with pytest.raises(ContentError, match=said):
-            list(BENCHMARK.items(tmp_path / name))
 
 
 def test_validate_names_the_files_that_are_others_or_lack(tmp_path: Path) -> None:

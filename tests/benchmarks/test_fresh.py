@@ -158,24 +158,6 @@ def test_names_and_things_that_are_parts_of_other_words_are_no_problem(tmp_path:
         fresh.items(stage(tmp_path), 1, few)
 
 
-def test_the_thing_of_one_task_is_scenery_in_others(tmp_path: Path) -> None:
-    """A cup is what the second task is about, and "box" is named by the questions of all; in the first task the cup
-    stays, also where it would be a verb or beside its other word."""
-    task = STAGE[STAGE.index("  none:") :].replace("  none:", "  late_label:").replace("beside a cup", "beside a box")
-    task = task.replace("Andres washes cups.", "He cups a mug and a cup.")
-    first, second = "  none:", '  none:\n    questions: {belief: "Whose cup is it?", reality: "Is it a cup?"}'
-    text = STAGE.replace("  late_label: not told here\n", "").replace(first, second) + task
-    (tmp_path / "Z1.yaml").write_text(text, encoding="utf-8")
-    made = load_stage(tmp_path / "Z1.yaml")
-    assert fresh.scope(made.file, "cup") == {"none"}
-    assert fresh.scope(made.file, "box") == {None, "none", "late_label"}
-    assert freshcheck.problems(made) == []
-    items = fresh.items(made, 7, NAMES)
-    stories = {item.factors["perturbation"]: item for item in reversed(items)}
-    assert "He cups a mug and a cup." in stories["late_label"].story
-    assert "cup" not in told(stories["none"])
-
-
 def test_names_are_in_no_stage_prompt_or_training_list_and_none_is_given_twice(tmp_path: Path) -> None:
     listed = [name for pool in NAMES.pools().values() for name in pool]
     files = [
@@ -261,10 +243,3 @@ def test_the_command_writes_items_that_can_be_asked_and_refuses_a_stage_with_pro
     for arguments in ((), ("--fresh", 1), ("--check", "--fresh", 1), ("--check", "--out", "f.jsonl")):
         done = cli("generate", "perturbed-2", *arguments)
         assert (done.code, "give --fresh SEED and --out FILE, or --check alone" in done.err) == (2, True)
-
-
-def test_items_of_another_benchmark_are_refused(tmp_path: Path) -> None:
-    item = Item(id="1", benchmark="hitom", story=["A."], question="?", choices=["a", "b"], answer="a")
-    (tmp_path / "i.jsonl").write_bytes(item.to_json() + b"\n")
-    with pytest.raises(ContentError, match="item '1' is of benchmark 'hitom'; use --benchmark items"):
-        list(get("perturbed-2").items(tmp_path / "i.jsonl"))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.conftest import DATA, ROOT
 from tests.helpers.hitom_stories import all_beliefs, stories
 from tomserve.benchmarks import hitom, retelling
-from tomserve.benchmarks.hitom import other_words, words
+from tomserve.benchmarks.hitom import other_words
 from tomserve.benchmarks.hitom.condensing import NOT_ENOUGH, condensed
 from tomserve.benchmarks.hitom.dice import Dice
 from tomserve.benchmarks.hitom.events import Distractor, Enter, Exit, Place, Story
@@ -242,14 +242,6 @@ def test_a_label_that_the_tracker_does_not_give_is_kept() -> None:
         assert new.gold is None
 
 
-def test_twins_are_retold_alike() -> None:
-    names: dict[str, set[tuple[str, ...]]] = {}
-    for _, new in made("common_knowledge", kinds.PERSON)[0]:
-        names.setdefault(new.cluster, set()).add(Story.parse(new.story).agents)
-    assert {len(found) for found in names.values()} == {1}
-    assert len({next(iter(found)) for found in names.values()}) == len(names)
-
-
 OTHERS = [
     lambda item: {"question": "Where is it?"},
     lambda item: {"story": (*item.story, "It rains.")},
@@ -290,17 +282,3 @@ def test_variants_are_the_same_in_every_process() -> None:
     told = {new.id: new for kind in TOLD for _, new in made("built-in", kind)[0]}
     assert all(told.get(new.id, new) == new for new in again)
     assert items_digest(again) == "sha256:c6e656269d989449912c80a1985f724a02e85e0268637ad48bab520a9b68b597"
-
-
-def test_the_words_of_variants_name_one_thing_each() -> None:
-    lists = [words.ROOMS, words.OBJECTS, words.CONTAINERS, words.AGENTS, words.ANIMALS, words.BELONGINGS, words.FOODS]
-    lists += [other_words.OTHER_AGENTS, other_words.OTHER_CONTAINERS]
-    everything = [word.casefold() for listed in lists for word in listed]
-    assert len(set(everything)) == len(everything)
-    others = other_words.OTHER_CONTAINERS
-    assert {len({name.split("_")[part] for name in others}) for part in (0, 1)} == {len(others)}
-    people = (*words.AGENTS, *other_words.OTHER_AGENTS)
-    assert not [(one, other) for one in people for other in other_words.OTHER_AGENTS if one != other and one in other]
-    assert not {word.casefold() for item in originals("official") for word in words_of(item)} & {
-        word.casefold() for word in (*other_words.OTHER_AGENTS, *other_words.OTHER_CONTAINERS)
-    }

@@ -16,7 +16,6 @@ from tomserve.benchmarks.opentom import official
 from tomserve.benchmarks.opentom.rules import RULES
 from tomserve.errors import TomserveError
 from tomserve.items import Item
-from tomserve.items.draw import limited
 from tomserve.scoring.answers import Reading
 
 SMALL = ROOT / "tests/data/opentom_small"
@@ -58,18 +57,6 @@ def test_fine_places_are_classes_and_are_offered_as_the_narrative_writes_them() 
         "false_belief",
     )
     assert [item.choices.index(item.answer) for item in fine].count(0) not in (0, len(fine))
-
-
-def test_places_that_are_spelt_otherwise_are_known(folder: Path) -> None:
-    file = folder / "location_fg_fo_new.json"
-    file.write_text(file.read_text().replace('"a cellar shelf"', '"cellar shelves"', 1))
-    changed = next(item for item in items(folder) if item.id == "opentom/10000001/location_fg_fo/1")
-    assert (changed.answer, changed.factors["label_agrees"]) == ("a cellar shelf", True)
-
-
-def test_a_limit_draws_whole_narratives() -> None:
-    drawn = limited(items(SMALL), 50, benchmarks.get("opentom").draw)
-    assert sorted(Counter((item.cluster, item.factors["length"]) for item in drawn).values()) == [23, 23]
 
 
 def test_labels_that_contradict_others_are_known() -> None:

@@ -105,27 +105,6 @@ def test_gold_agrees_with_events_in_every_sentence() -> None:
     assert [layer for layer in layers if layer.written != layer.derived] == []
 
 
-def test_what_stands_in_plain_view_is_a_set_until_it_is_looked_at(items: list[Item]) -> None:
-    """The sets of the false-belief stories just before somebody looks, where a closed door does not hide the scene."""
-    before: dict[str, set[int]] = {}
-    for item in items:
-        wanted = item.factors["perturbation"] in ("transparent_container", "preposition_replacement")
-        if wanted and in_false_belief_subset(item.factors):
-            sets = item.gold.sets or ()
-            before.setdefault(item.cluster, set()).add(len(sets[sets.index((item.answer,)) - 1]))
-    assert len(before) == 12
-    plain = {f"T2/{name}" for name in ("transparent_container", "preposition_replacement")}
-    assert {cluster for cluster, sizes in before.items() if sizes == {1}} == plain
-    assert all(sizes in ({1}, {2}) for sizes in before.values())
-
-
-def test_distrust_is_told_before_the_words_that_it_bears_on() -> None:
-    for stage in perturbed.stages():
-        if (task := stage.file.tasks.get("untrustworthy_testimony")) is not None:
-            names = list(task.story)
-            assert names.index("sure") < names.index("says"), stage.file.stage
-
-
 # rules
 
 
@@ -178,18 +157,6 @@ def test_rules_of_one_story_by_hand(items: list[Item]) -> None:
     assert BY_NAME["keyword"].answer(foreign) in foreign.choices
 
 
-def test_always_reality_is_right_where_the_answer_to_the_question_about_reality_is(items: list[Item]) -> None:
-    def story(item: Item) -> tuple[object, ...]:
-        return item.cluster, item.factors["scenario"], item.factors["swapped"]
-
-    world = {story(item): item.answer for item in items if item.factors["question_kind"] == "reality"}
-    rule = BY_NAME["always reality"]
-    for item in items:
-        assert (rule.answer(item) == item.answer) == (world[story(item)] == item.answer), item.id
-        if item.answer != "unknown":
-            assert rule.answer(item) == world[story(item)], item.id
-
-
 def test_learned_answers_are_those_of_a_fit_and_others_are_a_problem_of_the_audit(
     items: list[Item], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,18 +207,3 @@ def test_the_second_annotation_can_be_recomputed(
             assert not line.startswith(("| belief", "| reality")) or line in sheet
             if " sentence " in line and ": gold [" in line and not line.startswith("Annotator"):
                 assert line.split()[0] in adjudicated, line
-
-
-def test_a_reply_to_a_story_whose_gold_has_changed_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gold that was changed after a reply had been read agrees with it for no good reason."""
-    monkeypatch.syspath_prepend(str(ROOT / "dataset/annotation"))
-    import sheets
-
-    story = next(iter(sheets.stories().values()))
-    asked = {f"{kind}_question": item.question for kind, item in story.items()}
-    entry = {"code": "abc123", "sentences": list(story["belief"].story), **asked}
-    gold = sheets.written("abc123", story)
-    assert sheets.unchanged(entry, gold, story)
-    assert not sheets.unchanged(entry | {"sentences": entry["sentences"][1:]}, gold, story)
-    assert not sheets.unchanged(entry | {"belief_question": "What else?"}, gold, story)
-    assert not sheets.unchanged(entry, gold | {"belief": gold["belief"][1:]}, story)

@@ -101,12 +101,6 @@ def test_sets_and_edges_are_those_of_all_possible_histories(story: list[list[str
             assert set(layer.steps) == {(history[t][which], history[t + 1][which]) for history in told}, (t, which)
 
 
-@given(st.lists(st.lists(EVENTS, max_size=2), min_size=1, max_size=4))
-def test_a_longer_story_changes_nothing_before(story: list[list[str]]) -> None:
-    story = [["arm y"], *story]
-    assert derive(story[:-1], "Ada") == derive(story, "Ada")[:-1]
-
-
 def beliefs(*story: str) -> list[tuple[str, ...]]:
     return [line.belief.labels for line in derive([events.split("; ") if events else [] for events in story], "Ada")]
 
@@ -130,10 +124,6 @@ CASES = [
 @pytest.mark.parametrize(("story", "expected"), CASES)
 def test_beliefs_by_hand(story: list[str], expected: str) -> None:
     assert " ".join("".join(labels) for labels in beliefs(*story)) == expected
-
-
-def test_without_inference_nothing_is_inferred() -> None:
-    assert derive([["infer Ada x"]], "Ada", inference=False)[0].belief.labels == ("unknown",)
 
 
 MISTAKES = {

@@ -124,38 +124,6 @@ def test_a_reply_to_a_changed_story_or_to_other_gold_does_not_count(scripts, sta
     assert [one.code for one in scripts["record"].readings(tmp_path, [stage]) if one.changed] == [first[:6]]
 
 
-def test_a_further_reader_reads_what_nobody_has_read_as_it_is(
-    scripts: dict[str, Any], stage: Stage, tmp_path: Path
-) -> None:
-    handed_out(scripts, tmp_path, stage, "ab")
-    now = edited(tmp_path, "Months pass, and he has forgotten everything.", "Months pass, and it is all forgotten.")
-    read = {one.code for one in scripts["record"].readings(tmp_path, [now]) if not one.changed}
-    lines = list(scripts["sheets"].sheet(now, "d", read))
-    (tmp_path / "sheets/P1-d.txt").write_text("\n".join(lines))
-    assert 0 < sum(line.startswith("===") for line in lines) < len(now.stories)
-    assert scripts["record"].without_reply(tmp_path) == ["P1-d"]
-    assert list(scripts["sheets"].write_gold(tmp_path, [now])) == [
-        f"gold/P1-d.txt: {sum(line.startswith('===') for line in lines)} stories"
-    ]
-    entries = scripts["record"].sheet(tmp_path / "sheets/P1-d.txt")
-    reply = "".join(
-        f"{key} Q1{' A' * len(one.sentences)} Q2{' B' * len(one.sentences)}\n" for key, one in entries.items()
-    )
-    (tmp_path / "replies/P1-d.reply").write_text(reply)
-    readings = scripts["record"].readings(tmp_path, [now])
-    assert scripts["agreement"].comparisons(list(scripts["agreement"].units(readings))) == [
-        "a and b",
-        "a and gold",
-        "b and gold",
-        "d and gold",
-    ]
-    total = {("P1", key): one.name.split("/")[0] for key, one in scripts["record"].stories(now).items()}
-    said = list(scripts["agreement"].coverage(readings, total))
-    assert (
-        f"{len(entries)} stories are not as a and b read them; {len(entries)} of these are as a later reader" in said[1]
-    )
-
-
 BROKEN = [
     ("replies/P1-a.reply", r"^\S+ Q1", "abcdef Q1", "reply:1: 'abcdef Q1"),
     ("replies/P1-a.reply", r"Q2 \S+", "Q2", "sets for .* sentences; give one for each"),
@@ -211,15 +179,3 @@ def test_every_reply_is_of_stories_that_were_handed_out_and_every_dispute_is_dec
 def test_the_figures_of_datasheet_and_adjudication_are_those_of_the_scripts(scripts: dict[str, Any], capsys) -> None:
     """Whoever changes a story runs datasheet_2.py (see its docstring)."""
     assert scripts["datasheet"].main(["--check"]) == 0, capsys.readouterr()
-
-
-def test_figures_that_are_not_up_to_date_are_named(scripts: dict[str, Any], tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- figures: one -->\nold\n<!-- end of figures -->\nafter\n")
-    text, stale = scripts["datasheet"].filled(page, {"one": lambda: ["new", "lines"]})
-    assert text == "before\n<!-- figures: one -->\nnew\nlines\n<!-- end of figures -->\nafter\n"
-    assert stale == ["one"]
-    page.write_text(text)
-    assert scripts["datasheet"].filled(page, {"one": lambda: ["new", "lines"]}) == (text, [])
-    with pytest.raises(ValueError, match="there are no figures 'one'; the names are two"):
-        scripts["datasheet"].filled(page, {"two": list})

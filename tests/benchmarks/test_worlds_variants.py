@@ -215,19 +215,6 @@ def test_choices_of_versions_are_said_in_the_first_person() -> None:
     assert all(one.startswith(("I believe: ", "that I", UNKNOWN)) for one in told.choices)
 
 
-def test_a_version_says_whose_it_is_and_comes_back_from_its_line() -> None:
-    world = drawn("transfer", "false_belief")
-    for item in items(world, built_in()):
-        assert record(item) == world.model_copy(update={"questions": record(item).questions})
-        told = version(item, recast(record(item), built_in(), 4), built_in(), "t2_person")
-        assert (told.base, told.id, told.factors["variant"]) == (item.id, f"{item.id}/t2_person", "t2_person")
-        assert Item.from_json(told.to_json()) == told
-        assert told.factors["answer_key"] == item.factors["answer_key"]
-    scenes = tuple(one.model_copy(update={"part": "filler"}) if one.part == "cause" else one for one in world.scenes)
-    with pytest.raises(ValueError, match="the variant changed the answer to 'reality' after line"):
-        shorter(world.model_copy(update={"scenes": scenes}))
-
-
 UNREADABLE = [
     ({"peeple": {}}, "peeple: unknown key; did you mean 'people'? Known: "),
     ({"people": 3}, "people: expected a mapping of keys to values; found 3"),

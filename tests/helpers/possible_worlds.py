@@ -199,22 +199,10 @@ class Asked:
     question: Mapping[str, Any]
     line: int
 
-    @property
-    def who(self) -> tuple[str, ...]:
-        return tuple(self.question.get("who", ()))
-
-    @property
-    def person(self) -> str:
-        return self.who[-1]
-
-    @property
-    def fact(self) -> str:
-        fact: str = self.question["fact"]
-        return fact
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        return (*self.story.world["facts"][self.fact], UNKNOWN)
+    who = property(lambda self: tuple(self.question.get("who", ())))
+    person = property(lambda self: self.who[-1])
+    fact = property(lambda self: self.question["fact"])
+    values = property(lambda self: (*self.story.world["facts"][self.fact], UNKNOWN))
 
     def belief(self, who: tuple[str, ...] | None = None, line: int | None = None) -> str:
         story = self.story.until(self.line if line is None else line)
@@ -264,35 +252,16 @@ class Asked:
         return bool(act == plan.get(belief))
 
 
-def _belief(asked: Asked, choice: str) -> bool:
-    return choice == asked.belief()
+Fits = Callable[[Asked, str], bool]
 
 
-def _reality(asked: Asked, choice: str) -> bool:
-    return choice == asked.belief(())
-
-
-def _desire(asked: Asked, choice: str) -> bool:
-    return choice == asked.wish()
-
-
-def _action(asked: Asked, choice: str) -> bool:
-    return asked.would(choice, asked.belief(), asked.wish())
-
-
-def _backward_belief(asked: Asked, choice: str) -> bool:
-    """The choice explains what was done, and no other value of the fact does."""
-    done = asked.done()
-    return done is not None and [value for value in asked.values[:-1] if asked.would(done, value, asked.wish())] == [
-        choice
-    ]
-
-
-def _backward_desire(asked: Asked, choice: str) -> bool:
-    done, belief = asked.done(), asked.belief()
-    if done is None or belief == UNKNOWN:
-        return False
-    return [value for value in asked.values[:-1] if asked.would(done, belief, value)] == [choice]
+def _backward(asked: Asked, believed: str | None) -> list[str]:
+    """The values of the fact, as a belief or, given the belief, as a wish, that would lead to what was done."""
+    done, wish = asked.done(), asked.wish()
+    if done is None or believed == UNKNOWN:
+        return []
+    ways = ((value, (value, wish) if believed is None else (believed, value)) for value in asked.values[:-1])
+    return [value for value, (belief, wanted) in ways if asked.would(done, belief, wanted)]
 
 
 def _feeling(asked: Asked, choice: str) -> bool:
@@ -320,28 +289,15 @@ def _seen_feeling(asked: Asked, choice: str) -> bool:
     return choice == (asked.face(asked.who[:-1]) or UNKNOWN)
 
 
-def _face(asked: Asked, choice: str) -> bool:
-    return choice == asked.face(asked.who[:-1])
-
-
 def _surprise(asked: Asked, choice: str) -> bool:
     now, real = asked.belief(), asked.belief(asked.who[:-1])
-    if UNKNOWN in (now, real):
-        return False
-    return choice == ("not_surprised" if now == real else "surprised")
-
-
-def _mood(asked: Asked, choice: str) -> bool:
-    return choice in ("glad", "sad") and _feeling(asked, choice)
+    return UNKNOWN not in (now, real) and choice == ("not_surprised" if now == real else "surprised")
 
 
 def _reply(asked: Asked, choice: str) -> bool:
     """One reply where it is believed to be as wanted, the other where it is not."""
     wish, now = asked.wish(), asked.belief()
     return bool(wish) and now != UNKNOWN and choice == ("match" if now == wish else "mismatch")
-
-
-Fits = Callable[[Asked, str], bool]
 
 
 def _states(asked: Asked, fits: Fits) -> set[str]:
@@ -360,12 +316,9 @@ def _pair(first: Fits, second: Fits) -> Fits:
 
 def _since(fits: Fits) -> Fits:
     """The choice names the state at the end of the scene before, and the present one."""
-
-    def rule(asked: Asked, choice: str) -> bool:
-        *_, before, now = [None, *asked.ends()]
-        return before is not None and choice in _joined(_states(before, fits), _states(now, fits))
-
-    return rule
+    return lambda asked, choice: (
+        choice in _joined(*(_states(end, fits) for end in asked.ends()[-2:])) and (len(asked.ends()) > 1)
+    )
 
 
 def _course(fits: Fits) -> Fits:
@@ -380,27 +333,28 @@ def _cause(fits: Fits) -> Fits:
         *_, before, now = [None, *asked.ends()]
         if before is None or not _states(now, fits) or _states(before, fits) == _states(now, fits):
             return False
-        without = [
-            replace(asked, story=replace(asked.story, events=events))
-            for name, events in asked.story.without_one(asked.fact, after=before.line)
-            if name == choice
-        ]
-        return any(_states(other, fits) == _states(before, fits) for other in without)
+        events = [some for name, some in asked.story.without_one(asked.fact, after=before.line) if name == choice]
+        others = [replace(asked, story=replace(asked.story, events=some)) for some in events]
+        return any(_states(other, fits) == _states(before, fits) for other in others)
 
     return rule
 
 
+_belief: Fits = lambda asked, choice: choice == asked.belief()  # noqa: E731
+_action: Fits = lambda asked, choice: asked.would(choice, asked.belief(), asked.wish())  # noqa: E731
+_mood: Fits = lambda asked, choice: choice in ("glad", "sad") and _feeling(asked, choice)  # noqa: E731
+
 FITS: Mapping[str, Fits] = {
-    "reality": _reality,
+    "reality": lambda asked, choice: choice == asked.belief(()),
     "belief": _belief,
-    "desire": _desire,
+    "desire": lambda asked, choice: choice == asked.wish(),
     "intention": _action,
     "action": _action,
-    "belief_from_act": _backward_belief,
-    "desire_from_act": _backward_desire,
+    "belief_from_act": lambda asked, choice: _backward(asked, None) == [choice],
+    "desire_from_act": lambda asked, choice: _backward(asked, asked.belief()) == [choice],
     "feeling": _feeling,
     "seen_feeling": _seen_feeling,
-    "face": _face,
+    "face": lambda asked, choice: choice == asked.face(asked.who[:-1]),
     "blame": _belief,
     "surprise": _surprise,
     "feeling_about": _pair(_mood, _belief),
@@ -418,20 +372,21 @@ FITS: Mapping[str, Fits] = {
 """For each kind of question, whether a choice fits."""
 
 
+def _last(world: Mapping[str, Any], question: Mapping[str, Any]) -> int:
+    """The line that is asked about."""
+    return len(world["scenes"]) - 1 if question.get("at") is None else int(question["at"])
+
+
 def answer(world: Mapping[str, Any], question: Mapping[str, Any], line: int | None = None) -> str | None:
     """The key of the only choice that fits, None where none or several do. line: 0-based, the asked one by default."""
-    asked_at = question.get("at")
-    last = len(world["scenes"]) - 1 if asked_at is None else asked_at
-    asked = Asked(Story.of(world), question, last if line is None else line)
+    asked = Asked(Story.of(world), question, _last(world, question) if line is None else line)
     fitting = [choice for choice in question["choices"] if FITS[question["kind"]](asked, choice)]
     return fitting[0] if len(fitting) == 1 else None
 
 
 def answers(world: Mapping[str, Any], question: Mapping[str, Any]) -> list[str | None]:
     """The answer after every line, up to the one that is asked about."""
-    asked_at = question.get("at")
-    last = len(world["scenes"]) - 1 if asked_at is None else asked_at
-    return [answer(world, question, line) for line in range(last + 1)]
+    return [answer(world, question, line) for line in range(_last(world, question) + 1)]
 
 
 def disagreements(item: Mapping[str, Any]) -> Iterator[str]:
