@@ -183,7 +183,7 @@ def test_columns_of_a_score_table() -> None:
 
 
 def test_rules_that_nest_nothing_agree_with_the_factors_and_with_the_rooms() -> None:
-    items = list(hitom.load())[::4]
+    items = list(hitom.load())[::9]
     nothing = {"strategy": "s", "status": "timeout", "text": None}
     scores = table("r", "m", [(one, nothing) for one in items], rules=benchmarks.scoring)
     for rule, factor in (("always_reality", "reality"), ("first_order", "first_order"), ("joint_witness",) * 2):

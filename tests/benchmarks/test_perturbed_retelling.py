@@ -253,7 +253,7 @@ def test_items_that_a_stage_does_not_make_are_told_by_rules_of_text(
 
 
 def test_every_stage_of_the_first_edition_is_the_same_in_the_form_of_the_second() -> None:
-    stages = perturbed.stages()
+    stages = perturbed.stages()[::3]
     both = list(first_edition.second(stages))
     assert len(both) == len(stages)
     for stage, made in both:
@@ -261,7 +261,7 @@ def test_every_stage_of_the_first_edition_is_the_same_in_the_form_of_the_second(
         for item in stage.items("perturbed"):
             other = again[item.id]
             assert (other.story, other.question, other.answer) == (item.story, item.question, item.answer)
-    assert list(first_edition.problems(stages)) == []
+    assert list(first_edition.problems(perturbed.stages())) == []
 
 
 WORDS = [
@@ -294,7 +294,7 @@ def test_of_many_stories_each_kind_is_made_or_dropped_with_a_reason_and_the_answ
         items = [item for stage in some for item in stage.items()]
     else:
         items, both = list(benchmark.items()), benchmarks.retelling(benchmark)(edition)
-    own = [item for item in items if item.id.endswith(("belief/original", "reality/swapped"))][::4]
+    own = [item for item in items if item.id.endswith(("belief/original", "reality/swapped"))][::8]
     originals, made = {item.id: item for item in own}, Counter[str]()
     tell = (lambda item, kind: retell[item.factors["stage"]](item, kind)) if second else both
     for one in variants(own, (OBJECT, PERSON, CONDENSED, PARAPHRASE, ORDER), lambda name: tell):

@@ -426,7 +426,7 @@ def test_valley_a_cause_is_the_event_that_was_seen_and_nothing_where_two_come_in
 
 
 def test_valley_five_scenes_with_questions_about_their_last_lines() -> None:
-    told = in_turn("valley", 30)
+    told = in_turn("valley", 12)
     for world in told:
         starts = [m[1] for said in sentences(world, built_in()) if (m := re.match(r"Scene (\d): ", said))]
         assert starts == ["1", "2", "3", "4", "5"]

@@ -100,8 +100,6 @@ def test_mistakes_are_named_by_line(text: str, reason: str) -> None:
 MOVED = ("fact place=x seen P, Q", "fact place=y seen Q")
 """Ben moves the key from the drawer to the basket while Ann is away."""
 
-FEELINGS = ("glad", "sad", "relieved", "disappointed", "hopeful", "afraid", "indifferent")
-SURPRISE = ("surprised", "not_surprised")
 ACTS = ("open_x", "open_y", UNKNOWN)
 
 
@@ -145,60 +143,6 @@ def test_desires_and_acts_and_what_acts_tell() -> None:
     assert right(["fact result=won seen P", "act P wait"], "desire_from_act", "result", "P") == "won"
     assert right(["fact result=won", "act P wait"], "desire_from_act", "result", "P") is None
     assert right(["fact result=won seen P"], "desire_from_act", "result", "P") is None
-
-
-WON, LOST = "fact result=won seen P", "fact result=lost seen P"
-FELT = [
-    ([WON, "fact result=lost"], False, {"glad"}),
-    ([LOST, "fact result=won"], False, {"sad"}),
-    (["fact result=won"], False, {"indifferent"}),
-    ([LOST, WON], False, {"glad", "relieved"}),
-    ([WON, LOST], False, {"sad", "disappointed"}),
-    ([WON], True, {"hopeful"}),
-    ([LOST], True, {"afraid"}),
-    ([LOST, WON], True, {"hopeful", "relieved"}),
-]
-
-
-def test_what_is_felt_follows_wish_belief_and_whether_it_lies_ahead() -> None:
-    def felt(*lines: str, **changed: object) -> set[str]:
-        world = small(*lines, **changed)
-        question = ask("feeling", "result", "P", choices=FEELINGS)
-        return rules.feelings(rules.Case(world, rules.happened(world), question, len(lines) - 1))
-
-    for lines, ahead, expected in FELT:
-        assert felt("want P result=won", *lines, prospects=("result",) if ahead else ()) == expected, lines
-    assert felt(WON) == felt("seek P result", WON) == set()
-    world = ["want P result=won", LOST, WON]
-    assert right(world, "feeling", "result", "P", choices=("relieved", "sad")) == "relieved"
-    assert right(world, "feeling", "result", "P", choices=("relieved", "glad")) is None, "where only one choice is felt"
-    world = ["want P result=won", "fact result=won seen P, Q", LOST]
-    assert right(world, "feeling", "result", "Q", "P", choices=("glad", "sad")) == "glad", (
-        "as they are thought to believe"
-    )
-    assert right(world, "feeling", "result", "P", choices=("glad", "sad")) == "sad"
-
-
-def test_faces_blame_and_surprise() -> None:
-    lost, moods = ("want P result=won", LOST), ("glad", "sad", UNKNOWN)
-    for lines, expected in (
-        (("show P glad seen Q",), "glad"),
-        (("tell P Q result=lost", "show P glad seen Q"), "sad"),  # she said herself that she knows
-        (("tell S Q result=lost", "show P glad seen Q"), "glad"),  # Ben cannot tell if she knows it
-        (("show P glad seen R",), UNKNOWN),  # Ben did not see her face
-        (("show P sad seen Q", "show P glad seen R"), "sad"),
-        ((), UNKNOWN),
-    ):
-        assert right([*lost, *lines], "seen_feeling", "result", "Q", "P", choices=moods) == expected, lines
-    known = ["want P result=won", "fact result=lost seen P, Q", "show P glad seen Q"]
-    assert right(known, "seen_feeling", "result", "Q", "P", choices=moods) == "sad"
-    assert right([*lost, "show P sad", "show P glad seen Q"], "face", "result", "P", choices=moods[:2]) == "glad"
-    blamed = ["fact culprit=Q seen Q", "tell S P culprit=R"]
-    assert [right(blamed, "blame", "culprit", who) for who in "PR"] == ["R", UNKNOWN]
-    assert [right(MOVED, "surprise", "place", who, choices=SURPRISE) for who in "PQR"] == [*SURPRISE, None]
-    back = [*MOVED, "fact place=x"]
-    assert right(back, "surprise", "place", "P", choices=SURPRISE) == "not_surprised"
-    assert right(back, "surprise", "place", "Q", "P", choices=SURPRISE) == "surprised", "by what one believes oneself"
 
 
 CAUSES = [
