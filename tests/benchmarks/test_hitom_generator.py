@@ -14,7 +14,7 @@ from tests.conftest import data_file
 from tomserve.benchmarks import hitom
 from tomserve.benchmarks.hitom import words
 from tomserve.benchmarks.hitom.asking import MOST
-from tomserve.benchmarks.hitom.dice import Deck, Dice
+from tomserve.benchmarks.hitom.dice import Dice
 from tomserve.benchmarks.hitom.events import (
     WAITING_ROOM,
     Claim,
@@ -180,19 +180,6 @@ def test_the_truthful_say_what_they_believe_and_liars_what_neither_they_believe_
             assert (told.factors["n_deceptive"], told.factors["deception"]) == (lies, lies > 0)
 
 
-def lines(plan: Plan) -> list[bytes]:
-    return [line for family in generate(plan) for line in item_lines(family)]
-
-
-@settings(max_examples=10)
-@given(plans(), st.integers(1, 3))
-def test_the_same_seed_tells_the_same_and_a_longer_set_begins_with_a_shorter_one(plan: Plan, more: int) -> None:
-    first = lines(plan)
-    assert lines(plan) == first
-    assert lines(Plan(**{**vars(plan), "stories": plan.stories + 4 * more}))[: len(first)] == first
-    assert lines(Plan(**{**vars(plan), "seed": plan.seed + 1})) != first
-
-
 FIXED = [
     (hitom.BUILT_IN, "41e6f87a329404af"),
     (Plan(stories=40, seed=3, tells=(1, 3), twins=True, agents=(4, 8), choices=None), "7e1c867ce31919a5"),
@@ -225,27 +212,6 @@ def test_the_bytes_of_many_plans_are_fixed(plan: Plan, expected: str) -> None:
             for record in records(family):
                 sha.update(orjson.dumps(record))
     assert sha.hexdigest()[:16] == expected
-
-
-def test_dice_and_decks() -> None:
-    """random.Random(int).random() is the one sequence that Python promises; all chance comes from it."""
-    dice = Dice("1:2")
-    assert [dice.below(1000) for _ in range(6)] == [837, 492, 687, 651, 701, 248]
-    assert dice.sample("abcdef", 6) == ["e", "d", "f", "a", "c", "b"]
-    with pytest.raises(ValueError, match="7 of 6 things cannot be drawn"):
-        dice.sample("abcdef", 7)
-    counts = Counter(dice.below(3) for _ in range(3000))
-    assert all(900 < counts[face] < 1100 for face in range(3))
-    for size in range(9):
-        ours, plain = Dice(f"x{size}"), Dice(f"x{size}")
-        for _ in range(50):
-            assert list(ours.shuffle(range(size))) == plain.sample(range(size), size)
-    deck = Deck(Dice("x"), "abcdefghijkl")
-    assert sorted(deck.draw() for _ in range(12)) == list("abcdefghijkl")
-    deck.kept = "ab"
-    dealt = [deck.draw() for _ in range(400)]
-    assert set(dealt) == set("cdefghijkl")
-    assert all(len(set(dealt[at : at + 5])) == 5 for at in range(396))
 
 
 def test_the_built_in_set_is_the_papers_design_and_a_limit_is_spread_over_its_orders() -> None:
