@@ -13,9 +13,10 @@ import pytest
 from tests.conftest import ROOT
 from tomserve import benchmarks
 from tomserve.benchmarks.case import Case, NoCase, problem
-from tomserve.benchmarks.cases import cases_of, counted, items_of, read_cases
+from tomserve.benchmarks.cases import cases_of, counted, items_of, limited, read_cases
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, write_items
+from tomserve.items.draw import WHOLE_CLUSTERS
 
 LABELS = {"protagonist": "tea", "other": "salt", "reality": "salt", "protagonist_in_twin": "salt"}
 FIRST = ("I believe it is tea", "I believe it is salt")
@@ -150,3 +151,11 @@ def test_conditions_choose_among_the_items_and_what_makes_no_case_is_counted(tmp
         list(asked.found_cases(path, ["family=causal"]))
     assert counted(cases([*made("a"), *made("b", f=transfer)])) == "2 cases of 2 scenarios: contents 1, transfer 1"
     assert counted(cases(made("a"))) == "1 case of 1 scenario"
+    shared = {kind: {"cluster": "both"} for kind in ("f", "ppt_p", "ppt_p_twin", "ppt_twin")}
+    every = cases([*made("a", **shared), *made("b", **shared), *made("c")])
+    assert {case.f.id for case in limited(every, 2, WHOLE_CLUSTERS)} in ({"a", "b"}, {"c"})
+    assert limited(every, None, WHOLE_CLUSTERS) == every
+    with pytest.raises(
+        ConfigError, match=r"benchmark 'perturbed' has no cases.* those that have: bigtom, worlds, and a"
+    ):
+        list(benchmarks.get("perturbed").found_cases())
