@@ -221,9 +221,7 @@ def test_an_audit_after_an_edit_says_how_to_write_the_file_again(
 
 
 @pytest.mark.system
-def test_the_shipped_answers_are_those_of_a_fit_and_the_audit_says_where_not(
-    stage: str, second_edition, monkeypatch
-) -> None:
+def test_the_shipped_answers_are_those_of_a_fit_and_the_audit_says_where_not(second_edition, monkeypatch) -> None:
     """This fits the rules to the whole edition for one stage; the audit does it for all."""
     every = [item for item in second_edition if shortcuts.asked_of(item)]
     found = shortcuts.fitted(every, only=("C05",))
