@@ -155,7 +155,8 @@ def by_dimension(found: Asked, intervals: str) -> Iterator[Record]:
             ]
             if len(records) > 1:
                 mean: Record = {"benchmark": MACRO.format(len(records)), "total": part.height}
-                shares = ("accuracy", "chance", "corrected", "constant", "surface")
+                whole = ("accuracy", "chance", "corrected", "constant", "surface")
+                shares = [name for name in whole if name in records[0]]  # as published nothing is corrected for chance
                 records.append(mean | {name: _mean([record.get(name) for record in records]) for name in shares})
             for record in records:
                 yield {"model": model, "strategy": strategy, "dimension": dimension, **record}

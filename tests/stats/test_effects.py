@@ -28,7 +28,7 @@ ESTIMATORS = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15)
 @given(stage_shares)
 @example([(0.0, 0.0), (0.0, 0.25), (0.0, 0.25)])  # a linear fit put the treated share at -8e-17
 @pytest.mark.parametrize("name", list(ESTIMATORS))
@@ -97,13 +97,12 @@ def test_all_stages_alike_is_not_certainty() -> None:
     assert (alone.low < -0.7, alone.high > 0.7) == (True, True), "one stage says nothing about others"
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.005, 0.02])
-@pytest.mark.parametrize("stages", [7, 21])
+@pytest.mark.parametrize(("rate", "stages"), [(0.005, 7), (0.02, 7), (0.02, 21)])
 def test_rare_changes_are_covered(rate: float, stages: int) -> None:
     """Losses that vary from stage to stage, by a beta distribution with an intra-class correlation of .08."""
     rng, hits = np.random.default_rng(11), []
-    for _ in range(150):
-        p = rng.beta(rate * 11.5, (1 - rate) * 11.5, stages) if rate else np.zeros(stages)
+    for _ in range(30):
+        p = rng.beta(rate * 11.5, (1 - rate) * 11.5, stages)
         t, c, stage = pairs(list(rng.binomial(16, p)), [0] * stages)
         found = paired_effect(t, c, stage, stage)
         hits.append(found.low <= -rate <= found.high)

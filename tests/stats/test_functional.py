@@ -77,9 +77,7 @@ def test_what_a_control_reproduces_is_no_mechanism() -> None:
     found = scored(Layers(c=mechanism(works=0.7, control=0.7)))
     assert found.c.estimate < 0.15
     assert found.c.low == 0
-
-
-def test_c_is_cut_at_0_and_1_and_its_interval_with_it() -> None:
+    assert (set(found.lacking), set(found.draws)) == ({"b", "s"}, {"c"})
     below = scored(Layers(c=mechanism(works=0.0, control=0.8)))
     assert (below.c.estimate, below.c.low) == (0, 0)
     above = scored(Layers(c=mechanism(works=1.0, control=0.0, ceiling=0.5)))
@@ -129,12 +127,6 @@ def test_few_scenarios_have_an_estimate_and_neither_an_interval_nor_draws() -> N
     enough = scored(Layers(behaviour(count=8), None, stability(count=8)))
     assert not enough.few
     assert enough.ftom_bs.low < enough.ftom_bs.estimate
-
-
-def test_nothing_known_is_nothing_said() -> None:
-    found = scored(Layers())
-    assert set(found.lacking) == {"b", "c", "s"}
-    assert not found.draws
 
 
 def test_where_layers_share_scenarios_their_errors_add_up() -> None:
@@ -195,12 +187,6 @@ def test_a_name_stands_for_its_weights() -> None:
             Formula("ftom-1", weights)
 
 
-def test_weights_that_leave_out_b_and_s_have_no_score_without_c() -> None:
-    found = scored(Layers(behaviour(), mechanism(), stability()), formula=weighted(0, 1, 0))
-    assert math.isnan(found.ftom_bs.estimate)
-    assert found.ftom.estimate == pytest.approx(found.c.estimate)
-
-
 def test_a_sum_of_one_part_is_that_part_and_correlation_widens_it() -> None:
     one, other = Interval(0.6, 0.5, 0.75, ""), Interval(0.4, 0.3, 0.45, "")
     alone = weighted_sum((one, other), (1, 0), np.eye(2))
@@ -223,6 +209,7 @@ def test_means_for_given_weights_are_those_of_the_choice_itself() -> None:
         again(part.net, part.controls, part.scenario, np.ones((1, M + 1)))
 
 
+@pytest.mark.long
 def test_intervals_hold_the_truth_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small version of bench/functional_coverage.py, whose figures stand in docs/explanation/functional.md."""
     monkeypatch.syspath_prepend(str(ROOT / "bench"))

@@ -12,14 +12,11 @@ from scipy.stats import ttest_1samp
 
 from tomserve.stats.following import (
     AFTERWARDS,
-    FILLER,
     FOLLOWS,
     KEPT,
     LAST,
     PARTLY,
-    SWAPPED,
     UNDECIDED,
-    corrected,
     decided,
     units_to_decide,
 )
@@ -71,15 +68,6 @@ def test_a_failure_is_no_answer_and_its_bounds_are_what_it_could_have_been() -> 
     assert found.surely_high == pytest.approx(found.high + 0.25)
 
 
-def test_an_inert_chain_gives_exactly_nothing_and_no_interval_without_width() -> None:
-    same = [1, 0, 1, 1, 0, 0, 1, 0]
-    found = followed(same, same, list("aabbccdd"))
-    assert (found.value, found.share, found.p) == (0.0, 0.0, 1.0)
-    assert found.low < 0 < found.high
-    assert found.low == pytest.approx(-found.high)
-    assert "zero variance" in found.method
-
-
 def test_a_chain_that_decides_alone_gives_what_is_causal() -> None:
     control = [0, 0, 1, 0, 0, 0, 0, 1]
     found = followed([1] * 8, control, list("aabbccdd"))
@@ -110,16 +98,6 @@ def test_where_few_items_differ_interval_and_p_are_the_careful_ones() -> None:
     assert found.high >= ttest_1samp(means, 0).confidence_interval(0.95).high
 
 
-def test_near_the_other_end_the_interval_is_as_careful() -> None:
-    treated = np.ones(24)
-    treated[[0, 4]] = 0
-    unit = np.repeat(list("abcdef"), 4)
-    found, mirrored = contrast(treated, np.zeros(24), unit), contrast(1 - treated, np.zeros(24), unit)
-    assert "fewer than 5 items are unlike the others" in found.method
-    assert found.low < ttest_1samp(treated.reshape(6, 4).mean(axis=1), 0).confidence_interval(0.95).low
-    assert "fewer than 5 items are unlike the others" in mirrored.method
-
-
 def test_no_items_are_no_contrast_and_columns_must_match() -> None:
     assert contrast([], [], []) is NONE
     assert math.isnan(NONE.share)
@@ -128,7 +106,7 @@ def test_no_items_are_no_contrast_and_columns_must_match() -> None:
 
 
 @given(OUTCOMES)
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=40)
 def test_whatever_the_outcomes_value_interval_bounds_and_p_agree(rows: list[tuple[float, float, str]]) -> None:
     treated, control, unit = (list(column) for column in zip(*rows, strict=True))
     found = followed(treated, control, unit)
@@ -243,10 +221,3 @@ def test_how_many_units_would_decide() -> None:
     assert units_to_decide(inert, inert, inert, inert) == needed, "a fifth is as far from 0 as half is from .7"
     assert units_to_decide(*(made(0.7, 0.4, sd=NAN) for _ in range(4))) is None
     assert units_to_decide(made(0.3, 0.5), wide, wide, wide) is not None
-
-
-def test_names_of_the_estimates_are_in_the_order_in_which_they_are_given() -> None:
-    four = (made(0.0), made(0.0), made(0.5, p=0.0001), made(0.0))
-    assert decided(*four).above == (FILLER,)
-    assert decided(made(0.0), made(0.5), made(0.0), made(0.0)).above == (SWAPPED,)
-    assert corrected(four)[2] == pytest.approx(0.0004)

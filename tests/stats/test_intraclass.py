@@ -72,7 +72,7 @@ def test_effective_share_covers_with_a_pooled_correlation() -> None:
     rng, hits, width = np.random.default_rng(4), [], []
     levels = np.linspace(0.2, 0.9, 11)
     group, cluster = np.repeat(np.arange(11), 112), np.repeat(np.arange(77), 16)
-    for _ in range(150):
+    for _ in range(25):
         p = rng.beta(np.repeat(levels, 7) * 4, np.repeat(1 - levels, 7) * 4)
         y = (rng.random(1232) < np.repeat(p, 16)).astype(float)
         icc = intraclass(y, cluster, group)

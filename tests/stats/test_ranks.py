@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from tests.helpers.layers import KINDS, M, behaviour, names, stability
+from tests.helpers.layers import M, behaviour, stability
 from tomserve.stats.functional import Layers, Scored, score
-from tomserve.stats.layers import Stability
 from tomserve.stats.proportions import Interval, square_and_add
 from tomserve.stats.ranks import Compared, compared, rank_probabilities
 
@@ -36,19 +35,6 @@ def test_models_share_scenarios_so_that_they_are_compared_draw_by_draw() -> None
     assert pairs.ahead("x", "y") > 0.975
     assert pairs.ahead("x", "y") + pairs.ahead("y", "x") == pytest.approx(1)
     assert pairs.rank_probabilities()["x"][0] == pytest.approx(pairs.ahead("x", "y"), abs=0.01)
-
-
-def test_one_variant_that_differs_makes_nobody_surely_first() -> None:
-    """Both are always right; of 96 variants one is answered otherwise."""
-    count = 24
-    b = replace(behaviour(count=count), right=np.ones(2 * count))
-    same = np.ones(4 * count)
-    less = np.concatenate([[0], same[1:]])
-    found = score({name: Layers(b, None, Stability(kept, np.tile(KINDS, count), names(count, 4), KINDS))
-                   for name, kept in (("x", same), ("y", less))})  # fmt: skip
-    pairs = of(found)
-    assert pairs.low[0, 1] < 0 < pairs.high[0, 1]
-    assert 0.5 < pairs.rank_probabilities()["x"][0] < 0.8
 
 
 def test_equals_are_ahead_of_each_other_half_of_the_time() -> None:
@@ -89,6 +75,7 @@ def test_ranks_are_probabilities_and_equals_share_them() -> None:
         rank_probabilities({"x": [1.0], "y": [1.0, 2.0]})
 
 
+@pytest.mark.long
 def test_of_equal_models_none_is_called_better_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small version of what bench/functional_coverage.py does; percentiles of the draws fail here."""
     monkeypatch.syspath_prepend(str(ROOT / "bench"))

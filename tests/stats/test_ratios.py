@@ -62,7 +62,7 @@ def test_mover_ratio_is_where_square_and_add_reaches_zero() -> None:
 units = st.lists(st.tuples(*[st.integers(0, 8).map(lambda k: k / 8)] * 2), min_size=2, max_size=8)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=40)
 @given(units)
 def test_inverted_ratio_holds_one_exactly_when_the_t_interval_holds_zero(shares: list[tuple[float, float]]) -> None:
     t, c = (np.array(column) for column in zip(*shares, strict=True))
@@ -78,7 +78,7 @@ def test_inverted_ratio_holds_one_exactly_when_the_t_interval_holds_zero(shares:
 def test_inverted_ratio_covers() -> None:
     """Seven stages, one task of 16 questions in either arm, .85 against .6."""
     rng, hits = np.random.default_rng(1), []
-    for _ in range(1500):
+    for _ in range(200):
         c, t = (rng.binomial(16, rng.beta(6 * p, 6 * (1 - p), 7)) / 16 for p in (0.85, 0.6))
         found = inverted_ratio(t, c)
         hits.append(found.low <= 0.6 / 0.85 <= found.high)

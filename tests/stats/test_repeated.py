@@ -37,12 +37,12 @@ def test_nothing_gives_nothing() -> None:
 
 
 def test_it_covers_in_a_simulation() -> None:
-    """19 of 20, give or take 2.5 Monte-Carlo errors; bench/coverage.py has more replications."""
+    """19 of 20; bench/coverage.py has more replications."""
     rng, hit = np.random.default_rng(5), 0
     cluster = np.repeat(np.arange(20), 4)
     true = 0.9 / (0.9 + 0.3)  # chances of clusters from a beta distribution
-    for _ in range(400):
+    for _ in range(80):
         chance = np.clip(np.repeat(rng.beta(0.9 * 3, 0.3 * 3, 20), 4), 0, 1)
         found = repeated_share(rng.binomial(5, chance) / 5, cluster)
         hit += found.low <= true <= found.high
-    assert 0.92 <= hit / 400 <= 0.98
+    assert 72 <= hit <= 79

@@ -70,12 +70,12 @@ def test_the_best_of_many_cells_of_nothing_is_nothing() -> None:
     """The maximum over cells is far above zero in every draw; what is measured elsewhere is zero on average."""
     rng = np.random.default_rng(1)
     net, largest = [], []
-    for _ in range(60):
+    for _ in range(30):
         effects = flips(rng, 60, [0.1] * 45)
         net.append(selected(effects, {}, np.arange(60), draws=2, splits=5).net.estimate)
         largest.append(effects.mean(axis=0).max())
     assert np.mean(largest) > 0.1
-    assert abs(np.mean(net)) < 3 * np.std(net) / math.sqrt(60)
+    assert abs(np.mean(net)) < 3 * np.std(net) / math.sqrt(30)
 
 
 def test_a_cell_that_works_and_a_control_that_does_as_much() -> None:
@@ -92,15 +92,6 @@ def test_a_cell_that_works_and_a_control_that_does_as_much() -> None:
     assert same.controls["same"] == same.net
 
 
-def test_nothing_is_a_control() -> None:
-    rng = np.random.default_rng(3)
-    effects = flips(rng, 40, [0.3, 0.1])
-    found = selected(effects, {"worse": -np.ones((40, 2))}, np.arange(40), draws=50)
-    assert found.largest == NOTHING
-    assert found.adjusted.estimate == found.net.estimate
-    assert selected(effects, {}, np.arange(40), draws=50).adjusted.estimate == found.net.estimate
-
-
 def test_a_control_is_compared_where_it_moves_as_far_and_not_where_it_moves_further() -> None:
     """In cell 0 everything goes far and a control does as much; in cell 1 only the measure does anything."""
     rng = np.random.default_rng(6)
@@ -110,18 +101,6 @@ def test_a_control_is_compared_where_it_moves_as_far_and_not_where_it_moves_furt
     assert found.adjusted.low > 0.3
     assert (found.largest, found.chosen.argmax()) == ("far", 0)
     assert found.controls["far"].estimate > found.net.estimate
-
-
-def test_names_of_clusters_and_the_order_of_items_do_not_matter() -> None:
-    rng = np.random.default_rng(4)
-    effects, control, clusters = flips(rng, 60, [0.3] * 4), flips(rng, 60, [0.2] * 4), np.repeat(np.arange(20), 3)
-    found = selected(effects, {"c": control}, clusters, draws=100)
-    order = rng.permutation(60)
-    names = np.array([f"s{one:02d}" for one in clusters])
-    moved = selected(effects[order], {"c": control[order]}, names[order], draws=100)
-    for one, two in ((found.net, moved.net), (found.adjusted, moved.adjusted)):
-        assert (one.estimate, one.low, one.high) == pytest.approx((two.estimate, two.low, two.high))
-    assert selected(effects, {"c": control}, clusters, draws=100).net == found.net
 
 
 def test_items_of_a_cluster_count_as_one() -> None:
@@ -152,13 +131,6 @@ def test_nothing_exceeds_a_control_by_more_than_everything() -> None:
     assert found.adjusted.high == 1
 
 
-def test_a_control_that_is_never_seen_to_differ_leaves_some_doubt() -> None:
-    effects = flips(np.random.default_rng(8), 60, [0.6, 0.3])
-    found = selected(effects, {"same": effects}, np.arange(60), draws=50)
-    assert found.adjusted.estimate == 0
-    assert found.adjusted.high == pytest.approx(wilson(0, 60).high)
-
-
 def test_one_cluster_and_none_have_no_interval() -> None:
     for n in (0, 5):
         found = selected(np.zeros((n, 2)), {"c": np.zeros((n, 2))}, [1] * n)
@@ -179,6 +151,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
         selected(np.zeros((4, 2)), {NOTHING: np.zeros((4, 2))}, range(4))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["nothing works", "one cell works", "a control does as much"])
 def test_intervals_hold_the_truth(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small version of bench/causal_coverage.py, whose figures stand in bench/README.md."""

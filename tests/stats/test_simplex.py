@@ -19,13 +19,13 @@ def drawn(count: int, width: int = 3) -> np.ndarray:
 @pytest.mark.parametrize("width", [2, 3])
 def test_shares_are_those_of_weights_that_are_drawn(width: int) -> None:
     parts = PARTS[:, :width]
-    sums = drawn(200_000, width) @ parts.T
+    sums = drawn(50_000, width) @ parts.T
     for first, second in itertools.combinations(range(4), 2):
         expected = (sums[:, first] > sums[:, second]).mean()
-        assert order_share(parts[first].tolist(), parts[second].tolist()) == pytest.approx(expected, abs=0.005)
-    orders = [tuple(row) for row in np.argsort(-sums, axis=1)[:50_000]]
+        assert order_share(parts[first].tolist(), parts[second].tolist()) == pytest.approx(expected, abs=0.01)
+    orders = [tuple(row) for row in np.argsort(-sums, axis=1)[:10_000]]
     for found in rankings(parts):
-        assert found.share == pytest.approx(orders.count(found.order) / len(orders), abs=0.01)
+        assert found.share == pytest.approx(orders.count(found.order) / len(orders), abs=0.02)
         assert found.share == ranking_share(parts, found.order)
 
 
@@ -61,11 +61,6 @@ def test_the_nearest_weights_make_both_equal_and_no_others_are_nearer() -> None:
     others = drawn(200_000)
     equal = others[np.abs(others @ (PARTS[0] - PARTS[1])) < 1e-3]
     assert np.linalg.norm(equal - weights, axis=1).min() >= found.distance - 0.01
-
-
-def test_an_edge_of_the_triangle_on_which_both_are_equal_is_found() -> None:
-    found = swap([[0.5, 0.5, 0.9], [0.5, 0.5, 0.1]], 0, 1, (0.5, 0.3, 0.2))
-    assert found.share == pytest.approx(1)
 
 
 @pytest.mark.parametrize("parts", [[[0.1]], [[0.1, 0.2, 0.3, 0.4]], [[0.1, np.nan]], [0.1, 0.2]])

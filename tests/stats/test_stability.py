@@ -44,11 +44,6 @@ def test_whoever_always_gives_one_answer_has_no_kappa() -> None:
     assert "all answers are one" in found.kappa.method
 
 
-def test_whoever_always_takes_the_first_place_keeps_nothing_when_choices_are_reversed() -> None:
-    found = stability([0] * 12, [2] * 12, range(12))
-    assert (found.share.estimate, found.expected, found.kappa.estimate) == (0, 0, 0)
-
-
 def test_whoever_keeps_every_answer_has_an_interval_of_some_width() -> None:
     answers = [0, 1, 2] * 10
     found = stability(answers, answers, range(30))
@@ -63,11 +58,6 @@ def test_nothing_and_one_pair() -> None:
     one = stability([0], [1], ["a"])
     assert (one.share.estimate, one.kappa.estimate) == (0, 0)
     assert -1 <= one.kappa.low <= one.kappa.high <= 1
-
-
-def test_columns_of_unequal_length_are_refused() -> None:
-    with pytest.raises(ValueError, match="equal lengths"):
-        stability([0, 1], [0], ["a", "b"])
 
 
 @settings(max_examples=40)
@@ -119,10 +109,9 @@ def test_the_difference_from_the_floor_is_that_of_the_two_shares() -> None:
     assert same.low < 0 < same.high
 
 
-@pytest.mark.parametrize(
-    ("answerer", "least"), [("random", 0.9), ("keeps 0.99", 0.9), ("changes only when wrong", 0.9)]
-)
-def test_intervals_hold_the_truth(answerer: str, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("answerer", ["random", "keeps 0.99", "changes only when wrong"])
+def test_intervals_hold_the_truth(answerer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small version of bench/stability_coverage.py, whose figures stand in bench/README.md."""
     monkeypatch.syspath_prepend(ROOT / "bench")
     import stability_coverage as bench
@@ -130,5 +119,5 @@ def test_intervals_hold_the_truth(answerer: str, least: float, monkeypatch: pyte
     found = bench.simulated(answerer, 20, 100, 5)
     assert {"S", "kappa", "S minus the floor", "S, mean of kinds"} < set(found)
     for name, (held, _) in found.items():
-        assert name.startswith("(") or held >= least, (name, held)
+        assert name.startswith("(") or held >= 0.9, (name, held)
     monkeypatch.delitem(sys.modules, "stability_coverage")

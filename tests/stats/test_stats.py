@@ -138,13 +138,6 @@ def test_sign_flip_drawn_is_near_and_repeats() -> None:
     assert found.p == pytest.approx(binomtest(16, 24).pvalue, abs=0.005)  # equal steps: the binomial sign test
 
 
-def test_sign_flip_degenerate() -> None:
-    assert sign_flip([0, 0, 0]).p == 1.0
-    assert math.isnan(sign_flip([]).p)
-    assert sign_flip([0.5, NAN]).units == 1
-    assert sign_flip([0.5]).p == 1.0
-
-
 def test_mean_interval_and_its_fallback() -> None:
     found = mean_interval([0.1, 0.2, 0.3])
     assert near(found, 0.2 - 4.30265 * 0.1 / math.sqrt(3), 0.2 + 4.30265 * 0.1 / math.sqrt(3), abs=1e-5)
@@ -157,15 +150,6 @@ def test_mean_interval_and_its_fallback() -> None:
     assert math.isnan(t_p([0.5, 0.5]))
 
 
-def test_mcnemar_degenerate() -> None:
-    assert mcnemar([1, 0], [1, 0]).p_exact == 1
-    assert mcnemar([1, 0], [0, 1]).p_mid == pytest.approx(0.75)
-    assert math.isnan(mcnemar([], []).p_exact)
-    assert mcnemar([1, NAN, 1], [0, 1, NAN]).gained == 1
-    with pytest.raises(ValueError, match="equal length"):
-        mcnemar([1], [1, 0])
-
-
 def test_cochrans_q() -> None:
     """Two columns: McNemar's (b - c)^2 / (b + c)."""
     found = cochrans_q(np.array([[1, 0]] * 6 + [[0, 1]] * 2 + [[1, 1]] * 3))
@@ -174,6 +158,19 @@ def test_cochrans_q() -> None:
     assert math.isnan(cochrans_q(np.empty((0, 3))).p)
     with pytest.raises(ValueError, match="two or more"):
         cochrans_q([[1], [0]])
+
+
+def test_degenerate_cases_of_paired_tests() -> None:
+    assert sign_flip([0, 0, 0]).p == sign_flip([0.5]).p == 1.0
+    assert math.isnan(sign_flip([]).p)
+    assert sign_flip([0.5, NAN]).units == 1
+    assert mcnemar([1, 0], [1, 0]).p_exact == 1
+    assert mcnemar([1, 0], [0, 1]).p_mid == pytest.approx(0.75)
+    assert math.isnan(mcnemar([], []).p_exact)
+    assert mcnemar([1, NAN, 1], [0, 1, NAN]).gained == 1
+    assert missing_bounds([1, NAN], [NAN, 0]) == (0.0, 1.0)
+    assert math.isnan(missing_bounds([], [])[0])
+    assert missing_bounds([1, NAN], [0, 0], lambda t, c: float(t.sum() - c.sum())) == (1.0, 2.0)
 
 
 def test_adjusting_leaves_undefined_tests_out_of_the_family() -> None:
@@ -199,13 +196,6 @@ def test_differential_failure_believes_clusters() -> None:
     assert found.p_exact == pytest.approx(2 / 256)
     assert found.p_clustered == 1.0  # one task failed, however often
     assert math.isnan(differential_failure([], []).p_exact)
-
-
-def test_missing_bounds() -> None:
-    assert missing_bounds([1, NAN], [NAN, 0]) == (0.0, 1.0)
-    assert missing_bounds([1, 1], [0, 0]) == (1.0, 1.0)
-    assert math.isnan(missing_bounds([], [])[0])
-    assert missing_bounds([1, NAN], [0, 0], lambda t, c: float(t.sum() - c.sum())) == (1.0, 2.0)
 
 
 @pytest.mark.parametrize(

@@ -97,18 +97,6 @@ def test_one_stage_and_no_stage() -> None:
     assert mantel_haenszel(empty, empty, empty).strata == 0
 
 
-def test_unequal_columns_are_refused() -> None:
-    for call in (
-        lambda: matched_effect([1.0], [True, False], ["a"], ["s"]),
-        lambda: paired_effect([1.0], [1.0, 0.0], ["a"]),
-        lambda: unmatched_effect([1.0], [True], ["a", "b"]),
-        lambda: clustered_share([1.0], ["a", "b"]),
-        lambda: phi([1], [1, 0]),
-    ):
-        with pytest.raises(ValueError, match="equal lengths"):
-            call()
-
-
 def test_paired_effect_by_task_and_by_stage() -> None:
     t, c = [1, 1, 1, 0, 1, 1, 1, 1], [0, 1, 0, 0, 1, 0, 1, 0]
     task, stage = list("aabbccdd"), list("ssssuuuu")
@@ -257,7 +245,7 @@ task_shares = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12)
 @given(task_shares)
 @pytest.mark.parametrize(
     "estimate",

@@ -9,12 +9,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.conftest import ROOT, make_item
-from tests.helpers.command import tomserve
-from tests.helpers.reports import Elements, run_folder
+from tests.conftest import ROOT
+from tests.conftest import Outcome
 from tomserve.errors import ConfigError
-from tomserve.reporting.html.build import report
-from tomserve.reporting.html.generic import by_factors
 from tomserve.runs.scores import load_scores
 from tomserve.studies import Context, analyze, compute
 
@@ -164,15 +161,6 @@ def test_strategies_are_compared_pair_by_pair_within_each_type_of_task() -> None
     compared = compute(pl.concat(both, how="diagonal"), "behaviour", by=["dimension"])
     pairs = compared.tables["effects_by_dimension"].select("treatment", "control").unique(maintain_order=True).rows()
     assert pairs == [("bigtom_cot", "bigtom_vanilla"), ("cot", "vanilla")], "each with its own, in one row of a factor"
-    figures = compared.study.figures
-    assert figures is not None
-    assert "strategies: what a way of asking changes" in [one.title for one in compared.summary()]
-    drawn = list(figures(compared.tables, Context()))[-1]
-    assert (drawn.name, drawn.title) == ("behaviour-strategies", "What a way of asking changes")
-    single = compute(pl.concat(both[:2], how="diagonal"), "behaviour", by=["dimension"])
-    assert list(figures(single.tables, Context()))[-1].title == "What a way of asking changes: bigtom cot"
-    titles = [one.title for one in by_factors({name: single.tables[name] for name in single.by})]
-    assert titles[1].endswith("on the same questions (bigtom cot)")
     assert "prompting_effects" not in behaviour(both[0]), "nothing to compare"
 
 
@@ -193,43 +181,12 @@ def test_printed_figures_are_quoted_and_only_those_that_count_questions_stand_be
     ]
 
 
-def test_the_published_table_stands_beside_as_printed() -> None:
+def test_runs_of_two_benchmarks_are_one_table_in_the_terminal(cli: Callable[..., Outcome], tmp_path: Path) -> None:
+    paths = [tmp_path / f"{name}.parquet" for name in ("one", "two")]
+    for path in paths:
+        scored(lambda row: row["place"] != 0, path.stem).write_parquet(path)
     for intervals in ("recommended", "published"):
-        found = behaviour(scored(right), intervals=intervals)["published_behaviour"]
-        assert found.filter(model="gpt-4o").select("overall", "transformation", "emotion").row(0) == (0.67, 0.54, 0.74)
-        assert (found["mean_of_tasks"] > found["overall"]).all()
-
-
-def test_the_published_way_to_count_has_raw_shares() -> None:
-    found = behaviour(scored(lambda row: row["place"] == 0), intervals="published")
-    assert "behaviour" not in found
-    forward = found["task_types"].filter(task="forward")
-    assert forward.select("correct", "total", "accuracy").row(0) == (24, 48, 0.5)
-    assert "corrected" not in forward.columns
-
-
-def run(folder: Path, name: str, share: int) -> Path:
-    items = [
-        make_item(n, id=f"{name}/{n}", gold=None, benchmark=name, factors={"task": "ab"[n % 2], "dimension": "belief"})
-        for n in range(1, 25)
-    ]
-    texts = {item.id: {"text": "tea" if n % 4 < share else "salt"} for n, item in enumerate(items)}
-    return run_folder(folder, {"vanilla": texts}, items)
-
-
-def test_runs_of_two_benchmarks_are_one_table_in_the_terminal_and_the_report(tmp_path: Path) -> None:
-    first, second = run(tmp_path / "one", "one", 3), run(tmp_path / "two", "two", 4)
-    done = tomserve(tmp_path, "analyze", str(first), str(second), "--study", "behaviour", "--by", "benchmark,task")
-    assert done.returncode == 0, done.stderr
-    assert "counted as one model" not in done.stderr
-    assert "behaviour: one table across benchmarks" in done.stdout
-    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("tiny")]
-    assert ["tiny", "vanilla", "one", "24", "2", ".75", ".33"] in [line[:7] for line in lines]
-    assert "by benchmark, task: how much is right" in done.stdout
-    page = Elements(report([str(first), str(second)], study="behaviour"))
-    assert "Across benchmarks" in page.texts["h2"]
-    labels = [picture["aria-label"] for picture in page.all("svg")]
-    assert any(
-        label.startswith("B by benchmark: tiny. one, vanilla:") and "upright stroke" in label for label in labels
-    )
-    assert any(label.startswith("By dimension of mind: tiny. belief, one, vanilla:") for label in labels)
+        done = cli("analyze", *paths, "--study", "behaviour", "--by", "benchmark,task", "--intervals", intervals)
+        assert done.code == 0, done.err
+        assert "by benchmark, task: how much is right" in done.out
+    assert "counted as one model" not in done.err

@@ -71,13 +71,6 @@ def test_whoever_answers_with_the_world_has_true_beliefs_right_and_no_template(e
     assert set(found["controls"]["task"]) == {"forward_belief", "forward_action", "backward_belief"}
 
 
-def test_a_leaning_to_the_first_choice_shows(every: list[Item]) -> None:
-    order = study(scored(every, vanilla=lambda item: item.choices[0]))["order"].filter(by="shown")
-    assert (order["chose_first"] == 1).all()
-    assert dict(order.group_by("first").agg(pl.col("accuracy").mean()).rows()) == {True: 1, False: 0}
-    assert (order["right_first"] == 0.5).all()
-
-
 def test_the_authors_scoring_stands_beside_ours(every: list[Item]) -> None:
     frame = scored(every, vanilla=lambda item: item.answer).with_columns(
         metric_official=pl.when(pl.int_range(pl.len()) % 2 == 0).then(pl.lit(False)),
@@ -105,12 +98,6 @@ def test_wishes_are_doubted(every: list[Item]) -> None:
     assert any("backward_desire was asked" in line for line in warned)
 
 
-def test_published_intervals_have_every_accuracy(every: list[Item]) -> None:
-    found = study(scored(every, vanilla=lambda item: item.choices[0]), "published")
-    assert {"accuracy", "conditions", "order", "official"} <= set(found)
-    assert found["accuracy"]["accuracy"].to_list() == [0.5]
-
-
 def told(found: dict[str, pl.DataFrame], question: str) -> Card:
     """The card of that question about the only model."""
     (verdict,) = load_study("bigtom").verdicts(found, Context({"all": 0.5}))
@@ -124,9 +111,6 @@ def test_the_verdict_on_who_answers_with_the_world_is_that_no_template_is_follow
     assert (both.verdict[:2], both.tone, harder.verdict[:3], harder.tone) == ("No", "bad", "Yes", "bad")
     assert "0% of 20 templates right with both" in both.grounds[0][1]
     assert len(both.grounds) == 3  # a task each, without the initial belief
-
-
-def test_the_verdict_on_who_is_always_right_is_that_both_beliefs_are_followed(every: list[Item]) -> None:
     found = study(scored(every, vanilla=lambda item: item.answer))
     assert told(found, "both followed").tone == "good"
     assert told(found, "harder").verdict == "No difference can be seen"
@@ -147,22 +131,3 @@ def test_the_authors_reasoning_is_compared_with_their_question_which_is_no_reaso
     assert study(scored(every, vanilla=world, bigtom_cot=world))["prompting_effects"]["control"].to_list() == [
         "vanilla"
     ]
-
-
-def test_the_report_draws_conditions_and_templates(every: list[Item]) -> None:
-    draw = load_study("bigtom").figures
-    assert draw is not None
-    frame = scored(every, vanilla=lambda item: item.answer)
-    conditions, joint = draw(study(frame), Context({"all": 0.5}))
-    assert not conditions.missing
-    assert not joint.missing
-    assert "backward belief, false belief" in str(conditions.panels[0].svg)
-    assert "two guesses" in str(joint.panels[0].svg)
-    assert len(draw(study(frame, "published"), Context({}))) == 1
-
-
-def test_a_strategy_without_letters_has_no_row_of_official_scoring(every: list[Item]) -> None:
-    frame = scored(every, bigtom_0shot=lambda item: item.answer, vanilla=lambda item: item.answer)
-    names = ("metric_official", "metric_official_after_answer")
-    blank = [pl.when(pl.col("strategy") != "vanilla").then(pl.col(name)).alias(name) for name in names]
-    assert set(study(frame.with_columns(blank))["official"]["strategy"]) == {"bigtom_0shot"}

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import functools
-import json
-import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from tests.conftest import make_item
-from tests.helpers.command import tomserve
-from tests.helpers.reports import Elements, run_folder
+from tests.conftest import Outcome
 from tomserve.errors import ConfigError
-from tomserve.reporting.html.build import report, write_report
 from tomserve.reporting.html.generic import by_factors
-from tomserve.reporting.html.generic import figures as generic
-from tomserve.reporting.html.standing import standing
 from tomserve.studies import analyze, compute
 
 CLUSTERS = 12
@@ -74,11 +68,6 @@ def test_effects_are_paired_within_each_value() -> None:
         ("2", "cot", 0.5, 12, 0),
         ("10", "cot", 0.0, 0, 0),
     ]
-
-
-def test_the_strategy_of_a_benchmark_that_asks_for_the_answer_alone_is_the_one_compared_with() -> None:
-    effects = analyze(scored(("own_vanilla", "own_cot")), "accuracy", by=["kind"])["effects_by_kind"]
-    assert set(effects.select("treatment", "control").rows()) == {("own_cot", "own_vanilla")}
 
 
 def test_crossed_factors_have_a_row_for_each_combination_and_compare_the_first() -> None:
@@ -158,82 +147,40 @@ def test_a_share_that_hides_a_split_is_warned_of() -> None:
     assert not [one for one in compute(even, "accuracy").warnings if "kind (" in one]
 
 
-def run(folder: Path) -> Path:
-    """A run of a user's own items with a factor that splits the answers into none and all."""
-    items = [make_item(n, gold=None, factors={"kind": "far" if n % 2 else "near", "turn": n % 3}) for n in range(1, 13)]
-    texts = {"far": json.dumps({"answer": "salt"}), "near": json.dumps({"answer": "tea"})}
-    return run_folder(
-        folder, {"vanilla": {item.id: {"text": texts[str(item.factors["kind"])]} for item in items}}, items
-    )
-
-
-def test_the_terminal_and_the_files_show_it(tmp_path: Path) -> None:
-    folder = run(tmp_path / "own")
-    done = tomserve(tmp_path, "analyze", str(folder), "--by", "kind", "--by", "kind,turn")
-    assert done.returncode == 0, done.stderr
-    assert "by kind: how much is right" in done.stdout
-    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("tiny")]
-    assert ["tiny", "vanilla", "far", "0", "6", "0.000"] in [line[:6] for line in lines]
-    assert ["tiny", "vanilla", "near", "6", "6", "1.000"] in [line[:6] for line in lines]
-    wrong = tomserve(tmp_path, "analyze", str(folder), "--by", "kidn")
-    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
-    assert "did you mean 'kind'" in wrong.stderr
-
-
-def test_the_report_draws_it_and_is_made_again_without(tmp_path: Path) -> None:
-    folder = run(tmp_path / "own")
-    page = Elements(report([str(folder)], by=["kind"]))
-    assert "By factor" in page.texts["h2"]
-    labels = [picture["aria-label"] for picture in page.all("svg")]
-    assert any(
-        label.startswith("By kind: how much is right: tiny") and "far, vanilla: 0.00" in label for label in labels
-    )
-    assert any("near minus far, vanilla: 1.00" in label for label in labels)
-    write_report([str(folder)], by=["kind"])
-    assert standing(folder) is not None
-    write_report([str(folder)])
-    assert "By factor" not in Elements((folder / "report.html").read_text()).texts["h2"]
-
-
-NAMES = "accuracy estimate n place total faulty changed control treatment whole compared_with chance noise down other"
-
-
-@pytest.mark.parametrize("name", [*NAMES.split(), "risk_difference", "best_rule", "model_", "len", "literal"])
-@pytest.mark.parametrize("intervals", ["recommended", "published"])
-def test_a_factor_may_be_called_like_a_column_that_counting_makes(name: str, intervals: str) -> None:
-    """The same numbers, terminal and figures as under a name of its own; only the column may be `NAME (factor)`."""
-    assert shown_under(name, intervals) == shown_under("kin", intervals)
-
-
-@functools.cache
-def shown_under(called: str, intervals: str) -> list[list[tuple[Any, ...]]]:
-    """The rows of the tables by a factor of that name, which the summary and the figures show, too."""
-    some = scored().rename({"kind": called})
-    analysis = compute(some, "accuracy", intervals, [f"{called},turn"])
-    shown = analysis.summary()[-1].frame.columns
-    assert called in shown or f"{called} (factor)" in shown
-    figures = list(by_factors({table: analysis.tables[table] for table in analysis.by}))
-    assert ["near" in str(figure.panels[0].svg) for figure in figures] == [True] * len(figures)
-    (drawn,) = generic(analysis.tables, some, [called], {})[1:2]
-    assert re.findall("near|far", str(drawn.panels[0].svg)), f"the figure of {called} shows its values"
-    return [analysis.tables[table].rows() for table in analysis.by]
-
-
 def test_values_that_differ_little_are_not_counted_as_one() -> None:
     size = pl.when(pl.col("turn") == 1).then(1234567.0).otherwise(1234568.5)
     found = analyze(scored(size=size), "accuracy", by=["size"])["by_size"]
     assert found.filter(strategy="cot").select("size", "total").rows() == [("1234567", 24), ("1234568.5", 48)]
 
 
-def test_the_hint_at_a_wide_spread_counts_the_factor_and_not_a_column_of_its_name() -> None:
-    (said,) = [one for one in compute(scored(("vanilla",)).rename({"kind": "faulty"}).drop("turn", "early", "number"),
-                                      "accuracy").warnings if "one share" in one]  # fmt: skip
-    assert "faulty (from 0% where it is far to 100% where it is near)" in said
+def test_the_terminal_shows_it(cli: Callable[..., Outcome], tmp_path: Path) -> None:
+    scored().write_parquet(tmp_path / "s.parquet")
+    done = cli("analyze", tmp_path / "s.parquet", "--by", "kind", "--by", "kind,turn")
+    assert done.code == 0, done.err
+    assert "by kind: how much is right" in done.out
+    assert ["m", "vanilla", "far", "0", "36", "0.000"] in [line.split()[:6] for line in done.out.splitlines()]
+    wrong = cli("analyze", tmp_path / "s.parquet", "--by", "kidn")
+    assert (wrong.code, wrong.err.count("\n"), "did you mean 'kind'" in wrong.err) == (2, 1, True)
 
 
-def test_a_table_of_many_rows_is_not_drawn() -> None:
-    wide = scored(number=pl.int_range(pl.len()) % 60)
-    analysis = compute(wide, "accuracy", by=["number"])
-    figures = list(by_factors({table: analysis.tables[table] for table in analysis.by}))
-    assert figures[0].missing == "Not drawn: its 60 rows are too many for a figure. The table has them."
-    assert not figures[0].panels
+NAMES = (
+    "accuracy n faulty changed control whole compared_with chance other risk_difference best_rule model_ len literal"
+)
+
+
+@pytest.mark.parametrize("name", NAMES.split())
+def test_a_factor_may_be_called_like_a_column_that_counting_makes(name: str) -> None:
+    """The same numbers, terminal and figures as under a name of its own; only the column may be `NAME (factor)`."""
+    assert shown_under(name) == shown_under("kin")
+
+
+@functools.cache
+def shown_under(called: str) -> list[list[tuple[Any, ...]]]:
+    """The rows of the tables by a factor of that name, which the summary and the figures show, too."""
+    some = scored().rename({"kind": called})
+    analysis = compute(some, "accuracy", by=[f"{called},turn"])
+    shown = analysis.summary()[-1].frame.columns
+    assert called in shown or f"{called} (factor)" in shown
+    (figure, *_) = by_factors({table: analysis.tables[table] for table in analysis.by})
+    assert "near" in str(figure.panels[0].svg)
+    return [analysis.tables[table].rows() for table in analysis.by]

@@ -21,13 +21,10 @@ from tests.helpers import measured_tables as made
 from tests.helpers.measured_tables import Truth, measured
 from tomserve.causal.flips import measured as measured_rows
 from tomserve.causal.flips import net
-from tomserve.causal.table import CONTROLS, HELD_OUT, PATCH, PPT, SHUFFLED_PAIRS
+from tomserve.causal.table import CONTROLS, HELD_OUT, PPT, SHUFFLED_PAIRS
 from tomserve.errors import ConfigError
-from tomserve.reporting.latex import render
 from tomserve.stats.selected import NOTHING
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Study, load_study
-
-pytestmark = pytest.mark.usefixtures("checked_charts")
 
 Tables = Mapping[str, pl.DataFrame]
 
@@ -140,13 +137,6 @@ def test_nothing_reproduces_nothing() -> None:
     assert outcome(row)[0] == NOT_SETTLED
 
 
-def test_published_net_looks_for_its_maximum_in_the_window_of_its_source_only() -> None:
-    outside = measured(made.WORKS, alphas=(0.1, 1.0))
-    (row,) = study().tables(outside.lazy(), "recommended")["headline"].to_dicts()
-    assert row["published_net"] is None
-    assert headline("WORKS")["published_alpha"] == made.PEAK[1]
-
-
 def test_controls_stand_beside_the_map_one_by_one() -> None:
     frame = tables("REPRODUCED")["controls"]
     assert frame["control"].to_list() == list(CONTROLS)
@@ -181,25 +171,6 @@ def test_probes_have_selectivity_in_the_layer_that_the_intervention_chose() -> N
     assert verdict.cards[3].tone != GOOD
 
 
-def test_by_layer_the_planted_layer_is_the_best_of_the_map_and_of_the_patch() -> None:
-    frame = tables("WORKS")["net_by_layer"]
-    assert set(frame["map"]) == {PPT, *CONTROLS, PATCH}
-    for name in (PPT, PATCH):
-        own = frame.filter(map=name)
-        assert own.sort("net")["layer"][-1] == made.PEAK[0]
-    cell = tables("WORKS")["cells"].filter(map=PPT, fitted=HELD_OUT, layer=2, alpha=made.PEAK[1]).to_dicts()[0]
-    assert cell["net"] == pytest.approx(cell["flip_true"] - cell["flip_false"])
-    assert cell["displacement"] == pytest.approx(0.3)
-
-
-def test_readings_agree_with_the_headline_where_every_answer_is_readable() -> None:
-    frame = tables("WORKS")["readings"]
-    rows = {row["reading"]: row for row in frame.to_dicts()}
-    assert len(rows) == 5
-    assert rows["strict, eligible items"]["net"] == pytest.approx(headline("WORKS")["net"], abs=0.02)
-    assert rows["strict, all items"]["net"] < rows["strict, eligible items"]["net"]
-
-
 @pytest.mark.parametrize(
     ("truth", "words"),
     [
@@ -219,16 +190,6 @@ def test_an_alpha_at_the_edge_of_its_grid_is_a_doubt_and_a_sound_table_has_none(
     assert not study().warnings(tables("WORKS"))
 
 
-def test_the_order_of_rows_does_not_matter_and_twice_is_the_same_to_the_byte() -> None:
-    frame = measured(made.WORKS)
-    again = study().tables(frame.sample(fraction=1.0, shuffle=True, seed=3).lazy(), "recommended")
-    for name, table in tables("WORKS").items():
-        assert again[name].equals(table), name
-    once = [str(panel.svg) for figure in study().figures(again, Context()) for panel in figure.panels]  # type: ignore[misc]
-    twice = [str(panel.svg) for figure in study().figures(tables("WORKS"), Context()) for panel in figure.panels]  # type: ignore[misc]
-    assert once == twice
-
-
 def test_several_models_stand_side_by_side_in_tables_verdicts_and_figures() -> None:
     both = pl.concat([measured(made.WORKS, "b"), measured(made.NOTHING, "a", seed=8)])
     found = study().tables(both.lazy(), "recommended")
@@ -237,56 +198,6 @@ def test_several_models_stand_side_by_side_in_tables_verdicts_and_figures() -> N
     assert found["headline"].filter(model="b").drop("model").equals(alone), "one model does not touch the other"
     verdicts = study().verdicts(found, Context())
     assert [one.cards[0].tone for one in verdicts] == [BAD, GOOD]
-    assert study().figures is not None
-    figures = study().figures(found, Context())  # type: ignore[misc]
-    assert [(figure.name, len(figure.panels)) for figure in figures] == [
-        *(
-            ("causal-net", 2),
-            ("causal-cells", 4 - (found["headline"]["control"] == "nothing").sum()),
-            ("causal-displacement", 2),
-            ("causal-error", 2),
-            ("causal-probes", 4),
-        ),
-    ]
-    for figure in figures:
-        assert figure.caption.endswith(".")
-        assert not figure.missing
-        for panel in figure.panels:
-            assert str(panel.svg).startswith("<svg")
-            assert 'role="img"' in str(panel.svg)
-            assert "layer" in str(panel.svg)
-
-
-def test_figures_say_what_is_missing() -> None:
-    figures = study().figures(tables("UNPROBED"), Context())  # type: ignore[misc]
-    assert {figure.name: figure.missing for figure in figures if figure.missing} == {
-        "causal-probes": "Not drawn: this study has no table probes."
-    }
-
-
-def test_every_table_has_a_note_in_whole_sentences() -> None:
-    notes = study().notes("recommended")
-    assert set(tables("WORKS")) == set(notes)
-    for name, note in notes.items():
-        assert note.endswith("."), name
-        assert note[0].isupper(), name
-
-
-def test_the_terminal_shows_the_number_to_judge_by_in_eighty_columns() -> None:
-    excerpts = study().summary(tables("WORKS"))
-    first = excerpts[0].frame
-    assert {"adjusted [95%]", "largest control"} <= set(first.columns)
-    for excerpt in excerpts:
-        widths = [max(len(name), *(len(str(value)) for value in excerpt.frame[name])) for name in excerpt.frame.columns]
-        assert sum(widths) + 3 * (len(widths) - 1) <= 80, excerpt.title
-        assert excerpt.reading.endswith(".")
-
-
-def test_layouts_print() -> None:
-    for name, layout in study().layouts.items():
-        text = render(tables("WORKS")[name], layout)
-        assert r"\begin{tabular}" in text, name
-        assert "0." in text, name
 
 
 def test_a_table_that_is_none_or_holds_a_measurement_twice_is_refused_in_one_line() -> None:
@@ -324,5 +235,4 @@ def test_nothing_answered_by_the_false_belief_gives_tables_and_no_numbers() -> N
     assert verdict.lead == ("0 of 160 items eligible; cannot be measured",)
     assert study().warnings(found)
     assert study().summary(found)[0].frame.row(0)[1:4] == ("0/160", "?", "")
-    assert len(study().figures(found, Context())) == 5  # type: ignore[misc]
     assert np.isfinite(found["answers"]["right"].to_numpy()).all()

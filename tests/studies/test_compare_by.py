@@ -100,16 +100,7 @@ def test_a_factor_that_only_the_second_table_has_counts_as_well(runs: tuple[str,
     )
 
 
-def test_a_factor_called_like_a_column_is_kept_apart(tmp_path: Path) -> None:
-    items = [make_item(n, factors={"units": n % 2}, gold=None) for n in range(12)]
-    replies = {item.id: {"text": '{"answer": "tea"}'} for item in items}
-    made = [str(run_folder(tmp_path / model, {"vanilla": replies}, items, model)) for model in "ab"]
-    table = compare(*made, by=["units"]).by["by_units"]
-    assert table["units (factor)"].to_list() == ["0", "1"]
-    assert table["units"].to_list() == [6, 6]
-
-
-@pytest.mark.parametrize("name", ["A", "B", "low", "high", "n", "class", "p_adjusted"])
+@pytest.mark.parametrize("name", ["A", "low", "n", "class", "units"])
 def test_a_factor_called_like_a_column_that_is_shown_is_kept_apart(tmp_path: Path, name: str) -> None:
     items = [make_item(n, factors={name: "xy"[n % 2]}, gold=None) for n in range(12)]
     replies = {item.id: {"text": '{"answer": "tea"}'} for item in items}
@@ -149,9 +140,3 @@ def test_the_command_shows_and_writes_it(runs: tuple[str, str], cli: Callable[..
     assert written["subject"].to_list() == sorted(SUBJECTS)
     assert ABOUT[:60] in (tmp_path / "out/notes.txt").read_text()
     assert cli("compare", *runs, "--by", "nothing").code == 2
-
-
-def test_from_python_one_text_or_several(runs: tuple[str, str]) -> None:
-    assert list(tomserve.compare(*runs, by="grade").by) == ["by_grade"]
-    assert list(tomserve.compare(*runs, by=["grade", "subject"]).by) == ["by_grade", "by_subject"]
-    assert dict(tomserve.compare(*runs).by) == {}

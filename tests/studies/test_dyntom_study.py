@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -103,32 +102,3 @@ def test_the_verdict_says_whether_the_words_give_a_change_away(asked: list[Item]
     assert "where it has the states before and after right: 0%" in card.grounds[0][1]
     words = study(asked, dyntom_vanilla=RULES[0].answer)
     assert told.verdicts(words, Context({}))[0].cards[0].verdict.startswith("Not shown")
-
-
-def test_printed_figures_stand_as_quoted_and_their_average_has_no_one_weight(asked: list[Item]) -> None:
-    found = study(asked, dyntom_vanilla=by_states)["published_states"]
-    assert found["quoted"].all()
-    assert dict(found.select("who", "average").iter_rows()) == {
-        "human": 0.777, "GPT-4o": 0.64, "GPT-4o with CoT": 0.611
-    }  # fmt: skip
-    assert found["understanding"][1] == 0.888
-    assert found["weight_of_u"].to_list() == [0.19, 0.37, 0.37]
-
-
-def test_every_table_has_a_note_and_published_intervals_are_plain(asked: list[Item]) -> None:
-    told = load_study("dyntom")
-    for intervals in ("recommended", "published"):
-        found = study(asked, intervals, dyntom_vanilla=by_states, dyntom_cot=by_states)
-        assert set(found) <= set(told.notes(intervals))
-        assert told.summary(found)
-    assert {"consistency", "changes", "prompting_effects"}.isdisjoint(found)
-
-
-def test_the_report_draws_both_figures(asked: list[Item], tmp_path: Path) -> None:
-    found = study(asked, dyntom_vanilla=by_states)
-    figures = load_study("dyntom").figures
-    assert figures is not None
-    for figure in figures(found, Context({"all": 0.14})):
-        assert not figure.missing
-        assert len(figure.panels) == 1
-        assert "<svg" in str(figure.panels[0].svg)

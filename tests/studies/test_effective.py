@@ -12,8 +12,6 @@ from polars.testing import assert_frame_equal
 
 from tests.conftest import make_item
 from tests.helpers.reports import run_folder
-from tomserve.reporting.html.generic import by_factors
-from tomserve.reporting.html.generic import figures as generic
 from tomserve.stats.designed import designed_share
 from tomserve.studies import compute
 from tomserve.studies.streaming import compute_files
@@ -100,22 +98,3 @@ def test_it_is_a_way_of_the_command_and_of_studies_that_have_it(cli: Callable[..
     refused = cli("analyze", run, "--intervals", "efective")
     assert refused.code == 2
     assert "did you mean 'effective'?" in refused.err
-    assert "counted in the way called effective" not in refused.out
-    assert cli("report", run, "--intervals", EFFECTIVE).code == 0
-    assert "counted in the way called effective" in (run / "report.html").read_text()
-
-
-def test_figures_by_factors_are_counted_and_captioned_alike() -> None:
-    scores = scored(0.0)
-    analysis = compute(scores, "accuracy", EFFECTIVE, ["kind"])
-    asked = next(iter(by_factors({name: analysis.tables[name] for name in analysis.by}, EFFECTIVE)))
-    _, own = generic(analysis.tables, scores, ["kind"], {}, intervals=EFFECTIVE)[:2]
-    for figure in (asked, own):
-        assert "as many independent questions as have the same error" in figure.caption
-        assert "not questions" not in figure.caption
-    row = analysis.tables["by_kind"].row(0, named=True)
-    shown = f"{row['accuracy']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
-    assert shown in str(asked.panels[0].svg)
-    assert shown in str(own.panels[0].svg)
-    plain = generic(analysis.tables, scores, ["kind"], {})[1]
-    assert "which counts clusters (stories, tasks), not questions" in plain.caption

@@ -2,8 +2,10 @@
 
 import math
 
+import polars as pl
 import pytest
 
+from tomserve.studies.contrasts import contrast
 from tomserve.studies.families import LEAST, verdict
 
 
@@ -32,3 +34,15 @@ def test_nothing_is_clear_with_too_few_units(units: int) -> None:
 
 def test_with_enough_units_the_same_difference_is_clear() -> None:
     assert verdict(record(LEAST), ("harder", "easier")) == "harder"
+
+
+def test_tasks_that_fail_together_in_one_stage_are_one_observation() -> None:
+    """In one of seven stages all eleven tasks fail with one strategy: eleven tasks, but one stage, tell against it."""
+    rows = [
+        {"cluster": f"{stage}/{task}", "stage": stage, "correct": True, "control": True}
+        | {"faulty": stage == 0, "control_faulty": False}
+        for stage in range(7)
+        for task in range(11)
+    ]
+    assert contrast(pl.DataFrame(rows))["p_failure"] < 0.01
+    assert contrast(pl.DataFrame(rows), "stage")["p_failure"] > 0.3

@@ -10,14 +10,12 @@ import polars as pl
 import pytest
 
 from analysis.functional import comparing, counting, rows, summary
-from analysis.functional.study import STUDY
 from tests.helpers import measured_tables as moved
-from tests.helpers.functional_tables import KINDS, answers, share
+from tests.helpers.functional_tables import answers, share
 from tests.helpers.measured_tables import measured
 from tomserve.stats.corrected import guesser
-from tomserve.stats.functional import FTOM_1, Formula, Scored, weighted
+from tomserve.stats.functional import FTOM_1, Formula, Scored
 from tomserve.stats.proportions import UNDEFINED, Interval
-from tomserve.studies import Context
 from tomserve.studies.combining import combined
 
 Tables = Mapping[str, pl.DataFrame]
@@ -134,19 +132,12 @@ def test_equal_scores_share_a_rank() -> None:
     assert (pair["difference"], pair["p_ahead"]) == (0, 0.5)
 
 
-def test_a_pair_is_surely_ordered_only_where_the_interval_of_the_difference_says_so() -> None:
-    found = tables(*(answers(share(of, name), 0.95, model=name) for name, of in (("a", 0.9), ("b", 0.85), ("c", 0.4))))
-    for row in found["swaps"].to_dicts():
-        assert (row["p_ahead"] > 0.975) == (row["low"] > 0), row
-
-
 def test_the_table_says_what_a_blind_guesser_has() -> None:
     found = tables(answers(share(0.8), model="a", scenarios=10))
     expected = guesser([0.5, 0.25, 0.5] * 10, list("abc") * 10)
     assert found["score"]["b_guesser"][0] == pytest.approx(expected)
     assert any("a blind guesser would have B .1" in line and "--limit" in line for line in summary.warnings(found))
-    assert "A blind guesser would have B .1" in STUDY.summary(found)[0].reading
-    many = tables(answers(share(0.8), model="a", scenarios=600, kinds=()))
+    many = tables(answers(share(0.8), model="a", scenarios=300, kinds=()))
     assert many["score"]["b_guesser"][0] < 0.05
     assert not any("blind guesser" in line for line in summary.warnings(many))
 
@@ -203,7 +194,7 @@ def known(b: float, c: float, s: float) -> Scored:
 
 def test_the_ranking_of_the_formula_is_always_listed() -> None:
     rng = np.random.default_rng(1)
-    for _ in range(20):
+    for _ in range(3):
         made = {}
         for place, (b, c, s) in enumerate(0.6 + 0.05 * rng.standard_normal((7, 3))):
             made[f"m{place}"] = known(b, c, s)
@@ -212,23 +203,3 @@ def test_the_ranking_of_the_formula_is_always_listed() -> None:
         (now,) = (row for row in listed if row["at_these_weights"])
         order = sorted(made, key=lambda name: -made[name].ftom.estimate)
         assert now["ranking"] == " > ".join(order)
-
-
-def test_the_triangle_marks_the_weights_of_the_formula() -> None:
-    formula = weighted(0.1, 0.2, 0.7)
-    frames = [answers(share(0.8, name), 0.9, model=name) for name in "ab"]
-    found = tables(*frames, inside("a"), inside("b"), formula=formula)
-    assert found["score"].select("w_b", "w_c", "w_s").row(0) == (0.1, 0.2, 0.7)
-    assert STUDY.figures is not None
-    made = {one.name: one for one in STUDY.figures(found, Context())}
-    assert "the cross marks those of the formula (.1, .2, .7)" in made["functional-weights"].caption
-    own = tables(*frames, inside("a"), inside("b"))
-    same = {one.name: one for one in STUDY.figures(own, Context())}
-    assert "(.5, .3, .2)" in same["functional-weights"].caption
-    svg = [str(one["functional-weights"].panels[0].svg) for one in (made, same)]
-    assert svg[0] != svg[1]
-
-
-def test_published_scores_are_no_part_of_the_summary() -> None:
-    found = {**tables(answers(share(0.8), 0.9, kinds=KINDS)), "paper_compat": pl.DataFrame({"model": ["human"]})}
-    assert [one.title for one in STUDY.summary(found)] == ["functional Theory of Mind: ftom-1"]

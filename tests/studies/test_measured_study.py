@@ -43,12 +43,6 @@ def test_it_requires_its_columns_and_gets_the_table_as_it_is() -> None:
     assert found.beside is None
 
 
-def test_columns_that_the_study_does_not_name_are_left_out_and_their_order_is_its_own() -> None:
-    shuffled = table().select(pl.lit(1).alias("more"), *reversed(SCHEMA))
-    narrow = Study(name="mine", tables=lambda scores, _: {"all": scores.collect()}, answers=False, columns=SCHEMA)
-    assert compute(shuffled, narrow).tables["all"].equals(table())
-
-
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -69,12 +63,6 @@ def test_another_table_is_refused_by_its_column(changed: pl.DataFrame, said: str
     with pytest.raises(ConfigError) as refused:
         compute(changed, STUDY)
     assert said in str(refused.value)
-
-
-def test_its_texts_may_be_checked_by_their_values() -> None:
-    study = Study(name="mine", tables=count, answers=False, required=("model", "cluster"), values={"cluster": ("s1",)})
-    with pytest.raises(ConfigError, match="unknown cluster 's0'"):
-        compute(table(), study)
 
 
 @pytest.mark.parametrize(

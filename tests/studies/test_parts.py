@@ -93,16 +93,6 @@ def test_a_form_in_which_nobody_reasons_is_no_verdict_on_reasoning() -> None:
         assert [card.question for card in verdict.cards] == [question]
 
 
-@pytest.mark.parametrize("name", ["fantom", "mmtom", "mumatom"])
-@pytest.mark.parametrize("intervals", ["recommended", "published"])
-def test_every_table_has_a_note_and_is_shown(name: str, intervals: str) -> None:
-    study = load_study(name)
-    table = scores(task=pl.lit("belief"), type=pl.lit("1.1"), likely=pl.lit("most"))
-    found = analyze(table, study, intervals)
-    assert set(found) <= set(study.notes(intervals))
-    assert {excerpt.title for excerpt in study.summary(found)} >= set(found) - {"baselines"}
-
-
 def test_without_the_number_of_choices_chance_is_not_known() -> None:
     study = parted(
         "demo", {"orders": {"order": pl.Int64}}, {"orders": "x", "sets": "y"}, together={"sets": ("piece", {})}

@@ -15,7 +15,6 @@ from tomserve import benchmarks
 from tomserve.benchmarks.opentom.rules import class_of
 from tomserve.items import Item
 from tomserve.studies import analyze, load_study
-from tomserve.studies.study import Study
 
 DATA = ROOT / "tests/data"
 Answerer = Callable[[Item], str | None]
@@ -129,12 +128,3 @@ def test_multihop_as_published_takes_classes_together_by_their_numbers() -> None
     # less full (3) and more accessible (2), more full (4) and less accessible (1), equally full (1) and accessible (1)
     assert both["accuracy"] == pytest.approx(5 / 12)
     assert both["f1"] == pytest.approx((2 * 2 / (5 + 6) + 2 * 1 / (5 + 4) + 1) / 3)
-
-
-@pytest.mark.parametrize("make", [tomi, opentom])
-def test_every_table_has_a_note_and_can_be_shown(make: Callable[..., dict[str, pl.DataFrame]]) -> None:
-    told: Study = load_study(make.__name__)
-    for intervals in ("recommended", "published"):
-        found = make(intervals, vanilla=right, cot=lambda item: item.choices[0])
-        assert set(found) <= set(told.notes(intervals))
-        assert told.summary(found)

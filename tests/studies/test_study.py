@@ -1,7 +1,6 @@
 """The perturbation study as published, against the paper's own cells; studies in general; formats of tables."""
 
 import csv
-import io
 import json
 import math
 import os
@@ -14,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
-from rich.console import Console
 from scipy.stats import chi2, pearsonr, t
 
 from tests.conftest import ROOT
@@ -22,7 +20,6 @@ from tests.helpers.score_tables import scores
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
 from tomserve.errors import ConfigError
 from tomserve.reporting.tables import render, render_all
-from tomserve.reporting.terminal import print_table
 from tomserve.stats.published import (
     accuracy_interval,
     correlation_interval,
@@ -31,7 +28,7 @@ from tomserve.stats.published import (
     risk_difference,
     risk_ratio,
 )
-from tomserve.studies import BAD, OPEN, Context, Layout, analyze, compute, load_study
+from tomserve.studies import BAD, OPEN, Card, Context, Layout, analyze, compute, load_study
 from tomserve.studies.words import percent
 
 DATA = Path(__file__).parents[1] / "data"
@@ -197,13 +194,6 @@ def test_printed_p_values_follow_from_the_printed_coefficients() -> None:
         assert bounds[0] - 5e-7 <= p <= bounds[1] + 5e-7, cell
 
 
-def test_degenerate_risk_ratios() -> None:
-    assert risk_ratio(3, 4, 0, 4)[0] == math.inf
-    assert all(map(math.isnan, risk_ratio(0, 4, 0, 4)))
-    assert all(map(math.isnan, risk_difference(0, 0, 1, 4)))
-    assert risk_ratio(2, 4, 2, 4)[0] == 1.0
-
-
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=60))
 def test_phi_is_the_correlation_of_the_two_columns(pairs: list[tuple[bool, bool]]) -> None:
     value, p = phi(*(pairs.count(cell) for cell in ((True, True), (True, False), (False, True), (False, False))))
@@ -218,10 +208,21 @@ def test_phi_is_the_correlation_of_the_two_columns(pairs: list[tuple[bool, bool]
             assert point_biserial([a for a, _ in pairs], second)[0] == pytest.approx(value)
 
 
-def test_correlation_intervals() -> None:
+def test_published_formulas_at_their_edges() -> None:
+    assert risk_ratio(3, 4, 0, 4)[0] == math.inf
+    assert risk_ratio(2, 4, 2, 4)[0] == 1.0
+    undefined = (
+        risk_ratio(0, 4, 0, 4),
+        risk_difference(0, 0, 1, 4),
+        accuracy_interval(0, 0),
+        correlation_interval(0.5, 3),
+    )
+    assert all(math.isnan(value) for found in undefined for value in found)
     assert correlation_interval(0.5, 28) == pytest.approx((0.156, 0.736), abs=0.001)
     assert correlation_interval(1.0, 28) == (1.0, 1.0)
-    assert all(map(math.isnan, correlation_interval(0.5, 3)))
+    assert (accuracy_interval(0, 4)[0], accuracy_interval(4, 4)[1]) == (0.0, 1.0)
+    with pytest.raises(ValueError, match="expected 0 <= correct <= total"):
+        accuracy_interval(5, 4)
 
 
 def test_accuracy_by_class_and_strategy() -> None:
@@ -388,29 +389,16 @@ def test_a_task_is_solved_when_all_sixteen_are_right() -> None:
     ]
 
 
-def test_tables_do_not_depend_on_the_order_of_rows_or_threads(tmp_path: Path) -> None:
-    frame = chained()
-    first = {name: render(table, "csv") for name, table in study_tables(frame).items()}
-    again = {name: render(table, "csv") for name, table in study_tables(frame.reverse()).items()}
-    assert first == again
-    frame.write_parquet(tmp_path / "s.parquet")
-    arguments = ["analyze", tmp_path / "s.parquet", "--study", "perturbed", "--format", "csv", "--intervals"]
-    for intervals in ("published", "recommended"):
-        printed = set()
-        for threads in ("1", "3"):
-            env = {**os.environ, "POLARS_MAX_THREADS": threads}
-            command = [sys.executable, "-m", "tomserve", *arguments, intervals]
-            printed.add(subprocess.run(command, env=env, capture_output=True, check=True).stdout)
-        assert len(printed) == 1
-        assert (b"nan" in printed.pop()) == (intervals == "published")
-
-
-def test_interval_edges() -> None:
-    assert accuracy_interval(0, 4)[0] == 0.0
-    assert accuracy_interval(4, 4)[1] == 1.0
-    assert all(map(math.isnan, accuracy_interval(0, 0)))
-    with pytest.raises(ValueError, match="expected 0 <= correct <= total"):
-        accuracy_interval(5, 4)
+@pytest.mark.system
+def test_tables_do_not_depend_on_threads(tmp_path: Path) -> None:
+    chained().write_parquet(tmp_path / "s.parquet")
+    command = [sys.executable, "-m", "tomserve", "analyze", tmp_path / "s.parquet", "--study", "perturbed"]
+    one, three = (
+        subprocess.run([*command, "--format", "csv"], env={**os.environ, "POLARS_MAX_THREADS": threads},
+                       capture_output=True, check=True).stdout
+        for threads in ("1", "3")
+    )  # fmt: skip
+    assert one == three
 
 
 def test_tables_that_do_not_fit_are_refused_by_name() -> None:
@@ -433,14 +421,13 @@ def test_tables_that_do_not_fit_are_refused_by_name() -> None:
         analyze(scores(), study, "recomended")
 
 
-@pytest.mark.parametrize("intervals", ["published", "recommended"])
-def test_a_status_that_nobody_knows_is_a_failure_like_any_other(intervals: str) -> None:
+def test_a_status_that_nobody_knows_is_a_failure_like_any_other() -> None:
     """In every table of the study, under its own name where statuses are counted."""
     failed = pl.col("item").str.ends_with("/0")
     tables = []
     for name in ("fine", "timeout"):
         frame = scores(status=pl.when(failed).then(pl.lit(name)).otherwise(pl.lit("ok")))
-        tables.append(analyze(frame, load_study("perturbed"), intervals))
+        tables.append(study_tables(frame))
     fine, timeout = tables
     assert set(fine["failures"]["status"]) == {"fine"}
     counted = fine["failures"].filter(perturbation="overall")["count"]
@@ -541,12 +528,10 @@ def recommended(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
 
 
 def test_recommended_tables_begin_with_the_published_columns() -> None:
-    frame = design(lambda stage, name, n, strategy: n > 0)
-    ours, theirs = recommended(frame), study_tables(frame)
-    assert set(theirs) < set(ours)
-    for name, table in theirs.items():
-        first = COLUMNS[name].split()
-        assert ours[name].columns[: len(first)] == table.columns[: len(first)] == first, name
+    ours = recommended(design(lambda stage, name, n, strategy: n > 0))
+    assert set(COLUMNS) < set(ours)
+    for name, columns in COLUMNS.items():
+        assert ours[name].columns[: len(columns.split())] == columns.split(), name
     assert ours["strategies"].is_empty()
 
 
@@ -621,9 +606,7 @@ def uneven(stage: str, name: str, n: int, strategy: str) -> bool:
     return (7 * hash_of(stage) + 5 * PERTURBATIONS.index(name) + 3 * n + 2 * (strategy == "cot")) % 11 > 3
 
 
-@pytest.mark.parametrize(
-    "right", [uneven, lambda *_: True, lambda stage, name, n, strategy: n > 1], ids=["uneven", "all", "by number"]
-)
+@pytest.mark.parametrize("right", [uneven, lambda *_: True], ids=["uneven", "all"])
 def test_difference_shares_ratio_and_p_agree(right) -> None:
     """In every row of both tables: the difference is that of the two shares beside it, the ratio theirs, and p is at
     most .05 exactly where the interval does not hold 0, which is where that of the ratio does not hold 1."""
@@ -654,10 +637,9 @@ def test_a_class_that_some_stages_lack_is_compared_over_the_others() -> None:
     assert row["risk_difference"] == 0.375
 
 
-def of_class(frame: pl.DataFrame, name: str, subset: str = "all", strategy: str = "vanilla") -> dict:
-    return cells(recommended(frame)["perturbation_effects"], "subset", "strategy", "perturbation")[
-        subset, strategy, name
-    ]
+def of_class(tables: dict[str, pl.DataFrame], name: str) -> dict:
+    """The effect of a class over all questions, by vanilla."""
+    return cells(tables["perturbation_effects"], "subset", "strategy", "perturbation")["all", "vanilla", name]
 
 
 def broken(stage: str, name: str, n: int, strategy: str) -> bool:
@@ -668,56 +650,56 @@ def broken(stage: str, name: str, n: int, strategy: str) -> bool:
 
 def test_a_class_gets_a_verdict_that_seven_stages_can_give() -> None:
     """With flips and Yekutieli's correction the least adjusted p of seven stages is .092, whatever the answers."""
-    frame = design(broken, ("vanilla",), 16)
-    row = of_class(frame, "late_label")
+    tables = recommended(design(broken, ("vanilla",), 16))
+    row = of_class(tables, "late_label")
     assert row["verdict"] == "harder"
     assert row["p_adjusted"] < 0.001
     assert row["p_moderated_adjusted"] < 0.001
     assert row["p_sign_flip"] == row["p_smallest"] == 2 / 2**7
     assert row["minimum_detectable_effect"] < 0.2
-    assert of_class(frame, "preposition_replacement")["verdict"] == "not shown"
-    study = load_study("perturbed")
-    (verdict,) = study.verdicts(recommended(frame), Context())
-    card = next(card for card in verdict.cards if card.question == "Where does it break?")
+    assert of_class(tables, "preposition_replacement")["verdict"] == "not shown"
+    card = where_it_breaks(tables)
     assert (card.verdict, card.tone) == ("Clearly harder: late label, untrustworthy testimony", BAD)
     text = dict(card.grounds)["vanilla, all questions"]
     assert "Of 10 classes: 2 harder; 1 cannot be decided with 4 stages (needs 7); 7 not shown." in text
     assert "over the 7 stages that have both" in text
     assert "20 points would most likely have been found" in card.remark
-    easier = design(lambda *at: not broken(*at), ("vanilla",), 16)
+    easier = recommended(design(lambda *at: not broken(*at), ("vanilla",), 16))
     assert of_class(easier, "late_label")["verdict"] == "easier"
+
+
+def where_it_breaks(tables: dict[str, pl.DataFrame]) -> Card:
+    (verdict,) = load_study("perturbed").verdicts(tables, Context())
+    return next(card for card in verdict.cards if card.question == "Where does it break?")
 
 
 def test_what_so_few_stages_cannot_decide_is_said_with_the_number_needed() -> None:
     """Stages that differ by more than a class does: a difference of .2 would be missed."""
-    frame = design(
-        lambda stage, name, n, strategy: n > (hash_of(stage) * (3 + PERTURBATIONS.index(name))) % 7, ("vanilla",), 8
+    tables = recommended(
+        design(lambda stage, name, n, _: n > (hash_of(stage) * (3 + PERTURBATIONS.index(name))) % 7, ("vanilla",), 8)
     )
-    row = of_class(frame, "late_label")
+    row = of_class(tables, "late_label")
     assert row["minimum_detectable_effect"] > 0.2
     assert row["units_needed"] > 7
     assert row["verdict"] == f"cannot be decided with 7 stages (needs {row['units_needed']})"
-    every = recommended(frame)["perturbation_effects"].filter(subset="all").drop_nulls("verdict")
+    every = tables["perturbation_effects"].filter(subset="all").drop_nulls("verdict")
     assert set(every["verdict"].str.extract("^(not shown|cannot be decided)")) == {"cannot be decided"}
-    tables = {
-        name: table.filter(subset="all") for name, table in recommended(frame).items() if "subset" in table.columns
-    }
-    (verdict,) = load_study("perturbed").verdicts(tables, Context())
-    card = next(card for card in verdict.cards if card.question == "Where does it break?")
+    whole = {name: table.filter(subset="all") for name, table in tables.items() if "subset" in table.columns}
+    card = where_it_breaks(whole)
     assert (card.verdict, card.tone) == ("It cannot be decided with so few stages", OPEN)
 
 
 def test_stages_that_all_agree_do_not_show_that_all_would() -> None:
     """Everything is right: no spread is known, so that nothing is promised, and the interval decides."""
     for subtasks, said in ((16, "not shown"), (2, "cannot be decided with 7 stages")):
-        row = of_class(design(lambda *_: True, ("vanilla",), subtasks), "late_label")
+        row = of_class(recommended(design(lambda *_: True, ("vanilla",), subtasks)), "late_label")
         assert (row["risk_difference"], row["p"], row["sd"]) == (0.0, 1.0, 0.0)
         assert row["rd_low"] < 0 < row["rd_high"]
         assert (row["minimum_detectable_effect"], row["units_needed"]) == (None, None)
         assert row["verdict"] == said, (row["rd_low"], row["rd_high"])
 
 
-@pytest.mark.parametrize("kept", [["none"], ["late_label"], ["none", "late_label"]])
+@pytest.mark.parametrize("kept", [["none"], ["none", "late_label"]])
 def test_a_few_questions_have_a_summary_and_verdicts_too(kept: list[str]) -> None:
     """Where no class can be compared there is no verdict of one, and nothing breaks."""
     frame = design(lambda *_: True, subtasks=2).filter(pl.col("perturbation").is_in(kept), pl.col("stage") == "C1")
@@ -738,9 +720,7 @@ def test_a_class_that_lost_answers_warns() -> None:
         correct=~((pl.col("perturbation") == "late_label") & (lost_of(pl.col("item")) < 5)),
     )
     found = compute(lost, load_study("perturbed"))
-    row = cells(found.tables["perturbation_effects"], "subset", "strategy", "perturbation")[
-        "all", "vanilla", "late_label"
-    ]
+    row = of_class(dict(found.tables), "late_label")
     assert row["risk_difference"] < -0.25
     assert row["failed_control"] == 0.0
     assert row["p_failure"] <= 0.05
@@ -750,9 +730,7 @@ def test_a_class_that_lost_answers_warns() -> None:
     assert "m, vanilla, all questions: failures may explain the effect of late label" in warning
     assert "of the unperturbed tasks of the same stages 0%" in warning
     assert f"−{-100 * row['risk_difference']:.0f} to 0" in warning
-    (verdict,) = load_study("perturbed").verdicts(found.tables, Context())
-    card = next(card for card in verdict.cards if card.question == "Where does it break?")
-    assert card.verdict == "Harder, unless failures explain it: late label"
+    assert where_it_breaks(dict(found.tables)).verdict == "Harder, unless failures explain it: late label"
     whole = compute(lost.with_columns(status=pl.lit("ok"), correct=pl.lit(True)), load_study("perturbed"))
     assert whole.warnings == ()
 
@@ -766,15 +744,14 @@ def test_bounds_hold_what_failures_may_hide() -> None:
     frame = design(lambda stage, name, n, strategy: n > 1)
     failed = (pl.col("strategy") == "cot") & pl.col("item").str.ends_with("/3")
     frame = frame.with_columns(status=pl.when(failed).then(pl.lit("http_500")).otherwise("status"))
-    effect = cells(recommended(frame)["prompting_effects"], "subset", "perturbation", "target")[
-        "all", "none", "new stages"
-    ]
+    study = load_study("perturbed")
+    found = compute(frame, study)
+    effect = cells(found.tables["prompting_effects"], "subset", "perturbation", "target")["all", "none", "new stages"]
     assert effect["risk_difference"] == effect["worst_low"] == -0.25
     assert effect["worst_high"] == 0.0
     assert (effect["failed_treated"], effect["failed_control"]) == pytest.approx((0.25, 0.0))
     assert effect["p_failure"] == 2 / 2**7, "failures of one strategy only"
-    study = load_study("perturbed")
-    doubts = compute(frame, study).warnings
+    doubts = found.warnings
     assert len(doubts) == 2, "none failed in the false-belief subset"
     assert doubts[0].startswith(
         "m: cot and vanilla did not fail equally often (25% against 0% of all questions, p < 0.001), so that their "
@@ -788,46 +765,18 @@ def test_bounds_hold_what_failures_may_hide() -> None:
     assert "asked different items (all questions): 268 of 296 compare" in compute(less, study).warnings[0]
 
 
-def test_correlation_concludes_nothing_about_honesty() -> None:
-    """Chains that go with right answers perfectly: the card names what could show honesty, and has no good news."""
-    rows = [
-        {
-            **row,
-            "scenario": "false_belief",
-            "chain_proper": row["correct"],
-            "chain_length": 3,
-            "answer_matches_last": True,
-        }
-        | {"chain_last_correct": row["correct"], "chain_path_proper": row["correct"], "chain_lcs": 1.0}
-        for row in design(uneven, ("cot",)).iter_rows(named=True)
-    ]
-    tables = recommended(pl.DataFrame(rows))
-    assert cells(tables["faithfulness"], "sample", "metric")["complete", "chain_path_proper"]["value"] > 0.99
-    (verdict,) = load_study("perturbed").verdicts(tables, Context())
-    card = next(card for card in verdict.cards if card.question == "Is its reasoning honest?")
-    assert (card.verdict, card.tone) == ("Correlation cannot show it", OPEN)
-    assert "`tomserve faithfulness RUN` gives the model its own chain with a belief changed" in card.remark
-
-
-def test_the_placebo_split_is_a_table_and_nothing_more() -> None:
-    study, tables = load_study("perturbed"), study_tables(chained())
-    assert tables["placebo"].height
-    assert study.figures is not None
-    assert "placebo" not in {figure.name for figure in study.figures(tables, Context())}
-    assert all("placebo" not in excerpt.notes for excerpt in study.summary(tables))
-    assert "supports no conclusion" in study.notes("recommended")["placebo"]
-
-
 @pytest.mark.parametrize("noisy", [False, True])
 def test_an_effect_that_batching_could_make_is_not_clear(noisy: bool) -> None:
     """The noise of an effect is that of its own rows: answers to unperturbed stories that change move every class's
     effect, answers of a class move only its own."""
     moved = (pl.col("perturbation") == "late_label") & (lost_of(pl.col("item")) < 14)
     changed = pl.when(moved & pl.lit(noisy)).then(pl.lit([64]))
-    frame = design(broken, ("vanilla",), 16).with_columns(
-        noise_compared=pl.lit([1, 64]), noise_answer=changed.otherwise(pl.lit([], pl.List(pl.Int64)))
+    tables = recommended(
+        design(broken, ("vanilla",), 16).with_columns(
+            noise_compared=pl.lit([1, 64]), noise_answer=changed.otherwise(pl.lit([], pl.List(pl.Int64)))
+        )
     )
-    late, other = of_class(frame, "late_label"), of_class(frame, "untrustworthy_testimony")
+    late, other = of_class(tables, "late_label"), of_class(tables, "untrustworthy_testimony")
     assert late["noise"] == pytest.approx(14 / 16 if noisy else 0)
     assert other["noise"] == 0
     assert 0.05 < other["noise_high"] < 0.07, "two sides of 112 questions, of which none changed"
@@ -835,27 +784,13 @@ def test_an_effect_that_batching_could_make_is_not_clear(noisy: bool) -> None:
     assert other["verdict"] == "harder"
 
 
-def test_the_terminals_tables_fit_into_80_columns() -> None:
-    study = load_study("perturbed")
-    long = design(broken, subtasks=16).with_columns(model=pl.lit("llama-3.1-70b-instruct"))
-    for excerpt in study.summary(recommended(long)):
-        console = Console(width=80, record=True, file=io.StringIO())
-        print_table(excerpt.title, excerpt.frame, console)
-        lines = console.export_text().splitlines()
-        assert max(map(len, lines)) <= 80
-        for name in excerpt.frame.columns:
-            for value in excerpt.frame[name].cast(pl.String).drop_nulls():
-                if "[" in value:
-                    assert any(value in line for line in lines), f"{value} is stacked"
-
-
 def test_more_than_two_strategies() -> None:
     frame = design(lambda stage, name, n, strategy: n > 1 or strategy == "cot", ("vanilla", "cot", "filler"))
-    row = cells(recommended(frame)["strategies"], "subset")["all",]
+    tables = recommended(frame)
+    row = cells(tables["strategies"], "subset")["all",]
     assert (row["strategies"], row["df"], row["n"]) == ("cot filler vanilla", 2, 296)
     assert row["p_value"] < 1e-6
-    effects = recommended(frame)["prompting_effects"]
-    assert effects["treatment"].unique().sort().to_list() == ["cot", "filler"]
+    assert tables["prompting_effects"]["treatment"].unique().sort().to_list() == ["cot", "filler"]
 
 
 def test_joint_criteria_need_the_control_right_as_well() -> None:
@@ -896,14 +831,6 @@ def test_faithfulness_beyond_the_tautology() -> None:
     assert 0 <= found["complete", "chain_transitions"]["auc"] <= 1
 
 
-def test_every_table_says_what_its_interval_means() -> None:
-    study = load_study("perturbed")
-    for intervals in study.intervals:
-        found = compute(design(lambda stage, name, n, strategy: n > 0), study, intervals)
-        assert set(found.notes) >= set(found.tables)
-    assert "overlapping" in study.notes("recommended")["prompting_effects"]
-
-
 def test_items_of_any_benchmark_cluster_and_pair() -> None:
     rows = [
         {
@@ -941,27 +868,6 @@ def test_classes_that_cannot_be_decided_are_counted_in_one_clause() -> None:
     (text,) = (text for card in verdict.cards for _, text in card.grounds)
     assert "Of 4 classes: 3 cannot be decided with 3 to 6 stages (needs 57); 1 not shown." in text
     assert "over the one stage that has both" in text
-
-
-def test_a_class_keeps_its_line_in_the_figure_for_every_strategy() -> None:
-    """The number of stages behind a class stands there for all strategies: a name of its own would be a second line."""
-    frame = design(lambda *at: True)
-    study = load_study("perturbed")
-    assert study.figures is not None
-    figure = next(one for one in study.figures(recommended(frame), Context()) if one.name == "perturbing")
-    for panel in figure.panels:
-        assert str(panel.svg).count(">late label (7)<") == 1
-        assert ">late label<" not in str(panel.svg)
-
-
-def test_a_warning_names_the_classes_that_lost_most_and_counts_the_rest() -> None:
-    found = recommended(design(lambda *at: True))
-    lost = {"p_failure": pl.lit(0.01), "failed_treated": pl.lit(1.0), "failed_control": pl.lit(0.0)}
-    doubtful = {**found, "prompting_effects": found["prompting_effects"].clear()}
-    doubtful["perturbation_effects"] = doubtful["perturbation_effects"].with_columns(**lost)
-    warning = next(line for line in load_study("perturbed").warnings(doubtful) if "failures may explain" in line)
-    assert warning.count("failed, of") == 3
-    assert warning.endswith("; and of 7 more classes")
 
 
 def test_a_share_that_misses_one_by_its_last_digit_is_all() -> None:

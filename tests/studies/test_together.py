@@ -44,6 +44,12 @@ def refused(said: str) -> Iterator[None]:
     assert "\n" not in str(caught.value)
 
 
+def test_a_study_of_both_is_given_what_there_is() -> None:
+    answers, measurement = scores().height, moved().height
+    for frame, rows in ((both(), (answers, measurement)), (scores(), (answers, 0)), (moved(), (0, measurement))):
+        assert compute(frame, counting()).tables["rows"].rows() == [rows]
+
+
 def test_only_rows_of_a_measurement_have_a_kind() -> None:
     table = both()
     parts = split(table)
@@ -61,16 +67,6 @@ def test_a_factor_that_is_called_kind_is_no_measurement() -> None:
     assert compute(scores(kind=pl.lit("unexpected")), "accuracy").tables
 
 
-def test_a_study_of_both_is_given_both() -> None:
-    found = compute(both(), counting()).tables["rows"]
-    assert found.rows() == [(scores().height, moved().height)]
-
-
-def test_either_sort_may_be_missing() -> None:
-    assert compute(scores(), counting()).tables["rows"].rows() == [(scores().height, 0)]
-    assert compute(moved(), counting()).tables["rows"].rows() == [(0, moved().height)]
-
-
 def test_a_measured_table_from_a_file_that_knows_no_types_is_read() -> None:
     plain = both().with_columns(pl.col("alpha", "displacement").cast(pl.String))
     assert compute(plain, counting()).tables["rows"].rows() == [(scores().height, moved().height)]
@@ -78,7 +74,7 @@ def test_a_measured_table_from_a_file_that_knows_no_types_is_read() -> None:
         compute(plain.with_columns(alpha=pl.lit("high")), counting())
 
 
-@pytest.mark.parametrize("study", [None, "accuracy", "causal", "behaviour"])
+@pytest.mark.parametrize("study", [None, "accuracy", "causal"])
 def test_others_refuse_the_mixture_in_one_line_that_names_the_way_out(study: str | None) -> None:
     with refused("some of these hold answers and some a measurement"):
         compute(both(), study)

@@ -153,12 +153,6 @@ def test_reasoning_is_compared_with_the_direct_question_and_a_vote_is_no_reasoni
     assert languages.verdict == "No clear difference"
 
 
-def test_one_language_that_has_more_right_is_told(items: list[Item]) -> None:
-    english = scores(items, lambda item, right: (right_answer if item.id.endswith("en") else wrong_answer)(item, right))
-    (verdict,) = load_study("tombench").verdicts(analyze(english, "tombench"), Context({}))
-    assert verdict.cards[0].verdict == "English has more right"
-
-
 def test_the_rules_of_the_verdict_are_those_of_both_languages(items: list[Item]) -> None:
     """A rule that has every Chinese and no English question right has half of all, and not none."""
     table = scores(items, right_answer).drop(cs.starts_with("rule_"))

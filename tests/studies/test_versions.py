@@ -121,25 +121,9 @@ def test_the_first_edition_tells_awareness_in_different_stages_and_has_no_pairs(
     assert row["method"] == "no stage has both"
 
 
-def test_tables_that_say_nothing_are_left_out_and_all_have_notes(items: list[Item]) -> None:
-    study = load_study("perturbed")
-    found = studied(items, set())
-    assert set(found) >= NEW_TABLES
-    assert set(study.notes("recommended")) >= NEW_TABLES
-    without = [item.model_copy(update={"factors": {**item.factors, "twin": None}}) for item in items]
-    assert "pairs" not in studied(without, set())
-
-
 def test_a_whole_task_has_as_many_questions_as_it_says(items: list[Item]) -> None:
     found = studied(items, set())["tasks"]
     assert found["solved"].to_list() == [True] * 9
     part = studied([item for item in items if item.factors["version"] != "plain"], set())["tasks"]
     assert part.filter(perturbation="none")["solved"].to_list() == [None] * 3
     assert part.filter(perturbation="late_label")["solved"].to_list() == [True] * 3
-
-
-def test_the_terminal_shows_pairs_beside_the_best_rule(items: list[Item]) -> None:
-    study = load_study("perturbed")
-    shown = [one for one in study.summary(studied(items, set())) if "minimal pairs" in one.title]
-    assert [one.frame["solved"].to_list() for one in shown] == [["12/12"]]
-    assert "best simple rule" in shown[0].frame.columns

@@ -19,7 +19,7 @@ from tomserve.studies import Context, analyze, load_study
 @pytest.fixture(scope="module")
 def asked() -> list[Item]:
     lexicon = built_in()
-    return [item for world in worlds(lexicon, 70, 5) for item in items(world, lexicon)]
+    return [item for world in worlds(lexicon, 40, 5) for item in items(world, lexicon)]
 
 
 def scored(asked: list[Item], **answerers: Callable[[Item], str | None]) -> pl.DataFrame:
@@ -76,7 +76,7 @@ def test_pairs_are_the_same_question_about_the_same_person_in_two_tellings(asked
     )
     found = study(scored(asked, vanilla=lambda item: item.answer))
     assert found["joint"].filter(family="all")["pairs"].to_list() == [pairs]
-    assert pairs > 50
+    assert pairs > 20
 
 
 def test_a_guesser_is_near_chance(asked: list[Item]) -> None:
@@ -89,13 +89,6 @@ def test_a_guesser_is_near_chance(asked: list[Item]) -> None:
         assert (many["accuracy"] - many["chance"]).abs().max() < 0.12
 
 
-def test_published_intervals_take_questions_as_independent(asked: list[Item]) -> None:
-    found = study(scored(asked, vanilla=lambda item: item.answer), "published")
-    assert {"joint", "false_minus_true", "prompting_effects"}.isdisjoint(found)
-    assert found["accuracy"]["ci_high"][0] <= 1
-    assert found["accuracy"]["total"][0] == len(asked)
-
-
 def test_verdicts_say_whether_a_false_belief_is_followed(asked: list[Item]) -> None:
     placed = [item for item in asked if item.factors["kind"] in ("belief", "action")]
     found = study(scored(placed, vanilla=reality))
@@ -106,11 +99,3 @@ def test_verdicts_say_whether_a_false_belief_is_followed(asked: list[Item]) -> N
     assert "by two blind guesses" in card.grounds[0][1]
     right = study(scored(placed, vanilla=lambda item: item.answer))
     assert load_study("worlds").verdicts(right, Context({}))[0].cards[0].verdict.startswith("As often")
-
-
-def test_every_table_has_a_note(asked: list[Item]) -> None:
-    told = load_study("worlds")
-    for intervals in ("recommended", "published"):
-        found = study(scored(asked, vanilla=reality, cot=reality), intervals)
-        assert set(found) <= set(told.notes(intervals))
-        assert told.summary(found)

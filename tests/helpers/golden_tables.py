@@ -1,0 +1,48 @@
+"""Tables held against what they were: every column of every table by its digest, in tests/data/golden/tables/.
+
+`RENEW_GOLDEN=1 pytest FILE` writes the files anew; what has changed is then read in the difference of the commit."""
+
+from __future__ import annotations
+
+import math
+import os
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import polars as pl
+
+from tests.conftest import ROOT
+
+FOLDER = ROOT / "tests/data/golden/tables"
+
+
+def check(name: str, tables: Mapping[str, pl.DataFrame], **texts: Iterable[object]) -> None:
+    """Hold tables, and texts that belong to them, against the file of that name; the error names every column that
+    differs."""
+    lines = {table: (f"{frame.height} rows", *map(_column, frame.iter_columns())) for table, frame in tables.items()}
+    lines |= {f"({name})": tuple(f"{_digest(map(str, said))}" for said in [list(text)]) for name, text in texts.items()}
+    path = FOLDER / f"{name}.txt"
+    if os.environ.get("RENEW_GOLDEN"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{table}: {'; '.join(cells)}\n" for table, cells in lines.items()))
+    golden = dict(line.split(": ", 1) for line in path.read_text().splitlines())
+    assert list(lines) == list(golden), f"{path.name} has other tables"
+    differ = {table: sorted({*cells} ^ {*golden[table].split("; ")}) for table, cells in lines.items()}
+    assert not any(differ.values()), {table: cells for table, cells in differ.items() if cells}
+    assert [golden[table].split("; ") for table in lines] == [list(cells) for cells in lines.values()], "column order"
+
+
+def _column(values: pl.Series) -> str:
+    return f"{values.name} {_digest(map(_text, values.to_list()))}"
+
+
+def _text(value: Any) -> str:
+    """Numbers by five digits, so that machines agree on them."""
+    if not isinstance(value, float):
+        return str(value)
+    return "0" if abs(value) < 1e-9 else f"{value:.5g}" if math.isfinite(value) else str(value)
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return f"{zlib.crc32(chr(10).join(texts).encode()) & 0xFFFF:04x}"
