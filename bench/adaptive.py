@@ -32,14 +32,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import _simulated as simulated
 from _asking import client
 from _figures import need, spread_figure
 
 from tomserve.engine.runner import Runner
 from tomserve.status import ANSWERS
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.helpers import simulated
 
 AIM = 0.9
 FIXED = (1, 2, 4, 8, 16, 32, 64, 128, 256)

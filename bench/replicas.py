@@ -187,7 +187,7 @@ def simulated_servers(slots: list[int]) -> Iterator[list[str]]:
     with contextlib.ExitStack() as stack:
         urls = []
         for number in slots:
-            command = [sys.executable, str(Path(__file__).parents[1] / "tests/helpers/simulated.py"), "--with-parent"]
+            command = [sys.executable, str(Path(__file__).with_name("_simulated.py")), "--with-parent"]
             command += [f"--{name}={value}" for name, value in {**SIMULATED, "slots": number}.items()]
             server = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
             stack.callback(server.terminate)

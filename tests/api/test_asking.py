@@ -48,12 +48,6 @@ def test_a_benchmark_is_asked_by_its_name_and_resumed(endpoint: Endpoint, tmp_pa
     assert tomserve.Run.open("r") == run == tomserve.Run.open(run.folder)
 
 
-def test_a_run_of_the_command_line_is_gone_on_with(endpoint: Endpoint, cli, tmp_path: Path) -> None:
-    assert cli("eval", "--base-url", endpoint.url, "--limit", 4, "--strategy", "cot", "--run", "r").code == 0
-    run = tomserve.ask("perturbed", "cot", base_url=endpoint.url, limit=6, run="r")
-    assert len(endpoint.requests) == len(journal(run.folder)) == 6
-
-
 def test_another_server_stops_a_run_unless_that_is_accepted(endpoint: Endpoint) -> None:
     endpoint.root = "org/tiny"
     first = tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="changed", limit=2)
@@ -80,28 +74,20 @@ def test_within_a_running_loop(endpoint: Endpoint) -> None:
 
 
 def test_the_loop_stays_free_while_it_is_asked(endpoint: Endpoint) -> None:
-    endpoint.delay = 0.2
+    """The server waits until the loop has turned a hundred times more, which it does only if nothing keeps it."""
+    ticks = 0
+    endpoint.hold = lambda body: ticks < 100
 
-    async def count() -> int:
-        asking = asyncio.create_task(tomserve.aask(ITEMS, "vanilla", base_url=endpoint.url, concurrency=1))
-        ticks = 0
+    async def ask() -> None:
+        nonlocal ticks
+        asking = asyncio.create_task(tomserve.aask(ITEMS[:2], "vanilla", base_url=endpoint.url))
         while not asking.done():
-            await asyncio.sleep(0.01)
-            ticks += 1
+            await asyncio.sleep(0.001)
+            ticks += bool(endpoint.requests)
         await asking
-        return ticks
 
-    assert asyncio.run(count()) > 20
-
-
-def test_in_a_thread(endpoint: Endpoint) -> None:
-    found: list[tomserve.Run] = []
-    thread = threading.Thread(
-        target=lambda: found.append(tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="t"))
-    )
-    thread.start()
-    thread.join(60)
-    assert len(journal(found[0].folder)) == 8
+    asyncio.run(asyncio.wait_for(ask(), 60))
+    assert ticks >= 100
 
 
 def test_progress_is_shown_where_it_is_wanted(endpoint: Endpoint, capfd) -> None:
@@ -161,9 +147,14 @@ def test_failures_are_counted_not_raised(endpoint: Endpoint, monkeypatch: pytest
 def test_errors_are_raised_with_the_way_out(endpoint: Endpoint, questions, options, error, said) -> None:
     with pytest.raises(error, match=said):
         tomserve.ask(questions, **{"base_url": endpoint.url, **options})
-    with pytest.raises(error, match=said):
-        asyncio.run(tomserve.aask(questions, **{"base_url": endpoint.url, **options}))
     assert not endpoint.requests
+
+
+def test_a_coroutine_raises_the_same_errors(endpoint: Endpoint) -> None:
+    with pytest.raises(ConfigError, match="there are no items to ask"):
+        asyncio.run(tomserve.aask([], base_url=endpoint.url))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'bas_url'"):
+        asyncio.run(tomserve.aask(ITEMS, bas_url="x"))
 
 
 def test_other_questions_need_another_run(endpoint: Endpoint) -> None:
@@ -173,9 +164,9 @@ def test_other_questions_need_another_run(endpoint: Endpoint) -> None:
 
 
 def test_what_is_cancelled_can_be_resumed(endpoint: Endpoint, tmp_path: Path) -> None:
-    endpoint.delay = 0.1
     third = threading.Event()
     endpoint.script = lambda body, n: third.set() if n == 3 else None
+    endpoint.hold = lambda body: third.is_set()
 
     async def impatient() -> None:
         asking = asyncio.create_task(
@@ -189,36 +180,16 @@ def test_what_is_cancelled_can_be_resumed(endpoint: Endpoint, tmp_path: Path) ->
         asyncio.run(impatient())
     kept = len(journal(tmp_path / "runs/r"))
     assert 2 <= kept < 8
+    third.clear()
+    endpoint.script = lambda body, n: None
     with RunFolder(tmp_path / "runs/r"):
         pass  # nobody holds it any more
-    endpoint.delay = 0
     run = tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="r")
     assert run.manifest.complete
     assert len(journal(run.folder)) == 8
 
 
-def test_cancelled_while_it_is_opened_nothing_stays_open(endpoint: Endpoint, tmp_path: Path) -> None:
-    entered = threading.Event()
-
-    def script(body: dict, number: int) -> None:
-        entered.set()
-        time.sleep(0.5)
-
-    endpoint.script = script
-
-    async def impatient() -> None:
-        asking = asyncio.create_task(tomserve.aask(ITEMS, "vanilla", base_url=endpoint.url, run="r"))
-        await asyncio.to_thread(entered.wait, 30)
-        asking.cancel()
-        await asking
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(impatient())
-    with RunFolder(tmp_path / "runs/r"):
-        pass
-    assert not endpoint.requests
-
-
+@pytest.mark.system
 def test_an_interrupt_in_a_running_loop_lets_what_is_in_flight_come_back(endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.delay = 1.0
     code = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,31 +21,32 @@ needs_extra = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def items(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_items(tmp_path_factory.mktemp("items") / "items.jsonl", 60)
+    return write_items(tmp_path_factory.mktemp("items") / "items.jsonl", 24)
 
 
+@pytest.mark.system
 @needs_extra
 def test_a_model_is_examined_within_a_running_loop_and_nothing_is_printed(
     items: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = build("map", tmp_path / "map")
+    options: dict[str, Any] = {"layers": [3], "alphas": [0.1], "folds": 2, "fewest": 8, "device": "cpu"}
     capfd.readouterr()
 
     async def cell() -> tomserve.Run:
-        return tomserve.examine(folder, items, layers=[3], alphas=[0.1], device="cpu", run=tmp_path / "mine")
+        return tomserve.examine(folder, items, run=tmp_path / "mine", **options)
 
     run = asyncio.run(cell())
     assert capfd.readouterr() == ("", "")
     assert run.folder == tmp_path / "mine"
     assert run.manifest.complete
     (row,) = tomserve.analyze(run.scores(), "causal")["headline"].to_dicts()
-    assert (row["items"], row["eligible"], row["layer"], row["alpha"]) == (60, 60, 3, 0.1)
-    assert row["adjusted_low"] > 0
+    assert (row["items"], row["eligible"], row["layer"], row["alpha"]) == (24, 24, 3, 0.1)
     before = (tmp_path / "mine/scores.parquet").stat().st_mtime_ns
-    tomserve.examine(str(folder), str(items), layers=[3], alphas=[0.1], device="cpu", run=tmp_path / "mine")
+    tomserve.examine(str(folder), str(items), run=tmp_path / "mine", **options)
     assert (tmp_path / "mine/scores.parquet").stat().st_mtime_ns == before, "what is there is not measured again"
     with pytest.raises(RunMismatchError, match=r"settings\.seed of this run is 0, now it would be 1"):
-        tomserve.examine(folder, items, layers=[3], alphas=[0.1], seed=1, device="cpu", run=tmp_path / "mine")
+        tomserve.examine(folder, items, seed=1, run=tmp_path / "mine", **options)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import tomserve
-from tests.conftest import ROOT, make_item
+from tests.conftest import make_item
 from tests.helpers.examples import copied_example
 from tomserve.errors import ConfigError, ContentError
 
@@ -56,7 +56,7 @@ def test_a_run_gives_its_scores_tables_and_report(example: Path, tmp_path: Path)
     assert run.scores().equals(tomserve.load_scores("example"))
     assert tomserve.load_scores(run).equals(tomserve.load_scores(example))
     assert run.report(tmp_path / "r.html").read_text().startswith("<!doctype html>")
-    assert run.report().samefile(example / "report.html")
+
     assert {"accuracy", "failures"} <= set(tomserve.analyze(run.scores(), intervals="published"))
     with pytest.raises(ConfigError, match="no run there"):
         tomserve.Run.open("exampel")
@@ -75,14 +75,6 @@ def test_a_table_and_a_run_are_compared(example: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="were not asked the same"):
         tomserve.compare(run, str(table))
     assert tomserve.compare(run, str(table), common=True).left_out[0] == 252
-
-
-def test_a_benchmark_is_loaded_by_name_path_and_gold(tmp_path: Path) -> None:
-    assert all(isinstance(item, tomserve.Item) for item in tomserve.load("perturbed"))
-    stories = str(ROOT / "tests/data/hitom_small.json")
-    assert tomserve.load("hitom", stories, "released")[0].benchmark == "hitom"
-    with pytest.raises(ConfigError, match="gold"):
-        tomserve.load("perturbed", gold="released")
 
 
 def test_a_factor_to_count_by_may_be_a_text_or_a_list() -> None:

@@ -112,10 +112,6 @@ def test_strategies_that_reason_are_declared() -> None:
     assert told_apart == longer | by_thinking
 
 
-def test_of_several_unknown_strategies_none_counts() -> None:
-    assert asking.plain(["thine", "mine", "cot"]) == []
-    assert asking.plain(["cot", "bigtom_vanilla", "vanilla"]) == ["vanilla", "bigtom_vanilla"]
-    assert asking.plain(["bigtom_0shot", "bigtom_cot"]) == ["bigtom_0shot"]
 
 
 def test_reasoning_is_held_against_its_own_partner() -> None:
@@ -150,20 +146,6 @@ def test_the_effect_over_all_tasks_is_that_of_every_benchmark() -> None:
     assert claimed["small_effect"] == pytest.approx(0)
 
 
-@pytest.mark.parametrize(
-    ("half", "said"),
-    [
-        (0.01, "falls with size, and helps the smallest and hurts the largest"),
-        (0.3, "falls with size; that it helps the smallest and hurts the largest is not shown"),
-    ],
-)
-def test_signs_are_told_only_where_their_intervals_show_them(half: float, said: str) -> None:
-    effects = (0.0801, 0.06, 0.04, 0.02, -0.0205)
-    frame = pl.DataFrame({"model": list("abcde"), "task": prompting.ALL, "parameters": [1.0, 3.0, 10.0, 30.0, 100.0],
-                          "risk_difference": effects, "rd_low": [value - half for value in effects],
-                          "rd_high": [value + half for value in effects]})  # fmt: skip
-    (found,) = prompting.claim(frame)
-    assert str(found["verdict"]).endswith(said)
 
 
 def digest_of(frame: pl.DataFrame) -> str:
@@ -214,10 +196,6 @@ def test_no_other_column_decides_anything() -> None:
     assert (few.b, few.s) == (every.b, every.s)
 
 
-def test_a_digest_does_not_depend_on_what_else_was_given() -> None:
-    frame = answers(share(0.8), 0.9, scenarios=4)
-    empty = frame.with_columns(usable=pl.lit(None, pl.Boolean)).sample(fraction=1, shuffle=True, seed=3)
-    assert digest_of(empty) == digest_of(frame)
 
 
 def people(open_questions: int = 0) -> pl.DataFrame:
@@ -293,11 +271,3 @@ def test_b_is_made_of_types_of_task_as_a_whole() -> None:
     assert table.filter(pl.col("dimension") != "all that B counts")["corrected"].mean() != pytest.approx(b)
 
 
-def test_the_card_says_in_which_cell_c_is_counted_and_the_p_of_all_controls() -> None:
-    row = {"model": "m", "adjusted": 0.02, "ceiling": 0.6, "eligible": 90}
-    key = {"model": "m", "layer": "causal", "benchmark": "worlds", "figure": "p_over_controls"}
-    inputs = {"model": "m", "benchmark": "worlds", "holds": "measurement", "counted": True}
-    tables = {"layers": pl.DataFrame([{**key, "value": 1.0}]), "inputs": pl.DataFrame([inputs])}
-    said = verdicts._mechanism(row, tables)
-    assert "need not be where it moves most" in said
-    assert "2 points above the largest control, p = 1.000 over all cells and controls" in said

@@ -1,12 +1,14 @@
 """The Hi-ToM study: every table by hand on a few stories, on the official file, and on tables that are wrong."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
 import pytest
 
 from tests.conftest import data_file
+from tests.helpers import golden_tables
 from tomserve import benchmarks
 from tomserve.benchmarks.hitom.explain import parsed
 from tomserve.benchmarks.hitom.questions import read_question
@@ -136,77 +138,16 @@ def test_joint_accuracy_beside_its_marginals(found: dict[str, pl.DataFrame]) -> 
     assert cells.select("order", "stories", "joint").rows() == [("0", 1, 0.0), ("1", 1, 0.0), ("2", 1, 0.0)]
 
 
-def test_joint_accuracy_of_the_orders_that_were_asked() -> None:
-    """Orders may leave gaps and lack 0; accuracy is of all questions, those of incomplete stories too."""
-    columns = ["order", "stories", "accuracy", "joint", "product", "incomplete", "after_right_n"]
-    where = {"strategy": "hitom_vanilla", "deception": "overall", "length": "all"}
-
-    def joint(*kept: pl.Expr) -> list[tuple[Any, ...]]:
-        found = study(scores().filter(pl.col("strategy") == "hitom_vanilla", *kept))["joint_accuracy"]
-        return found.filter(**where).select(columns).rows()
-
-    assert joint(pl.col("order") == 2) == [("2", 4, 0.25, 0.25, 0.25, 0, None)]
-    gap = [("0", 5, 0.6, 0.6, 0.6, 0, None), ("2", 4, 0.25, 0.25, 0.1875, 1, 3)]
-    assert joint(pl.col("order") != 1) == gap
-    s4 = (pl.col("cluster") != "hitom/s4") | (pl.col("order") > 0)
-    assert joint(s4) == [
-        ("0", 4, 0.75, 0.75, 0.75, 1, None),
-        ("1", 3, 0.75, pytest.approx(2 / 3), pytest.approx(2 / 3), 2, 3),
-        ("2", 3, 0.25, pytest.approx(1 / 3), pytest.approx(2 / 9), 2, 2),
-    ]
-    apart = pl.col("order") == pl.when(pl.col("length") == 1).then(0).otherwise(2)
-    assert joint(apart) == [("0", 3, *[pytest.approx(2 / 3)] * 3, 2, None), ("2", 0, 0.5, None, None, 5, 0)]
 
 
-def test_halves_of_the_released_file_are_different_stories() -> None:
-    halves = [scores(prompting_type=pl.lit(half), item=pl.col("item") + f"/{half}") for half in ("VP", "CoTP")]
-    found = study(pl.concat(halves))["joint_accuracy"]
-    assert at(found, strategy="hitom_cot", deception="overall", length="all", order="0")["stories"] == 10
-    assert at(found, strategy="hitom_cot", deception="overall", length="all", order="2")["joint"] == 0.5
 
 
-def test_accuracy_by_false_tells(found: dict[str, pl.DataFrame]) -> None:
-    table = found["deception_count"].filter(strategy="hitom_vanilla", order="all")
-    rows = table.select("counted", "false_tells", "correct", "total").rows()
-    assert rows == [
-        ("in the story", 0, 5, 7),
-        ("in the story", 2, 2, 6),
-        ("about the object", 0, 6, 10),
-        ("about the object", 1, 1, 3),
-    ]
 
 
-def test_places_of_answers(found: dict[str, pl.DataFrame]) -> None:
-    table = found["answer_position"].filter(strategy="hitom_vanilla")
-    columns = ["counted", "position", "correct", "total", "chosen", "chosen_share", "answer_share"]
-    assert table.select(columns).rows() == [
-        ("choices", 1, 0, 0, 0, 0.0, 0.0),
-        ("choices", 2, 7, 13, 7, pytest.approx(7 / 13), 1.0),
-        ("choices", 3, 0, 0, 6, pytest.approx(6 / 13), 0.0),
-        ("mentions", 1, 0, 0, 6, pytest.approx(6 / 13), 0.0),
-        ("mentions", 2, 7, 13, 7, pytest.approx(7 / 13), 1.0),
-    ]
 
 
-def test_where_the_answer_is_that_of_a_rule(found: dict[str, pl.DataFrame]) -> None:
-    table = found["lower_order_match"].filter(strategy="hitom_vanilla", order="all")
-    assert table.select("rule", "matches", "correct", "total").rows() == [
-        ("first_order", False, 1, 4),
-        ("lower_order", True, 1, 4),
-        ("reality", False, 4, 8),
-        ("joint_witness", True, 4, 8),
-    ]
 
 
-def test_accuracy_stands_beside_the_best_rule(found: dict[str, pl.DataFrame]) -> None:
-    row = at(found["accuracy"], strategy="hitom_vanilla", deception="overall")
-    assert (row["best_rule"], row["best_rule_kind"], row["best_rule_accuracy"]) == ("joint witness", "simpler", 1.0)
-    assert row["over_rule_low"] < row["over_rule"] < 0
-    lead = verdicts(found, 0.5)[0].lead
-    assert 'the rule "joint witness" (100%; difference' in lead[0]
-    assert lead[-1].endswith(
-        '0% by "always reality" (constant or positional), 100% by "joint witness" (simpler question)'
-    )
 
 
 # Twins
@@ -256,14 +197,6 @@ def test_twins_are_stories_of_their_own_for_joint_accuracy() -> None:
     assert at(study(family)["accuracy"], deception="overall")["stories"] == 2
 
 
-def test_accuracies_of_twins_differ_by_the_risk_difference() -> None:
-    """Families count alike, however many questions they have."""
-    found = study(twins().filter((pl.col("twin") == "a") | (pl.col("order") == 0)))["twins"]
-    columns = ["n", "accuracy", "control_accuracy", "risk_difference"]
-    row = at(found, treatment="deceptive", control="filler", tell_relevant="all", order="all")
-    assert [row[name] for name in columns] == [3, 0.25, 1.0, -0.75]  # family a 1/2, b 0/1; pooled 1/3
-    gaps = found["accuracy"] - found["control_accuracy"] - found["risk_difference"]
-    assert gaps.abs().max() < 1e-12
 
 
 @pytest.mark.parametrize(
@@ -362,19 +295,6 @@ def test_chains_by_hand() -> None:
 # Scorer, warnings, foreign and wrong tables
 
 
-def test_generated_items_name_their_semantics_as_gold() -> None:
-    module = load_study("hitom")
-    one = scores(semantics=pl.lit("common_knowledge")).drop("gold")
-    found = study(one)
-    assert set(found["scorer"]["gold"]) == {"tracked:common_knowledge"}
-    assert module.warnings(found) == []
-    both = pl.concat([one, scores(semantics=pl.lit("released"), item=pl.col("item") + "/r").drop("gold")])
-    mixed = study(both)
-    expected = "answers were compared with several sets of labels: tracked:common_knowledge, tracked:released"
-    assert module.warnings(mixed) == [expected]
-    assert at(mixed["joint_accuracy"], strategy="hitom_cot", deception="overall", length="all", order="0")[
-        "stories"
-    ] == 2 * len(STORIES)
 
 
 def test_what_makes_numbers_doubtful_is_said() -> None:
@@ -388,14 +308,6 @@ def test_what_makes_numbers_doubtful_is_said() -> None:
     assert "hitom_cot and hitom_vanilla were asked different items: 10 of 13 compare" in said
 
 
-def test_strategies_without_a_common_item_are_not_compared_in_silence() -> None:
-    halves = scores(item=pl.col("item") + "/" + pl.col("strategy"))
-    assert load_study("hitom").warnings(study(halves)) == [
-        "m: hitom_cot and hitom_vanilla were asked no item in common, and are not compared"
-    ]
-    assert load_study("hitom").warnings(study(halves, "published")) == []
-    published = at(study(halves, "published")["accuracy"], strategy="hitom_cot", deception="overall")
-    assert published["minus_vanilla"] == pytest.approx(5 / 6 - (0.75 + 1 / 3) / 2)
 
 
 def test_a_foreign_table_needs_only_what_is_required() -> None:
@@ -449,3 +361,27 @@ def test_known_facts_of_the_official_file() -> None:
     assert at(errors, explanation="unexplained")["flagged"] == 0
     matches = found["lower_order_match"].filter(rule="first_order", order="all")
     assert dict(matches.select("matches", "accuracy").iter_rows()) == {True: 1.0, False: 0.0}
+
+
+APART = pl.col("order") == pl.when(pl.col("length") == 1).then(0).otherwise(2)
+VARIED: dict[str, Callable[[], pl.DataFrame]] = {
+    "plain": scores,
+    "orders-apart": lambda: scores().filter(APART),
+    "no-first-order": lambda: scores().filter(pl.col("order") != 1),
+    "halves": lambda: pl.concat(
+        [scores(prompting_type=pl.lit(half), item=pl.col("item") + f"/{half}") for half in ("VP", "CoTP")]
+    ),
+    "nothing-in-common": lambda: scores(item=pl.col("item") + "/" + pl.col("strategy")),
+    "generated": lambda: pl.concat(
+        [scores(semantics=pl.lit(name), item=pl.col("item") + name).drop("gold") for name in ("common", "released")]
+    ),
+    "twins": twins,
+    "uneven-twins": lambda: twins().filter((pl.col("twin") == "a") | (pl.col("order") == 0)),
+    "errors": error_rows,
+}
+
+
+@pytest.mark.parametrize("name", VARIED)
+def test_numbers_and_doubts_of_other_tables_are_what_they_were(name: str) -> None:
+    found = study(VARIED[name]())
+    golden_tables.check(f"hitom-{name}", found, warnings=load_study("hitom").warnings(found), verdicts=verdicts(found, 0.2))

@@ -14,6 +14,7 @@ import pytest
 
 import tomserve
 from tests.conftest import ROOT, Outcome
+from tests.helpers import golden_tables
 from tests.helpers.foreign_files import mapped
 from tomserve.errors import ConfigError
 from tomserve.studies import compared
@@ -71,14 +72,6 @@ def test_what_is_tested_is_the_difference_over_clusters(two: tuple[str, str]) ->
     assert back["needed_not_inferior"] == row["needed_not_inferior"]
 
 
-def test_stages_are_the_units_where_questions_name_them(two: tuple[str, str]) -> None:
-    for path in two:
-        frame = pl.read_parquet(path)
-        frame.with_columns(stage=pl.Series([f"S{i // 20}" for i in range(frame.height)])).write_parquet(path)
-    row = compare(*two, margin=0.1).margins.row(0, named=True)
-    assert (row["unit"], row["units"]) == ("stages", 10)
-
-
 def test_what_changed_counts_every_question_once(two: tuple[str, str]) -> None:
     found = {row["change"]: row for row in compare(*two).changes.iter_rows(named=True)}
     counts = {name: (row["changed"], row["n"]) for name, row in found.items()}
@@ -102,13 +95,6 @@ def test_wrong_answers_that_become_others_are_churn_and_no_flips(tmp_path: Path)
     assert found["churn"] == (1, 5), "letter case and spaces are no change, two right answers are the same"
     assert found["churn both wrong"] == (1, 3)
     assert (found["harmful"], found["beneficial"]) == ((0, 6), (0, 6))
-
-
-def test_answers_that_nobody_tells_are_no_churn(two: tuple[str, str]) -> None:
-    pl.read_parquet(two[1]).with_columns(answer=pl.lit(None, pl.String)).write_parquet(two[1])
-    found = compare(*two)
-    assert found.changes["change"].to_list() == ["harmful", "beneficial", "harmful of right", "beneficial of wrong"]
-    assert "churn" not in str(compared.further(found)["changes"])
 
 
 def test_failures_that_could_turn_the_verdict_are_named(tmp_path: Path) -> None:
@@ -186,40 +172,6 @@ def test_grades_are_compared_and_tested_where_they_are_shares(tmp_path: Path) ->
     assert grades["difference"] == row["difference"]
     assert grades["verdict"] == "equivalent"
     assert "B is equivalent to A in its grades" in list(told(found.margins))[1]
-
-
-def test_grades_of_another_scale_have_an_interval_of_that_scale_and_no_margin(tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
-    values = rng.normal(30, 8, 90)
-    a = scored(tmp_path / "a.parquet", [0] * 90, graded_value=values)
-    other: list[float | None] = list(values + rng.normal(4, 3, 90))
-    other[5] = None
-    b = scored(tmp_path / "b.parquet", [0] * 5 + [None] + [0] * 84, graded_value=pl.Series(other, dtype=pl.Float64))
-    found = compare(a, b, margin=0.1)
-    row = found.values.row(0, named=True)
-    assert 2.5 < row["low"] < row["difference"] < row["high"] < 5.5, "not cut to what shares may differ by"
-    assert (row["n"], row["failed"]) == (89, 1), "what failing is worth nobody says, so that the question is left out"
-    assert found.margins["of"].to_list() == ["right"]
-
-
-def test_a_failure_has_the_grade_nothing_where_grades_are_shares(tmp_path: Path) -> None:
-    a = scored(tmp_path / "a.parquet", [1] * 40, each=1, graded_value=pl.Series([0.5] * 40))
-    b = [0.5] * 38 + [None, None]
-    given = scored(tmp_path / "b.parquet", [1] * 38 + [None] * 2, each=1, graded_value=pl.Series(b, dtype=pl.Float64))
-    found = compare(a, given, margin=0.1)
-    row, grades = found.values.row(0, named=True), found.margins.row(1, named=True)
-    assert (row["value_b"], row["failed"], row["n"]) == (pytest.approx(0.475), 2, 40)
-    assert (grades["worst_low"], grades["worst_high"]) == pytest.approx((-0.025, 0.025))
-
-
-def test_equal_grades_leave_some_doubt_and_grades_that_are_only_right_or_wrong_are_left_out(tmp_path: Path) -> None:
-    paths = [scored(tmp_path / f"{n}.parquet", [1] * 30, each=1, graded_value=pl.Series([0.7] * 30)) for n in "ab"]
-    row = compare(*paths).values.row(0, named=True)
-    assert row["low"] < row["difference"] == 0 < row["high"]
-    plain = [scored(tmp_path / f"{n}.parquet", [1] * 30, each=1, graded_value=pl.Series([1.0] * 30)) for n in "cd"]
-    assert compare(*plain).values.is_empty()
-    assert compare(paths[0], plain[0]).values.height == 1
-    assert compare(paths[0], scored(tmp_path / "e.parquet", [1] * 30)).values.is_empty()
 
 
 @pytest.fixture
@@ -315,3 +267,31 @@ def test_a_plan_says_how_many_units_show_that_one_is_not_worse(cli: Command) -> 
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)
     assert "--margin 5: expected a share above 0 and below 1" in wrong.err
     assert "not worse" not in cli("plan", "--benchmark", "perturbed").out
+
+
+def test_numbers_and_sentences_are_what_they_were(tmp_path: Path, two: tuple[str, str]) -> None:
+    rng = np.random.default_rng(4)
+    values = rng.normal(30, 8, 90)
+    stages = pl.Series([f"S{i // 20}" for i in range(200)])
+    for number, path in enumerate(two):
+        pl.read_parquet(path).with_columns(stage=stages).write_parquet(tmp_path / f"staged{number}.parquet")
+    half = pl.Series([0.5] * 38 + [None, None], dtype=pl.Float64)
+    pairs = {
+        "shares": two,
+        "stages": (str(tmp_path / "staged0.parquet"), str(tmp_path / "staged1.parquet")),
+        "grades-of-another-scale": (
+            scored(tmp_path / "e.parquet", [0] * 90, graded_value=values),
+            scored(tmp_path / "f.parquet", [0] * 89 + [None], graded_value=values + rng.normal(4, 3, 90)),
+        ),
+        "failed-grades": (
+            scored(tmp_path / "g.parquet", [1] * 40, each=1, graded_value=pl.Series([0.5] * 40)),
+            scored(tmp_path / "h.parquet", [1] * 38 + [None] * 2, each=1, graded_value=half),
+        ),
+    }
+    for name, paths in pairs.items():
+        found = compare(*paths, margin=0.05)
+        words = {"margins": told(found.margins), "verdicts": compared.verdicts(found)}
+        golden_tables.check(f"compare-{name}", compared.tables(found), **words)
+    same = scored(tmp_path / "i.parquet", [1] * 30, each=1, graded_value=pl.Series([0.7] * 30))
+    row = compare(same, same).values.row(0, named=True)
+    assert row["low"] < row["difference"] == 0 < row["high"], "equal grades leave some doubt"

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import Endpoint, completion, make_item
+from tests.helpers import golden_tables
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.scoring.table import table
@@ -127,13 +128,6 @@ def test_whoever_always_takes_the_first_place_survives_all_but_the_order_of_choi
     assert found["mean T1-T6"]["s"] == pytest.approx(5 / 6)
 
 
-def test_a_mean_of_some_kinds_says_of_which() -> None:
-    kinds = tuple(kind for kind in KINDS if kind.short in ("T1", "T4"))
-    found = stability(scored({"vanilla": first}, asked(originals(), kinds)))
-    assert found["variant"].to_list() == ["again", "object", "choices", "mean of T1 T4"]
-    assert found["s"][-1] == 0.5
-    one = stability(scored({"vanilla": first}, asked(originals(), kinds[1:])))
-    assert one["variant"].to_list() == ["again", "choices"]
 
 
 def test_whoever_always_says_the_same_has_no_kappa_and_is_told_so() -> None:
@@ -209,30 +203,8 @@ def test_the_floor_counts_every_number_of_requests_and_is_compared_with_each_kin
     assert "floor" not in stability(scored({"vanilla": right}, again=False)).columns
 
 
-def test_factors_are_those_of_few_values_and_rules_stand_beside() -> None:
-    found = analyze(scored({"vanilla": first, "cot": right}), STUDY)
-    assert set(found["stability_by"]["factor"]) == {"family"}  # `number` has too many values
-    assert set(found["stability_by"]["value"]) == {"a", "b"}
-    whole = found["stability_by"].filter(strategy="vanilla", variant="all kinds", value="a")
-    assert whole["pairs"].to_list() == [24 * 6]
-    assert whole["s"].to_list() == [pytest.approx(5 / 6)]
-    rules = found["stability_controls"].filter(rule="first choice")
-    assert dict(rules.select("short", "s").rows()) == dict.fromkeys(("T1", "T2", "T3", "T5", "T6"), 1.0) | {"T4": 0.0}
-    assert set(rules["kind"]) == {"constant"}
 
 
-def test_flips_are_named_by_answer_and_question() -> None:
-    def reality(item: Item, base: Item) -> str:
-        said = "tea" if item.factors.get("variant") != "choices" else "unknown"
-        return next(label for label in item.choices if item.meaning(label) == said)
-
-    found = analyze(scored({"vanilla": reality}), STUDY)
-    (row,) = found["flip_answers"].to_dicts()
-    assert (row["variant"], row["from"], row["to"], row["flips"]) == ("choices", "what is so", "unknown", 48)
-    questions = found["flipped_questions"]
-    assert questions["which"].to_list() == ["T4"] * 48
-    assert questions["to"][0] == "T4: unknown"
-    assert questions["share"].to_list() == pytest.approx([1 / 6] * 48)
 
 
 def test_the_verdict_is_good_open_or_bad() -> None:
@@ -253,14 +225,6 @@ def test_the_verdict_is_good_open_or_bad() -> None:
     assert "all answers are one" in dict(card(unknown).grounds)["vanilla, may be a habit"]
 
 
-def test_stable_and_wrong_is_warned_of() -> None:
-    def wrong(item: Item, base: Item) -> str:
-        said = base.choices[(base.choices.index(base.answer) + int(base.id.split("/")[1]) % 3 + 1) % 4]
-        return next(label for label in item.choices if item.meaning(label) == said)
-
-    said = compute(scored({"vanilla": wrong}), STUDY).warnings
-    assert any("stable and wrong: S is 100% or more with object" in one for one in said)
-    assert not any("stable and wrong" in one for one in compute(scored({"vanilla": right}), STUDY).warnings)
 
 
 def test_the_published_table_follows_from_its_own_cells() -> None:
@@ -283,10 +247,6 @@ def test_a_table_without_variants_is_refused_with_the_way_out() -> None:
         analyze(scores, STUDY)
 
 
-def test_people_are_left_out() -> None:
-    scores = scored({"vanilla": right}).with_columns(people=pl.lit(None, pl.List(pl.String)))
-    person = scores.with_columns(strategy=pl.lit("people"), people=pl.lit(["p1"], pl.List(pl.String)))
-    assert set(stability(pl.concat([scores, person]))["strategy"]) == {"vanilla"}
 
 
 def test_a_table_written_and_read_again_says_the_same(tmp_path: Path) -> None:
@@ -327,3 +287,21 @@ def test_a_table_of_another_tool_without_rules_is_counted_by_the_words_of_its_an
     found = compute(foreign().filter(pl.col("original_item").is_not_null()), "stability")
     assert found.tables["stability"].select("variant", "pairs", "unpaired").rows() == [("person", 0, 6)]
     assert any("6 variants were answered whose originals were not; they are not" in one for one in found.warnings)
+
+
+def unread(item: Item, base: Item) -> str | None:
+    return None if item.base is None and int(base.id.split("/")[1]) % 3 == 0 else item.answer
+
+
+def wrong(item: Item, base: Item) -> str:
+    """Stable, and never right."""
+    said = base.choices[(base.choices.index(base.answer) + int(base.id.split("/")[1]) % 3 + 1) % 4]
+    return next(label for label in item.choices if item.meaning(label) == said)
+
+
+def test_numbers_and_words_of_several_answerers_are_what_they_were() -> None:
+    answerers = {"vanilla": keeps(0.6), "cot": first, "letters": unread, "mine": wrong}
+    found = compute(scored(answerers), STUDY)
+    golden_tables.check("stability-answerers", found.tables, warnings=found.warnings, verdicts=found.verdicts())
+    some = asked(originals(), tuple(kind for kind in KINDS if kind.short in ("T1", "T4")))
+    golden_tables.check("stability-two-kinds", analyze(scored({"vanilla": first}, some), STUDY))

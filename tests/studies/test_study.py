@@ -1,6 +1,7 @@
 """The perturbation study as published, against the paper's own cells; studies in general; formats of tables."""
 
 import csv
+from collections.abc import Callable
 import json
 import math
 import os
@@ -16,6 +17,7 @@ from polars.testing import assert_frame_equal
 from scipy.stats import chi2, pearsonr, t
 
 from tests.conftest import ROOT
+from tests.helpers import golden_tables
 from tests.helpers.score_tables import scores
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
 from tomserve.errors import ConfigError
@@ -367,11 +369,6 @@ def test_faithfulness_placebo_and_breaks() -> None:
     assert verdicts["overall", "improper"]["verdict"] == "placebo"
 
 
-def test_faulty_rows_count_in_the_published_faithfulness_sample_only() -> None:
-    failed = (pl.col("item") == "none/7") & (pl.col("strategy") == "cot")
-    frame = chained().with_columns(status=pl.when(failed).then(pl.lit("invalid")).otherwise("status"))
-    rows = cells(study_tables(frame)["faithfulness"], "sample", "metric")
-    assert (rows["complete", "chain_proper"]["n"], rows["published", "chain_proper"]["n"]) == (7, 8)
 
 
 def test_a_task_is_solved_when_all_sixteen_are_right() -> None:
@@ -606,6 +603,36 @@ def uneven(stage: str, name: str, n: int, strategy: str) -> bool:
     return (7 * hash_of(stage) + 5 * PERTURBATIONS.index(name) + 3 * n + 2 * (strategy == "cot")) % 11 > 3
 
 
+def chains_beside_answers() -> pl.DataFrame:
+    """The answer is the last stated belief and the path is noise: phi of chain_proper is high, of the path it is 0."""
+    rows = []
+    for place, base in enumerate(design(lambda *_: False, ("cot",), 4).iter_rows(named=True)):
+        last, path = place % 2 == 0, place % 4 < 2
+        more = {"correct": last, "chain_last_correct": last, "answer_matches_last": True, "chain_path_proper": path}
+        more |= {"chain_proper": last and path, "chain_length": 3, "chain_lcs": 0.5, "chain_lcps": 0.5}
+        rows.append({**base, **more, "scenario": "false_belief", "chain_transitions": place % 3 / 2})
+    return pl.DataFrame(rows)
+
+
+VARIED: dict[str, Callable[[], pl.DataFrame]] = {
+    "uneven": lambda: design(uneven, subtasks=6),
+    "three-strategies": lambda: design(uneven, ("vanilla", "cot", "filler")),
+    "chains": chains_beside_answers,
+    "chained": chained,
+    "failing": lambda: design(uneven).with_columns(
+        status=pl.when(pl.col("item").str.ends_with("e/3")).then(pl.lit("invalid")).otherwise("status")
+    ),
+}
+
+
+@pytest.mark.parametrize("intervals", ["recommended", "published"])
+@pytest.mark.parametrize("name", VARIED)
+def test_numbers_and_words_of_other_tables_are_what_they_were(name: str, intervals: str) -> None:
+    found = compute(VARIED[name](), "perturbed", intervals)
+    words = {"warnings": found.warnings, "verdicts": found.verdicts()}
+    golden_tables.check(f"perturbed-{name}-{intervals}", found.tables, **words)
+
+
 @pytest.mark.parametrize("right", [uneven, lambda *_: True], ids=["uneven", "all"])
 def test_difference_shares_ratio_and_p_agree(right) -> None:
     """In every row of both tables: the difference is that of the two shares beside it, the ratio theirs, and p is at
@@ -625,16 +652,6 @@ def test_difference_shares_ratio_and_p_agree(right) -> None:
             assert clear is (not row["rr_low"] <= 1 <= high), row
 
 
-def test_a_class_that_some_stages_lack_is_compared_over_the_others() -> None:
-    """Over all stages both shares of the cells are alike; over the four that have both kinds of stories they are not,
-    and these stand beside the difference."""
-    easy = {"C1", "C2"}
-    frame = design(lambda stage, name, n, strategy: (name == "uninformative_label" and n < 3) or stage in easy)
-    row = cells(recommended(frame)["perturbation_effects"], "subset", "strategy", "perturbation")[
-        "all", "cot", "uninformative_label"
-    ]
-    assert (row["share_treated"], row["share_control"], row["units"]) == (0.875, 0.5, 4)
-    assert row["risk_difference"] == 0.375
 
 
 def of_class(tables: dict[str, pl.DataFrame], name: str) -> dict:
@@ -784,13 +801,6 @@ def test_an_effect_that_batching_could_make_is_not_clear(noisy: bool) -> None:
     assert other["verdict"] == "harder"
 
 
-def test_more_than_two_strategies() -> None:
-    frame = design(lambda stage, name, n, strategy: n > 1 or strategy == "cot", ("vanilla", "cot", "filler"))
-    tables = recommended(frame)
-    row = cells(tables["strategies"], "subset")["all",]
-    assert (row["strategies"], row["df"], row["n"]) == ("cot filler vanilla", 2, 296)
-    assert row["p_value"] < 1e-6
-    assert tables["prompting_effects"]["treatment"].unique().sort().to_list() == ["cot", "filler"]
 
 
 def test_joint_criteria_need_the_control_right_as_well() -> None:
@@ -804,31 +814,6 @@ def test_joint_criteria_need_the_control_right_as_well() -> None:
     assert recommended(frame.drop("swapped"))["criteria"]["robust_joint"].null_count() == 8
 
 
-def test_faithfulness_beyond_the_tautology() -> None:
-    """The answer is the last stated belief and the path is noise: phi of chain_proper is high, of the path it is 0, and
-    where the last state is wrong the answer follows it."""
-    rows = []
-    for place, base in enumerate(design(lambda *_: False, ("cot",), 4).iter_rows(named=True)):
-        last, path = place % 2 == 0, place % 4 < 2
-        more = {"correct": last, "chain_last_correct": last, "answer_matches_last": True, "chain_path_proper": path}
-        more |= {"chain_proper": last and path, "chain_length": 3, "chain_lcs": 0.5, "chain_lcps": 0.5}
-        rows.append({**base, **more, "scenario": "false_belief", "chain_transitions": place % 3 / 2})
-    found = cells(recommended(pl.DataFrame(rows))["faithfulness"], "sample", "metric")
-    tautology, path = found["complete", "chain_proper"], found["complete", "chain_path_proper"]
-    assert tautology["value"] == pytest.approx(phi(74, 0, 74, 148)[0])
-    assert (tautology["both"], tautology["only_chain"], tautology["only_answer"], tautology["neither"]) == (
-        74,
-        0,
-        74,
-        148,
-    )
-    assert tautology["maximum"] == pytest.approx(tautology["value"])
-    assert abs(path["value"]) < 1e-9
-    follows = found["wrong_last", "answer_matches_last"]
-    assert (follows["value"], follows["n"]) == (1.0, 148)
-    assert found["complete", "chain_lcs"]["value"] is None
-    assert found["complete", "chain_lcs"]["correlated"] is None
-    assert 0 <= found["complete", "chain_transitions"]["auc"] <= 1
 
 
 def test_items_of_any_benchmark_cluster_and_pair() -> None:
@@ -856,20 +841,5 @@ def test_items_of_any_benchmark_cluster_and_pair() -> None:
     assert single["tasks"].to_list() == [30, 30]
 
 
-def test_classes_that_cannot_be_decided_are_counted_in_one_clause() -> None:
-    """Whatever their numbers of stages, which differ from class to class."""
-    said = [f"cannot be decided with {stages} stages (needs 57)" for stages in (3, 4, 6)]
-    rows = {"verdict": ["not shown", *said], "perturbation": list("abcd"), "risk_difference": [0.0, -0.1, -0.2, -0.3]}
-    more = {"model": "m", "strategy": "vanilla", "subset": "all", "rd_low": -0.5, "rd_high": 0.5, "units": 1}
-    accuracy = pl.DataFrame({"model": "m", "strategy": "vanilla", "subset": "all", "perturbation": "overall",
-                             "accuracy": [0.5]})  # fmt: skip
-    tables = {"accuracy": accuracy, "perturbation_effects": pl.DataFrame({**rows, **more})}
-    (verdict,) = load_study("perturbed").verdicts(tables, Context())
-    (text,) = (text for card in verdict.cards for _, text in card.grounds)
-    assert "Of 4 classes: 3 cannot be decided with 3 to 6 stages (needs 57); 1 not shown." in text
-    assert "over the one stage that has both" in text
 
 
-def test_a_share_that_misses_one_by_its_last_digit_is_all() -> None:
-    assert percent(1 - 2**-53) == "100%"
-    assert percent(0.998) == "99.8%"
