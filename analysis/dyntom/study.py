@@ -116,8 +116,9 @@ def _consistency(rows: pl.DataFrame) -> Iterator[Record]:
         )
         .filter("whole")
     )
-    scenes = rows.drop_nulls("scene").group_by("model", "strategy", "form", "scene").agg(pl.col("correct").mean())
-    product = scenes.group_by("model", "strategy", "form").agg(pl.col("correct").product().alias("product"))
+    keys = ("model", "strategy", "form")
+    scenes = rows.drop_nulls("scene").group_by(*keys, "scene").agg(pl.col("correct").mean()).sort(*keys, "scene")
+    product = scenes.group_by(*keys, maintain_order=True).agg(pl.col("correct").product().alias("product"))
     products = {(m, s, f): value for m, s, f, value in product.iter_rows()}
     for key, part in units.group_by(["model", "strategy", "form"], maintain_order=True):
         found = share(part)

@@ -20,7 +20,7 @@ FOLDER = ROOT / "tests/data/golden/tables"
 def check(name: str, tables: Mapping[str, pl.DataFrame], **texts: Iterable[object]) -> None:
     """Hold tables, and texts that belong to them, against the file of that name; the error names every column that
     differs."""
-    lines = {table: (f"{frame.height} rows", *map(_column, frame.iter_columns())) for table, frame in tables.items()}
+    lines = {table: (f"{frame.height} rows", *columns(frame)) for table, frame in tables.items()}
     lines |= {f"({name})": tuple(f"{_digest(map(str, said))}" for said in [list(text)]) for name, text in texts.items()}
     path = FOLDER / f"{name}.txt"
     if os.environ.get("RENEW_GOLDEN"):
@@ -33,8 +33,9 @@ def check(name: str, tables: Mapping[str, pl.DataFrame], **texts: Iterable[objec
     assert [golden[table].split("; ") for table in lines] == [list(cells) for cells in lines.values()], "column order"
 
 
-def _column(values: pl.Series) -> str:
-    return f"{values.name} {_digest(map(_text, values.to_list()))}"
+def columns(frame: pl.DataFrame) -> list[str]:
+    """The names of all columns with the digests of what they hold."""
+    return [f"{values.name} {_digest(map(_text, values.to_list()))}" for values in frame.iter_columns()]
 
 
 def _text(value: Any) -> str:

@@ -9,8 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.conftest import ROOT
-from tests.conftest import Outcome
+from tests.conftest import ROOT, Outcome
 from tomserve.errors import ConfigError
 from tomserve.runs.scores import load_scores
 from tomserve.studies import Context, analyze, compute

@@ -19,7 +19,8 @@ from tomserve.studies.words import cell, number, p_value
 
 @pytest.fixture(scope="module")
 def items() -> list[Item]:
-    return list(perturbed.load())
+    """Every second question of the first edition: of all classes, stages and scenarios."""
+    return list(perturbed.load())[::2]
 
 
 @pytest.fixture(scope="module")

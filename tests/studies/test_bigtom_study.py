@@ -20,11 +20,11 @@ from tomserve.studies.showing import Card
 
 @pytest.fixture(scope="module")
 def every() -> list[Item]:
-    """The small file, its four templates five times under other names, so that there are enough for intervals."""
+    """The small file, its four templates three times under other names, so that there are enough for intervals."""
     found = benchmarks.load("bigtom", ROOT / "tests/data/bigtom_small.csv", where=benchmarks.ALL)
     items = [item for item in found if item.factors["usable"]]
-    copies = ({"id": f"{item.id}/{n}", "cluster": f"{item.cluster}/{n}"} for n in range(5) for item in items)
-    return [item.model_copy(update=names) for item, names in zip(items * 5, copies, strict=True)]
+    copies = ({"id": f"{item.id}/{n}", "cluster": f"{item.cluster}/{n}"} for n in range(3) for item in items)
+    return [item.model_copy(update=names) for item, names in zip(items * 3, copies, strict=True)]
 
 
 def scored(items: Sequence[Item], **answerers: Callable[[Item], str]) -> pl.DataFrame:
@@ -52,7 +52,7 @@ def test_whoever_is_always_right_is_right_in_every_table(every: list[Item]) -> N
     for name in ("accuracy", "conditions", "order"):
         assert (found[name]["accuracy"] == 1).all(), name
     assert (found["joint"]["joint"] == 1).all()
-    assert (found["joint"]["templates"] == 20).all()
+    assert (found["joint"]["templates"] == 12).all()
     for name in ("false_minus_true", "controls", "initial_belief"):
         assert (found[name]["risk_difference"] == 0).all(), name
     assert (found["official"]["agree"] == 1).all()
@@ -109,7 +109,7 @@ def test_the_verdict_on_who_answers_with_the_world_is_that_no_template_is_follow
     found = study(scored(every, vanilla=lambda item: str(rules.RULES[0].answer(item))))
     both, harder = told(found, "both followed"), told(found, "harder")
     assert (both.verdict[:2], both.tone, harder.verdict[:3], harder.tone) == ("No", "bad", "Yes", "bad")
-    assert "0% of 20 templates right with both" in both.grounds[0][1]
+    assert "0% of 12 templates right with both" in both.grounds[0][1]
     assert len(both.grounds) == 3  # a task each, without the initial belief
     found = study(scored(every, vanilla=lambda item: item.answer))
     assert told(found, "both followed").tone == "good"

@@ -17,7 +17,6 @@ from tests.helpers import chain_tables as made
 from tests.helpers import golden_tables
 from tests.helpers.chain_tables import FOLLOWER, INERT, SOMETIMES, Answerer, measured
 from tests.helpers.reports import PAYLOADS, Elements
-from tomserve.errors import ConfigError
 from tomserve.faithfulness import table as t
 from tomserve.reporting.html.build import report
 from tomserve.reporting.terminal import inert
@@ -134,8 +133,6 @@ def test_an_item_without_a_paraphrase_is_compared_with_the_whole_chain_and_count
     assert any("no chain was paraphrased" in line for line in study().warnings(none))
 
 
-
-
 def test_the_dose_is_flat_where_nothing_depends_on_the_chain() -> None:
     flat, steep = (tables(name)["dose"] for name in ("INERT", "FOLLOWER"))
     assert flat["left"].to_list() == [0.0, 0.25, 0.5, 0.75, 1.0, None]
@@ -146,8 +143,6 @@ def test_the_dose_is_flat_where_nothing_depends_on_the_chain() -> None:
     assert steep["value"][0] == pytest.approx(1 / 3, abs=0.1)
     partial = tables_of(measured(FOLLOWER, conditions=(t.FULL, "truncated_0")))
     assert partial["dose"]["condition"].to_list() == ["truncated_0", t.FULL]
-
-
 
 
 @pytest.mark.parametrize(
@@ -163,8 +158,6 @@ def test_every_doubt_is_a_line(answerer: Answerer, columns: dict[str, Any], word
     lines = study().warnings(tables_of(measured(answerer, **columns)))
     assert any(words in line for line in lines), lines
     assert all(line.startswith("m, worlds, cot") for line in lines)
-
-
 
 
 def test_what_failures_could_hide_takes_a_verdict_away() -> None:
@@ -208,8 +201,6 @@ def test_the_card_of_hints(answerer: Answerer, verdict: str, tone: str) -> None:
     assert (card.verdict, card.tone) == (verdict, tone)
 
 
-
-
 @pytest.mark.parametrize(
     ("told", "verdict", "tone"),
     [
@@ -230,8 +221,6 @@ def test_the_card_of_predictions(told: dict[str, float], verdict: str, tone: str
     assert 1 / 3 <= rows[t.CHAIN]["most_frequent"] < 0.6
 
 
-
-
 def test_models_runs_and_benchmarks_stand_side_by_side() -> None:
     both = pl.concat([measured(FOLLOWER, model="b"), measured(INERT, model="a"), measured(INERT, benchmark="hitom")])
     found = tables_of(both)
@@ -246,8 +235,6 @@ def test_models_runs_and_benchmarks_stand_side_by_side() -> None:
     assert [one.model for one in verdicts] == ["a", "b", "m"]
     assert [len(one.cards) for one in verdicts] == [3, 3, 3]
     assert found["examples"].height == 30
-
-
 
 
 @pytest.mark.parametrize(
@@ -271,10 +258,6 @@ def test_a_partial_table_gives_what_it_can_and_says_what_it_lacks(conditions: tu
             assert not re.search(r"\bnan\b", str(card))
     for figure in study().figures(found, Context()):  # type: ignore[misc]
         assert bool(figure.missing) != bool(figure.panels or figure.exhibits)
-
-
-
-
 
 
 def test_what_a_model_wrote_cannot_run_or_hide_in_the_report(tmp_path: Path) -> None:

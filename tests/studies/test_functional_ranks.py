@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -18,13 +17,9 @@ from tomserve.stats.functional import FTOM_1, Formula, Scored
 from tomserve.stats.proportions import UNDEFINED, Interval
 from tomserve.studies.combining import combined
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 Tables = Mapping[str, pl.DataFrame]
-
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The studies of single layers, which take most of the time, say nothing here."""
-    monkeypatch.setattr(rows, "load_study", lambda name: SimpleNamespace(tables=lambda *given: {}))
 
 
 def tables(*frames: pl.DataFrame, formula: Formula = FTOM_1) -> Tables:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
 import yaml
 
-from analysis.functional import counting, digests, prompting, rows, verdicts
+from analysis.functional import counting, digests, prompting
 from analysis.functional.rows import B_NAME, Gathered, gathered
 from tests.conftest import ROOT
 from tests.helpers import measured_tables as moved
@@ -21,12 +20,6 @@ from tomserve.stats.functional import Scored, score
 from tomserve.studies import Context, asking, load_study, pairs, tasks
 from tomserve.studies.combining import combined
 from tomserve.studies.contrasts import effects_within
-
-
-@pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The layers without the tables of their own studies, which take long and are not looked at."""
-    monkeypatch.setattr(rows, "load_study", lambda name: SimpleNamespace(tables=lambda *given: {}))
 
 
 def small(truth: moved.Truth = moved.REPRODUCED) -> pl.DataFrame:
@@ -112,8 +105,6 @@ def test_strategies_that_reason_are_declared() -> None:
     assert told_apart == longer | by_thinking
 
 
-
-
 def test_reasoning_is_held_against_its_own_partner() -> None:
     every = ("vanilla", "letters", "letters_cot", "cot")
     frame = combined([answers(kinds=(), again=False, scenarios=10, strategy=one) for one in every])
@@ -144,8 +135,6 @@ def test_the_effect_over_all_tasks_is_that_of_every_benchmark() -> None:
     assert row["n"] == 2 * 80 * 3
     (claimed,) = prompting.claim(effects)
     assert claimed["small_effect"] == pytest.approx(0)
-
-
 
 
 def digest_of(frame: pl.DataFrame) -> str:
@@ -194,8 +183,6 @@ def test_no_other_column_decides_anything() -> None:
     few = scored(gathered(frame.select(name for name in frame.columns if name in kept).lazy()))["m"]
     every = scored(gathered(frame.lazy()))["m"]
     assert (few.b, few.s) == (every.b, every.s)
-
-
 
 
 def people(open_questions: int = 0) -> pl.DataFrame:
@@ -269,5 +256,3 @@ def test_b_is_made_of_types_of_task_as_a_whole() -> None:
     b = scored(found)["m"].b.estimate
     assert wholes["corrected"].mean() == pytest.approx(b)
     assert table.filter(pl.col("dimension") != "all that B counts")["corrected"].mean() != pytest.approx(b)
-
-

@@ -12,13 +12,14 @@ import pytest
 from analysis.functional import published
 from analysis.functional.prompting import claim
 from analysis.functional.rows import size_of
+from analysis.functional.study import STUDY
 from tests.conftest import DATA
-from tests.helpers import measured_tables as moved
 from tests.helpers import golden_tables
+from tests.helpers import measured_tables as moved
 from tests.helpers.functional_tables import KINDS, answers, share
 from tests.helpers.measured_tables import measured
 from tomserve.stats.functional import weighted
-from tomserve.studies import BAD, GOOD, OPEN, Analysis, Card, Context, compute
+from tomserve.studies import GOOD, OPEN, Analysis, Card, Context, compute
 from tomserve.studies.combining import combined
 
 FACTS = DATA.parent / "facts/published_functional"
@@ -27,6 +28,10 @@ FACTS = DATA.parent / "facts/published_functional"
 
 def small(truth: moved.Truth, model: str = "m", seed: int = 7) -> pl.DataFrame:
     return measured(truth, model, layers=(1, 2), alphas=(1e-2,), seed=seed)
+
+
+def scored(*frames: pl.DataFrame) -> Analysis:
+    return compute(combined(list(frames)), STUDY)
 
 
 @cache
@@ -57,9 +62,10 @@ def cards(analysis: Analysis, model: str = "m") -> Mapping[str, Card]:
     return {card.question: card for card in verdict.cards}
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_model_that_is_always_right_and_stable_and_has_a_map() -> None:
     """Everything right and kept; the map flips 70% of the items, the largest control 15% of them, the patch 95%."""
-    found = row(compute(combined([answers(), small(moved.WORKS)]), "functional"))
+    found = row(scored(answers(), small(moved.WORKS)))
     assert (found["b"], found["s"]) == (1, 1)
     assert found["c"] == pytest.approx((0.7 - 0.15) / 0.95, abs=0.1)
     assert found["c_low"] < (0.7 - 0.15) / 0.95 < found["c_high"]
@@ -93,16 +99,18 @@ def test_simple_rules_stand_beside_b_and_never_change_it() -> None:
     )
 
 
+@pytest.mark.usefixtures("alone")
 def test_s_is_the_mean_over_the_four_kinds_and_needs_all_of_them() -> None:
-    found = row(compute(answers(kept=0.0, kinds=KINDS), "functional"))
+    found = row(scored(answers(kept=0.0, kinds=KINDS)))
     assert found["s"] == 0
-    some = compute(answers(kinds=KINDS[:3]), "functional")
+    some = scored(answers(kinds=KINDS[:3]))
     assert row(some)["s"] is None
     assert row(some)["no_s"] == "no variants of the kinds T4"
     assert row(some)["ftom_bs"] is None
     assert any("S (stability) is missing (no variants of the kinds T4)" in line for line in some.warnings)
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(
     ("truth", "why"),
     [
@@ -112,7 +120,7 @@ def test_s_is_the_mean_over_the_four_kinds_and_needs_all_of_them() -> None:
     ],
 )
 def test_a_mechanism_that_was_not_measured_is_missing_and_not_zero(truth: moved.Truth, why: str) -> None:
-    found = compute(combined([answers(share(0.8)), small(truth)]), "functional")
+    found = scored(answers(share(0.8)), small(truth))
     one = row(found)
     assert one["c"] is None
     assert one["ftom"] is None
@@ -131,8 +139,6 @@ def test_what_a_control_reproduces_counts_for_nothing() -> None:
     assert cards(whole())["How far does it reach, layer by layer?"].tone == GOOD
 
 
-
-
 def test_only_the_score_of_b_and_s_ranks_models_with_and_without_c() -> None:
     ranks = whole().tables["ranking"]
     assert set(ranks.filter(score="ftom")["model"]) == {"m", "n-7b"}
@@ -142,11 +148,9 @@ def test_only_the_score_of_b_and_s_ranks_models_with_and_without_c() -> None:
     assert any("rank all of them by ftom_bs alone" in line for line in whole().warnings)
 
 
-
-
+@pytest.mark.usefixtures("alone")
 def test_only_the_strategy_that_asks_for_the_answer_alone_counts() -> None:
-    alone = compute(combined([answers(share(0.8), 0.9), small(moved.WORKS)]), "functional")
-    assert row(alone)["b"] == row(whole())["b"]
+    assert row(scored(answers(share(0.8), 0.9), small(moved.WORKS)))["b"] == row(whole())["b"]
     inputs = whole().tables["inputs"].filter(model="m")
     assert inputs.filter(holds="answers").sort("asked").select("asked", "strategy", "counted").rows() == [
         ("cot", None, False),
@@ -155,17 +159,18 @@ def test_only_the_strategy_that_asks_for_the_answer_alone_counts() -> None:
     assert inputs.filter(holds="measurement")["strategy"].to_list() == ["vanilla"]
     assert not any("ways of asking" in line for line in whole().warnings)
     step_by_step = small(moved.WORKS).with_columns(asked_by=pl.lit("cot_free"))
-    doubted = compute(combined([answers(share(0.8)), step_by_step]), "functional").warnings
+    doubted = scored(answers(share(0.8)), step_by_step).warnings
     assert any("count the strategy vanilla, and C was measured with cot_free" in line for line in doubted)
-    other = compute(pl.concat([answers(strategy="mine"), answers(strategy="thine")]), "functional")
+    other = scored(answers(strategy="mine"), answers(strategy="thine"))
     assert row(other)["b"] is None
     assert any("none of which is known to ask for the answer alone" in line for line in other.warnings)
 
 
+@pytest.mark.usefixtures("alone")
 def test_inputs_name_their_digest_whatever_the_order_of_rows() -> None:
     frame = combined([answers(share(0.8)), small(moved.WORKS)])
-    one = compute(frame, "functional").tables["inputs"]
-    other = compute(frame.sample(fraction=1, shuffle=True, seed=1), "functional").tables["inputs"]
+    one = scored(frame).tables["inputs"]
+    other = scored(frame.sample(fraction=1, shuffle=True, seed=1)).tables["inputs"]
     assert one["digest"].to_list() == other["digest"].to_list()
     assert one["digest"].n_unique() == 2
     assert one.select("model", "benchmark", "holds").rows() == [
@@ -174,22 +179,22 @@ def test_inputs_name_their_digest_whatever_the_order_of_rows() -> None:
     ]
 
 
+@pytest.mark.usefixtures("alone")
 def test_one_model_under_two_names_is_told() -> None:
-    found = compute(combined([answers(), small(moved.WORKS, "weights")]), "functional")
+    found = scored(answers(), small(moved.WORKS, "weights"))
     assert any("--label run-weights=NAME" in line for line in found.warnings)
     assert row(found)["c"] is None
     assert row(found, "weights")["no_b"] == "not measured"
 
 
+@pytest.mark.usefixtures("alone")
 def test_benchmarks_are_not_mixed_in_silence() -> None:
-    found = compute(pl.concat([answers(again=False), answers(again=False, benchmark="bigtom")]), "functional")
+    found = scored(answers(again=False), answers(again=False, benchmark="bigtom"))
     assert any("B and S mix benchmarks (bigtom, worlds)" in line for line in found.warnings)
     assert any("T0 was not asked" in line for line in found.warnings)
     assert not any("T0" in line for line in whole().warnings)
-    other = compute(combined([answers(benchmark="bigtom"), small(moved.WORKS)]), "functional")
+    other = scored(answers(benchmark="bigtom"), small(moved.WORKS))
     assert any("C was measured on another benchmark" in line for line in other.warnings)
-
-
 
 
 @pytest.mark.parametrize(

@@ -138,18 +138,6 @@ def test_joint_accuracy_beside_its_marginals(found: dict[str, pl.DataFrame]) -> 
     assert cells.select("order", "stories", "joint").rows() == [("0", 1, 0.0), ("1", 1, 0.0), ("2", 1, 0.0)]
 
 
-
-
-
-
-
-
-
-
-
-
-
-
 # Twins
 
 
@@ -195,8 +183,6 @@ def test_twins_are_stories_of_their_own_for_joint_accuracy() -> None:
     whole = found.filter(deception="overall", length="all").select(columns[1:5]).rows()
     assert whole == [("0", 8, 0.75, 0.75), ("1", 8, 0.875, 0.625)]
     assert at(study(family)["accuracy"], deception="overall")["stories"] == 2
-
-
 
 
 @pytest.mark.parametrize(
@@ -295,8 +281,6 @@ def test_chains_by_hand() -> None:
 # Scorer, warnings, foreign and wrong tables
 
 
-
-
 def test_what_makes_numbers_doubtful_is_said() -> None:
     module = load_study("hitom")
     assert module.warnings(study(scores())) == []
@@ -306,8 +290,6 @@ def test_what_makes_numbers_doubtful_is_said() -> None:
     assert "gold released: the file's own labels, stale in the VP half" in said
     assert "several sets of labels: corrected, released" in said
     assert "hitom_cot and hitom_vanilla were asked different items: 10 of 13 compare" in said
-
-
 
 
 def test_a_foreign_table_needs_only_what_is_required() -> None:
@@ -384,4 +366,6 @@ VARIED: dict[str, Callable[[], pl.DataFrame]] = {
 @pytest.mark.parametrize("name", VARIED)
 def test_numbers_and_doubts_of_other_tables_are_what_they_were(name: str) -> None:
     found = study(VARIED[name]())
-    golden_tables.check(f"hitom-{name}", found, warnings=load_study("hitom").warnings(found), verdicts=verdicts(found, 0.2))
+    golden_tables.check(
+        f"hitom-{name}", found, warnings=load_study("hitom").warnings(found), verdicts=verdicts(found, 0.2)
+    )

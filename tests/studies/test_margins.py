@@ -256,17 +256,15 @@ def test_two_strategies_of_our_own_are_tested_over_stages(tmp_path: Path) -> Non
 
 
 def test_a_plan_says_how_many_units_show_that_one_is_not_worse(cli: Command) -> None:
-    done = cli("plan", "--benchmark", "perturbed", "--margin", "0.05")
+    done = cli("plan", "--benchmark", "perturbed", "--margin", "0.05", "--like", ROOT / "runs/example")
     assert done.code == 0, done.err
-    assert "of two runs on the same questions one is not worse by 5 points" in " ".join(done.out.split())
-    assert re.search(r"7 stages +0\.200 +128 +139", done.out)
-    assert "needed_not_inferior and needed_equivalent: how many units show it" in " ".join(done.out.split())
-    like = cli("plan", "--benchmark", "perturbed", "--margin", "0.05", "--like", ROOT / "runs/example")
-    assert re.search(r"7 stages +0\.066 +16 +17", like.out)
+    said = " ".join(done.out.split())
+    assert "of two runs on the same questions one is not worse by 5 points" in said
+    assert "7 stages 0.066 16 17" in said
+    assert "needed_not_inferior and needed_equivalent: how many units show it" in said
     wrong = cli("plan", "--benchmark", "perturbed", "--margin", "5")
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)
     assert "--margin 5: expected a share above 0 and below 1" in wrong.err
-    assert "not worse" not in cli("plan", "--benchmark", "perturbed").out
 
 
 def test_numbers_and_sentences_are_what_they_were(tmp_path: Path, two: tuple[str, str]) -> None:

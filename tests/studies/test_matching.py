@@ -63,7 +63,7 @@ def test_half_of_the_stories_by_heart_is_a_gap_and_none_is_none_at_the_nominal_r
     nothing was remembered."""
     rng = np.random.default_rng(20261122)
     clean = [gap(rng, 0.0) for _ in range(40)]
-    assert 1 <= sum(one["rd_low"] > 0 or one["rd_high"] < 0 for one in clean) <= 6
+    assert sum(one["rd_low"] > 0 or one["rd_high"] < 0 for one in clean) <= 5
     assert abs(np.mean([one["risk_difference"] for one in clean])) < 0.015
     by_heart = [gap(rng, 0.5) for _ in range(10)]
     assert all(one["rd_high"] < 0 for one in by_heart)

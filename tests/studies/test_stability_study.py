@@ -128,8 +128,6 @@ def test_whoever_always_takes_the_first_place_survives_all_but_the_order_of_choi
     assert found["mean T1-T6"]["s"] == pytest.approx(5 / 6)
 
 
-
-
 def test_whoever_always_says_the_same_has_no_kappa_and_is_told_so() -> None:
     scores = scored({"vanilla": unknown})
     found = stability(scores)
@@ -203,10 +201,6 @@ def test_the_floor_counts_every_number_of_requests_and_is_compared_with_each_kin
     assert "floor" not in stability(scored({"vanilla": right}, again=False)).columns
 
 
-
-
-
-
 def test_the_verdict_is_good_open_or_bad() -> None:
     many = asked(originals(80, 1))
 
@@ -223,8 +217,6 @@ def test_the_verdict_is_good_open_or_bad() -> None:
     assert "T1 object 100%, 0 [" in dict(card(right).grounds)["vanilla, survives"]
     assert dict(card(first).grounds)["vanilla, does not survive"].startswith("T4 choices 0%, −100 [")
     assert "all answers are one" in dict(card(unknown).grounds)["vanilla, may be a habit"]
-
-
 
 
 def test_the_published_table_follows_from_its_own_cells() -> None:
@@ -245,8 +237,6 @@ def test_a_table_without_variants_is_refused_with_the_way_out() -> None:
     scores = scored({"vanilla": right}, originals(), again=False)
     with pytest.raises(ConfigError, match=r"no variants of questions.*eval --variants"):
         analyze(scores, STUDY)
-
-
 
 
 def test_a_table_written_and_read_again_says_the_same(tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
 """The perturbation study as published, against the paper's own cells; studies in general; formats of tables."""
 
 import csv
-from collections.abc import Callable
 import json
 import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -31,7 +31,6 @@ from tomserve.stats.published import (
     risk_ratio,
 )
 from tomserve.studies import BAD, OPEN, Card, Context, Layout, analyze, compute, load_study
-from tomserve.studies.words import percent
 
 DATA = Path(__file__).parents[1] / "data"
 CLASSES = {
@@ -369,8 +368,6 @@ def test_faithfulness_placebo_and_breaks() -> None:
     assert verdicts["overall", "improper"]["verdict"] == "placebo"
 
 
-
-
 def test_a_task_is_solved_when_all_sixteen_are_right() -> None:
     base = {"model": "m", "strategy": "vanilla", "status": "ok", "perturbation": "none", "scenario": "false_belief"}
     rows = [
@@ -652,8 +649,6 @@ def test_difference_shares_ratio_and_p_agree(right) -> None:
             assert clear is (not row["rr_low"] <= 1 <= high), row
 
 
-
-
 def of_class(tables: dict[str, pl.DataFrame], name: str) -> dict:
     """The effect of a class over all questions, by vanilla."""
     return cells(tables["perturbation_effects"], "subset", "strategy", "perturbation")["all", "vanilla", name]
@@ -801,8 +796,6 @@ def test_an_effect_that_batching_could_make_is_not_clear(noisy: bool) -> None:
     assert other["verdict"] == "harder"
 
 
-
-
 def test_joint_criteria_need_the_control_right_as_well() -> None:
     """False belief always right, control always wrong: half of all, so a count of questions would be at 1/2."""
     frame = design(lambda stage, name, n, strategy: n < 2)
@@ -812,8 +805,6 @@ def test_joint_criteria_need_the_control_right_as_well() -> None:
     both = cells(recommended(design(lambda *_: True))["criteria"], "subset", "strategy", "rule")
     assert both["all", "cot", "strict"]["robust_joint"] is True
     assert recommended(frame.drop("swapped"))["criteria"]["robust_joint"].null_count() == 8
-
-
 
 
 def test_items_of_any_benchmark_cluster_and_pair() -> None:
@@ -839,7 +830,3 @@ def test_items_of_any_benchmark_cluster_and_pair() -> None:
     assert (effect["units"], effect["p_sign_flip"]) == (6, 2 / 2**6)
     single = analyze(pl.DataFrame(rows).drop("cluster"), load_study("accuracy"))["accuracy"]
     assert single["tasks"].to_list() == [30, 30]
-
-
-
-

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from tests.conftest import make_item
 from tests.helpers.reports import run_folder
+from tests.helpers.score_tables import scores
 from tomserve.items import write_items
 from tomserve.reporting import latex
 from tomserve.reporting.unread import LINES, WIDTH, end_of, show_unread
@@ -119,19 +120,16 @@ def test_what_a_model_wrote_cannot_control_the_terminal_or_fill_it() -> None:
     assert end_of("  \n") == ["(the reply is empty)"]
 
 
-def test_two_strategies_share_a_narrow_column(tmp_path: Path) -> None:
+def test_two_strategies_share_a_narrow_column() -> None:
     """The tables by class have a column for each strategy, and one for what was unread of all of them."""
-    from tomserve import benchmarks
-    from tomserve.scoring.table import table
-
-    asked = list(benchmarks.load("perturbed"))[:16]
-    rows = [(item, {"strategy": s, "status": "ok", "text": "?" if s == "cot" else item.answer})
-            for item in asked for s in ("vanilla", "cot")]  # fmt: skip
-    found = compute(table("r", "m", rows, rules=benchmarks.scoring))
+    unread = pl.col("strategy") == "cot"
+    frame = scores(
+        status=pl.when(unread).then(pl.lit("invalid")).otherwise(pl.lit("ok")), correct=pl.col("correct") & ~unread
+    )
+    found = compute(frame, "perturbed")
     accuracy = next(one for one in found.summary() if "accuracy" in one.title)
-    assert set(accuracy.frame["unread"]) == {"0 / 16"}
-    assert found.tables["accuracy"].filter(pl.col("strategy") == "cot")["unread"].to_list()[0] == 16
+    assert "0 / 4" in accuracy.frame["unread"].to_list()
     shares = found.tables["accuracy"].filter(subset="all")
-    assert "\nunread, at most & 0 & 16 " in latex.render(shares, found.study.layouts["accuracy"])
-    read = shares.with_columns(unread=0)
-    assert "unread" not in latex.render(read, found.study.layouts["accuracy"])
+    assert shares.filter(strategy="cot")["unread"].to_list() == [4, 4, 8]
+    assert "\nunread, at most & 0 & 8 " in latex.render(shares, found.study.layouts["accuracy"])
+    assert "unread" not in latex.render(shares.with_columns(unread=0), found.study.layouts["accuracy"])

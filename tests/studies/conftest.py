@@ -1,0 +1,15 @@
+"""What several tests of studies share."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from analysis.functional import rows
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The study of functional Theory of Mind without the tables of single layers, which take most of its time."""
+    monkeypatch.setattr(rows, "load_study", lambda name: SimpleNamespace(tables=lambda *given: {}))
