@@ -74,12 +74,6 @@ def test_the_kind_of_a_rule_is_what_its_benchmark_says() -> None:
     assert found["rule_mine"] == "surface"  # of a benchmark's file that is not at hand
 
 
-def test_a_rule_counts_each_question_of_a_model_once() -> None:
-    twice = pl.concat([ROWS.with_columns(model=pl.lit("m"), strategy=pl.lit(name)) for name in ("cot", "vanilla")])
-    records = list(baselines.table(twice, KINDS, ("model",)))
-    assert [records[0][name] for name in ("rule", "right", "total")] == ["last choice", 2, 4]
-
-
 @pytest.mark.parametrize(
     ("low", "high", "where", "words"),
     [(0.1, 0.3, 1, "clearly above"), (-0.1, 0.3, 0, "not told apart from"), (-0.3, -0.1, -1, "clearly below")],

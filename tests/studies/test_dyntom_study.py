@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
 import polars as pl
@@ -80,16 +79,6 @@ def test_a_state_counts_only_where_all_its_scenes_were_asked(asked: list[Item]) 
     some = [item for item in asked if not (item.cluster == "trial1" and item.factors["scene"] == 5)]
     found = study(some, dyntom_vanilla=lambda item: item.answer)["consistency"]
     assert dict(found.select("form", "states").iter_rows()) == {"what": 44, "how": 33, "whether": 48, "why": 48}
-
-
-def test_a_guesser_is_near_chance_by_the_number_of_options(asked: list[Item]) -> None:
-    rng = Random(1)
-    found = study(asked, dyntom_vanilla=lambda item: rng.choice(item.choices))
-    many = found["forms"].filter(pl.col("total") > 100)
-    assert (many["accuracy"] - many["chance"]).abs().max() < 0.08
-    row = found["forms"].filter(form="whether").row(0, named=True)
-    assert (row["chance"], row["best_rule"], row["best_rule_accuracy"]) == (pytest.approx(0.2), "shared words", 1)
-    assert found["consistency"].filter(form="whether")["chance"][0] == pytest.approx(0.2**4)
 
 
 def test_the_verdict_says_whether_the_words_give_a_change_away(asked: list[Item]) -> None:

@@ -219,6 +219,25 @@ def error_rows() -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
+def chained() -> pl.DataFrame:
+    """Four questions with chains; two end wrongly, of which one answer follows; a path of phi 1 with the answers."""
+    rows = []
+    for number, (proper, right, matches) in enumerate(((1, 1, 1), (0, 1, 0), (0, 0, 1), (1, 1, 1))):
+        row = {"model": "m", "strategy": "hitom_chain", "item": str(number), "status": "ok", "correct": bool(right)}
+        row |= {"cluster": str(number), "order": number % 2, "length": 1, "deception": False, "chain_length": 3}
+        row |= {"chain_proper": bool(proper), "chain_path_proper": bool(right), "chain_last_correct": bool(proper)}
+        rows.append(row | {"answer_matches_last": bool(matches), "chain_lcs": 1.0 if proper else 0.5})
+    rows.append({**rows[0], "item": "none", "chain_proper": None, "chain_lcs": None})  # an item without a gold chain
+    return pl.DataFrame(rows)
+
+
+def test_chains_by_hand() -> None:
+    whole = at(study(chained())["chains"], order="all")
+    assert (whole["total"], whole["proper"], whole["proper_share"], whole["lcs"]) == (4, 2, 0.5, 0.75)
+    assert (whole["wrong_last"], whole["followed"], whole["followed_share"]) == (2, 1, 0.5)
+    assert (whole["path_phi"], whole["lcps"]) == (pytest.approx(1), 0.0)
+
+
 def test_errors_by_hand() -> None:
     found = study(error_rows())["errors"].filter(order="all")
     rows = {row["explanation"]: row for row in found.iter_rows(named=True)}
@@ -253,43 +272,7 @@ def test_errors_by_hand() -> None:
 # Chains
 
 
-def test_chains_by_hand() -> None:
-    """Four questions with chains; two end wrongly, of which one answer follows; a path of phi 1 with the answers."""
-    rows = []
-    marks = (
-        (True, True, True, True),
-        (False, True, False, False),
-        (False, False, False, True),
-        (True, True, True, True),
-    )
-    for number, (proper, right, path, matches) in enumerate(marks):
-        row = {"model": "m", "strategy": "hitom_chain", "item": str(number), "status": "ok", "correct": right}
-        row |= {"cluster": str(number), "order": number % 2, "length": 1, "deception": False, "chain_proper": proper}
-        row |= {"chain_path_proper": path or right, "chain_last_correct": proper, "answer_matches_last": matches}
-        rows.append(row | {"chain_lcs": 1.0 if proper else 0.5, "chain_length": 3})
-    rows.append({**rows[0], "item": "none", "chain_proper": None, "chain_lcs": None})  # an item without a gold chain
-    found = study(pl.DataFrame(rows))["chains"]
-    whole = at(found, order="all")
-    assert (whole["total"], whole["proper"], whole["proper_share"], whole["lcs"]) == (4, 2, 0.5, 0.75)
-    assert (whole["wrong_last"], whole["followed"], whole["followed_share"]) == (2, 1, 0.5)
-    assert whole["path_phi"] == pytest.approx(1)
-    assert whole["lcps"] == 0.0
-    assert found["order"].to_list() == ["all", "0", "1"]
-    assert study(scores())["chains"].is_empty()
-
-
 # Scorer, warnings, foreign and wrong tables
-
-
-def test_what_makes_numbers_doubtful_is_said() -> None:
-    module = load_study("hitom")
-    assert module.warnings(study(scores())) == []
-    some = scores(gold=pl.when(pl.col("order") == 0).then(pl.lit("released")).otherwise(pl.col("gold")))
-    some = some.filter((pl.col("strategy") == "hitom_cot") | (pl.col("cluster") != "hitom/s1"))
-    said = " | ".join(module.warnings(study(some)))
-    assert "gold released: the file's own labels, stale in the VP half" in said
-    assert "several sets of labels: corrected, released" in said
-    assert "hitom_cot and hitom_vanilla were asked different items: 10 of 13 compare" in said
 
 
 def test_a_foreign_table_needs_only_what_is_required() -> None:
@@ -321,6 +304,7 @@ def test_wrong_tables_are_refused_by_name(frame: pl.DataFrame, message: str) -> 
     assert message in str(error.value)
 
 
+@pytest.mark.long
 def test_known_facts_of_the_official_file() -> None:
     """All wrong answers of who copies the first-order answer are explained by a lower order, never by nothing."""
     items = list(benchmarks.load("hitom", data_file("Hi-ToM_data.json")))
@@ -346,12 +330,16 @@ def test_known_facts_of_the_official_file() -> None:
 
 
 APART = pl.col("order") == pl.when(pl.col("length") == 1).then(0).otherwise(2)
+OTHER_GOLD = pl.when(pl.col("order") == 0).then(pl.lit("released")).otherwise(pl.lit("corrected"))
 VARIED: dict[str, Callable[[], pl.DataFrame]] = {
     "plain": scores,
     "orders-apart": lambda: scores().filter(APART),
     "no-first-order": lambda: scores().filter(pl.col("order") != 1),
     "halves": lambda: pl.concat(
         [scores(prompting_type=pl.lit(half), item=pl.col("item") + f"/{half}") for half in ("VP", "CoTP")]
+    ),
+    "two-golds": lambda: scores(gold=OTHER_GOLD).filter(
+        (pl.col("strategy") == "hitom_cot") | (pl.col("cluster") != "hitom/s1")
     ),
     "nothing-in-common": lambda: scores(item=pl.col("item") + "/" + pl.col("strategy")),
     "generated": lambda: pl.concat(
@@ -360,6 +348,7 @@ VARIED: dict[str, Callable[[], pl.DataFrame]] = {
     "twins": twins,
     "uneven-twins": lambda: twins().filter((pl.col("twin") == "a") | (pl.col("order") == 0)),
     "errors": error_rows,
+    "chains": chained,
 }
 
 

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT
+from tests.helpers import golden_tables
 from tomserve import benchmarks
 from tomserve.benchmarks.opentom.rules import class_of
 from tomserve.items import Item
@@ -64,18 +65,6 @@ def test_the_grade_of_simtom_stands_beside_ours() -> None:
     assert "official" not in analyze(table, load_study("tomi"), "recommended")
 
 
-def test_tomi_by_type_of_question_and_by_what_follows() -> None:
-    found = tomi(vanilla=right, cot=lambda item: str(item.factors["released"]))
-    types = found["question_types"].filter(strategy="cot", question_type="second_order_1_no_tom").row(0, named=True)
-    assert (types["correct"], types["total"]) == (1, 3)
-    labels = found["labels"].filter(agrees=False).sort("strategy")
-    assert labels["follows"].to_list() == [0, 1]  # cot, vanilla
-    assert labels["label"].to_list() == [1, 0]
-    assert found["labels"].filter(agrees=True)["follows"].to_list() == [1, 1]
-    conditions = found["conditions"].filter(strategy="cot", task="second_order")
-    assert dict(conditions.select("condition", "accuracy").rows()) == {"false_belief": 0.25, "true_belief": 1.0}
-
-
 def test_a_story_of_tomi_counts_only_if_all_six_are_right() -> None:
     found = tomi(vanilla=lambda item: item.answer if item.factors["task"] != "memory" else None)
     joint = found["joint"].row(0, named=True)
@@ -106,19 +95,6 @@ def test_opentom_counts_classes_and_failures() -> None:
     assert (labels["task"], labels["order"], labels["contradicted"], labels["f1_without"]) == ("fullness", 1, 1, 1.0)
 
 
-def test_opentom_as_published_leaves_out_what_the_authors_cannot_read() -> None:
-    found = opentom(
-        "published", vanilla=lambda item: None if item.factors["perspective"] == "narrator" else item.answer
-    )
-    f1 = found["macro_f1"].filter(length="normal")
-    fine = f1.filter(task="location_fine", order=1).row(0, named=True)
-    assert (fine["f1"], fine["left_out"], fine["questions"]) == (1.0, 0.5, 8)
-    assert f1["task"].unique().sort().to_list() == [
-        *("accessibility", "attitude", "fullness", "location_coarse", "location_fine", "multihop")
-    ]
-    assert set(found) == {"accuracy", "lengths", "baselines", "macro_f1"}
-
-
 def test_multihop_as_published_takes_classes_together_by_their_numbers() -> None:
     swapped = {"less full": "more full", "more full": "less full"}
     found = opentom("published", vanilla=lambda item: swapped.get(item.answer, item.answer))
@@ -128,3 +104,16 @@ def test_multihop_as_published_takes_classes_together_by_their_numbers() -> None
     # less full (3) and more accessible (2), more full (4) and less accessible (1), equally full (1) and accessible (1)
     assert both["accuracy"] == pytest.approx(5 / 12)
     assert both["f1"] == pytest.approx((2 * 2 / (5 + 6) + 2 * 1 / (5 + 4) + 1) / 3)
+
+
+@pytest.mark.parametrize("intervals", ["recommended", "published"])
+def test_numbers_of_several_answerers_are_what_they_were(intervals: str) -> None:
+    """One never answers the narrator or about memory, one says what the release says, one always takes the first."""
+    silent = ("narrator", "memory")
+    answerers: dict[str, Answerer] = {
+        "vanilla": lambda item: None if {*silent} & {*map(str, item.factors.values())} else item.answer,
+        "cot": lambda item: str(item.factors.get("released") or ("No" if "Yes" in item.choices else item.answer)),
+        "letters": lambda item: item.choices[0],
+    }
+    for name, make in (("tomi", tomi), ("opentom", opentom)):
+        golden_tables.check(f"{name}-answerers-{intervals}", make(intervals, **answerers))

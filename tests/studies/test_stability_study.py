@@ -175,19 +175,6 @@ def test_s_is_what_the_answerer_keeps() -> None:
         assert row["s_low"] < row["s"] < row["s_high"]
 
 
-def test_originals_without_a_variant_and_variants_without_an_original_are_counted() -> None:
-    every = asked(originals())
-    gone = {f"demo/{number}/person" for number in range(30)}
-    scores = scored({"vanilla": right}, [item for item in every if item.id not in gone])
-    row = stability(scores).filter(variant="person").row(0, named=True)
-    assert (row["pairs"], row["left_out"], row["unpaired"]) == (18, 30, 0)
-    assert any("30 of 48 originals have no such variant" in said for said in compute(scores, STUDY).warnings)
-    unasked = scored({"vanilla": right}).filter(pl.col("item") != "demo/3")
-    row = stability(unasked).filter(variant="person").row(0, named=True)
-    assert (row["pairs"], row["left_out"], row["unpaired"]) == (47, 0, 1)
-    assert any("originals were not" in said for said in compute(unasked, STUDY).warnings)
-
-
 def test_the_floor_counts_every_number_of_requests_and_is_compared_with_each_kind() -> None:
     changed = pl.col("original_item").is_null() & pl.col("item").is_in([f"demo/{n}" for n in range(12)])
     scores = scored({"vanilla": right}).with_columns(
@@ -202,20 +189,21 @@ def test_the_floor_counts_every_number_of_requests_and_is_compared_with_each_kin
 
 
 def test_the_verdict_is_good_open_or_bad() -> None:
-    many = asked(originals(80, 1))
+    many = asked(originals(40, 1))
 
     def card(answer: Answer, again: bool = True) -> Any:
         tables = analyze(scored({"vanilla": answer}, many, again), STUDY)
         (verdict,) = STUDY.verdicts(tables, Context({}))
         return verdict.cards[0]
 
-    assert (card(right).verdict, card(right).tone) == ("Yes, with every kind of change that was asked", GOOD)
-    assert (card(first).verdict, card(first).tone) == ("No, not with T4 choices", BAD)
+    good, bad = card(right), card(first)
+    assert (good.verdict, good.tone) == ("Yes, with every kind of change that was asked", GOOD)
+    assert "T1 object 100%, 0 [" in dict(good.grounds)["vanilla, survives"]
+    assert (bad.verdict, bad.tone) == ("No, not with T4 choices", BAD)
+    assert dict(bad.grounds)["vanilla, does not survive"].startswith("T4 choices 0%, −100 [")
     assert card(keeps(0.2)).verdict == "No: with no kind of change"
     assert card(keeps(0.2), again=False).tone == OPEN  # what noise does is not known
     assert card(right, again=False).tone == GOOD
-    assert "T1 object 100%, 0 [" in dict(card(right).grounds)["vanilla, survives"]
-    assert dict(card(first).grounds)["vanilla, does not survive"].startswith("T4 choices 0%, −100 [")
     assert "all answers are one" in dict(card(unknown).grounds)["vanilla, may be a habit"]
 
 
