@@ -26,7 +26,8 @@ import orjson
 from aiohttp import web
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.helpers.simulated import Batcher, Schedule, Settings
+from tests.helpers.simulated import Batcher, Schedule
+from tests.helpers.simulated import Settings as Settings
 
 MODEL = "tiny"
 ANSWER = '{"answer":"tea"}'
