@@ -191,7 +191,7 @@ def test_numbers_and_words_of_other_truths_are_what_they_were(truth: str) -> Non
 
 
 def test_several_models_stand_side_by_side_in_tables_and_verdicts() -> None:
-    both = pl.concat([measured(made.WORKS, "b"), measured(made.NOTHING, "a", seed=8)])
+    both = pl.concat([measured(made.WORKS, "b"), measured(made.NOTHING, "a", items=100, seed=8)])
     found = study().tables(both.lazy(), "recommended")
     assert found["headline"]["model"].to_list() == ["a", "b"]
     alone = tables("WORKS")["headline"].drop("model")

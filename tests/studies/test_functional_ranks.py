@@ -47,7 +47,7 @@ def ranked(found: Tables, score: str = "ftom_bs") -> set[str]:
     return set(found["ranking"].filter(score=score)["model"]) if "ranking" in found else set()
 
 
-def inside(model: str, *, layers: tuple[int, ...] = (1, 2), items: int = 160) -> pl.DataFrame:
+def inside(model: str, *, layers: tuple[int, ...] = (1, 2), items: int = 100) -> pl.DataFrame:
     return measured(moved.WORKS, model, items, layers=layers, alphas=(1e-2,))
 
 
@@ -78,17 +78,17 @@ def test_models_that_were_asked_something_else_are_not_ranked_with_the_others() 
 
 
 def test_models_that_were_measured_otherwise_are_ranked_by_behaviour_and_stability_alone() -> None:
-    asked = [answers(share(0.8, name), 0.9, model=name) for name in "abcdef"]
+    asked = [answers(share(0.8, name), 0.9, model=name, scenarios=40) for name in "abcdef"]
     found = tables(
         *asked,
-        *(inside("a"), inside("b"), inside("c", items=120), inside("d", layers=(2, 3))),
+        *(inside("a"), inside("b"), inside("c", items=80), inside("d", layers=(2, 3))),
         inside("e").with_columns(asked_by=pl.lit("cot")),
         inside("f").filter((pl.col("map").cast(pl.String) != "shuffled_pairs").fill_null(True)),
     )
     assert ranked(found) == set("abcdef")
     assert ranked(found, "ftom") == {"a", "b"}
     assert why(found, "ftom") == {
-        "c": "was measured on 120 cases, the ranked models on 160",
+        "c": "was measured on 80 cases, the ranked models on 100",
         "d": "was measured at other layers or strengths than the ranked models",
         "e": "was measured by cot, the ranked models by vanilla",
     }
