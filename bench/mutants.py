@@ -6,8 +6,8 @@
 The faults stand in bench/mutants.yaml: each replaces a text that stands once in its file, and names the tests that are
 tried, in that order, a pytest of its own for each, until one of them fails. That test is then tried once more without
 the fault: one that fails anyway is left out, and the search goes on. FILE gets a line of JSON for each fault and tier;
-what it holds already is left out, and so is in the tier `system` what `default` has found. At the end all of it is
-shown as a table. Exits with 1 where a fault cannot be planted: then the code has moved on, and so must the list.
+what it holds already is left out, and so is in the tier `system` what `default` has found. Exits with 1 where a fault
+cannot be planted: then the code has moved on, and so must the list.
 """
 
 from __future__ import annotations
@@ -34,17 +34,20 @@ from _figures import figure
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "bench/mutants.yaml"
 LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv", "build", "dist", "shared", ".*_cache", ".hypothesis")
-"""What of a checkout is not copied. Compiled modules are, since each fault would wait for them."""
+UNSHRUNK = """
+settings.register_profile("unshrunk", phases=[one for one in settings().phases if one.name in ("explicit", "generate")])
+settings.load_profile("unshrunk")
+"""
+"""What is added to tests/conftest.py: an example that fails is not made smaller, which takes minutes."""
 TIERS = ("default", "system")
 FOUND, MISSED, LATE, UNPLANTED, BROKEN = "found", "not found", "time limit", "cannot be planted", "pytest failed"
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.M)
-Rows = dict[tuple[str, str], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Fault:
     """One fault. file: where it is planted. old, new: the text that is replaced, which stands there once, and by what.
-    tests: files and folders, in the order in which they are tried. harm: what a user would suffer."""
+    tests: files, folders or tests, in the order in which they are tried. harm: what a user would suffer."""
 
     name: str
     file: str
@@ -69,9 +72,8 @@ class Fault:
 
 def environment(copy: Path) -> dict[str, str]:
     """The surroundings of a test in a copy: it imports the copy, finds others' data, and leaves its files beside it."""
-    (copy.parent / "tmp").mkdir(exist_ok=True)
     data = os.environ.get("TOMSERVE_DATA") or str(ROOT.parent / "shared/data")
-    return {**os.environ, "PYTHONPATH": str(copy), "TMPDIR": str(copy.parent / "tmp"), "TOMSERVE_DATA": data}
+    return {**os.environ, "PYTHONPATH": str(copy), "TMPDIR": str(copy.parent), "TOMSERVE_DATA": data}
 
 
 @contextlib.contextmanager
@@ -80,10 +82,12 @@ def copied() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="m-", ignore_cleanup_errors=True) as folder:
         copy = Path(folder).resolve() / "c"
         shutil.copytree(ROOT, copy, ignore=LEFT_BEHIND, symlinks=True)
+        with (copy / "tests/conftest.py").open("a", encoding="utf-8") as file:
+            file.write(UNSHRUNK)
         words = [sys.executable, "-c", "import tomserve; print(tomserve.__file__)"]
-        said = subprocess.run(words, cwd=copy, env=environment(copy), capture_output=True, text=True, check=True).stdout
-        if copy not in Path(said.strip()).resolve().parents:
-            raise RuntimeError(f"the tests of {copy} would import {said.strip()}, which has no fault")
+        said = subprocess.check_output(words, cwd=copy, env=environment(copy), text=True).strip()
+        if copy not in Path(said).resolve().parents:
+            raise RuntimeError(f"the tests of {copy} would import {said}, which has no fault")
         yield copy
 
 
@@ -91,10 +95,8 @@ def tested(copy: Path, words: Sequence[str], seconds: float) -> tuple[int | None
     """The exit code of pytest in a copy, None where it took too long; and what it printed."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", *words]
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
-        process = subprocess.Popen(
-            command, cwd=copy, env=environment(copy), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )  # fmt: skip
+        where: dict[str, Any] = {"cwd": copy, "env": environment(copy), "start_new_session": True}
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, **where)
         code: int | None = None
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -113,9 +115,9 @@ def tried(fault: Fault, tier: str, limit: float) -> tuple[str, str]:
     with copied() as copy:
         if told := fault.gone(copy):
             return UNPLANTED, told
-        waiting = [test for test in fault.tests if (copy / test).exists()]
+        waiting = [test for test in fault.tests if (copy / test.partition("::")[0]).exists()]
         if gone := set(fault.tests) - set(waiting):
-            print(f"{fault.name}: {', '.join(sorted(gone))}: not there any more", flush=True)
+            print(f"{fault.name}: {gone}: not there any more", flush=True)
         while waiting:
             fault.plant(copy)
             code, said = tested(copy, [*words, waiting[0]], end - time.monotonic())
@@ -125,7 +127,7 @@ def tried(fault: Fault, tier: str, limit: float) -> tuple[str, str]:
                 words.append(f"--ignore={waiting.pop(0)}")
                 continue
             if (found := _FAILED.search(said)) is None:
-                return BROKEN, said.strip()[-200:]
+                return BROKEN, said[-200:]
             fault.plant(copy, back=True)
             if tested(copy, [*words, found[1]], limit)[0] == 0:
                 return FOUND, found[1]
@@ -133,32 +135,31 @@ def tried(fault: Fault, tier: str, limit: float) -> tuple[str, str]:
     return MISSED, ""
 
 
-def kept(path: Path) -> Rows:
+def kept(path: Path) -> dict[tuple[str, str], Any]:
     """What a file says already, by fault and tier."""
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
     return {(row["fault"], row["tier"]): row for row in rows if row["outcome"] in (FOUND, MISSED, LATE)}
 
 
-def show(listed: Sequence[Fault], rows: Rows) -> None:
+def show(listed: Sequence[Fault], rows: dict[tuple[str, str], Any]) -> None:
     """Print the table in Markdown, and how many faults were found."""
     print("\n| fault | " + " | ".join(TIERS) + " | found by | s |\n|---|---|---|---|---|")
     for fault in listed:
-        own = [rows.get((fault.name, tier), {}) for tier in TIERS]
-        by, seconds = own[-1].get("test") or own[0].get("test", ""), sum(row.get("seconds", 0) for row in own)
-        print(f"| {fault.name} | {' | '.join(row.get('outcome', '') for row in own)} | {by} | {seconds:.0f} |")
+        own = [rows.get((fault.name, tier), {"outcome": "", "test": "", "seconds": 0}) for tier in TIERS]
+        told = (*(row["outcome"] for row in own), own[1]["test"] or own[0]["test"], sum(row["seconds"] for row in own))
+        print("|", fault.name, *(f"| {one}" for one in told), "|")
     for tier in TIERS:
         of = [rows[fault.name, tier] for fault in listed if (fault.name, tier) in rows]
-        found, minutes = sum(row["outcome"] == FOUND for row in of), sum(row["seconds"] for row in of) / 60
-        print(f"{tier}: {found} of {len(of)} found, {minutes:.0f} minutes")
+        found = sum(row["outcome"] == FOUND for row in of)
+        print(f"{tier}: {found} of {len(of)} found in {sum(row['seconds'] for row in of) / 60:.0f} minutes")
         figure(f"faults found by the tier {tier}", found, rounds=len(of))
 
 
 def check(listed: Sequence[Fault]) -> int:
     """Say which faults cannot be planted; returns the exit code."""
-    failed = [told for fault in listed if (told := fault.gone(ROOT))]
-    print("".join(f"{told}\n" for told in failed), end="")
+    print(*(failed := [told for fault in listed if (told := fault.gone(ROOT))]), sep="\n")
     figure("faults that cannot be planted", len(failed), at_most=0, rounds=len(listed))
-    return 1 if failed else 0
+    return min(1, len(failed))
 
 
 def main() -> int:
@@ -178,21 +179,20 @@ def main() -> int:
     listed = [fault for fault in listed if not options.only or fault.name in options.only]
     options.out.parent.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the copy goes with us
-    unplanted = 0
+    code = 0
     for place, fault in enumerate(listed, 1):
         known, began = kept(options.out), time.monotonic()
-        found = known.get((fault.name, TIERS[0]), {}).get("outcome") == FOUND
-        if found or (fault.name, options.tier) in known:
+        if (fault.name, options.tier) in known or known.get((fault.name, TIERS[0]), {}).get("outcome") == FOUND:
             continue
         outcome, by = tried(fault, options.tier, options.limit)
-        seconds = round(time.monotonic() - began, 1)
+        seconds = round(time.monotonic() - began)
         row = {"fault": fault.name, "tier": options.tier, "outcome": outcome, "test": by, "seconds": seconds}
         with options.out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
-        unplanted += outcome == UNPLANTED
+        code |= outcome == UNPLANTED
         print(f"[{place}/{len(listed)}] {fault.name}: {outcome} ({seconds} s) {by}", flush=True)
     show(listed, kept(options.out))
-    return 1 if unplanted else 0
+    return code
 
 
 if __name__ == "__main__":
