@@ -6,8 +6,7 @@
 The faults stand in bench/mutants.yaml: each replaces a text that stands once in its file, and names the tests that are
 tried, in that order, a pytest of its own for each, until one of them fails. That test is then tried once more without
 the fault: one that fails anyway is left out, and the search goes on. FILE gets a line of JSON for each fault and tier;
-what it holds already is left out, and so is in the tier `system` what `default` has found. Exits with 1 where a fault
-cannot be planted: then the code has moved on, and so must the list.
+what it holds already is left out, and so is in `system` what `default` has found. Exits with 1 where the list is old.
 """
 
 from __future__ import annotations
@@ -179,6 +178,7 @@ def main() -> int:
     listed = [fault for fault in listed if not options.only or fault.name in options.only]
     options.out.parent.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the copy goes with us
+    signal.signal(signal.SIGHUP, lambda *_: None)  # what `nohup` has ignored, a test would never hear
     code = 0
     for place, fault in enumerate(listed, 1):
         known, began = kept(options.out), time.monotonic()
