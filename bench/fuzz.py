@@ -4,8 +4,8 @@
 
 Real runs are the beginning: of one turn and of two, with samples, a noise check, a reader, variants, scores that this
 user has kept, of Hi-ToM and generated worlds, and measurements of states and of edited chains. Each folder is a copy of
-one of them with one to three changes (tests/helpers/mutating.py) and is read by the commands that read runs, and from
-Python, each in a process of its own with limits (tests/helpers/fuzzing.py). Counted are tracebacks, warnings of Python,
+one of them with one to three changes (bench/_mutating.py) and is read by the commands that read runs, and from
+Python, each in a process of its own with limits (bench/_fuzzing.py). Counted are tracebacks, warnings of Python,
 exit codes outside of 0 to 3, characters in the output that a terminal could obey, files of the user that were read or
 changed, programs that were executed, and commands that took too long or too much memory. --some: by how many commands,
 drawn at random, each folder is read; 0 for all of them. --keep: writes every finding as a line of JSON. Exits with 1
@@ -27,8 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from _figures import figure
-
-from tests.helpers.fuzzing import fuzz
+from _fuzzing import fuzz
 
 SHOWN = 40
 """How many findings are printed at most."""

@@ -2,11 +2,8 @@
 
 import functools
 import os
-import random
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -23,7 +20,6 @@ from tomserve.engine.request import Identity
 from tomserve.runs import planning
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.scores import score_run
-from tomserve.scoring.sources import ItemFile, ResponseFile
 
 
 @pytest.fixture
@@ -80,7 +76,7 @@ def test_turns_ask_by_what_was_answered(folder: Path, endpoint: Endpoint, cli) -
     assert [(row["turn"], row.get("closes")) for row in rows(folder)] == [(n, 7 if n == 6 else None) for n in range(7)]
 
 
-@pytest.mark.parametrize("after", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("after", [1, 2, 5])
 def test_an_interrupted_run_sends_no_follow_up_and_goes_on(folder: Path, endpoint: Endpoint, cli, after: int) -> None:
     """Ctrl-C while the request with that number is being answered; the next session asks what is left, once."""
 
@@ -169,36 +165,6 @@ def test_the_noise_check_holds_conversations_again(folder: Path, endpoint: Endpo
     assert "nothing left to ask" in cli(*job(folder, endpoint, noise_check=1, concurrency=4)).out
 
 
-@pytest.mark.parametrize("name", ["two", "fan"])
-def test_kill_9_between_turns_loses_and_repeats_nothing(folder: Path, endpoint: Endpoint, name: str) -> None:
-    """bench/kill.py does this many more times."""
-    endpoint.delay = 0.02
-    command = [sys.executable, "-m", "tomserve", *map(str, job(folder, endpoint, name, concurrency=4)), "--no-report"]
-    moments = random.Random(11)
-    kept: set[tuple[str, str, int]] = set()
-    for _ in range(3):
-        with subprocess.Popen(command, stdout=-3, stderr=-3) as process:
-            seen = len(endpoint.requests) + 1 + moments.randrange(10)
-            deadline = time.monotonic() + 60
-            while len(endpoint.requests) < seen and process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.002)
-            time.sleep(moments.random() * 0.05)
-            process.kill()
-        now = {(row["item"], row["strategy"], row["turn"]) for row in rows(folder)} if _begun(folder) else set()
-        assert now >= kept, "a completed row was lost"
-        kept = now
-    assert subprocess.run(command, check=False, stdout=-3).returncode == 0
-    turns = {"two": 2, "fan": 7}[name]
-    counts = Counter((row["item"], row["turn"]) for row in rows(folder))
-    assert (len(counts), set(counts.values())) == (ITEMS * turns, {1})
-    assert closed(folder) == {(f"demo/{number}", name): 1 for number in range(ITEMS)}
-    assert len(endpoint.requests) <= ITEMS * turns + 3 * 4, "at most what was in flight is asked again"
-
-
-def _begun(folder: Path) -> bool:
-    return (folder / "runs/r/responses.jsonl").exists()
-
-
 def test_a_resume_asks_every_turn_as_if_nothing_had_happened(folder: Path, endpoint: Endpoint, cli) -> None:
     """The journal of a whole run, cut after every row: the rows that follow are the same."""
     endpoint.script = lambda body, n: completion('{"answer": "tea"}')
@@ -206,7 +172,7 @@ def test_a_resume_asks_every_turn_as_if_nothing_had_happened(folder: Path, endpo
     path = folder / "runs/r/responses.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     whole = [(row["strategy"], row["turn"], row["key"], row.get("closes")) for row in rows(folder)]
-    for cut in (1, 2, 4, 8):
+    for cut in (1, 2, 4):
         path.write_bytes(b"".join(lines[:cut]))
         before = len(endpoint.requests)
         assert cli(*job(folder, endpoint, limit=1, concurrency=1)).code == 0
@@ -214,7 +180,7 @@ def test_a_resume_asks_every_turn_as_if_nothing_had_happened(folder: Path, endpo
         assert [(row["strategy"], row["turn"], row["key"], row.get("closes")) for row in rows(folder)] == whole
 
 
-@pytest.mark.parametrize(("field", "value"), [("closes", "two"), ("closes", True), ("conclusion", 7)])
+@pytest.mark.parametrize(("field", "value"), [("closes", "two"), ("conclusion", 7)])
 def test_a_field_of_the_wrong_kind_is_named(folder: Path, endpoint: Endpoint, cli, field: str, value: object) -> None:
     """Somebody else's run folder: scoring counts the line, and a session refuses to go on with it."""
     assert cli(*job(folder, endpoint, "two", limit=2)).code == 0
@@ -230,15 +196,6 @@ def test_a_field_of_the_wrong_kind_is_named(folder: Path, endpoint: Endpoint, cl
     refused = cli(*job(folder, endpoint, "two", limit=2))
     assert refused.code == 2
     assert f"responses.jsonl:4: not a response row (field {field!r} is {value!r})" in refused.err
-
-
-def test_a_field_of_another_tool_that_is_called_conclusion_costs_no_reply(folder: Path) -> None:
-    """The field means something only beside `closes`."""
-    row = {"item": "demo/0", "text": "tea", "conclusion": {"verdict": "done"}}
-    (folder / "theirs.jsonl").write_bytes(orjson.dumps(row) + b"\n")
-    found = ResponseFile(folder / "theirs.jsonl", ItemFile(folder / "items.jsonl"), "m", foreign=True)
-    assert [row["text"] for _, row in found.rows()] == ["tea"]
-    assert not found.problems
 
 
 def test_a_conclusion_is_what_is_scored(folder: Path, endpoint: Endpoint, cli) -> None:

@@ -16,7 +16,8 @@ from tests.helpers.reports import run_folder
 from tests.helpers.talking import write_strategy
 from tomserve.errors import ConfigError
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.measured import WORK, MeasuredRun
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.measured import WORK
 from tomserve.scoring.pinned import digest_of
 
 RAN = "import pathlib\npathlib.Path({!r}).touch()\n"
@@ -42,33 +43,33 @@ def changed(run: Path, **fields: object) -> None:
 def test_the_name_of_a_benchmark_is_no_path(cli, run: Path, ran: Path, tmp_path: Path) -> None:
     planted = run / "own.py"
     planted.write_text(RAN.format(str(ran)))
-    for name in (str(planted), "./own.py", f"~/{planted}"):
+    for name in (str(planted), "./own.py"):
         changed(run, benchmark=name)
         done = cli("score", run, "--gold", "current", "--out", tmp_path / "s.csv")
         assert (done.code, done.err.count("\n")) == (2, 1), done.err
         assert "is none of tomserve's" in done.err
-        assert cli("score", run).code in (0, 1)
+    assert cli("score", run).code in (0, 1)
     assert not ran.exists()
 
 
-@pytest.mark.parametrize("name", ["PATH", "../evil", "./evil/", "..", "", "a\nb", "a\x1b[2Jb", "x" * 300])
-def test_the_name_of_a_strategy_is_no_path(cli, run: Path, ran: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["../evil", "./evil/", "..", "", "a\nb", "a\x1b[2Jb", "x" * 300])
+def test_the_name_of_a_strategy_is_a_name(run: Path, name: str) -> None:
+    changed(run, strategies={name: {"digest": "sha256:0", "max_tokens": 64}})
+    with pytest.raises(ConfigError, match=r"manifest\.json: strategies: .*is no name of a strategy"):
+        Manifest.read(run)
+
+
+def test_the_name_of_a_strategy_is_no_path(cli, run: Path, ran: Path, tmp_path: Path) -> None:
     folder = write_strategy(tmp_path / "evil", 2, RAN.format(str(ran)) + "def program(item, ask):\n    yield\n")
-    changed(run, strategies={f"{folder}/" if name == "PATH" else name: {"digest": "sha256:0", "max_tokens": 64}})
+    changed(run, strategies={f"{folder}/": {"digest": "sha256:0", "max_tokens": 64}})
     for command in (("faithfulness", run, "--plan"), ("score", run), ("analyze", run), ("report", run), ("runs", run)):
         done = cli(*command)
         assert (done.code, done.err.count("\n")) == (2, 1), done.err
-        assert "manifest.json: strategies: " in done.err
         assert "is no name of a strategy" in done.err
     assert not ran.exists()
-
-
-def test_a_strategy_that_a_run_names_is_one_of_the_content_folders(tmp_path: Path) -> None:
-    folder = write_strategy(tmp_path / "evil", 2)
-    assert Strategy.load(str(folder)).name == "evil"
+    assert Strategy.load(str(folder)).name == "evil", "who gives the path himself means it"
     with pytest.raises(ConfigError, match="unknown strategy"):
         Strategy.named(str(folder))
-    assert Strategy.named("cot").name == "cot"
 
 
 def test_no_server_is_started_for_a_folder_that_a_run_names(cli, run: Path, tmp_path: Path) -> None:
@@ -76,7 +77,6 @@ def test_no_server_is_started_for_a_folder_that_a_run_names(cli, run: Path, tmp_
 
     from tomserve.faithfulness import reaching
     from tomserve.faithfulness.settings import Connection
-    from tomserve.runs.manifest import Manifest
     from tomserve.serving.waiting import Waiting
 
     for field in ("model", "preset"):
@@ -116,7 +116,6 @@ def test_what_a_measurement_has_done_so_far_is_files_and_folders_alone(tmp_path:
     with pytest.raises(ConfigError, match="work/"):
         measured_run(folder)
     assert victim.read_text() == "the user's own"
-    assert isinstance(MeasuredRun, type)
 
 
 def test_a_file_that_is_one_long_hole_is_refused_before_it_is_read(cli, run: Path) -> None:
@@ -124,10 +123,9 @@ def test_a_file_that_is_one_long_hole_is_refused_before_it_is_read(cli, run: Pat
         there = (run / name).read_bytes() if (run / name).exists() else None
         with (run / name).open("wb") as file:
             file.truncate(1 << 40)
-        for command in ("score", "analyze", "report", "runs"):
-            done = cli(command, run)
-            assert (done.code, done.err.count("\n")) == (2, 1), done.err
-            assert f"{name}: is 1,048,576 MB long, of which " in done.err
+        done = cli("analyze", run)
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+        assert f"{name}: is 1,048,576 MB long, of which " in done.err
         (run / name).unlink()
         if there is not None:
             (run / name).write_bytes(there)
@@ -148,34 +146,20 @@ def test_a_line_without_an_end_is_refused(cli, run: Path, monkeypatch: pytest.Mo
 
 
 FACTORS = (
-    "*",
-    "^.*$",
-    "^a$",
-    "",
-    "a b",
-    "a\nb",
-    "a\x1b[2Jb",
-    "a/b",
-    "\u202eb",
-    "a\u200bb",
-    "x" * 101,
-    "a:b",
-    "%s",
-    "=1+1",
+    *("*", "^.*$", "^a$", "", "a b", "a\nb", "a\x1b[2Jb", "a/b", "\u202eb", "a\u200bb", "x" * 101, "a:b", "%s", "=1+1"),
 )
 
 
-@pytest.mark.parametrize("name", FACTORS)
-def test_a_factor_is_called_by_letters_and_digits(
-    cli, run: Path, endpoint: Endpoint, tmp_path: Path, name: str
-) -> None:
+def test_a_factor_is_called_by_letters_and_digits(cli, run: Path, endpoint: Endpoint, tmp_path: Path) -> None:
     """Other names would crash the scoring after everything was asked, or choose other columns."""
-    line = orjson.loads(make_item(7).to_json()) | {"factors": {name: "a"}}
+    for name in FACTORS:
+        with pytest.raises(ValueError, match=r"expected a name of 1 to 100 letters, digits, '_', '-' and '\.'"):
+            make_item(1, factors={name: "a"})
+    line = orjson.loads(make_item(7).to_json()) | {"factors": {"*": "a"}}
     own = tmp_path / "own.jsonl"
     own.write_bytes(orjson.dumps(line) + b"\n")
     done = cli("eval", "--benchmark", "items", "--path", own, "--base-url", endpoint.url, "--run", "new")
     assert (done.code, done.err.count("\n")) == (2, 1), done.err
-    assert "expected a name of 1 to 100 letters, digits, '_', '-' and '.'" in done.err
     assert endpoint.requests == []
     with (run / "items.jsonl").open("ab") as items:  # nobody has answered it
         items.write(orjson.dumps(line) + b"\n")
@@ -192,47 +176,46 @@ def test_good_names_of_factors() -> None:
 def test_programs_of_a_content_folder_are_named_once(cli, run: Path, tmp_path: Path, monkeypatch) -> None:
     folder = study(tmp_path / "content")
     told = f"note: {folder} holds studies, which are programs and run with your rights: analysis/depths.py\n"
-    for command in (("analyze", run), ("report", run), ("compare", f"{run}/", f"{run}/")):
-        assert cli(*command, "--content", folder).err.count(told) == 1
-        assert cli("--content", folder, *command).err.count(told) == 1
-        assert told not in cli("score", run, "--content", folder).err
-        monkeypatch.setenv("TOMSERVE_CONTENT", "")
-        assert "note: " not in cli(*command).err
-        assert "note: " not in cli(*command, "--content", ROOT).err  # what came installed
-        monkeypatch.setenv("TOMSERVE_CONTENT", "")
+    analyze = ("analyze", run, "--study", "accuracy", "--format", "csv")
+    for line in ((*analyze, "--content", folder), ("--content", folder, *analyze)):
+        assert cli(*line).err.count(told) == 1
+    assert told not in cli("score", run, "--content", folder).err
+    monkeypatch.setenv("TOMSERVE_CONTENT", "")
+    assert "note: " not in cli(*analyze, "--content", ROOT).err, "what came installed"
     done = cli("doctor", "--content", folder)
     assert "programs in the first, which are run with your rights: analysis/depths.py" in " ".join(done.out.split())
 
 
-WRONG = {
-    "bytes": pl.Series([b"\xff\x00"] * 3),
-    "a struct": pl.Series([{"a": 1}] * 3),
-    "a duration": pl.Series([1] * 3).cast(pl.Duration),
-    "a time": pl.Series([1] * 3).cast(pl.Time),
-}
+WRONG = (
+    pl.Series([b"\xff\x00"] * 3),
+    pl.Series([{"a": 1}] * 3),
+    pl.Series([1] * 3).cast(pl.Duration),
+    pl.Series([1] * 3).cast(pl.Time),
+)
 
 
-@pytest.mark.parametrize("kind", WRONG)
 @pytest.mark.parametrize("name", ["correct", "item", "status", "kind", "samples", "chain_path_proper", "answer"])
-def test_a_strangers_table_holds_what_can_be_read(cli, tmp_path: Path, name: str, kind: str) -> None:
+def test_a_strangers_table_holds_what_can_be_read(tmp_path: Path, name: str) -> None:
     rows = {"model": ["m"] * 3, "strategy": ["s"] * 3, "item": list("abc"), "status": ["ok"] * 3, "correct": [True] * 3}
     table = tmp_path / "table.parquet"
-    pl.DataFrame({**rows, name: WRONG[kind]}).write_parquet(table)
-    for command in (("analyze", table), ("report", table), ("compare", table, table)):
-        done = cli(*command)
-        assert (done.code, done.err.count("\n")) == (2, 1), done.err
-        assert f"table.parquet: column {name!r} is " in done.err
+    for values in WRONG:
+        pl.DataFrame({**rows, name: values}).write_parquet(table)
+        with pytest.raises(ConfigError, match=f"table.parquet: column '{name}' is "):
+            tomserve.load_scores(table)
 
 
-@pytest.mark.parametrize("name", ["*", "^.*$", "^item$", "", "a\x1b[2Jb", "\u202eb", "x" * 300])
-def test_the_columns_of_a_strangers_table_are_names(cli, tmp_path: Path, name: str) -> None:
-    rows = {"model": ["m"] * 3, "strategy": ["s"] * 3, "item": list("abc"), "correct": [True] * 3, name: ["x"] * 3}
-    frame = pl.DataFrame(rows)
-    for suffix, write in ((".parquet", frame.write_parquet), (".csv", frame.write_csv), (".jsonl", frame.write_ndjson)):
-        write(table := tmp_path / f"table{suffix}")
-        done = cli("analyze", table)
-        assert (done.code, done.err.count("\n")) == (2, 1), done.err
-        assert "a column is called " in done.err
+def test_the_columns_of_a_strangers_table_are_names(cli, tmp_path: Path) -> None:
+    rows = {"model": ["m"] * 3, "strategy": ["s"] * 3, "item": list("abc"), "correct": [True] * 3}
+    for name in ("*", "^.*$", "^item$", "", "a\x1b[2Jb", "\u202eb", "x" * 300):
+        frame = pl.DataFrame({**rows, name: ["x"] * 3})
+        for suffix, write in (
+            *((".parquet", frame.write_parquet), (".csv", frame.write_csv), (".jsonl", frame.write_ndjson)),
+        ):
+            write(table := tmp_path / f"table{suffix}")
+            with pytest.raises(ConfigError, match="a column is called "):
+                tomserve.load_scores(table)
+    done = cli("analyze", table)
+    assert (done.code, done.err.count("\n")) == (2, 1), done.err
 
 
 def test_a_measured_table_holds_what_can_be_read(tmp_path: Path) -> None:
@@ -282,10 +265,9 @@ def test_a_run_without_answers_is_no_table(cli, run: Path) -> None:
 )
 def test_how_a_run_was_sampled_is_checked(cli, run: Path, fields: dict[str, object], said: str) -> None:
     changed(run, **fields)
-    for command in ("score", "analyze", "report", "runs"):
-        done = cli(command, run)
-        assert (done.code, done.err.count("\n")) == (2, 1), done.err
-        assert f"manifest.json: {said}" in done.err
+    done = cli("score", run)
+    assert (done.code, done.err.count("\n")) == (2, 1), done.err
+    assert f"manifest.json: {said}" in done.err
 
 
 def test_a_manifest_that_says_little_is_shown(cli, run: Path) -> None:

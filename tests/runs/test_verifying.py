@@ -15,6 +15,8 @@ from tests.helpers.ssh import needs_ssh, new_key
 from tests.helpers.talking import FAN_OUT, write_strategy
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
+from tomserve.runs import verifying
+from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import scores_of
 from tomserve.runs.sealing import seal
 from tomserve.runs.verifying import Finding, Wanted, findings
@@ -22,8 +24,14 @@ from tomserve.runs.verifying import Finding, Wanted, findings
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A copy of the committed run of two strategies."""
-    return copied_example(tmp_path / "runs")
+    """A copy of the committed run of two strategies, as far as its first forty items go."""
+    folder = copied_example(tmp_path / "runs")
+    items = (folder / "items.jsonl").read_bytes().splitlines(keepends=True)[:40]
+    known = {orjson.loads(line)["id"] for line in items}
+    rows = (folder / "responses.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "items.jsonl").write_bytes(b"".join(items))
+    (folder / "responses.jsonl").write_bytes(b"".join(row for row in rows if orjson.loads(row)["item"] in known))
+    return folder
 
 
 def checked(folder: Path, wanted: Wanted | None = None) -> dict[str, Finding]:
@@ -56,42 +64,30 @@ def test_a_run_with_variants_and_a_noise_check_passes() -> None:
     assert found["prompts"].said.startswith("798 rows answer the prompts")
 
 
-def test_a_table_with_other_numbers_is_found(run: Path) -> None:
+FORGED = {
+    "correct is Int32 in place of Boolean": lambda table: table.with_columns(correct=pl.lit(1)),
+    "correct differs in": lambda table: table.with_columns(correct=pl.lit(True)),
+    "it lacks answer": lambda table: table.drop("answer"),
+    "it has columns besides (more)": lambda table: table.with_columns(more=pl.lit(1)),
+    "it has 10 rows in place of 80": lambda table: table.head(10),
+    "item differs": lambda table: table.reverse(),
+}
+
+
+def test_a_forged_table_is_found_and_another_name_of_the_run_is_none(run: Path) -> None:
     table = scores_of(run)
+    for said, forge in FORGED.items():
+        forge(table).write_parquet(run / "scores.parquet")
+        found = verifying._scores(run)
+        assert found.holds is False
+        assert said in found.said
     wrong = table.height - int(table["correct"].sum())
-    table.with_columns(correct=pl.lit(True)).write_parquet(run / "scores.parquet")
-    found = checked(run)["scores"]
-    assert found.holds is False
-    assert f"correct differs in {wrong:,} of 352 rows" in found.said
-
-
-@pytest.mark.parametrize(
-    ("forge", "said"),
-    [
-        (lambda table: table.drop("answer"), "it lacks answer"),
-        (lambda table: table.with_columns(more=pl.lit(1)), "it has columns besides (more)"),
-        (lambda table: table.head(10), "it has 10 rows in place of 352"),
-        (lambda table: table.with_columns(correct=pl.lit(1)), "correct is Int32 in place of Boolean"),
-        (lambda table: table.reverse(), "item differs"),
-    ],
-)
-def test_other_forgeries_of_a_table_are_told(
-    run: Path, forge: Callable[[pl.DataFrame], pl.DataFrame], said: str
-) -> None:
-    forge(scores_of(run)).write_parquet(run / "scores.parquet")
-    found = checked(run)["scores"]
-    assert found.holds is False
-    assert said in found.said
-
-
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"nothing"])
-def test_a_table_that_is_none_is_told(run: Path, content: bytes) -> None:
-    (run / "scores.parquet").write_bytes(content)
-    assert checked(run)["scores"].said.startswith("scores.parquet is no table")
-
-
-def test_a_run_that_was_given_another_name_keeps_its_table(run: Path) -> None:
-    scores_of(run)
+    FORGED["correct differs in"](table).write_parquet(run / "scores.parquet")
+    assert f"correct differs in {wrong:,} of 80 rows" in verifying._scores(run).said
+    for content in (b"", b"PAR1", b"nothing"):
+        (run / "scores.parquet").write_bytes(content)
+        assert verifying._scores(run).said.startswith("scores.parquet is no table")
+    table.write_parquet(run / "scores.parquet")
     assert held(run.rename(run.with_name("other")))["scores"] is True
 
 
@@ -119,8 +115,8 @@ def test_another_story_is_found_by_the_keys_of_the_rows_even_where_the_benchmark
 def test_replies_of_another_model_or_other_sampling_are_found_by_their_keys(run: Path) -> None:
     manifest = orjson.loads((run / "manifest.json").read_bytes())
     for changes in ({"model": "gpt"}, {"revision": "other"}, {"sampling": {"temperature": 1.0, "seed": 0}}):
-        (run / "manifest.json").write_bytes(orjson.dumps({**manifest, **changes}))
-        assert checked(run)["prompts"].said.startswith("352 rows answer another prompt")
+        other = Manifest.model_validate({**manifest, **changes})
+        assert verifying._prompts(run, other, Wanted()).said.startswith("80 rows answer another prompt")
 
 
 def test_prompts_that_this_version_does_not_have_are_said_not_to_be_compared(run: Path) -> None:
@@ -129,7 +125,7 @@ def test_prompts_that_this_version_does_not_have_are_said_not_to_be_compared(run
     (run / "manifest.json").write_bytes(orjson.dumps(manifest))
     found = checked(run)["prompts"]
     assert found.holds is None
-    assert found.said.startswith("176 rows answer the prompts that the questions make; 176 rows of cot not compared")
+    assert found.said.startswith("40 rows answer the prompts that the questions make; 40 rows of cot not compared")
 
 
 @pytest.mark.parametrize(
@@ -201,25 +197,27 @@ def test_a_measured_table_is_known_by_its_digest(tmp_path: Path) -> None:
 @needs_ssh
 def test_who_signed_is_told_and_must_be_named_where_signers_are_given(run: Path, tmp_path: Path) -> None:
     key, other = new_key(tmp_path, "alice@lab"), new_key(tmp_path, "mallory@lab")
-    ours = Wanted(signers=key.with_suffix(".pub"))
-    assert held(run, ours)["seal"] is False
+    alice, mallory = key.with_suffix(".pub"), other.with_suffix(".pub")
+
+    def signed(signers: Path | None = None) -> dict[str, bool | None]:
+        return {one.what: one.holds for one in verifying.sealed(run, signers)}
+
+    assert signed(alice) == {"seal": False}
     seal(run)
-    assert held(run)["signature"] is None
-    assert held(run, ours)["signature"] is False
+    assert [signed()["signature"], signed(alice)["signature"]] == [None, False]
     seal(run, key)
-    assert checked(run, ours)["signature"].said.startswith("by alice@lab")
-    assert held(run, Wanted(signers=other.with_suffix(".pub")))["signature"] is False
+    assert [one.said for one in verifying.sealed(run, alice)][-1].startswith("by alice@lab")
+    assert signed(mallory)["signature"] is False
     edited(run / "responses.jsonl", 0, text='{"answer": "better"}')
-    found = checked(run, ours)
-    assert (found["seal"].holds, found["signature"].holds) == (False, True)
+    assert signed(alice) == {"seal": False, "signature": True}
     data = orjson.loads((run / "seal.json").read_bytes())
     (run / "seal.json").unlink()
     seal(run)
     forged = orjson.loads((run / "seal.json").read_bytes())
     forged["links"][-1]["signature"] = data["links"][-1]["signature"]
     (run / "seal.json").write_bytes(orjson.dumps(forged))
-    assert held(run, ours)["seal"] is True
-    assert held(run, ours)["signature"] is False
+    assert signed(alice) == {"seal": True, "signature": False}
+    assert held(run, Wanted(signers=alice))["signature"] is False
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

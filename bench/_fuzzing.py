@@ -1,6 +1,6 @@
-"""Runs every command that reads a run on changed copies of real runs (tests.helpers.mutating), and says what went wrong.
+"""Runs every command that reads a run on changed copies of real runs (_mutating.py), and says what went wrong.
 
-    python -m tests.helpers.fuzzing FOLDER 4 < seeds          # prints a line of JSON for each finding, and one for each run
+    python bench/_fuzzing.py FOLDER 4 < seeds          # prints a line of JSON for each finding, and one for each run
 
 One process imports everything and starts no thread; each changed run is read in a copy of it (`os.fork`) of its own,
 with limits of time and memory. A finding is a traceback, a warning of Python, an exit code outside of 0 to 3, a line on
@@ -31,8 +31,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from _mutating import mutate
+
 from tests.helpers import prepared
-from tests.helpers.mutating import mutate
 
 SECONDS, MEMORY = 60.0, 3 << 30
 """So long one command may take, and so many bytes more than before it may use."""
@@ -97,7 +98,7 @@ def make_seeds(folder: Path) -> None:
         read.scores()
     reports.varied_run(folder / "seeds/varied")
     reports.hitom_run(folder / "seeds/hitom")
-    worlds, source = folder / "seeds/worlds", Path(__file__).parents[2] / "runs/functional-example/worlds"
+    worlds, source = folder / "seeds/worlds", Path(__file__).parents[1] / "runs/functional-example/worlds"
     shutil.copytree(source, worlds)
     for name in ("items.jsonl", "responses.jsonl", "noise.jsonl"):
         lines = (source / name).read_bytes().splitlines(keepends=True)
@@ -394,10 +395,10 @@ def fuzz(folder: Path, seeds: Sequence[str], some: int = 0) -> Iterator[dict[str
     some: by how many commands, drawn by the seed, each is read; 0 for all. It happens in a process of its own, which is
     ended where the caller stops.
     """
-    command = [sys.executable, "-m", "tests.helpers.fuzzing", str(folder), str(some)]
+    command = [sys.executable, __file__, str(folder), str(some)]
     folder.mkdir(parents=True, exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TOMSERVE_")}
-    surroundings = {"XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": str(Path(__file__).parents[2])}
+    surroundings = {"XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": str(Path(__file__).parents[1])}
     limits = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "120"}
     environment = {**kept, **surroundings, **limits, "TOMSERVE_RUNS": str(folder / "runs")}
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

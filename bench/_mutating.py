@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - lines of the tables of texts and values
 """Changes to a run folder such as chance, other programs and hostile people make, each of which a seed gives again.
 
 >>> changed = mutate(Path("runs/r"), seed=7)                                          # doctest: +SKIP
