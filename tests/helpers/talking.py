@@ -7,8 +7,6 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.conftest import Endpoint, make_item
 from tests.helpers.asking import SCHEMA, ask
 from tomserve.engine.request import Request, Sampling
@@ -16,7 +14,6 @@ from tomserve.items import Item, write_items
 from tomserve.prompting.conversation import Conversation
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.turn import Reply, Turn
-from tomserve.runs import planning
 from tomserve.runs.journal import Journal
 from tomserve.runs.questions import Questions, counted, finished
 from tomserve.runs.stock import Stock
@@ -114,9 +111,9 @@ def program(item, ask):
 ITEMS = 12
 
 
-def conversing(folder: Path) -> Path:
-    """A folder with items and two strategies: "two" of two turns and "fan" of seven, of which five go out together."""
-    write_items(folder / "items.jsonl", [make_item(number) for number in range(ITEMS)])
+def conversing(folder: Path, items: int = ITEMS) -> Path:
+    """A folder with so many items and two strategies: "two" of two turns and "fan" of seven, of which five go out together."""
+    write_items(folder / "items.jsonl", [make_item(number) for number in range(items)])
     write_strategy(folder / "two", 2)
     write_strategy(folder / "fan", 3, FAN_OUT)
     return folder
@@ -136,8 +133,3 @@ def converse(
 def asked(endpoint: Endpoint) -> list[str]:
     """What the endpoint was asked, in order."""
     return [body["messages"][-1]["content"] for body in endpoint.requests]
-
-
-def use(monkeypatch: pytest.MonkeyPatch, *strategies: Strategy) -> None:
-    """Let every evaluation ask by these strategies."""
-    monkeypatch.setattr(planning, "_strategies", lambda *_: list(strategies))

@@ -15,16 +15,18 @@ import pytest
 import tomserve
 from tests.conftest import Endpoint, completion
 from tests.helpers.asking import FAST, page
-from tests.helpers.talking import ITEMS, asked, conversing, write_strategy
+from tests.helpers.talking import asked, conversing, write_strategy
 from tomserve.engine.request import Identity
 from tomserve.runs import planning
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.scores import score_run
 
+ITEMS = 4
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return conversing(tmp_path)
+    return conversing(tmp_path, ITEMS)
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """A run folder from somebody else is data: no file of it leads tomserve to another file, or makes it wait for ever."""
 
 import os
+import re
 import signal
 import socket
 import stat
@@ -67,9 +68,6 @@ def commands(endpoint: Endpoint, run: Path) -> dict[str, tuple[object, ...]]:
     }
 
 
-COMMANDS = ("eval", "score", "analyze", "report", "compare", "runs", "newest")
-
-
 def assert_refused(done, *said: object) -> None:
     assert done.code == 2, done.out
     assert done.err.count("\n") == 1, done.err
@@ -77,32 +75,50 @@ def assert_refused(done, *said: object) -> None:
     assert "AAAA" not in done.out + done.err
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("command", ["eval", "score", "analyze", "report", "compare", "runs", "newest"])
 def test_no_command_follows_a_link(
-    endpoint: Endpoint, cli, run: Path, victim: Path, name: str, command: str, items_file: Path
+    endpoint: Endpoint, cli, run: Path, victim: Path, command: str, items_file: Path
 ) -> None:
     items_file.rename(run.parent / "own.jsonl")
-    if (run / name).exists():  # a link to a file that would do: only its place is wrong
-        (run / name).rename(victim)
+    (run / "responses.jsonl").rename(victim)  # a link to a file that would do: only its place is wrong
     before = victim.read_bytes()
-    (run / name).symlink_to(victim)
+    (run / "responses.jsonl").symlink_to(victim)
     done = cli(*commands(endpoint, run)[command])
-    assert_refused(done, f"{name}: is a symbolic link to {victim}, which is not followed")
+    assert_refused(done, f"responses.jsonl: is a symbolic link to {victim}, which is not followed")
     assert victim.read_bytes() == before
     assert endpoint.requests == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_link_to_nothing_makes_no_file_elsewhere(
-    endpoint: Endpoint, cli, run: Path, tmp_path: Path, name: str, items_file: Path
+def test_no_file_of_a_run_may_be_anything_but_a_file(
+    endpoint: Endpoint, cli, run: Path, victim: Path, tmp_path: Path, items_file: Path
 ) -> None:
+    """And the log and the file of the noise check are among those that are looked at."""
+    assert {"manifest.json", "responses.jsonl", "log.txt", NOISE, "scores.parquet", ".lock"} < set(NAMES)
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    for name in NAMES:
+        place = folder / name
+        for target in (victim, tmp_path / "new"):
+            place.symlink_to(target)
+            with pytest.raises(ConfigError, match=f"{re.escape(name)}: is a symbolic link"):
+                runfolder.check_files(folder)
+            place.unlink()
+        for kind, make in KINDS.items():
+            make(place)
+            with pytest.raises(ConfigError, match=f"{re.escape(name)}: is {kind}; expected a regular file"):
+                runfolder.check_files(folder)
+            place.rmdir() if kind == "a folder" else place.unlink()
+        os.link(victim, place)
+        runfolder.check_files(folder)
+        if name in CHANGED:
+            with pytest.raises(ConfigError, match=rf"{re.escape(name)}: has 2 names \(hard links\)"):
+                runfolder.check_files(folder, change=True)
+        place.unlink()
     items_file.rename(run.parent / "own.jsonl")
-    (run / name).unlink(missing_ok=True)
-    (run / name).symlink_to(tmp_path / "new")
-    done = cli(*commands(endpoint, run)["eval"])
-    assert_refused(done, f"{name}: is a symbolic link")
+    (run / "noise.jsonl").symlink_to(tmp_path / "new")
+    assert_refused(cli(*commands(endpoint, run)["eval"]), "noise.jsonl: is a symbolic link")
     assert not (tmp_path / "new").exists()
+    assert victim.read_bytes() == SECRET
 
 
 def test_temporary_names_that_were_known_beforehand_lead_nowhere(
@@ -125,10 +141,6 @@ def test_temporary_names_that_were_known_beforehand_lead_nowhere(
     assert victim.stat().st_nlink == 1
 
 
-def make_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
 def make_socket(path: Path) -> None:
     here = Path.cwd()
     os.chdir(path.parent)  # the name of a socket may have 107 bytes
@@ -139,48 +151,38 @@ def make_socket(path: Path) -> None:
         os.chdir(here)
 
 
-def make_device(path: Path) -> None:
-    try:
-        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))  # /dev/zero, which never ends
-    except PermissionError:
-        pytest.skip("only root may make a device")
+KINDS = {"a named pipe": os.mkfifo, "a folder": Path.mkdir, "a socket": make_socket}
+if os.geteuid() == 0:  # /dev/zero, which never ends
+    KINDS["a device"] = lambda path: os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))
 
 
-KINDS = {"a named pipe": make_pipe, "a folder": Path.mkdir, "a socket": make_socket, "a device": make_device}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", NAMES)
-def test_what_is_no_file_is_told_and_not_waited_for(
-    endpoint: Endpoint, cli, run: Path, kind: str, name: str, items_file: Path
-) -> None:
+@pytest.mark.parametrize("name", ["manifest.json", "responses.jsonl"])
+def test_a_pipe_is_told_and_not_waited_for(endpoint: Endpoint, cli, run: Path, name: str, items_file: Path) -> None:
     items_file.rename(run.parent / "own.jsonl")
-    (run / name).unlink(missing_ok=True)
-    KINDS[kind](run / name)
-    for command in ("eval", "score", "report"):
-        said = f"{run / name}: is {kind}; expected a regular file"
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    for command in ("eval", "score", "runs"):
+        said = f"{run / name}: is a named pipe; expected a regular file"
         assert_refused(cli(*commands(endpoint, run)[command]), said)
 
 
-@pytest.mark.parametrize("name", CHANGED)
 def test_a_file_with_a_second_name_is_not_changed_in_place(
-    endpoint: Endpoint, cli, run: Path, victim: Path, name: str, items_file: Path
+    endpoint: Endpoint, cli, run: Path, victim: Path, items_file: Path
 ) -> None:
-    (run / name).unlink(missing_ok=True)
-    os.link(victim, run / name)
+    (run / "responses.jsonl").unlink()
+    os.link(victim, run / "responses.jsonl")
     items_file.rename(run.parent / "own.jsonl")
     done = cli(*commands(endpoint, run)["eval"])
-    assert_refused(done, f"{name}: has 2 names (hard links)")
+    assert_refused(done, "responses.jsonl: has 2 names (hard links)")
     assert victim.read_bytes() == SECRET
 
 
-@pytest.mark.parametrize("name", ["scores.parquet", "report.html"])
 def test_a_file_with_a_second_name_is_replaced_and_the_other_name_keeps_its_content(
-    cli, run: Path, victim: Path, name: str
+    cli, run: Path, victim: Path
 ) -> None:
-    os.link(victim, run / name)
-    assert cli("score", run).code == cli("report", run).code == 0
-    assert (run / name).read_bytes() != SECRET
+    os.link(victim, run / "scores.parquet")
+    assert cli("score", run).code == 0
+    assert (run / "scores.parquet").read_bytes() != SECRET
     assert victim.read_bytes() == SECRET
 
 
@@ -223,10 +225,6 @@ def test_one_run_with_a_link_does_not_hide_the_others(cli, run: Path, victim: Pa
 def test_a_link_is_shown_on_one_line_whatever_its_target_is_called(cli, run: Path) -> None:
     (run / "log.txt").symlink_to("x\n2026 all is well\x1b[31m")
     assert_refused(cli("score", run), r"symbolic link to x\n2026 all is well\x1b[31m, which")
-
-
-def test_the_noise_file_is_among_those_that_are_looked_at() -> None:
-    assert NOISE in CHANGED
 
 
 def test_the_library_refuses_as_the_commands_do(run: Path, victim: Path, tmp_path: Path) -> None:
@@ -293,7 +291,7 @@ def outputs(run: Path, out: Path) -> dict[str, tuple[tuple[object, ...], Path]]:
         "own": (("score", run, "--out", out / "a.csv"), out / "a.csv"),
         "parquet": ((*foreign, out / "a.parquet"), out / "a.parquet"),
         "jsonl": ((*foreign, out / "b.jsonl"), out / "b.jsonl"),
-        "tables": (("analyze", run, "--out", out, "--format", "csv"), out / "accuracy.csv"),
+        "tables": (("analyze", run, "--study", "accuracy", "--out", out, "--format", "csv"), out / "accuracy.csv"),
         "report": (("report", run, "--out", out / "r.html"), out / "r.html"),
     }
 
@@ -317,7 +315,7 @@ def test_what_is_written_by_out_replaces_a_link_and_leaves_its_target(
     assert not list(path.parent.glob(".*")), "nothing is left behind"
 
 
-@pytest.mark.parametrize("which", OUTPUTS)
+@pytest.mark.parametrize("which", ["items", "parquet", "tables"])
 def test_out_does_not_replace_a_folder(cli, run: Path, tmp_path: Path, which: str) -> None:
     command, path = outputs(run, tmp_path / "out")[which]
     path.mkdir(parents=True)
@@ -326,7 +324,7 @@ def test_out_does_not_replace_a_folder(cli, run: Path, tmp_path: Path, which: st
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("which", OUTPUTS)
+@pytest.mark.parametrize("which", ["items", "parquet", "tables"])
 def test_out_is_written_into_a_named_pipe(cli, run: Path, tmp_path: Path, which: str) -> None:
     command, path = outputs(run, tmp_path / "out")[which]
     path.parent.mkdir()
@@ -371,15 +369,16 @@ def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
     path = tmp_path / "a"
     path.write_text("old")
 
-    def fail() -> None:
-        with files.replacing(path) as file:
-            file.write(b"new")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
+    with pytest.raises(KeyboardInterrupt), files.replacing(path) as file:  # noqa: PT012
+        file.write(b"new")
+        raise KeyboardInterrupt
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+    planted = tmp_path / f".tomserve-{'0' * 16}.part"  # looks like left behind, and is a link
+    planted.symlink_to(path)
+    with files.replacing(path) as file:
+        file.write(b"new")
+    assert (path.read_text(), planted.is_symlink()) == ("new", True)
 
 
 def test_permissions_are_those_that_the_umask_leaves(tmp_path: Path) -> None:
@@ -405,6 +404,7 @@ with replacing(Path(sys.argv[1])) as file:
 """
 
 
+@pytest.mark.system
 def test_kill_9_leaves_the_old_file_and_what_it_left_is_removed_the_next_time(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("old")
@@ -422,15 +422,6 @@ def test_kill_9_leaves_the_old_file_and_what_it_left_is_removed_the_next_time(tm
     with files.replacing(path) as file:
         file.write(b"newer")
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_links_that_look_like_left_behind_are_not_followed(tmp_path: Path, victim: Path) -> None:
-    planted = tmp_path / f".tomserve-{'0' * 16}.part"
-    planted.symlink_to(victim)
-    with files.replacing(tmp_path / "a") as file:
-        file.write(b"x")
-    assert planted.is_symlink()
-    assert victim.read_bytes() == SECRET
 
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_RDWR])
