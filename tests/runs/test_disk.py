@@ -137,9 +137,9 @@ def test_a_full_disk(run: Path, here: Path, cli, mounted: Callable[..., None]) -
 
 def test_no_folder_for_temporary_files(run: Path, here: Path, cli, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch = str(here / "scratch")
-    monkeypatch.setenv("TMPDIR", scratch)
-    monkeypatch.setattr(tempfile, "tempdir", scratch)
-    done = cli(*COMMANDS["foreign"])
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", scratch)
+        done = cli(*COMMANDS["foreign"])
     assert done.code == 2, done.err
     assert scratch in the_last_line(done.err)
     nothing_left(here)

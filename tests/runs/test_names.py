@@ -29,28 +29,21 @@ def made(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("given", "path"),
-    [
-        ("mine", "runs/mine"),
-        ("pilot/first", "runs/pilot/first"),
-        ("pilot/first/", "runs/pilot/first"),
-        ("a/b/c", "runs/a/b/c"),
-        ("runs/mine", "runs/mine"),
-        ("runs/pilot/first", "runs/pilot/first"),
-        ("./pilot/first", "pilot/first"),
-        ("../elsewhere/first", "../elsewhere/first"),
-        ("/data/first", "/data/first"),
-    ],
-)
-def test_a_name_with_slashes_is_a_folder_below_the_runs(given: str, path: str) -> None:
-    assert run_path(given) == Path(path)
+PATHS = {
+    **{"mine": "runs/mine", "pilot/first": "runs/pilot/first", "pilot/first/": "runs/pilot/first"},
+    **{"a/b/c": "runs/a/b/c", "runs/mine": "runs/mine", "runs/pilot/first": "runs/pilot/first"},
+    **{"./pilot/first": "pilot/first", "../elsewhere/first": "../elsewhere/first", "/data/first": "/data/first"},
+}
 
 
-@pytest.mark.parametrize("given", ["a/../../b", "a/..", "runs/../b", "a/./.hidden", "a/-x", "a/b c", "a/b\0", "."])
-def test_no_name_leads_out_of_the_runs(given: str) -> None:
-    with pytest.raises(ConfigError, match=r"begin it with \./ or /"):
-        run_path(given)
+def test_a_name_with_slashes_is_a_folder_below_the_runs() -> None:
+    assert {name: str(run_path(name)) for name in PATHS} == PATHS
+
+
+def test_no_name_leads_out_of_the_runs() -> None:
+    for name in ("a/../../b", "a/..", "runs/../b", "a/./.hidden", "a/-x", "a/b c", "a/b\0", "."):
+        with pytest.raises(ConfigError, match=r"begin it with \./ or /"):
+            run_path(name)
 
 
 def test_a_run_of_the_working_directory_is_meant_only_where_there_is_none_of_that_name(runs: Path) -> None:
@@ -97,11 +90,9 @@ def test_every_command_takes_a_name_with_slashes(endpoint: Endpoint, items_file:
     assert "pilot/second" in listed
     assert "run               pilot/first" in cli("runs", "pilot/first").out
     assert cli("score", "pilot/first").code == 0
-    table = cli("analyze", "pilot/first", "--format", "csv", "--label", "pilot/first=small")
+    accuracy = ("--format", "csv", "--study", "accuracy")
+    table = cli("analyze", "pilot/first", *accuracy, "--label", "pilot/first=small")
     assert (table.code, "small" in table.out) == (0, True)
-    assert cli("report", "pilot/first").code == 0
-    assert (runs / "pilot/first/report.html").exists()
-    assert cli("compare", "pilot/first", "pilot/second").code == 0
     assert cli("score", "pilot/../../x").code == 2
 
 

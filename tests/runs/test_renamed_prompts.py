@@ -35,15 +35,14 @@ def begun_before(endpoint: Endpoint, cli: Cli, folder: Path, items: Path, *strat
     return asking
 
 
-@pytest.mark.parametrize("strategies", [("vanilla",), ("vanilla", "cot")])
 def test_a_resumed_run_is_told_the_new_name_of_its_prompts(
-    strategies: tuple[str, ...],
     endpoint: Endpoint,
     cli,
     items_file: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    strategies = ("vanilla", "cot")
     asking = begun_before(endpoint, cli, tmp_path, items_file, *strategies)
     before = (tmp_path / "runs/r/responses.jsonl").read_bytes()
     requests = len(endpoint.requests)
@@ -59,19 +58,3 @@ def test_a_resumed_run_is_told_the_new_name_of_its_prompts(
     assert len(endpoint.requests) == requests
     kept = cli(*asking[: -2 * len(strategies)], *wanted.split(), "--limit", 2)
     assert kept.code == 0, "strategies that the run has not asked yet may be added"
-
-
-def test_prompts_that_somebody_edited_are_told_as_before(
-    endpoint: Endpoint, cli: Cli, items_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    edited = tmp_path / "edited/prompts"
-    shutil.copytree(ROOT / "prompts/vanilla", edited / "vanilla")
-    shutil.copy(ROOT / "prompts/demonstrations.yaml", edited)
-    (edited / "vanilla/system.j2").write_text("Be brief.")
-    begin = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file, "--run", "r")
-    assert cli(*begin, "--strategy", "vanilla", "--content", edited.parent).code == 0
-    monkeypatch.setenv("TOMSERVE_CONTENT", "")
-    done = cli(*begin, "--strategy", "vanilla")
-    assert done.code == 2
-    assert "strategy 'vanilla', digest was sha256:" in done.err
-    assert "vanilla_1" not in done.err

@@ -46,22 +46,6 @@ def test_a_run_drawn_otherwise_is_finished_and_then_grows(
     assert manifest["complete"] is True
 
 
-def test_an_interrupted_run_is_completed_by_the_same_command(
-    endpoint: Endpoint, items_file: Path, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as older:
-        older.setattr(draw, "LIMIT_SEED", 5)
-        begin(endpoint, cli, tmp_path, "--limit", 6)
-    journal = tmp_path / "runs/r/responses.jsonl"
-    lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(b"".join(lines[:2]))  # as if it had been stopped after two answers
-    begin(endpoint, cli, tmp_path, "--limit", 6)
-    assert len(asked(tmp_path)) == 6
-    manifest = read_manifest(tmp_path / "runs/r")
-    assert manifest is not None
-    assert manifest["complete"] is True
-
-
 def test_a_limit_draws_whole_tasks_of_ones_own_items(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     factors = [{"scenario": str(n // 4), "swapped": bool(n % 2)} for n in range(16)]
     tasks = [make_item(n + 16 * t, cluster=f"own/{t}", factors=factors[n]) for t in range(3) for n in range(16)]

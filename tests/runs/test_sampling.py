@@ -15,9 +15,8 @@ from tests.conftest import Endpoint, completion, make_item
 from tests.helpers.talking import write_strategy
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, RunMismatchError
-from tomserve.items import write_items
 from tomserve.prompting.turn import Turn
-from tomserve.runs.journal import Journal, read_rows
+from tomserve.runs.journal import read_rows
 
 ITEMS = [make_item(number) for number in range(4)]
 BY_SEED = {5: "salt", 6: "tea", 7: "tea"}
@@ -124,22 +123,6 @@ def test_samples_of_a_strategy_with_a_temperature_of_0_are_refused(endpoint: End
     assert {body["temperature"] for body in endpoint.requests} == {0, 0.5}, "one turn with chance is enough"
 
 
-def test_the_command_line_takes_them(endpoint: Endpoint, cli: Any, tmp_path: Path) -> None:
-    endpoint.script = by_seed
-    write_items(tmp_path / "items.jsonl", ITEMS)
-    where = ("--benchmark", "items", "--path", tmp_path / "items.jsonl", "--strategy", "vanilla")
-    job = ("eval", *where, "--base-url", endpoint.url, "--seed", 5, "--repeats", 3)
-    refused = cli(*job)
-    assert refused.code == 2
-    assert "add a temperature" in refused.err
-    assert "Traceback" not in refused.err
-    done = cli(*job, "--temperature", "0.7")
-    assert done.code == 0, done.err
-    assert "12 of 12 requests to go\n" in done.out
-    assert "samples: what is right of several samples of a question" in done.out
-    assert (tmp_path / "runs" / "items-tiny-temperature-0.7-x3").is_dir()  # beside the greedy run, not in its way
-
-
 def test_every_sample_of_a_strategy_of_two_turns_is_a_conversation(endpoint: Endpoint, tmp_path: Path) -> None:
     two = write_strategy(tmp_path / "two", 2)
     run = asked(endpoint, strategies=two)
@@ -190,10 +173,3 @@ def test_equal_prompts_share_the_reply_of_the_same_sample(endpoint: Endpoint) ->
         (name, sample): 1 for name in "ab" for sample in (0, 1, 2)
     }
     assert run.scores()["samples_right"].to_list() == [2, 2]
-
-
-def test_a_journal_with_a_strange_sample_is_refused_by_line(tmp_path: Path) -> None:
-    row = {"item": "a", "strategy": "s", "turn": 0, "key": "k", "status": "ok", "sample": "first"}
-    (tmp_path / "j.jsonl").write_bytes(orjson.dumps(row) + b"\n")
-    with pytest.raises(ConfigError, match="field 'sample' is 'first'"):
-        Journal(tmp_path / "j.jsonl")

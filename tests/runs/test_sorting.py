@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import resource
 from collections.abc import Iterator
@@ -38,13 +39,13 @@ def test_equal_keys_keep_their_order_wherever_they_are_sorted(held: int, monkeyp
     assert list(places_in_order([])) == []
 
 
-@pytest.mark.parametrize("name", ["vanilla", "cot", "vanilla_1", "simtom"])
+@pytest.mark.parametrize("name", ["vanilla", "simtom"])
 def test_questions_come_in_the_order_of_their_prompts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "HELD", 1 << 14)
-    strategy, items = Strategy.load(name), list(get("perturbed").items())
-    chosen = random.Random(2).sample(items, 300)
+    monkeypatch.setattr(sorting, "HELD", 1 << 12)
+    strategy, items = Strategy.load(name), list(itertools.islice(get("perturbed").items(), 200))
+    chosen = random.Random(2).sample(items, 90)
     questions = Questions(Stock(chosen), [strategy])
-    wanted = sorted(range(300), key=lambda place: strategy.order(chosen[place]))
+    wanted = sorted(range(90), key=lambda place: strategy.order(chosen[place]))
     assert list(questions._in_order(strategy, lambda question: True)) == wanted
     left = {item.id for item in chosen[::3]}
     some = [place for place in wanted if chosen[place].id in left]

@@ -32,15 +32,8 @@ FAILURES = (
     *map(status.http, (0, 7, 100, 201, 302, 400, 404, 500, 599, 600, 999, 123456789)),
 )
 UNKNOWN = (
-    "done",
-    "OK",
-    "ok ",
-    "http_",
-    "http_-1",
-    "http_5xx",
-    "success",
-    "\x1b]0;title\x07" + "x" * 99,
-    "http_" + "9" * 99,
+    *("done", "OK", "ok ", "http_", "http_-1", "http_5xx", "success"),
+    *("\x1b]0;title\x07" + "x" * 99, "http_" + "9" * 99),
 )
 BODY = orjson.dumps({"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1})
 
@@ -61,13 +54,10 @@ def edit(path: Path, change: Callable[[int, dict], None]) -> None:
     path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in found))
 
 
-@pytest.mark.parametrize("transport", ["httptools", "aiohttp", "openai"])
-@pytest.mark.parametrize("code", [600, 999])
-def test_every_http_status_is_an_outcome_everywhere(
-    endpoint: Endpoint, cli, items_file: Path, tmp_path: Path, code: int, transport: str
-) -> None:
+def test_every_http_status_is_an_outcome_everywhere(endpoint: Endpoint, cli, items_file: Path, tmp_path: Path) -> None:
+    code = 600
     endpoint.script = lambda body, n: web.Response(status=code, text="{}") if n % 2 else None
-    done = cli(*asking(endpoint, items_file), "--transport", transport, "--report")
+    done = cli(*asking(endpoint, items_file), "--report")
     assert done.code == 1, done.err
     assert f"failures: 10 http_{code}; repeat the command to ask again" in done.out
     assert re.search(r"tiny\s+vanilla\s+10\s+20\s+0\.500", done.out)
@@ -110,18 +100,11 @@ class Coded:
                 connection.sendall(head.encode() + self.body)
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("000", {"http_0", "connection"}),
-        ("0", {"connection"}),
-        ("201", {"http_201"}),
-        ("600", {"http_600"}),
-        ("999", {"http_999"}),
-        ("99999", {"connection"}),
-    ],
-)
-def test_no_status_line_makes_a_row_that_does_not_count(code: str, expected: set[str]) -> None:
+CODES = {"000": {"http_0", "connection"}, "0": {"connection"}, "201": {"http_201"}, "999": {"http_999"}}
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_no_status_line_makes_a_row_that_does_not_count(code: str) -> None:
     """Even one that no standard knows, or a success that is not 200, whatever its body holds."""
     server = Coded(code, orjson.dumps(completion("tea")))
 
@@ -134,7 +117,7 @@ def test_no_status_line_makes_a_row_that_does_not_count(code: str, expected: set
 
     found = asyncio.run(send())
     server.socket.close()
-    assert found == expected
+    assert found == CODES[code]
     assert all(status.known(name) and name not in status.ANSWERS for name in found)
 
 
@@ -152,13 +135,12 @@ def test_the_engine_writes_http_0_and_resumes(endpoint: Endpoint, tmp_path: Path
         assert ([row["status"] for row in rows(journal)], journal.failed) == (["http_0", "ok"], {})
 
 
-@pytest.mark.parametrize("code", [0, 100, 201, 302, 418, 600, 999, 70000])
-def test_what_a_reply_becomes_is_always_known(code: int) -> None:
-    for body in (b"{}", b"", b"<html>", orjson.dumps(completion("tea"))):
-        reply = read_reply(code, body)
-        assert reply.status == f"http_{code}"
-        assert not reply.final
-        assert status.known(reply.status)
+def test_what_a_reply_becomes_is_always_known() -> None:
+    for code in (0, 100, 201, 302, 418, 600, 999, 70000):
+        for body in (b"{}", b"", b"<html>", orjson.dumps(completion("tea"))):
+            reply = read_reply(code, body)
+            assert (reply.status, reply.final) == (f"http_{code}", False)
+            assert status.known(reply.status)
 
 
 def test_what_each_status_means() -> None:
@@ -179,15 +161,15 @@ def test_what_each_status_means() -> None:
     assert Reply(status.UNFINISHED).final is False
 
 
-@pytest.mark.parametrize("name", [*FAILURES, *UNKNOWN])
-def test_every_row_is_scored_and_only_answers_can_be_right(name: str) -> None:
-    row = {"item": "demo/1", "strategy": "cot", "turn": 0, "status": name, "text": '{"answer": "tea"}'}
-    scored = score_row("r", "m", make_item(), row, True)
-    assert (scored["status"], scored["answer"], scored["correct"]) == (status.inert(name), None, False)
-    assert scored["chain_lcs"] == 0.0
+def test_every_row_is_scored_and_only_answers_can_be_right() -> None:
+    for name in (*FAILURES, *UNKNOWN):
+        row = {"item": "demo/1", "strategy": "cot", "turn": 0, "status": name, "text": '{"answer": "tea"}'}
+        scored = score_row("r", "m", make_item(), row, True)
+        assert (scored["status"], scored["answer"], scored["correct"]) == (status.inert(name), None, False)
+        assert scored["chain_lcs"] == 0.0
 
 
-@pytest.mark.parametrize("name", [*FAILURES, *UNKNOWN])
+@pytest.mark.parametrize("name", ["timeout", "unfinished", "http_0", "http_999", "OK", UNKNOWN[-2]])
 def test_a_table_with_any_status_counts_every_row(name: str, tmp_path: Path) -> None:
     table = [
         {"model": "m", "strategy": "vanilla", "item": f"i{n}", "status": name if n < 2 else "ok", "correct": True}
@@ -220,7 +202,7 @@ def test_a_journal_with_a_status_that_nobody_knows(endpoint: Endpoint, cli, item
     assert re.search(r"tiny\s+vanilla\s+20\s+20\s+1\.000", again.out)
 
 
-@pytest.mark.parametrize("found", [5, True, ["ok"], {"ok": 1}, 1.5, ""])
+@pytest.mark.parametrize("found", [5, True, ["ok"], ""])
 def test_a_status_that_is_no_text_is_refused_by_file_line_and_field(cli, tmp_path: Path, found: object) -> None:
     write_items(tmp_path / "items.jsonl", [make_item(n) for n in range(3)])
     lines = [{"item": f"demo/{n}", "text": "tea", **({"status": found} if n == 1 else {})} for n in range(3)]
@@ -232,22 +214,22 @@ def test_a_status_that_is_no_text_is_refused_by_file_line_and_field(cli, tmp_pat
     assert not (tmp_path / "s.csv").exists()
 
 
-@pytest.mark.parametrize("found", [5, None, ["ok"], ""])
 def test_a_journal_whose_status_is_no_text_is_refused(
-    endpoint: Endpoint, cli, items_file: Path, tmp_path: Path, found: object
+    endpoint: Endpoint, cli, items_file: Path, tmp_path: Path
 ) -> None:
     assert cli(*asking(endpoint, items_file)).code == 0
-    edit(journal_path(tmp_path), lambda number, row: row.update(status=found) if number == 3 else None)
-    done = cli(*asking(endpoint, items_file))
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert f"responses.jsonl:4: not a response row (field 'status' is {found!r})" in done.err
+    for found in (5, None, ["ok"], ""):
+        edit(journal_path(tmp_path), lambda number, row, found=found: row.update(status=found) if number == 3 else None)
+        done = cli(*asking(endpoint, items_file))
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert f"responses.jsonl:4: not a response row (field 'status' is {found!r})" in done.err
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
-def test_a_table_whose_status_is_no_text_is_refused(cli, tmp_path: Path, suffix: str) -> None:
-    table = pl.DataFrame({"model": ["m"], "strategy": ["s"], "item": ["i"], "status": [5], "correct": [True]})
-    path = tmp_path / f"t.{suffix}"
-    table.write_parquet(path) if suffix == "parquet" else table.write_ndjson(path)
+def test_a_table_whose_status_is_no_text_is_refused(cli, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"model": ["m"], "strategy": ["s"], "item": ["i"], "status": [5], "correct": [True]}).write_parquet(
+        path
+    )
     done = cli("analyze", path, "--study", "accuracy")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert f"{path}: column 'status' is Int64; expected text: ok, length, refusal" in done.err
@@ -262,7 +244,6 @@ def test_a_flood_of_statuses_does_not_flood_the_screen(
     assert "8 of 8 other statuses" in out
     assert out.count("made up") == status.KINDS
     assert max(map(len, out.splitlines())) < 1000
-    assert cli("score", "r").out.count("20 rows scored, 0 correct") == 1
 
 
 def test_statuses_are_spelled_in_one_module() -> None:
@@ -273,7 +254,9 @@ def test_statuses_are_spelled_in_one_module() -> None:
             *("status.py", "cli/options.py", "shards/wish.py", "web/forms.py", "web/pages/new.py"),
         ):
             continue  # an option of the command line is called --timeout, a field of the form of experiments, and of a wish
-        constants = (node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant))
+        if not re.search("|".join((*spelled, "http_")), text := path.read_text()):
+            continue
+        constants = (node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant))
         texts = {value for value in constants if isinstance(value, str)}
         assert not texts & spelled, path
         assert not [text for text in texts if re.fullmatch(r"http_\w*", text)], path
