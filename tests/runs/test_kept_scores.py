@@ -273,15 +273,6 @@ def test_a_forger_with_a_key_of_his_own_is_not_believed(
     assert len(scorings) == 3
 
 
-def test_a_record_of_something_else_is_no_record_of_the_scores(run: Path) -> None:
-    write_report([str(run)])
-    shutil.copy(run / "report.json", run / "scores.json")
-    pl.read_parquet(run / "scores.parquet").with_columns(correct=pl.lit(True)).write_parquet(run / "scores.parquet")
-    assert right(run) == [False] * 4
-    shutil.copy(run / "scores.json", run / "report.json")
-    assert standing(run) is None
-
-
 def test_without_its_key_nothing_is_believed_and_a_new_key_is_made(run: Path, scorings: list[Path]) -> None:
     key = Path(os.environ["XDG_STATE_HOME"]) / "tomserve/key"
     scores_of(run)
@@ -374,16 +365,6 @@ def test_several_score_one_run_at_once(run: Path) -> None:
     assert [(process.returncode, text) for process, text in zip(several, said, strict=True)] == [(0, "")] * 3
     names = {"items.jsonl", "responses.jsonl", "manifest.json", "scores.parquet", "scores.json"}
     assert {path.name for path in run.iterdir()} == names
-
-
-def test_a_table_of_one_and_a_record_of_another_are_made_again(run: Path, scorings: list[Path]) -> None:
-    scores_of(run)
-    record = (run / "scores.json").read_bytes()
-    edited(run)
-    scores_of(run)
-    (run / "scores.json").write_bytes(record)  # two processes, and the slower wrote its record last
-    assert right(run) == [True, False, False, False]
-    assert len(scorings) == 3
 
 
 def test_all_who_come_first_get_one_key(tmp_path: Path) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import itertools
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import orjson
@@ -188,51 +186,62 @@ def test_what_changed_between_sessions_is_told(tmp_path: Path) -> None:
     assert said[0].endswith("2.2")
 
 
-@pytest.mark.system
-@pytest.mark.parametrize(("nth", "after"), [(1, True), (2, False), (3, True), (4, False), (5, False), (5, True)])
-def test_a_kill_at_any_moment_leaves_a_run_that_goes_on_or_is_complete(tmp_path: Path, nth: int, after: bool) -> None:
-    """The process kills itself at its nth replacement of a file, before or after it, so that every state is seen."""
-    program = f"""
-        import os, signal
-        from pathlib import Path
-        import polars as pl
-        from tomserve.items import Item
-        from tomserve.runs.measured import MeasuredRun
+PROGRAM = """
+import os, signal, sys
+from pathlib import Path
+import polars as pl
+from tomserve.items import Item
+from tomserve.runs.measured import MeasuredRun
 
-        replaced, real = 0, os.replace
+folder, settings, item, table = eval(sys.stdin.read())
+real = os.replace
 
-        def replace(source, target):
-            global replaced
-            replaced += 1
-            if replaced == {nth} and {after}:
-                real(source, target)
-            if replaced == {nth}:
-                os.kill(os.getpid(), signal.SIGKILL)
+def measure(place, nth, after):
+    replaced = []
+
+    def replace(source, target):
+        replaced.append(target)
+        if len(replaced) < nth or after:
             real(source, target)
+        if len(replaced) == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-        os.replace = replace
-        run = MeasuredRun.open(Path({str(tmp_path)!r}), study="depths", model="m", revision="r1", benchmark="b",
-                               benchmark_digest="sha256:1", settings={SETTINGS!r}, environment={{"torch": "2.1"}})
-        run.work_file("states.bin").write_bytes(b"1")
-        run.write_items([Item.from_json({ITEMS[0].to_json()!r})])
-        run.finish(pl.DataFrame({TABLE.to_dict(as_series=False)!r}))
-    """
-    where = {**os.environ, "PYTHONPATH": str(ROOT)}
-    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=where, check=False)
-    assert killed.returncode == -signal.SIGKILL
-    found = measured.manifest_of(tmp_path)
-    assert (found is not None) == (nth > 1 or after)
-    assert (found is not None and found.complete) == (nth == 5 and after)
-    with opened(tmp_path) as run:
-        assert run.complete == (nth == 5 and after)
-        if not run.complete:
-            assert run.work_file("states.bin").exists() == (nth > 1)
-            run.write_items(ITEMS)
-            run.finish(TABLE)
-    found = measured.manifest_of(tmp_path)
-    assert found is not None
-    assert measured.read(tmp_path, found)[0].equals(TABLE)
-    assert not list(tmp_path.glob(".tomserve-*")), "what the kill has left behind is swept"
+    os.replace = replace
+    run = MeasuredRun.open(place, study="depths", model="m", revision="r1", benchmark="b", benchmark_digest="sha256:1",
+                           settings=settings, environment={"torch": "2.1"})
+    run.work_file("states.bin").write_bytes(b"1")
+    run.write_items([Item.from_json(item)])
+    run.finish(pl.DataFrame(table))
+
+for nth in range(1, 6):
+    for after in (False, True):
+        if (process := os.fork()) == 0:
+            measure(Path(folder) / f"{nth}{after}", nth, after)
+            os._exit(1)
+        assert os.WTERMSIG(os.waitpid(process, 0)[1]) == signal.SIGKILL
+"""
+"""Processes that kill themselves at the nth replacement of a file, before or after it, so that every state is seen."""
+
+
+@pytest.mark.system
+def test_a_kill_at_any_moment_leaves_a_run_that_goes_on_or_is_complete(tmp_path: Path) -> None:
+    given = repr((str(tmp_path), SETTINGS, ITEMS[0].to_json(), TABLE.to_dict(as_series=False)))
+    subprocess.run([sys.executable, "-c", PROGRAM], input=given, text=True, cwd=ROOT, check=True)
+    for nth, after in itertools.product(range(1, 6), (False, True)):
+        folder, complete = tmp_path / f"{nth}{after}", nth == 5 and after
+        found = measured.manifest_of(folder)
+        assert (found is not None) == (nth > 1 or after)
+        assert (found is not None and found.complete) == complete
+        with opened(folder) as run:
+            assert run.complete == complete
+            if not run.complete:
+                assert run.work_file("states.bin").exists() == (nth > 1)
+                run.write_items(ITEMS)
+                run.finish(TABLE)
+        found = measured.manifest_of(folder)
+        assert found is not None
+        assert measured.read(folder, found)[0].equals(TABLE)
+        assert not list(folder.glob(".tomserve-*")), "what the kill has left behind is swept"
 
 
 def test_a_session_says_what_it_turned_out_to_run_on_and_one_that_did_not_begin_changed_nothing(tmp_path: Path) -> None:

@@ -220,9 +220,6 @@ def test_one_run_with_a_link_does_not_hide_the_others(cli, run: Path, victim: Pa
     assert "other/manifest.json: is a symbolic link" in done.out
     assert "tiny" in done.out
     assert "AAAA" not in done.out
-
-
-def test_a_link_is_shown_on_one_line_whatever_its_target_is_called(cli, run: Path) -> None:
     (run / "log.txt").symlink_to("x\n2026 all is well\x1b[31m")
     assert_refused(cli("score", run), r"symbolic link to x\n2026 all is well\x1b[31m, which")
 

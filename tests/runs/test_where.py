@@ -46,13 +46,6 @@ def test_a_run_may_be_asked_other_conditions_later(ask: Callable[..., Outcome], 
     assert manifest["complete"]
 
 
-def test_a_limit_draws_whole_clusters_of_what_meets_the_conditions(ask: Callable[..., Outcome], tmp_path: Path) -> None:
-    assert ask("--where", "task=forward_belief", "--where", "init_belief=0", "--limit", "4").code == 0
-    found = asked(tmp_path / "runs/mine")
-    assert len(found) == 4
-    assert len({name.split("/")[1] for name in found}) == 1
-
-
 def test_conditions_that_nothing_meets_ask_nothing(ask: Callable[..., Outcome], tmp_path: Path) -> None:
     for condition, said in {
         "condition=no": "no item has condition=no",
