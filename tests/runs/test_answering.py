@@ -262,19 +262,6 @@ def test_a_server_that_is_exchanged_in_mid_run_is_noticed(
     assert "root was a, now it is b" in cli("runs", "r").out
 
 
-def test_a_server_that_is_exchanged_in_mid_run_may_be_accepted(
-    endpoint: Endpoint, cli, asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vigil, "EVERY", 0.02)
-    endpoint.root, endpoint.delay, endpoint.script = "a", 0.01, exchanging(endpoint, 5)
-    done = cli(*asking, "--concurrency", 1, "--limit", 10, "--accept-change")
-    assert (done.code, len(journal(tmp_path))) == (0, 10), done.err
-    (session,) = manifest(tmp_path)["sessions"]
-    assert session["root"] == ["a", "b"]
-    assert [change["accepted"] for change in session["changes"]] == [True]
-    assert cli(*asking).code == 0, "both have answered before"
-
-
 def test_a_server_that_is_away_or_tells_nothing_is_no_other_one(endpoint: Endpoint) -> None:
     told = {"root": "a", "engine_version": "1", "max_model_len": 2048}
     changed: list[identity.Change] = []
@@ -296,11 +283,6 @@ def test_a_server_that_is_away_or_tells_nothing_is_no_other_one(endpoint: Endpoi
     endpoint.models, endpoint.version = ["tiny"], "2"
     with pytest.raises(ServerError, match="engine_version was 1, now it is 2"):
         look(endpoint.url, dead)
-
-
-def test_a_provider_that_tells_nothing_is_not_asked_in_vain() -> None:
-    told = {"root": None, "engine_version": None, "max_model_len": None, "unknown": ["root"]}
-    assert not vigil.Vigil(["http://h/v1"], "m", told, print, accepted=False, portable=dict).useful
 
 
 def session(**changes: Any) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,25 +15,15 @@ import pytest
 
 import tomserve
 from tests.conftest import Endpoint, make_item
-from tests.helpers.command import TOMSERVE, environment
 from tomserve.engine.observe import Status
+from tomserve.engine.request import Identity
 from tomserve.errors import ServerError
 from tomserve.runs import progress
 from tomserve.runs.listening import Silent
 from tomserve.runs.runfolder import RunFolder
 
+SLOW = Identity("i", "cot", 0, 0)
 Cli = Callable[..., Any]
-
-
-def waited(path: Callable[[], Any]) -> Any:
-    """What a function returns once that is true."""
-    import time
-
-    until = time.monotonic() + 60
-    while not (found := path()):
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    return found
 
 
 def row(status: str = "ok") -> dict[str, Any]:
@@ -61,45 +50,6 @@ def test_a_run_of_a_terminal_is_recorded_to_its_end(cli: Cli, endpoint: Endpoint
     assert found.pid == os.getpid()
 
 
-@pytest.mark.system
-def test_a_run_can_be_watched_while_another_process_asks(tmp_path: Path, endpoint: Endpoint, items_file: Path) -> None:
-    many, gate = threading.Event(), threading.Event()
-
-    def answer(body: dict[str, Any], number: int) -> None:
-        if number >= 10:
-            many.set()
-            gate.wait(60)
-
-    endpoint.script = answer
-    runs = tmp_path / "runs"
-    line = ("eval", "--benchmark", "items", "--path", str(items_file), "--base-url", endpoint.url, "--run", "r")
-    process = subprocess.Popen(
-        [*TOMSERVE, *line, "--strategy", "vanilla", "--concurrency", "1"],
-        env=environment(runs), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        assert many.wait(60)
-
-        def stuck() -> progress.Progress | None:
-            found = progress.read(runs / "r")
-            return found if found is not None and found.done == 9 and found.slowest is not None else None
-
-        found = waited(stuck)
-        assert (found.running, found.pid, found.total, found.out, found.limit) == (True, process.pid, 20, 1, 1)
-        assert found.slowest.strategy == "vanilla"
-        assert progress.holder(runs / "r") == process.pid
-        process.kill()
-        process.wait()
-        gate.set()
-        found = progress.read(runs / "r")
-        assert found is not None
-        assert (found.running, found.ended) == (False, None)
-    finally:
-        gate.set()
-        process.kill()
-        process.wait()
-
-
 def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock: list[float]) -> None:
     with RunFolder(tmp_path / "r") as folder:
         recording = progress.Recording(Silent(), folder.path)
@@ -114,13 +64,16 @@ def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock
             clock[0] += 1
             for _ in range(1 if second < 50 else 5):
                 recording.row(row("timeout" if second == 3 else "ok"))
-            recording.status(Status(out=8, limit=16, queue=3, cached=0.5, retrying=2))
+            recording.status(Status(out=8, limit=16, queue=3, cached=0.5, retrying=2, oldest=(SLOW, 2.0)))
         found = progress.read(folder.path)
         assert found is not None
         assert (found.done, found.written, found.statuses) == (400, 300, {"ok": 299, "timeout": 1})
         assert (found.rate, found.eta) == (5.0, 120.0)
         assert (found.out, found.limit, found.queue, found.cached, found.retrying) == (8, 16, 3, 0.5, 2)
         assert (found.running, found.doing) == (True, "asking m at h")
+        assert progress.holder(folder.path) == os.getpid()
+        assert found.slowest is not None
+        assert found.slowest.strategy == "cot"
         recording.started(10, 0)
         found = progress.read(folder.path)
         assert found is not None

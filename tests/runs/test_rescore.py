@@ -82,40 +82,26 @@ def test_free_text_answers_to_hitom_name_their_gold_and_how_they_were_read(cli, 
 
 
 def test_what_cannot_be_read_is_counted_by_line(cli, tmp_path: Path) -> None:
-    rows = (
-        reply(1),
-        b"not json\n",
-        b"[1]\n",
-        reply(9),
-        {"id": "demo/2", "output": "tea"},
-        reply(2, schema=7),
-        reply(2, status="fine"),
-        reply(2, turn="first"),
-        {"item": "demo/2", "text": None},
-        reply(3),
-        b'{"item": "demo/3", "te',
+    rows: tuple[tuple[dict | bytes, str], ...] = (
+        (reply(1), "3 rows scored, 2 correct"),
+        (b"not json\n", "1 not JSON (line 2)"),
+        (b"[1]\n", "1 not a response (line 3)"),
+        (reply(9), "1 of unknown items (line 4)"),
+        ({"id": "demo/2", "output": "tea"}, "1 without item (line 5)"),
+        (reply(2, schema=7), "1 of another schema (line 6)"),
+        (reply(2, status="fine"), "rows of an unknown status count as failures: 1 fine; known: ok, length,"),
+        (reply(2, turn="first"), "1 with a turn that is no whole number (line 8)"),
+        ({"item": "demo/2", "text": None}, "1 without text (line 9)"),
+        (reply(3), "8 lines not read: "),
+        (b'{"item": "demo/3", "te', "1 torn off at the end (line 11)"),
     )
-    done = cli(
-        *("score", "--responses", lines(tmp_path / "r.jsonl", *rows), "--items", items(tmp_path)),
-        *("--out", tmp_path / "s.parquet"),
-    )
+    found, out = lines(tmp_path / "r.jsonl", *(row for row, _ in rows)), tmp_path / "s.parquet"
+    done = cli("score", "--responses", found, "--items", items(tmp_path), "--out", out)
     assert done.code == 0
-    assert "3 rows scored, 2 correct" in done.out
     assert done.err.startswith("warning: ")
-    assert pl.read_parquet(tmp_path / "s.parquet")["status"].to_list() == ["ok", "fine", "ok"]
-    for part in (
-        "8 lines not read: ",
-        "1 not JSON (line 2)",
-        "1 not a response (line 3)",
-        "1 of unknown items (line 4)",
-        "1 without item (line 5)",
-        "1 of another schema (line 6)",
-        "rows of an unknown status count as failures: 1 fine; known: ok, length,",
-        "1 with a turn that is no whole number (line 8)",
-        "1 without text (line 9)",
-        "1 torn off at the end (line 11)",
-    ):
-        assert part in done.err, part
+    assert pl.read_parquet(out)["status"].to_list() == ["ok", "fine", "ok"]
+    for _, said in rows:
+        assert said in done.out + done.err, said
 
 
 GIVEN = "--responses r.jsonl --items i.jsonl --out s.csv"

@@ -186,15 +186,6 @@ def test_a_file_with_a_second_name_is_replaced_and_the_other_name_keeps_its_cont
     assert victim.read_bytes() == SECRET
 
 
-def test_a_copy_made_of_hard_links_can_still_be_looked_at(cli, run: Path, tmp_path: Path) -> None:
-    """`cp -al` and rsync's --link-dest make backups that way."""
-    copy = tmp_path / "runs/backup"
-    copy.mkdir()
-    for path in run.iterdir():
-        os.link(path, copy / path.name)
-    assert "3 rows scored, 3 correct" in cli("score", copy).out
-
-
 def test_a_run_folder_may_be_reached_through_a_link(
     endpoint: Endpoint, cli, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, items_file: Path
 ) -> None:
@@ -347,16 +338,6 @@ def test_an_open_stream_goes_on_where_it_stands(cli, run: Path, tmp_path: Path) 
         assert (tmp_path / "stdout").is_symlink()
     first, *items = (tmp_path / "captured").read_bytes().splitlines()
     assert (first, len(items)) == (b"before", 3)
-
-
-def test_a_dataset_that_a_manifest_names_is_a_file_or_a_folder(cli, run: Path, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    manifest = orjson.loads((run / "manifest.json").read_bytes())
-    for named in (str(tmp_path / "pipe"), 7):
-        said = ": expected a text; found 7; restore the file" if named == 7 else f": {named!r} is no file and no folder"
-        (run / "manifest.json").write_bytes(orjson.dumps({**manifest, "benchmark_path": named}))
-        done = cli("score", run, "--gold", "current", "--out", tmp_path / "s.csv")
-        assert_refused(done, f"manifest.json: benchmark_path{said}")
 
 
 # replacing a file in one step

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import make_item
-from tests.helpers.ssh import needs_ssh, new_key
 from tomserve.errors import ConfigError, MachineError
 from tomserve.items import write_items
 from tomserve.runs import sealing
@@ -174,19 +173,6 @@ def test_names_in_a_strangers_seal_lead_nowhere(run: Path) -> None:
     (run / FILE).write_bytes(orjson.dumps(data))
     with pytest.raises(ConfigError, match=r"seal.json: links.0.files"):
         Seal.read(run)
-
-
-@needs_ssh
-def test_a_seal_is_signed_also_later(run: Path, tmp_path: Path) -> None:
-    plain = seal(run)
-    link = seal(run, new_key(tmp_path, "alice@lab"))
-    assert plain.signature is None
-    assert link.signature is not None
-    found = Seal.read(run)
-    assert found is not None
-    assert len(found.links) == 2
-    assert seal(run) == link
-    assert broken(run) == []
 
 
 @settings(max_examples=40)

@@ -14,15 +14,12 @@ import pytest
 from aiohttp import web
 
 from tests.conftest import ROOT, Endpoint, completion, make_item
-from tests.helpers.asking import ask, request, rows
 from tomserve import status
 from tomserve.engine.aiohttp_transport import AiohttpTransport
 from tomserve.engine.httptools_transport import HttptoolsTransport
 from tomserve.engine.openai_transport import OpenAITransport
-from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.transport import Reply, read_reply
 from tomserve.items import write_items
-from tomserve.runs.journal import Journal
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.score import score_row
 from tomserve.studies import analyze, load_study
@@ -119,20 +116,6 @@ def test_no_status_line_makes_a_row_that_does_not_count(code: str) -> None:
     server.socket.close()
     assert found == CODES[code]
     assert all(status.known(name) and name not in status.ANSWERS for name in found)
-
-
-def test_the_engine_writes_http_0_and_resumes(endpoint: Endpoint, tmp_path: Path) -> None:
-    server = Coded("000", b"{}")
-    endpoint.port, healthy = int(server.url.rsplit(":")[2].removesuffix("/v1")), endpoint.port
-    with Journal(tmp_path / "responses.jsonl") as journal:
-        assert ask(endpoint, journal, [request(0)], policy=RetryPolicy(attempts=1))
-        assert [row["status"] for row in rows(journal)] == ["http_0"]
-        assert list(journal.failed.values()) == ["http_0"]
-    server.socket.close()
-    endpoint.port = healthy
-    with Journal(tmp_path / "responses.jsonl") as journal:
-        assert ask(endpoint, journal, [request(0)])
-        assert ([row["status"] for row in rows(journal)], journal.failed) == (["http_0", "ok"], {})
 
 
 def test_what_a_reply_becomes_is_always_known() -> None:
@@ -233,17 +216,6 @@ def test_a_table_whose_status_is_no_text_is_refused(cli, tmp_path: Path) -> None
     done = cli("analyze", path, "--study", "accuracy")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert f"{path}: column 'status' is Int64; expected text: ok, length, refusal" in done.err
-
-
-def test_a_flood_of_statuses_does_not_flood_the_screen(
-    endpoint: Endpoint, cli, items_file: Path, tmp_path: Path
-) -> None:
-    assert cli(*asking(endpoint, items_file)).code == 0
-    edit(journal_path(tmp_path), lambda number, row: row.update(status=f"made up {number:02d}" + "!" * 500))
-    out = cli("runs", "r").out
-    assert "8 of 8 other statuses" in out
-    assert out.count("made up") == status.KINDS
-    assert max(map(len, out.splitlines())) < 1000
 
 
 def test_statuses_are_spelled_in_one_module() -> None:

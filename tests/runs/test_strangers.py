@@ -247,13 +247,6 @@ def test_an_error_of_a_foreign_response_is_text(run: Path) -> None:
     assert "2 with an error that is no text (line 1)" in notes[0]
 
 
-def test_a_run_without_answers_is_no_table(cli, run: Path) -> None:
-    (run / "responses.jsonl").unlink()
-    done = cli("analyze", run)
-    assert done.code == 2
-    assert done.err.endswith(": nothing was answered yet\n")
-
-
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
@@ -268,10 +261,3 @@ def test_how_a_run_was_sampled_is_checked(cli, run: Path, fields: dict[str, obje
     done = cli("score", run)
     assert (done.code, done.err.count("\n")) == (2, 1), done.err
     assert f"manifest.json: {said}" in done.err
-
-
-def test_a_manifest_that_says_little_is_shown(cli, run: Path) -> None:
-    changed(run, strategies={"cot": {}}, noise={})
-    done = cli("runs", run)
-    assert done.code == 0, done.err
-    assert "prompts unknown" in done.out

@@ -133,25 +133,17 @@ def test_prompts_that_this_version_does_not_have_are_said_not_to_be_compared(run
     [
         ({"item": "no such item"}, "1 about an item that the run does not hold"),
         ({"strategy": "other"}, "1 of a strategy that the manifest does not name"),
+        ({"turn": "first"}, "responses.jsonl:81: not a response row"),
+        ({"text": '{"answer": "better"}'}, "1 to a question that had its final reply"),
     ],
 )
 def test_rows_that_belong_to_nothing_are_found(run: Path, changes: dict[str, Any], said: str) -> None:
-    edited(run / "responses.jsonl", 3, **changes)
-    found = checked(run)["rows"]
+    first = orjson.loads((run / "responses.jsonl").read_bytes().splitlines()[0])
+    with (run / "responses.jsonl").open("ab") as file:
+        file.write(orjson.dumps({**first, **changes}) + b"\n")
+    found = verifying._rows(run, Manifest.model_validate_json((run / "manifest.json").read_bytes()))
     assert found.holds is False
     assert said in found.said
-
-
-def test_two_final_replies_to_one_question_are_found(run: Path) -> None:
-    first = (run / "responses.jsonl").read_bytes().splitlines()[0]
-    with (run / "responses.jsonl").open("ab") as file:
-        file.write(orjson.dumps({**orjson.loads(first), "text": '{"answer": "better"}'}) + b"\n")
-    assert "1 to a question that had its final reply" in checked(run)["rows"].said
-
-
-def test_a_line_that_is_no_row_is_told_with_its_number(run: Path) -> None:
-    edited(run / "responses.jsonl", 6, turn="first")
-    assert "responses.jsonl:7: not a response row" in checked(run)["rows"].said
 
 
 @pytest.mark.parametrize("program", [None, FAN_OUT])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.conftest import make_item
 from tests.helpers.rationales import listed, rationales
@@ -30,6 +31,7 @@ def metrics(found) -> tuple[object, ...]:  # type: ignore[no-untyped-def]
     return found.proper, found.lcs, found.lcps, found.transitions, found.transitions_distinct
 
 
+@settings(max_examples=50)
 @given(rationales())
 def test_the_changes_of_a_gold_chain_are_perfect_by_every_metric(rationale) -> None:  # type: ignore[no-untyped-def]
     sets, edges, policy = rationale
@@ -51,7 +53,7 @@ def early(chain: Sequence[str]) -> list[str] | None:
 def test_a_change_one_sentence_early_is_proper_as_a_chain_of_changes_alone() -> None:
     """The same belief course, over all items of the dataset with a single gold chain: what it is in both forms."""
     found = 0
-    for item in load("perturbed"):
+    for item in itertools.islice(load("perturbed"), 0, None, 5):
         assert item.gold is not None
         gold = item.gold.automaton()
         chains = list(gold.chains()) if all(len(layer) == 1 for layer in gold.labels) else []
@@ -63,7 +65,7 @@ def test_a_change_one_sentence_early_is_proper_as_a_chain_of_changes_alone() -> 
         by_sentence, by_change = judge(gold, list(enumerate(told, 1))), judge(gold, changes(told))
         assert by_sentence.accuracy == by_change.accuracy == pytest.approx(1 - 1 / len(told)), "when it changed counts"
         assert by_sentence.change_f1 == by_change.change_f1 < 1
-    assert found >= 24
+    assert found >= 4
 
 
 ITEM = make_item(
@@ -108,16 +110,14 @@ def test_a_single_belief_is_all_precision_and_little_else() -> None:
     assert two["floor_answer_sentence_accuracy"] == 0.25
 
 
-def test_beliefs_out_of_order_are_sorted_by_sentence() -> None:
-    assert scored((4, "salt"), (1, "unknown"), (2, "tea")) == scored((1, "unknown"), (2, "tea"), (4, "salt"))
-
-
 def test_of_two_beliefs_after_one_sentence_the_last_counts() -> None:
+    told = ((1, "unknown"), (2, "tea"), (4, "salt"))
+    assert scored(*told[::-1]) == scored(*told), "out of order"
     twice = scored((1, "unknown"), (2, "salt"), (4, "salt"), (2, "tea"))
     assert twice == scored((1, "unknown"), (2, "tea"), (4, "salt"))
 
 
-@pytest.mark.parametrize("number", [0, -1, 5])
+@pytest.mark.parametrize("number", [0, 5])
 def test_a_number_out_of_range_spoils_the_chain_and_not_the_answer(number: int) -> None:
     row = scored((1, "unknown"), (number, "salt"))
     assert (row["answer"], row["correct"], row["chain"]) == ("salt", True, None)

@@ -53,11 +53,6 @@ def test_a_rationale_of_many_gold_chains_is_walked_through(monkeypatch: pytest.M
     assert compared(many, stated, True, ()) == layer_by_layer(many, stated, True, ())
 
 
-def test_a_sentence_before_the_first_is_refused() -> None:
-    with pytest.raises(ValueError, match="sentence 0 of 1"):
-        compared(compile_sets([["x"]]), ((0, "x"), (1, "x")), True, ())
-
-
 def test_verdicts_of_many_neighbours_are_not_kept_for_ever() -> None:
     gold = compile_sets([["x"], ["x"]])
     for number in range(50):

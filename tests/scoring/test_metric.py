@@ -1,9 +1,9 @@
 """A metric is declared once: its columns follow everywhere. Scoring knows no benchmark and no run folder."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -16,7 +16,7 @@ from tomserve.scoring.answers import Reading
 from tomserve.scoring.graded import GRADED
 from tomserve.scoring.metric import BEGINNING, PLAIN, Metric, Scoring, columns_of
 from tomserve.scoring.samples import PEOPLE, SAMPLED
-from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, PARTIAL, item_fields, score_row
+from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, PARTIAL, score_row
 from tomserve.scoring.standard import FLOOR, FLOOR_METRICS, FLOORS, GUESSED, RULED, STANDARD
 from tomserve.scoring.table import table
 from tomserve.scoring.tablefile import read_table, write_scores
@@ -63,14 +63,6 @@ def test_no_factor_may_have_the_name_of_a_column() -> None:
     assert all(any(name.startswith(one) for name in (*columns, BEGINNING)) for one in RESERVED_BEGINNINGS)
 
 
-def test_every_standard_metric_gives_only_what_it_declares() -> None:
-    item = make_item()
-    for text in ('{"beliefs": ["unknown", "unknown", "tea"], "answer": "tea"}', '{"beliefs": ["milk"]}', "tea", ""):
-        scored = score_row("r", "m", item, row(text), True)
-        assert set(scored) == set(COLUMNS) - ITEM_COLUMNS
-    assert set(item_fields(item)) == ITEM_COLUMNS | {"perturbation"}
-
-
 def test_a_benchmarks_metrics_stand_behind_the_factors(tmp_path: Path) -> None:
     items = [make_item(1), make_item(2, benchmark="other")]
     rows = [
@@ -106,26 +98,19 @@ def test_a_metric_sees_what_scoring_knows_of_the_reply() -> None:
     assert len(seen) == 1  # there is no reply to look at
 
 
-CLASHES = {
-    "no beginning": (Metric({"words": pl.Int64}, words), "column 'words' of replies must begin with 'metric_'"),
-    "only the beginning": (Metric({"metric_": pl.Int64}, words), "must begin with 'metric_'"),
-    "a column of the table": (
-        Metric({"correct": pl.Int64}, words, of_item=True),
-        "column 'correct' of items has a name",
-    ),
-    "a reserved beginning": (
-        Metric({"chain_x": pl.Int64}, words, of_item=True),
-        "column 'chain_x' of items has a name",
-    ),
-    "none at all": (Metric({}, words), "a metric declares no columns"),
-}
+CLASHES: tuple[tuple[dict[str, Any], bool, str], ...] = (
+    ({"words": pl.Int64}, False, "column 'words' of replies must begin with 'metric_'"),
+    ({"metric_": pl.Int64}, False, "must begin with 'metric_'"),
+    ({"correct": pl.Int64}, True, "column 'correct' of items has a name"),  # a column of the table
+    ({"chain_x": pl.Int64}, True, "column 'chain_x' of items has a name"),  # a reserved beginning
+    ({}, False, "a metric declares no columns"),
+)
 
 
-@pytest.mark.parametrize("name", CLASHES)
-def test_names_with_another_meaning_are_refused(name: str) -> None:
-    metric, expected = CLASHES[name]
+@pytest.mark.parametrize(("columns", "of_item", "expected"), CLASHES)
+def test_names_with_another_meaning_are_refused(columns: dict[str, Any], of_item: bool, expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
-        Scoring((metric,))
+        Scoring((Metric(columns, words, of_item=of_item),))
 
 
 def test_two_declarations_of_one_column_must_agree() -> None:
@@ -155,38 +140,10 @@ print(typed(scores.with_columns(pl.col("chain_states").cast(pl.String)), "x.json
 """
 
 
-def run(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
+@pytest.mark.system
 def test_one_more_standard_metric_is_one_declaration() -> None:
-    assert run(ADDED) == "True [1]\nInt64\n"
-
-
-ROOMS = {"scoring": ("benchmarks", "runs", "studies", "reporting", "cli", "engine", "prompting", "serving")}
-ROOMS |= {"prompting": ("benchmarks", "runs", "studies", "reporting", "cli", "engine", "serving")}
-ROOMS |= {"items": (*ROOMS["scoring"], "scoring"), "benchmarks": ("runs", "studies", "reporting", "cli", "serving")}
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_nothing_of_later_rooms(room: str) -> None:
-    found = []
-    for path in (ROOT / "tomserve" / room).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom):
-                names = [f"{node.module}.{alias.name}" for alias in node.names]
-            else:
-                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            later = {name.split(".")[1] for name in names if name.startswith("tomserve.")} & set(ROOMS[room])
-            found += [f"{path.name}: {name}" for name in sorted(later)]
-    assert found == []
-
-
-def test_scoring_loads_no_benchmark() -> None:
-    code = "import sys, tomserve.scoring.table, tomserve.prompting.strategy\n"
-    assert run(f"{code}print([name for name in sys.modules if name.startswith('tomserve.benchmarks')])") == "[]\n"
+    done = subprocess.run([sys.executable, "-c", ADDED], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "True [1]\nInt64\n"
 
 
 def test_letters_are_read_of_a_strategy_that_shows_the_choices_by_letter() -> None:

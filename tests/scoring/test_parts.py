@@ -54,6 +54,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beside.subprocess, "Popen", started)
 
 
+@pytest.mark.system
 def test_two_processes_give_the_bytes_of_one(tmp_path: Path, helped: list[int], monkeypatch) -> None:
     make(tmp_path)
     two = scored(tmp_path)
@@ -65,6 +66,7 @@ def test_two_processes_give_the_bytes_of_one(tmp_path: Path, helped: list[int], 
     assert pl.read_parquet(two).height == 120
 
 
+@pytest.mark.system
 def test_a_second_process_that_is_killed_costs_nothing_but_time(tmp_path: Path, helped, monkeypatch) -> None:
     make(tmp_path)
     real = parts.take
@@ -81,6 +83,7 @@ def test_a_second_process_that_is_killed_costs_nothing_but_time(tmp_path: Path, 
     assert scored(tmp_path) == found
 
 
+@pytest.mark.system
 def test_a_second_process_is_told_nothing_by_the_folder_of_a_run(
     tmp_path: Path, helped: list[int], monkeypatch
 ) -> None:
@@ -100,6 +103,7 @@ def test_a_second_process_is_told_nothing_by_the_folder_of_a_run(
     )
 
 
+@pytest.mark.system
 def test_the_first_error_in_the_order_of_the_rows_is_raised(tmp_path: Path, helped: list[int]) -> None:
     make(tmp_path)
     path = tmp_path / "items.jsonl"
@@ -141,6 +145,7 @@ scored(Path(sys.argv[1]))
 """
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_outlives_the_first_one(tmp_path: Path, how: signal.Signals) -> None:
     make(tmp_path, 4000)  # more than the second process scores until it is seen

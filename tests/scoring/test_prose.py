@@ -1,10 +1,10 @@
 """Answers in free prose: who a sentence speaks of, what it supposes or takes back, where it turns, what ends early."""
 
 import json
-from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from tomserve.scoring.answers import read
 from tomserve.scoring.labels import Lettered
 from tomserve.scoring.statements import plain_lines
@@ -152,10 +152,11 @@ def test_of_whom_a_sentence_speaks() -> None:
     assert Question("Where is the pen really?", BOXES).of_reality
 
 
-def test_prose_of_all_kinds_of_models_is_read_as_a_reader_reads_it() -> None:
-    """On all replies of bench/replies.jsonl but the held out ones; bench/reading.py tells more."""
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
+def test_prose_of_all_kinds_of_models_is_read_as_a_reader_reads_it(every: int) -> None:
+    """On replies of bench/replies.jsonl but the held out ones; bench/reading.py tells more."""
     there = right = got = wrong = 0
-    for line in (Path(__file__).parents[2] / "bench" / "replies.jsonl").read_text("utf-8").splitlines():
+    for line in (ROOT / "bench/replies.jsonl").read_text("utf-8").splitlines()[::every]:
         reply = json.loads(line)
         if reply["half"] != "held out":
             choices = Lettered(reply["choices"]) if reply["lettered"] else tuple(reply["choices"])

