@@ -348,15 +348,3 @@ def test_the_last_session_with_answers_is_the_one_that_counts() -> None:
     assert identity.previous([answered, killed, idle]) is killed
     assert identity.previous([idle]) is None
     assert identity.previous("broken") is None
-
-
-def test_a_manifest_cannot_write_on_the_terminal(endpoint: Endpoint, cli, asking, tmp_path: Path) -> None:
-    endpoint.root = "a"
-    assert cli(*asking, "--limit", 5).code == 0
-    rewrite(tmp_path, lambda told: told["sessions"][0].update(root="\x1b[2J" * 99, time="\x1b[2J"))
-    stopped = cli(*asking)
-    assert (stopped.code, stopped.err.count("\n")) == (2, 1)
-    assert cli(*asking, "--accept-change").code == 0
-    shown = cli("runs", "r").out
-    assert "root was " in shown
-    assert "\x1b" not in stopped.err + shown

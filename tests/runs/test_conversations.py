@@ -2,7 +2,6 @@
 
 import functools
 import os
-import re
 import signal
 import time
 from collections import Counter
@@ -113,21 +112,6 @@ def test_what_is_left_is_said_in_requests(folder: Path, endpoint: Endpoint, cli)
     )
     assert "4 rows in" in again.out
     assert tomserve.load_scores("r")["status"].to_list() == ["ok"] * 2
-
-
-def test_a_program_that_is_at_its_budget_ends_the_run_and_keeps_what_was_answered(
-    folder: Path, endpoint: Endpoint, cli
-) -> None:
-    file = folder / "fan/strategy.yaml"
-    file.write_text(file.read_text().replace("max_tokens: 64", "max_tokens: 64\ncalls: 6"))
-    ended = cli(*job(folder, endpoint, "fan", concurrency=1))
-    assert ended.code == 2
-    said = r"tomserve: strategy fan, item 'demo/\d+': wants more than 6 calls .*raise `calls` in strategy.yaml\n"
-    assert re.fullmatch(said, ended.err), ended.err
-    assert [row["turn"] for row in rows(folder)] == [0, 1, 2, 3, 4, 5]
-    file.write_text(file.read_text().replace("calls: 6", "calls: 7"))
-    assert cli(*job(folder, endpoint, "fan", concurrency=1)).code == 0
-    assert len(endpoint.requests) == ITEMS * 7, "the replies before are not asked for again"
 
 
 def test_a_program_that_is_not_deterministic_is_named(folder: Path, endpoint: Endpoint, cli) -> None:

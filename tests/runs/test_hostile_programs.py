@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import tomserve
 from tests.conftest import Endpoint, make_item
-from tests.helpers.asking import FAST, page
-from tests.helpers.talking import FAN_OUT, write_strategy
+from tests.helpers.asking import FAST
+from tests.helpers.talking import write_strategy
 from tomserve.items import write_items
 from tomserve.runs import planning
 from tomserve.runs.journal import read_rows
@@ -81,25 +80,3 @@ def test_a_program_that_never_ends_is_ended_by_a_signal(tmp_path: Path, endpoint
     name = signal.Signals(number).name
     assert said == f"tomserve: stopped by {name} while something kept on computing; repeat the command to go on\n"
     assert rows(tmp_path) == [(0, "ok", None)], "the reply that the program was given is kept"
-
-
-def test_a_turn_without_reply_of_a_conversation_that_has_ended_is_not_promised_again(
-    tmp_path: Path, endpoint: Endpoint, cli
-) -> None:
-    def script(body, n: int):
-        text = body["messages"][0]["content"]
-        return page(500) if "part 1" in text else page(400) if "part 3" in text else None
-
-    endpoint.script = script
-    for _ in range(2):
-        ended = cli(*job(tmp_path, endpoint, FAN_OUT))
-        assert ended.code == 1
-        assert "failures: 1 http_400; final, not asked again" in ended.out
-        assert tomserve.Run.open("r").failures == {"http_400": 1}
-    assert rows(tmp_path) == [
-        (0, "ok", None),
-        (1, "ok", None),
-        (2, "http_500", None),
-        (3, "ok", None),
-        (4, "http_400", 6),
-    ]

@@ -190,8 +190,7 @@ def test_a_row_that_comes_while_the_run_is_scored_is_in_the_next_table(
     assert len(scorings) == 2
 
 
-@pytest.mark.parametrize("name", ["responses.jsonl", "items.jsonl"])
-@pytest.mark.parametrize("content", ["other", "garbage"])
+@pytest.mark.parametrize(("name", "content"), [("responses.jsonl", "other"), ("items.jsonl", "garbage")])
 def test_what_is_rewritten_while_it_is_scored_gives_no_table(
     run: Path, name: str, content: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

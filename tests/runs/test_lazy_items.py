@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,16 +12,9 @@ import tomserve
 from tests.conftest import Endpoint, Outcome, make_item
 from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
-from tomserve.engine.request import Request, Sampling
 from tomserve.errors import ConfigError
 from tomserve.items import Item, read_ids
-from tomserve.prompting.strategy import Strategy
-from tomserve.runs import lines, planning, sorting
-from tomserve.runs.journal import Journal
-from tomserve.runs.questions import Questions, counted, finished
-from tomserve.runs.runfolder import keep_items
-from tomserve.runs.stock import Stock
-from tomserve.runs.talking import Talks
+from tomserve.runs import planning
 
 Cli = Callable[..., Outcome]
 
@@ -83,34 +75,6 @@ def test_however_many_items_there_are_few_are_alive(endpoint: Endpoint) -> None:
     assert len(endpoint.requests) == run.scores().height == count
     assert 0 < alive.most <= AT_ONCE
     assert list(read_ids(run.folder / "items.jsonl")) == sorted(f"demo/{number}" for number in range(count))
-
-
-def test_an_item_takes_some_tens_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "HELD", 1 << 13)
-    monkeypatch.setattr(sorting, "HELD", 1 << 13)
-    strategy = Strategy.load("vanilla_1")
-    benchmark = Benchmark("demo", lambda path, gold: Alive().made(int(str(path))))
-    talks = Talks(lambda identity, turn: Request.build(identity, turn, model="m", revision=None, sampling=Sampling()))
-
-    def peak(count: int) -> int:
-        """The most memory that is taken while so many items are read, kept, counted, sorted and made requests of."""
-        folder = tmp_path / str(count)
-        folder.mkdir()
-        tracemalloc.start()
-        with Journal(folder / "responses.jsonl") as journal:
-            stock = Stock(benchmark.items(Path(str(count))))
-            stock.digest()
-            questions, known = Questions(stock, [strategy]), keep_items(folder, stock, fresh=True)
-            assert counted(journal, questions).left == len(known) == count
-            asked = questions.requests(talks, lambda question: not finished(journal, question))
-            assert sum(1 for _ in asked) == count
-        taken = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return taken
-
-    peak(200)  # fills the caches of templates
-    few, many = peak(210), peak(810)
-    assert (many - few) / 600 < 100, "bytes of memory an item; the item itself takes thousands"
 
 
 def test_what_fails_late_is_one_line_and_nothing_is_asked(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:

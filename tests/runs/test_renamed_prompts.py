@@ -3,58 +3,37 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 import pytest
 
-from tests.conftest import ROOT, Endpoint, Outcome
+from tests.conftest import ROOT, Endpoint
 from tomserve.prompting.strategy import Strategy
-
-Cli = Callable[..., Outcome]
-
-FORMER = {"vanilla": "vanilla_1", "cot": "cot_1"}
-
-
-def begun_before(endpoint: Endpoint, cli: Cli, folder: Path, items: Path, *strategies: str) -> tuple[object, ...]:
-    """A run as tomserve 0.4 made it, with its prompts under their names of then; returns the command that resumes it."""
-    old = folder / "old"
-    shutil.copytree(ROOT / "prompts/parts", old / "prompts/parts")
-    shutil.copy(ROOT / "prompts/practice.yaml", old / "prompts")
-    for name in strategies:
-        shutil.copytree(ROOT / "prompts" / FORMER[name], old / "prompts" / name)
-    wanted = [word for name in strategies for word in ("--strategy", name)]
-    asking = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items, "--run", "r", *wanted)
-    done = cli(*asking, "--content", old)
-    assert done.code == 0, done.err
-    manifest = orjson.loads((folder / "runs/r/manifest.json").read_bytes())
-    assert {name: one["digest"] for name, one in manifest["strategies"].items()} == {
-        name: Strategy.load(FORMER[name]).digest_as(name) for name in strategies
-    }
-    return asking
 
 
 def test_a_resumed_run_is_told_the_new_name_of_its_prompts(
-    endpoint: Endpoint,
-    cli,
-    items_file: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    endpoint: Endpoint, cli, items_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    strategies = ("vanilla", "cot")
-    asking = begun_before(endpoint, cli, tmp_path, items_file, *strategies)
+    """The run was begun by tomserve 0.4, with the prompts under their names of then."""
+    old = tmp_path / "old"
+    shutil.copytree(ROOT / "prompts/parts", old / "prompts/parts")
+    shutil.copy(ROOT / "prompts/practice.yaml", old / "prompts")
+    for name in ("vanilla", "cot"):
+        shutil.copytree(ROOT / f"prompts/{name}_1", old / "prompts" / name)
+    asking = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file, "--run", "r")
+    former, now = ("--strategy", "vanilla", "--strategy", "cot"), ("--strategy", "vanilla_1", "--strategy", "cot_1")
+    assert cli(*asking, *former, "--limit", 4, "--content", old).code == 0
+    begun = orjson.loads((tmp_path / "runs/r/manifest.json").read_bytes())["strategies"]
+    for name in ("vanilla", "cot"):
+        assert begun[name]["digest"] == Strategy.load(f"{name}_1").digest_as(name)
     before = (tmp_path / "runs/r/responses.jsonl").read_bytes()
-    requests = len(endpoint.requests)
     monkeypatch.setenv("TOMSERVE_CONTENT", "")
-    done = cli(*asking)
-    assert done.code == 2
-    assert done.err.count("\n") == 1
-    assert f"the prompts of {' and '.join(map(repr, strategies))} have changed since this run was begun" in done.err
-    wanted = " ".join(f"--strategy {FORMER[name]}" for name in strategies)
-    assert f"ask them in a new run with {wanted} --run NEW" in done.err
-    assert f"STRATEGY='{' '.join(FORMER[name] for name in strategies)}'" in done.err
+    done = cli(*asking, *former)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "the prompts of 'vanilla' and 'cot' have changed since this run was begun" in done.err
+    assert f"ask them in a new run with {' '.join(now)} --run NEW" in done.err
+    assert "STRATEGY='vanilla_1 cot_1'" in done.err
     assert (tmp_path / "runs/r/responses.jsonl").read_bytes() == before
-    assert len(endpoint.requests) == requests
-    kept = cli(*asking[: -2 * len(strategies)], *wanted.split(), "--limit", 2)
-    assert kept.code == 0, "strategies that the run has not asked yet may be added"
+    assert len(endpoint.requests) == 8
+    assert cli(*asking, *now, "--limit", 2).code == 0, "strategies that the run has not asked yet may be added"

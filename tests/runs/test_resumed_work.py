@@ -1,67 +1,25 @@
-"""How much is done before a resumed run asks its first question: each line once, and each count once."""
+"""What a resumed run knows of its journal: what is left, and rows that are checked by the short way."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from tests.conftest import Endpoint
+from tests.conftest import make_item
 from tomserve.content.index import Index
 from tomserve.errors import ConfigError
-from tomserve.items import Item
-from tomserve.runs import journal, questions, runfolder
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs import journal, questions
 from tomserve.runs.index import Seen
+from tomserve.runs.stock import Stock
 
 WELL: dict[str, Any] = {"item": "a", "strategy": "s", "turn": 0, "key": "k", "status": "ok"}
 
 
-def test_a_resumed_run_reads_each_line_once_and_counts_once(
-    endpoint: Endpoint, items_file: Path, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # type: ignore[no-untyped-def]
-    command = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file, "--run", "r")
-    command += ("--strategy", "vanilla", "--strategy", "cot")
-    assert cli(*command).code in (0, 1)
-    rows = tmp_path / "runs/r/responses.jsonl"
-    lines = rows.read_bytes().splitlines(keepends=True)
-    assert len(lines) == 40
-    rows.write_bytes(b"".join(lines[:37]))
-    done: Counter[str] = Counter()
-    first = []
-    monkeypatch.setattr(endpoint, "script", lambda body, number: first.append(Counter(done)))
-
-    def counting(holder: Any, name: str) -> None:
-        real = getattr(holder, name)
-
-        def counted(*arguments: Any, **options: Any) -> Any:
-            done[name] += 1
-            return real(*arguments, **options)
-
-        monkeypatch.setattr(holder, name, counted)
-
-    counting(journal, "parse_row")
-    counting(questions.Questions, "_counted_once")
-    counting(runfolder, "read_ids")
-    counting(Item, "_from_dict")
-    before = len(endpoint.requests)
-    assert cli(*command).code in (0, 1)
-    assert len(endpoint.requests) == before + 3
-    told = next(count for count in first if count)  # what was done when the first question came
-    assert told["parse_row"] == 37
-    assert told["_counted_once"] == 1
-    assert told["read_ids"] == 0
-    # Each item once, and again those that the check of the longest prompts and what is left to ask need.
-    assert told["_from_dict"] <= 20 + 20 + 3 * 2
-
-
 def test_the_count_of_what_is_left_follows_the_journal(tmp_path: Path) -> None:
-    from tests.conftest import make_item
-    from tomserve.prompting.strategy import Strategy
-    from tomserve.runs.stock import Stock
-
     asked = questions.Questions(Stock([make_item(number) for number in range(3)]), [Strategy.load("vanilla")])
     with journal.Journal(tmp_path / "a.jsonl") as one, journal.Journal(tmp_path / "b.jsonl") as other:
         for left in (3, 2, 1, 0):

@@ -130,12 +130,11 @@ def test_temporary_names_that_were_known_beforehand_lead_nowhere(
                 (run / planted).symlink_to(victim)
     asking = ("--benchmark", "items", "--path", items_file, "--base-url", endpoint.url, "--strategy", "vanilla")
     assert cli("score", run).code == 0
-    assert cli("report", run).code == 0
     (run / "responses.jsonl").unlink()
     (run / "scores.parquet").unlink()
     done = cli("eval", "--run", run, *asking)
     assert done.code == 0, done.err
-    for name in ("manifest.json", "items.jsonl", "scores.parquet", "report.html"):
+    for name in ("manifest.json", "items.jsonl", "scores.parquet"):
         assert stat.S_ISREG((run / name).lstat().st_mode)
     assert victim.read_bytes() == SECRET
     assert victim.stat().st_nlink == 1

@@ -1,10 +1,7 @@
 """Every row counts: whatever its status is, it is an outcome in every table, headline and exit code."""
 
 import ast
-import asyncio
 import re
-import socket
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,9 +12,6 @@ from aiohttp import web
 
 from tests.conftest import ROOT, Endpoint, completion, make_item
 from tomserve import status
-from tomserve.engine.aiohttp_transport import AiohttpTransport
-from tomserve.engine.httptools_transport import HttptoolsTransport
-from tomserve.engine.openai_transport import OpenAITransport
 from tomserve.engine.transport import Reply, read_reply
 from tomserve.items import write_items
 from tomserve.runs.scores import load_scores
@@ -72,50 +66,6 @@ def test_every_http_status_is_an_outcome_everywhere(endpoint: Endpoint, cli, ite
     endpoint.script = lambda body, n: None
     again = cli(*asking(endpoint, items_file))
     assert (again.code, len(endpoint.requests)) == (0, 30), "what failed is asked again, and nothing else"
-
-
-class Coded:
-    """A server below HTTP that answers every request with this status line's code."""
-
-    def __init__(self, code: str, body: bytes) -> None:
-        self.code, self.body = code, body
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}/v1"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self.socket.accept()
-            except OSError:
-                return
-            with connection:
-                data = b""
-                while b"\r\n\r\n" not in data or not data.endswith(b"}"):
-                    data += connection.recv(65536)
-                head = f"HTTP/1.1 {self.code} No\r\nContent-Length: {len(self.body)}\r\nConnection: close\r\n\r\n"
-                connection.sendall(head.encode() + self.body)
-
-
-CODES = {"000": {"http_0", "connection"}, "0": {"connection"}, "201": {"http_201"}, "999": {"http_999"}}
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_no_status_line_makes_a_row_that_does_not_count(code: str) -> None:
-    """Even one that no standard knows, or a success that is not 200, whatever its body holds."""
-    server = Coded(code, orjson.dumps(completion("tea")))
-
-    async def send() -> set[str]:
-        found = set()
-        for transport in (HttptoolsTransport(), AiohttpTransport(), OpenAITransport("k")):
-            found.add((await transport.send(server.url, BODY)).status)
-            await transport.close()
-        return found
-
-    found = asyncio.run(send())
-    server.socket.close()
-    assert found == CODES[code]
-    assert all(status.known(name) and name not in status.ANSWERS for name in found)
 
 
 def test_what_a_reply_becomes_is_always_known() -> None:

@@ -87,32 +87,27 @@ def test_no_server_is_started_for_a_folder_that_a_run_names(cli, run: Path, tmp_
                 reaching.choose(source, Connection(), Waiting())  # type: ignore[arg-type]  # no other part of it is read
 
 
-def plant_link(folder: Path, victim: Path) -> None:
-    (folder / "moves").symlink_to(victim.parent)
+def plant(folder: Path, victim: Path, kind: str) -> None:
+    if kind == "link":
+        (folder / "moves").symlink_to(victim.parent)
+    elif kind == "deep link":
+        (folder / "moves/aaaa").mkdir(parents=True)
+        (folder / "moves/aaaa/layers-001-001-00000.parquet").symlink_to(victim)
+    elif kind == "pipe":
+        (folder / "states").mkdir()
+        os.mkfifo(folder / "states/layer-001.f32")
+    else:
+        os.link(victim, folder / "rows.jsonl")
 
 
-def plant_deep_link(folder: Path, victim: Path) -> None:
-    (folder / "moves/aaaa").mkdir(parents=True)
-    (folder / "moves/aaaa/layers-001-001-00000.parquet").symlink_to(victim)
-
-
-def plant_pipe(folder: Path, victim: Path) -> None:
-    (folder / "states").mkdir()
-    os.mkfifo(folder / "states/layer-001.f32")
-
-
-def plant_second_name(folder: Path, victim: Path) -> None:
-    os.link(victim, folder / "rows.jsonl")
-
-
-@pytest.mark.parametrize("plant", [plant_link, plant_deep_link, plant_pipe, plant_second_name])
-def test_what_a_measurement_has_done_so_far_is_files_and_folders_alone(tmp_path: Path, plant) -> None:
+@pytest.mark.parametrize("kind", ["link", "deep link", "pipe", "second name"])
+def test_what_a_measurement_has_done_so_far_is_files_and_folders_alone(tmp_path: Path, kind: str) -> None:
     victim = tmp_path / "home/secret"
     victim.parent.mkdir()
     victim.write_text("the user's own")
     folder = measured_run(tmp_path / "runs/deep", finished=False)
     (folder / WORK).mkdir()
-    plant(folder / WORK, victim)
+    plant(folder / WORK, victim, kind)
     with pytest.raises(ConfigError, match="work/"):
         measured_run(folder)
     assert victim.read_text() == "the user's own"
@@ -247,17 +242,14 @@ def test_an_error_of_a_foreign_response_is_text(run: Path) -> None:
     assert "2 with an error that is no text (line 1)" in notes[0]
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"sampling": {"repeats": "3"}}, "sampling: repeats: expected a whole number; found '3'"),
-        ({"sampling": {"repeats": 0}}, "sampling: repeats: expected a whole number of at least 1; found 0"),
-        ({"sampling": {"temperature": []}}, "sampling: temperature: expected a number; found []"),
-        ({"sampling": {"seed": 1.5}}, "sampling: seed: expected a whole number; found 1.5"),
-    ],
-)
-def test_how_a_run_was_sampled_is_checked(cli, run: Path, fields: dict[str, object], said: str) -> None:
-    changed(run, **fields)
-    done = cli("score", run)
-    assert (done.code, done.err.count("\n")) == (2, 1), done.err
-    assert f"manifest.json: {said}" in done.err
+def test_how_a_run_was_sampled_is_checked(cli, run: Path) -> None:
+    for sampling, said in (
+        ({"repeats": "3"}, "repeats: expected a whole number; found '3'"),
+        ({"repeats": 0}, "repeats: expected a whole number of at least 1; found 0"),
+        ({"temperature": []}, "temperature: expected a number; found []"),
+        ({"seed": 1.5}, "seed: expected a whole number; found 1.5"),
+    ):
+        changed(run, sampling=sampling)
+        done = cli("score", run)
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+        assert f"manifest.json: sampling: {said}" in done.err
