@@ -67,23 +67,6 @@ def test_two_processes_give_the_bytes_of_one(tmp_path: Path, helped: list[int], 
 
 
 @pytest.mark.system
-def test_a_second_process_that_is_killed_costs_nothing_but_time(tmp_path: Path, helped, monkeypatch) -> None:
-    make(tmp_path)
-    real = parts.take
-
-    def unfinished(work: Any, scratch: Path, ranges: Any) -> None:
-        real(work, scratch, ranges)
-        for number in (0, 3, 11):  # as if it had been killed with these in hand
-            (scratch / f"{number:06d}.parquet").unlink()
-
-    monkeypatch.setattr(parts, "take", unfinished)
-    found = scored(tmp_path)
-    assert helped == list(range(12))
-    monkeypatch.setattr(parts, "MANY", 10**9)
-    assert scored(tmp_path) == found
-
-
-@pytest.mark.system
 def test_a_second_process_is_told_nothing_by_the_folder_of_a_run(
     tmp_path: Path, helped: list[int], monkeypatch
 ) -> None:

@@ -27,14 +27,9 @@ def test_rules_see_only_the_surface() -> None:
     told = item(story=["Tea is here, no salt.", 'A sign says "salt".', "More tea, steam; Salt."])
     assert mentions(told) == ("tea", "salt", "salt", "tea", "salt")
     assert answers(told) == {
-        "first choice": "tea",
-        "last choice": "unknown",
-        "always unknown": "unknown",
-        "always yes": None,
-        "always no": None,
-        "first mentioned": "tea",
-        "last mentioned": "salt",
-        "most mentioned": "salt",
+        **{"first choice": "tea", "last choice": "unknown", "always unknown": "unknown"},
+        **{"always yes": None, "always no": None},
+        **{"first mentioned": "tea", "last mentioned": "salt", "most mentioned": "salt"},
     }
 
 
@@ -66,31 +61,21 @@ def test_the_score_table_says_which_rules_are_right() -> None:
     scores = table("r", "m", [(one, {"strategy": name, "status": "timeout", "text": None}) for name in ("a", "b")])
     found = scores.select(rule.column for rule in GENERIC).unique()
     assert found.schema == dict.fromkeys(found.columns, pl.Boolean)
-    assert found.row(0, named=True) == {
-        "rule_first_choice": False,
-        "rule_last_choice": True,
-        "rule_always_unknown": None,
-        "rule_always_yes": None,
-        "rule_always_no": None,
-        "rule_first_mentioned": False,
-        "rule_last_mentioned": True,
-        "rule_most_mentioned": False,
-    }
+    assert found.row(0) == (False, True, None, None, None, False, True, False)
 
 
 OWN = Rule("always salt", lambda item: "salt" if "salt" in item.choices else None)
 NOTHING = {"strategy": "s", "status": "ok", "text": "tea"}
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".csv"])
-def test_a_rule_of_its_own_is_a_column_in_every_format(suffix: str, tmp_path) -> None:
+def test_a_rule_of_its_own_is_a_column(tmp_path) -> None:
     scoring = Scoring(rules=(OWN,))
     asked = [item(number=1), item(number=2, answer="salt"), item(number=3, choices=["tea", "unknown"])]
     for number, one in enumerate(asked):
         asked[number] = one.model_copy(update={"id": f"demo/{number}"})
     scores = table("r", "m", [(one, NOTHING) for one in asked], rules=lambda name: scoring if name == "demo" else PLAIN)
-    write_scores(scores, tmp_path / f"s{suffix}")
-    found = read_table(str(tmp_path / f"s{suffix}")).sort("item")
+    write_scores(scores, tmp_path / "s.csv")
+    found = read_table(str(tmp_path / "s.csv")).sort("item")
     assert found["rule_always_salt"].to_list() == [False, True, None]
 
 

@@ -366,13 +366,6 @@ def test_what_two_careful_readers_would_not_agree_on_is_invalid(text: str) -> No
     assert (reading.answer, bool(reading.reason)) == (None, True), reading
 
 
-@given(st.text(alphabet=st.sampled_from(list('{}[]",:`\n\\ teaslunkow"answerblif1234')), max_size=400))
-def test_no_text_breaks_the_reader(text: str) -> None:
-    reading = read(text, CHOICES, 3)
-    assert reading.answer in (*CHOICES, None)
-    assert (reading.answer is None) == (reading.reason is not None)
-
-
 PROSE = ["A", "B.", "(c)", "d)", "E", "red_box", "Blue box", "plum-bin", "Answer:", "the answer is", "Therefore,", "not",
          "or", "because", "Wait,", "unknown", "{", "\n", ".", ", ", "\u017f.", "\u212a)"]  # fmt: skip
 
@@ -393,7 +386,7 @@ SEEDS = (
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     st.sampled_from(SEEDS), st.lists(st.tuples(st.integers(0, 120), st.integers(0, 9), st.text(max_size=6)), max_size=6)
 )
