@@ -163,7 +163,7 @@ def test_another_model_in_mid_run_stops_it(
 def test_a_provider_whose_replies_vary_goes_on_where_that_is_accepted(
     endpoint: Endpoint, cli, asking, tmp_path: Path
 ) -> None:
-    answers: list[Any] = ["a", None, "", 5, ["x"], "b"]  # and what names no model changes nothing
+    answers: list[Any] = ["a", "b", "a", "b", None, ["x"]]  # and what names no model changes nothing
     endpoint.script = lambda body, n: completion(TEA, answers[n % len(answers)])
     assert cli(*asking, "--limit", 10).code == 2
     assert cli(*asking, "--limit", 10, "--accept-change").code == 0

@@ -78,7 +78,7 @@ others = st.sampled_from(
 journals = st.lists(st.one_of(rows, rows, rows, rows, others), max_size=14)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.lists(journals, min_size=2, max_size=4), st.sampled_from([3, 10_000]))
 def test_growing_step_by_step_equals_scoring_from_scratch(
     tmp_path_factory, steps: list[list[bytes]], part: int

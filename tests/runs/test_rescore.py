@@ -279,22 +279,22 @@ def test_true_and_false_in_every_format(tmp_path: Path, suffix: str) -> None:
             load_scores(str(path))
 
 
-def test_odd_tables_are_one_line_each(tmp_path: Path) -> None:
+def test_odd_tables_are_one_line_each(cli, tmp_path: Path) -> None:
     labels = score_table(tmp_path / "g[1].parquet", strategy=pl.col("strategy").cast(pl.Categorical))
     assert load_scores(str(labels)).height == 6
     (tmp_path / "semi.csv").write_text("model;strategy;item\nm;v;i\n")
     (tmp_path / "empty.csv").write_text("model,strategy,item,status,correct\n")
     (tmp_path / "folder.csv").mkdir()
-    score_table(tmp_path / "nan.parquet", correct=pl.lit(float("nan")))
     for name, message in {
         "semi.csv": "not a score table: found columns model;strategy;item",
         "empty.csv": "holds no rows",
         "folder.csv": "is no file",
         "none.csv": "no such file",
-        "nan.parquet": "correct is empty",
     }.items():
         with pytest.raises(ConfigError, match=message):
             load_scores(str(tmp_path / name))
+    nan = score_table(tmp_path / "nan.parquet", correct=pl.lit(float("nan")))
+    assert "correct is empty" in cli("analyze", nan, "--study", "accuracy").err
 
 
 def test_an_input_is_never_overwritten(cli, tmp_path: Path) -> None:
