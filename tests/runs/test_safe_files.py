@@ -358,6 +358,20 @@ def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
     assert (path.read_text(), planted.is_symlink()) == ("new", True)
 
 
+def test_a_file_is_on_the_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done, sync, replace = [], os.fsync, os.replace
+
+    def synced(descriptor: int) -> None:
+        done.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else os.fstat(descriptor).st_size)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", lambda *names: (done.append("name"), replace(*names))[1])
+    with files.replacing(tmp_path / "a") as file:
+        file.write(b"content")
+    assert done == [7, "name", "folder"]
+
+
 def test_permissions_are_those_that_the_umask_leaves(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
