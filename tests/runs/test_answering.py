@@ -61,11 +61,7 @@ def test_sessions_and_rows_say_who_answered(endpoint: Endpoint, cli, asking, tmp
     assert {row["served_model"] for row in journal(tmp_path)} == {"tiny-2024-08"}
 
 
-CHANGED = {
-    "root": ("org/tiny", "org/other"),
-    "version": ("0.31.0", "0.32.0"),
-    "max_model_len": (4096, 2048),
-}
+CHANGED = {"root": ("org/tiny", "org/other"), "version": ("0.31.0", "0.32.0"), "max_model_len": (4096, 2048)}
 
 
 @pytest.mark.parametrize("field", CHANGED)
