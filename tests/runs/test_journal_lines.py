@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tomserve.engine.request import Identity
 from tomserve.errors import JournalError
 from tomserve.runs.journal import Journal, read_rows
 
@@ -61,3 +62,17 @@ def test_a_torn_line_is_taken_out_before_the_next_row(tmp_path: Path) -> None:
         assert journal.torn.read_bytes() == line[:-1]
         journal.append({**ROW, "item": "b"})
     assert [row["item"] for _, row in read_rows(path)] == ["a", "b"]
+
+
+def test_what_failed_is_known_until_it_is_answered(tmp_path: Path) -> None:
+    identity = Identity("a", "cot", 0)
+    with Journal(tmp_path / "responses.jsonl") as journal:
+        for status, failed, final in (
+            *(("http_500", True, False), ("timeout", True, False), ("ok", False, True)),
+            ("refusal", True, True),
+        ):
+            journal.append({**ROW, "status": status})
+            assert journal.failed == ({identity: status} if failed else {})
+            assert (identity in journal.final) == final
+    with Journal(tmp_path / "responses.jsonl") as journal:
+        assert (journal.failed, journal.asked) == ({identity: "refusal"}, {"cot"})

@@ -303,6 +303,15 @@ def test_where_no_key_can_be_kept_scores_are_made_every_time(
     assert (run / "scores.parquet").exists()
 
 
+def test_the_state_folder_is_the_users(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")  # which would be wherever somebody stands
+    monkeypatch.chdir(run)
+    scores_of(run)
+    assert (tmp_path / "home/.local/state/tomserve/key").exists()
+    assert not (run / "relative").exists()
+
+
 # by what
 
 

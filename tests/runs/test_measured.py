@@ -37,7 +37,8 @@ def opened(folder: Path, **changed: object) -> MeasuredRun:
 def finished(folder: Path) -> Path:
     with opened(folder, command="tomserve measure m --items b") as run:
         run.write_items(ITEMS)
-        run.finish(TABLE)
+        TABLE.write_parquet(path := run.work_file("table.parquet"))
+        run.finish(path)
     return folder
 
 

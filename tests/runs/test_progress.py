@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock, call
 
 import orjson
 import pytest
@@ -93,6 +94,18 @@ def test_it_is_written_about_once_a_second(tmp_path: Path, clock: list[float], m
         clock[0] += 0.25
         recording.status(Status())
     assert len(replaced) == 10
+
+
+def test_everything_is_passed_on(tmp_path: Path) -> None:
+    listener = Mock(Silent)
+    with progress.recorded(listener, tmp_path) as recording:
+        recording.message("hello")
+        recording.started(2, 1)
+        recording.row(row())
+        recording.status(status := Status(oldest=(SLOW, 2.0)))
+        recording.finished()
+    heard = [call.message("hello"), call.started(2, 1), call.row(row()), call.status(status), call.finished()]
+    assert listener.mock_calls == heard
 
 
 def test_what_it_ended_by_is_kept_and_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

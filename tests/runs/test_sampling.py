@@ -15,6 +15,7 @@ from tests.conftest import Endpoint, completion, make_item
 from tests.helpers.talking import write_strategy
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, RunMismatchError
+from tomserve.items import write_items
 from tomserve.prompting.turn import Turn
 from tomserve.runs.journal import read_rows
 
@@ -108,6 +109,17 @@ def test_what_does_not_fit_is_refused_in_one_line(endpoint: Endpoint) -> None:
         with pytest.raises(ConfigError, match=said):
             asked(endpoint, **given)
     assert not endpoint.requests
+
+
+def test_the_command_line_takes_them(endpoint: Endpoint, cli: Any, tmp_path: Path) -> None:
+    endpoint.script = by_seed
+    write_items(tmp_path / "items.jsonl", ITEMS)
+    where = ("--benchmark", "items", "--path", tmp_path / "items.jsonl", "--strategy", "vanilla")
+    done = cli("eval", *where, "--base-url", endpoint.url, "--seed", 5, "--repeats", 3, "--temperature", "0.7")
+    assert done.code == 0, done.err
+    assert "12 of 12 requests to go\n" in done.out
+    assert "samples: what is right of several samples of a question" in done.out
+    assert (tmp_path / "runs/items-tiny-temperature-0.7-x3").is_dir(), "beside the greedy run, not in its way"
 
 
 def test_samples_of_a_strategy_with_a_temperature_of_0_are_refused(endpoint: Endpoint, tmp_path: Path) -> None:
