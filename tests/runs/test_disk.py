@@ -211,7 +211,7 @@ def test_a_journal_that_is_changed_in_mid_run_ends_it_in_one_line(
     endpoint: Endpoint, cli, tmp_path: Path, change: str
 ) -> None:
     do, said = CHANGES[change]
-    endpoint.script = lambda body, n: do(tmp_path / "runs/r") if n == 10 else None  # type: ignore[func-returns-value]
+    endpoint.script = lambda body, n: do(tmp_path / "runs/r") if n == 10 else None
     write_items(tmp_path / "items.jsonl", [make_item(number) for number in range(40)])
     asked = ("--benchmark", "items", "--path", tmp_path / "items.jsonl", "--base-url", endpoint.url)
     done = cli("eval", *asked, "--run", "r", "--concurrency", 2)

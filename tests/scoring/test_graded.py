@@ -9,13 +9,11 @@ from typing import Any
 import orjson
 import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
 
 from tests.conftest import make_item
 from tests.helpers.reports import run_folder
 from tomserve.items import Item
-from tomserve.runs.scores import load_scores, score_run
-from tomserve.scoring import table as table_module
+from tomserve.runs.scores import load_scores
 from tomserve.scoring.graded import GRADED, Given, grade_of
 from tomserve.scoring.score import OPEN, noise_fields, reading_of, score_row, unread
 from tomserve.scoring.table import table
@@ -179,13 +177,6 @@ def folder(tmp_path: Path) -> Path:
         for number, item in enumerate(items)
     }
     return run_folder(tmp_path / "runs/r", {"imported": replies}, items)
-
-
-def test_a_run_of_graded_replies_is_scored_in_parts_as_in_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = score_run(folder)
-    assert whole["correct"].sum() == 40
-    monkeypatch.setattr(table_module, "PART", 7)
-    assert_frame_equal(whole, score_run(folder))
 
 
 @pytest.mark.parametrize("form", [".parquet", ".csv", ".jsonl"])
