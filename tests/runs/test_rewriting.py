@@ -167,6 +167,17 @@ def test_a_foreign_journal_is_not_trusted(endpoint: Endpoint, tmp_path: Path) ->
     assert report.dropped == {("paraphrase", "the negations are others"): 1}
 
 
+def test_replies_of_one_rewriter_are_not_those_of_another(endpoint: Endpoint, tmp_path: Path) -> None:
+    one(endpoint, tmp_path, kinds.PARAPHRASE, rewriter(PARAPHRASED))
+    endpoint.models, other = ["second"], edited(3, "A storm takes the power away, and the oven loses its heat.")
+    report = one(endpoint, tmp_path, kinds.PARAPHRASE, rewriter(other))
+    assert report.made == {("paraphrase", "rewriter:second"): 1}
+    assert list(read_items(tmp_path / "out.jsonl"))[1].story == other
+    endpoint.models, endpoint.script = ["tiny"], rewriter(PARAPHRASED)
+    write(endpoint, tmp_path / "out.jsonl", [ITEM], kinds.PARAPHRASE)
+    assert list(read_items(tmp_path / "out.jsonl"))[1].story == PARAPHRASED
+
+
 def test_variants_that_came_with_the_items_are_not_made_again(endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.script = rewriter(PARAPHRASED, CONDENSED)
     given = [variant(ITEM, kinds.PERSON, by="rules", question="Who?"), variant(ITEM, kinds.CONDENSED, by="rewriter:x")]

@@ -167,6 +167,7 @@ BAD: tuple[tuple[dict[str, Any], str], ...] = (
     ({"base": "nowhere"}, "item 'v' is a variant of 'nowhere' .* keep the originals together"),
     ({"answer": "salt"}, "item 'v' is a variant of 'item-0' .*its answer do not stand for"),
     ({"choices": ["rice", "oil"], "answer": "rice"}, "item 'v' is a variant of 'item-0' .*say by 'meanings' which"),
+    ({"choices": ["tea", "salt", "rice"]}, "item 'v' is a variant of 'item-0' .*say by 'meanings' which"),
     ({"factors": {"variant": 3}}, "item 'v': factor 'variant' is 3; expected the name of a kind"),
     ({"factors": {"variant": ""}}, "item 'v': factor 'variant' is ''; expected"),
     ({"factors": {"variant": AGAIN.name}}, "item 'v': factor 'variant' is 'again'"),  # a kind that makes no items
