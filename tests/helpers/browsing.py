@@ -1,4 +1,4 @@
-"""A workbench that listens, and a browser that looks at it and keeps whatever it should not have seen."""
+"""A workbench that listens, as a thread or as a process, and a browser that keeps whatever it should not have seen."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
 from tests.conftest import Endpoint, running
 from tests.helpers.command import TOMSERVE, environment
+from tests.helpers.queues import until
 from tomserve.web.app import make
 from tomserve.web.settings import Settings
 
@@ -29,41 +28,56 @@ PATIENCE = 120_000
 
 
 class Served:
-    """A workbench that listens on a free port. app: it. base: its address."""
+    """A workbench that listens on a port, which it keeps when it is stopped and started again. base: its address."""
 
-    def __init__(self, **settings: Any) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        port = self._listener.getsockname()[1]
-        self.app: FastAPI = make(Settings(port=port, **settings))
-        self.base = f"http://127.0.0.1:{port}"
-        config = uvicorn.Config(
-            self.app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1
-        )
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, args=([self._listener],), daemon=True)
+    def __init__(self) -> None:
+        self.port, self.app = 0, FastAPI()
+        self._server: uvicorn.Server | None = None
+        self._thread = threading.Thread()
+
+    @property
+    def base(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def opened(self) -> str:
         """The address that lets somebody in."""
         return f"{self.base}/?token={self.app.state.access.token}"
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        listener = socket.create_server(("127.0.0.1", self.port))
+        self.port = listener.getsockname()[1]
+        self.app = make(Settings(port=self.port))
+        config = uvicorn.Config(
+            self.app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1
+        )
+        server = self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         self._thread.start()
-        until = time.monotonic() + PATIENCE / 1000
-        while not self._server.started:
-            assert time.monotonic() < until, "the server does not start"
-            time.sleep(0.01)
-        return self
+        until(lambda: server.started, "the server")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._server.should_exit = True
-        self._thread.join(30)
-        self._listener.close()
+    def stop(self) -> None:
+        if self._server is not None:
+            self.app.state.workbench.ending.set()
+            self._server.should_exit = True
+            self._thread.join(60)
+            assert not self._thread.is_alive()
+
+
+@contextlib.contextmanager
+def served() -> Iterator[Served]:
+    """A workbench that listens until this is left."""
+    found = Served()
+    found.start()
+    try:
+        yield found
+    finally:
+        found.stop()
 
 
 class Visitor:
-    """Somebody with a browser. page: what they look at. wrong: every error of a page, every dialog, every word to the
-    console, every request to another place than the workbench."""
+    """Somebody with a browser. page: what they look at. wrong: every error of a page, every dialog that nobody expects,
+    every word to the console, every request to another place than the workbench."""
 
     def __init__(self, browser: Any, base: str, **options: Any) -> None:
         self.base, self.wrong = base, list[str]()
@@ -74,15 +88,19 @@ class Visitor:
         self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         self.page.on("dialog", self._dialog)
         self.context.on("request", self._request)
+        self.agrees = False
 
     def _console(self, message: Any) -> None:
-        left = message.text.startswith(("htmx:sendAbort", "htmx:afterRequest"))  # a page that is left asks no more
+        left = message.text.startswith(("htmx:", "[object Event]")) or "ERR_" in message.text  # what is left or lost
         if message.type in ("error", "warning") and not left:
             self.wrong.append(f"console: {message.text} ({self.page.url})")
 
     def _dialog(self, dialog: Any) -> None:
-        self.wrong.append(f"dialog: {dialog.message}")
-        dialog.dismiss()
+        if self.agrees:
+            dialog.accept()
+        else:
+            self.wrong.append(f"dialog: {dialog.message}")
+            dialog.dismiss()
 
     def _request(self, request: Any) -> None:
         if not request.url.startswith((f"{self.base}/", "data:")):
@@ -97,6 +115,10 @@ class Visitor:
     def settled(self) -> None:
         """Wait until nothing of the page is still being computed."""
         self.page.wait_for_function("() => !document.querySelector('.coming, [aria-busy=true], [hx-trigger=load]')")
+
+    def eventually(self, script: str) -> None:
+        """Wait until an expression of JavaScript is true."""
+        self.page.wait_for_function(f"() => {script}")
 
     @property
     def text(self) -> str:
@@ -116,24 +138,19 @@ class Visitor:
                  return bad.length || script || foreign ? [element.outerHTML.slice(0, 200)] : [];
                })"""
         )
-        hacked = self.page.evaluate("() => 'hacked' in window")
-        return [*found, *(["window.hacked is set"] if hacked else [])]
-
-    def close(self) -> None:
-        """Close the browser's window."""
-        self.context.close()
+        return [*found, *(["window.hacked is set"] if self.page.evaluate("() => 'hacked' in window") else [])]
 
 
 @contextlib.contextmanager
 def visiting(browser: Any, address: str, **options: Any) -> Iterator[Visitor]:
-    """Somebody who has followed that address, which begins with that of the workbench."""
-    base = "/".join(address.split("/")[:3])
-    visitor = Visitor(browser, base, **options)
+    """Somebody who has followed that address, which begins with that of the workbench; nothing may be wrong at last."""
+    visitor = Visitor(browser, "/".join(address.split("/")[:3]), **options)
     try:
         visitor.open(address)
         yield visitor
+        assert not visitor.wrong
     finally:
-        visitor.close()
+        visitor.context.close()
 
 
 class Started:
@@ -147,11 +164,10 @@ class Started:
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert self.process.stdout is not None
-        until = time.monotonic() + PATIENCE / 1000
-        while not select.select([self.process.stdout], [], [], 1)[0]:
-            assert time.monotonic() < until, "it says nothing"
-        line = self.process.stdout.readline()
+        stdout = self.process.stdout
+        assert stdout is not None
+        until(lambda: select.select([stdout], [], [], 1)[0], "its address")
+        line = stdout.readline()
         found = re.match(r"workbench: (\S+)$", line)
         assert found, line
         self.address = found[1]
@@ -161,21 +177,16 @@ class Started:
         """The address without what lets somebody in."""
         return "/".join(self.address.split("/")[:3])
 
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        return int(self.base.rpartition(":")[2])
-
-    def end(self) -> int:
-        """End it as Ctrl-C does, and return its exit code."""
+    def end(self, number: int = signal.SIGINT) -> tuple[int, str]:
+        """Send it a signal; returns its exit code and what it said of errors."""
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
+            self.process.send_signal(number)
         try:
-            self.process.communicate(timeout=60)
+            said = self.process.communicate(timeout=120)[1]
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.communicate()
-        return self.process.returncode
+            said = self.process.communicate()[1]
+        return self.process.returncode, said
 
 
 @contextlib.contextmanager

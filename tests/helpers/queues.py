@@ -1,4 +1,4 @@
-"""A workbench's queue with a real worker: experiments, databases, and conditions that are waited for."""
+"""A workbench's queue: experiments, workers whose processes a test plays, real ones, and waiting for conditions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,11 +23,12 @@ from tomserve.api.experiments import Experiment
 from tomserve.content.places import runs_root
 from tomserve.items import write_items
 from tomserve.runs.journal import read_rows
-from tomserve.web import cards
+from tomserve.web import cards, child, working
 from tomserve.web.cards import Job
 from tomserve.web.queue import Queue
 from tomserve.web.register import Register
 from tomserve.web.settings import Settings
+from tomserve.web.working import Worker
 
 LONG = 120.0
 """Seconds after which a test gives up to wait; a machine that is busy is no failure."""
@@ -122,6 +125,75 @@ def redis_server(folder: Path) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait()
+
+
+class Played:
+    """A process that asks an experiment, played by a test: it runs until somebody ends it. env: what it was given."""
+
+    def __init__(self, pid: int, folder: Path, env: dict[str, str], held: list[int], console: int) -> None:
+        self.pid, self.name, self.env = pid, str(folder.relative_to(runs_root())), env
+        self.folder, self._held, self._console = folder, held, console
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def end(self, code: int = 0, said: str = "") -> None:
+        """End with that exit code, having printed something."""
+        os.write(self._console, f"{said}\n".encode())
+        for number in (*self._held, self._console):
+            os.close(number)
+        self.returncode = code
+
+
+class Workers:
+    """Workers in this process, which begin played ones. begun: these, in their order. why: for what an experiment has
+    to wait, "" for nothing. kills: the signals that were sent."""
+
+    def __init__(self, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.settings, self.begun, self.why, self.kills = settings, list[Played](), "", list[int]()
+        kill = os.kill
+        for name in ("LOOK", "EVERY", "TRY_EVERY", "TOGETHER"):
+            monkeypatch.setattr(working, name, 0.01)
+        monkeypatch.setattr(working.waiting, "reason", lambda experiment, folder: self.why)
+        monkeypatch.setattr(child, "subprocess", SimpleNamespace(Popen=self._begin, DEVNULL=-3))
+        monkeypatch.setattr(child, "records", SimpleNamespace(birth=lambda pid: f"birth/{pid}"))
+        monkeypatch.setattr(os, "kill", lambda pid, number: self._kill(pid, number) if pid > 10**9 else kill(pid, number))
+
+    def _begin(self, command: list[str], *, env: dict[str, str], pass_fds: tuple[int, ...], stdout: Any, **_: Any) -> Played:
+        held, console = [os.dup(number) for number in pass_fds], os.dup(stdout.fileno())
+        self.begun.append(Played(10**9 + 1 + len(self.begun), Path(command[-1]), dict(env), held, console))
+        return self.begun[-1]
+
+    def _kill(self, pid: int, number: int) -> None:
+        self.kills.append(number)
+        for one in self.running():
+            if one.pid == pid:
+                one.end(-number if number == signal.SIGKILL else 128 + number)
+
+    def running(self) -> list[Played]:
+        """The processes that run now."""
+        return [one for one in list(self.begun) if one.returncode is None]
+
+    def runs(self, name: str) -> Played:
+        """The process that asks an experiment, once it does, and its card says so."""
+        found: list[Played] = until(lambda: [one for one in self.running() if one.name == name], f"{name} to run")
+        reaches(name, "running")
+        return found[0]
+
+    @contextlib.contextmanager
+    def one(self, *, leaves: bool = False) -> Iterator[Worker]:
+        """A worker until this is left. leaves: whether it dies then, rather than ending what runs."""
+        worker = Worker(self.settings)
+        thread = threading.Thread(target=worker.run, daemon=True)
+        thread.start()
+        try:
+            yield worker
+        finally:
+            (worker.leave if leaves else worker.stop).set()
+            worker.stop.set()
+            thread.join(LONG)
+            assert not thread.is_alive()
 
 
 def processes(of: str) -> list[int]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import threading
-from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
 import pytest
-import uvicorn
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from tomserve.web import users
 from tomserve.web.app import make
+from tomserve.web.client import Workbench
 from tomserve.web.settings import Settings
 
 ADDRESS = "http://127.0.0.1:8321"
@@ -88,16 +84,10 @@ def filled(path: str, name: str = "mine") -> str:
     return path.replace("{benchmark}", "items").replace("{", "").replace("}", "").replace(":path", "")
 
 
-@contextlib.contextmanager
-def served(app: FastAPI, port: int = 0) -> Iterator[str]:
-    """Serve a workbench on a port of this machine by a real server, and yield the address without a token."""
-    with socket.create_server(("127.0.0.1", port)) as listener:
-        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(60)
+def by_python(app: FastAPI) -> Workbench:
+    """The Python client of somebody who has the printed address; nothing goes through a network."""
+    found = Workbench(f"{ADDRESS}/?token={app.state.access.token}")
+    own = TestClient(app, base_url=f"{ADDRESS}/api/v1/", headers=found._client.headers)
+    found._client.close()
+    found._client = own
+    return found

@@ -1,25 +1,22 @@
-"""The worker, as a real process with real ones below it: experiments are asked in order, and nothing is lost or asked
-twice whatever is killed, on SQLite and on a real Redis."""
+"""The worker: experiments are asked in order, each by one process, and what happens to either loses and repeats nothing."""
 
 from __future__ import annotations
 
 import random
-import subprocess
-import threading
-from collections.abc import Callable, Iterator
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiohttp import web
 
-from tests.conftest import Endpoint, running
-from tests.helpers.command import TOMSERVE, environment
+from tests.conftest import Endpoint
 from tests.helpers.queues import (
-    LONG,
+    Workers,
     asked,
     experiment,
-    free_port,
     job,
     kill,
     processes,
@@ -30,351 +27,284 @@ from tests.helpers.queues import (
     until,
 )
 from tomserve.content.places import runs_root
-from tomserve.runs.progress import holder, read
-from tomserve.web import cards
+from tomserve.web import cards, keeping
+from tomserve.web.cards import State
+from tomserve.web.entries import Entry
 from tomserve.web.people import Person
 from tomserve.web.queue import Queue
 from tomserve.web.settings import Settings
 from tomserve.web.worker import kept_alive
 
 ME = Person()
-WORKER = "-m tomserve.web.worker"
-EVAL = "-m tomserve eval"
-MANY = 400
-"""So many questions take a minute at a slow endpoint: nothing is finished before a test has done its part."""
-
-
-BOTH = pytest.mark.parametrize("settings", ["sqlite", "redis"], indirect=True)
-"""Marks tests of what the queue itself does; what only depends on cards and processes is tested on one of them."""
+URL, OTHER = "http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"
 
 
 @pytest.fixture
-def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
-    if getattr(request, "param", "sqlite") == "sqlite":
+def queue() -> Queue:
+    return queue_of(Settings())
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> Workers:
+    return Workers(Settings(), monkeypatch)
+
+
+def submit(queue: Queue, *names: str, url: str = URL, **fields: Any) -> None:
+    for name in names:
+        queue.submit(experiment(url, run=name, **fields), ME)
+
+
+def test_experiments_of_a_group_are_asked_one_by_one_in_their_order(queue: Queue, workers: Workers) -> None:
+    submit(queue, "r0", "r1", "r2")
+    queue.move("r2", ME, "first")
+    with workers.one():
+        for name in ("r2", "r0", "r1"):
+            process = workers.runs(name)
+            assert workers.running() == [process]
+            process.end(0, "report: there")
+            found = reaches(name, "done")
+            assert (found.exit_code, found.said, bool(found.began and found.ended)) == (0, "", True)
+    assert [one.name for one in workers.begun] == ["r2", "r0", "r1"]
+
+
+def test_groups_go_on_side_by_side_and_more_of_a_group_where_that_is_set(queue: Queue, workers: Workers) -> None:
+    workers.settings = replace(Settings(), workers=2)
+    submit(queue, "a", "b", "c")
+    submit(queue, "other", url=OTHER)
+    with workers.one():
+        both = [workers.runs(name) for name in ("a", "b", "other")]
+        assert state("c") == "queued"
+        both[0].end()
+        workers.runs("c")
+
+
+def test_an_experiment_waits_for_its_server_and_others_go_on(queue: Queue, workers: Workers) -> None:
+    workers.why = "no server answers there yet"
+    submit(queue, "early", "gone")
+    with workers.one():
+        assert reaches("early", "waiting").said == workers.why
+        reaches("gone", "waiting")
+        queue.cancel("gone", ME)
+        assert (state("gone"), workers.begun) == ("cancelled", [])
+        workers.why = ""
+        workers.runs("early").end()
+        reaches("early", "done")
+        assert [one.name for one in workers.begun] == ["early"]
+        queue.retry("gone", ME)
+        workers.runs("gone").end()
+
+
+@pytest.mark.parametrize(("how", "then", "again"), [("pause", "paused", "resume"), ("cancel", "cancelled", "retry")])
+def test_one_that_runs_is_told_to_end_and_goes_on(
+    queue: Queue, workers: Workers, how: str, then: str, again: str
+) -> None:
+    submit(queue, "r")
+    with workers.one():
+        first = workers.runs("r")
+        getattr(queue, how)("r", ME)
+        assert reaches("r", then).state == then
+        assert (first.returncode, workers.kills) == (143, [signal.SIGTERM])
+        getattr(queue, again)("r", ME)
+        workers.runs("r").end()
+        assert reaches("r", "done").turn > 1
+
+
+@pytest.mark.parametrize(
+    ("code", "printed", "then", "said"),
+    [
+        (1, "failures: 1 bad request\nreport: there", "done", "failures: 1 bad request"),
+        (2, "tomserve: there is no model 'another'", "failed", "there is no model 'another'"),
+    ],
+)
+def test_what_failed_says_why(queue: Queue, workers: Workers, code: int, printed: str, then: str, said: str) -> None:
+    submit(queue, "r")
+    with workers.one():
+        workers.runs("r").end(code, printed)
+        found = reaches("r", "done", "failed")
+    assert (found.state, found.exit_code, found.said) == (then, code, said)
+    assert found.ended is not None
+
+
+def test_one_whose_process_died_is_asked_again_until_it_dies_without_getting_further(
+    queue: Queue, workers: Workers
+) -> None:
+    submit(queue, "r")
+    with workers.one():
+        first = workers.runs("r")
+        (first.folder / "responses.jsonl").write_text("{}\n")
+        first.end(-9)
+        for number in range(3):
+            until(lambda number=number: len(workers.begun) == number + 2)
+            assert job("r").turn == number + 2
+            workers.runs("r").end(-9)
+        found = reaches("r", "failed")
+    assert len(workers.begun) == 4
+    assert "killed by signal 9" in found.said
+
+
+def test_a_process_that_outlives_its_worker_is_adopted_and_can_be_ended(queue: Queue, workers: Workers) -> None:
+    submit(queue, "r", "next")
+    with workers.one(leaves=True):
+        process = workers.runs("r")
+    assert (process.returncode, state("r")) == (None, "running")
+    with workers.one():
+        queue.pause("r", ME)
+        reaches("r", "paused")
+        assert (process.returncode, job("r").exit_code) == (143, None)
+        workers.runs("next").end()
+        reaches("next", "done")
+    assert len(workers.begun) == 2
+
+
+def test_what_runs_stops_with_the_workbench_and_goes_on_with_the_next(queue: Queue, workers: Workers) -> None:
+    submit(queue, "r")
+    with workers.one():
+        process = workers.runs("r")
+    assert process.returncode == 143
+    assert (job("r").state, job("r").said) == (
+        "queued",
+        "stopped with the workbench, and goes on when that is started again",
+    )
+    with workers.one():
+        workers.runs("r").end()
+        reaches("r", "done")
+
+
+def test_entries_that_are_lost_are_put_back_and_void_ones_begin_nothing(queue: Queue, workers: Workers) -> None:
+    submit(queue, "r", "paused")
+    queue.pause("paused", ME)
+    queue.entries.clear(URL)
+    for entry in (Entry("paused", 1), Entry("r", 7), Entry("none", 1)):
+        queue.entries.put(URL, entry, 0.0)
+    with workers.one():
+        workers.runs("r").end()
+        reaches("r", "done")
+    assert [one.name for one in workers.begun] == ["r"]
+
+
+def test_an_experiment_that_this_workbench_has_not_queued_is_not_asked(queue: Queue, workers: Workers) -> None:
+    """The card of a run that was downloaded may say that it is queued."""
+    submit(queue, "r")
+    file = runs_root() / "r/experiment.yaml"
+    file.write_text(file.read_text().replace("vanilla", "cot"))
+    with workers.one():
+        assert "has not queued it" in reaches("r", "paused").said
+        assert workers.begun == []
+        queue.resume("r", ME)
+        workers.runs("r").end()
+
+
+def test_what_cannot_be_read_has_failed_and_says_why_without_the_place(
+    queue: Queue, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(queue, "r")
+    file = runs_root() / "r/experiment.yaml"
+    file.write_text("limit: x\n")
+    monkeypatch.setattr("tomserve.web.working.sealing.sealed", lambda *_: True)
+    with workers.one():
+        found = reaches("r", "failed")
+    assert "experiment.yaml:1: limit" in found.said
+    assert str(runs_root()) not in found.said
+
+
+def test_a_process_has_no_key_that_its_experiment_does_not_name(
+    queue: Queue, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TOMSERVE_API_KEY", "OPENAI_API_KEY", "SOME_API_KEY"):
+        monkeypatch.setenv(name, f"sk-{name}-0123456789")
+    submit(queue, "without")
+    submit(queue, "named", key="TOMSERVE_API_KEY")
+    with workers.one():
+        for name in ("without", "named"):
+            workers.runs(name).end()
+            reaches(name, "done")
+    keys = [{name for name, value in one.env.items() if value.startswith("sk-")} for one in workers.begun]
+    assert keys == [set(), {"TOMSERVE_API_KEY"}]
+
+
+class Dying:
+    """The process of a worker that dies at once, until one lives until it is ended."""
+
+    begun: list[Dying]
+
+    def __init__(self, command: list[str], **_: Any) -> None:
+        self.stdin, self.ended = SimpleNamespace(write=self.hears, flush=lambda: None, close=lambda: None), False
+        self.heard = b""
+        self.begun.append(self)
+
+    def hears(self, text: bytes) -> None:
+        self.heard = text
+
+    def wait(self) -> None:
+        if len(self.begun) == 3:
+            until(lambda: self.ended)
+
+    def poll(self) -> int | None:
+        return 0 if self.ended or len(self.begun) < 3 else None
+
+    def terminate(self) -> None:
+        self.ended = True
+
+    kill = terminate
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_worker_that_dies_is_started_again_and_its_end_says_what_it_waits_for(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], runs: bool
+) -> None:
+    monkeypatch.setattr(Dying, "begun", [], raising=False)
+    popen = SimpleNamespace(Popen=Dying, PIPE=-1)
+    monkeypatch.setattr(keeping, "subprocess", popen)
+    monkeypatch.setattr(keeping, "PAUSES", (0.0,))
+    monkeypatch.setattr(keeping, "SOON", 0.0)
+    submit(queue, "r")
+    if runs:
+        cards.change(runs_root() / "r", _running)
+    with kept_alive(Settings(queue="redis://:password@h/0")):
+        until(lambda: len(Dying.begun) == 3)
+        monkeypatch.setattr(Dying, "terminate", lambda self: None)  # it takes its time
+        monkeypatch.setattr(keeping, "ENDS", 0.0)
+    assert Dying.begun[-1].ended
+    assert b"redis://:password@h/0" in Dying.begun[0].heard
+    assert ("waits for the answers that are on their way" in capsys.readouterr().err) is runs
+
+
+def _running(card: cards.Card) -> cards.Card:
+    assert card.job is not None
+    return card.model_copy(update={"job": card.job.model_copy(update={"state": State.RUNNING})})
+
+
+WORKER, EVAL = "-m tomserve.web.worker", "-m tomserve eval"
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def real(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
+    """The settings of a workbench whose worker is a process; nothing that it began is left."""
+    if request.param == "sqlite":
         yield Settings()
-        return
-    with redis_server(tmp_path) as url:
-        yield Settings(queue=url)
-
-
-@pytest.fixture
-def queue(settings: Settings) -> Queue:
-    return queue_of(settings)
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left() -> Iterator[None]:
-    yield
+    else:
+        with redis_server(tmp_path) as url:
+            yield Settings(queue=url)
     for pid in (*processes(WORKER), *processes(EVAL)):
         kill(pid)
 
 
-def slow(endpoint: Endpoint, seconds: float = 0.15) -> None:
-    endpoint.delay = seconds
-
-
-@BOTH
-def test_experiments_of_a_group_are_asked_one_by_one_in_their_order(
-    queue: Queue, settings: Settings, endpoint: Endpoint
-) -> None:
-    names = [queue.submit(experiment(endpoint, run=f"r{number}"), ME) for number in range(3)]
-    queue.move("r2", ME, "first")
-    with kept_alive(settings):
-        for name in names:
-            assert reaches(name, "done", "failed").exit_code == 0
-    began = sorted(names, key=lambda name: str((runs_root() / name / "console.txt").stat().st_ctime_ns))
-    assert began == ["r2", "r0", "r1"]
-    assert endpoint.peak == 1
-    assert [len(asked(name)) for name in names] == [6, 6, 6]
-    assert len(endpoint.requests) == 18
-    assert [line.name for line in queue.lines(ME)] == ["r1", "r0", "r2"]
-
-
-def test_groups_are_asked_side_by_side(queue: Queue, settings: Settings, endpoint: Endpoint) -> None:
-    """The first waits for the second, which would never come if they were asked one after the other."""
-    both = threading.Barrier(2, timeout=100)
-    seen: set[int] = set()
-
-    def meet(at: Endpoint) -> Callable[[dict[str, Any], int], None]:
-        def answer(body: dict[str, Any], number: int) -> None:
-            if number == 1 and id(at) not in seen:
-                seen.add(id(at))
-                both.wait()
-
-        return answer
-
-    with running() as other:
-        endpoint.script, other.script = meet(endpoint), meet(other)
-        queue.submit(experiment(endpoint, run="a"), ME)
-        queue.submit(experiment(other, run="b"), ME)
-        with kept_alive(settings):
-            assert reaches("a", "done", "failed").state == reaches("b", "done", "failed").state == "done"
-
-
-@BOTH
-def test_an_experiment_waits_for_its_server_and_others_go_on(queue: Queue, settings: Settings) -> None:
-    port = free_port()
-    queue.submit(experiment(f"http://127.0.0.1:{port}/v1", run="early"), ME)
-    with kept_alive(settings):
-        found = reaches("early", "waiting")
-        assert found.said == f"no server answers at http://127.0.0.1:{port}/v1 yet"
-        with running(port=port):
-            assert reaches("early", "done", "failed").state == "done"
-    assert len(asked("early")) == 6
-
-
-def test_an_experiment_that_waits_can_be_cancelled_and_tried_again(queue: Queue, settings: Settings) -> None:
-    port = free_port()
-    queue.submit(experiment(f"http://127.0.0.1:{port}/v1", run="r"), ME)
-    with kept_alive(settings):
-        reaches("r", "waiting")
-        queue.cancel("r", ME)
-        assert state("r") == "cancelled"
-        with running(port=port):
-            queue.retry("r", ME)
-            assert reaches("r", "done", "failed").state == "done"
-
-
-@BOTH
-@pytest.mark.parametrize("how", ["pause", "cancel"])
-def test_one_that_runs_ends_with_everything_kept_and_goes_on(
-    queue: Queue, settings: Settings, endpoint: Endpoint, how: str
-) -> None:
-    slow(endpoint)
-    queue.submit(experiment(endpoint, MANY, run="r"), ME)
-    with kept_alive(settings):
-        until(lambda: len(endpoint.requests) >= 4)
-        assert state("r") == "running"
-        getattr(queue, how)("r", ME)
-        assert state("r") == "stopping"
-        found = reaches("r", "paused", "cancelled", "done", "failed")
-        assert found.state == {"pause": "paused", "cancel": "cancelled"}[how]
-        there = len(asked("r"))
-        assert 0 < there < MANY
-        assert holder(runs_root() / "r") is None
-        endpoint.delay = 0
-        (queue.resume if how == "pause" else queue.retry)("r", ME)
-        assert reaches("r", "done", "failed").state == "done"
-    assert len(asked("r")) == len(set(asked("r"))) == MANY
-    assert len(endpoint.requests) <= MANY + 1
-
-
-def test_what_failed_is_said_and_asked_again_by_retry(queue: Queue, settings: Settings, endpoint: Endpoint) -> None:
-    endpoint.script = lambda body, number: (
-        web.json_response({"error": {"message": "no"}}, status=400) if number == 2 else None
-    )
-    queue.submit(experiment(endpoint, run="r"), ME)
-    with kept_alive(settings):
-        found = reaches("r", "done", "failed")
-        assert (found.state, found.exit_code) == ("done", 1)
-        assert found.said.startswith("failures: 1 ")
-        assert found.ended is not None
-
-
-def test_what_cannot_be_asked_at_all_has_failed_and_says_why(
-    queue: Queue, settings: Settings, endpoint: Endpoint
-) -> None:
-    queue.submit(experiment(endpoint, run="r", model="another"), ME)
-    with kept_alive(settings):
-        found = reaches("r", "failed", "done")
-    assert (found.state, found.exit_code) == ("failed", 2)
-    assert "another" in found.said
-
-
-@pytest.mark.parametrize(("settings", "seed"), [("sqlite", 1), ("sqlite", 2), ("redis", 3)], indirect=["settings"])
-def test_nothing_is_lost_or_asked_twice_whatever_is_killed(
-    queue: Queue, settings: Settings, endpoint: Endpoint, seed: int
-) -> None:
-    """Workers and the processes that ask are killed after numbers of questions that are drawn."""
-    draw = random.Random(seed)
-    slow(endpoint, 0.1)
+@pytest.mark.system
+def test_nothing_is_lost_or_asked_twice_whatever_is_killed(real: Settings, endpoint: Endpoint) -> None:
+    """Workers and the processes that ask are killed after numbers of questions that are drawn; one that outlives its
+    worker goes on."""
+    draw, queue = random.Random(3), queue_of(real)
+    endpoint.delay = 0.1
     names = [queue.submit(experiment(endpoint, 12, run=f"r{number}"), ME) for number in range(2)]
-    with kept_alive(settings):
-        for _ in range(4):
-            goal = len(endpoint.requests) + draw.randint(1, 6)
-            until(lambda goal=goal: len(endpoint.requests) >= goal or all(state(name) == "done" for name in names))
-            for what in draw.choice([(WORKER,), (EVAL,), (WORKER, EVAL), (EVAL, WORKER)]):
-                for pid in processes(what):
-                    kill(pid)
+    with kept_alive(real):
+        for victims in ((WORKER,), (EVAL,), (WORKER, EVAL)):
+            goal = len(endpoint.requests) + draw.randint(1, 4)
+            until(lambda goal=goal: len(endpoint.requests) >= goal)
+            for pid in (pid for what in victims for pid in processes(what)):
+                kill(pid)
         endpoint.delay = 0
         for name in names:
             assert reaches(name, "done", "failed").state == "done", job(name)
+    assert processes(WORKER) == processes(EVAL) == []
     for name in names:
         assert len(asked(name)) == len(set(asked(name))) == 12
-
-
-def test_a_process_that_outlives_its_worker_is_waited_for(queue: Queue, settings: Settings, endpoint: Endpoint) -> None:
-    slow(endpoint)
-    queue.submit(experiment(endpoint, MANY, run="r"), ME)
-    with kept_alive(settings):
-        until(lambda: len(endpoint.requests) >= 2)
-        (pid,) = processes(EVAL)
-        (worker,) = processes(WORKER)
-        kill(worker)
-        until(lambda: [one for one in processes(WORKER) if one != worker])
-        assert processes(EVAL) == [pid]
-        queue.pause("r", ME)  # the next worker can end it, too
-        assert reaches("r", "paused", "done", "failed").state == "paused"
-        assert 0 < len(asked("r")) < MANY
-
-
-@BOTH
-def test_what_runs_stops_with_the_workbench_and_goes_on_with_the_next(
-    queue: Queue, settings: Settings, endpoint: Endpoint
-) -> None:
-    slow(endpoint)
-    queue.submit(experiment(endpoint, MANY, run="r"), ME)
-    with kept_alive(settings):
-        until(lambda: len(endpoint.requests) >= 3)
-    assert processes(EVAL) == []
-    assert processes(WORKER) == []
-    found = job("r")
-    assert found.state == "queued"
-    assert found.said == "stopped with the workbench, and goes on when that is started again"
-    assert 0 < len(asked("r")) < MANY
-    endpoint.delay = 0
-    with kept_alive(settings):
-        assert reaches("r", "done", "failed").state == "done"
-    assert len(asked("r")) == len(set(asked("r"))) == MANY
-
-
-@pytest.mark.parametrize("runs", [False, True])
-def test_the_end_says_what_it_waits_for_only_where_something_runs(
-    queue: Queue,
-    settings: Settings,
-    endpoint: Endpoint,
-    runs: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """A worker that has only begun to start takes its time as well, on a slow machine, and has nothing to wait for."""
-    monkeypatch.setattr("tomserve.web.keeping.SOON", 0.0)
-    slow(endpoint)
-    if runs:
-        queue.submit(experiment(endpoint, MANY, run="r"), ME)
-    with kept_alive(settings):
-        until(lambda: len(endpoint.requests) >= 3 if runs else processes(WORKER) != [])
-    said = capsys.readouterr().err
-    assert ("waits for the answers that are on their way" in said) is runs
-    assert processes(WORKER) == []
-
-
-@BOTH
-def test_entries_that_the_queue_has_lost_are_put_back(queue: Queue, settings: Settings, endpoint: Endpoint) -> None:
-    queue.submit(experiment(endpoint, run="r"), ME)
-    assert queue.entries.all(endpoint.url)
-    queue.entries.clear(endpoint.url)
-    assert queue.entries.all(endpoint.url) == set()
-    with kept_alive(settings):
-        assert reaches("r", "done", "failed").state == "done"
-
-
-def test_a_run_that_a_terminal_asks_is_waited_for(queue: Queue, settings: Settings, endpoint: Endpoint) -> None:
-    from tomserve.runs.runfolder import RunFolder
-
-    queue.submit(experiment(endpoint, run="r"), ME)
-    with RunFolder(runs_root() / "r"), kept_alive(settings):
-        assert "works on this run" in reaches("r", "waiting").said
-        queue.pause("r", ME)
-    queue.resume("r", ME)
-    with kept_alive(settings):
-        assert reaches("r", "done", "failed").state == "done"
-
-
-def test_an_experiment_that_this_workbench_has_not_queued_is_not_asked(
-    queue: Queue, settings: Settings, endpoint: Endpoint
-) -> None:
-    """The card of a run that was downloaded may say that it is queued."""
-    queue.submit(experiment(endpoint, run="r"), ME)
-    folder = runs_root() / "r"
-    file = folder / "experiment.yaml"
-    file.write_text(file.read_text().replace("vanilla", "cot"))
-    with kept_alive(settings):
-        found = reaches("r", "paused", "done", "failed")
-        assert (found.state, len(endpoint.requests)) == ("paused", 0)
-        assert "has not queued it" in found.said
-        queue.resume("r", ME)
-        assert reaches("r", "done", "failed").state == "done"
-
-
-def test_an_experiment_has_no_key_that_it_does_not_name(
-    queue: Queue, settings: Settings, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("TOMSERVE_API_KEY", "OPENAI_API_KEY", "SOME_API_KEY"):
-        monkeypatch.setenv(name, f"sk-{name}-0123456789")
-    heard: list[str | None] = []
-    own = Endpoint._refused
-    monkeypatch.setattr(
-        Endpoint,
-        "_refused",
-        lambda self, request: (heard.append(request.headers.get("Authorization")), own(self, request))[1],
-    )
-    queue.submit(experiment(endpoint, run="without"), ME)
-    queue.submit(experiment(endpoint, run="named", key="TOMSERVE_API_KEY"), ME)
-    with kept_alive(settings):
-        assert reaches("without", "done", "failed").state == "done"
-        assert set(heard) == {None}
-        assert reaches("named", "done", "failed").state == "done"
-    assert "Bearer sk-TOMSERVE_API_KEY-0123456789" in heard
-    assert not any("SOME" in str(one) for one in heard)
-    written = b"".join(path.read_bytes() for path in runs_root().rglob("*") if path.is_file())
-    assert b"sk-" not in written
-
-
-def test_progress_of_what_the_worker_has_asked_can_be_read(
-    queue: Queue, settings: Settings, endpoint: Endpoint
-) -> None:
-    queue.submit(experiment(endpoint, run="r"), ME)
-    with kept_alive(settings):
-        reaches("r", "done", "failed")
-    found = read(runs_root() / "r")
-    assert found is not None
-    assert (found.done, found.total, found.running) == (6, 6, False)
-    assert cards.read(runs_root() / "r").job is not None
-
-
-@pytest.fixture
-def workbench() -> Iterator[Callable[[], subprocess.Popen[str]]]:
-    """Starts `tomserve web`; what still runs when the test ends is killed."""
-    begun: list[subprocess.Popen[str]] = []
-
-    def start() -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [*TOMSERVE, "web", "--port", "0"], env=environment(runs_root()), stdout=subprocess.PIPE, text=True
-        )
-        begun.append(process)
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("workbench: ")
-        return process
-
-    yield start
-    for process in begun:
-        process.kill()
-        process.communicate()
-
-
-def test_a_workbench_that_is_killed_goes_on_when_it_is_started_again(
-    endpoint: Endpoint, workbench: Callable[[], subprocess.Popen[str]]
-) -> None:
-    slow(endpoint)
-    queue = queue_of(Settings())
-    for name in ("a", "b"):
-        queue.submit(experiment(endpoint, MANY, run=name), ME)
-    first = workbench()
-    until(lambda: len(endpoint.requests) >= 3)
-    first.kill()
-    until(lambda: not processes(WORKER), "the worker to end with the workbench")
-    (pid,) = processes(EVAL)  # goes on
-    second = workbench()
-    until(lambda: processes(WORKER))
-    assert processes(EVAL) == [pid]
-    second.terminate()
-    assert second.wait(LONG) == 143
-    assert processes(EVAL) == []
-    assert 0 < len(asked("a")) < MANY
-    assert [state(name) for name in ("a", "b")] == ["queued", "queued"]
-    endpoint.delay = 0
-    workbench()
-    for name in ("a", "b"):
-        assert reaches(name, "done", "failed").state == "done"
-        assert len(asked(name)) == len(set(asked(name))) == MANY

@@ -36,6 +36,9 @@ EVERY = 1.0
 TRY_EVERY = 3.0
 """Seconds between two tries to reach a server that does not answer."""
 
+TOGETHER = 2.0
+"""Seconds within which a signal reaches all processes of a machine that is being ended."""
+
 LEAVES = 110.0
 """Seconds for which processes may end when the worker does; whatever still runs then is adopted by the next worker."""
 
@@ -258,7 +261,7 @@ class Worker:
                     process.stop()
             code = process.code
             if code in turns.STOPPED or (code is not None and code < 0):
-                self.stop.wait(2.0)  # whoever ends a machine sends the signal to the worker at the same time
+                self.stop.wait(TOGETHER)  # whoever ends a machine sends the signal to the worker at the same time
             failures = child.said(process.folder, "failures: ")
             end = turns.End(code, said=child.said(process.folder), failures=failures, leaving=self.stop.is_set())
             self._ended(process.name, process.folder, end)

@@ -1,0 +1,77 @@
+"""Tests of the first tier start no process: what the workbench computes beside itself is done in this one, and once a
+session for each content. Tests of the system tier have the real ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tomserve import content
+from tomserve.api.experiments import Experiment
+from tomserve.content.places import whole_root
+from tomserve.errors import TomserveError
+from tomserve.web import computing, planning, process
+from tomserve.web.process import Process
+
+
+class Kept:
+    """What works have written, and what they said, by what they were made from."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.facts, self.lock = folder, dict[str, dict[str, Any]](), threading.Lock()
+
+    def ask(self, out: Path, work: str, runs: Sequence[Path], options: Mapping[str, Any]) -> dict[str, Any]:
+        """What `Process.ask` says of a work."""
+        wanted = {"out": str(out), "work": work, "runs": [str(run) for run in runs], "options": dict(options)}
+        with self.lock:
+            key = self._key(work, runs, options)
+            if key not in self.facts:
+                found: dict[str, Any] = orjson.loads(orjson.dumps(process.done({**wanted, "code": process.CODE})))
+                if "error" in found:
+                    return found
+                self.facts[key] = found
+                shutil.copytree(out, self.folder / key)
+            else:
+                shutil.copytree(self.folder / key, out, dirs_exist_ok=True)
+            return self.facts[key]
+
+    def _key(self, work: str, runs: Sequence[Path], options: Mapping[str, Any]) -> str:
+        """Where a run is called alike and holds the same, and studies are at the same place, the same comes of it."""
+        state: list[Any] = [work, dict(options), os.environ.get("TOMSERVE_CONTENT")]
+        for run in runs:
+            name = str(run.absolute()).removeprefix(str(whole_root()))
+            files = [(one, run / one) for one in (*computing.SOURCES, computing.MEASURED)]
+            state.append([name, [[one, path.read_bytes().hex() if path.is_file() else ""] for one, path in files]])
+        if file := options.get("file"):
+            state.append(Path(file).read_bytes().hex() if Path(file).is_file() else str(self.folder / os.urandom(8).hex()))
+        return content.digest(orjson.dumps(state, option=orjson.OPT_SORT_KEYS)).removeprefix("sha256:")
+
+
+@pytest.fixture(scope="session")
+def _kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    return Kept(tmp_path_factory.mktemp("computed"))
+
+
+def planned(desk: planning.Desk, wish: str) -> planning.Plan | str:
+    """What the process of a desk says of a wish."""
+    try:
+        return planning.foresee(Experiment.model_validate_json(wish))
+    except TomserveError as error:
+        return str(error)
+
+
+@pytest.fixture(autouse=True)
+def _no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _kept: Kept) -> Iterator[None]:
+    if request.node.get_closest_marker("system") is None:
+        monkeypatch.setattr(Process, "ask", lambda self, *about: _kept.ask(*about))
+        monkeypatch.setattr(planning.Desk, "_computed", planned)
+    yield
+    computing.stop()
+    computing._all.clear()
