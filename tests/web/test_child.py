@@ -8,63 +8,62 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Endpoint
-from tests.helpers.queues import experiment, kill, until
+from tests.helpers.queues import Workers, experiment, until
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
 from tomserve.web import child
+from tomserve.web.settings import Settings
 
 NAME = "r"
 
 
 @pytest.fixture
-def folder(endpoint: Endpoint) -> Path:
+def folder() -> Path:
     made = runs_root() / NAME
-    given = experiment(endpoint)
     made.mkdir(parents=True)
-    (made / "experiment.yaml").write_text(given.text())
+    (made / "experiment.yaml").write_text(experiment("http://127.0.0.1:9/v1").text())
     return made
 
 
-def begun(folder: Path) -> child.Child:
-    found = child.begin(NAME, folder, dict(os.environ), 1)
+def begun(folder: Path, turn: int = 1) -> child.Child:
+    found = child.begin(NAME, folder, dict(os.environ), turn)
     assert found is not None
     return found
 
 
-def test_a_run_is_asked_by_one_process_at_a_time(folder: Path) -> None:
-    first = begun(folder)
-    assert child.alive(NAME)  # from the first moment on
-    assert child.begin(NAME, folder, dict(os.environ), 1) is None
-    pid = child.left_by(NAME)
-    assert pid is not None
-    kill(pid)
-    until(lambda: not first.alive)
-    assert first.code == -9
-    assert not child.alive(NAME)
-    assert child.left_by(NAME) is None
-    again = begun(folder)
-    until(lambda: not again.alive)
-    assert again.code == 0
-    assert child.said(folder).startswith("report: ")
+def test_a_run_is_asked_by_one_process_at_a_time_which_is_asked_to_end_twice_and_then_killed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = Workers(Settings(), monkeypatch)
+    first = begun(folder, 7)
+    assert "begins, turn 7" in (folder / child.CONSOLE).read_text()
+    assert child.alive(NAME)
+    assert child.begin(NAME, folder, {}, 1) is None
+    assert child.left_by(NAME) == workers.begun[0].pid
+    adopted, moments = child.Child(NAME, folder), iter([0.0, 10.0, 76.0, 90.0, 101.0, 102.0])
+    monkeypatch.setattr(workers.begun[0], "end", lambda code, said="": None)
+    monkeypatch.setattr(child, "time", type("Clock", (), {"monotonic": staticmethod(lambda: next(moments))}))
+    for _ in range(6):
+        adopted.stop()
+    assert workers.kills == [15, 15, 9]
+    monkeypatch.undo()
+    workers.begun[0].end(3)
+    assert (first.alive, first.code, child.alive(NAME), adopted.code) == (False, 3, False, None)
 
 
-def test_one_that_was_adopted_can_be_ended_and_no_other_process(folder: Path, endpoint: Endpoint) -> None:
-    endpoint.delay = 0.2
-    first = begun(folder)
-    adopted = child.Child(NAME, folder)
-    until(lambda: endpoint.requests)
-    assert adopted.alive
-    adopted.stop()
-    until(lambda: not adopted.alive)
-    assert adopted.code is None
-    assert until(lambda: not first.alive and first.code) == 143
+def test_a_process_that_is_another_one_by_now_is_not_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = Workers(Settings(), monkeypatch)
+    begun(folder)
     noted = next((runs_root() / ".web/jobs").iterdir())
-    noted.write_text(f"{os.getpid()} another-boot/123\n")
-    assert child.left_by(NAME) is None
-    child.Child(NAME, folder).stop()  # ends nothing
+    for text in (f"{workers.begun[0].pid} another-boot/123\n", f"{workers.begun[0].pid}\n", "x y\n", ""):
+        noted.write_text(text)
+        assert child.left_by(NAME) is None
+        child.Child(NAME, folder).stop()
+    assert workers.kills == []
+    workers.begun[0].end()
 
 
-def test_what_is_printed_is_bounded_and_its_last_line_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_printed_is_bounded_and_its_last_line_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert child.said(folder) == ""
     monkeypatch.setenv("TOMSERVE_API_KEY", "sk-0123456789")
     console = folder / child.CONSOLE
@@ -87,3 +86,17 @@ def test_what_it_prints_goes_to_no_other_file(folder: Path, tmp_path: Path) -> N
     assert (tmp_path / "precious").read_text() == "mine"
     assert not child.alive(NAME)
     assert child.said(folder) == ""
+
+
+@pytest.mark.system
+def test_a_real_one_asks_and_another_worker_can_end_it(folder: Path, endpoint: Endpoint) -> None:
+    (folder / "experiment.yaml").write_text(experiment(endpoint).text())
+    endpoint.delay = 0.2
+    first, adopted = begun(folder), child.Child(NAME, folder)
+    until(lambda: endpoint.requests)
+    adopted.stop()
+    assert until(lambda: not first.alive and first.code) == 143
+    endpoint.delay = 0.0
+    again = begun(folder)
+    until(lambda: not again.alive)
+    assert (again.code, child.said(folder).startswith("report: ")) == (0, True)

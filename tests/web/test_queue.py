@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests.helpers.queues import experiment, free_port, items, job, queue_of, redis_server, state, until
+from tests.helpers.queues import LONG, experiment, free_port, items, job, queue_of, redis_server, state, until
 from tomserve.api import experiments
 from tomserve.content.places import runs_root
-from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError
-from tomserve.web import cards
-from tomserve.web.cards import Card, Job, State
+from tomserve.errors import ConflictError, NoSuchRunError, NotAllowedError
+from tomserve.web import cards, rescoring
+from tomserve.web.cards import Card, State
 from tomserve.web.entries import Entry
 from tomserve.web.people import Person, Role
 from tomserve.web.queue import Queue
+from tomserve.web.rescoring import Standing
 from tomserve.web.settings import Settings
 from tomserve.web.worker import rebuild
 
@@ -28,18 +30,9 @@ ADA, BEN, EVE = Person("ada"), Person("ben"), Person("eve", Role.READER)
 URL = "http://127.0.0.1:9/v1"
 
 
-@pytest.fixture(params=["sqlite", "redis"])
-def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
-    if request.param == "sqlite":
-        yield Settings()
-        return
-    with redis_server(tmp_path) as url:
-        yield Settings(queue=url)
-
-
 @pytest.fixture
-def queue(settings: Settings) -> Queue:
-    return queue_of(settings)
+def queue() -> Queue:
+    return queue_of(Settings())
 
 
 def taken(queue: Queue, group: str = URL) -> list[str]:
@@ -49,6 +42,11 @@ def taken(queue: Queue, group: str = URL) -> list[str]:
         if entry.turn == job(entry.name).turn and job(entry.name).state is State.QUEUED:
             found.append(entry.name)
     return found
+
+
+def order(queue: Queue) -> list[str]:
+    """The names of what waits, in its order."""
+    return [line.name for line in queue.lines(ME) if job(line.name).active]
 
 
 def three(queue: Queue, person: Person = ME) -> list[str]:
@@ -67,61 +65,43 @@ def ended(name: str, how: State = State.DONE) -> None:
     cards.change(runs_root() / name, change)
 
 
-def test_an_experiment_is_kept_as_a_file_that_eval_takes(queue: Queue) -> None:
-    given = experiment(URL, model="m", noise_check=0.5)
-    name = queue.submit(given, ME)
-    assert name == "items-m"
-    kept = experiments.read(runs_root() / name / experiments.FILE)
-    assert kept == given.model_copy(update={"run": "items-m"})
-    found = job(name)
+def test_an_experiment_is_kept_as_a_file_that_eval_takes_under_a_free_name(queue: Queue) -> None:
+    given = experiment(URL, model="m/x", noise_check=0.5)
+    assert [queue.submit(given, ME) for _ in range(3)] == ["items-m-x", "items-m-x-2", "items-m-x-3"]
+    kept = experiments.read(runs_root() / "items-m-x" / experiments.FILE)
+    assert kept == given.model_copy(update={"run": "items-m-x"})
+    found = job("items-m-x")
     assert (found.state, found.turn, found.group, found.order) == ("queued", 1, URL, 1.0)
-    assert queue.entries.all(URL) == {Entry(name, 1)}
-    assert [line.name for line in queue.lines(ME)] == [name]
+    assert Entry("items-m-x", 1) in (queue.entries.all(URL) or set())
 
 
-def test_without_a_name_a_free_one_is_chosen(queue: Queue) -> None:
-    assert [queue.submit(experiment(URL, model="m/x"), ME) for _ in range(3)] == [
-        "items-m-x",
-        "items-m-x-2",
-        "items-m-x-3",
-    ]
-
-
-def test_they_come_in_order_and_can_be_moved(queue: Queue) -> None:
+def test_they_come_in_order_and_can_be_moved_within_their_group(queue: Queue) -> None:
+    other = "http://127.0.0.1:10/v1"
+    queue.submit(experiment("127.0.0.1:10", run="y"), ME)
+    queue.submit(experiment(other, run="z"), ME)
+    queue.move("z", ME, "first")
+    assert taken(queue, other) == ["z", "y"]
+    for name in "yz":
+        queue.cancel(name, ME)
+        ended(name, State.DONE)
     three(queue)
     queue.move("c", ME, "first")
-    assert [line.name for line in queue.lines(ME)] == ["c", "a", "b"]
+    assert order(queue) == ["c", "a", "b"]
     queue.move("c", ME, "down")
-    assert [line.name for line in queue.lines(ME)] == ["a", "c", "b"]
+    assert order(queue) == ["a", "c", "b"]
     queue.move("b", ME, "up")
-    assert [line.name for line in queue.lines(ME)] == ["a", "b", "c"]
+    assert order(queue) == ["a", "b", "c"]
     queue.move("a", ME, "last")
-    assert [line.name for line in queue.lines(ME)] == ["b", "c", "a"]
+    assert order(queue) == ["b", "c", "a"]
     for where in ("up", "first"):
         queue.move("b", ME, where)  # type: ignore[arg-type]
     for where in ("down", "last"):
         queue.move("a", ME, where)  # type: ignore[arg-type]
     assert taken(queue) == ["b", "c", "a"]
-
-
-def test_one_may_be_moved_again_and_again(queue: Queue) -> None:
-    three(queue)
-    for _ in range(40):
+    for _ in range(40):  # there is always a place between two
         queue.move("c", ME, "up")
         queue.move("b", ME, "up")
-    order = [line.name for line in queue.lines(ME)]
-    assert taken(queue) == order
-    assert sorted(order) == ["a", "b", "c"]
-
-
-def test_groups_have_orders_of_their_own(queue: Queue) -> None:
-    other = "http://127.0.0.1:10/v1"
-    queue.submit(experiment(URL, run="a"), ME)
-    queue.submit(experiment("127.0.0.1:10", run="b"), ME)
-    queue.submit(experiment(other, run="c"), ME)
-    queue.move("c", ME, "first")
-    assert taken(queue, other) == ["c", "b"]
-    assert taken(queue, URL) == ["a"]
+    assert taken(queue) == order(queue)
 
 
 def test_paused_resumed_cancelled_and_tried_again(queue: Queue) -> None:
@@ -133,16 +113,8 @@ def test_paused_resumed_cancelled_and_tried_again(queue: Queue) -> None:
     assert taken(queue) == ["c"]
     queue.resume("a", ME)
     queue.retry("b", ME)
-    assert (state("a"), state("b")) == ("queued", "queued")
-    assert job("b").ended is None
+    assert (state("a"), state("b"), job("b").ended) == ("queued", "queued", None)
     assert taken(queue) == ["a", "b"]
-    queue.pause("a", ME)
-    queue.cancel("a", ME)
-    assert state("a") == "cancelled"
-
-
-def test_one_that_runs_is_told_to_stop(queue: Queue) -> None:
-    three(queue)
     for name, action, wanted in (("a", queue.pause, "paused"), ("b", queue.cancel, "cancelled")):
         ended(name, State.RUNNING)
         action(name, ME)
@@ -198,24 +170,15 @@ def test_nobody_changes_what_is_not_theirs(name: str) -> None:
         with pytest.raises(NoSuchRunError):
             act(queue, name)("../shown", person)
     assert (job("shown"), job("hidden")) == before
+    with pytest.raises(NotAllowedError):
+        queue.submit(experiment(URL, run="a"), EVE)
+    items(1)
+    if name != "rescore":
+        with pytest.raises(ConflictError, match="given was never in the queue"):
+            act(queue, name)("given", ME)
     assert [line.name for line in queue.lines(BEN)] == ["shown"]
     assert {line.name for line in queue.lines(ADA)} == {"shown", "hidden"}
     assert cards.read(runs_root() / "hidden").private
-
-
-def test_readers_start_nothing() -> None:
-    with pytest.raises(NotAllowedError):
-        queue_of(Settings()).submit(experiment(URL, run="a"), EVE)
-    assert not (runs_root() / "a").exists()
-
-
-def test_what_was_never_queued_is_said() -> None:
-    queue = queue_of(Settings())
-    items(1)
-    for name in ("pause", "resume", "cancel", "retry", "move"):
-        with pytest.raises(ConflictError, match="given was never in the queue"):
-            act(queue, name)("given", ME)
-    assert queue.lines(ME) == []
 
 
 def test_a_run_goes_on_with_another_experiment_of_the_same_person() -> None:
@@ -247,28 +210,23 @@ def test_names_that_are_taken_by_something_else() -> None:
     assert queue.submit(experiment(URL, run="cut-short"), ME) == "cut-short"
 
 
-def test_of_many_that_want_the_same_name_each_gets_its_own(queue: Queue) -> None:
+def test_of_many_that_want_the_same_name_each_gets_its_own_and_databases_can_be_made_again(queue: Queue) -> None:
     found: list[str] = []
+    items(6)
     threads = [
         threading.Thread(target=lambda: found.append(queue.submit(experiment(URL, model="m"), ME))) for _ in range(8)
     ]
-    items(6)
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len(set(found)) == 8
-    assert sorted(taken(queue)) == sorted(found)
-
-
-def test_databases_are_made_from_the_cards(queue: Queue, settings: Settings) -> None:
-    three(queue)
-    queue.move("c", ME, "first")
-    queue.pause("a", ME)
+    queue.move(found[7], ME, "first")
+    queue.pause(found[0], ME)
     before = queue.lines(ME)
-    assert rebuild(settings) == (4, 2)
-    assert queue_of(settings).lines(ME) == before
-    assert taken(queue) == ["c", "b"]
+    assert rebuild(Settings()) == (9, 7)
+    assert queue_of(Settings()).lines(ME) == before
+    assert sorted(taken(queue)) == sorted(set(found) - {found[0]})
 
 
 def broken(path: Path) -> None:
@@ -310,18 +268,6 @@ def test_a_redis_that_is_gone_ends_nothing() -> None:
     assert state("a") == "paused"
 
 
-def test_entries_of_others_in_the_same_redis_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with redis_server(tmp_path) as url:
-        first = queue_of(Settings(queue=url))
-        three(first)
-        monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "other"))
-        second = queue_of(Settings(queue=url))
-        assert second.entries.all(URL) == set()
-        second.submit(experiment(URL, run="z"), ME)
-        second.entries.clear(URL)
-        assert len(first.entries.all(URL) or ()) == 3
-
-
 class _Program:
     """What runs a program where it is unpickled."""
 
@@ -334,8 +280,6 @@ class _Program:
 
 def test_an_entry_is_data_and_never_a_program(tmp_path: Path) -> None:
     """Whoever can write to a Redis must not be able to run programs here."""
-    import pickle
-
     queue = queue_of(Settings())
     three(queue)
     with sqlite3.connect(Settings().folder / "queue.db") as base:
@@ -350,51 +294,61 @@ def test_an_entry_is_data_and_never_a_program(tmp_path: Path) -> None:
     assert queue.entries.take(URL) is None
 
 
-def test_a_run_is_scored_anew(endpoint: object) -> None:
-    import tomserve
-    from tests.conftest import Endpoint, make_item
+def test_a_run_is_scored_anew(monkeypatch: pytest.MonkeyPatch, queue: Queue) -> None:
+    go, codes = threading.Event(), [0, 1, 2]
+    lines: list[list[str]] = []
 
-    assert isinstance(endpoint, Endpoint)
-    run = tomserve.ask([make_item(1)], "vanilla", base_url=endpoint.url, run="r")
-    queue = queue_of(Settings())
-    assert queue.rescoring("r", ME) is None
-    queue.rescore("r", ME)
-    with pytest.raises(ConflictError, match="is being scored already"):
-        queue.rescore("r", ME)
-    standing = queue.rescoring("r", ME)
-    assert standing is not None
-    assert standing.going
-    found = until(lambda: (now := queue.rescoring("r", ME)) is not None and not now.going and now)
-    assert (found.failed, (run.folder / "scores.parquet").exists()) == (False, True)
-    (run.folder / "manifest.json").write_text("{}")
-    queue.rescore("r", ME)
-    found = until(lambda: (now := queue.rescoring("r", ME)) is not None and not now.going and now)
-    assert found.failed
-    assert "manifest.json" in found.said
+    def run(line: list[str], **_: object) -> SimpleNamespace:
+        lines.append(line)
+        assert go.wait(LONG)
+        return SimpleNamespace(stdout=b"first\ntomserve: the last line\n", returncode=codes.pop(0))
+
+    monkeypatch.setattr(rescoring.subprocess, "run", run)
+    items(1)
+    assert queue.rescoring("given", ME) is None
+    for failed in (False, False, True):
+        go.clear()
+        queue.rescore("given", ME)
+        with pytest.raises(ConflictError, match="is being scored already"):
+            queue.rescore("given", ME)
+        assert queue.rescoring("given", ME) == Standing(going=True)
+        go.set()
+        until(lambda: (now := queue.rescoring("given", ME)) is not None and not now.going)
+        assert queue.rescoring("given", ME) == Standing(going=False, failed=failed, said="the last line")
+    assert lines[0][1:] == ["-m", "tomserve", "score", str(runs_root().absolute() / "given")]
     with pytest.raises(NoSuchRunError):
         queue.rescoring("none", ME)
 
 
-def test_cards_are_changed_by_one_at_a_time() -> None:
-    queue = queue_of(Settings())
+def test_cards_are_changed_by_one_at_a_time(queue: Queue) -> None:
     three(queue)
-    folder_ = runs_root() / "a"
 
     def note() -> None:
-        for _ in range(30):
-            cards.change(folder_, lambda card: card.model_copy(update={"notes": card.notes + "x"}))
+        for _ in range(10):
+            cards.change(runs_root() / "a", lambda card: card.model_copy(update={"notes": card.notes + "x"}))
 
     threads = [threading.Thread(target=note) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for _ in range(10):
-        queue.move("a", ME, "last")
-        queue.move("a", ME, "first")
+    for where in ("last", "first") * 3:
+        queue.move("a", ME, where)
     for thread in threads:
         thread.join()
-    assert len(cards.read(folder_).notes) == 120
-    assert job("a").turn == 21
-    assert replace(ME) == ME
-    with pytest.raises(ConfigError):
-        cards.change(folder_, lambda card: (_ for _ in ()).throw(ConfigError("no")))
-    assert isinstance(job("a"), Job)
+    assert (len(cards.read(runs_root() / "a").notes), job("a").turn) == (40, 7)
+
+
+@pytest.mark.system
+def test_a_redis_keeps_the_order_and_the_entries_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with redis_server(tmp_path) as url:
+        first = queue_of(Settings(queue=url))
+        three(first)
+        first.move("c", ME, "first")
+        first.pause("a", ME)
+        with monkeypatch.context() as patched:
+            patched.setenv("TOMSERVE_RUNS", str(tmp_path / "other"))
+            second = queue_of(Settings(queue=url))
+            assert second.entries.all(URL) == set()
+            second.submit(experiment(URL, run="z"), ME)
+            second.entries.clear(URL)
+        assert rebuild(Settings(queue=url)) == (4, 2)
+        assert taken(first) == ["c", "b"]

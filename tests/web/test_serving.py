@@ -1,176 +1,207 @@
-"""`tomserve web` as a process: it starts, says where, lets in, and ends cleanly."""
+"""`tomserve web`: it starts, says where, lets in, and ends by a signal; one workbench has a folder of runs."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-import re
-import select
-import shutil
 import signal
 import socket
 import subprocess
-import time
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
-import orjson
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import Endpoint, Outcome
+from tests.helpers.browsing import Started
 from tests.helpers.command import TOMSERVE, environment
+from tests.helpers.examples import copied_example
+from tests.helpers.queues import asked, kill, processes, until
+from tomserve.content.places import runs_root
+from tomserve.errors import MachineError
+from tomserve.web import serving
 from tomserve.web.client import Workbench
+from tomserve.web.settings import Settings
+from tomserve.web.users import COST, Users
 
-PATIENCE = 120.0
-Start = Callable[..., "Running"]
+FREE = Settings(port=0)
 
 
-class Running:
-    """A `tomserve web` that runs. address: the one that it printed."""
+def served(visit: Callable[[str], None], number: int = signal.SIGTERM) -> int:
+    """Serve until somebody has visited the address and sent a signal; returns the number of the one that ended it."""
+    wrong: list[BaseException] = []
 
-    def __init__(self, runs: Path, *arguments: str) -> None:
-        self.process = subprocess.Popen(
-            [*TOMSERVE, "web", "--port", "0", *arguments],
-            env=environment(runs),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.address = ""
+    def come(opened: str) -> None:
+        try:
+            visit(opened)
+        except BaseException as error:
+            wrong.append(error)
+        finally:
+            os.kill(os.getpid(), number)
 
-    def ready(self) -> Running:
-        assert self.process.stdout is not None
-        until = time.monotonic() + PATIENCE
-        while not select.select([self.process.stdout], [], [], 1)[0]:
-            assert time.monotonic() < until, "it says nothing"
-        line = self.process.stdout.readline()
-        found = re.match(r"workbench: (\S+)$", line)
-        assert found, (line, self.process.stderr and self.process.stderr.read())
-        self.address = found[1]
-        return self
-
-    @property
-    def base(self) -> str:
-        return self.address.split("/?")[0].rstrip("/")
-
-    def end(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
-        self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode, out, err
+    before = signal.getsignal(signal.SIGHUP)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as it is heard even where the tests were started in the background
+    try:
+        ended = serving.run(FREE, lambda opened: threading.Thread(target=come, args=(opened,), daemon=True).start())
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert not wrong
+    return ended
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start a workbench of a folder; what still runs when the test ends is killed."""
-    begun: list[Running] = []
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker is kept alive beside."""
+    monkeypatch.setattr(serving, "kept_alive", lambda _: contextlib.nullcontext())
 
-    def starting(*arguments: str, runs: Path = tmp_path / "runs") -> Running:
-        begun.append(Running(runs, *arguments))
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_it_lets_in_whoever_has_the_address_and_ends_by_a_signal(number: int) -> None:
+    tokens: list[str] = []
+
+    def visit(opened: str) -> None:
+        base, _, token = opened.partition("/?token=")
+        assert httpx.get(f"{base}/api/v1/health").json() == {"status": "ok"}
+        assert httpx.get(base).status_code == 401
+        with httpx.Client(follow_redirects=True) as person:
+            assert person.get(opened.replace("/?", "/nothing?")).status_code == 404
+            assert "server" not in person.get(f"{base}/static/workbench.css").headers
+        with pytest.raises(MachineError, match=rf"runs already \(pid {os.getpid()}, {base}\)") as refused:
+            serving.run(FREE, lambda _: None)
+        assert token not in str(refused.value)
+        tokens.append(token)
+
+    assert [served(visit, number), served(visit, number)] == [number, number]
+    assert len(tokens) == 2
+    assert len(set(tokens)) == 1, "the token is kept"
+    assert (runs_root() / ".web/token").stat().st_mode & 0o077 == 0
+
+
+def test_a_port_in_use_says_whose_it_is(cli: Callable[..., Outcome]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        outcome = cli("web", "--port", port)
+    assert outcome.code == 2
+    assert f"127.0.0.1:{port}: cannot listen" in outcome.err
+    assert "choose another --port" in outcome.err
+
+
+def test_databases_are_made_again_from_the_folders_unless_a_workbench_runs(cli: Callable[..., Outcome]) -> None:
+    copied_example(runs_root())
+    assert cli("web", "--rebuild").out == "made anew: the register, with 1 runs, and the queue, in which 0 wait\n"
+    with serving.alone(FREE) as tell:
+        tell("http://127.0.0.1:1")
+        refused = cli("web", "--rebuild")
+    assert (refused.code, "http://127.0.0.1:1" in refused.err) == (2, True)
+
+
+def test_users_are_added_on_the_command_line_without_a_password_in_sight(
+    cli: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def types(text: str) -> None:
+        (tmp_path / "typed").write_text(text)
+        monkeypatch.setattr("sys.stdin", (tmp_path / "typed").open())
+
+    monkeypatch.setitem(COST, "n", 1 << 10)
+    assert "--add-user" in cli("web", "--auth").err
+    types("enough letters\n")
+    assert cli("web", "--add-user", "ada", "--role", "runner").out == "ada may sign in as a runner\n"
+    users = Users(runs_root() / ".web/users.json")
+    assert users.path.stat().st_mode & 0o077 == 0
+    assert "enough" not in users.path.read_text()
+    found = users.signed_in("ada", "enough letters")
+    assert found is not None
+    assert found.role == "runner"
+    types("\n")
+    assert cli("web", "--add-user", "ada").code == 2
+    person = users.of_token(cli("web", "--add-token", "ada").out.strip())
+    assert person is not None
+    assert person.name == "ada"
+    assert cli("web", "--remove-user", "ada").code == 0
+    assert users.all() == {}
+    assert "unknown user 'ada'" in cli("web", "--remove-user", "ada").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--host", "0.0.0.0"), "--auth"),
+        (("--proxy", "tom.example.org"), "expected a host alone"),
+        (("--proxy", "https://tom.example.org/below"), "expected a host alone"),
+        (("--role", "runner"), "goes with --add-user"),
+        (("--key", "sk-0123456789abcdef"), "never the key itself"),
+        (("--rebuild", "--remove-user", "x"), "only one of these"),
+    ],
+)
+def test_what_would_let_strangers_in_is_refused(
+    cli: Callable[..., Outcome], arguments: tuple[str, ...], said: str
+) -> None:
+    outcome = cli("web", *arguments)
+    assert (outcome.code, said in outcome.err) == (2, True)
+    assert "sk-0123456789abcdef" not in outcome.err
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Started]]:
+    """Start workbenches of one folder as processes; what still runs when the test ends is killed."""
+    begun: list[Started] = []
+
+    def starting(*arguments: str) -> Started:
+        begun.append(Started(runs_root(), *arguments))
         return begun[-1]
 
     yield starting
+    for pid in (*processes("-m tomserve.web"), *processes("-m tomserve eval")):
+        kill(pid)
     for one in begun:
-        if one.process.poll() is None:
-            one.process.kill()
+        one.process.kill()
         one.process.communicate()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
-def test_it_lets_in_whoever_has_the_address_and_ends_by_a_signal(
-    start: Start, tmp_path: Path, number: int, code: int
+@pytest.mark.system
+def test_what_runs_goes_on_whether_the_workbench_ends_or_is_killed(
+    start: Callable[..., Started], endpoint: Endpoint
 ) -> None:
-    running = start().ready()
-    assert httpx.get(f"{running.base}/api/v1/health").json() == {"status": "ok"}
-    assert httpx.get(running.base).status_code == 401
-    with httpx.Client(follow_redirects=True) as person:
-        assert person.get(f"{running.base}/nothing?{running.address.split('?')[1]}").status_code == 404
-        answer = person.get(f"{running.base}/static/workbench.css")
-    assert answer.status_code == 200
-    assert "server" not in answer.headers
-    token = running.address.split("token=")[1]
-    for kept in ("token", "lock"):
-        assert (tmp_path / "runs/.web" / kept).stat().st_mode & 0o077 == 0 or kept == "lock"
-    ended, out, err = running.end(number)
-    assert ended == code
-    assert err == f"tomserve: stopped by {signal.Signals(number).name}; repeat the command to go on\n"
-    assert token not in out + err  # it was told once, in the first line
-    assert start().ready().address.split("token=")[1] == token
-
-
-def test_one_folder_has_one_workbench(start: Start, tmp_path: Path) -> None:
-    first = start().ready()
-    second = start()
-    out, err = second.process.communicate(timeout=PATIENCE)
-    assert second.process.returncode == 2
-    assert f"pid {first.process.pid}" in err
-    assert first.base in err
-    assert "token" not in err + out
-    first.process.kill()
-    first.process.communicate()
-    assert start().ready().address  # the lock ends with its process, however that ends
-
-
-def test_a_port_in_use_says_whose_it_is(start: Start) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        late = start("--port", str(port))
-        _, err = late.process.communicate(timeout=PATIENCE)
-    assert late.process.returncode == 2
-    assert f"127.0.0.1:{port}: cannot listen" in err
-    assert f"pid {os.getpid()}" in err
-    assert "--port" in err
-
-
-def test_it_ends_while_somebody_is_still_connected(start: Start) -> None:
-    running = start().ready()
-    host, port = running.base.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port))) as idle:
-        idle.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")  # and nothing more
-        assert running.end()[0] == 143
-
-
-def test_what_is_computed_beside_ends_with_it_and_leaves_nothing(start: Start, tmp_path: Path) -> None:
-    running, cache = start().ready(), tmp_path / "runs/.web/cache"
-    head = {"Authorization": f"Bearer {running.address.split('token=')[1]}"}
-    assert "being read" in httpx.get(f"{running.base}/items?benchmark=perturbed", headers=head, timeout=PATIENCE).text
-    until = time.monotonic() + PATIENCE
-    while not cache.exists() or not list(cache.iterdir()):
-        assert time.monotonic() < until, "nothing is computed"
-        time.sleep(0.01)
-    assert running.end()[0] == 143
-    assert not list(cache.glob(".*"))
-
-
-def test_databases_are_made_again_from_the_folders_unless_a_workbench_runs(start: Start, tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    shutil.copytree(ROOT / "runs/example", runs / "example")
-
-    def rebuilt() -> subprocess.CompletedProcess[str]:
-        line = [*TOMSERVE, "web", "--rebuild"]
-        return subprocess.run(line, env=environment(runs), capture_output=True, text=True, timeout=PATIENCE)
-
-    assert rebuilt().stdout == "made anew: the register, with 1 runs, and the queue, in which 0 wait\n"
-    running = start().ready()
-    refused = rebuilt()
-    assert refused.returncode == 2
-    assert running.base in refused.stderr
-    assert running.end()[0] == 143
-
-
-def test_what_runs_when_it_ends_goes_on_when_it_is_started_again(start: Start, endpoint, tmp_path: Path) -> None:
     endpoint.delay = 0.2
-    running = start().ready()
-    with Workbench(running.address) as bench:
+    first = start()
+    with Workbench(first.address) as bench:
         assert 0 < bench.plan(benchmark="perturbed", limit=9)["questions"] <= 9  # by a process that has to end, too
-        name = bench.start(base_url=[endpoint.url], model="tiny", benchmark="perturbed", limit=300, concurrency=2)
-        asked = next(seen["done"] for seen in bench.follow(name) if seen["done"])
-    code, _, err = running.end()
+        name = bench.start(base_url=[endpoint.url], model="tiny", benchmark="perturbed", limit=60, concurrency=2)
+        done = next(seen["done"] for seen in bench.follow(name) if seen["done"])
+    host, port = first.base.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as idle:
+        idle.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")  # and nothing more: it ends all the same
+        code, said = first.end(signal.SIGTERM)
     assert code == 143
-    assert f"started again: {name}" in err
+    assert f"started again: {name}" in said
+    assert said.endswith("tomserve: stopped by SIGTERM; repeat the command to go on\n")
+    assert first.address.partition("token=")[2] not in said
+    assert processes("-m tomserve") == []
+    second = start()
+    until(lambda: processes("-m tomserve eval"))
+    second.process.kill()
+    until(lambda: not processes("-m tomserve.web.worker"), "the worker to end with the workbench")
+    assert len(processes("-m tomserve eval")) == 1
     endpoint.delay = 0.0
-    with Workbench(start().ready().address) as bench:
+    with Workbench(start().address) as bench:
         ended = bench.wait(name)
         assert ended["complete"] is True
-        assert ended["rows"] >= asked
-    rows = [orjson.loads(line) for line in (tmp_path / "runs" / name / "responses.jsonl").read_bytes().splitlines()]
-    assert len({(row["item"], row["strategy"]) for row in rows}) == len(rows)
+        assert ended["rows"] >= done
+    assert len(asked(name)) == len(set(asked(name)))
+
+
+@pytest.mark.system
+def test_what_is_computed_beside_ends_with_it_and_leaves_nothing(start: Callable[..., Started]) -> None:
+    running, cache = start(), runs_root() / ".web/cache"
+    head = {"Authorization": f"Bearer {running.address.split('token=')[1]}"}
+    assert "being read" in httpx.get(f"{running.base}/items?benchmark=perturbed", headers=head, timeout=120).text
+    until(lambda: cache.exists() and list(cache.iterdir()), "anything to be computed")
+    late = subprocess.run(
+        [*TOMSERVE, "web", "--port", "0"], env=environment(runs_root()), capture_output=True, text=True, check=False
+    )
+    assert (late.returncode, f"pid {running.process.pid}" in late.stderr) == (2, True)
+    assert running.end()[0] == 130
+    assert not list(cache.glob(".*"))
