@@ -8,7 +8,9 @@ import shutil
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import orjson
 import pytest
@@ -17,7 +19,7 @@ from tomserve import content
 from tomserve.api.experiments import Experiment
 from tomserve.content.places import whole_root
 from tomserve.errors import TomserveError
-from tomserve.web import computing, planning, process
+from tomserve.web import computing, planning, process, tried, trying
 from tomserve.web.process import Process
 
 
@@ -67,10 +69,28 @@ def planned(desk: planning.Desk, wish: str) -> planning.Plan | str:
         return str(error)
 
 
+class Tried:
+    """What asks a try: it has ended when it has begun."""
+
+    def __init__(self, command: list[str], *, env: dict[str, str], **_: Any) -> None:
+        with mock.patch.dict(os.environ, env, clear=True):
+            tried.main(Path(command[-1]))
+
+    def poll(self) -> int:
+        return 0
+
+    def terminate(self) -> None:
+        """It has ended."""
+
+    def wait(self, seconds: float) -> None:
+        """It has ended."""
+
+
 @pytest.fixture(autouse=True)
 def _no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _kept: Kept) -> Iterator[None]:
     if request.node.get_closest_marker("system") is None:
         monkeypatch.setattr(Process, "ask", lambda self, *about: _kept.ask(*about))
+        monkeypatch.setattr(trying, "subprocess", SimpleNamespace(Popen=Tried, DEVNULL=-3))
         monkeypatch.setattr(planning.Desk, "_computed", planned)
     yield
     computing.stop()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,10 @@ import orjson
 import pytest
 from aiohttp import web
 from fastapi import FastAPI
-from fastapi.testclient import TestClient
 
 from tests.conftest import Endpoint, completion, make_item
+from tests.helpers.queues import until
+from tests.helpers.reading import settled
 from tests.helpers.workbenches import client, lab, member, signed_in, visitor
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError
@@ -29,6 +30,7 @@ COT = (
     '{"beliefs": [{"sentence": 1, "belief": "unknown"}, {"sentence": 2, "belief": "salt"}, '
     '{"sentence": 3, "belief": "tea"}], "answer": "tea"}'
 )
+ME = Person()
 
 
 @pytest.fixture(autouse=True)
@@ -38,22 +40,20 @@ def _usual_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def ended(settings: Settings, person: Person, name: str) -> Trial:
+def begin(endpoint: Endpoint, strategy: str = "vanilla", person: Person = ME, **more: Any) -> str:
+    return trying.ask(Settings(), person, make_item(), How(strategy), base_url=endpoint.url, **more)
+
+
+def ended(name: str, person: Person = ME) -> Trial:
     """The try once it is over."""
-    for _ in range(1200):
-        found = trying.look(settings, person, name)
-        if found.state != "running":
-            return found
-        time.sleep(0.1)
-    raise AssertionError("the try did not end within two minutes")
+    until(lambda: trying.look(Settings(), person, name).state != "running")
+    return trying.look(Settings(), person, name)
 
 
 def test_a_reply_is_shown_with_how_it_was_read_and_where_the_chain_breaks(endpoint: Endpoint) -> None:
     endpoint.script = lambda body, n: completion(COT, reasoning="Ada looks.")
-    settings, me = Settings(), Person()
-    name = trying.ask(settings, me, make_item(), How("cot"), base_url=endpoint.url)
-    found = ended(settings, me, name)
-    assert (found.state, found.said, found.model) == ("done", "", "tiny")
+    found = ended(begin(endpoint, "cot"))
+    assert (found.state, found.said, found.model, found.where) == ("done", "", "tiny", endpoint.url)
     (row,) = found.rows
     assert (row["text"], row["reasoning"], row["status"]) == (COT, "Ada looks.", "ok")
     assert row["usage"]
@@ -66,60 +66,45 @@ def test_a_reply_is_shown_with_how_it_was_read_and_where_the_chain_breaks(endpoi
 
 
 def test_all_requests_of_a_conversation_are_shown(endpoint: Endpoint) -> None:
-    settings, me = Settings(), Person()
-    found = ended(settings, me, trying.ask(settings, me, make_item(), How("simtom"), base_url=endpoint.url))
+    found = ended(begin(endpoint, "simtom"))
     assert len(found.rows) == len(endpoint.requests) == 2
     assert [orjson.loads(text) for text in found.requests] == endpoint.requests
 
 
-def test_an_endpoint_that_fails_is_said_to_fail(endpoint: Endpoint) -> None:
-    endpoint.script = lambda body, n: web.json_response({"error": "<script>no</script>"}, status=500)
-    settings, me = Settings(), Person()
-    found = ended(
-        settings, me, trying.ask(settings, me, make_item(), How("vanilla"), base_url=endpoint.url, seconds=20)
-    )
-    assert found.state == "failed"
-    assert found.said
+def test_what_fails_is_said_to_fail(endpoint: Endpoint) -> None:
+    endpoint.script = lambda body, n: web.json_response({"error": "<script>no</script>"}, status=400)
+    found = ended(begin(endpoint))
+    assert (found.state, bool(found.said)) == ("failed", True)
+    name = begin(endpoint)
+    (Settings().folder / trying.FOLDER / name / trying.RESULT).unlink()
+    assert "ended before there was an answer" in ended(name).said
 
 
-def test_a_try_ends_at_its_deadline(endpoint: Endpoint) -> None:
-    endpoint.delay = 600.0
-    settings, me = Settings(), Person()
-    found = ended(settings, me, trying.ask(settings, me, make_item(), How("vanilla"), base_url=endpoint.url, seconds=2))
-    assert (found.state, found.rows[:1] and found.rows[0]["status"]) in {
-        ("failed", ()),
-        ("failed", "timeout"),
-        ("done", "timeout"),
-    }
-
-
-def test_a_process_that_is_killed_leaves_a_sentence(endpoint: Endpoint) -> None:
-    endpoint.delay = 600.0
-    settings, me = Settings(), Person()
-    name = trying.ask(settings, me, make_item(), How("vanilla"), base_url=endpoint.url)
-    trying._children[-1].kill()
-    assert "ended before there was an answer" in ended(settings, me, name).said
-
-
-def test_only_a_few_are_asked_at_once(endpoint: Endpoint) -> None:
-    endpoint.delay = 600.0
-    settings, me = Settings(), Person()
-    for number in range(trying.AT_ONCE):
-        trying.ask(settings, me, make_item(number), How("vanilla"), base_url=endpoint.url)
-    with pytest.raises(ConflictError, match="under way already"):
-        trying.ask(settings, me, make_item(), How("vanilla"), base_url=endpoint.url)
-    trying.stop()
-    assert trying.ask(settings, me, make_item(), How("vanilla"), base_url=endpoint.url)
-    trying.stop()
+def test_only_a_few_are_asked_at_once_and_the_last_are_kept(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trying, "KEPT", 2)
+    folder, names = Settings().folder / trying.FOLDER, list[str]()
+    for number in range(1, 4):
+        names.append(begin(endpoint))
+        os.utime(folder / names[-1], (number, number))
+    with pytest.raises(NoSuchRunError):
+        trying.look(Settings(), ME, names[0])
+    assert trying.look(Settings(), ME, names[1]).state == "done"
+    with contextlib.ExitStack() as held:
+        for number in range(trying.AT_ONCE):
+            assert trying._held(held, folder / f".{number}") is not None
+        with pytest.raises(ConflictError, match="under way already"):
+            begin(endpoint)
 
 
 def test_a_try_is_nobody_elses(endpoint: Endpoint) -> None:
-    settings, ada = Settings(), Person("ada")
-    name = trying.ask(settings, ada, make_item(), How("vanilla"), base_url=endpoint.url)
-    assert ended(settings, ada, name).state == "done"
-    for stranger, given in ((Person("ben"), name), (ada, f"../tries/{name}"), (ada, "0" * 16), (ada, "")):
+    ada = Person("ada")
+    name = begin(endpoint, person=ada)
+    assert ended(name, ada).state == "done"
+    for stranger, other in ((Person("ben"), name), (ada, f"../tries/{name}"), (ada, "0" * 16), (ada, "")):
         with pytest.raises(NoSuchRunError):
-            trying.look(settings, stranger, given)
+            trying.look(Settings(), stranger, other)
 
 
 def test_a_key_is_named_and_goes_to_its_address_alone(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,30 +112,32 @@ def test_a_key_is_named_and_goes_to_its_address_alone(endpoint: Endpoint, monkey
     monkeypatch.setenv("LAB_KEY", secret)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-another-secret")
     endpoint.key = secret
-    settings, me = Settings(keys=(("LAB_KEY", endpoint.url),)), Person()
-    with pytest.raises(ConfigError, match="unknown key 'HOME'"):
-        trying.ask(settings, me, make_item(), How("vanilla"), base_url=endpoint.url, key="HOME")
-    with pytest.raises(ConfigError, match="may be sent to"):
-        trying.ask(settings, me, make_item(), How("vanilla"), base_url="http://127.0.0.1:9/v1", key="LAB_KEY")
-    without = ended(settings, me, trying.ask(settings, me, make_item(), How("vanilla"), base_url=endpoint.url))
-    assert without.state == "failed"
-    found = ended(
-        settings, me, trying.ask(settings, me, make_item(), How("vanilla"), base_url=endpoint.url, key="LAB_KEY")
-    )
+    settings, item, how = Settings(keys=(("LAB_KEY", endpoint.url),)), make_item(), How("vanilla")
+    for address, key, said in (
+        (endpoint.url, "HOME", "unknown key 'HOME'"),
+        ("http://127.0.0.1:9/v1", "LAB_KEY", "may be sent to"),
+        ("", "LAB_KEY", "give one, or choose no key"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            trying.ask(settings, ME, item, how, base_url=address, key=key)
+    assert ended(trying.ask(settings, ME, item, how, base_url=endpoint.url)).state == "failed"
+    found = ended(trying.ask(settings, ME, item, how, base_url=endpoint.url, key="LAB_KEY"))
     assert found.state == "done", found.said
     kept = b"".join(path.read_bytes() for path in (settings.folder / trying.FOLDER).rglob("*") if path.is_file())
-    assert secret.encode() not in kept
-    assert b"sk-another-secret" not in kept
+    assert b"secret" not in kept
 
 
 def test_an_address_that_is_not_named_gets_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "TOMSERVE_API_KEY", "VLLM_API_KEY", "TOMSERVE_API_KEY_FILE"):
         monkeypatch.setenv(name, "sk-secret")
-    assert not [
-        name for name, value in trying.environment_of(Settings(), "http://x/v1", "").items() if value == "sk-secret"
-    ]
-    named = trying.environment_of(Settings(), "http://x/v1", "OPENAI_API_KEY")
-    assert [name for name, value in named.items() if value == "sk-secret"] == ["TOMSERVE_API_KEY"]
+
+    def keys(address: str, key: str) -> list[str]:
+        found = trying.environment_of(Settings(), address, key)
+        return [name for name, value in found.items() if value == "sk-secret"]
+
+    assert keys("http://x/v1", "") == []
+    assert keys("http://x/v1", "OPENAI_API_KEY") == ["TOMSERVE_API_KEY"]
+    assert "TOMSERVE_API_KEY" in keys("", ""), "servers that were started here have their own"
 
 
 @pytest.mark.parametrize(
@@ -165,26 +152,7 @@ def test_an_address_that_is_not_named_gets_no_key(monkeypatch: pytest.MonkeyPatc
 )
 def test_nothing_but_names_and_addresses_is_taken(how: How, address: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        trying.ask(Settings(), Person(), make_item(), how, base_url=address)
-
-
-def test_only_the_last_tries_are_kept(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trying, "KEPT", 2)
-    settings, me = Settings(), Person()
-    names = []
-    for _ in range(3):
-        names.append(trying.ask(settings, me, make_item(), How("vanilla"), base_url=endpoint.url))
-        ended(settings, me, names[-1])
-        os.utime(settings.folder / trying.FOLDER / names[-1], (len(names), len(names)))
-    with pytest.raises(NoSuchRunError):
-        trying.look(settings, me, names[0])
-    assert trying.look(settings, me, names[1]).state == "done"
-
-
-def token(page: str) -> str:
-    found = re.search(r'name="csrf" value="([^"]*)"', page)
-    assert found is not None
-    return found[1]
+        trying.ask(Settings(), ME, make_item(), how, base_url=address)
 
 
 def test_the_pages_ask_and_show_what_came_of_it(endpoint: Endpoint) -> None:
@@ -192,11 +160,13 @@ def test_the_pages_ask_and_show_what_came_of_it(endpoint: Endpoint) -> None:
     app = client().app
     assert isinstance(app, FastAPI)
     me = visitor(app)
-    form = {"csrf": token(me.get("/try").text), "story": "Tea is in it.\n\nAda looks.", "question": "What is in it?",
+    token = re.search(r'name="csrf" value="([^"]*)"', me.get("/try").text)
+    assert token is not None
+    form = {"csrf": token[1], "story": "Tea is in it.\n\nAda looks.", "question": "What is in it?",
             "choices": "tea\nsalt", "answer": "tea", "strategy": "vanilla", "base_url": endpoint.url}  # fmt: skip
     answer = me.post("/try", data=form, follow_redirects=False)
     assert answer.status_code == 303, answer.text
-    text = shown(me, answer.headers["location"])
+    text = me.get(answer.headers["location"]).text
     assert "The reply answers <strong>salt</strong>; right is <strong>tea</strong>." in text
     assert "2. Ada looks." in text  # in the request
     wrong = me.post("/try", data={**form, "answer": "milk"})
@@ -205,28 +175,13 @@ def test_the_pages_ask_and_show_what_came_of_it(endpoint: Endpoint) -> None:
     assert "Tea is in it." in wrong.text  # what was written is not lost
 
 
-def shown(me: TestClient, address: str) -> str:
-    for _ in range(1200):
-        answer = me.get(address)
-        assert answer.status_code == 200, answer.text
-        if "is being asked" not in answer.text:
-            return answer.text
-        time.sleep(0.1)
-    raise AssertionError("the try did not end within two minutes")
-
-
-def test_an_item_of_a_benchmark_is_asked_by_its_id(endpoint: Endpoint, tmp_path: Path) -> None:
-    me = client()
-    for _ in range(600):
-        if "being read" not in me.get("/items?benchmark=perturbed").text:
-            break
-        time.sleep(0.1)
-    item = "C1/none/false_belief/reality/original"
+def test_an_item_of_a_benchmark_is_asked_by_its_id(endpoint: Endpoint) -> None:
+    me, item = client(), "C1/none/false_belief/reality/original"
+    settled(me, "/items?benchmark=perturbed")
     assert "what is really in the bag?" in me.get(f"/try?benchmark=perturbed&item={item}").text
-    form = {"benchmark": "perturbed", "item": item, "base_url": endpoint.url}
-    answer = me.post("/try", data=form, follow_redirects=False)
-    assert answer.status_code == 303, answer.text
-    assert "Right after it" in shown(me, answer.headers["location"])
+    answer = me.post("/try", data={"benchmark": "perturbed", "item": item, "base_url": endpoint.url})
+    assert answer.status_code == 200, answer.text
+    assert "Right after it" in answer.text
 
 
 def test_a_reader_cannot_ask() -> None:
@@ -247,3 +202,23 @@ def test_a_reader_cannot_ask() -> None:
 def test_a_story_that_cannot_be_asked_is_refused_in_words(fields: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         own_item(*fields)
+
+
+@pytest.mark.system
+def test_a_process_asks_until_its_deadline_or_until_it_is_ended(endpoint: Endpoint) -> None:
+    done = ended(begin(endpoint))
+    assert (done.state, done.rows[0]["status"]) == ("done", "ok"), done.said
+    endpoint.hold = lambda body: True
+    try:
+        late = ended(begin(endpoint, seconds=2))
+        assert late.state == "failed" or late.rows[0]["status"] == "timeout"
+        names = [begin(endpoint) for _ in range(trying.AT_ONCE)]
+        assert trying.look(Settings(), ME, names[0]).state == "running"
+        with pytest.raises(ConflictError, match="under way already"):
+            begin(endpoint)
+        trying._children[-1].kill()
+        assert "ended before there was an answer" in ended(names[-1]).said
+        trying.stop()
+        assert {ended(name).state for name in names} == {"failed"}
+    finally:
+        endpoint.hold = lambda body: False
