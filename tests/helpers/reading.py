@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from fastapi.testclient import TestClient
 
+from tests.helpers.queues import until
 from tomserve.content.places import runs_root
 from tomserve.web import computing
 from tomserve.web.computing import Result
 
-PATIENCE = 180.0
-"""Seconds after which a page that is still being computed is a failure."""
+WAITS = ('class="coming"', "being read for the first time", "being counted", "is being scored anew")
+"""What stands in a page of which something is still being computed."""
 
 
 def settled(person: TestClient, address: str) -> Any:
     """The answer to a request, once nothing in it is being computed any more."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        answer = person.get(address)
-        if 'class="coming"' not in answer.text:
-            return answer
-        assert time.monotonic() < end, f"{address} is still being computed"
-        time.sleep(0.1)
+    return until(lambda: (found := person.get(address)) and not any(one in found.text for one in WAITS) and found)
 
 
 def made(work: str, *runs: str, **options: Any) -> Result:
     """What came of a wish, once it is there."""
-    end = time.monotonic() + PATIENCE
     folders = [runs_root() / run for run in runs]
-    while (found := computing.wanted(work, *folders, **options)) is None:
-        assert time.monotonic() < end, f"{work} of {runs} is still being computed"
-        time.sleep(0.05)
+    found: Result = until(lambda: computing.wanted(work, *folders, **options), f"{work} of {runs}")
     return found
