@@ -20,6 +20,10 @@ from tomserve.web import answering
 ITEM = "C1/add_unrelated_information/informed_protagonist/belief/swapped"
 
 
+def answer(run: str, *about: str, **more: Any) -> answering.Answer:
+    return answering.answer(runs_root() / run, *about, **more)
+
+
 @pytest.fixture
 def content(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOMSERVE_CONTENT", str(ROOT))
@@ -30,9 +34,9 @@ def test_an_answer_is_the_same_with_an_index_and_without(tmp_path: Path, monkeyp
     copied_example(tmp_path / "runs")
     with monkeypatch.context() as patched:
         patched.setattr(answering, "index_of", lambda _: None)
-        scanned = answering.answer(runs_root() / "example", ITEM, "cot")
+        scanned = answer("example", ITEM, "cot")
     made("answers", "example")
-    found = answering.answer(runs_root() / "example", ITEM, "cot")
+    found = answer("example", ITEM, "cot")
     assert (scanned.place, type(found.place)) == (None, int)
     assert found.item == scanned.item
     assert found.row == scanned.row
@@ -51,14 +55,14 @@ def test_an_answer_is_the_same_with_an_index_and_without(tmp_path: Path, monkeyp
 def test_the_prompt_is_proved_by_the_key_of_the_row(tmp_path: Path) -> None:
     folder = copied_example(tmp_path / "runs")
     made("answers", "example")
-    (prompt,) = answering.answer(runs_root() / "example", ITEM, "cot").prompts
+    (prompt,) = answer("example", ITEM, "cot").prompts
     assert prompt.proved
     assert [one["role"] for one in prompt.messages] == ["system", "user", "assistant", "user"]
     assert orjson.loads(prompt.body)["messages"] == list(prompt.messages)
     items = folder / "items.jsonl"
     items.write_bytes(items.read_bytes().replace(b"Amaru", b"Bmaru"))
     made("answers", "example")
-    (prompt,) = answering.answer(runs_root() / "example", ITEM, "cot").prompts
+    (prompt,) = answer("example", ITEM, "cot").prompts
     assert not prompt.proved
 
 
@@ -66,7 +70,7 @@ def test_a_strategy_of_somebody_else_has_no_prompt_here(tmp_path: Path) -> None:
     hitom_run(tmp_path / "runs/foreign")
     made("answers", "foreign")
     item = load_scores("foreign")["item"][0]
-    found = answering.answer(runs_root() / "foreign", item, "hitom_chain")
+    found = answer("foreign", item, "hitom_chain")
     assert not found.prompts
     assert "cannot be made again" in found.untold
 
@@ -78,10 +82,10 @@ def test_all_turns_of_a_conversation_are_there(tmp_path: Path, monkeypatch: pyte
         made("answers", "talking")
     else:
         monkeypatch.setattr(answering, "index_of", lambda _: None)
-    found = answering.answer(runs_root() / "talking", "demo/1", "fan")
+    found = answer("talking", "demo/1", "fan")
     assert [row["turn"] for row in found.replies] == [0, 1, 2, 3, 4]
     assert found.reply == '{"answer": "tea"}'
-    open_ = answering.answer(runs_root() / "talking", "demo/2", "two")
+    open_ = answer("talking", "demo/2", "two")
     assert open_.score["status"] == "unfinished"
     assert open_.reply is None
 
@@ -90,7 +94,7 @@ def test_versions_and_originals_are_named(tmp_path: Path) -> None:
     varied_run(tmp_path / "runs/varied")
     made("answers", "varied")
     item = next(row["item"] for row in load_scores("varied").to_dicts() if row["original_item"])
-    found = answering.answer(runs_root() / "varied", item, "vanilla")
+    found = answer("varied", item, "vanilla")
     assert found.original is not None
     assert found.original.id == found.item.base
     assert found.item.base in {row["item"] for row in found.versions}
@@ -98,19 +102,15 @@ def test_versions_and_originals_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-@pytest.mark.parametrize("asked", [{"item": "none"}, {"strategy": "none"}, {"item": ""}, {"item": "\x00"}])
-def test_an_answer_that_there_is_not_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool, asked: dict[str, Any]
-) -> None:
+def test_an_answer_that_there_is_not_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool) -> None:
     copied_example(tmp_path / "runs")
     if indexed:
         made("answers", "example")
     else:
         monkeypatch.setattr(answering, "index_of", lambda _: None)
-    with pytest.raises(NoSuchAnswerError):
-        answering.answer(runs_root() / "example", **{"item": ITEM, "strategy": "cot", **asked})
-    with pytest.raises(NoSuchAnswerError):
-        answering.answer(runs_root() / "example", ITEM, "cot", sample=7)
+    for item, strategy, sample in (("none", "cot", 0), (ITEM, "none", 0), ("", "cot", 0), ("\0", "cot", 0), (ITEM, "cot", 7)):
+        with pytest.raises(NoSuchAnswerError):
+            answer("example", item, strategy, sample=sample)
 
 
 def test_a_journal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_journal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (folder / "responses.jsonl").rename(tmp_path / "secret")
     (folder / "responses.jsonl").symlink_to(tmp_path / "secret")
     with pytest.raises(ConfigError, match="link"):
-        answering.answer(runs_root() / "example", ITEM, "cot")
+        answer("example", ITEM, "cot")
 
 
 def test_lines_that_are_no_rows_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,4 +127,4 @@ def test_lines_that_are_no_rows_are_passed_over(tmp_path: Path, monkeypatch: pyt
     strange = [b"{", b"[]", b"7", b'{"item": 1}', b'{"item": "x", "turn": "y"}', b"\xff\xfe", b""]
     journal.write_bytes(b"\n".join(strange) + b"\n" + journal.read_bytes() + b'{"torn')
     monkeypatch.setattr(answering, "index_of", lambda _: None)
-    assert answering.answer(runs_root() / "example", ITEM, "cot").reply
+    assert answer("example", ITEM, "cot").reply

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -13,7 +14,7 @@ import pytest
 
 from tests.helpers.examples import copied_example
 from tests.helpers.reading import made
-from tests.helpers.reports import talking_run, varied_run
+from tests.helpers.reports import talking_run
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
 from tomserve.runs.scores import load_scores
@@ -24,38 +25,48 @@ from tomserve.web.computing import Result
 Row = dict[str, Any]
 
 
-@pytest.fixture
-def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Row]:
-    """The index of the committed run, made in this process; and its rows by a plain reading of all files."""
-    folder = copied_example(tmp_path / "runs")
-    out = tmp_path / "index"
+RUN = Path("example")
+
+
+@pytest.fixture(scope="module")
+def _example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, list[Row]]:
+    """The index of the committed run; and its rows by a plain reading of all files."""
+    root = tmp_path_factory.mktemp("browsed")
+    folder, out = copied_example(root / "runs"), root / "index"
     out.mkdir()
-    facts = answerindex.answers(out, ["example"], {})
-    monkeypatch.setattr(browsing, "index_of", lambda run: Result(out, facts))
+    facts = answerindex.answers(out, [str(folder)], {})
     replies = {}
     for line in (folder / "responses.jsonl").read_bytes().splitlines():
         row = orjson.loads(line)
         replies[row["item"], row["strategy"]] = row["text"]
     items = {one["id"]: one for one in map(orjson.loads, (folder / "items.jsonl").read_bytes().splitlines())}
     rows: list[Row] = []
-    for row in load_scores("example").iter_rows(named=True):
+    for row in load_scores(str(folder)).iter_rows(named=True):
         item = items[row["item"]]
         words = "\n".join((*item["story"], item["question"]))
         rows.append({**row, "reply": replies[row["item"], row["strategy"]], "words": words, "gold": item["answer"]})
-    return rows
+    return Result(out, facts), rows
+
+
+@pytest.fixture
+def example(_example: tuple[Result, list[Row]], monkeypatch: pytest.MonkeyPatch) -> list[Row]:
+    monkeypatch.setattr(browsing, "index_of", lambda run: _example[0])
+    return _example[1]
+
+
+def page_of(filters: Filters) -> browsing.Page:
+    found = browsing.page_of(RUN, filters)
+    assert found is not None
+    return found
 
 
 def wanted(filters: Filters) -> list[tuple[str, str]]:
     """All answers that the filters leave, page by page."""
-    found: list[tuple[str, str]] = []
-    first = browsing.page_of(runs_root() / "example", filters)
-    assert first is not None
-    for number in range(1, first.pages + 1):
-        page = browsing.page_of(runs_root() / "example", Filters(**{**vars(filters), "page": number}))
-        assert page is not None
-        assert page.total == first.total
-        assert len(page.rows) <= browsing.SIZE
-        found += [(row["item"], row["strategy"]) for row in page.rows]
+    first = page_of(filters)
+    pages = [page_of(replace(filters, page=number)) for number in range(1, first.pages + 1)]
+    assert {page.total for page in pages} == {first.total}
+    assert max(len(page.rows) for page in pages) <= browsing.SIZE
+    found = [(row["item"], row["strategy"]) for page in pages for row in page.rows]
     assert len(found) == first.total
     return found
 
@@ -105,96 +116,59 @@ def test_pages_are_sorted_as_a_whole(example: list[Row], sort: str, down: bool) 
     assert wanted(Filters(sort=sort, down=down)) == [*there, *lacking]
 
 
-def test_the_counts_are_those_of_all_answers(example: list[Row]) -> None:
-    page = browsing.page_of(runs_root() / "example", Filters(outcome="wrong", page=99))
-    assert page is not None
+def test_a_page_has_the_counts_of_all_answers_and_beginnings_of_replies(
+    example: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = page_of(Filters(outcome="wrong", page=99))
     assert page.page == page.pages == 2
-    assert dict(page.about["outcomes"]) == {
-        "right": sum(row["correct"] for row in example),
-        "wrong": sum(not row["correct"] for row in example),
-    }
+    right = sum(row["correct"] for row in example)
+    assert dict(page.about["outcomes"]) == {"right": right, "wrong": len(example) - right}
     assert dict(page.about["factors"]["stage"])["C1"] == sum(row["stage"] == "C1" for row in example)
-
-
-def test_a_row_shows_the_beginning_of_its_reply_and_its_gold(example: list[Row]) -> None:
-    page = browsing.page_of(runs_root() / "example", Filters())
-    assert page is not None
-    for row, plain in zip(page.rows, example, strict=False):
+    for row, plain in zip(page_of(Filters()).rows, example, strict=False):
         assert row["shown"] == plain["reply"][: answerindex.SHOWN]
         assert row["long"] == (len(plain["reply"]) > answerindex.SHOWN)
         assert row["gold"] == plain["gold"]
-
-
-def test_what_is_too_long_to_be_searched_is_said(example: list[Row], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browsing, "MOST_SEARCHED", 1)
-    page = browsing.page_of(runs_root() / "example", Filters(text="no such words at all"))
-    assert page is not None
+    page = page_of(Filters(text="no such words at all"))
     assert "takes too long" in page.unsearched
     assert page.total == len(example)
 
 
-def test_before_and_after_follow_the_filters(example: list[Row]) -> None:
-    del example
+@pytest.mark.usefixtures("example")
+def test_before_and_after_follow_the_filters() -> None:
     filters = Filters(outcome="wrong", sort="answer", down=True)
-    page = browsing.page_of(runs_root() / "example", filters)
-    assert page is not None
-    first, second, third = (row["place"] for row in page.rows[:3])
-    before, after = browsing.neighbours(runs_root() / "example", filters, second)
+    first, second, third = (row["place"] for row in page_of(filters).rows[:3])
+    before, after = browsing.neighbours(RUN, filters, second)
     assert before is not None
     assert after is not None
     assert (before["place"], after["place"]) == (first, third)
-    assert browsing.neighbours(runs_root() / "example", filters, first)[0] is None
-    assert browsing.neighbours(runs_root() / "example", Filters(outcome="right"), first) == (None, None)
+    assert browsing.neighbours(RUN, filters, first)[0] is None
+    assert browsing.neighbours(RUN, Filters(outcome="right"), first) == (None, None)
 
 
-ADDRESSES = [
-    {
-        "strategy": "cot",
-        "outcome": "wrong",
-        "f.stage": "C1",
-        "f.kind": "x y",
-        "sort": "answer",
-        "down": "1",
-        "page": "3",
-    },
-    {"item": "a&b=c", "text": "ü<script>"},
-]
-
-
-@pytest.mark.parametrize("given", ADDRESSES)
-def test_an_address_is_read_as_it_is_written(given: dict[str, str]) -> None:
+def test_an_address_is_read_as_it_is_written_and_a_strange_page_is_one_that_there_is() -> None:
+    given = {"strategy": "cot", "item": "a&b=c", "outcome": "wrong", "text": "ü<script>", "f.stage": "C1",
+             "f.kind": "x y", "sort": "answer", "down": "1", "page": "3"}  # fmt: skip
     filters = Filters.read(given)
     assert dict(parse_qsl(filters.query())) == given
     assert Filters.read(dict(parse_qsl(filters.query()))) == filters
-
-
-@pytest.mark.parametrize("page", ["0", "-1", "x", "99999999999999999999", "", "1.5", "٣"])
-def test_a_strange_page_is_one_that_there_is(page: str) -> None:
-    assert Filters.read({"page": page, "sort": "__class__"}).sort == "item"
-    assert Filters.read({"page": page}).page >= 1
+    for page in ("0", "-1", "x", "99999999999999999999", "", "1.5", "٣"):
+        strange = Filters.read({"page": page, "sort": "__class__"})
+        assert strange.page >= 1
+        assert strange.sort == "item"
 
 
 def test_samples_and_turns_have_their_places(tmp_path: Path) -> None:
     folder = talking_run(tmp_path / "runs/talking")
     out = tmp_path / "index"
     out.mkdir()
-    assert answerindex.answers(out, ["talking"], {})["turns"]
+    assert answerindex.answers(out, [str(folder)], {})["turns"]
     turns = pl.read_parquet(out / "turns.parquet")
     journal = (folder / "responses.jsonl").read_bytes()
     for row in turns.iter_rows(named=True):
         found = orjson.loads(journal[row["offset"] :].split(b"\n")[0])
         assert (found["item"], found["strategy"], found["turn"]) == (row["item"], row["strategy"], row["turn"])
     assert turns.height == 11 - 1  # the reply that timed out was asked again
-
-
-def test_variants_name_their_originals(tmp_path: Path) -> None:
-    varied_run(tmp_path / "runs/varied")
-    out = tmp_path / "index"
-    out.mkdir()
-    answerindex.answers(out, ["varied"], {})
-    found = pl.read_parquet(out / "answers.parquet")
-    assert set(found["base"].drop_nulls()) <= set(found["item"])
-    assert found["base"].null_count() < found.height
 
 
 def test_a_run_without_answers_says_so(tmp_path: Path) -> None:
