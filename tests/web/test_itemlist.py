@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from fastapi.testclient import TestClient
 
 from tests.conftest import make_item
 from tests.helpers.examples import copied_run
+from tests.helpers.reading import settled
 from tests.helpers.workbenches import client, lab, member
 from tomserve import benchmarks
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError, NoSuchRunError
 from tomserve.items import Item, where
+from tomserve.runs.scores import scores_of
 from tomserve.web import cards, itemindex, itemlist, varieties
 from tomserve.web.cards import Card
 from tomserve.web.itemlist import SIZE, Source, Wish
@@ -37,6 +37,11 @@ def indexed(folder: Path, items: list[Item]) -> Path:
     return folder / itemindex.TABLE
 
 
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return indexed(tmp_path_factory.mktemp("items"), [*SOME, make_item(900, question="Where does ÖMER look?", factors={})])
+
+
 @pytest.mark.parametrize(
     "conditions", [(), ("kind=b",), ("kind=a,c", "deep=true"), ("gap=none",), ("all",), ("n=7",)], ids=str
 )
@@ -45,27 +50,22 @@ def test_conditions_choose_what_they_choose_on_the_command_line(tmp_path: Path, 
     pages = [itemlist.listed(index, Wish(conditions, page=page)) for page in (1, 2, 3)]
     wanted = list(where(SOME, conditions))
     assert pages[0].matched == len(wanted)
-    shown = [item for page in pages[: pages[0].pages] for item in page.items]
-    assert shown == wanted
+    assert [item for page in pages[: pages[0].pages] for item in page.items] == wanted
     assert pages[0].factors == {"kind": ("a", "b", "c"), "deep": ("false", "true")}
 
 
-def test_text_is_found_in_ids_stories_and_questions_in_any_case(tmp_path: Path) -> None:
-    index = indexed(tmp_path, [*SOME, make_item(900, question="Where does ÖMER look?")])
-    assert itemlist.listed(index, Wish(text="ömer")).matched == 1
-    assert [item.id for item in itemlist.listed(index, Wish(text="JAR NUMBER 77 ")).items] == ["demo/77"]
-    assert itemlist.listed(index, Wish(text="emo/13")).matched == 2
-    assert itemlist.listed(index, Wish(text=".*")).matched == 0
+def test_text_is_found_in_ids_stories_and_questions_in_any_case(index: Path) -> None:
+    for text, ids in (("ömer", ["demo/900"]), ("JAR NUMBER 77 ", ["demo/77"]), ("emo/13", ["demo/13", "demo/130"]), (".*", [])):
+        assert [item.id for item in itemlist.listed(index, Wish(text=text)).items] == ids
 
 
-@pytest.mark.parametrize("condition", ["kind", "colour=red", "=", "factor:kind=a"])
-def test_conditions_of_another_form_are_refused_in_words(tmp_path: Path, condition: str) -> None:
-    with pytest.raises(ConfigError, match=r"expected factor=value|unknown factor"):
-        itemlist.listed(indexed(tmp_path, SOME), Wish((condition,)))
+def test_conditions_of_another_form_are_refused_in_words(index: Path) -> None:
+    for condition in ("kind", "colour=red", "=", "factor:kind=a"):
+        with pytest.raises(ConfigError, match=r"expected factor=value|unknown factor"):
+            itemlist.listed(index, Wish((condition,)))
 
 
-def test_one_item_knows_those_beside_it(tmp_path: Path) -> None:
-    index = indexed(tmp_path, SOME)
+def test_one_item_knows_those_beside_it(index: Path) -> None:
     found = itemlist.one(index, "demo/6", Wish(("kind=a",)))
     assert (found.item, found.place, found.matched, found.before, found.after) == (SOME[5], 2, 43, "demo/3", "demo/9")
     assert itemlist.one(index, "demo/7", Wish(("kind=a",))).place == 0
@@ -73,24 +73,20 @@ def test_one_item_knows_those_beside_it(tmp_path: Path) -> None:
         itemlist.one(index, "demo/0")
 
 
-@pytest.mark.parametrize(
-    "path", ["../pyproject.toml", "/etc/passwd", "dataset/../pyproject.toml", "launch", "runs/example/items.jsonl"]
-)
-def test_no_path_leads_out_of_the_data_of_the_content(path: str) -> None:
-    with pytest.raises(ConfigError, match="is no file below dataset/"):
-        itemlist.content_path(path)
-
-
-def test_no_link_leads_out_of_the_data_of_the_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_path_and_no_link_leads_out_of_the_data_of_the_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "content/dataset").mkdir(parents=True)
     secret = tmp_path / "secret.jsonl"
-    secret.write_bytes(make_item().to_json())
+    for path in (secret, tmp_path / "content/dataset/own.jsonl"):
+        path.write_bytes(make_item().to_json())
     (tmp_path / "content/dataset/link.jsonl").symlink_to(secret)
-    (tmp_path / "content/dataset/own.jsonl").write_bytes(make_item().to_json())
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path / "content"))
     assert itemlist.content_path("dataset/own.jsonl").name == "own.jsonl"
-    with pytest.raises(ConfigError, match="is no file below dataset/"):
-        itemlist.content_path("dataset/link.jsonl")
+    outside = ("../secret.jsonl", str(secret), "dataset/../../secret.jsonl", "launch", "runs/example/items.jsonl")
+    for name in ("dataset/link.jsonl", *outside):
+        with pytest.raises(ConfigError, match="is no file below dataset/"):
+            itemlist.content_path(name)
 
 
 def test_items_of_a_private_run_are_nobody_elses() -> None:
@@ -100,49 +96,36 @@ def test_items_of_a_private_run_are_nobody_elses() -> None:
         itemlist.index(Source(run="mine"), register, Person("ben"))
     app = lab()
     assert member(app, "ben").get("/items?run=mine").text.count("there is no run") == 1
-    assert "176 of 176 items" in read(member(app, "ada"), "/items?run=mine")
-
-
-def read(who: TestClient, address: str) -> str:
-    """A page once all that it fetches is there."""
-    for _ in range(600):
-        answer = who.get(address)
-        assert answer.status_code == 200, answer.text
-        if "are being read" not in answer.text and "are being made" not in answer.text:
-            return answer.text
-        time.sleep(0.1)
-    raise AssertionError("the items were not read within a minute")
+    assert "176 of 176 items" in settled(member(app, "ada"), "/items?run=mine").text
 
 
 def test_a_benchmark_is_read_beside_and_browsed_in_pages() -> None:
     me = client()
     first = me.get("/items?benchmark=perturbed")
     assert "being read for the first time" in first.text
-    text = read(me, "/items?benchmark=perturbed")
+    text = settled(me, "/items?benchmark=perturbed").text
     items = list(benchmarks.get("perturbed").items())
     assert f"{len(items):,} of {len(items):,} items" in text
     assert items[0].id in text
     assert items[SIZE].id not in text
-    assert items[SIZE].id in read(me, "/items?benchmark=perturbed&page=2")
+    assert items[SIZE].id in settled(me, "/items?benchmark=perturbed&page=2").text
     assert "<strong>unknown factor" not in text
-    assert "unknown factor" in read(me, "/items?benchmark=perturbed&where=colour%3Dred")
+    assert "unknown factor" in settled(me, "/items?benchmark=perturbed&where=colour%3Dred").text
 
 
 def test_a_benchmark_that_needs_data_of_others_says_which() -> None:
-    text = read(client(), "/items?benchmark=bigtom")
+    text = settled(client(), "/items?benchmark=bigtom").text
     assert "needs its file, which tomserve does not hold" in text
 
 
 def test_the_page_of_an_item_shows_story_gold_prompt_variants_and_answers() -> None:
     folder = copied_run(runs_root() / "mine")
-    from tomserve.runs.scores import scores_of
-
     scores_of(folder)
     me = client()
-    read(me, "/items?benchmark=perturbed")
+    settled(me, "/items?benchmark=perturbed")
     item = next(item for item in benchmarks.get("perturbed").items() if item.id in (folder / "items.jsonl").read_text())
     own = urlencode({"benchmark": "perturbed", "id": item.id})
-    text = read(me, f"/items/item?{own}&strategy=cot&preset=reference")
+    text = settled(me, f"/items/item?{own}&strategy=cot&preset=reference").text
     for sentence in item.story:
         assert sentence.split(".")[0].split('"')[0] in text
     assert "Right after it" in text
@@ -150,9 +133,9 @@ def test_the_page_of_an_item_shows_story_gold_prompt_variants_and_answers() -> N
     answers = me.get(f"/items/answers?{own}").text
     assert 'href="/run/mine"' in answers
     assert answers.count("/answer/mine?") == 2
-    variants = read(me, f"/items/variants?{own}")
+    variants = settled(me, f"/items/variants?{own}").text
     assert "choices" in variants
-    shown = read(me, f"/items/item?{own}&variant=choices")
+    shown = settled(me, f"/items/item?{own}&variant=choices").text
     assert "stands for" not in shown  # the choices are called as before
     assert f"{item.id}/choices" in shown
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from fastapi.testclient import TestClient
 
 from tests.helpers.examples import copied_run
+from tests.helpers.queues import until
+from tests.helpers.reading import settled
 from tests.helpers.workbenches import client, lab, member
 from tomserve.content.places import runs_root
 from tomserve.runs.scores import scores_of
@@ -38,15 +39,18 @@ def example(name: str, **changes: Any) -> Path:
     return folder
 
 
-def board(filters: Filters | None = None, person: Person | None = None) -> Board:
+def board(filters: Filters | None = None) -> Board:
     """The board once everything is counted."""
     register = Register(Settings().folder)
-    for _ in range(600):
-        found = leaderboard.board(register, person or Person(), filters or Filters())
-        if not found.pending:
-            return found
-        time.sleep(0.1)
-    raise AssertionError("the runs were not counted within a minute")
+    until(lambda: not leaderboard.board(register, Person(), filters or Filters()).pending)
+    return leaderboard.board(register, Person(), filters or Filters())
+
+
+def rewritten(folder: Path, change: Callable[[int, dict[str, Any]], dict[str, Any]]) -> None:
+    """Change the rows of a journal."""
+    journal = folder / "responses.jsonl"
+    rows = map(orjson.loads, journal.read_bytes().splitlines())
+    journal.write_bytes(b"".join(orjson.dumps(change(number, row)) + b"\n" for number, row in enumerate(rows)))
 
 
 def test_a_share_and_its_interval_are_those_of_the_study_of_accuracies() -> None:
@@ -83,18 +87,14 @@ def test_what_was_asked_otherwise_stands_in_another_column(changes: dict[str, An
 
 def test_what_was_asked_alike_stands_in_one_column_and_the_highest_first() -> None:
     example("a", model="a")
-    lower = example("b", model="b")
-    lines = (lower / "responses.jsonl").read_bytes().splitlines()
-    kept = [orjson.loads(line) for line in lines]
-    for row in kept[::3]:
-        row["text"] = '{"answer": "nothing of this"}'
-    (lower / "responses.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in kept))
+    other = {"text": '{"answer": "nothing of this"}'}
+    rewritten(example("b", model="b"), lambda number, row: {**row, **(other if number % 3 == 0 else {})})
     found = board()
     assert len(found.columns) == 2
     first = found.columns[0].key
     assert [row.model for row in found.rows] == ["a", "b"]
     assert [row.cells[first].best for row in found.rows] == [True, False]
-    assert sum(cell.share.unread for cell in found.rows[1].cells.values()) == len(kept[::3])
+    assert sum(cell.share.unread for cell in found.rows[1].cells.values()) == 118
     assert [row.model for row in board(Filters(sort=first, down=False)).rows] == ["b", "a"]
 
 
@@ -108,24 +108,22 @@ def test_of_several_runs_the_newest_complete_one_counts() -> None:
     assert [(one.run, one.why) for one in found.apart] == [("begun", leaderboard.UNFINISHED)]
 
 
-def test_a_run_whose_replies_mostly_cannot_be_read_is_not_ranked() -> None:
-    folder = example("lost")
-    kept = [orjson.loads(line) for line in (folder / "responses.jsonl").read_bytes().splitlines()]
-    (folder / "responses.jsonl").write_bytes(
-        b"".join(orjson.dumps({**row, "text": "I would rather not say."}) + b"\n" for row in kept)
-    )
+def test_a_run_whose_replies_mostly_cannot_be_read_is_not_ranked_and_a_broken_one_says_so() -> None:
+    rewritten(example("lost"), lambda _, row: {**row, "text": "I would rather not say."})
+    (runs_root() / "broken").mkdir()
+    (runs_root() / "broken" / "manifest.json").write_text("{", "utf-8")
     found = board()
     assert not found.rows
-    assert {one.why for one in found.apart} == {"176 of 176 replies could not be read, more than half"}
+    said = {one.run: one.why for one in found.apart}
+    assert said["lost"] == "176 of 176 replies could not be read, more than half"
+    assert "not JSON" in said["broken"]
 
 
 def test_a_journal_that_has_changed_is_counted_anew() -> None:
     folder = example("mine")
     before = board(Filters(strategy="vanilla")).rows[0]
-    journal = folder / "responses.jsonl"
-    kept = [orjson.loads(line) for line in journal.read_bytes().splitlines()]
-    wrong = [{**row, "status": "timeout", "text": None} if row["strategy"] == "vanilla" else row for row in kept[:40]]
-    journal.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in [*wrong, *kept[40:]]))
+    late = {"status": "timeout", "text": None}
+    rewritten(folder, lambda number, row: {**row, **(late if number < 40 and row["strategy"] == "vanilla" else {})})
     after = board(Filters(strategy="vanilla")).rows[0]
     (old,), (new,) = before.cells.values(), after.cells.values()
     assert new.share.failed > 0 == old.share.failed
@@ -144,21 +142,10 @@ def test_the_three_layers_of_a_model_stand_in_a_table_of_their_own() -> None:
     assert "0.24 to 0.56" in text
 
 
-def counted(who: TestClient, address: str) -> str:
-    """A page once everything on it is counted."""
-    for _ in range(600):
-        answer = who.get(address)
-        assert answer.status_code == 200, answer.text
-        if "still being counted" not in answer.text:
-            return answer.text
-        time.sleep(0.1)
-    raise AssertionError("the runs were not counted within a minute")
-
-
 def test_the_page_links_runs_and_its_files_say_the_same() -> None:
     example("mine", model="<b>&m")
     me = client()
-    text = counted(me, "/leaderboard")
+    text = settled(me, "/leaderboard").text
     assert 'href="/run/mine"' in text
     assert "&lt;b&gt;&amp;m" in text
     assert "<b>&m" not in text
@@ -178,17 +165,8 @@ def test_the_page_links_runs_and_its_files_say_the_same() -> None:
 def test_a_private_run_of_somebody_else_is_not_on_the_board() -> None:
     app = lab()
     cards.write(example("secret", model="hidden-model"), Card(owner="ada", private=True))
-    assert "hidden-model" in counted(member(app, "ada"), "/leaderboard")
-    assert "hidden-model" not in counted(member(app, "ben"), "/leaderboard")
-
-
-def test_a_broken_run_is_said_to_be_broken() -> None:
-    example("mine")
-    (runs_root() / "broken").mkdir()
-    (runs_root() / "broken" / "manifest.json").write_text("{", "utf-8")
-    found = board()
-    assert [(one.run, "not JSON" in one.why) for one in found.apart] == [("broken", True)]
-    assert len(found.rows) == 1
+    assert "hidden-model" in settled(member(app, "ada"), "/leaderboard").text
+    assert "hidden-model" not in settled(member(app, "ben"), "/leaderboard").text
 
 
 def test_what_can_be_chosen_is_there_before_anything_is_counted() -> None:
