@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,12 +63,12 @@ def variants(item: Item) -> tuple[Variant, ...]:
     if item.base is not None:
         return ()
     benchmark = benchmarks.known(item.benchmark) or benchmarks.get(benchmarks.ANYBODYS)
-    made = []
+    made, teller = [], cache(benchmarks.retelling(benchmark))  # which may read all of its records
     for kind in stability.KINDS:
         if kind is stability.AGAIN:
             continue
         try:
-            found = next(iter(stability.variants([item], [kind], benchmarks.retelling(benchmark))), None)
+            found = next(iter(stability.variants([item], [kind], teller)), None)
         except TomserveError as error:
             found = Dropped(item.id, kind, str(error))
         if isinstance(found, Dropped):
