@@ -7,6 +7,7 @@ import io
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -15,11 +16,11 @@ from fastapi.testclient import TestClient
 from tests.conftest import ROOT
 from tests.helpers.examples import copied_example
 from tests.helpers.reading import settled
-from tests.helpers.reports import PAYLOADS, hostile_run, talking_run
+from tests.helpers.reports import PAYLOADS, hostile_run
 from tests.helpers.workbenches import client, lab, member, signed_in
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import load_scores
-from tomserve.web import cards
+from tomserve.web import cards, rescoring
 from tomserve.web.cards import Card, Job
 
 ITEM = "C1/add_unrelated_information/informed_protagonist/belief/swapped"
@@ -128,14 +129,6 @@ def test_answers_are_listed_and_each_has_its_page(person: TestClient) -> None:
     assert "No such answer" in missing.text
 
 
-def test_all_turns_are_on_the_page_of_an_answer(runs: Path, person: TestClient) -> None:
-    talking_run(runs / "talking")
-    settled(person, "/answers/talking")
-    page = text_of(person.get("/answer/talking?item=demo/1&strategy=fan").text)
-    assert all(payload in page for payload in PAYLOADS[:5])
-    assert "turn 5" in page
-
-
 def test_what_models_and_datasets_say_is_only_ever_text(tmp_path: Path, person: TestClient) -> None:
     folder = hostile_run(tmp_path / "made")
     shutil.copytree(folder, tmp_path / "runs/hostile")
@@ -158,36 +151,26 @@ def test_what_models_and_datasets_say_is_only_ever_text(tmp_path: Path, person: 
     assert "sk-verysecret" not in shown
 
 
-def test_notes_and_tags_are_kept_and_scores_made_anew(runs: Path, person: TestClient) -> None:
+def test_notes_and_tags_are_kept_and_scores_made_anew(
+    runs: Path, person: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = person.post("/run/example", data={"notes": "<b>mine</b>", "tags": "a, b ,a"}, follow_redirects=False)
     assert answer.status_code == 303
     card = cards.read(runs / "example")
     assert (card.notes, card.tags) == ("<b>mine</b>", ("a", "b"))
     assert "&lt;b&gt;mine&lt;/b&gt;" in person.get("/run/example").text
     assert person.post("/run/example", data={"tags": "x" * 41}).status_code == 422
-    settled(person, "/answers/example")
-    (runs / "example/scores.parquet").unlink()
+    monkeypatch.setattr(rescoring.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=b"done", returncode=0))
     answer = person.post("/run/example", data={"action": "rescore"}, follow_redirects=False)
-    address = answer.headers["location"]
-    for _ in range(1000):
-        page = settled(person, address).text
-        if "is being scored anew" not in page:
-            break
-    assert "was scored anew" in text_of(page)
-    assert (runs / "example/scores.parquet").exists()
+    assert "was scored anew" in text_of(settled(person, answer.headers["location"]).text)
 
 
-@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
-def test_scores_can_be_taken_away(person: TestClient, form: str) -> None:
-    found = settled(person, f"/download/example?what=scores&form={form}")
-    assert found.headers["content-disposition"] == f'attachment; filename="example.{form}"'
-    if form == "parquet":
-        assert pl.read_parquet(io.BytesIO(found.content)).height == 352
-    else:
-        assert len(found.text.splitlines()) == 352 + (form == "csv")
-
-
-def test_report_tables_and_experiment_can_be_taken_away(runs: Path, person: TestClient) -> None:
+def test_scores_report_tables_and_experiment_can_be_taken_away(runs: Path, person: TestClient) -> None:
+    for form in ("parquet", "csv", "jsonl"):
+        found = settled(person, f"/download/example?what=scores&form={form}")
+        assert found.headers["content-disposition"] == f'attachment; filename="example.{form}"'
+        rows = pl.read_parquet(io.BytesIO(found.content)).height if form == "parquet" else len(found.text.splitlines())
+        assert rows == 352 + (form == "csv")
     report = settled(person, "/download/example?what=report")
     assert "attachment" in report.headers["content-disposition"]
     assert "<!doctype html>" in report.text
@@ -207,7 +190,8 @@ def test_report_tables_and_experiment_can_be_taken_away(runs: Path, person: Test
     assert person.get("/download/example?what=experiment").status_code == 404
 
 
-def test_two_strategies_are_compared_on_a_page(person: TestClient) -> None:
+def test_strategies_and_runs_are_compared_on_a_page(runs: Path, person: TestClient) -> None:
+    shutil.copytree(runs / "example", runs / "more/second")
     assert person.get("/compare").status_code == 200
     page = settled(person, "/compare?a=example&sa=vanilla&sb=cot").text
     assert "6 gained" in text_of(page)
@@ -219,7 +203,9 @@ def test_two_strategies_are_compared_on_a_page(person: TestClient) -> None:
     table = person.get("/compare/download?a=example&sa=vanilla&sb=cot&what=flips&form=csv")
     assert len(table.text.splitlines()) == 21
     assert person.get("/compare/download?a=example&sa=vanilla&sb=cot&what=x").status_code == 404
-    assert "must" not in settled(person, "/compare?a=example&b=example").text
+    several = settled(person, "/compare?a=example&b=more/second&b=example&sa=vanilla&sb=cot").text
+    assert several.count("-5.0") == 2
+    assert 'href="/compare?a=example&amp;b=more%2Fsecond' in several
     assert person.get("/compare/item?a=example&sa=vanilla&sb=cot&item=none").status_code == 404
 
 
@@ -236,29 +222,6 @@ def test_a_margin_is_tested_on_the_page(person: TestClient) -> None:
         refused = person.get(f"/compare?a=example&sa=vanilla&sb=cot&margin={wrong}")
         assert refused.status_code in (400, 422)
         assert said in text_of(refused.text)
-
-
-def test_several_runs_are_compared_with_one(runs: Path, person: TestClient) -> None:
-    shutil.copytree(runs / "example", runs / "more/second")
-    page = settled(person, "/compare?a=example&b=more/second&b=example&sa=vanilla&sb=cot").text
-    assert page.count("-5.0") == 2
-    assert 'href="/compare?a=example&amp;b=more%2Fsecond' in page
-
-
-def test_a_private_run_is_shown_to_nobody_else(runs: Path) -> None:
-    cards.write(runs / "example", Card(owner="ada", private=True))
-    app = lab()
-    ada, ben = member(app, "ada"), member(app, "ben")
-    pages = ["/run/example", "/answers/example", f"/answer/example?item={ITEM}&strategy=cot", "/download/example",
-             "/compare?a=example&sa=vanilla&sb=cot", "/compare/item?a=example&sa=vanilla&sb=cot&item=x",
-             "/compare/download?a=example&sa=vanilla&sb=cot"]  # fmt: skip
-    for page in pages:
-        assert ben.get(page).status_code == 404, page
-    assert settled(ada, "/run/example").status_code == 200
-    assert "example" not in text_of(ben.get("/compare").text).replace("example.", "")
-    for page in pages:  # nor once it has been computed for somebody else
-        assert ben.get(page).status_code == 404, page
-    assert ben.post("/run/example", data={"notes": "x"}).status_code == 404
 
 
 def test_only_who_may_changes_a_run(runs: Path) -> None:

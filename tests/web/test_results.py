@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
@@ -14,41 +11,35 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 import tomserve
-from tests.conftest import ROOT, make_item
-from tests.helpers.workbenches import client, served
+from tests.conftest import Endpoint, make_item
+from tests.helpers.examples import copied_example
+from tests.helpers.queues import until
+from tests.helpers.workbenches import by_python, client
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
 from tomserve.web.app import make
-from tomserve.web.client import Workbench
 from tomserve.web.settings import Settings
-
-PATIENCE = 300.0
-
 
 @pytest.fixture
 def app() -> FastAPI:
-    shutil.copytree(ROOT / "runs/example", runs_root() / "example")
+    copied_example(runs_root())
     return make(Settings())
-
-
-@pytest.fixture
-def bench(app: FastAPI) -> Iterator[Workbench]:
-    with served(app) as url, Workbench(f"{url}/?token={app.state.access.token}") as found:
-        yield found
 
 
 def asked(person: TestClient, address: str, **query: Any) -> Any:
     """The answer to a request, once it has been computed."""
-    until = time.monotonic() + PATIENCE
-    while (answer := person.get(f"/api/v1/{address}", params=query)).status_code == 202:
-        assert answer.json() == {"computing": True}
-        assert answer.headers["retry-after"] == "1"
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    return answer
+
+    def answer() -> Any:
+        found = person.get(f"/api/v1/{address}", params=query)
+        if found.status_code == 202:
+            assert (found.json(), found.headers["retry-after"]) == ({"computing": True}, "1")
+        return found.status_code != 202 and found
+
+    return until(answer)
 
 
-def test_scores_and_tables_are_those_of_python(bench: Workbench) -> None:
+def test_scores_tables_and_plans_are_those_of_python(app: FastAPI) -> None:
+    bench = by_python(app)
     scores = tomserve.load_scores("example")
     assert bench.scores("example").equals(scores)
     tables = bench.tables("example", "accuracy")
@@ -58,11 +49,7 @@ def test_scores_and_tables_are_those_of_python(bench: Workbench) -> None:
     for wrong in ("../../analysis/accuracy.py", "/tmp/x.py", "none"):
         with pytest.raises(ConfigError, match="unknown study"):
             bench.tables("example", wrong)
-
-
-def test_a_plan_says_what_an_experiment_costs(bench: Workbench) -> None:
-    told = bench.plan(model="yi-34b", benchmark="perturbed", limit=10, strategy=["vanilla"])
-    assert told["requests"] == 10
+    assert bench.plan(model="yi-34b", benchmark="perturbed", limit=10, strategy=["vanilla"])["requests"] == 10
     with pytest.raises(ConfigError, match="limit"):
         bench.plan(limit=0)
 
@@ -114,16 +101,13 @@ def test_items_and_prompts_are_told(app: FastAPI) -> None:
     assert asked(person, "items/none").status_code == 422
 
 
-def test_one_story_is_asked_of_one_model(app: FastAPI, endpoint) -> None:
+def test_one_story_is_asked_of_one_model(app: FastAPI, endpoint: Endpoint) -> None:
     person, item = client(app), make_item(1)
     own = {"story": item.story, "question": item.question, "choices": item.choices, "answer": "tea"}
     wish = {"own": own, "strategy": "vanilla", "model": "tiny", "base_url": endpoint.url}
     started = person.post("/api/v1/try", json=wish)
     assert started.status_code == 201, started.text
-    until = time.monotonic() + PATIENCE
-    while (told := person.get(f"/api/v1/try/{started.json()['name']}").json())["state"] == "running":
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    told = person.get(f"/api/v1/try/{started.json()['name']}").json()
     assert told["state"] == "done", told["said"]
     assert told["rows"][0]["status"] == "ok"
     assert len(endpoint.requests) == 1
@@ -133,10 +117,7 @@ def test_one_story_is_asked_of_one_model(app: FastAPI, endpoint) -> None:
 
 def test_the_leaderboard_and_the_servers_are_told(app: FastAPI) -> None:
     person = client(app)
-    until = time.monotonic() + PATIENCE
-    while (told := person.get("/api/v1/leaderboard").json())["pending"]:
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    told = until(lambda: not (now := person.get("/api/v1/leaderboard").json())["pending"] and now)
     assert told["total"] == 1
     assert [row["model"] for row in told["rows"]]
     assert person.get("/api/v1/servers").json() == []
