@@ -1,119 +1,55 @@
-"""The programming interface: what every route of it keeps to, found from the routes themselves."""
+"""The programming interface: runs and tokens, and that its OpenAPI document describes what it does."""
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
+import importlib
+from typing import Any
 
 import pytest
+import schemathesis
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
+from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import checks, openapi
+from schemathesis.generation.modes import GenerationMode
 
 from tests.conftest import ROOT
-from tests.helpers.workbenches import ADDRESS, client, filled, lab, member, routes, signed_in, stranger
+from tests.helpers.examples import copied_example, copied_run
+from tests.helpers.workbenches import ADDRESS, client, lab, member, signed_in, stranger
 from tomserve.content.places import runs_root
-from tomserve.web import cards, guard
+from tomserve.web import cards
 from tomserve.web.app import make
 from tomserve.web.cards import Card
+from tomserve.web.client import Workbench
 from tomserve.web.settings import Settings
 
+checks.load_all_checks()
+CHECKS = [
+    checks.CHECKS.get_one(name)
+    for name in (
+        *("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance"),
+        *("response_schema_conformance", "negative_data_rejection", "allow_header_conformance", "ignored_auth"),
+    )
+]
+CONFIG = {
+    "generation": {"mode": "all", "with-security-parameters": False},
+    "checks": {"negative_data_rejection": {"expected-statuses": [400, 401, 403, 404, 405, 409, 413, 414, 422]}},
+}
+EXAMPLES = 3
 
-def example(name: str = "mine", **card: object) -> Path:
-    """A copy of the committed run, with that card."""
-    folder = runs_root() / name
-    shutil.copytree(ROOT / "runs/example", folder)
-    if card:
-        cards.write(folder, Card.model_validate(card))
-    return folder
 
-
-ALL = routes()
-CHANGES = [(method, path) for method, path in ALL if method not in guard.SAFE and path != "/login"]
-NAMED = [(method, path) for method, path in ALL if "{name:path}" in path]
+@pytest.fixture
+def app() -> FastAPI:
+    copied_example(runs_root())
+    return make(Settings())
 
 
 @pytest.fixture
 def shared() -> FastAPI:
     """A workbench where people sign in, with a run that ada keeps for herself."""
-    example("hers", owner="ada", private=True, notes="nobody else reads this")
-    example("ours", owner="ada", notes="everybody reads this")
+    for name, card in (("hers", Card(owner="ada", private=True, notes="nobody else")), ("ours", Card(owner="ada"))):
+        cards.write(copied_run(runs_root() / name), card)
     return lab()
-
-
-def test_strangers_get_nothing_from_any_route() -> None:
-    app = make(Settings())
-    open_to = {path for method, path in ALL if stranger(app).request(method, filled(path)).status_code != 401}
-    assert open_to == {"/login", "/api/v1/health"}
-
-
-def test_no_page_of_a_stranger_changes_anything() -> None:
-    app = make(Settings())
-    person = stranger(app)
-    person.cookies.set(app.state.access.cookie, app.state.access.ticket)
-    for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": ADDRESS}, {}):
-        for method, path in CHANGES:
-            answer = person.request(method, filled(path), headers=headers, data={"csrf": "wrong"})
-            assert answer.status_code == 403, (method, path, headers)
-
-
-def test_a_reader_changes_nothing(shared: FastAPI) -> None:
-    reader = member(shared, "eve")
-    theirs = {("POST", "/logout"), ("POST", "/api/v1/experiments/plan")}
-    theirs |= {("POST", "/api/v1/tokens"), ("DELETE", "/api/v1/tokens/{id}")}
-    for method, path in CHANGES:
-        if (method, path) not in theirs:
-            assert reader.request(method, filled(path, "ours")).status_code == 403, (method, path)
-    declared = {path for method, path in CHANGES if not _asks_for_a_runner(path, method)}
-    assert declared <= {path for _, path in theirs}  # the routes themselves say it, too
-
-
-def _asks_for_a_runner(path: str, method: str) -> bool:
-    from tomserve.web import access, api, app
-
-    for router in (api.router, *(module.router for module in app.PAGES)):
-        for route in router.routes:
-            if isinstance(route, APIRoute) and route.path == path and method in route.methods:
-                return any(one.call is access.runner for one in route.dependant.dependencies)
-    raise AssertionError(path)
-
-
-OUTSIDE = (
-    *(
-        "%2e%2e/secret",
-        "%2e%2e%2fsecret",
-        "..%2f..%2fetc%2fpasswd",
-        "/etc/passwd",
-        "%2fetc%2fpasswd",
-    ),
-    *(
-        "%252e%252e%252fsecret",
-        "mine%00",
-        "%00",
-        "mine/%2e%2e/mine",
-        "%2e/mine",
-        "~root",
-        "link",
-        ".web",
-    ),
-    *("mine%0d%0aX-Evil:1", "..%5csecret", "mine/%2e", "mine//", "link/deeper", "x" * 5000, "%ff%fe", "%e2%80%ae"),
-)
-
-
-def test_no_name_leads_out_of_the_folder_of_runs(tmp_path: Path) -> None:
-    example("mine", notes="inside")
-    example("elsewhere")
-    (runs_root() / "elsewhere").rename(tmp_path / "secret")
-    cards.write(tmp_path / "secret", Card(notes="outside"))
-    (runs_root() / "deep").mkdir()
-    (runs_root() / "deep/link").symlink_to(tmp_path)
-    person = client()
-    for method, path in NAMED:
-        for name in (*OUTSIDE, "deep/link/secret"):
-            answer = person.request(method, filled(path, name))
-            assert 300 <= answer.status_code < 500, (method, path, name)
-            assert "outside" not in answer.text, (method, path, name)
-            assert "x-evil" not in answer.headers, (method, path, name)
-    assert cards.read(tmp_path / "secret").notes == "outside"
 
 
 def test_runs_are_listed_filtered_and_changed(shared: FastAPI) -> None:
@@ -151,3 +87,70 @@ def test_tokens_are_told_once_and_taken_back(shared: FastAPI) -> None:
     assert by_program.delete(f"/api/v1/tokens/{made['id']}").status_code == 204
     assert other.get("/api/v1/runs", headers=bearer).status_code == 401
     assert client().post("/api/v1/tokens", json={}).status_code == 409
+
+
+def test_every_route_is_described_in_words(app: FastAPI) -> None:
+    document = app.openapi()
+    assert document["openapi"].startswith("3.1")
+    for path, methods in document["paths"].items():
+        for method, told in methods.items():
+            where = f"{method} {path}"
+            assert path.startswith("/api/v1/"), where
+            assert told["summary"], where
+            assert told["description"].rstrip().endswith("."), where
+            assert told["tags"], where
+            assert {"401", "403", "404", "409", "422"} <= set(told["responses"]), where
+            for status, answer in told["responses"].items():
+                assert answer["description"], where
+                if status >= "400":
+                    assert answer["content"]["application/json"]["schema"]["$ref"].endswith("/Refusal"), where
+            assert ("security" in told) == (path != "/api/v1/health"), where
+            for parameter in told.get("parameters", ()):
+                assert parameter["name"] not in ("request", "person", "bench", "line"), where
+    assert set(document["components"]["securitySchemes"]) == {"HTTPBearer", "APIKeyCookie"}
+
+
+@pytest.mark.system
+def test_every_route_does_what_is_described(app: FastAPI) -> None:
+    config = schemathesis.Config.from_dict(CONFIG)
+    document = app.openapi()
+    schema = openapi.from_dict(document, config=config)
+    schema.app = app
+    headers = {"Authorization": f"Bearer {app.state.access.token}"}
+    found = [result.ok() for result in schema.get_all_operations()]
+    assert len(found) >= 14
+    tame: set[str] = set()
+    for operation in found:
+        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+
+            @given(case=operation.as_strategy(generation_mode=mode))
+            @settings(
+                max_examples=EXAMPLES,
+                deadline=None,
+                derandomize=True,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+            )
+            def follow(case: Any) -> None:
+                case.call_and_validate(base_url=ADDRESS, headers=headers, checks=CHECKS)
+
+            try:
+                follow()
+            except Unsatisfiable:  # where any text is a name, nothing wrong can be sent
+                assert mode is GenerationMode.NEGATIVE
+                tame.add(operation.label)
+    assert not tame & {"POST /api/v1/experiments", "GET /api/v1/runs", "PATCH /api/v1/runs/{name}"}
+
+
+def test_the_reference_tells_of_every_route_and_every_method_of_the_client(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    generated = importlib.import_module("generated")
+    page = generated.filled((ROOT / "docs/reference/api.md").read_text())
+    for path, methods in app.openapi()["paths"].items():
+        for method in methods:
+            assert f"### `{method.upper()} {path}`" in page
+    for name in vars(Workbench):
+        assert name.startswith("_") or f"{{py:method}} {name}(" in page
+    assert "<!--" not in page

@@ -1,5 +1,5 @@
-"""Who may do what with whose run, whatever it is called: every route that names one, every role, every spelling. All in
-a checkout where no folder of runs is set, as `make web` starts the workbench."""
+"""Who may do what with whose run, whatever it is called: every route, every role, every spelling of a name; runs of others
+in a checkout where no folder of runs is set, as `make web` starts the workbench."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from tests.conftest import ROOT
-from tests.helpers.workbenches import ADDRESS, filled, lab, member, routes
+from tests.helpers.examples import copied_run
+from tests.helpers.workbenches import ADDRESS, client, filled, lab, member, routes, stranger
+from tomserve.content.places import runs_root
 from tomserve.errors import RunMismatchError
 from tomserve.runs.measured import MeasuredRun
-from tomserve.web import cards, computing, guard
+from tomserve.web import access, api, cards, computing, guard
+from tomserve.web.app import PAGES, make
 from tomserve.web.cards import Card, Job, State
 from tomserve.web.computing import Wish
+from tomserve.web.settings import Settings
 
 SPELLINGS = (
     "hers",
@@ -83,6 +88,59 @@ def requests(spelling: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
         elif method == "GET":
             yield method, filled(path), {"params": {**ANSWER, **dict.fromkeys(PARAMETERS, plain)}}
     yield "POST", "/api/v1/experiments", {"json": {**ASKED, "run": plain}}
+
+
+ALL = routes()
+CHANGES = [(method, path) for method, path in ALL if method not in guard.SAFE and path != "/login"]
+OPEN = {"/login", "/api/v1/health"}
+"""What strangers may ask for."""
+READERS = {("POST", "/logout"), ("POST", "/api/v1/experiments/plan"), ("POST", "/api/v1/tokens")}
+READERS |= {("DELETE", "/api/v1/tokens/{id}")}
+"""What a reader may send."""
+OUTSIDE = (
+    *("%2e%2e/secret", "%2e%2e%2fsecret", "..%2f..%2fetc%2fpasswd", "/etc/passwd", "%2fetc%2fpasswd", "%252e%252e%252fsecret"),
+    *("mine%00", "%00", "mine/%2e%2e/mine", "%2e/mine", "~root", "link", ".web", "mine%0d%0aX-Evil:1", "..%5csecret"),
+    *("mine/%2e", "mine//", "link/deeper", "x" * 5000, "%ff%fe", "%e2%80%ae", "deep/link/secret"),
+)  # fmt: skip
+"""What leads to no run."""
+
+
+def test_strangers_and_their_pages_get_nothing_and_change_nothing() -> None:
+    app = make(Settings())
+    assert {path for method, path in ALL if stranger(app).request(method, filled(path)).status_code != 401} == OPEN
+    person = stranger(app)
+    person.cookies.set(app.state.access.cookie, app.state.access.ticket)
+    for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": ADDRESS}, {}):
+        for method, path in CHANGES:
+            answer = person.request(method, filled(path), headers=headers, data={"csrf": "wrong"})
+            assert answer.status_code == 403, (method, path, headers)
+
+
+def test_a_reader_changes_nothing() -> None:
+    reader = member(lab(), "eve")
+    for method, path in set(CHANGES) - READERS:
+        assert reader.request(method, filled(path, "ours")).status_code == 403, (method, path)
+    routers = (api.router, *(module.router for module in PAGES))
+    for route in (route for router in routers for route in router.routes if isinstance(route, APIRoute)):
+        runner = any(one.call is access.runner for one in route.dependant.dependencies)  # the route itself says it, too
+        changes = {(method, route.path) for method in route.methods if (method, route.path) in CHANGES}
+        assert runner or changes <= READERS, route.path
+
+
+def test_no_name_leads_out_of_the_folder_of_runs(tmp_path: Path, read: list[Path]) -> None:
+    for folder, notes in ((runs_root() / "mine", "inside"), (tmp_path / "secret", "outside")):
+        cards.write(copied_run(folder), Card(notes=notes))
+    (runs_root() / "deep").mkdir()
+    (runs_root() / "deep/link").symlink_to(tmp_path)
+    person = client()
+    for method, path in ALL:
+        for name in OUTSIDE if "{name:path}" in path else ():
+            answer = person.request(method, filled(path, name))
+            assert 300 <= answer.status_code < 500, (method, path, name)
+            assert "outside" not in answer.text, (method, path, name)
+            assert "x-evil" not in answer.headers, (method, path, name)
+    assert cards.read(tmp_path / "secret").notes == "outside"
+    assert not [path for path in read if tmp_path / "secret" in (path, *path.parents)]
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
