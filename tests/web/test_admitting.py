@@ -79,41 +79,19 @@ def test_files_of_content_and_of_runs_can_be_read(tmp_path: Path, monkeypatch: p
 
 
 def test_no_other_file_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = items(1)
-    (runs_root() / "given/out").symlink_to("/etc/passwd")
-    (runs_root() / "given/away").symlink_to("/etc")
-    (runs_root() / ".web").mkdir(exist_ok=True)
-    (runs_root() / ".web/token").write_text("secret")
-    (runs_root() / "loose.jsonl").write_text("{}")
-    (tmp_path / "near").mkdir()
-    (tmp_path / "near/x.jsonl").write_text("{}")
+    given, root = items(1), runs_root()
+    (root / "given/out").symlink_to("/etc/passwd")
+    (root / "given/away").symlink_to("/etc")
+    (root / ".web").mkdir(exist_ok=True)
+    for path in (root / ".web/token", root / "loose.jsonl", tmp_path / "near.jsonl"):
+        path.write_text("{}")
     monkeypatch.chdir(tmp_path)
-    for path in (
-        *(
-            "/etc/passwd",
-            "~/.ssh/id_rsa",
-            f"{given}/../out",
-            str(given.with_name("out")),
-            str(given.parent / "away/passwd"),
-        ),
-        *(
-            str(runs_root() / ".web/token"),
-            str(runs_root() / "loose.jsonl"),
-            str(runs_root()),
-            "near/x.jsonl",
-            ".",
-            "/",
-        ),
-        *(
-            f"{runs_root()}x",
-            "a\0b",
-            "/proc/self/environ",
-            str(given.parent / "../../../../../etc/passwd"),
-            "/etc/none",
-        ),
-    ):
-        with pytest.raises(NotAllowedError, match="in none of the folders"):
-            check(benchmark="items", path=path)
+    outside = ("/etc/passwd", "~/.ssh/id_rsa", f"{given}/../out", "given/out", "given/away/passwd", ".web/token",
+               "loose.jsonl", "", "../near.jsonl", "../../../../../etc/passwd")  # fmt: skip
+    for name in (*outside, "near.jsonl", ".", "/", "a\0b", "/proc/self/environ", "/etc/none", f"{root}x"):
+        for path in {name, str(root / name)}:
+            with pytest.raises(NotAllowedError, match="in none of the folders"):
+                check(benchmark="items", path=path)
 
 
 def test_files_of_another_ones_private_run_cannot() -> None:
@@ -128,15 +106,8 @@ def test_files_of_another_ones_private_run_cannot() -> None:
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (
-        "ANY_KEY",
-        "BOUND_KEY",
-        "TOMSERVE_API_KEY",
-        "OPENAI_API_KEY",
-        "VLLM_API_KEY",
-        "HF_TOKEN",
-        "AWS_SECRET",
-    ):
+    own = ("TOMSERVE_API_KEY", "OPENAI_API_KEY", "VLLM_API_KEY", "HF_TOKEN")
+    for name in ("ANY_KEY", "BOUND_KEY", *own, "AWS_SECRET"):
         monkeypatch.setenv(name, f"value-of-{name}")
     monkeypatch.setenv("COPY_OF_IT", "value-of-TOMSERVE_API_KEY")
     monkeypatch.setenv("TOMSERVE_QUEUE", "redis://:password@h/0")
@@ -153,22 +124,14 @@ def keys_of(settings: Settings = KEYS, **fields: Any) -> set[str]:
 
 
 @pytest.mark.usefixtures("environment")
-def test_the_process_gets_the_key_that_the_experiment_names_and_no_other() -> None:
+def test_the_process_gets_the_key_that_the_experiment_names_or_that_is_bound_to_its_address() -> None:
     assert keys_of(base_url=(URL,), key="ANY_KEY") == {"ANY_KEY"}
     assert keys_of(base_url=("https://api.example.org",), key="BOUND_KEY") == {"BOUND_KEY"}
-
-
-@pytest.mark.usefixtures("environment")
-def test_without_a_name_it_gets_only_what_is_bound_to_its_address() -> None:
     assert keys_of(base_url=(URL,)) == set()
     assert keys_of(base_url=("https://api.example.org",)) == {"BOUND_KEY"}
     assert keys_of(base_url=("https://api.example.org", URL)) == set()
     assert keys_of(base_url=("https://api.example.org.evil.net",)) == set()
-
-
-@pytest.mark.usefixtures("environment")
-def test_servers_of_this_machine_are_asked_with_their_key() -> None:
-    assert keys_of(Settings()) == {"TOMSERVE_API_KEY", "OPENAI_API_KEY"}
+    assert keys_of(Settings()) == {"TOMSERVE_API_KEY", "OPENAI_API_KEY"}, "servers of this machine"
     assert keys_of(Settings(), start=True) == {"TOMSERVE_API_KEY", "OPENAI_API_KEY", "HF_TOKEN"}
 
 

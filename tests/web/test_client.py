@@ -1,42 +1,41 @@
-"""The Python client, against a real server."""
+"""The Python client."""
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
+from types import SimpleNamespace
 
+import httpx
 import pytest
 from fastapi import FastAPI
 
-from tests.conftest import ROOT
-from tests.helpers.workbenches import lab, served
+from tests.conftest import Endpoint
+from tests.helpers.examples import copied_run
+from tests.helpers.workbenches import by_python, lab
 from tomserve.api.experiments import Experiment
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError, ServerError, ServerLostError
-from tomserve.web import client
+from tomserve.web import cards, client
 from tomserve.web.app import make
+from tomserve.web.cards import State
 from tomserve.web.client import Workbench
 from tomserve.web.settings import Settings
-
-FIELDS = {"model": "yi-34b", "benchmark": "items", "path": "questions.jsonl"}
 
 
 @pytest.fixture
 def app() -> FastAPI:
-    shutil.copytree(ROOT / "runs/example", runs_root() / "pilot/example")
+    copied_run(runs_root() / "pilot/example")
     return make(Settings())
 
 
 @pytest.fixture
-def bench(app: FastAPI) -> Iterator[Workbench]:
-    with served(app) as url, Workbench(f"{url}/?token={app.state.access.token}") as found:
-        yield found
+def bench(app: FastAPI) -> Workbench:
+    return by_python(app)
 
 
+@pytest.mark.system
 def test_it_is_imported_without_the_server() -> None:
     code = "import sys, tomserve.web.client; print([n for n in ('fastapi', 'uvicorn', 'huey', 'polars') if n in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
@@ -91,15 +90,15 @@ def test_errors_are_ours_with_the_sentence_of_the_workbench(bench: Workbench) ->
         bench.run("../../etc/passwd")
 
 
-def test_a_reader_is_refused(app: FastAPI) -> None:
+def test_a_reader_and_a_stranger_are_refused() -> None:
     shared = lab()
-    token = shared.state.access.users.add_token("eve", "")
-    with served(shared) as url, Workbench(url, token) as bench:
-        assert bench.runs()
-        with pytest.raises(NotAllowedError, match="role runner"):
-            bench.start(model="yi-34b")
-    with served(shared) as url, Workbench(url) as nobody, pytest.raises(NotAllowedError, match="sign in"):
-        nobody.runs()
+    bench = by_python(shared)
+    with pytest.raises(NotAllowedError, match="sign in"):
+        bench.runs()
+    bench._client.headers["Authorization"] = f"Bearer {shared.state.access.users.add_token('eve', '')}"
+    assert bench.runs() == []
+    with pytest.raises(NotAllowedError, match="role runner"):
+        bench.start(model="yi-34b")
 
 
 def test_the_token_is_in_no_repr_and_no_error(app: FastAPI) -> None:
@@ -118,26 +117,50 @@ def test_the_token_is_in_no_repr_and_no_error(app: FastAPI) -> None:
         assert token not in str(refused.value)
 
 
-def test_what_is_no_workbench_is_told(endpoint) -> None:
+def test_what_is_no_workbench_is_told(endpoint: Endpoint) -> None:
     with pytest.raises(NoSuchRunError, match="is a workbench there"):
         Workbench(f"http://127.0.0.1:{endpoint.port}", "a long token").runs()
 
 
-def test_a_lost_connection_comes_back(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The workbench ends while a run is followed, and starts again on the same port."""
-    token = app.state.access.token
-    with served(app) as url:
-        bench = Workbench(f"{url}/?token={token}")
-        name = bench.start(model="yi-34b")
-        following = bench.follow(name)
-        assert next(following)["state"] == "queued"
-    found: list[str] = []
-    reader = threading.Thread(target=lambda: found.extend(one["state"] for one in following))
-    reader.start()
-    with served(make(Settings()), int(url.rsplit(":", 1)[1])):
-        bench.cancel(name)
-        reader.join(60)
-    assert found[-1] == "cancelled"
-    monkeypatch.setattr(client, "LOST", 0.0)
+class Lost:
+    """A connection that tells what it is given: an error that is raised, or what a stream of events holds."""
+
+    def __init__(self, *parts: Exception | str) -> None:
+        self.parts, self.tries = list(parts), 0
+
+    def handle(self, request: httpx.Request) -> httpx.Response:
+        self.tries += 1
+        part = self.parts.pop(0) if self.parts else httpx.ConnectError("gone")
+        if isinstance(part, Exception):
+            raise part
+        return httpx.Response(200, content=part.encode())
+
+
+def test_a_lost_connection_comes_back_and_is_given_up_at_last(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter(range(0, 10_000, 70))
+    monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=lambda: next(moments), sleep=lambda _: None))
+    first, second = ('data: {"state": "running", "done": 1}\n\n', 'event: now\ndata: {"state":\ndata: "done"}\n\n')
+    lost = Lost(first, httpx.ReadError("gone"), first, httpx.ConnectError("gone"), second + "event: end\n\n")
+    bench._client = httpx.Client(transport=httpx.MockTransport(lost.handle), base_url="http://127.0.0.1:9")
+    assert [seen["state"] for seen in bench.follow("r")] == ["running", "done"]  # what is told twice is said once
+    assert lost.parts == []
+    lost.tries = 0
     with pytest.raises(ServerLostError, match="does not answer any more"):
-        list(bench.follow(name))
+        list(bench.follow("r"))
+    assert lost.tries > 2
+
+
+def test_a_run_that_failed_is_an_error_and_what_is_computed_is_waited_for(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = bench.start(model="yi-34b")
+    card = cards.read(runs_root() / name)
+    assert card.job is not None
+    failed = card.job.model_copy(update={"state": State.FAILED, "said": "no such model"})
+    cards.write(runs_root() / name, card.model_copy(update={"job": failed}))
+    with pytest.raises(ServerError, match="failed: no such model"):
+        bench.wait(name)
+    monkeypatch.setattr(client, "PATIENCE", -1.0)
+    bench._client = httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(202)), base_url="http://h")
+    with pytest.raises(ServerError, match="still being computed"):
+        bench.scores(name)
