@@ -5,23 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
-import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 import pytest
 
-import tomserve
-from tests.conftest import ROOT, Endpoint
-from tests.helpers.answerers import Answerer
+from tests.helpers.examples import copied_run
 from tomserve.content.places import runs_root
 from tomserve.errors import NoSuchRunError
-from tomserve.faithfulness.running import measure
-from tomserve.faithfulness.settings import Connection
-from tomserve.faithfulness.settings import Settings as Measuring
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
 from tomserve.web import cards, memory, register
@@ -41,10 +33,14 @@ def made(name: str) -> Path:
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> Register:
-    monkeypatch.setattr(register, "SETTLED", -1)  # as if all were written long ago
-    monkeypatch.setattr(memory, "SETTLED", -1, raising=False)
+def runs() -> Register:
     return Register(Settings().folder)
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All files are taken to have been written long ago."""
+    monkeypatch.setattr(register, "SETTLED", -(10**18))
 
 
 def names(found: list[Line]) -> set[str]:
@@ -65,20 +61,31 @@ def test_a_line_says_what_the_folder_says(runs: Register) -> None:
     assert runs.line("pilot/first", ME) == line
 
 
+@pytest.mark.usefixtures("settled")
 def test_only_what_has_changed_is_read_again(runs: Register, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         made(f"r{number}")
-    runs.lines(ME)
-    read: list[str] = []
-    own = register._facts
-    monkeypatch.setattr(register, "_facts", lambda folder: (read.append(folder.name), own(folder))[1])
+    for _ in range(2):  # rows are counted a part at a time
+        runs.lines(ME)
+    facts, opened = list[str](), list[Path]()
+    own, reading = register._facts, memory.files.reading
+    monkeypatch.setattr(register, "_facts", lambda folder: (facts.append(folder.name), own(folder))[1])
+    monkeypatch.setattr(memory.files, "reading", lambda path: (opened.append(path), reading(path))[1])
     runs.lines(ME)
     Register(Settings().folder).lines(ME)  # another process finds what the first one has kept
-    assert read == []
+    assert facts == opened == []
     cards.write(runs_root() / "r3", Card(notes="look at it"))
     assert runs.line("r3", ME).card.notes == "look at it"
     assert names(runs.lines(ME)) == {f"r{number}" for number in range(5)}
-    assert read == ["r3"]
+    assert facts == ["r3"]
+
+
+def test_two_changes_in_the_same_moment_are_seen(runs: Register) -> None:
+    """Files that are replaced twice may get the inode, the size and, where a clock is coarse, the time of the first."""
+    folder = made("r")
+    for number in range(20):
+        cards.write(folder, Card(notes=f"{number:02}"))
+        assert runs.line("r", ME).card.notes == f"{number:02}"
 
 
 def test_rows_are_counted_as_they_come(runs: Register, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,32 +116,64 @@ def test_whether_a_process_works_on_it_now(runs: Register) -> None:
     assert not runs.line("r", ME).running
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b'{"kind": 3}', b'{"strategies": "x"}'])
-def test_a_broken_run_has_a_line_that_says_so(runs: Register, text: bytes) -> None:
+def test_a_broken_run_and_a_broken_card_have_lines_that_say_so(runs: Register) -> None:
     made("good")
-    (made("bad") / "manifest.json").write_bytes(text)
-    found = {line.name: line for line in runs.lines(ME)}
-    assert "manifest.json" in found["bad"].broken
-    assert str(runs_root()) not in found["bad"].broken
-    assert found["good"].broken == ""
+    bad = made("bad") / "manifest.json"
+    for text in (b"", b"[]", b"{", b"\xff", b'{"kind": 3}', b'{"strategies": "x"}'):
+        bad.write_bytes(text)
+        found = {line.name: line for line in runs.lines(ME)}
+        assert "manifest.json" in found["bad"].broken
+        assert str(runs_root()) not in found["bad"].broken
+        assert found["good"].broken == ""
+    (runs_root() / "good" / cards.FILE).write_text('{"owner": 3}')
+    assert "workbench.json: owner: " in runs.line("good", ME).broken
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["", ".", "..", "../r", "r/..", "r/../r", "/r", "//r", "r/", "./r", ".web", "~", "~/r", "r\0", "r\n", "a\\b", "x" * 300,
-     "r/manifest.json", "/etc/passwd", "%2e%2e", "none", "r/" * 40 + "r", "\udc80", "outside", "way/r"],
-)  # fmt: skip
-def test_a_name_is_no_path(runs: Register, tmp_path: Path, name: str) -> None:
+def test_a_name_is_no_path_and_what_cannot_be_shown_is_passed_over(runs: Register, tmp_path: Path) -> None:
     made("r")
+    made("r/inner")  # what lies in a run is none
     (runs_root() / ".web").mkdir()
     (runs_root() / ".web/manifest.json").write_text("{}")
-    shutil.copytree(ROOT / "runs/example", tmp_path / "elsewhere/r")
+    for name in (b"a\x80b", b"a\nb", b".hidden", "a\u202eb".encode()):
+        copied_run(Path(os.fsdecode(os.fsencode(runs_root()) + b"/" + name)))
+    copied_run(tmp_path / "elsewhere/r")
     (runs_root() / "outside").symlink_to(tmp_path / "elsewhere/r")
     (runs_root() / "way").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(NoSuchRunError, match="there is no run"):
-        runs.line(name, ME)
-    with pytest.raises(NoSuchRunError):
-        register.safe_path(name)
+    paths = (
+        "",
+        ".",
+        "..",
+        "../r",
+        "r/..",
+        "r/../r",
+        "/r",
+        "//r",
+        "r/",
+        "./r",
+        ".web",
+        "~",
+        "~/r",
+        "r\0",
+        "r\n",
+        "a\\b",
+    )
+    more = (
+        "r/manifest.json",
+        "/etc/passwd",
+        "%2e%2e",
+        "none",
+        "r/" * 40 + "r",
+        "\udc80",
+        "outside",
+        "way/r",
+        "r/inner",
+    )
+    for name in (*paths, *more, "x" * 300):
+        with pytest.raises(NoSuchRunError, match="there is no run"):
+            runs.line(name, ME)
+        if name != "r/inner":
+            with pytest.raises(NoSuchRunError):
+                register.safe_path(name)
     assert names(runs.lines(ME)) == {"r"}
 
 
@@ -160,9 +199,10 @@ def torn(path: Path) -> None:
     path.write_bytes(text[: len(text) // 2] + b"\0" * (len(text) // 2))
 
 
-def not_ours(path: Path) -> None:
+def foreign(path: Path) -> None:
     path.unlink()
-    path.write_text("hello")
+    with sqlite3.connect(path) as base:
+        base.execute("create table runs (a, b)")
 
 
 def piped(path: Path) -> None:
@@ -170,21 +210,28 @@ def piped(path: Path) -> None:
     os.mkfifo(path)
 
 
-@pytest.mark.parametrize("how", [damaged, torn, foreign, not_ours, linked, piped, wrong])
-def test_a_database_that_cannot_be_used_is_made_anew(runs: Register, how: object) -> None:
+def wrong(path: Path) -> None:
+    with sqlite3.connect(path) as base:
+        base.execute("update runs set facts = ?, stamp = ?", (b"[1]", b"3"))
+
+
+@pytest.mark.usefixtures("settled")
+@pytest.mark.parametrize("how", [torn, foreign, piped, wrong])
+def test_a_database_that_cannot_be_used_is_made_anew(runs: Register, how: Callable[[Path], None]) -> None:
     made("r")
     before = runs.lines(ME)
     path = Settings().folder / "register.db"
     runs._memory._close()
     for beside in ("-wal", "-shm"):
         path.with_name(path.name + beside).unlink(missing_ok=True)
-    with sqlite3.connect(path) as base:
-        base.execute("select 1")
-    how(path)  # type: ignore[operator]
-    assert Register(Settings().folder).lines(ME) == before
-    assert Register(Settings().folder).lines(ME) == before
+    how(path)
+    for _ in range(2):
+        assert Register(Settings().folder).lines(ME) == before
     with sqlite3.connect(path) as base:
         assert base.execute("select name from runs").fetchall() == [("r",)]
+    path.unlink()
+    path.mkdir()  # and without any the register goes on
+    assert Register(Settings().folder).lines(ME) == before
 
 
 def test_rebuilding_changes_nothing(runs: Register) -> None:

@@ -59,7 +59,9 @@ def collected(folder: Path, until: int = 50) -> list[Seen]:
     return asyncio.run(asyncio.wait_for(collect(), until))
 
 
-def test_last_answers_and_log_come_from_the_ends_of_the_files(tmp_path: Path) -> None:
+def test_last_answers_and_log_come_from_the_ends_of_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = b"".join(row(number) for number in range(40))
     failed = row(40, status="timeout", text=None, error="no reply in 600 s")
     (tmp_path / "responses.jsonl").write_bytes(rows + failed + row(41)[:-20])
@@ -70,14 +72,13 @@ def test_last_answers_and_log_come_from_the_ends_of_the_files(tmp_path: Path) ->
     assert "demo/41" not in [one.item for one in seen.answers], "a line that is not whole is no answer"
     assert seen.log.splitlines() == [f"line {number}" for number in range(300 - streaming.LOG_LINES, 300)]
     assert (seen.state, seen.following) == ("incomplete", False)
-
-
-def test_a_huge_journal_is_read_from_its_end_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "TAIL", 4096)
     long = row(0, text="x" * 100_000)
     (tmp_path / "responses.jsonl").write_bytes(long * 20 + b"".join(row(number) for number in range(1, 6)))
     seen = Follower(tmp_path, "run").look()
     assert [one.item for one in seen.answers] == [f"demo/{number}" for number in range(5, 0, -1)]
+    (seen,) = collected(tmp_path / "gone")
+    assert (seen.done, seen.total, seen.answers, seen.log) == (0, None, (), "")
 
 
 def test_rows_are_counted_where_there_is_no_record_of_progress(tmp_path: Path) -> None:
@@ -90,16 +91,6 @@ def test_rows_are_counted_where_there_is_no_record_of_progress(tmp_path: Path) -
     assert follower.look().done == 5
     journal.write_bytes(row(1))
     assert follower.look().done == 1, "a journal that was begun anew is counted anew"
-
-
-def test_progress_is_that_of_the_record_and_running_that_of_the_lock(tmp_path: Path) -> None:
-    record(tmp_path, total=10, done=4, written=4, statuses={"ok": 3, "timeout": 1})
-    with held(tmp_path):
-        seen = Follower(tmp_path, "run").look()
-        assert (seen.state, seen.done, seen.total, seen.following) == ("running", 4, 10, True)
-        assert seen.failures == {"timeout": 1}
-    seen = Follower(tmp_path, "run").look()
-    assert (seen.state, seen.following) == ("incomplete", False)
 
 
 def test_events_come_where_something_changed_and_end_with_the_run(tmp_path: Path) -> None:
@@ -122,7 +113,7 @@ def test_events_come_where_something_changed_and_end_with_the_run(tmp_path: Path
 
 
 def test_events_end_with_the_server_whatever_the_run_does(tmp_path: Path) -> None:
-    record(tmp_path, total=3, done=1)
+    record(tmp_path, total=10, done=4, written=4, statuses={"ok": 3, "timeout": 1})
     ending = threading.Event()
 
     async def follow() -> list[Seen]:
@@ -134,7 +125,8 @@ def test_events_end_with_the_server_whatever_the_run_does(tmp_path: Path) -> Non
 
     with held(tmp_path):
         (seen,) = asyncio.run(asyncio.wait_for(follow(), 60))
-    assert seen.following
+    assert (seen.state, seen.done, seen.total, seen.following) == ("running", 4, 10, True)
+    assert seen.failures == {"timeout": 1}
 
 
 def test_a_run_that_waits_in_the_queue_is_followed_until_it_leaves_it(tmp_path: Path) -> None:
@@ -188,8 +180,3 @@ def test_the_rate_of_a_run_is_told_by_the_times_of_its_rows(tmp_path: Path) -> N
     assert streaming.pace(tmp_path) == pytest.approx(100 / 9)
     (tmp_path / "responses.jsonl").write_bytes(row(1) + b"[]\n" + row(2, time=5))
     assert streaming.pace(tmp_path) is None
-
-
-def test_an_empty_or_missing_folder_has_nothing_to_see(tmp_path: Path) -> None:
-    (seen,) = collected(tmp_path / "gone")
-    assert (seen.done, seen.total, seen.answers, seen.log) == (0, None, (), "")
