@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,10 +29,14 @@ class Kept:
     def __init__(self, folder: Path) -> None:
         self.folder, self.facts, self.lock = folder, dict[str, dict[str, Any]](), threading.Lock()
 
-    def ask(self, out: Path, work: str, runs: Sequence[Path], options: Mapping[str, Any]) -> dict[str, Any]:
+    def ask(
+        self, out: Path, work: str, runs: Sequence[Path], options: Mapping[str, Any], stopped: Callable[[], bool]
+    ) -> dict[str, Any]:
         """What `Process.ask` says of a work."""
         wanted = {"out": str(out), "work": work, "runs": [str(run) for run in runs], "options": dict(options)}
         with self.lock:
+            if stopped():
+                return {"error": "the workbench was ended before it was done"}
             key = self._key(work, runs, options)
             if key not in self.facts:
                 found: dict[str, Any] = orjson.loads(orjson.dumps(process.done({**wanted, "code": process.CODE})))
@@ -89,7 +93,7 @@ class Tried:
 @pytest.fixture(autouse=True)
 def _no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _kept: Kept) -> Iterator[None]:
     if request.node.get_closest_marker("system") is None:
-        monkeypatch.setattr(Process, "ask", lambda self, *about: _kept.ask(*about))
+        monkeypatch.setattr(Process, "ask", lambda self, *about: _kept.ask(*about, stopped=lambda: self._stopped))
         monkeypatch.setattr(trying, "subprocess", SimpleNamespace(Popen=Tried, DEVNULL=-3))
         monkeypatch.setattr(planning.Desk, "_computed", planned)
     yield

@@ -1,19 +1,19 @@
-"""The look of all pages: colours that can be told apart, names for everything, and no page wider than a telephone."""
+"""Styles and scripts: colours can be told apart, those of others are named with version, licence and digest, and all are
+asked for by digest."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.conftest import ROOT
-from tests.helpers.served import Served, served
-from tomserve.api.experiments import Experiment
-from tomserve.web.people import Person
+from tests.helpers.workbenches import client
+from tomserve.web import rendering
 
 STYLES = (
     ROOT / "tomserve/reporting/html/assets/report.css",
@@ -61,150 +61,34 @@ def test_texts_and_edges_have_enough_contrast(dark: bool) -> None:
             assert (pair[1] + 0.05) / (pair[0] + 0.05) >= least, (front, back)
 
 
-def test_no_style_or_script_stands_in_a_page() -> None:
-    for path in Path(ROOT / "tomserve/web/templates").rglob("*.j2"):
+def test_no_style_or_script_stands_in_a_page_and_none_is_fetched_from_elsewhere() -> None:
+    for path in (ROOT / "tomserve/web/templates").rglob("*.j2"):
         text = path.read_text("utf-8")
+        assert not re.search(r"""(src|href)="http|url\(http|//cdn""", text), path
         assert not re.search(r"<style|\sstyle=|<script(?! src=)|\son\w+=|hx-on|javascript:|hx-vals=.js:", text), path
 
 
-@pytest.fixture
-def bench(_bench: tuple[Served, Path], monkeypatch: pytest.MonkeyPatch) -> Served:
-    """A workbench with runs of every state; each test has its folder of runs."""
-    monkeypatch.setenv("TOMSERVE_RUNS", str(_bench[1]))
-    return _bench[0]
+STATIC = ROOT / "tomserve/web/static"
 
 
-@pytest.fixture(scope="module")
-def _bench() -> Iterator[tuple[Served, Path]]:
-    from tomserve.web import cards
-    from tomserve.web.cards import State
-
-    with pytest.MonkeyPatch.context() as patched, _folder() as runs:
-        patched.setenv("TOMSERVE_RUNS", str(runs))
-        shutil.copytree(ROOT / "runs/example", runs / "deep/example")
-        shutil.copytree(ROOT / "runs/example", runs / ("long-name-of-a-run-" * 6))
-        with served() as found:
-            assert found.app is not None
-            queue = found.app.state.workbench.queue
-            for number in range(4):
-                queue.submit(
-                    Experiment(run=f"queued-{number}", base_url=("http://127.0.0.1:9/v1",), benchmark="perturbed"),
-                    Person(),
-                )
-            for name, state in (("queued-2", State.WAITING), ("queued-3", State.FAILED)):
-                said = f"no model is served at http://127.0.0.1:9/v1/{'x' * 200}"
-                cards.change(
-                    runs / name,
-                    lambda card, state=state, said=said: card.model_copy(  # type: ignore[misc]  # bound to the turn
-                        update={"job": card.job.model_copy(update={"state": state, "said": said})}
-                    ),
-                )
-            yield found, runs
+def test_every_script_is_ours_or_named_with_the_digest_it_was_published_with() -> None:
+    named = {one["file"]: one for one in json.loads((STATIC / "vendored.json").read_text("utf-8"))}
+    assert {path.name for path in STATIC.glob("*.min.*")} == set(named), "ours are written to be read"
+    for name, one in named.items():
+        assert hashlib.sha256((STATIC / name).read_bytes()).hexdigest() == one["sha256"], name
+        assert set(one) == {"file", "name", "version", "licence", "from", "sha256"}
 
 
-def _folder() -> Any:
-    import tempfile
-
-    class Folder(tempfile.TemporaryDirectory[str]):
-        def __enter__(self) -> Any:
-            return Path(super().__enter__()) / "runs"
-
-    return Folder()
-
-
-PAGES = (
-    "/",
-    "/new",
-    "/queue",
-    "/live/deep/example",
-    "/live/queued-1",
-    "/live/queued-3",
-    "/?model=nothing",
-    "/live/none",
-)
-CHECK = """() => {
-    const wrong = [];
-    const named = (node) => (node.getAttribute('aria-label') || node.textContent || '').trim()
-        || (node.labels && [...node.labels].some((label) => label.textContent.trim()));
-    const headings = document.querySelectorAll('h1');
-    if (headings.length !== 1) wrong.push(`${headings.length} headings of the first level`);
-    for (const node of document.querySelectorAll('input:not([type=hidden]), select, textarea'))
-        if (!node.getAttribute('aria-label') && !(node.labels && [...node.labels].some((one) => one.textContent.trim())))
-            wrong.push(`no label: ${node.outerHTML.slice(0, 120)}`);
-    for (const node of document.querySelectorAll('a, button')) if (!named(node)) wrong.push(`no name: ${node.outerHTML.slice(0, 120)}`);
-    const ids = [...document.querySelectorAll('[id]')].map((node) => node.id);
-    for (const id of new Set(ids)) if (ids.filter((one) => one === id).length > 1) wrong.push(`the id ${id} twice`);
-    for (const node of document.querySelectorAll('[aria-describedby], [aria-labelledby]'))
-        for (const id of `${node.getAttribute('aria-describedby') || ''} ${node.getAttribute('aria-labelledby') || ''}`.trim().split(/ +/))
-            if (!document.getElementById(id)) wrong.push(`nothing has the id ${id}`);
-    for (const node of document.querySelectorAll('table')) if (!node.querySelector('th')) wrong.push('a table without heads');
-    for (const node of document.querySelectorAll('progress, [role=region]')) if (!named(node)) wrong.push('a part without a name');
-    if (!document.documentElement.lang) wrong.push('no language');
-    if (document.documentElement.scrollWidth > document.documentElement.clientWidth) wrong.push(
-        `wider than the window by ${document.documentElement.scrollWidth - document.documentElement.clientWidth}`);
-    return wrong;
-}"""
-
-
-@pytest.mark.parametrize("width", [360, 1280, 2000])
-def test_every_page_is_named_and_fits(bench: Served, browser: Any, width: int) -> None:
-    context = browser.new_context(viewport={"width": width, "height": 800})
-    try:
-        page = context.new_page()
-        said: list[str] = []
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto(bench.opened)
-        for address in PAGES:
-            answer = page.goto(f"{bench.url}{address}", wait_until="load")
-            assert answer.status == (404 if address == "/live/none" else 200), address
-            assert page.evaluate(CHECK) == [], address
-        assert [text for text in said if "404" not in text] == []
-    finally:
-        context.close()
-
-
-def test_keys_go_through_a_list_and_open_what_is_marked(bench: Served, browser: Any) -> None:
-    context = browser.new_context()
-    try:
-        page = context.new_page()
-        page.goto(bench.opened)
-        page.goto(f"{bench.url}/?sort=name&down=no")
-        page.wait_for_selector("[data-keys]:not([hidden])")
-        page.keyboard.press("j")
-        assert page.evaluate("document.activeElement.textContent") == "deep/example"
-        page.keyboard.press("j")
-        assert page.evaluate("document.activeElement.textContent").startswith("long-name")
-        page.keyboard.press("k")
-        page.keyboard.press("x")
-        assert page.locator("input[name=run]:checked").count() == 1
-        page.keyboard.press("?")
-        assert page.locator("dialog#keys").evaluate("node => node.open")
-        page.keyboard.press("Escape")
-        page.keyboard.press("/")
-        assert page.evaluate("document.activeElement.id") == "f-text"
-        page.keyboard.type("jk?x")
-        assert page.input_value("#f-text") == "jk?x"
-    finally:
-        context.close()
-
-
-def test_times_are_those_of_whoever_looks(bench: Served, browser: Any) -> None:
-    context = browser.new_context(timezone_id="Asia/Tokyo")
-    try:
-        page = context.new_page()
-        page.goto(bench.opened)
-        page.goto(f"{bench.url}/?text=deep/example")
-        page.wait_for_selector("#runs time[data-local]")
-        assert page.locator("#runs time").first.text_content() == "2026-11-22 21:12"
-        assert page.locator("#runs time").first.get_attribute("title") == "2026-11-22 12:12 UTC"
-    finally:
-        context.close()
-
-
-def test_styles_are_served_and_nothing_else_beside_them(bench: Served) -> None:
-    import httpx
-
-    for name in ("report.css", "workbench.css", "workbench.js", "htmx.min.js", "htmx-sse.min.js"):
-        assert httpx.get(f"{bench.url}/static/{name}").status_code == 200, name
-    assert httpx.get(f"{bench.url}/static/../app.py").status_code in (401, 404)
+def test_a_browser_asks_again_for_a_style_or_a_script_that_has_changed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    addresses = re.findall(r'"(/static/[^"]*)"', client().get("/").text)
+    assert addresses
+    assert all(client().get(address).status_code == 200 for address in addresses)
+    assert client().get("/static/../app.py").status_code == 404
+    assert all(address.endswith(f"?v={rendering.stamp()}") for address in addresses)
+    before = rendering.stamp()
+    shutil.copytree(rendering.FOLDER / "static", tmp_path / "static")
+    (tmp_path / "static/workbench.css").write_text("body {}", "utf-8")
+    monkeypatch.setattr(rendering, "FOLDER", tmp_path)
+    assert rendering.stamp.__wrapped__() != before

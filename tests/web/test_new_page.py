@@ -5,22 +5,22 @@ from __future__ import annotations
 
 import html
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.conftest import ROOT, Endpoint
+from tests.conftest import Endpoint
+from tests.helpers.examples import copied_run
+from tests.helpers.queues import until
 from tests.helpers.workbenches import client, lab, member, signed_in, visitor
 from tomserve.api import experiments
 from tomserve.api.experiments import Experiment
 from tomserve.content.places import runs_root
-from tomserve.errors import ConfigError
 from tomserve.web import cards, forms, offering
 from tomserve.web.app import make
-from tomserve.web.cards import Card, State
+from tomserve.web.cards import State
 from tomserve.web.settings import Settings
 
 OWN = {"Origin": "http://127.0.0.1:8321"}
@@ -53,6 +53,9 @@ FULL = Experiment(
 )
 
 
+GOOD = {"source": "endpoint", "base_url": "http://127.0.0.1:9/v1", "model": "tiny", "benchmark": "perturbed"}
+
+
 def sent_by(page: str) -> dict[str, list[str]]:
     """What a browser would send of the form of that page, as it is filled in."""
     form = page[page.index('<form id="new"') :]
@@ -78,11 +81,12 @@ def test_a_form_makes_the_experiment_that_filled_it() -> None:
     assert forms.read(
         {"source": ["server"], "server": ["http://h:1/v1 big model"], "benchmark": ["perturbed"]}
     ).experiment == (Experiment(base_url=("http://h:1/v1",), model="big model", benchmark="perturbed"))
-
-
-def test_a_page_holds_all_of_the_experiment() -> None:
     page = client().post("/new/read", data={"yaml": FULL.text()}).text
-    assert forms.read(sent_by(page)).experiment == FULL
+    assert forms.read(sent_by(page)).experiment == FULL, "a page holds all of it"
+    web = visitor(make(Settings()))
+    page = web.get("/new", params={**GOOD, "limit": "7", "plan": "yes"}).text  # without scripts
+    assert forms.read(sent_by(page)).one("limit") == "7"
+    assert "csrf=" not in str(web.get("/new", params=sent_by(page)).url)
 
 
 def test_a_file_is_uploaded_downloaded_and_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,17 +126,9 @@ def error_of(page: str, name: str) -> str:
     return html.unescape(re.sub("<[^>]+>", "", found[1])).strip(" ✗\n")
 
 
-GOOD: dict[str, Any] = {
-    "source": "endpoint",
-    "base_url": "http://127.0.0.1:9/v1",
-    "model": "tiny",
-    "benchmark": "perturbed",
-}
-
-
-@pytest.mark.parametrize(
-    ("changed", "field", "said"),
-    [
+def test_errors_stand_beside_their_fields() -> None:
+    web = client()
+    for changed, field, said in (
         ({"limit": "none"}, "limit", "expected a whole number"),
         ({"limit": "0"}, "limit", "at least 1"),
         ({"noise_check": "3"}, "noise_check", "at most 1"),
@@ -141,7 +137,7 @@ GOOD: dict[str, Any] = {
         ({"base_url": "http://a:b@x/v1"}, "base_url", "password"),
         ({"benchmark": ""}, "benchmark", "choose a benchmark"),
         ({"benchmark": "perturbd"}, "benchmark", "did you mean"),
-        ({"strategy": "../../etc"}, "strategy", "unknown"),
+        ({"strategy": "../../etc"}, "strategy", "expected a name"),
         ({"repeats": "4"}, "repeats", "--repeats 4"),
         ({"key": "HOME"}, "key", "HOME"),
         ({"path": "/etc/passwd", "benchmark": "items"}, "path", "/etc/passwd"),
@@ -150,45 +146,38 @@ GOOD: dict[str, Any] = {
         ({"source": "preset", "preset": "llama9"}, "preset", "llama9"),
         ({"source": "server"}, "server", "choose a server"),
         ({"gold": "mine"}, "gold", "mine"),
-    ],
-)
-def test_errors_stand_beside_their_fields(changed: dict[str, str], field: str, said: str) -> None:
-    web = client()
-    for answer in (web.get("/new/plan", params={**GOOD, **changed}), web.post("/new", data={**GOOD, **changed})):
-        if field != "server":
-            assert said in error_of(answer.text, field)
-        assert said in html.unescape(answer.text)
+    ):
+        for answer in (web.get("/new/plan", params={**GOOD, **changed}), web.post("/new", data={**GOOD, **changed})):
+            if field != "server":
+                assert said in error_of(answer.text, field)
+            assert said in html.unescape(answer.text)
     assert not list(runs_root().glob("*/workbench.json"))
 
 
 def planned(web: TestClient, **fields: Any) -> str:
     """The plan beside the form, once it is there."""
-    for _ in range(600):
-        page = web.get("/new/plan", params={**GOOD, **fields}).text
-        if "are being counted" not in page:
-            return page
-    raise AssertionError("the plan never came")
+    found = until(
+        lambda: "are being counted" not in (page := web.get("/new/plan", params={**GOOD, **fields}).text) and page
+    )
+    return str(found)
 
 
-def test_the_plan_stands_beside_the_form() -> None:
-    page = planned(client(), limit="20", strategy="vanilla", noise_check="0.5")
-    assert "<strong>30</strong>" in page
-    assert "20 of 1,088, 10 asked again" in page
-    assert "What it could find" in page
-    assert "no earlier run of this model" in page
-
-
-def test_what_is_wrong_with_the_questions_is_said_once_they_are_loaded() -> None:
+def test_the_plan_stands_beside_the_form_and_what_is_wrong_with_the_questions() -> None:
     web = client()
+    page = planned(web, limit="20", strategy="vanilla", noise_check="0.5")
+    for said in (
+        "<strong>30</strong>",
+        "20 of 1,088, 10 asked again",
+        "What it could find",
+        "no earlier run of this model",
+    ):
+        assert said in page
+    copied_run(runs_root() / "before")
+    page = planned(web, model="reference", limit="20")
+    assert re.search(r"about [^<]+, at the rate of <a href=\"/run/before\">before</a>", page)
     assert "perturbation" in error_of(planned(web, where="perturbation=never"), "where")
     answer = web.post("/new", data={**GOOD, "where": "perturbation=never"})
     assert (answer.status_code, "perturbation" in error_of(answer.text, "where")) == (422, True)
-
-
-def test_the_time_is_that_of_earlier_runs_of_the_model() -> None:
-    shutil.copytree(ROOT / "runs/example", runs_root() / "before")
-    page = planned(client(), model="reference", limit="20")
-    assert re.search(r"about [^<]+, at the rate of <a href=\"/run/before\">before</a>", page)
 
 
 def test_submitting_puts_it_into_the_queue() -> None:
@@ -202,7 +191,7 @@ def test_submitting_puts_it_into_the_queue() -> None:
     assert experiments.read(folder / experiments.FILE).limit == 5
     again = web.post("/new", data={**GOOD, "run": "pilot/one"})
     assert again.status_code == 422
-    assert "pilot/one" in error_of(again.text, "run") or "in the queue" in again.text
+    assert "in the queue" in html.unescape(again.text)
 
 
 def test_an_experiment_again_from_a_queued_and_from_a_terminals_run() -> None:
@@ -212,7 +201,7 @@ def test_an_experiment_again_from_a_queued_and_from_a_terminals_run() -> None:
     found = forms.read(sent_by(page)).experiment
     assert found is not None
     assert (found.limit, found.variants, found.run) == (5, ("object", "order"), None)
-    shutil.copytree(ROOT / "runs/example", runs_root() / "example")
+    copied_run(runs_root() / "example")
     found = forms.read(sent_by(web.get("/new?like=example").text)).experiment
     assert found == Experiment(model="reference", benchmark="perturbed", strategy=("vanilla", "cot"), limit=176)
     assert web.get("/new?like=nothing").status_code == 404
@@ -264,15 +253,6 @@ def _noting(seen: list[str]) -> Any:
     return models
 
 
-def test_what_no_run_says_is_said() -> None:
-    cards.write(runs_root() / "empty", Card(notes="nothing else"))
-    (runs_root() / "empty/responses.jsonl").touch()
-    answer = client().get("/new?like=empty")
-    assert answer.status_code in (200, 404)
-    with pytest.raises(ConfigError, match="characters"):
-        forms.pasted("x" * 100_000)
-
-
 def test_what_is_offered_is_told_without_loading_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tomserve import benchmarks
     from tomserve.prompting import strategy
@@ -291,11 +271,3 @@ def test_what_is_offered_is_told_without_loading_it_all(tmp_path: Path, monkeypa
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
     assert "cannot be used" in {one.name: one.about for one in offering.offered_strategies()}["mine"]
     assert client().get("/new").status_code == 200
-
-
-def test_the_form_works_without_scripts() -> None:
-    web = visitor(make(Settings()))
-    page = web.get("/new", params={**GOOD, "limit": "7", "plan": "yes"}).text
-    assert 'id="new"' in page
-    assert forms.read(sent_by(page)).one("limit") == "7"
-    assert "csrf=" not in str(web.get("/new", params=sent_by(page)).url)

@@ -16,7 +16,6 @@ from fastapi.testclient import TestClient
 from tests.conftest import ROOT
 from tests.helpers.examples import copied_example
 from tests.helpers.reading import settled
-from tests.helpers.reports import PAYLOADS, hostile_run
 from tests.helpers.workbenches import client, lab, member, signed_in
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import load_scores
@@ -127,28 +126,6 @@ def test_answers_are_listed_and_each_has_its_page(person: TestClient) -> None:
     missing = person.get("/answer/example?item=none&strategy=cot")
     assert missing.status_code == 404
     assert "No such answer" in missing.text
-
-
-def test_what_models_and_datasets_say_is_only_ever_text(tmp_path: Path, person: TestClient) -> None:
-    folder = hostile_run(tmp_path / "made")
-    shutil.copytree(folder, tmp_path / "runs/hostile")
-    pages = [settled(person, "/run/hostile").text, settled(person, "/answers/hostile").text]
-    links = [html.unescape(link) for link in re.findall(r'href="(/answer/[^"]+)"', pages[1])]
-    assert len(links) == 2 * len(PAYLOADS)
-    pages += [person.get(link).text for link in links]
-    pages.append(settled(person, "/compare?a=hostile&sa=vanilla&sb=cot").text)
-    flips = [html.unescape(link) for link in re.findall(r'href="(/compare/item[^"]+)"', pages[-1])]
-    assert flips
-    pages += [person.get(link).text for link in flips]
-    for page in pages:
-        assert not re.search(r"<(script(?! src=\"/static/)|img|iframe|style|base|object|svg/)", page)
-        tags = "".join(re.findall(r"<[a-zA-Z][^>]*>", page))
-        assert not re.search(r"\son\w+\s*=", re.sub(r'"[^"]*"', '""', tags))
-        assert 'href="javascript:' not in page
-        assert 'href="http' not in page
-    shown = text_of(" ".join(pages))
-    assert all(payload in shown for payload in PAYLOADS if payload.isprintable())
-    assert "sk-verysecret" not in shown
 
 
 def test_notes_and_tags_are_kept_and_scores_made_anew(

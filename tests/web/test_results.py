@@ -20,6 +20,7 @@ from tomserve.errors import ConfigError
 from tomserve.web.app import make
 from tomserve.web.settings import Settings
 
+
 @pytest.fixture
 def app() -> FastAPI:
     copied_example(runs_root())

@@ -1,0 +1,350 @@
+"""The pages in real Chromium: they fit and name everything, change while somebody looks, go by the keyboard and without
+scripts, and whatever strangers wrote is text."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, Endpoint, completion
+from tests.helpers.browsing import Served, Visitor, beside, served, visiting
+from tests.helpers.command import TOMSERVE, environment
+from tests.helpers.examples import copied_run
+from tests.helpers.hostile_pages import EVIL, PAGES, hostile
+from tests.helpers.queues import until
+from tests.helpers.reports import PAYLOADS
+from tomserve.api import experiments
+from tomserve.api.experiments import Experiment
+from tomserve.content.places import runs_root
+from tomserve.web import cards
+from tomserve.web.cards import State
+from tomserve.web.people import Person
+
+pytestmark = pytest.mark.system
+ANYBODY = Person()
+
+
+@pytest.fixture
+def bench() -> Iterator[Served]:
+    with served() as found:
+        yield found
+
+
+@pytest.fixture
+def me(bench: Served, browser: Any) -> Iterator[Visitor]:
+    with visiting(browser, bench.opened, permissions=["clipboard-read", "clipboard-write"]) as found:
+        yield found
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with beside() as server:
+        yield server
+
+
+def submit(bench: Served, *names: str) -> None:
+    for name in names:
+        experiment = Experiment(run=name, base_url=("http://127.0.0.1:9/v1",), benchmark="perturbed")
+        bench.app.state.workbench.queue.submit(experiment, ANYBODY)
+
+
+CHECK = """() => {
+    const wrong = [];
+    const labelled = (node) => node.getAttribute('aria-label') || (node.labels && [...node.labels].some((one) => one.textContent.trim()));
+    const named = (node) => (node.getAttribute('aria-label') || node.textContent || '').trim() || labelled(node);
+    const all = (selector) => [...document.querySelectorAll(selector)];
+    if (all('h1').length !== 1) wrong.push(`${all('h1').length} headings of the first level`);
+    for (const node of all('input:not([type=hidden]), select, textarea')) if (!labelled(node)) wrong.push(`no label: ${node.outerHTML.slice(0, 120)}`);
+    for (const node of all('a, button')) if (!named(node)) wrong.push(`no name: ${node.outerHTML.slice(0, 120)}`);
+    const ids = all('[id]').map((node) => node.id);
+    for (const id of new Set(ids)) if (ids.filter((one) => one === id).length > 1) wrong.push(`the id ${id} twice`);
+    for (const node of all('[aria-describedby], [aria-labelledby]'))
+        for (const id of `${node.getAttribute('aria-describedby') || ''} ${node.getAttribute('aria-labelledby') || ''}`.trim().split(/ +/))
+            if (!document.getElementById(id)) wrong.push(`nothing has the id ${id}`);
+    for (const node of all('table')) if (!node.querySelector('th')) wrong.push('a table without heads');
+    for (const node of all('progress, [role=region]')) if (!named(node)) wrong.push('a part without a name');
+    if (!document.documentElement.lang) wrong.push('no language');
+    const over = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+    if (over > 0) wrong.push(`wider than the window by ${over}`);
+    return wrong;
+}"""
+ANSWER = "item=C1/add_unrelated_information/informed_protagonist/belief/swapped&strategy=cot"
+PLACES = (
+    *("/", "/new", "/queue", "/live/deep/example", "/live/waits", "/live/failed", "/?model=nothing", "/live/none"),
+    *("/run/deep/example", "/answers/deep/example", f"/answer/deep/example?{ANSWER}"),
+    *("/compare?a=deep/example&sa=vanilla&sb=cot", "/compare/item?a=deep/example&sa=vanilla&sb=cot&" + ANSWER[:-13]),
+)
+
+
+def test_every_page_is_named_and_fits(me: Visitor, bench: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(ROOT))
+    for name in ("deep/example", "long-name-of-a-run-" * 6):
+        copied_run(runs_root() / name)
+    submit(bench, "waits", "failed")
+    said = f"no model is served at http://127.0.0.1:9/v1/{'x' * 200}"
+    for name, state in (("waits", State.WAITING), ("failed", State.FAILED)):
+        card = cards.read(runs_root() / name)
+        assert card.job is not None
+        job = card.job.model_copy(update={"state": state, "said": said})
+        cards.write(runs_root() / name, card.model_copy(update={"job": job}))
+    for address in PLACES:
+        status = me.page.goto(me.base + address, wait_until="load").status
+        assert status == (404 if address == "/live/none" else 200), address
+        if not address.startswith("/live"):
+            me.settled()
+        for width in (360, 2000):
+            me.page.set_viewport_size({"width": width, "height": 800})
+            assert me.page.evaluate(CHECK) == [], (address, width)
+    me.wrong.clear()  # that a page is missing is said there
+
+
+def test_panels_come_while_somebody_looks_and_their_tables_sort_and_copy(me: Visitor) -> None:
+    copied_run(runs_root() / "example")
+    me.page.goto(f"{me.base}/run/example")
+    table = me.page.locator("#table-accuracy")
+    table.locator("th button").first.click()
+    assert table.locator("th").first.get_attribute("aria-sort") == "ascending"
+    table.get_by_role("button", name="Copy as CSV").click()
+    table.get_by_text("Copied.").wait_for()
+    assert "," in me.page.evaluate("navigator.clipboard.readText()").splitlines()[0]
+    me.page.goto(f"{me.base}/run/example#table-chains")
+    me.page.wait_for_selector("#table-chains[open]")
+
+
+def test_keys_go_through_lists_and_times_are_those_of_whoever_looks(bench: Served, browser: Any) -> None:
+    for name in ("deep/example", "second"):
+        copied_run(runs_root() / name)
+    with visiting(browser, bench.opened, timezone_id="Asia/Tokyo") as me:
+        page = me.page
+        me.open("/?sort=name&down=no")
+        page.wait_for_selector("[data-keys]:not([hidden])")
+        for key, focused in (("j", "deep/example"), ("j", "second"), ("k", "deep/example")):
+            page.keyboard.press(key)
+            assert page.evaluate("document.activeElement.textContent") == focused
+        page.keyboard.press("x")
+        assert page.locator("input[name=run]:checked").count() == 1
+        page.keyboard.press("?")
+        assert page.locator("dialog#keys").evaluate("node => node.open")
+        page.keyboard.press("Escape")
+        page.keyboard.press("/")
+        page.keyboard.type("jk?x")
+        assert page.input_value("#f-text") == "jk?x"
+        page.wait_for_selector("#runs time[data-local]")
+        assert page.locator("#runs time").first.text_content() == "2026-11-22 21:12"
+        assert page.locator("#runs time").first.get_attribute("title") == "2026-11-22 12:12 UTC"
+        me.open("/answers/deep/example?outcome=wrong")
+        second = page.locator("table.list tbody a").nth(1).text_content()
+        for key in ("j", "j", "Enter"):
+            page.keyboard.press(key)
+        page.wait_for_selector("#h-story")
+        assert page.locator("h1").text_content() == second
+        page.get_by_role("link", name="After →").press("Enter")
+        page.locator("h1", has_not_text=str(second)).wait_for()
+        page.get_by_role("link", name="Answers").press("Enter")
+        page.wait_for_selector("#list")
+        assert "outcome=wrong" in page.url
+
+
+def done(me: Visitor) -> int:
+    """How many answers the page counts."""
+    return int(me.page.locator("[sse-swap=now] .progress span").inner_text().split()[0].replace(",", ""))
+
+
+def grown(me: Visitor, beyond: int) -> int:
+    """How many answers the page counts once these are more than before."""
+    me.eventually(
+        f"parseInt(document.querySelector('[sse-swap=now] .progress span')?.innerText.replace(',', '') || '0') > {beyond}"
+    )
+    return done(me)
+
+
+def test_a_terminals_run_is_watched_and_the_connection_may_be_lost(
+    bench: Served, me: Visitor, endpoint: Endpoint
+) -> None:
+    endpoint.delay = 0.25
+    command = ["eval", "--base-url", endpoint.url, "--benchmark", "perturbed", "--run", "pilot/slow", "--no-report",
+               "--strategy", "vanilla", "--concurrency", "1", "--limit", "300"]  # fmt: skip
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen([*TOMSERVE, *command], env=environment(runs_root()), stdout=quiet, stderr=quiet) as process:
+        try:
+            until(lambda: (runs_root() / "pilot/slow/manifest.json").exists() or process.poll() is not None)
+            me.page.goto(f"{me.base}/live/pilot/slow", wait_until="domcontentloaded")
+            me.page.wait_for_selector(".badge.running")
+            first = grown(me, 0)
+            assert grown(me, first) > first
+            assert me.page.locator("[sse-swap=answers] tbody tr").count() >= 1
+            assert "left to ask" in me.page.locator("[sse-swap=log]").inner_text()
+            assert "Ctrl-C in its terminal" in me.page.locator("[sse-swap=actions]").inner_text()
+            bench.stop()
+            me.page.locator("#connection:not([hidden])", has_text="is lost").wait_for()
+            before = done(me)
+            bench.start()
+            me.page.wait_for_selector("#connection.back")
+            assert grown(me, before) > before
+            endpoint.delay = 0.0
+            me.page.wait_for_selector(".badge.complete")
+            assert me.page.locator("[sse-swap=now] .progress span").inner_text() == "300 of 300 (100%)"
+            me.page.wait_for_selector("[sse-swap=actions] a.button.primary >> text=Results")
+            assert process.wait(120) == 0
+        finally:
+            process.kill()
+
+
+def tab_to(page: Any, selector: str) -> None:
+    """Go on by the tabulator until that element is in focus."""
+    for _ in range(400):
+        page.keyboard.press("Tab")
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+    raise AssertionError(f"{selector} is not reached by the keyboard")
+
+
+def test_a_new_experiment_by_keyboard_alone(me: Visitor, endpoint: Endpoint) -> None:
+    endpoint.models, page = ["tiny", "other"], me.page
+    steps = (
+        ('nav a[href="/new"]', ("Enter",), "#new"),
+        ("input[name=source]", ("ArrowUp", "ArrowUp"), "input[name=source][value=endpoint]:checked"),
+        ("#base_url", (endpoint.url,), ""),
+        ("#models button", ("Enter",), "#models code >> text=other"),
+    )
+    for selector, keys, comes in steps:
+        tab_to(page, selector)
+        for key in keys:
+            page.keyboard.type(key) if key.startswith("http") else page.keyboard.press(key)
+        if comes:
+            page.wait_for_selector(comes)
+    page.focus("#base_url")
+    for selector, text in (("#model", "tiny"), ("#benchmark", "perturbed: ")):
+        tab_to(page, selector)
+        page.keyboard.type(text)
+    tab_to(page, "input[name=strategy][value=vanilla]")
+    page.keyboard.press("Space")
+    tab_to(page, "#limit")
+    page.keyboard.type("0")
+    page.wait_for_selector("#limit-error >> text=at least 1")
+    assert page.get_attribute("#limit", "aria-invalid") == "true"
+    page.keyboard.press("Control+a")
+    page.keyboard.type("8")
+    page.wait_for_selector("#plan strong >> text=8")
+    page.wait_for_selector("#limit-error:empty", state="attached")
+    assert page.get_attribute("#limit", "aria-invalid") is None
+    assert "limit: 8" in page.locator("#yaml-text").inner_text()
+    tab_to(page, "#run")
+    page.keyboard.type("by/keyboard")
+    tab_to(page, "button.primary")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{me.base}/live/by/keyboard")
+    page.wait_for_selector(".badge.queued")
+    found = experiments.read(runs_root() / "by/keyboard" / experiments.FILE)
+    assert (found.model, found.benchmark, found.strategy, found.limit) == ("tiny", "perturbed", ("vanilla",), 8)
+
+
+ORDER = (
+    "[...document.querySelectorAll('#queue section:first-of-type .run-name')].map(one => one.innerText.trim()).join()"
+)
+
+
+def test_lists_change_in_place_and_keep_the_focus(me: Visitor, bench: Served) -> None:
+    page = me.page
+    assert "There are no runs yet" in me.text
+    submit(bench, "a")
+    page.wait_for_selector("#now >> text=a")  # the dashboard follows by itself
+    submit(bench, "b", "c")
+    me.open("/queue")
+    page.focus("#up-c")
+    page.keyboard.press("Enter")
+    me.eventually(f"{ORDER} === 'a,c,b'")
+    assert page.evaluate("document.activeElement.id") == "up-c"
+    submit(bench, "d")  # somebody else; it appears by itself
+    page.wait_for_selector("#queue >> text=4 queued.")
+    assert page.evaluate("document.activeElement.id") == "up-c"
+    page.click("#cancel-b")
+    assert len(me.wrong) == 1
+    assert "What was answered is kept" in me.wrong.pop()
+    me.agrees = True
+    page.click("#cancel-d")
+    page.wait_for_selector("#retry-d")
+    states = {name: job.state for name in "bd" if (job := cards.read(runs_root() / name).job) is not None}
+    assert states == {"b": State.QUEUED, "d": State.CANCELLED}
+    page.goto(f"{me.base}/live/a", wait_until="domcontentloaded")
+    for action, badge in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled")):
+        page.click(f"#{action}-a")
+        page.wait_for_selector(f".badge.{badge}")
+    page.wait_for_selector("#retry-a")
+
+
+def test_all_of_it_works_without_scripts(bench: Served, browser: Any) -> None:
+    copied_run(runs_root() / "example")
+    submit(bench, "a", "b")
+    with visiting(browser, bench.opened) as me:
+        me.open("/answers/example")  # whose index takes a moment
+        state = me.context.storage_state()
+    context = browser.new_context(java_script_enabled=False, storage_state=state, base_url=bench.base)
+    page = context.new_page()
+    page.goto("/")
+    page.fill("#f-text", "exam")
+    page.click("form.filters button")
+    page.wait_for_url(re.compile("text=exam"))
+    assert page.locator("#runs tbody tr").count() == 1
+    page.check("input[name=run]")
+    page.click("text=Compare the chosen")
+    page.wait_for_url(re.compile(r"/compare\?a=example$"))
+    page.goto("/queue")
+    page.click("#last-a")
+    page.locator("#queue section:first-of-type .run-name").first.filter(has_text="b").wait_for()
+    page.goto("/new")
+    page.check("input[name=source][value=endpoint]")
+    page.fill("#base_url", "http://127.0.0.1:9/v1")
+    page.select_option("#benchmark", "perturbed")
+    page.fill("#limit", "0")
+    page.locator("#new button:not(.hidden-label) >> text=Show the plan").click()
+    page.locator("#limit-error", has_text="at least 1").wait_for()
+    page.fill("#limit", "6")
+    page.fill("#run", "plain")
+    page.click("button.primary")
+    page.wait_for_url("**/live/plain")
+    page.click("#cancel-plain")
+    page.locator(".badge.cancelled").wait_for()
+    page.goto("/answers/example")
+    page.get_by_label("Outcome").select_option("wrong")
+    page.get_by_role("button", name="Show").click()
+    assert "74 of 352 answers" in page.inner_text("main")
+    page.get_by_role("link", name="Next").first.click()
+    assert page.locator("table.list tbody tr").count() == 24
+    context.close()
+
+
+def test_nothing_of_a_hostile_run_is_more_than_text(me: Visitor, tmp_path: Path) -> None:
+    hostile(tmp_path)
+    for name, address in PAGES.items():
+        status = me.open(address)
+        assert status < 500, (name, status)
+        assert not me.active(), name
+        assert not [one for one in me.wrong if "status of 4" not in one], name  # that a page is missing is said there
+        me.wrong.clear()
+    for name, text in (("answer", PAYLOADS[0]), ("item", PAYLOADS[0]), ("leaderboard", EVIL)):
+        me.open(PAGES[name])
+        assert text in me.text, "it is seen as text"
+
+
+def test_what_an_endpoint_replies_to_a_try_is_text(me: Visitor, endpoint: Endpoint) -> None:
+    endpoint.script = lambda body, number: completion("".join(PAYLOADS), model=EVIL, reasoning=PAYLOADS[0])
+    me.open("/try")
+    me.page.get_by_text("A story of your own", exact=True).click()
+    for label, text in (
+        ("Story, a sentence on each line", "\n".join(PAYLOADS)),
+        ("Question", EVIL),
+        ("Choices, each on a line", f"{EVIL}\n{PAYLOADS[0]}"),
+        ("Address of the endpoint", endpoint.url),
+    ):
+        me.page.get_by_label(label).fill(text)
+    me.page.get_by_role("button", name="Ask", exact=True).click()
+    me.page.wait_for_url("**/try/*")
+    me.settled()
+    assert PAYLOADS[0] in me.text
+    assert not me.active()
