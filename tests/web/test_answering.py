@@ -108,7 +108,13 @@ def test_an_answer_that_there_is_not_is_told(tmp_path: Path, monkeypatch: pytest
         made("answers", "example")
     else:
         monkeypatch.setattr(answering, "index_of", lambda _: None)
-    for item, strategy, sample in (("none", "cot", 0), (ITEM, "none", 0), ("", "cot", 0), ("\0", "cot", 0), (ITEM, "cot", 7)):
+    for item, strategy, sample in (
+        ("none", "cot", 0),
+        (ITEM, "none", 0),
+        ("", "cot", 0),
+        ("\0", "cot", 0),
+        (ITEM, "cot", 7),
+    ):
         with pytest.raises(NoSuchAnswerError):
             answer("example", item, strategy, sample=sample)
 

@@ -136,7 +136,9 @@ class Lost:
         return httpx.Response(200, content=part.encode())
 
 
-def test_a_lost_connection_comes_back_and_is_given_up_at_last(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_connection_comes_back_and_is_given_up_at_last(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     moments = iter(range(0, 10_000, 70))
     monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=lambda: next(moments), sleep=lambda _: None))
     first, second = ('data: {"state": "running", "done": 1}\n\n', 'event: now\ndata: {"state":\ndata: "done"}\n\n')

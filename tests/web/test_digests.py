@@ -4,38 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.queues import until
 from tomserve.web import digests
 from tomserve.web.digests import Allowance, Digests
 
-
-def wait_until(true: object) -> None:
-    end = time.monotonic() + 60
-    while not true():  # type: ignore[operator]  # a function without parameters
-        assert time.monotonic() < end
-        time.sleep(0.02)
+ONE = hashlib.sha256(b"one").hexdigest()
 
 
-def test_the_digest_is_that_of_the_content(tmp_path: Path) -> None:
-    path = tmp_path / "a"
+def test_the_digest_is_that_of_the_content_whatever_its_length_and_time(tmp_path: Path) -> None:
+    path, found = tmp_path / "a", Digests()
     path.write_bytes(b"one")
-    found = Digests()
-    assert found.of(path) == hashlib.sha256(b"one").hexdigest()
-    assert found.of(tmp_path / "b") == ""
-
-
-def test_a_change_that_leaves_length_and_time_is_seen(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"one")
-    found, before = Digests(), path.stat()
-    assert found.of(path) == hashlib.sha256(b"one").hexdigest()
+    before = path.stat()
+    assert (found.of(path), found.of(tmp_path / "b")) == (ONE, "")
     path.write_bytes(b"two")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert found.of(path) == hashlib.sha256(b"two").hexdigest()
+    (tmp_path / "link").symlink_to(path)
+    assert found.of(tmp_path / "link") == ""
 
 
 def test_a_file_that_has_settled_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,20 +34,10 @@ def test_a_file_that_has_settled_is_read_once(tmp_path: Path, monkeypatch: pytes
     found = Digests()
     found.of(path)
     monkeypatch.setattr(digests.files, "reading", lambda _: pytest.fail("it was read again"))
-    assert found.of(path) == hashlib.sha256(b"one").hexdigest()
+    assert found.of(path) == ONE
 
 
-def test_a_long_file_is_read_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"one")
-    monkeypatch.setattr(digests, "AT_ONCE", 2)
-    monkeypatch.setattr(digests, "SETTLED", -60.0)
-    found = Digests()
-    assert found.of(path) is None
-    wait_until(lambda: found.of(path) == hashlib.sha256(b"one").hexdigest())
-
-
-def test_several_files_share_what_may_be_read_while_a_page_waits(
+def test_several_files_share_what_may_be_read_while_a_page_waits_and_long_ones_are_read_beside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(digests, "SETTLED", -60.0)
@@ -66,12 +45,5 @@ def test_several_files_share_what_may_be_read_while_a_page_waits(
     for path in paths:
         path.write_bytes(b"one")
     found, allowance = Digests(), Allowance(7)
-    one = hashlib.sha256(b"one").hexdigest()
-    assert [found.of(path, allowance) for path in paths] == [one, one, None, None]
-    wait_until(lambda: [found.of(path, Allowance(0)) for path in paths] == [one] * 4)
-
-
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_bytes(b"one")
-    (tmp_path / "a").symlink_to(tmp_path / "secret")
-    assert Digests().of(tmp_path / "a") == ""
+    assert [found.of(path, allowance) for path in paths] == [ONE, ONE, None, None]
+    until(lambda: [found.of(path, Allowance(0)) for path in paths] == [ONE] * 4)

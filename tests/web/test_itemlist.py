@@ -39,7 +39,9 @@ def indexed(folder: Path, items: list[Item]) -> Path:
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return indexed(tmp_path_factory.mktemp("items"), [*SOME, make_item(900, question="Where does ÖMER look?", factors={})])
+    return indexed(
+        tmp_path_factory.mktemp("items"), [*SOME, make_item(900, question="Where does ÖMER look?", factors={})]
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,12 @@ def test_conditions_choose_what_they_choose_on_the_command_line(tmp_path: Path, 
 
 
 def test_text_is_found_in_ids_stories_and_questions_in_any_case(index: Path) -> None:
-    for text, ids in (("ömer", ["demo/900"]), ("JAR NUMBER 77 ", ["demo/77"]), ("emo/13", ["demo/13", "demo/130"]), (".*", [])):
+    for text, ids in (
+        ("ömer", ["demo/900"]),
+        ("JAR NUMBER 77 ", ["demo/77"]),
+        ("emo/13", ["demo/13", "demo/130"]),
+        (".*", []),
+    ):
         assert [item.id for item in itemlist.listed(index, Wish(text=text)).items] == ids
 
 

@@ -14,7 +14,7 @@ from tomserve.serving.target import Target
 from tomserve.web.planning import Desk, foresee
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def desk() -> Iterator[Desk]:
     made = Desk()
     yield made
@@ -70,18 +70,39 @@ def test_a_plan_says_how_small_an_effect_can_be_found() -> None:
     assert all(one >= other for one, other in known)
 
 
+@pytest.mark.system
 def test_another_process_gives_the_same_plan_and_keeps_it(desk: Desk) -> None:
     experiment = Experiment(benchmark="perturbed", limit=24)
+    assert desk.foresee(experiment, 0) is None  # what takes longer is there later
     plan = desk.foresee(experiment)
     assert plan == foresee(experiment)
-    # What does not bear on the plan is no reason to compute it again: the kept one is there at once.
-    assert desk.foresee(experiment.model_copy(update={"run": "other", "concurrency": 9}), 0) is plan
+    with pytest.raises(ConfigError, match="did you mean"):
+        desk.foresee(Experiment(benchmark="pertrubed"))
+    assert desk.foresee(experiment, 0) is plan
 
 
-def test_what_takes_longer_is_told_by_none_and_is_there_later(desk: Desk) -> None:
-    experiment = Experiment(benchmark="perturbed", limit=25)
-    assert desk.foresee(experiment, 0) is None
-    assert desk.foresee(experiment) == foresee(experiment)
+def test_a_plan_is_kept_for_all_that_does_not_bear_on_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[str] = []
+
+    def answer(self: Desk, wish: str) -> str:
+        computed.append(wish)
+        return f"plan {len(computed)}"
+
+    monkeypatch.setattr(Desk, "_computed", answer)
+    experiment = Experiment(benchmark="perturbed", limit=24)
+    for fields, said in (
+        ({}, 1),
+        ({"run": "other", "concurrency": 9}, 1),
+        ({"limit": 25}, 2),
+        ({"seed": 3}, 3),
+        ({}, 1),
+    ):
+        with pytest.raises(ConfigError, match=f"plan {said}"):
+            desk.foresee(experiment.model_copy(update=fields))
+    monkeypatch.setattr("tomserve.web.planning.KEPT", 1)
+    for limit, said in ((26, 4), (24, 5)):
+        with pytest.raises(ConfigError, match=f"plan {said}"):
+            desk.foresee(experiment.model_copy(update={"limit": limit}))
 
 
 @pytest.mark.parametrize(

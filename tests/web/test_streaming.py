@@ -59,9 +59,7 @@ def collected(folder: Path, until: int = 50) -> list[Seen]:
     return asyncio.run(asyncio.wait_for(collect(), until))
 
 
-def test_last_answers_and_log_come_from_the_ends_of_the_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_last_answers_and_log_come_from_the_ends_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = b"".join(row(number) for number in range(40))
     failed = row(40, status="timeout", text=None, error="no reply in 600 s")
     (tmp_path / "responses.jsonl").write_bytes(rows + failed + row(41)[:-20])

@@ -19,32 +19,21 @@ def why(folder: Path, *urls: str, model: str | None = None, start: bool = False)
     return reason(Experiment(base_url=urls, model=model, start=start), folder)
 
 
-def test_a_server_that_answers_is_not_waited_for(tmp_path: Path, endpoint: Endpoint) -> None:
-    assert why(tmp_path, endpoint.url) == ""
+def test_a_server_that_answers_is_not_waited_for_and_is_sent_no_key(
+    tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOMSERVE_API_KEY", "sk-0123456789")
     endpoint.key = "sk-0123456789"  # it refuses us, and that is for the evaluation to say
     assert why(tmp_path, endpoint.url) == ""
-
-
-def test_one_of_several_that_is_missing_is_waited_for(tmp_path: Path, endpoint: Endpoint) -> None:
     port = free_port()
-    said = f"no server answers at http://127.0.0.1:{port}/v1 yet"
-    assert why(tmp_path, endpoint.url, f"127.0.0.1:{port}") == said
-
-
-@pytest.mark.parametrize("status", [502, 503, 504])
-def test_a_server_that_loads_is_waited_for(
-    tmp_path: Path, endpoint: Endpoint, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Endpoint, "_refused", lambda self, request: web.Response(status=status))
-    assert why(tmp_path, endpoint.url) == f"the server at {endpoint.url} is busy, or still loads"
-
-
-def test_no_key_is_sent_to_find_that_out(tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOMSERVE_API_KEY", "sk-0123456789")
+    assert why(tmp_path, endpoint.url, f"127.0.0.1:{port}") == f"no server answers at http://127.0.0.1:{port}/v1 yet"
     heard: list[str | None] = []
     monkeypatch.setattr(Endpoint, "_refused", lambda self, request: heard.append(request.headers.get("Authorization")))
     assert why(tmp_path, endpoint.url) == ""
     assert heard == [None]
+    for status in (502, 503, 504):
+        monkeypatch.setattr(Endpoint, "_refused", lambda self, request, status=status: web.Response(status=status))
+        assert why(tmp_path, endpoint.url) == f"the server at {endpoint.url} is busy, or still loads"
 
 
 def test_a_run_that_somebody_works_on_is_waited_for(tmp_path: Path, endpoint: Endpoint) -> None:
