@@ -1,4 +1,4 @@
-"""What an experiment that comes from a browser may name, and which keys its process gets."""
+"""What an experiment that comes from a browser may name, which keys its process gets, and the proof that it was queued here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.helpers.queues import items
 from tomserve.api.experiments import Experiment
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError, NotAllowedError
-from tomserve.web import admitting, cards
+from tomserve.web import admitting, cards, sealing
 from tomserve.web.cards import Card
 from tomserve.web.people import Person
 from tomserve.web.register import Register
@@ -150,3 +150,44 @@ def test_a_key_must_be_allowed_and_set_and_goes_nowhere_else() -> None:
     assert "UNSET_KEY" not in os.environ
     with pytest.raises(ConfigError, match="UNSET_KEY is not set where the workbench runs"):
         check(key="UNSET_KEY")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "experiment.yaml"
+    path.write_bytes(b"model: m\n")
+    return path
+
+
+def test_a_seal_is_that_of_one_experiment_of_one_name(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = sealing.seal("r", file.read_bytes())
+    assert sealing.sealed("r", file, mark)
+    assert not sealing.sealed("s", file, mark)
+    assert not sealing.sealed("r", file, "")
+    assert not sealing.sealed("r", file, "\N{SNOWMAN}")
+    file.write_bytes(b"model: n\n")
+    assert not sealing.sealed("r", file, mark)
+    mark = sealing.seal("r", file.read_bytes())
+    monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "other"))
+    assert not sealing.sealed("r", file, mark), "another workbench has another secret"
+
+
+def test_the_secret_is_this_users_alone(file: Path) -> None:
+    mark = sealing.seal("r", file.read_bytes())
+    path = runs_root() / ".web/secret"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert sealing.seal("r", file.read_bytes()) == mark
+    path.chmod(0o644)
+    with pytest.raises(ConfigError, match="is no secret of this user alone"):
+        sealing.sealed("r", file, mark)
+    path.chmod(0o600)
+    path.write_bytes(b"")
+    with pytest.raises(ConfigError, match="is no secret of this user alone"):
+        sealing.sealed("r", file, mark)
+    path.unlink()
+    path.symlink_to(file)
+    with pytest.raises(ConfigError, match="is a symbolic link"):
+        sealing.secret()
+    assert os.path.islink(path)

@@ -4,19 +4,16 @@ scripts, and whatever strangers wrote is text."""
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, Endpoint, completion
+from tests.conftest import ROOT, Endpoint
 from tests.helpers.browsing import Served, Visitor, beside, served, visiting
-from tests.helpers.command import TOMSERVE, environment
 from tests.helpers.examples import copied_run
 from tests.helpers.hostile_pages import EVIL, PAGES, hostile
-from tests.helpers.queues import until
 from tests.helpers.reports import PAYLOADS
 from tomserve.api import experiments
 from tomserve.api.experiments import Experiment
@@ -37,7 +34,7 @@ def bench() -> Iterator[Served]:
 
 @pytest.fixture
 def me(bench: Served, browser: Any) -> Iterator[Visitor]:
-    with visiting(browser, bench.opened, permissions=["clipboard-read", "clipboard-write"]) as found:
+    with visiting(browser, bench.opened) as found:
         yield found
 
 
@@ -103,19 +100,6 @@ def test_every_page_is_named_and_fits(me: Visitor, bench: Served, monkeypatch: p
     me.wrong.clear()  # that a page is missing is said there
 
 
-def test_panels_come_while_somebody_looks_and_their_tables_sort_and_copy(me: Visitor) -> None:
-    copied_run(runs_root() / "example")
-    me.page.goto(f"{me.base}/run/example")
-    table = me.page.locator("#table-accuracy")
-    table.locator("th button").first.click()
-    assert table.locator("th").first.get_attribute("aria-sort") == "ascending"
-    table.get_by_role("button", name="Copy as CSV").click()
-    table.get_by_text("Copied.").wait_for()
-    assert "," in me.page.evaluate("navigator.clipboard.readText()").splitlines()[0]
-    me.page.goto(f"{me.base}/run/example#table-chains")
-    me.page.wait_for_selector("#table-chains[open]")
-
-
 def test_keys_go_through_lists_and_times_are_those_of_whoever_looks(bench: Served, browser: Any) -> None:
     for name in ("deep/example", "second"):
         copied_run(runs_root() / name)
@@ -148,51 +132,6 @@ def test_keys_go_through_lists_and_times_are_those_of_whoever_looks(bench: Serve
         page.get_by_role("link", name="Answers").press("Enter")
         page.wait_for_selector("#list")
         assert "outcome=wrong" in page.url
-
-
-def done(me: Visitor) -> int:
-    """How many answers the page counts."""
-    return int(me.page.locator("[sse-swap=now] .progress span").inner_text().split()[0].replace(",", ""))
-
-
-def grown(me: Visitor, beyond: int) -> int:
-    """How many answers the page counts once these are more than before."""
-    me.eventually(
-        f"parseInt(document.querySelector('[sse-swap=now] .progress span')?.innerText.replace(',', '') || '0') > {beyond}"
-    )
-    return done(me)
-
-
-def test_a_terminals_run_is_watched_and_the_connection_may_be_lost(
-    bench: Served, me: Visitor, endpoint: Endpoint
-) -> None:
-    endpoint.delay = 0.25
-    command = ["eval", "--base-url", endpoint.url, "--benchmark", "perturbed", "--run", "pilot/slow", "--no-report",
-               "--strategy", "vanilla", "--concurrency", "1", "--limit", "300"]  # fmt: skip
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen([*TOMSERVE, *command], env=environment(runs_root()), stdout=quiet, stderr=quiet) as process:
-        try:
-            until(lambda: (runs_root() / "pilot/slow/manifest.json").exists() or process.poll() is not None)
-            me.page.goto(f"{me.base}/live/pilot/slow", wait_until="domcontentloaded")
-            me.page.wait_for_selector(".badge.running")
-            first = grown(me, 0)
-            assert grown(me, first) > first
-            assert me.page.locator("[sse-swap=answers] tbody tr").count() >= 1
-            assert "left to ask" in me.page.locator("[sse-swap=log]").inner_text()
-            assert "Ctrl-C in its terminal" in me.page.locator("[sse-swap=actions]").inner_text()
-            bench.stop()
-            me.page.locator("#connection:not([hidden])", has_text="is lost").wait_for()
-            before = done(me)
-            bench.start()
-            me.page.wait_for_selector("#connection.back")
-            assert grown(me, before) > before
-            endpoint.delay = 0.0
-            me.page.wait_for_selector(".badge.complete")
-            assert me.page.locator("[sse-swap=now] .progress span").inner_text() == "300 of 300 (100%)"
-            me.page.wait_for_selector("[sse-swap=actions] a.button.primary >> text=Results")
-            assert process.wait(120) == 0
-        finally:
-            process.kill()
 
 
 def tab_to(page: Any, selector: str) -> None:
@@ -330,21 +269,3 @@ def test_nothing_of_a_hostile_run_is_more_than_text(me: Visitor, tmp_path: Path)
     for name, text in (("answer", PAYLOADS[0]), ("item", PAYLOADS[0]), ("leaderboard", EVIL)):
         me.open(PAGES[name])
         assert text in me.text, "it is seen as text"
-
-
-def test_what_an_endpoint_replies_to_a_try_is_text(me: Visitor, endpoint: Endpoint) -> None:
-    endpoint.script = lambda body, number: completion("".join(PAYLOADS), model=EVIL, reasoning=PAYLOADS[0])
-    me.open("/try")
-    me.page.get_by_text("A story of your own", exact=True).click()
-    for label, text in (
-        ("Story, a sentence on each line", "\n".join(PAYLOADS)),
-        ("Question", EVIL),
-        ("Choices, each on a line", f"{EVIL}\n{PAYLOADS[0]}"),
-        ("Address of the endpoint", endpoint.url),
-    ):
-        me.page.get_by_label(label).fill(text)
-    me.page.get_by_role("button", name="Ask", exact=True).click()
-    me.page.wait_for_url("**/try/*")
-    me.settled()
-    assert PAYLOADS[0] in me.text
-    assert not me.active()

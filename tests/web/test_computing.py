@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,9 @@ import pytest
 from tests.helpers.examples import copied_example
 from tests.helpers.queues import until
 from tests.helpers.reading import made
-from tomserve.web import computing, process
+from tomserve.web import computing, digests, process
 from tomserve.web.computing import Computing, Result, Wish
+from tomserve.web.digests import Allowance, Digests
 from tomserve.web.process import Process
 
 
@@ -220,3 +222,40 @@ def test_what_was_used_longest_ago_makes_room(
     assert folders[0].exists()
     assert not folders[1].exists()
     assert beside.settled(several[1]).folder == folders[1]
+
+
+ONE = hashlib.sha256(b"one").hexdigest()
+
+
+def test_the_digest_is_that_of_the_content_whatever_its_length_and_time(tmp_path: Path) -> None:
+    path, found = tmp_path / "a", Digests()
+    path.write_bytes(b"one")
+    before = path.stat()
+    assert (found.of(path), found.of(tmp_path / "b")) == (ONE, "")
+    path.write_bytes(b"two")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert found.of(path) == hashlib.sha256(b"two").hexdigest()
+    (tmp_path / "link").symlink_to(path)
+    assert found.of(tmp_path / "link") == ""
+
+
+def test_a_file_that_has_settled_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"one")
+    monkeypatch.setattr(digests, "SETTLED", -60.0)  # as if the change were long ago
+    found = Digests()
+    found.of(path)
+    monkeypatch.setattr(digests.files, "reading", lambda _: pytest.fail("it was read again"))
+    assert found.of(path) == ONE
+
+
+def test_several_files_share_what_may_be_read_while_a_page_waits_and_long_ones_are_read_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digests, "SETTLED", -60.0)
+    paths = [tmp_path / name for name in "abcd"]
+    for path in paths:
+        path.write_bytes(b"one")
+    found, allowance = Digests(), Allowance(7)
+    assert [found.of(path, allowance) for path in paths] == [ONE, ONE, None, None]
+    until(lambda: [found.of(path, Allowance(0)) for path in paths] == [ONE] * 4)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,22 +15,6 @@ from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
 from tomserve.web import exporting, process
 from tomserve.web.process import Process
-
-WORKS = """
-import os, time
-from pathlib import Path
-
-def tell(out, runs, options):
-    return {"pid": os.getpid(), "keys": [name for name in os.environ if "API_KEY" in name], "runs": runs}
-
-def die(out, runs, options):
-    os._exit(9)
-
-def wait(out, runs, options):
-    Path(options["begun"]).write_text(str(os.getpid()))
-    while True:
-        time.sleep(0.01)
-"""
 
 
 @pytest.mark.parametrize(
@@ -63,20 +46,23 @@ def test_no_key_of_an_endpoint_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> 
     assert process.keyless()["PATH"] == os.environ["PATH"]
 
 
-@pytest.fixture
-def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
-    """A process that knows the works above, too."""
-    (tmp_path / "works_of_a_test.py").write_text(WORKS, "utf-8")
-    (tmp_path / "sitecustomize.py").write_text(
-        "from tomserve.web import process\n"
-        "process.WORKS.update(dict.fromkeys(('tell', 'die', 'wait'), 'works_of_a_test'))\n",
-        "utf-8",
-    )
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *(path for path in sys.path if path)]))
-    made = Process()
-    yield made
-    made.stop()
-    made.close()
+WAITS = """
+import os, sys, time
+from pathlib import Path
+from tomserve.web import exporting, process
+
+def scores(out, runs, options):
+    if options.get("dies"):
+        os._exit(9)
+    (Path(out) / "begun").write_text(str(os.getpid()))
+    while options.get("waits"):
+        time.sleep(0.01)
+    return {"pid": os.getpid(), "keys": [name for name in os.environ if "API_KEY" in name], "runs": runs}
+
+exporting.scores = scores
+if sys.argv[0] != "-m":
+    process.Process().ask(Path(sys.argv[1]), "scores", (), {"waits": True})
+"""
 
 
 def gone(number: int) -> bool:
@@ -87,46 +73,32 @@ def gone(number: int) -> bool:
     return False
 
 
-def written(path: Path) -> int:
-    """The number of the process that has written it there."""
-    return int(until(lambda: path.exists() and path.read_text()))
-
-
 @pytest.mark.system
-def test_one_process_does_several_works_and_one_that_dies_or_is_stopped_says_so(
-    one: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_one_process_does_several_works_says_when_it_died_or_was_stopped_and_ends_with_its_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WAITS)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *(path for path in sys.path if path)]))
     monkeypatch.setenv("TOMSERVE_API_KEY", "sk-secret")
-    found = [one.ask(tmp_path, "tell", (Path(name),), {})["facts"] for name in ("a", "b")]
-    assert [(one["runs"], one["keys"]) for one in found] == [(["a"], []), (["b"], [])]
-    assert found[0]["pid"] == found[1]["pid"] != os.getpid()
-    assert "ended with exit code 9 before it was done" in one.ask(tmp_path, "die", (), {})["error"]
-    begun, said = tmp_path / "begun", []
-    waiting = threading.Thread(
-        target=lambda: said.append(one.ask(tmp_path, "wait", (), {"begun": str(begun)})), daemon=True
-    )
-    waiting.start()
-    number = written(begun)
-    one.stop()
-    waiting.join(60)
-    assert "before it was done" in said[0]["error"]
+
+    def begun() -> int:
+        return int(until(lambda: (path := tmp_path / "begun").exists() and path.read_text()))
+
+    one = Process()
+    found = [one.ask(tmp_path, "scores", (Path(name),), {})["facts"] for name in "ab"]
+    assert [(done["runs"], done["keys"]) for done in found] == [(["a"], []), (["b"], [])]
+    assert found[0]["pid"] == found[1]["pid"] == begun() != os.getpid()
+    assert "ended with exit code 9 before it was done" in one.ask(tmp_path, "scores", (), {"dies": True})["error"]
+    (tmp_path / "begun").unlink()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(one.ask, tmp_path, "scores", (), {"waits": True})
+        number = begun()
+        one.stop()
+        assert "before it was done" in waiting.result(60)["error"]
     until(lambda: gone(number))
-    assert "the workbench was ended" in one.ask(tmp_path, "tell", (), {})["error"]
-
-
-SERVER = """
-import sys
-from pathlib import Path
-from tomserve.web.process import Process
-Process().ask(Path("."), "wait", (), {"begun": sys.argv[1]})
-"""
-
-
-@pytest.mark.system
-@pytest.mark.usefixtures("one")
-def test_a_process_ends_where_its_server_was_killed(tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    with subprocess.Popen([sys.executable, "-c", SERVER, str(begun)]) as server:
-        number = written(begun)
+    assert "the workbench was ended" in one.ask(tmp_path, "scores", (), {})["error"]
+    (tmp_path / "begun").unlink()
+    with subprocess.Popen([sys.executable, str(tmp_path / "sitecustomize.py"), str(tmp_path)]) as server:
+        number = begun()
         server.kill()
     until(lambda: gone(number))

@@ -131,25 +131,22 @@ def test_paused_resumed_cancelled_and_tried_again(queue: Queue) -> None:
     assert job("a").wanted == "cancelled"
 
 
-@pytest.mark.parametrize(
-    ("now", "refused"),
-    [
-        (State.QUEUED, ("resume", "retry")),
-        (State.WAITING, ("resume", "retry")),
-        (State.PAUSED, ("pause", "retry")),
-        (State.RUNNING, ("resume", "retry", "move")),
-        (State.STOPPING, ("pause", "resume", "retry", "move")),
-        (State.DONE, ("pause", "resume", "cancel", "move")),
-        (State.FAILED, ("pause", "resume", "cancel", "move")),
-        (State.CANCELLED, ("pause", "resume", "cancel", "move")),
-    ],
-)
-def test_what_the_state_does_not_allow_is_a_conflict(now: State, refused: tuple[str, ...]) -> None:
-    queue = queue_of(Settings())
+REFUSED = {
+    State.QUEUED: "resume retry",
+    State.WAITING: "resume retry",
+    State.PAUSED: "pause retry",
+    State.RUNNING: "resume retry move",
+    State.STOPPING: "pause resume retry move",
+    **dict.fromkeys((State.DONE, State.FAILED, State.CANCELLED), "pause resume cancel move"),
+}
+
+
+@pytest.mark.parametrize("now", REFUSED)
+def test_what_the_state_does_not_allow_is_a_conflict(queue: Queue, now: State) -> None:
     queue.submit(experiment(URL, run="a"), ME)
     ended("a", now)
     before = job("a")
-    for name in refused:
+    for name in REFUSED[now].split():
         with pytest.raises(ConflictError, match=f"^a is {now.value}"):
             act(queue, name)("a", ME)
     assert job("a") == before
@@ -241,17 +238,12 @@ def broken(path: Path) -> None:
     path.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
 
 
-def folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
 def piped(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
 
 
-@pytest.mark.parametrize("how", [broken, folder, piped])
+@pytest.mark.parametrize("how", [broken, piped])
 def test_a_damaged_file_of_entries_ends_nothing(how: Callable[[Path], None]) -> None:
     queue = queue_of(Settings())
     three(queue)
@@ -263,8 +255,7 @@ def test_a_damaged_file_of_entries_ends_nothing(how: Callable[[Path], None]) -> 
     queue.cancel("a", ME)
     queue.retry("a", ME)
     assert state("a") == "queued"
-    if how is not folder:
-        assert queue.entries.all(URL) == {Entry("a", job("a").turn)}
+    assert queue.entries.all(URL) == {Entry("a", job("a").turn)}
 
 
 def test_a_redis_that_is_gone_ends_nothing() -> None:

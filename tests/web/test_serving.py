@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 
 from tests.conftest import Endpoint, Outcome
 from tests.helpers.browsing import Started
-from tests.helpers.command import TOMSERVE, environment
 from tests.helpers.examples import copied_example
 from tests.helpers.queues import asked, kill, processes, until
 from tomserve.content.places import runs_root
@@ -191,17 +189,3 @@ def test_what_runs_goes_on_whether_the_workbench_ends_or_is_killed(
         assert ended["complete"] is True
         assert ended["rows"] >= done
     assert len(asked(name)) == len(set(asked(name)))
-
-
-@pytest.mark.system
-def test_what_is_computed_beside_ends_with_it_and_leaves_nothing(start: Callable[..., Started]) -> None:
-    running, cache = start(), runs_root() / ".web/cache"
-    head = {"Authorization": f"Bearer {running.address.split('token=')[1]}"}
-    assert "being read" in httpx.get(f"{running.base}/items?benchmark=perturbed", headers=head, timeout=120).text
-    until(lambda: cache.exists() and list(cache.iterdir()), "anything to be computed")
-    late = subprocess.run(
-        [*TOMSERVE, "web", "--port", "0"], env=environment(runs_root()), capture_output=True, text=True, check=False
-    )
-    assert (late.returncode, f"pid {running.process.pid}" in late.stderr) == (2, True)
-    assert running.end()[0] == 130
-    assert not list(cache.glob(".*"))

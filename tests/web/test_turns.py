@@ -1,51 +1,48 @@
-"""What becomes of an experiment when its process has ended, by its exit code and by what people wanted."""
+"""Why an experiment whose turn has come has to wait, and what becomes of it when its process has ended."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from aiohttp import web
+
+from tests.conftest import Endpoint
+from tests.helpers.queues import free_port
+from tomserve.api.experiments import Experiment
+from tomserve.runs.runfolder import RunFolder
+from tomserve.serving import records
 from tomserve.web.cards import Job, State
 from tomserve.web.turns import DEATHS, End, after
+from tomserve.web.waiting import reason
 
 RUNS = Job(state=State.RUNNING, turn=3, deaths=1)
 
 
-@pytest.mark.parametrize(
-    ("code", "wanted", "leaving", "state"),
-    [
-        (0, None, False, "done"),
-        (1, None, False, "done"),
-        (2, None, False, "failed"),
-        (3, None, False, "queued"),
-        (-9, None, False, "queued"),
-        (None, None, False, "queued"),
-        (143, None, False, "paused"),
-        (130, None, False, "paused"),
-        (143, None, True, "queued"),
-        (-15, None, True, "queued"),
-        (2, None, True, "failed"),
-        (0, None, True, "done"),
-        (143, State.PAUSED, False, "paused"),
-        (143, State.CANCELLED, False, "cancelled"),
-        (143, State.PAUSED, True, "paused"),
-        (143, State.CANCELLED, True, "cancelled"),
-        (None, State.PAUSED, False, "paused"),
-        (-9, State.CANCELLED, False, "cancelled"),
-        (3, State.CANCELLED, False, "cancelled"),
-        (2, State.CANCELLED, False, "cancelled"),
-        (2, State.PAUSED, False, "failed"),
-        (0, State.PAUSED, False, "done"),
-        (0, State.CANCELLED, False, "done"),
+PAUSED, CANCELLED = State.PAUSED, State.CANCELLED
+ENDS: dict[str, list[tuple[int | None, State | None, bool]]] = {
+    "done": [(0, None, False), (1, None, False), (0, None, True), (0, PAUSED, False), (0, CANCELLED, False)],
+    "failed": [(2, None, False), (2, None, True), (2, PAUSED, False)],
+    "queued": [(3, None, False), (-9, None, False), (None, None, False), (143, None, True), (-15, None, True)],
+    "paused": [
+        (143, None, False),
+        (130, None, False),
+        (143, PAUSED, False),
+        (143, PAUSED, True),
+        (None, PAUSED, False),
     ],
-)
-def test_the_state_that_follows(code: int | None, wanted: State | None, leaving: bool, state: str) -> None:
-    job = RUNS if wanted is None else RUNS.model_copy(update={"state": State.STOPPING, "wanted": wanted})
-    found = after(job, End(code, said="the last line", leaving=leaving))
-    assert found.state.value == state
-    assert found.wanted is None
-    assert found.exit_code == code
-    assert (found.ended is not None) == (state in ("done", "failed", "cancelled"))
-    assert found.turn == (4 if state in ("queued", "paused") else 3)
+    "cancelled": [(code, CANCELLED, False) for code in (143, -9, 3, 2)] + [(143, CANCELLED, True)],
+}
+
+
+@pytest.mark.parametrize("state", ENDS)
+def test_the_state_that_follows(state: str) -> None:
+    for code, wanted, leaving in ENDS[state]:
+        job = RUNS if wanted is None else RUNS.model_copy(update={"state": State.STOPPING, "wanted": wanted})
+        found = after(job, End(code, said="the last line", leaving=leaving))
+        assert (found.state.value, found.wanted, found.exit_code) == (state, None, code)
+        assert (found.ended is not None) == (state in ("done", "failed", "cancelled"))
+        assert found.turn == (4 if state in ("queued", "paused") else 3)
 
 
 def test_what_it_ended_by_is_said() -> None:
@@ -65,3 +62,48 @@ def test_one_that_dies_again_and_again_without_getting_further_has_failed() -> N
     assert after(job, End(-9, grown=True)).deaths == 0
     found = after(job, End(-9, grown=False))
     assert (found.state, found.said) == ("failed", "its process was killed by signal 9; that came 3 times in a row")
+
+
+def why(folder: Path, *urls: str, model: str | None = None, start: bool = False) -> str:
+    return reason(Experiment(base_url=urls, model=model, start=start), folder)
+
+
+def test_a_server_that_answers_is_not_waited_for_and_is_sent_no_key(
+    tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOMSERVE_API_KEY", "sk-0123456789")
+    endpoint.key = "sk-0123456789"  # it refuses us, and that is for the evaluation to say
+    assert why(tmp_path, endpoint.url) == ""
+    port = free_port()
+    assert why(tmp_path, endpoint.url, f"127.0.0.1:{port}") == f"no server answers at http://127.0.0.1:{port}/v1 yet"
+    heard: list[str | None] = []
+    monkeypatch.setattr(Endpoint, "_refused", lambda self, request: heard.append(request.headers.get("Authorization")))
+    assert why(tmp_path, endpoint.url) == ""
+    assert heard == [None]
+    for status in (502, 503, 504):
+        monkeypatch.setattr(Endpoint, "_refused", lambda self, request, status=status: web.Response(status=status))
+        assert why(tmp_path, endpoint.url) == f"the server at {endpoint.url} is busy, or still loads"
+
+
+def test_a_run_that_somebody_works_on_is_waited_for(tmp_path: Path, endpoint: Endpoint) -> None:
+    with RunFolder(tmp_path / "r") as folder:
+        assert "works on this run; it goes on once that has ended" in why(folder.path, endpoint.url)
+    assert why(tmp_path / "r", endpoint.url) == ""
+
+
+def test_servers_of_this_machine(tmp_path: Path, endpoint: Endpoint) -> None:
+    assert why(tmp_path) == why(tmp_path, model="reference") == ""  # the embedded one is started
+    missing = "no server of yi-34b runs; start one with `tomserve serve yi-34b`"
+    assert why(tmp_path, model="yi-34b") == missing
+    assert why(tmp_path, model="yi-34b", start=True) == ""
+    fields = {"url": endpoint.url, "revision": None, "command": ["vllm", "serve", "org/model"]}
+    records.write(endpoint.port, model="yi-34b", loading=True, **fields)
+    for model in ("yi-34b", "org/model", None):
+        assert why(tmp_path, model=model) == "the server of yi-34b is loading its model"
+    assert why(tmp_path, endpoint.url) == f"the server at {endpoint.url} is loading its model"
+    records.write(endpoint.port, model="yi-34b", **fields)
+    for model in ("yi-34b", "org/model", None):
+        assert why(tmp_path, model=model) == ""
+    assert why(tmp_path, model="reference") == ""
+    records.write(endpoint.port, model="yi-34b", **{**fields, "url": f"http://127.0.0.1:{free_port()}/v1"})
+    assert why(tmp_path, model="yi-34b") == "the server of yi-34b does not answer now"

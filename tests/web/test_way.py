@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -149,20 +148,3 @@ def test_a_page_that_lost_its_server_finds_it_again_and_nothing_is_lost(
         len({(body["messages"][-1]["content"], body["messages"][0]["content"]) for body in endpoint.requests})
         == QUESTIONS
     )
-
-
-@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="needs vLLM: make setup")
-def test_the_embedded_model_is_asked_from_the_browser(browser: Any, start: Callable[..., Started]) -> None:
-    with visiting(browser, start().address) as me:
-        me.open("/new")
-        me.page.get_by_label("By a preset").check()
-        me.page.locator("#preset").select_option("reference")
-        me.page.locator("#benchmark").select_option("perturbed")
-        me.page.locator("input[name=strategy][value=vanilla]").check()
-        me.page.get_by_label("Limit").fill("8")
-        me.page.get_by_label("Name", exact=True).fill("embedded")
-        me.page.get_by_role("button", name="Start", exact=True).click()
-        me.page.wait_for_url("**/live/embedded")
-        me.context.set_default_timeout(5 * PATIENCE)
-        done(me, "embedded")
-        assert "reference" in me.text
