@@ -158,9 +158,13 @@ class Workers:
         monkeypatch.setattr(working.waiting, "reason", lambda experiment, folder: self.why)
         monkeypatch.setattr(child, "subprocess", SimpleNamespace(Popen=self._begin, DEVNULL=-3))
         monkeypatch.setattr(child, "records", SimpleNamespace(birth=lambda pid: f"birth/{pid}"))
-        monkeypatch.setattr(os, "kill", lambda pid, number: self._kill(pid, number) if pid > 10**9 else kill(pid, number))
+        monkeypatch.setattr(
+            os, "kill", lambda pid, number: self._kill(pid, number) if pid > 10**9 else kill(pid, number)
+        )
 
-    def _begin(self, command: list[str], *, env: dict[str, str], pass_fds: tuple[int, ...], stdout: Any, **_: Any) -> Played:
+    def _begin(
+        self, command: list[str], *, env: dict[str, str], pass_fds: tuple[int, ...], stdout: Any, **_: Any
+    ) -> Played:
         held, console = [os.dup(number) for number in pass_fds], os.dup(stdout.fileno())
         self.begun.append(Played(10**9 + 1 + len(self.begun), Path(command[-1]), dict(env), held, console))
         return self.begun[-1]

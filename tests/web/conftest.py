@@ -56,7 +56,9 @@ class Kept:
             files = [(one, run / one) for one in (*computing.SOURCES, computing.MEASURED)]
             state.append([name, [[one, path.read_bytes().hex() if path.is_file() else ""] for one, path in files]])
         if file := options.get("file"):
-            state.append(Path(file).read_bytes().hex() if Path(file).is_file() else str(self.folder / os.urandom(8).hex()))
+            state.append(
+                Path(file).read_bytes().hex() if Path(file).is_file() else str(self.folder / os.urandom(8).hex())
+            )
         return content.digest(orjson.dumps(state, option=orjson.OPT_SORT_KEYS)).removeprefix("sha256:")
 
 

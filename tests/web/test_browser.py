@@ -5,17 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, Endpoint
-from tests.helpers.browsing import Served, Visitor, beside, served, visiting
+from tests.conftest import ROOT
+from tests.helpers.browsing import Served, Visitor, served, visiting
 from tests.helpers.examples import copied_run
-from tests.helpers.hostile_pages import EVIL, PAGES, hostile
-from tests.helpers.reports import PAYLOADS
-from tomserve.api import experiments
 from tomserve.api.experiments import Experiment
 from tomserve.content.places import runs_root
 from tomserve.web import cards
@@ -36,12 +32,6 @@ def bench() -> Iterator[Served]:
 def me(bench: Served, browser: Any) -> Iterator[Visitor]:
     with visiting(browser, bench.opened) as found:
         yield found
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with beside() as server:
-        yield server
 
 
 def submit(bench: Served, *names: str) -> None:
@@ -134,55 +124,6 @@ def test_keys_go_through_lists_and_times_are_those_of_whoever_looks(bench: Serve
         assert "outcome=wrong" in page.url
 
 
-def tab_to(page: Any, selector: str) -> None:
-    """Go on by the tabulator until that element is in focus."""
-    for _ in range(400):
-        page.keyboard.press("Tab")
-        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
-            return
-    raise AssertionError(f"{selector} is not reached by the keyboard")
-
-
-def test_a_new_experiment_by_keyboard_alone(me: Visitor, endpoint: Endpoint) -> None:
-    endpoint.models, page = ["tiny", "other"], me.page
-    steps = (
-        ('nav a[href="/new"]', ("Enter",), "#new"),
-        ("input[name=source]", ("ArrowUp", "ArrowUp"), "input[name=source][value=endpoint]:checked"),
-        ("#base_url", (endpoint.url,), ""),
-        ("#models button", ("Enter",), "#models code >> text=other"),
-    )
-    for selector, keys, comes in steps:
-        tab_to(page, selector)
-        for key in keys:
-            page.keyboard.type(key) if key.startswith("http") else page.keyboard.press(key)
-        if comes:
-            page.wait_for_selector(comes)
-    page.focus("#base_url")
-    for selector, text in (("#model", "tiny"), ("#benchmark", "perturbed: ")):
-        tab_to(page, selector)
-        page.keyboard.type(text)
-    tab_to(page, "input[name=strategy][value=vanilla]")
-    page.keyboard.press("Space")
-    tab_to(page, "#limit")
-    page.keyboard.type("0")
-    page.wait_for_selector("#limit-error >> text=at least 1")
-    assert page.get_attribute("#limit", "aria-invalid") == "true"
-    page.keyboard.press("Control+a")
-    page.keyboard.type("8")
-    page.wait_for_selector("#plan strong >> text=8")
-    page.wait_for_selector("#limit-error:empty", state="attached")
-    assert page.get_attribute("#limit", "aria-invalid") is None
-    assert "limit: 8" in page.locator("#yaml-text").inner_text()
-    tab_to(page, "#run")
-    page.keyboard.type("by/keyboard")
-    tab_to(page, "button.primary")
-    page.keyboard.press("Enter")
-    page.wait_for_url(f"{me.base}/live/by/keyboard")
-    page.wait_for_selector(".badge.queued")
-    found = experiments.read(runs_root() / "by/keyboard" / experiments.FILE)
-    assert (found.model, found.benchmark, found.strategy, found.limit) == ("tiny", "perturbed", ("vanilla",), 8)
-
-
 ORDER = (
     "[...document.querySelectorAll('#queue section:first-of-type .run-name')].map(one => one.innerText.trim()).join()"
 )
@@ -256,16 +197,3 @@ def test_all_of_it_works_without_scripts(bench: Served, browser: Any) -> None:
     page.get_by_role("link", name="Next").first.click()
     assert page.locator("table.list tbody tr").count() == 24
     context.close()
-
-
-def test_nothing_of_a_hostile_run_is_more_than_text(me: Visitor, tmp_path: Path) -> None:
-    hostile(tmp_path)
-    for name, address in PAGES.items():
-        status = me.open(address)
-        assert status < 500, (name, status)
-        assert not me.active(), name
-        assert not [one for one in me.wrong if "status of 4" not in one], name  # that a page is missing is said there
-        me.wrong.clear()
-    for name, text in (("answer", PAYLOADS[0]), ("item", PAYLOADS[0]), ("leaderboard", EVIL)):
-        me.open(PAGES[name])
-        assert text in me.text, "it is seen as text"

@@ -41,16 +41,6 @@ def test_it_is_imported_without_the_server() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_runs_are_listed_read_and_changed(bench: Workbench) -> None:
-    assert [run["name"] for run in bench.runs()] == ["pilot/example"]
-    assert bench.runs(model="none such") == []
-    told = bench.change("pilot/example", tags=["pilot"], notes="A first look.")
-    assert told["tags"] == ["pilot"]
-    assert bench.runs(tag="pilot")[0]["notes"] == "A first look."
-    assert bench.run("pilot/example")["manifest"]["complete"] is True
-    assert bench.progress("pilot/example")["state"] == "complete"
-
-
 def test_a_run_that_has_ended_is_followed_to_its_end(bench: Workbench) -> None:
     seen = list(bench.follow("pilot/example"))
     assert [one["state"] for one in seen] == ["complete"]

@@ -7,17 +7,61 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlencode
+from typing import Any
+from urllib.parse import quote, urlencode
 
 import orjson
 import pytest
 
+from tests.helpers.browsing import served, visiting
 from tests.helpers.examples import copied_run
-from tests.helpers.hostile_pages import PAGES, hostile
 from tests.helpers.reading import settled
-from tests.helpers.reports import PAYLOADS
+from tests.helpers.reports import PAYLOADS, hostile_run
 from tests.helpers.workbenches import client
 from tomserve.content.places import runs_root
+from tomserve.web import cards, computing
+from tomserve.web.cards import Card, Job, State
+
+EVIL = PAYLOADS[2]
+NAME = "<img src=x onerror=alert(9)>"
+"""What the folder of a run may be called, where somebody has made it by hand."""
+
+
+def hostile(folder: Path) -> None:
+    """Make two runs in which everything that others write is a payload, and a folder whose name is one."""
+    root = runs_root()
+    first = hostile_run(root, model=EVIL)
+    job = Job(state=State.FAILED, said=PAYLOADS[0], group=EVIL, submitted="2026-01-01T00:00:00Z")
+    tags = tuple(one[:40] for one in PAYLOADS)
+    cards.write(first, Card(owner="", notes="\n".join(PAYLOADS), tags=tags, job=job))
+    (first / "log.txt").write_text("".join(f"2026-01-01T00:00:00Z {one}\n" for one in PAYLOADS), "utf-8")
+    (first / "console.txt").write_text("\n".join(PAYLOADS), "utf-8")
+    progress = {"schema": 1, "pid": 1, "began": PAYLOADS[0], "updated": EVIL, "message": EVIL, "endpoint": EVIL}
+    (first / "progress.json").write_bytes(orjson.dumps(progress))
+    hostile_run(folder / "made", model=PAYLOADS[3]).rename(root / "second")
+    copied_run(root / NAME)
+
+
+ITEM = f"0/{PAYLOADS[0]}"
+PAGES = {
+    "dashboard": "/",
+    "new": "/new?like=hostile",
+    "queue": "/queue",
+    "leaderboard": "/leaderboard",
+    "run": "/run/hostile",
+    "answers": "/answers/hostile",
+    "answer": f"/answer/hostile?{urlencode({'item': ITEM, 'strategy': 'cot'})}",
+    "reasoning": f"/answer/hostile?{urlencode({'item': f'3/{PAYLOADS[3]}', 'strategy': 'vanilla'})}",
+    "compare": "/compare?a=hostile&b=second",
+    "live": "/live/hostile",
+    "items": "/items?run=hostile",
+    "item": f"/items/item?{urlencode({'run': 'hostile', 'id': ITEM})}",
+    "try": f"/try?{urlencode({'run': 'hostile', 'item': ITEM, 'model': EVIL, 'base_url': PAYLOADS[3]})}",
+    "a name": f"/run/{quote(NAME)}",
+    "no such run": f"/run/{quote(EVIL)}",
+    "a condition": f"/items?{urlencode({'run': 'hostile', 'where': EVIL, 'text': PAYLOADS[3]})}",
+    "a filter": f"/leaderboard?{urlencode({'model': EVIL, 'sort': PAYLOADS[3]})}",
+}
 
 
 def links(page: str, begin: str) -> list[str]:
@@ -93,7 +137,10 @@ BROKEN = [_huge, _types, _card, _link, _pipe, _pipe_of_the_log, _letters, _line,
 
 
 @pytest.mark.parametrize("break_", BROKEN, ids=lambda one: one.__name__.strip("_"))
-def test_a_broken_run_is_told_of_in_words_on_every_page(break_: Callable[[Path], None]) -> None:
+def test_a_broken_run_is_told_of_in_words_on_every_page(
+    break_: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(computing.Computing, "every", lambda self, wishes, **_: [None] * len(wishes))
     copied_run(runs_root() / "sound")
     break_(copied_run(runs_root() / "broken"))
     me = client()
@@ -106,3 +153,20 @@ def test_a_broken_run_is_told_of_in_words_on_every_page(break_: Callable[[Path],
         assert "<h1" in answer.text, address
         assert "root:x:0" not in answer.text, address
     assert "sound" in me.get("/").text
+
+
+@pytest.mark.system
+def test_nothing_of_a_hostile_run_does_anything_in_a_browser(browser: Any, tmp_path: Path) -> None:
+    hostile(tmp_path)
+    with served() as bench, visiting(browser, bench.opened) as me:
+        for name, address in PAGES.items():
+            status = me.open(address)
+            assert status < 500, (name, status)
+            assert not me.active(), name
+            assert not [one for one in me.wrong if "status of 4" not in one], (
+                name
+            )  # that a page is missing is said there
+            me.wrong.clear()
+        for name, text in (("answer", PAYLOADS[0]), ("item", PAYLOADS[0]), ("leaderboard", EVIL)):
+            me.open(PAGES[name])
+            assert text in me.text, "it is seen as text"

@@ -15,10 +15,7 @@ from tests.conftest import ROOT
 from tests.helpers.workbenches import client
 from tomserve.web import rendering
 
-STYLES = (
-    ROOT / "tomserve/reporting/html/assets/report.css",
-    ROOT / "tomserve/web/static/workbench.css",
-)
+STYLES = (ROOT / "tomserve/reporting/html/assets/report.css", ROOT / "tomserve/web/static/workbench.css")
 TEXT = [
     *(("ink", one) for one in ("ground", "sheet", "faint", "busy-ground", "bad-ground", "good-ground", "wait-ground")),
     *(("soft", one) for one in ("ground", "sheet", "faint")),

@@ -34,7 +34,7 @@ def _asked(options: EvalOptions, monkeypatch: pytest.MonkeyPatch) -> tuple[int, 
         {},
         {"limit": 30, "strategy": ("vanilla",)},
         {"limit": 40, "noise_check": 0.25, "where": ("perturbation=none",)},
-        {"limit": 60, "variants": ("all",)},
+        {"limit": 8, "variants": ("all",)},
         {"limit": 20, "repeats": 3, "temperature": 0.7, "strategy": ("vanilla", "cot")},
     ],
 )
@@ -52,7 +52,8 @@ def test_plan_counts_what_an_evaluation_asks(fields: dict[str, object], monkeypa
 
 
 def test_variants_of_many_questions_are_estimated_from_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    experiment = Experiment(benchmark="perturbed", variants=("choices", "order"))
+    monkeypatch.setattr("tomserve.web.planning.VARIED", 100)
+    experiment = Experiment(benchmark="perturbed", variants=("choices", "order"), limit=300)
     plan = foresee(experiment)
     _, variants, _ = _asked(experiment.options(), monkeypatch)
     assert plan.about
@@ -82,27 +83,14 @@ def test_another_process_gives_the_same_plan_and_keeps_it(desk: Desk) -> None:
 
 
 def test_a_plan_is_kept_for_all_that_does_not_bear_on_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    computed: list[str] = []
-
-    def answer(self: Desk, wish: str) -> str:
-        computed.append(wish)
-        return f"plan {len(computed)}"
-
-    monkeypatch.setattr(Desk, "_computed", answer)
+    numbers = iter(range(1, 9))
+    monkeypatch.setattr(Desk, "_computed", lambda self, wish: f"plan {next(numbers)}")
     experiment = Experiment(benchmark="perturbed", limit=24)
-    for fields, said in (
-        ({}, 1),
-        ({"run": "other", "concurrency": 9}, 1),
-        ({"limit": 25}, 2),
-        ({"seed": 3}, 3),
-        ({}, 1),
-    ):
+    steps = (({}, 1), ({"run": "other", "concurrency": 9}, 1), ({"limit": 25}, 2), ({"seed": 3}, 3), ({}, 1))
+    for kept, fields, said in (*((256, *one) for one in steps), (1, {"limit": 26}, 4), (1, {}, 5)):
+        monkeypatch.setattr("tomserve.web.planning.KEPT", kept)
         with pytest.raises(ConfigError, match=f"plan {said}"):
             desk.foresee(experiment.model_copy(update=fields))
-    monkeypatch.setattr("tomserve.web.planning.KEPT", 1)
-    for limit, said in ((26, 4), (24, 5)):
-        with pytest.raises(ConfigError, match=f"plan {said}"):
-            desk.foresee(experiment.model_copy(update={"limit": limit}))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from tomserve.web.cards import Card, Job, State
 from tomserve.web.computing import Wish
 from tomserve.web.settings import Settings
 
-SPELLINGS = (
+SPELLINGS = [
     "hers",
     "%2e/hers",
     "runs/hers",
@@ -34,7 +34,7 @@ SPELLINGS = (
     "hers/",
     "hers//",
     "faithfulness-hers",
-)
+]
 PARAMETERS = ("a", "b", "run", "like", "name")
 """What parameters of an address are called that name a run."""
 MARKS = ("nobody else reads this", "Hidalgo")
@@ -98,10 +98,10 @@ READERS = {("POST", "/logout"), ("POST", "/api/v1/experiments/plan"), ("POST", "
 READERS |= {("DELETE", "/api/v1/tokens/{id}")}
 """What a reader may send."""
 OUTSIDE = (
-    *("%2e%2e/secret", "%2e%2e%2fsecret", "..%2f..%2fetc%2fpasswd", "/etc/passwd", "%2fetc%2fpasswd", "%252e%252e%252fsecret"),
-    *("mine%00", "%00", "mine/%2e%2e/mine", "%2e/mine", "~root", "link", ".web", "mine%0d%0aX-Evil:1", "..%5csecret"),
-    *("mine/%2e", "mine//", "link/deeper", "x" * 5000, "%ff%fe", "%e2%80%ae", "deep/link/secret"),
-)  # fmt: skip
+    "%2e%2e/secret %2e%2e%2fsecret ..%2f..%2fetc%2fpasswd /etc/passwd %2fetc%2fpasswd %252e%252e%252fsecret mine%00 %00 "
+    "mine/%2e%2e/mine %2e/mine ~root link .web mine%0d%0aX-Evil:1 ..%5csecret mine/%2e mine// link/deeper %ff%fe "
+    f"%e2%80%ae deep/link/secret {'x' * 5000}"
+).split()
 """What leads to no run."""
 
 
