@@ -3,7 +3,6 @@ scripts, and whatever strangers wrote is text."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -156,44 +155,3 @@ def test_lists_change_in_place_and_keep_the_focus(me: Visitor, bench: Served) ->
         page.click(f"#{action}-a")
         page.wait_for_selector(f".badge.{badge}")
     page.wait_for_selector("#retry-a")
-
-
-def test_all_of_it_works_without_scripts(bench: Served, browser: Any) -> None:
-    copied_run(runs_root() / "example")
-    submit(bench, "a", "b")
-    with visiting(browser, bench.opened) as me:
-        me.open("/answers/example")  # whose index takes a moment
-        state = me.context.storage_state()
-    context = browser.new_context(java_script_enabled=False, storage_state=state, base_url=bench.base)
-    page = context.new_page()
-    page.goto("/")
-    page.fill("#f-text", "exam")
-    page.click("form.filters button")
-    page.wait_for_url(re.compile("text=exam"))
-    assert page.locator("#runs tbody tr").count() == 1
-    page.check("input[name=run]")
-    page.click("text=Compare the chosen")
-    page.wait_for_url(re.compile(r"/compare\?a=example$"))
-    page.goto("/queue")
-    page.click("#last-a")
-    page.locator("#queue section:first-of-type .run-name").first.filter(has_text="b").wait_for()
-    page.goto("/new")
-    page.check("input[name=source][value=endpoint]")
-    page.fill("#base_url", "http://127.0.0.1:9/v1")
-    page.select_option("#benchmark", "perturbed")
-    page.fill("#limit", "0")
-    page.locator("#new button:not(.hidden-label) >> text=Show the plan").click()
-    page.locator("#limit-error", has_text="at least 1").wait_for()
-    page.fill("#limit", "6")
-    page.fill("#run", "plain")
-    page.click("button.primary")
-    page.wait_for_url("**/live/plain")
-    page.click("#cancel-plain")
-    page.locator(".badge.cancelled").wait_for()
-    page.goto("/answers/example")
-    page.get_by_label("Outcome").select_option("wrong")
-    page.get_by_role("button", name="Show").click()
-    assert "74 of 352 answers" in page.inner_text("main")
-    page.get_by_role("link", name="Next").first.click()
-    assert page.locator("table.list tbody tr").count() == 24
-    context.close()

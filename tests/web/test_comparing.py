@@ -65,14 +65,6 @@ def test_it_tests_against_a_margin(two: Path, out: Path) -> None:
     assert [row[-1] for row in margins["rows"]] == found.margins["verdict"].to_list()
 
 
-def test_two_strategies_of_one_run_are_compared(two: Path, out: Path) -> None:
-    del two
-    facts = comparing.compare(out, ["example"], {"strategies": ["vanilla", "cot"], "common": False})
-    assert facts["overall"][0]["n"] == 176
-    assert facts["strategies"] == ["vanilla", "cot"]
-    assert (facts["gained"], facts["flips"]) == (6, 20)
-
-
 def test_flips_are_paged_and_filtered(two: Path, out: Path) -> None:
     del two
     facts = comparing.compare(out, ["example", "second"], {"strategies": None, "common": False})
