@@ -96,7 +96,8 @@ class Tried:
 def _no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _kept: Kept) -> Iterator[None]:
     if request.node.get_closest_marker("system") is None:
         monkeypatch.setattr(Process, "ask", lambda self, *about: _kept.ask(*about, stopped=lambda: self._stopped))
-        monkeypatch.setattr(trying, "subprocess", SimpleNamespace(Popen=Tried, DEVNULL=-3))
+        monkeypatch.setattr(trying, "subprocess", SimpleNamespace(Popen=Tried, DEVNULL=-3, TimeoutExpired=TimeoutError))
+        monkeypatch.setattr(trying, "_children", [])
         monkeypatch.setattr(planning.Desk, "_computed", planned)
     yield
     computing.stop()
