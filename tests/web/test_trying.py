@@ -212,6 +212,7 @@ def test_a_process_asks_until_its_deadline_or_until_it_is_ended(endpoint: Endpoi
     try:
         late = ended(begin(endpoint, seconds=2))
         assert late.state == "failed" or late.rows[0]["status"] == "timeout"
+        until(lambda: all(child.poll() is not None for child in trying._children), "their places")
         names = [begin(endpoint) for _ in range(trying.AT_ONCE)]
         assert trying.look(Settings(), ME, names[0]).state == "running"
         with pytest.raises(ConflictError, match="under way already"):
