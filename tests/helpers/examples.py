@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import orjson
+
 from tests.conftest import ROOT
 
 
@@ -21,4 +23,14 @@ def copied_run(folder: Path, run: str = "example") -> Path:
     for name in ("items.jsonl", "responses.jsonl", "noise.jsonl", "manifest.json", *measured):
         if (source / name).exists():
             shutil.copy(source / name, folder / name)
+    return folder
+
+
+def shortened(folder: Path, most: int = 24) -> Path:
+    """Leave the first items of a run in its folder, and the replies to them; the manifest says nothing of it."""
+    items = (folder / "items.jsonl").read_bytes().splitlines(keepends=True)[:most]
+    known = {orjson.loads(line)["id"] for line in items}
+    (folder / "items.jsonl").write_bytes(b"".join(items))
+    lines = (folder / "responses.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "responses.jsonl").write_bytes(b"".join(one for one in lines if orjson.loads(one)["item"] in known))
     return folder

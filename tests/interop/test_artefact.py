@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib.util
+import io
 import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import sysconfig
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import orjson
 import pytest
 
-from tests.conftest import ROOT, Endpoint
-from tests.helpers.examples import copied_example, copied_run
+from tests.conftest import ROOT
+from tests.helpers.examples import copied_example, copied_run, shortened
 from tests.helpers.foreign_files import mapped, sheet
 from tests.helpers.parted import divided_example
-from tomserve import __version__
+from tests.helpers.reports import run_folder
+from tomserve import __version__, benchmarks
 from tomserve.errors import ConfigError
 from tomserve.interop import artefact, artefact_texts, recompute, zipping
 from tomserve.interop.snapshot import portable, taken
 
 KEY = "sk-proj-4f5a8c1d9e7b3a2f"
-OFFLINE = """
-import socket
-
-def refuse(*_, **__):
-    raise OSError("the network is not to be used")
-
-socket.socket.connect = socket.socket.connect_ex = socket.socket.sendto = socket.getaddrinfo = refuse
-"""
+SAME = (0, "digests: 0 wrong\ntables: 0 differences\n")
+Again = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture(scope="module")
@@ -79,17 +79,45 @@ def opened(zipped: Path, tmp_path: Path) -> Path:
     return tmp_path / "opened"
 
 
-def _recompute(folder: Path, *options: str, **more: str) -> tuple[int, str]:
-    """Exit code and output of the program in an artefact, run where the network is refused."""
-    (folder.parent / "offline").mkdir(exist_ok=True)
-    (folder.parent / "offline/sitecustomize.py").write_text(OFFLINE)
-    surroundings = {**os.environ, "PYTHONPATH": str(folder.parent / "offline"), **more}
-    command = [sys.executable, folder / "recompute.py", *options]
-    done = subprocess.run(
-        command, cwd=folder.parent, env=surroundings, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, done.stdout
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Artefacts without figures and with an empty report, which take long and are looked at once."""
+
+    def page(runs: Any, path: Path, **more: Any) -> Path:
+        del runs, more
+        path.write_text("<html>")
+        return path
+
+    monkeypatch.setattr(artefact.figured, "figures", lambda *_, **more: ({}, []))
+    monkeypatch.setattr(artefact.build, "write_report", page)
+
+
+@pytest.fixture
+def again(cli: Any, monkeypatch: pytest.MonkeyPatch) -> Again:
+    """Exit code and output of the program in an artefact, whose tomserve is this one, without a network."""
+
+    def called(command: list[str], *, env: Mapping[str, str], cwd: Path, **_: Any) -> SimpleNamespace:
+        with pytest.MonkeyPatch.context() as patched, contextlib.redirect_stdout(sys.__stdout__):
+            patched.chdir(cwd)
+            patched.setenv("TOMSERVE_RUNS", env["TOMSERVE_RUNS"])
+            patched.setattr(socket.socket, "connect", lambda *_: pytest.fail("the network is not to be used"))
+            done = cli(*command[command.index("tomserve") + 1 :])
+        assert "Traceback" not in done.err
+        return SimpleNamespace(returncode=done.code, stdout=done.out, stderr=done.err)
+
+    def run(folder: Path, *options: str, call: Callable[..., Any] = called) -> tuple[int, str]:
+        spec = importlib.util.spec_from_file_location("of_an_artefact", folder / "recompute.py")
+        assert spec is not None
+        assert spec.loader is not None
+        program = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(program)
+        monkeypatch.setattr(program, "subprocess", SimpleNamespace(run=call))
+        monkeypatch.setattr(sys, "argv", ["recompute.py", *options])
+        with contextlib.redirect_stdout(io.StringIO()) as told:
+            code = program.main()
+        return code, told.getvalue()
+
+    return run
 
 
 def _summed(folder: Path) -> None:
@@ -99,14 +127,13 @@ def _summed(folder: Path) -> None:
     (folder / "SHA256SUMS").write_text("".join(one for one in sums if not one.endswith("SHA256SUMS\n")))
 
 
-def _made(tmp_path: Path, runs: list[str], **wish: Any) -> Path:
+def _made(folder: Path, runs: list[str], **wish: Any) -> Path:
     """An artefact of these runs, unzipped."""
-    out = tmp_path / "made.zip"
-    tmp_path.mkdir(exist_ok=True)
-    artefact.write(artefact.Wish(runs, **wish), out)
-    with zipfile.ZipFile(out) as held:
-        held.extractall(tmp_path / "made")
-    return tmp_path / "made"
+    folder.mkdir(exist_ok=True)
+    artefact.write(artefact.Wish(runs, **wish), folder / "made.zip")
+    with zipfile.ZipFile(folder / "made.zip") as held:
+        held.extractall(folder / "made")
+    return folder / "made"
 
 
 def test_it_holds_what_reviewers_need_and_nothing_else(zipped: Path, place: Path) -> None:
@@ -115,14 +142,7 @@ def test_it_holds_what_reviewers_need_and_nothing_else(zipped: Path, place: Path
         assert {one.date_time for one in held.infolist()} == {zipping.EARLIEST}
         texts = {name: held.read(name) for name in names}
     assert len(names) == len(set(names))
-    own = {
-        "README.md",
-        "artefact.json",
-        "requirements.txt",
-        "recompute.py",
-        "citation.bib",
-        "SHA256SUMS",
-    }
+    own = {"README.md", "artefact.json", "requirements.txt", "recompute.py", "citation.bib", "SHA256SUMS"}
     assert {name for name in names if "/" not in name} == {*own, "report.html"}
     assert sorted(name for name in names if name.startswith("runs/")) == [
         f"runs/example/{name}" for name in ("items.jsonl", "manifest.json", "responses.jsonl")
@@ -133,15 +153,7 @@ def test_it_holds_what_reviewers_need_and_nothing_else(zipped: Path, place: Path
     assert len([name for name in names if name.startswith("figures/") and name.endswith(".pdf")]) >= 5
     for name in ("items.jsonl", "responses.jsonl"):
         assert texts[f"runs/example/{name}"] == (place / "runs/example" / name).read_bytes()
-    for word in (
-        str(place),
-        str(place / "runs"),
-        str(ROOT),
-        KEY,
-        "must not be handed on",
-        ".tomserve-",
-        str(Path.cwd()),
-    ):
+    for word in (str(place), str(ROOT), KEY, "must not be handed on", ".tomserve-", str(Path.cwd())):
         assert [name for name in names if word.encode() in texts[name]] == [], word
     manifest = json.loads(texts["runs/example/manifest.json"])
     assert manifest["benchmark_path"] == "~/data/tasks.json"
@@ -150,8 +162,9 @@ def test_it_holds_what_reviewers_need_and_nothing_else(zipped: Path, place: Path
     assert sums == {name: hashlib.sha256(texts[name]).hexdigest() for name in names if name != "SHA256SUMS"}
 
 
-def test_the_same_runs_give_the_same_bytes(zipped: Path, place: Path, tmp_path: Path) -> None:
-    """In another process, too, where what draws the figures goes through its parts in another order."""
+@pytest.mark.system
+def test_the_same_runs_give_the_same_bytes_in_another_process(zipped: Path, place: Path) -> None:
+    """There, what draws the figures goes through its parts in another order."""
     command = [
         sys.executable,
         "-m",
@@ -170,17 +183,19 @@ def test_the_same_runs_give_the_same_bytes(zipped: Path, place: Path, tmp_path: 
     with zipfile.ZipFile(zipped) as one, zipfile.ZipFile(place / "b.zip") as other:
         assert [name for name in one.namelist() if one.read(name) != other.read(name)] == []
     assert zipped.read_bytes() == (place / "b.zip").read_bytes()
-    assert "a.zip" not in (place / "b.zip").read_bytes().decode("latin-1")
 
 
 def test_its_words_say_what_it_is(opened: Path) -> None:
     readme = (opened / "README.md").read_text()
-    assert readme.startswith("# A study\n")
-    assert f"python recompute.py --wheel tomserve-{__version__}-py3-none-any.whl" in readme
-    assert "`runs/example/`: reference, replies to perturbed" in readme
-    assert "The questions of example come from a file, tasks.json. Find out under which terms" in readme
-    assert "do not train on it" in readme
-    assert "The perturbed false-belief tasks (arXiv:2602.22072)" in readme
+    for said in (
+        "# A study\n",
+        f"python recompute.py --wheel tomserve-{__version__}-py3-none-any.whl",
+        "`runs/example/`: reference, replies to perturbed",
+        "The questions of example come from a file, tasks.json. Find out under which terms",
+        "do not train on it",
+        "The perturbed false-belief tasks (arXiv:2602.22072)",
+    ):
+        assert said in readme
     entries = re.findall(
         r"^@(\w+)\{([^,]+),\n((?:  \w+ = \{.*\},?\n)+)\}$", (opened / "citation.bib").read_text(), re.M
     )
@@ -203,32 +218,27 @@ def test_other_versions_than_those_that_were_tested_are_named_as_they_are(monkey
     assert {"pytest", "torch", "ruff", "tomserve"}.isdisjoint(listed)
 
 
-def test_the_tables_are_computed_again_offline(opened: Path) -> None:
-    code, said = _recompute(opened, "--here")
-    assert (code, said) == (0, "digests: 0 wrong\ntables: 0 differences\n")
-
-
-def test_a_changed_reply_and_a_changed_cell_are_found(opened: Path) -> None:
+def test_the_tables_are_computed_again_and_changes_are_found(opened: Path, again: Again) -> None:
+    assert again(opened, "--here") == SAME
     journal = opened / "runs/example/responses.jsonl"
-    lines = journal.read_bytes().splitlines(keepends=True)
+    whole = journal.read_bytes()
+    lines = whole.splitlines(keepends=True)
     row = next(n for n, line in enumerate(lines) if b'"strategy":"vanilla"' in line and b'\\"socks\\"' in line)
     lines[row] = lines[row].replace(b'\\"socks\\"', b'\\"mittens\\"')
     journal.write_bytes(b"".join(lines))
-    code, said = _recompute(opened, "--here")
+    code, said = again(opened, "--here")
     assert code == 1
     assert "changed: runs/example/responses.jsonl" in said
     assert "digests: 1 wrong" in said
     assert re.search(r"table accuracy\.csv, line \d+, correct: '\d+' kept, '\d+' now", said)
-
-
-def test_tables_that_were_forged_with_scores_and_digests_to_fit_are_found(opened: Path, place: Path) -> None:
-    """The scores of a run of answers are never taken from the artefact."""
+    # Forged tables with scores and digests to fit: the scores of a run of answers are never taken from the artefact.
+    journal.write_bytes(whole)
     for name in ("scores.parquet", "scores.json"):
         (opened / "runs/example" / name).write_bytes(b"forged")
     table = opened / "tables/csv/accuracy.csv"
     table.write_text(table.read_text().replace(",0.8125,", ",0.9125,", 1))
     _summed(opened)
-    code, said = _recompute(opened, "--here")
+    code, said = again(opened, "--here")
     assert code == 1
     assert "digests: 0 wrong" in said
     assert "accuracy: '0.9125' kept, '0.8125' now" in said
@@ -244,21 +254,14 @@ def test_what_was_added_removed_or_leads_elsewhere_is_found(opened: Path, tmp_pa
     (opened / "report.html").symlink_to(tmp_path / "outside.txt")
     (opened / "linked").symlink_to(tmp_path)
     outside = hashlib.sha256(b"secret").hexdigest()
+    abroad = ("../outside.txt", str(tmp_path / "outside.txt"), "a/../../outside.txt", "")
     with (opened / "SHA256SUMS").open("a") as file:
-        for name in ("../outside.txt", str(tmp_path / "outside.txt"), "a/../../outside.txt", "linked/outside.txt", ""):
-            file.write(f"{outside}  {name}\n")
-    found = sorted(recompute.digests(opened))
-    assert found == sorted(
+        file.writelines(f"{outside}  {name}\n" for name in (*abroad, "linked/outside.txt"))
+    assert sorted(recompute.digests(opened)) == sorted(
         [
-            "added: linked",
-            "added: tables/csv/more.csv",
-            "is a link: linked/outside.txt",
-            "is a link: report.html",
-            "leads outside: ",
-            "leads outside: ../outside.txt",
-            f"leads outside: {tmp_path / 'outside.txt'}",
-            "leads outside: a/../../outside.txt",
-            "missing: figures/figures.tex",
+            *("added: linked", "added: tables/csv/more.csv", "missing: figures/figures.tex"),
+            *("is a link: linked/outside.txt", "is a link: report.html"),
+            *(f"leads outside: {name}" for name in abroad),
         ]
     )
     wheel = opened / f"tomserve-{__version__}-py3-none-any.whl"
@@ -267,30 +270,19 @@ def test_what_was_added_removed_or_leads_elsewhere_is_found(opened: Path, tmp_pa
     assert f"added: {wheel.name}" not in list(recompute.digests(opened, wheel)), "the user put it there"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"study": "--out=/tmp/x"},
-        {"study": "evil.py"},
-        {"study": "../evil"},
-        {"study": None},
-        {"study": None, "study_file": "study/../../evil.py"},
-        {"study": None, "study_file": "/etc/evil.py"},
-        {"study_file": "study/evil.py"},
-        {"intervals": "--out=x y"},
-        {"runs": {"--out=/tmp/x": {}}},
-        {"runs": {"../../etc": {}}},
-        {"runs": {"a/../../b": {}}},
-        {"runs": {"/etc": {}}},
-        {"runs": {}},
-        {"by": [3]},
-        {"labels": "x"},
-        {"wheel": "../evil.whl"},
-        {"tomserve": "0.1 --index-url=x"},
-        {"schema": 2},
-    ],
-    ids=str,
+HOSTILE: tuple[dict[str, Any], ...] = (
+    *({"study": one} for one in ("--out=/tmp/x", "evil.py", "../evil", None)),
+    {"study": None, "study_file": "study/../../evil.py"},
+    {"study": None, "study_file": "/etc/evil.py"},
+    {"study_file": "study/evil.py"},
+    {"intervals": "--out=x y"},
+    *({"runs": {one: {}}} for one in ("--out=/tmp/x", "../../etc", "a/../../b", "/etc")),
+    *({"runs": {}}, {"by": [3]}, {"labels": "x"}, {"wheel": "../evil.whl"}, {"tomserve": "0.1 --index-url=x"}),
+    {"schema": 2},
 )
+
+
+@pytest.mark.parametrize("change", HOSTILE, ids=str)
 def test_a_strangers_words_do_not_become_options_paths_or_programs(tmp_path: Path, change: dict[str, Any]) -> None:
     good = {"schema": 1, "tomserve": __version__, "study": "accuracy", "study_file": None, "intervals": "recommended"}
     good |= {"by": [], "labels": [], "wheel": None, "runs": {"pilot/first": {}}}
@@ -301,55 +293,48 @@ def test_a_strangers_words_do_not_become_options_paths_or_programs(tmp_path: Pat
         recompute.read_record(tmp_path)
 
 
-def test_what_cannot_be_tried_says_why(opened: Path, tmp_path: Path) -> None:
-    bare = tmp_path / "bare"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
-    done = subprocess.run(
-        [bare / "bin/python", opened / "recompute.py", "--here"], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (2, "")
-    assert "not tried: this Python has no tomserve" in done.stdout
-    code, said = _recompute(opened, "--wheel", "missing.whl")
+def test_what_cannot_be_tried_says_why(opened: Path, again: Again) -> None:
+    code, said = again(opened, "--here", call=lambda *_, **more: SimpleNamespace(returncode=1, stderr="No module\x1b"))
+    assert (code, "not tried: this Python has no tomserve (No module?)" in said) == (2, True)
+    code, said = again(opened, "--wheel", "missing.whl")
     assert (code, "missing.whl: no such file; expected tomserve's wheel" in said) == (2, True)
-    (opened / "artefact.json").write_text("{")
-    code, said = _recompute(opened, "--here")
-    assert (code, "not tried: artefact.json cannot be read" in said) == (2, True)
-    (opened / "SHA256SUMS").unlink()
-    code, said = _recompute(opened, "--here")
-    assert (code, "not tried: SHA256SUMS cannot be read" in said) == (2, True)
-
-
-def test_a_hostile_name_does_not_reach_the_terminal(opened: Path) -> None:
     with (opened / "SHA256SUMS").open("a") as file:
         file.write(f"{'0' * 64}  \x1b]0;owned\x07\n")
     (opened / "artefact.json").write_text("{")
-    assert "\x1b" not in _recompute(opened, "--here")[1]
+    code, said = again(opened, "--here")
+    assert (code, "not tried: artefact.json cannot be read" in said) == (2, True)
+    assert "\x1b" not in said, "a hostile name does not reach the terminal"
+    (opened / "SHA256SUMS").unlink()
+    code, said = again(opened, "--here")
+    assert (code, "not tried: SHA256SUMS cannot be read" in said) == (2, True)
 
 
-def test_cells_and_tables_are_compared_up_to_rounding(tmp_path: Path) -> None:
-    for name in ("kept", "made"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "a.csv").write_text("x,y\n0.1,one\n")
-    (tmp_path / "made/a.csv").write_text("x,y\n0.10000000000000002,one\n")
-    assert list(recompute.compared(tmp_path / "kept", tmp_path / "made")) == []
-    for text, wrong in (
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("x,y\n0.10000000000000002,one\n", None),
         ("x,y\n0.1001,one\n", "line 2, x: '0.1' kept, '0.1001' now"),
         ("x,z\n0.1,one\n", "or other columns"),
         ("x,y\n0.1\n", "or other columns"),
         ("x,y\n0.1,one\n0.1,one\n", "2 lines kept, 3 now"),
         ("x,y\nnan,one\n", "'nan' now"),
-    ):
-        (tmp_path / "made/a.csv").write_text(text)
-        assert wrong in " ".join(recompute.compared(tmp_path / "kept", tmp_path / "made")), text
-    (tmp_path / "made/a.csv").unlink()
-    assert list(recompute.compared(tmp_path / "kept", tmp_path / "made")) == ["table a.csv: only kept"]
+        (None, "table a.csv: only kept"),
+    ],
+)
+def test_cells_and_tables_are_compared_up_to_rounding(tmp_path: Path, text: str | None, wrong: str | None) -> None:
+    for name, said in (("kept", "x,y\n0.1,one\n"), ("made", text)):
+        (tmp_path / name).mkdir()
+        if said is not None:
+            (tmp_path / name / "a.csv").write_text(said)
+    told = list(recompute.compared(tmp_path / "kept", tmp_path / "made"))
+    assert (told == []) if wrong is None else (wrong in " ".join(told))
 
 
 STUDY = """
 from pathlib import Path
 import polars as pl
 from tomserve.studies import Study
-from words import TITLE
+from .words import TITLE
 
 Path(__file__).parent.joinpath("it-ran").touch()
 
@@ -360,10 +345,12 @@ STUDY = Study(name="mine", tables=tables)
 """
 
 
-def test_a_study_of_ones_own_is_a_program_that_is_run_only_when_asked(place: Path, tmp_path: Path) -> None:
+def test_a_study_of_ones_own_is_a_program_that_is_run_only_when_asked(
+    place: Path, tmp_path: Path, plain: None, again: Again
+) -> None:
     folder = tmp_path / "my study"
     folder.mkdir()
-    (folder / "study.py").write_text(STUDY.replace("from words", "from .words"))
+    (folder / "study.py").write_text(STUDY)
     (folder / "words.py").write_text('TITLE = "shares"\n')
     (folder / "link.py").symlink_to("/etc/passwd")
     (folder / "data.bin").write_bytes(b"x")
@@ -372,39 +359,40 @@ def test_a_study_of_ones_own_is_a_program_that_is_run_only_when_asked(place: Pat
     about = json.loads((made / "artefact.json").read_text())
     assert (about["study"], about["study_file"]) == (None, "study/my-study/study.py")
     assert "run only with `--run-study`" in (made / "README.md").read_text()
-    code, said = _recompute(made, "--here")
+    code, said = again(made, "--here")
     assert code == 2
     assert "its tables are made by a program that came with it, study/my-study/study.py; read it" in said
     assert not list(made.rglob("it-ran"))
-    code, said = _recompute(made, "--here", "--run-study")
-    assert (code, said) == (0, "digests: 0 wrong\ntables: 0 differences\n")
+    assert again(made, "--here", "--run-study") == SAME
     assert list(made.rglob("it-ran"))
 
 
-def test_runs_of_odd_names_with_labels_factors_and_intervals(cli, tmp_path: Path, monkeypatch: Any) -> None:
+def test_runs_of_odd_names_with_labels_factors_and_intervals(
+    cli: Any, tmp_path: Path, monkeypatch: Any, plain: None, again: Again
+) -> None:
     """One is packed, one sealed; neither name could stand on a command line."""
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
-    one = copied_example(tmp_path / "elsewhere").rename(tmp_path / "elsewhere/--my run")
-    copied_run(tmp_path / "runs/pilot/first")
+    one = shortened(copied_example(tmp_path / "elsewhere")).rename(tmp_path / "elsewhere/--my run")
+    shortened(copied_run(tmp_path / "runs/pilot/first"))
     assert cli("pack", "pilot/first").code == 0
     assert cli("seal", one).code == 0
-    labels = [f"{one.name}=A, the first", "pilot/first=B"]
-    made = _made(
-        tmp_path, [str(one), "pilot/first"], labels=labels, by=["kind", "kind,scenario"], intervals="published"
-    )
+    wish = {"labels": [f"{one.name}=A, the first", "pilot/first=B"], "by": ["kind", "kind,scenario"]}
+    made = _made(tmp_path, [str(one), "pilot/first"], **wish, intervals="published")
     about = json.loads((made / "artefact.json").read_text())
     assert list(about["runs"]) == ["run--my-run", "pilot/first"]
     assert about["labels"] == ["run--my-run=A, the first", "pilot/first=B"]
     assert (about["intervals"], about["by"]) == ("published", ["kind", "kind,scenario"])
     assert (made / "runs/pilot/first/responses.parquet").exists()
     assert "A, the first" in (made / "tables/csv/accuracy.csv").read_text()
-    assert len(list((made / "tables/csv").glob("*by*kind*"))) >= 1
+    assert list((made / "tables/csv").glob("*by*kind*"))
     assert cli("verify", made / "runs/run--my-run").code == 0, "the seal still holds"
-    code, said = _recompute(made, "--here")
-    assert (code, said) == (0, "digests: 0 wrong\ntables: 0 differences\n")
+    assert again(made, "--here") == SAME
 
 
-def test_a_measured_run_and_its_answers_make_one_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measured_run_and_its_answers_make_one_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: None
+) -> None:
+    """Its measurements are their own scores, which are taken for the tables; those of answers are computed."""
     for name in ("worlds", "inside"):
         copied_run(tmp_path / "runs/three" / name, f"functional-example/{name}")
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
@@ -415,12 +403,15 @@ def test_a_measured_run_and_its_answers_make_one_study(tmp_path: Path, monkeypat
     assert "The questions of worlds come with tomserve, under CC BY 4.0" in (made / "README.md").read_text()
     assert json.loads((made / "artefact.json").read_text())["runs"]["three/inside"]["measured"] is True
     assert "what was measured inside the model" in (made / "README.md").read_text()
-    code, said = _recompute(made, "--here")
-    assert (code, said) == (0, "digests: 0 wrong\ntables: 0 differences\n")
+    for name in ("worlds", "inside"):
+        (made / f"runs/three/{name}/scores.json").write_text("{}")
+        recompute.copy(made / "runs/three" / name, tmp_path / "copies" / name)
+    assert not (tmp_path / "copies/worlds/scores.json").exists()
+    assert (tmp_path / "copies/inside/scores.parquet").exists()
 
 
 def test_imported_replies_and_published_data_are_said_to_be_others(
-    cli, endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: None, again: Again
 ) -> None:
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
     file = sheet(tmp_path / "a.csv", "1101101011")
@@ -431,9 +422,11 @@ def test_imported_replies_and_published_data_are_said_to_be_others(
     assert "`runs/r/`: a, replies to questions, collected by csv" in readme
     assert not (made / "LICENSE-data").exists()
     assert (made / "citation.bib").read_text().count("@") == 1
-    assert _recompute(made, "--here")[0] == 0
-    asked = ("--benchmark", "bigtom", "--path", ROOT / "tests/data/bigtom_small.csv", "--strategy", "vanilla")
-    assert cli("eval", *asked, "--run", "b", "--base-url", endpoint.url, "--limit", 4).code in (0, 1)
+    assert again(made, "--here")[0] == 0
+    path = ROOT / "tests/data/bigtom_small.csv"
+    items = list(benchmarks.load("bigtom", path))[:4]
+    replies = {item.id: {"text": item.answer} for item in items}
+    run_folder(tmp_path / "runs/b", {"vanilla": replies}, items, benchmark="bigtom", benchmark_path=str(path))
     made = _made(tmp_path / "b", ["b"])
     readme = (made / "README.md").read_text()
     assert "github.com/cicl-stanford/procedural-evals-tom (licence: MIT). Find out" in readme
@@ -441,28 +434,30 @@ def test_imported_replies_and_published_data_are_said_to_be_others(
     assert str(ROOT) not in (made / "runs/b/manifest.json").read_text()
 
 
-def test_what_is_refused(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
-    one, other = copied_example(tmp_path / "a"), copied_example(tmp_path / "b")
+    one, other = (shortened(copied_example(tmp_path / name)) for name in "ab")
+    divided_example(tmp_path / "runs")
+    (tmp_path / "no.whl").write_bytes(b"PK")
     out = ("--out", tmp_path / "x.zip")
 
     def refused(*options: object) -> str:
         done = cli("export", "artefact", *options)
-        assert (done.code, done.out) == (2, ""), done.err
-        assert done.err.count("\n") == 1, done.err
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done.err
         assert not (tmp_path / "x.zip").exists()
         return str(done.err)
 
-    assert "name the runs" in refused(*out)
-    assert "two runs are called 'example'; rename the folder of one" in refused(one, other, *out)
-    assert "an artefact holds runs" in refused(tmp_path / "scores.csv", *out)
-    divided_example(tmp_path / "runs")
-    assert "`tomserve merge mine` joins them" in refused("mine", *out)
-    assert "belongs to the run" in refused(one, "--out", one / "responses.jsonl")
-    assert "--label" in refused(one, "--label", "nobody=x", *out)
-    assert "cannot be read" in refused(one, "--wheel", tmp_path / "missing.whl", *out)
-    (tmp_path / "no.whl").write_bytes(b"PK")
-    assert f"is no wheel of tomserve {__version__}" in refused(one, "--wheel", tmp_path / "no.whl", *out)
+    for options, said in (
+        (out, "name the runs"),
+        ((one, other, *out), "two runs are called 'example'; rename the folder of one"),
+        ((tmp_path / "scores.csv", *out), "an artefact holds runs"),
+        (("mine", *out), "`tomserve merge mine` joins them"),
+        ((one, "--out", one / "responses.jsonl"), "belongs to the run"),
+        ((one, "--label", "nobody=x", *out), "--label"),
+        ((one, "--wheel", tmp_path / "missing.whl", *out), "cannot be read"),
+        ((one, "--wheel", tmp_path / "no.whl", *out), f"is no wheel of tomserve {__version__}"),
+    ):
+        assert said in refused(*options)
     monkeypatch.setenv("MY_PROVIDER_KEY", "reference-abcdefgh")
     journal = other / "responses.jsonl"
     journal.write_bytes(journal.read_bytes().replace(b'"endpoint":"', b'"endpoint":"reference-abcdefgh', 1))
@@ -491,52 +486,8 @@ def test_a_home_folder_in_a_reply_is_told(tmp_path: Path, monkeypatch: pytest.Mo
         pass
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """tomserve's wheel, built from this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    built = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, str(ROOT)]
-    subprocess.run(built, check=True, cwd=folder)
-    (made,) = folder.glob("tomserve-*.whl")
-    return made
-
-
-@pytest.mark.timeout(600)
-def test_the_tables_are_computed_again_offline_in_a_new_environment(wheel: Path, place: Path, tmp_path: Path) -> None:
-    """With the exact packages, whose digests pip checks, and tomserve's wheel from the artefact itself. Once they are
-    installed, the network is refused."""
-    made = _made(tmp_path, [str(place / "runs/example")], wheel=wheel)
-    (made / "requirements.txt").write_text("nothing-of-an-artefact-is-installed==1\n")
-    _summed(made)
-    about = recompute.read_record(made)
-    assert about["wheel"] == wheel.name
-    assert (
-        f"    python recompute.py --wheel {wheel.name}     # in a new environment" in (made / "README.md").read_text()
-    )
-    assert list(recompute.digests(made)) == []
-    python = recompute.environment(tmp_path / "new", about["tomserve"], tmp_path, made / about["wheel"])
-    (site,) = (tmp_path / "new").glob("lib/python*/site-packages")
-    assert not list(site.glob("pytest*")), "nothing of this environment is seen"
-    (site / "sitecustomize.py").write_text(OFFLINE)
-    reach = "import socket; socket.create_connection(('127.0.0.1', 9))"
-    tried = subprocess.run([python, "-I", "-c", reach], capture_output=True, text=True, check=False)
-    assert "the network is not to be used" in tried.stderr
-    (tmp_path / "scratch").mkdir()
-    found = recompute.compute([python, "-I"], made, about, tmp_path / "scratch")
-    assert list(recompute.compared(made / "tables/csv", found)) == []
-    assert len(list(found.glob("*.csv"))) > 10
-    journal = made / "runs/example/responses.jsonl"
-    rows = [orjson.loads(line) for line in journal.read_bytes().splitlines()]
-    journal.write_bytes(b"".join(orjson.dumps(row | {"text": "unknown"}) + b"\n" for row in rows))
-    shutil.rmtree(tmp_path / "scratch")
-    (tmp_path / "scratch").mkdir()
-    assert list(
-        recompute.compared(made / "tables/csv", recompute.compute([python, "-I"], made, about, tmp_path / "scratch"))
-    )
-
-
-def test_a_merged_run_is_handed_on_and_computed_again(cli: Any, tmp_path: Path) -> None:
+@pytest.mark.system
+def test_a_merged_run_is_handed_on_and_computed_again(cli: Any, tmp_path: Path, plain: None, again: Again) -> None:
     """Its manifest names the parts that it was joined from, and none of them is needed."""
     runs = tmp_path / "runs"
     divided_example(runs, name="whole")
@@ -548,4 +499,104 @@ def test_a_merged_run_is_handed_on_and_computed_again(cli: Any, tmp_path: Path) 
     with zipfile.ZipFile(tmp_path / "a.zip") as held:
         held.extractall(tmp_path / "made")
         assert str(tmp_path).encode() not in b"".join(held.read(name) for name in held.namelist())
-    assert _recompute(tmp_path / "made", "--here") == (0, "digests: 0 wrong\ntables: 0 differences\n")
+    assert again(tmp_path / "made", "--here") == SAME
+
+
+class Pip:
+    """Stands in the place of venv and of pip, and records what it is called with."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, locked: bool = True, fails: str = "") -> None:
+        self.calls: list[list[str]] = []
+        self.locked, self.fails = locked, fails
+        monkeypatch.setattr(recompute.venv, "create", self.create)
+        monkeypatch.setattr(recompute.subprocess, "run", self.run)
+
+    def create(self, folder: Path, with_pip: bool) -> None:
+        assert with_pip
+        if self.locked:
+            kept = folder / "lib/python3.11/site-packages/tomserve/_content/launch/locked/core.txt"
+            kept.parent.mkdir(parents=True)
+            kept.touch()
+
+    def run(self, command: list[str], **_: Any) -> SimpleNamespace:
+        assert command[1:6] == ["-I", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        self.calls.append(command[6:])
+        if command[6] == "download":
+            (came,) = (Path(one.partition("=")[2]) for one in command if one.startswith("--dest="))
+            came.mkdir()
+            (came / "tomserve-9.8.7-py3-none-any.whl").write_bytes(b"x")
+        return SimpleNamespace(returncode=int(self.fails == command[6]), stderr="a\nb", stdout="")
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_new_environment_has_tomserve_and_its_locked_packages_and_nothing_of_the_artefact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    pip, wheel, new = Pip(monkeypatch), tmp_path / "own.whl", tmp_path / "new"
+    wheel.write_bytes(b"x")
+    assert recompute.environment(new, "9.8.7", tmp_path, wheel if own else None) == str(new / "bin/python")
+    came = tmp_path / "wheel"
+    download = ["download", "--no-deps", "--only-binary=:all:", f"--dest={came}", "tomserve==9.8.7"]
+    locked = new / "lib/python3.11/site-packages/tomserve/_content/launch/locked/core.txt"
+    plain = ["install", "--no-deps", "--no-compile"]
+    assert pip.calls == [
+        *([] if own else [download]),
+        [*plain, str(wheel if own else came / "tomserve-9.8.7-py3-none-any.whl")],
+        [*plain, "--require-hashes", f"--requirement={locked}"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "more", "said"),
+    [
+        ("0.1.dev3", {}, "tomserve 0.1.dev3 is no release; use --here, or name a wheel that you trust"),
+        ("9.8.7", {"locked": False}, "tomserve-9.8.7-py3-none-any.whl does not say which packages"),
+        ("9.8.7", {"fails": "download"}, r"the packages cannot be installed \(a b\)"),
+        ("9.8.7", {"fails": "install"}, r"the packages cannot be installed \(a b\)"),
+    ],
+)
+def test_an_environment_that_cannot_be_made_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, more: dict[str, Any], said: str
+) -> None:
+    Pip(monkeypatch, **more)
+    with pytest.raises(recompute.CannotTryError, match=said):
+        recompute.environment(tmp_path / "new", version, tmp_path, None)
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    "packages", [pytest.param("lent", marks=pytest.mark.system), pytest.param("installed", marks=pytest.mark.long)]
+)
+def test_the_tables_are_computed_again_in_a_new_environment(
+    place: Path, tmp_path: Path, plain: None, monkeypatch: pytest.MonkeyPatch, packages: str
+) -> None:
+    """With a wheel of this checkout, which the artefact brings. To install the packages takes minutes; else those of
+    this environment are lent to the new one, behind its own."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", tmp_path, ROOT], check=True, cwd=tmp_path)
+    (wheel,) = tmp_path.glob("tomserve-*.whl")
+    made = _made(tmp_path, [str(place / "runs/example")], wheel=wheel)
+    assert recompute.read_record(made)["wheel"] == wheel.name
+    assert f"python recompute.py --wheel {wheel.name}" in (made / "README.md").read_text()
+    (made / "requirements.txt").write_text("nothing-of-an-artefact-is-installed==1\n")
+    _summed(made)
+    really = recompute._run
+
+    def lent(command: list[str]) -> None:
+        if "--require-hashes" not in command or packages == "installed":
+            return really(command)
+        kept = Path(command[-1].partition("=")[2])
+        assert kept.read_text() == (ROOT / "launch/locked/core.txt").read_text()
+        site = kept.parents[4]
+        (site / "lent.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+        return None
+
+    monkeypatch.setattr(recompute, "_run", lent)
+    python = recompute.environment(tmp_path / "new", __version__, tmp_path, made / wheel.name)
+    where = [python, "-I", "-c", "import tomserve; print(tomserve.__file__)"]
+    where = subprocess.run(where, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    assert where.startswith(str(tmp_path / "new")), "no tomserve of this environment is seen"
+    (tmp_path / "scratch").mkdir()
+    found = recompute.compute([python, "-I"], made, recompute.read_record(made), tmp_path / "scratch")
+    assert list(recompute.compared(made / "tables/csv", found)) == []
+    assert len(list(found.glob("*.csv"))) > 10

@@ -359,17 +359,6 @@ def test_a_run_of_which_nothing_was_exported_takes_no_results(
     assert "batch.json: exports.0.limit: expected" in done.err
 
 
-def test_a_run_that_was_asked_in_part_is_finished_by_a_queue(folder: Path, endpoint: Endpoint, cli: Any) -> None:
-    endpoint.script = batches.scripted
-    assert cli("eval", *asks(folder, "--base-url", endpoint.url, "--strategy", "vanilla", "--limit", "5")).code == 0
-    assert export(cli, folder, "asked.jsonl", "--strategy", "vanilla").code == 0
-    assert len(batches.asked(folder / "asked.jsonl")) == ITEMS - 5
-    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
-    assert cli("import", "batch", found, "--run", "r").code == 0
-    done = cli("eval", *asks(folder, "--base-url", endpoint.url, "--strategy", "vanilla"))
-    assert "nothing left to ask" in done.out
-
-
 def test_a_queue_asks_a_part_of_an_evaluation_that_was_divided(
     folder: Path, endpoint: Endpoint, cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

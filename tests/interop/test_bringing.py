@@ -7,14 +7,17 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
 from tests.conftest import Endpoint
 from tests.helpers.foreign_files import MAP, mapped, sheet
-from tests.helpers.queues import free_port
+from tomserve.errors import ConfigError, ContentError
+from tomserve.interop.mapped import Mapped
 from tomserve.runs.scores import load_scores
 
 MARKS = "1101101011"
@@ -23,6 +26,12 @@ MARKS = "1101101011"
 def contents(folder: Path) -> dict[str, bytes]:
     """The files of a folder but its lock."""
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+
+
+def written(path: Path, rows: Iterable[dict[str, Any]]) -> Path:
+    """Rows as JSON lines."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
 
 
 def test_a_spreadsheet_becomes_a_run_whose_grades_count(cli, tmp_path: Path) -> None:
@@ -128,10 +137,10 @@ bring([Mapped(Path(sys.argv[1]), "csv", sys.argv[3:], "a")], Wish(benchmark="non
 """
 
 
-@pytest.mark.parametrize("when", ["in the rows", "in the questions", "before the manifest"])
-def test_an_import_that_is_killed_is_no_run_and_is_repeated(when: str, cli, tmp_path: Path) -> None:
+@pytest.mark.system
+@pytest.mark.parametrize("number", [0, 2], ids=["in the rows", "before the manifest"])
+def test_an_import_that_is_killed_is_no_run_and_is_repeated(number: int, cli, tmp_path: Path) -> None:
     file = sheet(tmp_path / "a.csv", MARKS)
-    number = ["in the rows", "in the questions", "before the manifest"].index(when)
     command = [sys.executable, "-c", KILLED, str(file), str(number), *MAP]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
@@ -144,6 +153,7 @@ def test_an_import_that_is_killed_is_no_run_and_is_repeated(when: str, cli, tmp_
     assert not [path.name for path in folder.iterdir() if path.name.startswith(".tomserve-")]
 
 
+@pytest.mark.system
 def test_two_processes_that_bring_the_same_files_make_one_run(tmp_path: Path) -> None:
     file = sheet(tmp_path / "a.csv", MARKS)
     command = [sys.executable, "-m", "tomserve", "import", "csv", str(file), "--model", "a", *mapped()]
@@ -158,7 +168,7 @@ def test_two_processes_that_bring_the_same_files_make_one_run(tmp_path: Path) ->
 
 def test_of_several_runs_none_is_written_where_one_cannot_be(cli, tmp_path: Path) -> None:
     rows = [{"id": "q", "question": "Q?", "text": "t", "correct": True, "model": model} for model in ("a", "b", "c")]
-    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written(tmp_path / "r.jsonl", rows)
     (tmp_path / "runs/questions-c").mkdir(parents=True)
     (tmp_path / "runs/questions-c/mine.txt").write_text("mine")
     done = cli("import", "jsonl", tmp_path / "r.jsonl")
@@ -167,45 +177,12 @@ def test_of_several_runs_none_is_written_where_one_cannot_be(cli, tmp_path: Path
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["questions-c"]
 
 
-def test_nothing_can_be_asked_in_a_foreign_run(cli, tmp_path: Path, endpoint: Endpoint) -> None:
-    assert (
-        cli("import", "csv", sheet(tmp_path / "a.csv", MARKS), "--model", "tiny", *mapped(), "--run", "theirs").code
-        == 0
-    )
-    refused = cli("eval", "--run", "theirs", "--base-url", endpoint.url, "--limit", "1")
-    assert refused.code == 2
-    assert "holds replies that another tool (csv) collected, to which no answers can be added" in refused.err
-    assert not endpoint.requests
-    nowhere = cli("eval", "--run", "theirs", "--base-url", f"http://127.0.0.1:{free_port()}/v1", "--limit", "1")
-    assert (nowhere.code, nowhere.err) == (2, refused.err), "no server is looked for"
-
-
-def test_items_without_choices_are_not_asked(cli, tmp_path: Path, endpoint: Endpoint) -> None:
-    assert (
-        cli("import", "csv", sheet(tmp_path / "a.csv", MARKS), "--model", "tiny", *mapped(), "--run", "theirs").code
-        == 0
-    )
-    items = tmp_path / "runs/theirs/items.jsonl"
-    refused = cli("eval", "--benchmark", "items", "--path", items, "--base-url", endpoint.url)
-    assert refused.code == 2
-    assert "has no choices, so that any text may answer it" in refused.err
-
-
-def test_two_runs_of_one_exam_are_compared(cli, tmp_path: Path) -> None:
-    for name, marks in (("a", MARKS), ("b", "1111111111")):
-        file = sheet(tmp_path / f"{name}.csv", marks, separator=";" if name == "b" else ",")
-        assert cli("import", "csv", file, "--model", name, *mapped()).code == 0
-    done = cli("compare", "questions-a", "questions-b")
-    assert "3 questions gained, 0 lost" in done.out
-    assert "foreign.files" not in done.out, "names of fields are told in words"
-
-
 def test_questions_with_choices_are_read_by_our_rules_where_nobody_graded(cli, tmp_path: Path) -> None:
     rows = [
         {"id": n, "question": "Which?", "story": "A b.", "choices": '["tea", "salt"]', "target": "A", "text": text}
         for n, text in enumerate(("Answer: tea", "Answer: salt"))
     ]
-    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written(tmp_path / "r.jsonl", rows)
     refused = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m")
     assert refused.code == 2
     assert "no reply carries a grade" in refused.err
@@ -222,50 +199,6 @@ def test_our_rules_cannot_read_replies_to_open_questions(cli, tmp_path: Path) ->
     assert "--counts tomserve: a.csv, line 2 has no choices that an answer could be read against" in refused.err
 
 
-def test_replies_to_our_questions_are_matched_by_text_and_read_by_our_rules(
-    cli, tmp_path: Path, endpoint: Endpoint
-) -> None:
-    asked = cli("eval", "--base-url", endpoint.url, "--limit", "16", "--strategy", "vanilla", "--run", "ours")
-    assert asked.code == 0, asked.err
-    items = [orjson.loads(line) for line in (tmp_path / "runs/ours/items.jsonl").read_bytes().splitlines()]
-    texts = {
-        orjson.loads(line)["item"]: orjson.loads(line)["text"]
-        for line in (tmp_path / "runs/ours/responses.jsonl").read_bytes().splitlines()
-    }
-    rows = [
-        {
-            "id": str(number),
-            "asked": "A tale:\n"
-            + "\n".join(f"({n}) {one.upper()}" for n, one in enumerate(item["story"], 1))
-            + f"\nQ: {item['question']}",
-            "text": texts[item["id"]],
-            "correct": False,
-        }
-        for number, item in enumerate(items)
-    ]
-    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = cli(
-        "import",
-        "jsonl",
-        tmp_path / "r.jsonl",
-        "--model",
-        "m",
-        "--run",
-        "theirs",
-        "--strategy",
-        "vanilla",
-        "--benchmark",
-        "perturbed",
-    )
-    assert done.code == 0, done.err
-    assert "items of perturbed, found by their texts" in done.out
-    key = ["item", "answer", "correct"]
-    ours, theirs = load_scores("ours").select(key), load_scores("theirs")
-    assert theirs.select(key).equals(ours)
-    assert theirs["graded_correct"].to_list() == [False] * 16, "the other grade stands beside"
-    assert cli("compare", "ours", "theirs").code == 0
-
-
 BROKEN = {
     "is empty": (b"", "holds no rows"),
     "has one column": (b"a\n1\n", "has one column"),
@@ -278,14 +211,12 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_a_file_that_cannot_be_read_is_told_in_one_line(what: str, cli, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_told_in_one_line(what: str, tmp_path: Path) -> None:
     content, said = BROKEN[what]
     (tmp_path / "x.csv").write_bytes(content)
-    done = cli("import", "csv", tmp_path / "x.csv", "--model", "m")
-    assert (done.code, done.out) == (2, "")
-    assert said in done.err
-    assert len(done.err.splitlines()) == 1
-    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+    with pytest.raises((ConfigError, ContentError), match=said) as refused:
+        list(Mapped(tmp_path / "x.csv", "csv", (), "m").samples())
+    assert "\n" not in str(refused.value)
 
 
 def test_rows_that_cannot_be_read_are_left_out_counted_and_told(cli, tmp_path: Path) -> None:
@@ -302,25 +233,12 @@ def test_rows_that_cannot_be_read_are_left_out_counted_and_told(cli, tmp_path: P
 
 
 def test_strangers_names_lead_nowhere_and_print_nothing_strange(cli, tmp_path: Path) -> None:
+    odd = {"task": "../../\x1b[31mtask", "question": "<script>alert(1)</script>?", "\u202eevil": "x"}
     rows = [
-        {
-            "id": "../../etc/passwd",
-            "task": "../../\x1b[31mtask",
-            "text": "=1+1\x1b]0;x\x07",
-            "correct": True,
-            "question": "<script>alert(1)</script>?",
-            "\u202eevil": "x",
-        },
-        {
-            "id": "x" * 10_000,
-            "task": "../../\x1b[31mtask",
-            "text": "\u0000",
-            "correct": False,
-            "question": "q " * 20_000,
-            "\u202eevil": "y",
-        },
+        {**odd, "id": "../../etc/passwd", "text": "=1+1\x1b]0;x\x07", "correct": True},
+        {**odd, "id": "x" * 10_000, "text": "\u0000", "correct": False, "question": "q " * 20_000, "\u202eevil": "y"},
     ]
-    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written(tmp_path / "r.jsonl", rows)
     done = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "../m\x1b[0m")
     assert done.code == 0, done.err
     assert "\x1b" not in done.out + done.err
@@ -334,22 +252,6 @@ def test_strangers_names_lead_nowhere_and_print_nothing_strange(cli, tmp_path: P
         assert "\x1b" not in shown.out
     page = (run / "report.html").read_text()
     assert "<script>alert(1)" not in page
-
-
-@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
-def test_what_is_no_file_is_refused(kind: str, cli, tmp_path: Path) -> None:
-    import os
-
-    path = tmp_path / "x.csv"
-    if kind == "link":
-        path.symlink_to(sheet(tmp_path / "real.csv", MARKS))
-    elif kind == "pipe":
-        os.mkfifo(path)
-    else:
-        path.mkdir()
-    done = cli("import", "csv", path, "--model", "m", *mapped())
-    assert done.code == 2
-    assert len(done.err.splitlines()) == 1
 
 
 def test_options_that_fit_nothing_are_told(cli, tmp_path: Path) -> None:
@@ -382,7 +284,7 @@ def test_several_models_become_several_runs_and_repeats_become_samples(cli, tmp_
         for q in range(3)
         for r in range(2)
     ]
-    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, rows[0]]))
+    written(tmp_path / "r.jsonl", [*rows, rows[0]])
     done = cli("import", "jsonl", tmp_path / "r.jsonl")
     assert done.code == 0, done.err
     assert "next: tomserve compare questions-a questions-b" in done.out
@@ -402,7 +304,7 @@ def test_facts_are_counted_once_for_each_question(cli, tmp_path: Path) -> None:
         for n in range(12)
         for r in range(3)
     ]
-    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written(tmp_path / "r.jsonl", rows)
     done = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m")
     assert "36 replies to 12 questions" in done.out
     assert "factors: level\n" in done.out, "number is of each question alone, however often it was asked"
@@ -414,9 +316,7 @@ def test_facts_with_too_many_values_for_factors_are_named(cli, tmp_path: Path) -
             {"id": n, "question": f"Q{n}?", "text": "t", "correct": n % 2, "subject": f"s{n % subjects}", "number": n}
             for n in range(2 * subjects)
         ]
-        path = tmp_path / f"{subjects}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return path
+        return written(tmp_path / f"{subjects}.jsonl", rows)
 
     mmlu = cli("import", "jsonl", asked(57), "--model", "m", "--run", "mmlu")
     assert ("factors: subject\n" in mmlu.out, "left out" in mmlu.out) == (True, False)
@@ -437,7 +337,7 @@ def test_several_tasks_become_one_run_with_the_factor_task(cli, tmp_path: Path) 
         for task in range(120)
         for number in range(2)
     ]
-    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written(tmp_path / "r.jsonl", rows)
     done = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--as", "mmlu")
     assert done.code == 0, done.err
     assert "240 replies to 240 questions" in done.out
@@ -451,7 +351,7 @@ def test_several_tasks_become_one_run_with_the_factor_task(cli, tmp_path: Path) 
 
 def test_what_names_of_benchmarks_of_ours_a_task_has_does_not_matter(cli, tmp_path: Path) -> None:
     rows = [{"id": "q", "question": "Q?", "text": "t", "correct": True, "task": "HiToM", "answer": "t"}]
-    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written(tmp_path / "r.jsonl", rows)
     assert "as benchmark imported-hitom" in cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m").out
     assert load_scores("HiToM-m")["benchmark"].to_list() == ["imported-hitom"]
 
@@ -521,17 +421,9 @@ def test_numbers_that_no_scale_tells_apart_are_told(cli, tmp_path: Path) -> None
 
 
 def test_secrets_in_errors_names_and_settings_are_taken_out(cli, tmp_path: Path) -> None:
-    row = {
-        "id": "q",
-        "question": "Q?",
-        "status": "http_500",
-        "error": "unused",
-        "correct": False,
-        "model": "https://me:pass@host/v1?api_key=abcd1234",
-    }
-    (tmp_path / "r.jsonl").write_text(
-        json.dumps(row) + "\n" + json.dumps({**row, "id": "r", "status": "ok", "text": "t"})
-    )
+    row = {"id": "q", "question": "Q?", "status": "http_500", "error": "unused", "correct": False}
+    row["model"] = "https://me:pass@host/v1?api_key=abcd1234"
+    written(tmp_path / "r.jsonl", [row, {**row, "id": "r", "status": "ok", "text": "t"}])
     assert cli("import", "jsonl", tmp_path / "r.jsonl", "--run", "r").code == 0
     for path in (tmp_path / "runs/r").iterdir():
         assert b"pass" not in path.read_bytes(), path.name

@@ -8,23 +8,17 @@ import zipfile
 from pathlib import Path
 
 import orjson
-import pytest
 
-from tests.helpers.foreign_files import real_logs
+from tests.helpers.foreign_files import REAL
 from tomserve.content.places import runs_root
-from tomserve.errors import ConfigError
 from tomserve.interop.foreign import Sample
 from tomserve.interop.inspect_log import InspectLog
 from tomserve.runs.scores import load_scores
 
 
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return real_logs(tmp_path_factory.mktemp("logs"))
-
-
-def one(logs: Path, form: str) -> Path:
-    (path,) = (logs / form).glob("*.*")
+def one(form: str) -> Path:
+    """A log: eval and json, places-eval and places-json are the same evaluation in both forms."""
+    (path,) = (REAL / form).glob("*.*")
     return path
 
 
@@ -55,8 +49,8 @@ def told(samples: list[Sample]) -> list[tuple[object, ...]]:
     ]
 
 
-def test_both_forms_of_a_real_log_say_the_same(logs: Path) -> None:
-    read = [InspectLog(one(logs, form)) for form in ("eval", "json")]
+def test_both_forms_of_a_real_log_say_the_same() -> None:
+    read = [InspectLog(one(form)) for form in ("eval", "json")]
     found = [sorted(log.samples(), key=lambda s: (s.id, s.repeat)) for log in read]
     assert told(found[0]) == told(found[1])
     first = found[0][0]
@@ -78,30 +72,31 @@ def test_both_forms_of_a_real_log_say_the_same(logs: Path) -> None:
     about = read[0].about()
     assert about.tool == "inspect"
     assert about.version.startswith("0.")
-    assert read[0].origins()[0].bytes == one(logs, "eval").stat().st_size
+    assert read[0].origins()[0].bytes == one("eval").stat().st_size
 
 
-def test_a_real_log_becomes_a_run(logs: Path, cli, tmp_path: Path) -> None:
-    done = cli("import", "inspect", logs / "eval")
+def test_a_real_log_becomes_a_run(cli, tmp_path: Path) -> None:
+    done = cli("import", "inspect", REAL / "eval")
     assert done.code == 0, done.err
     scores = load_scores("sums-mockllm-model")
     assert scores["correct_mean"].to_list() == [1.0, 1.0, 1.0, 0.5]
     assert set(scores["subject"]) == {"a", "b"}
     assert "long" not in scores.columns, "a text is no factor"
-    other = cli("import", "inspect", one(logs, "json"), "--scorer", "includes", "--run", "other")
+    foreign = orjson.loads((runs_root() / "sums-mockllm-model/manifest.json").read_bytes())["foreign"]
+    assert foreign["settings"]["config"]["epochs"] == 2
+    assert (foreign["tool"], foreign["tasks"], foreign["samples"]) == ("inspect", ["sums"], 8)
+    assert foreign["files"][0]["digest"].startswith("sha256:")
+    assert "sk-a1b2c3d4e5f6" not in json.dumps(foreign)
+    other = cli("import", "inspect", one("json"), "--scorer", "includes", "--run", "other")
     assert other.code == 0, other.err
     assert load_scores("other")["graded_by"].unique().to_list() == ["includes"]
-    refused = cli("import", "inspect", logs / "eval", "--scorer", "nobody")
+    refused = cli("import", "inspect", REAL / "eval", "--scorer", "nobody")
     assert refused.code == 2
     assert "has no such grade; it has: includes; match" in refused.err
-    assert cli("report", "sums-mockllm-model").code == 0
-    page = (tmp_path / "runs/sums-mockllm-model/report.html").read_text()
-    assert "foreign" in page
-    assert one(logs, "eval").name in page
 
 
-def test_choices_thoughts_and_scores_that_are_no_numbers_are_read_in_both_forms(logs: Path) -> None:
-    read = [InspectLog(one(logs, f"places-{form}")) for form in ("eval", "json")]
+def test_choices_thoughts_and_scores_that_are_no_numbers_are_read_in_both_forms() -> None:
+    read = [InspectLog(one(f"places-{form}")) for form in ("eval", "json")]
     found = [sorted(log.samples(), key=lambda s: s.id) for log in read]
     assert told(found[0]) == told(found[1])
     assert [log.left_out for log in read] == [{}, {}]
@@ -116,34 +111,34 @@ def test_choices_thoughts_and_scores_that_are_no_numbers_are_read_in_both_forms(
     assert first.grades["closeness"].value == 0.25
 
 
-def test_a_letter_is_the_choice_that_it_stands_for(logs: Path, cli) -> None:
-    assert cli("import", "inspect", logs / "places-eval").code == 0
+def test_a_letter_is_the_choice_that_it_stands_for(cli) -> None:
+    assert cli("import", "inspect", REAL / "places-eval").code == 0
     scores = load_scores("places-mockllm-model")
     assert scores["answer"].to_list() == ["box", "bag", "jar"]
     assert scores["correct"].all()
     assert scores["floor_guess"].to_list() == [1 / 3] * 3
     item = orjson.loads((runs_root() / "places-mockllm-model/items.jsonl").read_bytes().splitlines()[0])
     assert (item["choices"], item["answer"], item["question"]) == (["box", "bag", "jar"], "box", "Where is 0?")
-    ours = cli("import", "inspect", logs / "places-eval", "--counts", "tomserve", "--run", "ours")
+    ours = cli("import", "inspect", REAL / "places-eval", "--counts", "tomserve", "--run", "ours")
     assert ours.code == 0, ours.err
     assert load_scores("ours")["answer"].to_list() == ["box", "bag", "jar"], "our rules know that letters were shown"
     graded = load_scores("ours")
     assert (graded["graded_by"].to_list(), graded["parse"].unique().to_list() != ["graded"]) == (["choice"] * 3, True)
 
 
-def test_a_number_becomes_right_from_the_threshold_on(logs: Path, cli) -> None:
-    done = cli("import", "inspect", logs / "places-eval", "--scorer", "closeness", "--run", "strict")
+def test_a_number_becomes_right_from_the_threshold_on(cli) -> None:
+    done = cli("import", "inspect", REAL / "places-eval", "--scorer", "closeness", "--run", "strict")
     assert "2 grades are neither 0 nor 1; they count as right from 1 on (--threshold)" in done.err
     assert "1 reply has no grade, and counts as wrong" in done.err
     strict = load_scores("strict")
     assert (strict["correct"].to_list(), strict["status"].to_list()) == ([False] * 3, ["ok", "invalid", "length"])
-    assert cli("import", "inspect", logs / "places-eval", "--scorer", "closeness", "--threshold", "0.2").code == 0
+    assert cli("import", "inspect", REAL / "places-eval", "--scorer", "closeness", "--threshold", "0.2").code == 0
     assert load_scores("places-mockllm-model")["correct"].to_list() == [True, False, True]
-    assert cli("import", "inspect", logs / "places-eval", "--threshold", "nan").code == 2
+    assert cli("import", "inspect", REAL / "places-eval", "--threshold", "nan").code == 2
 
 
-def test_an_evaluation_that_was_killed_is_read_as_far_as_it_went(logs: Path, cli, tmp_path: Path) -> None:
-    log = one(logs, "killed")
+def test_an_evaluation_that_was_killed_is_read_as_far_as_it_went(cli, tmp_path: Path) -> None:
+    log = one("killed")
     with zipfile.ZipFile(log) as file:
         assert "header.json" not in file.namelist(), "as the real Inspect leaves it"
     done = cli("import", "inspect", log)
@@ -154,7 +149,7 @@ def test_an_evaluation_that_was_killed_is_read_as_far_as_it_went(logs: Path, cli
         f"(first: {log.name})"
     ) in done.err
     assert orjson.loads((runs_root() / "killed-mockllm-model/manifest.json").read_bytes())["foreign"]["left_out"]
-    text = one(logs, "json").read_bytes()
+    text = one("json").read_bytes()
     (tmp_path / "cut.json").write_bytes(text[: text.rindex(b'"epoch"')])
     cut = InspectLog(tmp_path / "cut.json")
     assert len(list(cut.samples())) == 7
@@ -163,8 +158,8 @@ def test_an_evaluation_that_was_killed_is_read_as_far_as_it_went(logs: Path, cli
     assert (count, place) == (1, "cut.json, sample 8")
 
 
-def test_an_error_is_kept_without_what_is_secret_in_it(logs: Path, cli) -> None:
-    done = cli("import", "inspect", logs / "failing")
+def test_an_error_is_kept_without_what_is_secret_in_it(cli) -> None:
+    done = cli("import", "inspect", REAL / "failing")
     assert (done.code, "1 reply has no grade, and counts as wrong" in done.err) == (0, True)
     scores = load_scores("failing-mockllm-model")
     assert scores["status"].to_list() == ["ok", "malformed", "ok"]
@@ -175,12 +170,6 @@ def test_an_error_is_kept_without_what_is_secret_in_it(logs: Path, cli) -> None:
             assert secret not in path.read_bytes(), path.name
 
 
-def test_a_torn_zip_file_is_told(logs: Path, tmp_path: Path) -> None:
-    (tmp_path / "torn.eval").write_bytes(one(logs, "eval").read_bytes()[:5000])
-    with pytest.raises(ConfigError, match=r"torn\.eval: no whole zip file"):
-        list(InspectLog(tmp_path / "torn.eval").samples())
-
-
 def test_a_file_that_is_neither_kind_of_log_is_told_by_its_name(cli, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,text\n1,a\n")
     done = cli("import", "inspect", tmp_path / "a.csv")
@@ -188,18 +177,7 @@ def test_a_file_that_is_neither_kind_of_log_is_told_by_its_name(cli, tmp_path: P
     assert "a.csv: no log of Inspect, which ends in .eval or .json; give one, or read spreadsheets by" in done.err
 
 
-def test_what_is_no_log_is_told(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text('{"samples": []}')
-    with pytest.raises(ConfigError, match="no log of Inspect"):
-        InspectLog(tmp_path / "a.json").about()
-    (tmp_path / "b.json").write_text("nothing")
-    with pytest.raises(ConfigError, match=r"b\.json: not JSON"):
-        InspectLog(tmp_path / "b.json").about()
-    with pytest.raises(ConfigError, match="no such file"):
-        InspectLog(tmp_path / "c.eval").about()
-
-
-def test_errors_limits_thoughts_and_attachments_are_understood(logs: Path, tmp_path: Path) -> None:
+def test_errors_limits_thoughts_and_attachments_are_understood(tmp_path: Path) -> None:
     base = {"id": "x", "epoch": 1, "input": "Q?", "target": ["T", "U"], "messages": [], "output": {}, "scores": {}}
     answer = {
         "message": {
@@ -209,7 +187,7 @@ def test_errors_limits_thoughts_and_attachments_are_understood(logs: Path, tmp_p
         "stop_reason": "max_tokens",
     }
     log = plain(
-        one(logs, "eval"),
+        one("eval"),
         tmp_path / "odd.eval",
         samples_q0_epoch_1_json={**base, "error": {"message": "boom"}},
         samples_q1_epoch_1_json={**base, "id": "y", "output": {"choices": [answer]}, "attachments": {"h": "long text"}},
@@ -232,56 +210,25 @@ def test_errors_limits_thoughts_and_attachments_are_understood(logs: Path, tmp_p
     assert list(read.left_out) == ["is no sample of Inspect"]
 
 
-def test_members_that_would_do_harm_are_left_out(logs: Path, tmp_path: Path) -> None:
-    path = plain(one(logs, "eval"), tmp_path / "bad.eval")
-    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("samples/bomb.json", b" " * (300 << 20))
-        file.writestr("samples/../../../../tmp/owned.json", json.dumps({"id": "o", "epoch": 1, "input": "Q?"}))
-        file.writestr("samples/deep.json", "[" * 100_000)
-    data = path.read_bytes()
-    with zipfile.ZipFile(path) as file:
-        info = file.getinfo("samples/q1_epoch_1.json")
-    broken = bytearray(data)
-    broken[info.header_offset + 30 + len(info.filename) + 5] ^= 0xFF
-    path.write_bytes(bytes(broken))
-    log = InspectLog(path)
-    found = [s.id for s in log.samples()]
-    assert "o" in found, "a name leads nowhere, as nothing is written"
-    assert not Path("/tmp/owned.json").exists()
-    reasons = " ".join(log.left_out)
-    assert "would have 300 MB" in reasons
-    assert "is no JSON" in reasons
-    assert "cannot be unpacked" in reasons or "checksum" in reasons
-
-
-def test_what_a_log_records_of_the_model_is_kept_without_secrets(logs: Path, cli) -> None:
-    assert cli("import", "inspect", logs / "eval").code == 0
-    foreign = orjson.loads((runs_root() / "sums-mockllm-model/manifest.json").read_bytes())["foreign"]
-    assert foreign["settings"]["config"]["epochs"] == 2
-    assert (foreign["tool"], foreign["tasks"], foreign["samples"]) == ("inspect", ["sums"], 8)
-    assert foreign["files"][0]["digest"].startswith("sha256:")
-    assert "sk-a1b2c3d4e5f6" not in json.dumps(foreign)
-
-
-def test_the_same_questions_asked_in_two_ways_are_not_mixed(logs: Path, cli, tmp_path: Path) -> None:
+def test_the_same_questions_asked_in_two_ways_are_not_mixed(cli, tmp_path: Path) -> None:
     """Two logs of one task and model, such as of two temperatures, are two runs."""
-    head = json.loads(json.dumps(InspectLog(one(logs, "eval"))._read_head()))
+    head = json.loads(json.dumps(InspectLog(one("eval"))._read_head()))
     head["eval"]["model_generate_config"] = {"temperature": 1.0}
-    plain(one(logs, "eval"), tmp_path / "warm.eval", header_json=head)
-    done = cli("import", "inspect", one(logs, "eval"), tmp_path / "warm.eval")
+    plain(one("eval"), tmp_path / "warm.eval", header_json=head)
+    done = cli("import", "inspect", one("eval"), tmp_path / "warm.eval")
     assert (done.code, done.out) == (2, "")
     assert "was answered before by the same model, asked in another way (temperature: None and 1.0)" in done.err
-    again = cli("import", "inspect", one(logs, "eval"), one(logs, "json"))
+    again = cli("import", "inspect", one("eval"), one("json"))
     assert again.code == 0, again.err
     assert "8 replies were replaced by a later one to the same question" in again.err
 
 
-def test_a_reply_that_the_tool_counts_as_right_is_right_whatever_ended_it(logs: Path, cli, tmp_path: Path) -> None:
+def test_a_reply_that_the_tool_counts_as_right_is_right_whatever_ended_it(cli, tmp_path: Path) -> None:
     said = {"message": {"role": "assistant", "content": "R"}, "stop_reason": "content_filter"}
     base = {"epoch": 1, "input": "Q?", "target": "R", "messages": [], "output": {"choices": [said]}}
     right = {"match": {"value": "C"}}
     plain(
-        one(logs, "eval"),
+        one("eval"),
         tmp_path / "odd.eval",
         samples_q0_epoch_1_json={**base, "id": "filtered", "scores": right},
         samples_q1_epoch_1_json={**base, "id": "limited", "limit": {"type": "time"}, "scores": right},

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.foreign_files import generated, real_samples, samples
+from tests.helpers.foreign_files import REAL, generated, samples
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
 from tomserve.interop.lm_eval_samples import LmEvalSamples
@@ -16,14 +17,16 @@ from tomserve.runs.scores import load_scores
 DATE = "2026-11-01T10-00-00.123456"
 
 
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return real_samples(tmp_path_factory.mktemp("harness"))
+@pytest.fixture
+def real(tmp_path: Path) -> Path:
+    """What the real lm-eval has written, of its model `dummy`, which answers at random: the tasks sums (texts, two
+    filters), twice (the same, two replies a question), places (choices) and surprise (no grade)."""
+    return shutil.copytree(REAL / "samples", tmp_path / "real")
 
 
-def accuracies(folder: Path) -> dict[str, dict[str, float]]:
+def accuracies() -> dict[str, dict[str, float]]:
     """What the real lm-eval computed of each task."""
-    (path,) = folder.glob("results_*.json")
+    (path,) = (REAL / "samples").glob("results_*.json")
     return json.loads(path.read_text())["results"]  # type: ignore[no-any-return]
 
 
@@ -41,7 +44,7 @@ def test_what_the_real_harness_wrote_has_the_accuracy_that_it_tells(real: Path, 
     for task, metric in (("sums", "exact_match,strict"), ("twice", "exact_match,strict"), ("places", "acc,none")):
         scores = load_scores(f"{task}-dummy")
         assert scores.height == 6
-        assert scores["correct"].mean() == pytest.approx(accuracies(real)[task][metric])
+        assert scores["correct"].mean() == pytest.approx(accuracies()[task][metric])
         assert scores["graded_by"].unique().to_list() == [metric]
         assert set(scores["subject"]) == {"a", "b"}
     places = load_scores("places-dummy")
@@ -57,10 +60,10 @@ def test_another_metric_and_another_filter_can_count(real: Path, cli) -> None:
     (sums,), (places,) = (list(real.glob(f"samples_{name}_*.jsonl")) for name in ("sums", "places"))
     assert cli("import", "lm-eval", sums, "--scorer", "exact_match,letters", "--run", "letters").code == 0
     letters = load_scores("letters")
-    assert letters["correct"].mean() == pytest.approx(accuracies(real)["sums"]["exact_match,letters"])
+    assert letters["correct"].mean() == pytest.approx(accuracies()["sums"]["exact_match,letters"])
     assert letters["answer"].unique().to_list() == ["l"], "what that filter read"
     assert cli("import", "lm-eval", places, "--scorer", "acc_norm", "--run", "norm").code == 0
-    assert load_scores("norm")["correct"].mean() == pytest.approx(accuracies(real)["places"]["acc_norm,none"])
+    assert load_scores("norm")["correct"].mean() == pytest.approx(accuracies()["places"]["acc_norm,none"])
     refused = cli("import", "lm-eval", sums, "--scorer", "bleu")
     assert refused.code == 2
     assert "has no such grade; it has: exact_match,letters; exact_match,strict" in refused.err

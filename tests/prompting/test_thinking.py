@@ -1,26 +1,32 @@
 """Models that think before they answer: switched by the preset, kept apart from the answer, with room for it."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 from aiohttp import web
 
-from tests.conftest import Endpoint, completion, fill
+from tests.conftest import Endpoint, Outcome, completion, fill
 from tomserve.errors import ConfigError
 from tomserve.serving.presets import Preset
 
+Ask = Callable[..., Outcome]
 
-def rows(tmp_path: Path, run: str) -> list[dict]:
+
+def rows(tmp_path: Path, run: str) -> list[dict[str, Any]]:
     return [orjson.loads(line) for line in (tmp_path / "runs" / run / "responses.jsonl").read_bytes().splitlines()]
 
 
 @pytest.fixture
-def thinker(endpoint: Endpoint) -> Endpoint:
-    """An endpoint that serves qwen3-8b and thinks when it is told to."""
+def ask(endpoint: Endpoint, cli: Ask, items_file: Path) -> Ask:
+    """Ask two questions of an endpoint that serves qwen3-8b and thinks when it is told to."""
     endpoint.models, endpoint.max_model_len = ["qwen3-8b"], 16384
 
-    def script(body: dict, number: int) -> dict | None:
+    def script(body: dict[str, Any], number: int) -> dict[str, Any] | None:
         if not number:
             return None
         thoughts = "Let me see." if body["chat_template_kwargs"]["enable_thinking"] else None
@@ -28,13 +34,16 @@ def thinker(endpoint: Endpoint) -> Endpoint:
         return completion(text, body["model"], reasoning=thoughts)
 
     endpoint.script = script
-    return endpoint
+    asked = ("--base-url", endpoint.url, "--benchmark", "items", "--path", items_file, "--limit", 2)
+    return lambda *more: cli("eval", *asked, *more)
 
 
-def test_thinking_is_kept_apart_and_leaves_room(thinker: Endpoint, cli, items_file: Path, tmp_path: Path) -> None:
-    ask = ("eval", "--base-url", thinker.url, "--benchmark", "items", "--path", items_file, "--limit", 4)
-    assert cli(*ask).code == 0
-    for body in thinker.requests:
+def test_thinking_is_kept_apart_leaves_room_and_is_another_run_when_off(
+    endpoint: Endpoint, ask: Ask, tmp_path: Path
+) -> None:
+    assert ask().code == 0
+    assert endpoint.requests
+    for body in endpoint.requests:
         plain = 1024 if "step by step" in body["messages"][0]["content"] else 256
         assert body["thinking_token_budget"] == 4096
         assert body["max_tokens"] == plain + 4096
@@ -43,24 +52,18 @@ def test_thinking_is_kept_apart_and_leaves_room(thinker: Endpoint, cli, items_fi
     assert {row["reasoning"] for row in found} == {"Let me see."}
     assert not any("Let me see" in row["text"] for row in found)
     assert all(row["status"] == "ok" for row in found)
-
-
-def test_thinking_off_is_another_run(thinker: Endpoint, cli, items_file: Path, tmp_path: Path) -> None:
-    ask = ("eval", "--base-url", thinker.url, "--benchmark", "items", "--path", items_file, "--limit", 4)
-    assert cli(*ask).code == 0
-    thinker.requests.clear()
-    assert cli(*ask, "--thinking", "off").code == 0
-    for body in thinker.requests:
+    endpoint.requests.clear()
+    assert ask("--thinking", "off").code == 0
+    for body in endpoint.requests:
         assert body["chat_template_kwargs"] == {"enable_thinking": False}
         assert "thinking_token_budget" not in body
         assert body["max_tokens"] <= 1024
     assert {row["reasoning"] for row in rows(tmp_path, "items-qwen3-8b-thinking-off")} == {None}
-    mixed = cli(*ask, "--thinking", "off", "--run", "items-qwen3-8b")
-    assert mixed.code == 2
-    assert "sampling" in mixed.err
-    thinker.requests.clear()
-    assert cli(*ask, "--thinking", "500", "--max-tokens", "100").code == 0
-    assert {(body["max_tokens"], body["thinking_token_budget"]) for body in thinker.requests} == {(600, 500)}
+    mixed = ask("--thinking", "off", "--run", "items-qwen3-8b")
+    assert (mixed.code, "sampling" in mixed.err) == (2, True)
+    endpoint.requests.clear()
+    assert ask("--thinking", "500", "--max-tokens", "100").code == 0
+    assert {(body["max_tokens"], body["thinking_token_budget"]) for body in endpoint.requests} == {(600, 500)}
 
 
 @pytest.mark.parametrize(
@@ -74,12 +77,11 @@ def test_thinking_off_is_another_run(thinker: Endpoint, cli, items_file: Path, t
         ("unheard-of", "off", "no preset tells how unheard-of is switched"),
     ],
 )
-def test_what_cannot_be_switched(endpoint: Endpoint, cli, model: str, thinking: str, said: str) -> None:
+def test_what_cannot_be_switched(endpoint: Endpoint, ask: Ask, model: str, thinking: str, said: str) -> None:
     endpoint.models = [model]
-    done = cli("eval", "--base-url", endpoint.url, "--thinking", thinking)
-    assert done.code == 2
+    done = ask("--thinking", thinking)
+    assert (done.code, endpoint.requests) == (2, [])
     assert said in done.err
-    assert endpoint.requests == []
 
 
 def test_off_is_the_nature_of_a_model_that_does_not_think() -> None:
@@ -88,34 +90,27 @@ def test_off_is_the_nature_of_a_model_that_does_not_think() -> None:
         Preset.load("yi-34b").extra("on")
 
 
-def test_a_server_without_a_reasoning_parser_is_found_out_first(endpoint: Endpoint, cli) -> None:
-    endpoint.models = ["qwen3-8b"]
-
-    def script(body: dict, number: int) -> web.Response:
-        error = {"message": "thinking_token_budget is set but reasoning_config is not configured."}
-        return web.json_response({"error": error}, status=400)
-
-    endpoint.script = script
-    done = cli("eval", "--base-url", endpoint.url)
-    assert done.code == 2
+def test_a_server_without_a_reasoning_parser_is_found_out_first(endpoint: Endpoint, ask: Ask) -> None:
+    error = {"message": "thinking_token_budget is set but reasoning_config is not configured."}
+    endpoint.script = lambda body, number: web.json_response({"error": error}, status=400)
+    done = ask()
+    assert (done.code, endpoint.requests) == (2, [])
     assert "add --reasoning-parser to its vLLM, or give --thinking off" in done.err
-    assert endpoint.requests == []
 
 
-def test_a_context_without_room_for_thinking(thinker: Endpoint, cli) -> None:
-    thinker.max_model_len = 4096
-    done = cli("eval", "--base-url", thinker.url)
+def test_a_context_without_room_for_thinking(endpoint: Endpoint, ask: Ask) -> None:
+    endpoint.max_model_len = 4096
+    done = ask()
     assert done.code == 2
     assert "or lower --max-tokens or --thinking" in done.err
 
 
-def test_a_thought_that_fills_the_reply_is_no_answer(endpoint: Endpoint, cli, items_file: Path, tmp_path: Path) -> None:
-    endpoint.models, endpoint.max_model_len = ["gpt-oss-20b"], 16384
+def test_a_thought_that_fills_the_reply_is_no_answer(endpoint: Endpoint, ask: Ask, tmp_path: Path) -> None:
+    endpoint.models = ["gpt-oss-20b"]
     endpoint.script = lambda body, number: (
         completion(None, body["model"], finish="length", reasoning="so ...") if number else None
     )
-    ask = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file, "--limit", 2)
-    assert cli(*ask).code == 1  # an outcome, not a failure of transport, but no reply holds an answer
+    assert ask().code == 1  # an outcome, not a failure of transport, but no reply holds an answer
     assert {row["status"] for row in rows(tmp_path, "items-gpt-oss-20b")} == {"length"}
     assert endpoint.requests[0]["reasoning_effort"] == "medium"
     assert "thinking_token_budget" not in endpoint.requests[0]
