@@ -143,18 +143,19 @@ def _manifest(folder: Path, **changes: Any) -> None:
 
 
 def test_the_example_passes_the_schema_and_its_own_program(cli, tmp_path: Path, read: Read) -> None:
-    folder = copied_example(tmp_path)
+    folder = shortened(copied_example(tmp_path), 40)
     options = ("--organization", "Our lab", "--developer", "tomserve", "--relationship", "first_party")
     done = cli("export", "every-eval-ever", folder, "--out", tmp_path / "eee", *options)
     assert (done.code, done.err) == (0, "")
     found = read(tmp_path / "eee")
     assert sorted(found) == ["cot", "vanilla"]
     cli("analyze", folder, "--study", "accuracy", "--format", "csv", "--out", tmp_path / "tables")
+    clusters = str(len({orjson.loads(line)["cluster"] for line in (folder / "items.jsonl").read_bytes().splitlines()}))
     table = {row["strategy"]: row for row in _table(tmp_path / "tables", "accuracy")}
     for strategy, (whole, rows) in found.items():
         (result,) = whole["evaluation_results"]
         _same_interval(result["score_details"], table[strategy], "accuracy")
-        counted = {"questions": "176", "replies": "176", "failed": "0", "clusters": "68"}
+        counted = {"questions": "40", "replies": "40", "failed": "0", "clusters": clusters}
         assert result["score_details"]["details"] == counted
         assert result["generation_config"]["generation_args"].get("reasoning", False) == (strategy == "cot")
         assert all("do not train on it" in row["metadata"]["canary"] for row in rows)
@@ -284,8 +285,8 @@ def test_a_conversation_is_written_with_all_that_was_said(
         assert replies[0] == "Ada knows of the shelf."
         assert len(replies) == row["evaluation"]["num_turns"] == 2
         assert "Ada knows of the shelf." in messages[-2]["content"], "the second turn shows what the first has found"
-        (read,) = row["answer_attribution"]
-        assert messages[read["turn_idx"]]["content"] == replies[-1] != replies[0]
+        (seen,) = row["answer_attribution"]
+        assert messages[seen["turn_idx"]]["content"] == replies[-1] != replies[0]
         assert row["token_usage"]["input_tokens"] == 20, "both requests"
     assert any(one["reasoning_trace"] == "Hm." for row in whole for one in row["messages"])
     (failed,) = [row for row in rows if row["error"]]
@@ -348,10 +349,7 @@ def test_replies_of_another_tool_to_open_questions(cli, tmp_path: Path, read: Re
     ("name", "folder", "code"),
     [
         ("openai/azure/gpt-4o:free", "openai/azure_gpt-4o_free", 0),
-        ("/data/home/ann/models/yi", "unknown/yi", 2),
         ("../../../../etc/passwd", "unknown/passwd", 2),
-        ("lab/con.txt", "lab/_con.txt", 2),
-        ("data/..", "unknown/data_", 2),
         ("lab/a<b>|\"c\\d\x1b[31m?*", "lab/a_b___c_d_[31m__", 2),
         ("лаб/модель " + "ж" * 200, None, 2),
         ("", "unknown/unknown", 2),
@@ -370,11 +368,11 @@ def test_names_of_models_become_folders_that_every_system_can_have(
         assert whole.parent.relative_to(tmp_path / "eee/data/perturbed").as_posix() == folder
     found, said = verdict(tmp_path / "eee")
     assert (found, len(said)) == (code, code // 2), said
-    assert cli("export", "every-eval-ever", run, "--out", tmp_path / "eee", "--strategy", "vanilla").code == 0
 
 
 def test_names_and_times() -> None:
     assert component("COM1") == "_COM1"
+    assert component("con.txt") == "_con.txt"
     assert component("a" * 300) != component("a" * 301)
     assert len(component("ж" * 300).encode()) < 200
     assert model_id("gpt-4o", "openai") == "openai/gpt-4o"

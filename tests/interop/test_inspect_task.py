@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -18,7 +19,7 @@ import yaml
 import tomserve
 from tests.conftest import ROOT, Endpoint, Outcome, completion, free, running
 from tests.helpers.harnesses import KINDS, asked, counted, kind_of, various
-from tomserve.errors import ConfigError
+from tomserve.errors import ConfigError, MachineError
 from tomserve.interop.asking_inside import Asking
 from tomserve.runs.scores import load_scores
 
@@ -80,9 +81,7 @@ REGISTER = ROOT / "tomserve/interop/register"
 
 ASKED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("perturbed", "cot", {"limit": 24}),
-    ("perturbed", "vanilla", {"where": "question_kind=belief;stage=C2,T2", "limit": 8}),
-    ("tomserve/interop/inspect_task.py@hitom", "tombench_vanilla", {"where": "order=1", "limit": 10}),
-    ("perturbed_2", "vanilla", {"limit": 8}),
+    ("tomserve/interop/inspect_task.py@hitom", "tombench_vanilla", {"where": "order=1", "limit": 6}),
 )
 
 
@@ -226,7 +225,8 @@ def command(*arguments: object, folder: Path, url: str = "http://127.0.0.1:9/v1"
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
-def test_the_command_line_finds_tasks_by_the_entry_point(endpoint: Endpoint, tmp_path: Path) -> None:
+@pytest.mark.system
+def test_the_command_line_finds_tasks_by_the_entry_point_and_scores_again(endpoint: Endpoint, tmp_path: Path) -> None:
     from inspect_ai.log import list_eval_logs, read_eval_log
 
     endpoint.script = free_or_various
@@ -243,11 +243,16 @@ def test_the_command_line_finds_tasks_by_the_entry_point(endpoint: Endpoint, tmp
     assert log.status == "success"
     assert len(log.samples) == len(endpoint.requests) == 5
     assert log.eval.dataset.samples == registered()["worlds"], "what the register is told"
-    assert Path(info.name.removeprefix("file://")).stat().st_size < 100_000, "it holds no benchmark"
+    path = Path(info.name.removeprefix("file://"))
+    assert path.stat().st_size < 100_000, "it holds no benchmark"
+    scorer = ("--scorer", "tomserve/tomserve", "-S", "name=worlds", "-S", "strategy=cot", "-S", "where=all")
+    done = command("score", path, *scorer, "--action", "append", "--overwrite", folder=tmp_path)
+    assert done.code == 0, done.out + done.err
+    for one in read_eval_log(str(path)).samples:
+        assert one.scores["tomserve"].value == one.scores["tomserve1"].value
 
 
-@pytest.mark.parametrize("both", [1], indirect=True, ids=["perturbed-vanilla"])
-def test_conditions_with_commas_survive_inspects_lists(both: Both) -> None:
+def test_conditions_with_commas_survive_inspects_lists() -> None:
     """Inspect makes a list of a value with commas, which are part of our conditions."""
     from inspect_ai._util.config import parse_cli_args
 
@@ -255,8 +260,9 @@ def test_conditions_with_commas_survive_inspects_lists(both: Both) -> None:
 
     told = parse_cli_args(("where=question_kind=belief;stage=C2,T2", "limit=8"))
     assert told == {"where": ["question_kind=belief;stage=C2", "T2"], "limit": 8}
-    asked_for = asking_of("perturbed", "vanilla", **told)
-    assert {item.id for item in asked_for.items} == {sample.id for sample in both.log.samples}
+    ours = Asking.of("perturbed", "vanilla", limit=8, conditions=["question_kind=belief", "stage=C2,T2"])
+    assert asking_of("perturbed", "vanilla", **told).items == ours.items
+    assert {item.factors["stage"] for item in ours.items} <= {"C2", "T2"}
 
 
 def registered() -> dict[str, int]:
@@ -289,29 +295,12 @@ def test_an_entry_of_the_register_is_one_of_its_form(path: Path) -> None:
     assert re.fullmatch("[0-9a-f]{40}", source["repository_commit"])
     filled = "OWNER" not in source["repository_url"]
     assert filled == ("OWNER" not in entry["contributors"]) == bool(source["repository_commit"].strip("0"))
-    if task["name"] != "worlds":  # which takes long to make; the command line below counts them
+    if task["name"] in ("hitom", "perturbed"):  # the others take long to make
         assert len(Asking.of(task["name"].replace("_", "-")).items) == task["dataset_samples"]
 
 
 def test_every_task_but_the_general_one_has_an_entry() -> None:
     assert set(registered()) == {"perturbed", "perturbed_2", "worlds", "hitom"}
-
-
-@pytest.mark.parametrize("both", [3], indirect=True, ids=["perturbed_2-vanilla"])
-def test_inspect_score_reads_replies_by_our_rules(both: Both, tmp_path: Path) -> None:
-    from inspect_ai.log import read_eval_log
-
-    log = tmp_path / "copy.eval"
-    log.write_bytes(both.path.read_bytes())
-    given = ("-S", "name=perturbed-2", "-S", "strategy=vanilla")
-    done = command(
-        *("score", log, "--scorer", "tomserve/tomserve", *given, "--action", "append", "--overwrite"), folder=tmp_path
-    )
-    assert done.code == 0, done.out + done.err
-    scored = read_eval_log(str(log))
-    assert [one.scores["tomserve"].value for one in scored.samples] == [
-        one.scores["tomserve1"].value for one in scored.samples
-    ]
 
 
 def test_the_registry_has_all_tasks() -> None:
@@ -342,13 +331,11 @@ def test_an_exported_run_is_no_model_that_can_be_asked(tmp_path: Path) -> None:
     assert "is the model of an exported run, whose replies are in the log" in log.error.message
 
 
-def test_without_inspect_one_line_says_what_to_install() -> None:
-    blocked = "import sys; sys.modules['inspect_ai'] = None; import tomserve.interop.inspect_task"
-    done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, timeout=100)
-    assert done.returncode == 1
-    last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("tomserve.errors.MachineError: tomserve.interop.inspect_task needs inspect_ai")
-    assert last.endswith("pip install 'tomserve[inspect]'")
+def test_without_inspect_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tomserve.interop.inspect_task", raising=False)
+    monkeypatch.setitem(sys.modules, "inspect_ai", None)
+    with pytest.raises(MachineError, match=r"^tomserve.interop.inspect_task needs inspect_ai.*'tomserve\[inspect\]'$"):
+        importlib.import_module("tomserve.interop.inspect_task")
 
 
 def test_nothing_else_of_tomserve_imports_inspect() -> None:

@@ -14,27 +14,22 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.conftest import running
-from tests.helpers.exported import answered, break_rows, odd_items
 from tomserve.interop.answered import Replies
 from tomserve.interop.inspect_export import export
 from tomserve.runs.listening import Silent
 from tomserve.serving.ports import free_port
 
 
-@pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log of questions with odd ids, three samples each, among them failures. It is written before the browser
-    starts, whose event loop leaves room for no other."""
-    folder = tmp_path_factory.mktemp("viewed")
-    with running() as endpoint:
-        run = answered(folder / "odd", endpoint, odd_items(), ["vanilla"], repeats=3, temperature=0.5)
-    path = folder / "logs/odd.eval"
+@pytest.fixture
+def log(runs: dict[str, Path], tmp_path: Path) -> Path:
+    """A log of questions with odd ids, three samples each, among them failures."""
+    path = tmp_path / "logs/odd.eval"
     path.parent.mkdir()
-    export(Replies(break_rows(run, 4)), "vanilla", path, Silent())
+    export(Replies(runs["odd"]), "vanilla", path, Silent())
     return path
 
 
+@pytest.mark.system
 def test_the_viewer_shows_task_score_and_a_samples_text(log: Path, browser: Any, tmp_path: Path) -> None:
     with zipfile.ZipFile(log) as found:
         head = orjson.loads(found.read("header.json"))

@@ -16,9 +16,11 @@ import yaml
 
 import tomserve
 from tests.conftest import completion, fill, running
+from tests.helpers.foreign_files import REAL
 from tests.helpers.harnesses import asked as asked_for
 from tests.helpers.harnesses import counted, prompt_of
 from tomserve import benchmarks
+from tomserve.errors import ConfigError
 from tomserve.interop.asking_inside import Asking
 from tomserve.interop.lm_eval import FOLDER, functions
 from tomserve.prompting.strategy import Strategy
@@ -33,9 +35,13 @@ def replies(body: dict[str, Any], number: int) -> dict[str, Any]:
     """Replies of all kinds, by what is asked: as JSON, as a label, in words, unreadable, cut off, in mid-thought."""
     del number
     place = hashlib.sha256(prompt_of(body).encode()).digest()[0]
-    whole = fill(body["response_format"]["json_schema"]["schema"])
+    said = texts(fill(body["response_format"]["json_schema"]["schema"]))
+    return counted(completion(said[place % len(said)], body["model"]))
+
+
+def texts(whole: str) -> tuple[str, ...]:
     label = json.loads(whole)["answer"]
-    said = (
+    return (
         whole,
         whole,
         label,
@@ -45,7 +51,6 @@ def replies(body: dict[str, Any], number: int) -> dict[str, Any]:
         f"<think>It could be {label}. The answer is {label}",
         f"<think>It could be something else.</think>\n{label}",
     )
-    return counted(completion(said[place % len(said)], body["model"]))
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
     return Asked(results.parent, requests, rows, json.loads(results.read_bytes()))
 
 
+@pytest.mark.system
 def test_it_sends_what_eval_sends(asked: Asked, tmp_path: Path) -> None:
     """The same messages, schema and number of tokens; seeds differ, which greedy decoding does not feel."""
     with running() as endpoint:
@@ -116,6 +122,7 @@ def test_it_sends_what_eval_sends(asked: Asked, tmp_path: Path) -> None:
     assert len(ours) > MOST
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("task", TASKS)
 def test_it_scores_the_same_texts_as_we_do(asked: Asked, task: str) -> None:
     benchmark, strategy = TASKS[task]
@@ -145,6 +152,7 @@ def ended(text: str) -> str:
     return "length" if "<think>" in text and "</think>" not in text else "ok"
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("task", TASKS)
 def test_its_samples_become_a_run_with_the_same_scores(cli: Any, asked: Asked, task: str) -> None:
     (path,) = asked.folder.glob(f"samples_{task}_*.jsonl")
@@ -160,14 +168,68 @@ def test_its_samples_become_a_run_with_the_same_scores(cli: Any, asked: Asked, t
     assert scores["graded_correct"].equals(scores["correct"])
 
 
-def test_documents_hold_story_factors_and_canary_but_no_prompt(asked: Asked) -> None:
+@pytest.mark.system
+def test_its_files_have_the_fields_that_the_committed_ones_have(asked: Asked) -> None:
+    """Those of tests/data/other_tools, by which our own files of this form are judged."""
+    row = next(iter(asked.rows.values()))[0]
+    (path,) = (REAL / "samples").glob("samples_sums_*")
+    kept = json.loads(path.read_text("utf-8").splitlines()[0])
+    assert {name: type(row[name]) for name in row if name not in ("acc", "read")} == {
+        name: type(kept[name]) for name in kept if name != "exact_match"
+    }
+    (path,) = (REAL / "samples").glob("results_*")
+    assert set(json.loads(path.read_text("utf-8"))) <= set(asked.results)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("given", [{"num_fewshot": 3}, {"system_instruction": "Be brief."}])
+def test_what_has_no_place_in_a_prompt_is_refused(asked: Asked, given: dict[str, Any]) -> None:
+    from lm_eval.tasks import TaskManager
+
+    manager = TaskManager(include_path=str(FOLDER), include_defaults=False, metadata={"most": 4})
+    task = manager.load(["tomserve_perturbed_vanilla"])["tasks"]["tomserve_perturbed_vanilla"]
     doc = asked.rows["tomserve_perturbed_vanilla"][0]["doc"]
+    assert task.fewshot_context(doc) == functions.prompt(doc)
+    with pytest.raises(ConfigError, match="leave --num_fewshot and --system_instruction out"):
+        task.fewshot_context(doc, **given)
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[dict[str, Any]]:
+    return list(functions.questions("perturbed", "vanilla", most=MOST)["test"])
+
+
+def test_documents_hold_story_factors_and_canary_but_no_prompt(documents: list[dict[str, Any]]) -> None:
+    doc = documents[0]
     names = [name for name in doc if name not in functions.OWN]
     assert names == sorted(names), "the same order each time, so that hashes of documents are the same"
     assert {"stage", "scenario", "perturbation"} <= set(names)
     assert list(doc)[: len(functions.OWN)] == list(functions.OWN)
     assert "do not train" in doc["canary"]
     assert "prompt" not in doc
+
+
+def test_a_document_is_asked_and_scored_as_we_do(documents: list[dict[str, Any]]) -> None:
+    """Without a chat template, messages stand below each other."""
+    asking = Asking.of("perturbed", "vanilla", limit=MOST)
+    seen = set()
+    for number, (doc, item) in enumerate(zip(documents, asking.items, strict=True)):
+        assert doc["id"] == item.id
+        turn = asking.turn(item)
+        messages = functions.messages(doc)
+        assert messages == list(turn.messages)
+        shown = functions.prompt(doc)
+        assert shown.startswith(f"System:\n{messages[0]['content']}\n\nUser:\n{messages[1]['content']}\n\nAssistant:")
+        assert shown.endswith(f"User:\n{messages[-1]['content']}\n\nAssistant:\n")
+        assert functions.fields(doc, {}) == dict(turn.fields)
+        form = functions.fields(doc, {"schema": True})["response_format"]
+        assert form == {"type": "json_schema", "json_schema": {"name": "answer", "schema": turn.schema}}
+        text = texts(fill(turn.schema))[number % 8]
+        rows = [{"item": item.id, "strategy": "vanilla", "text": text, "status": ended(text)}]
+        (ours,) = tomserve.score(rows, [item]).iter_rows(named=True)
+        assert functions.score(doc, [text]) == {"acc": ours["correct"], "read": ours["answer"] is not None}, text
+        seen.add((number % 8, ours["answer"] is not None))
+    assert {number for number, read in seen if not read} == {4, 5, 6}, "thoughts that were cut off are no answer"
 
 
 @pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.runs.scores import load_scores
 
 OURS = ("hitom", "perturbed", "perturbed-2", "worlds")
+SOME = ("hitom", "perturbed", *(pytest.param(name, marks=pytest.mark.system) for name in OURS[2:]))  # long to make
 
 
 @dataclass
@@ -33,10 +35,10 @@ class Prompt:
     text: str
 
 
-@pytest.fixture(scope="module")
-def known() -> dict[str, Known]:
-    """All items of all benchmarks that need no file; the longest takes some ten seconds."""
-    return {name: Known(name, benchmarks.load(name, None, None, benchmarks.ALL)) for name in OURS}
+@functools.cache
+def known(name: str) -> Known:
+    """All items of a benchmark that needs no file."""
+    return Known(name, benchmarks.load(name, None, None, benchmarks.ALL))
 
 
 def prompts(known: Known, strategy: str, most: int = 150) -> Iterator[Prompt]:
@@ -47,36 +49,38 @@ def prompts(known: Known, strategy: str, most: int = 150) -> Iterator[Prompt]:
         yield Prompt(item, "\n\n".join(one["content"] for one in asks.turn(item).messages))
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", SOME)
 @pytest.mark.parametrize("strategy", ["vanilla", "cot", "vanilla_1"])
-def test_every_prompt_of_ours_is_found(name: str, strategy: str, known: dict[str, Known]) -> None:
+def test_every_prompt_of_ours_is_found(name: str, strategy: str) -> None:
     """Those of vanilla and cot show a demonstration, which is a story with a question, before the question."""
-    asked = list(prompts(known[name], strategy))
-    assert [known[name].find(one.text) for one in asked] == [one.item.id for one in asked]
+    asked = list(prompts(known(name), strategy))
+    assert [known(name).find(one.text) for one in asked] == [one.item.id for one in asked]
     assert name in beginnings.likely(one.text for one in asked[:20])
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_a_changed_story_is_another_one(name: str, known: dict[str, Known]) -> None:
+@pytest.mark.parametrize("name", SOME)
+def test_a_changed_story_is_another_one(name: str) -> None:
     asks = Strategy.load("vanilla")
-    for one in prompts(known[name], "vanilla", 20):
+    for one in prompts(known(name), "vanilla", 20):
         for place in (0, -1):
             story = list(one.item.story)
             story[place] = f"By the way, {story[place]}"
             other = one.item.model_copy(update={"story": tuple(story), "gold": None})
             text = "\n\n".join(message["content"] for message in asks.turn(other).messages)
-            found = known[name].find(text)
+            found = known(name).find(text)
             assert found is None if place else found == one.item.id, "what stands before the story is no part of it"
-        assert known[name].find(one.text.replace(one.item.question, "Who is it?")) is None
+        assert known(name).find(one.text.replace(one.item.question, "Who is it?")) is None
 
 
-def test_the_kept_beginnings_are_those_of_the_stories(known: dict[str, Known]) -> None:
+@pytest.mark.parametrize("name", SOME)
+def test_the_kept_beginnings_are_those_of_the_stories(name: str) -> None:
     """After a change of the stories: python -m tomserve.interop.beginnings"""
-    assert {name: beginnings.of(one.stock) for name, one in known.items()} == beginnings.kept()
-    for name in set(benchmarks.names()) - set(OURS):
-        if name == "bundles":  # the questions of another one, counted in other units
-            assert beginnings.of(benchmarks.load(name, None, None, benchmarks.ALL)) == beginnings.kept()["perturbed"]
-            continue
+    assert beginnings.of(known(name).stock) == beginnings.kept()[name]
+
+
+def test_all_benchmarks_that_need_no_file_have_beginnings() -> None:
+    assert sorted(beginnings.kept()) == sorted(OURS)
+    for name in set(benchmarks.names()) - {*OURS, "bundles"}:  # the questions of another one, in other units
         with pytest.raises(ConfigError, match="needs"):
             list(benchmarks.load(name))
 
@@ -131,11 +135,12 @@ def test_numbers_before_sentences_do_not_count(begin: str, between: str) -> None
     known = Known("demo", [item])
     told = between.join(begin.format(n=n) + one for n, one in enumerate(item.story, 1))
     assert known.find(f"Story:\n{told}\n\nQuestion: {item.question}") == "demo/1"
+    assert known.find(f"A TALE:\n{told.upper()}\nQ: {item.question}") == "demo/1"
 
 
 @pytest.fixture(scope="module")
-def asked(known: dict[str, Known]) -> dict[str, list[Prompt]]:
-    return {name: list(prompts(one, "vanilla", 24)) for name, one in known.items()}
+def asked() -> dict[str, list[Prompt]]:
+    return {name: list(prompts(known(name), "vanilla", 24)) for name in ("hitom", "perturbed")}
 
 
 def as_lm_eval(path: Path, asked: list[Prompt], text: str) -> Path:
@@ -153,7 +158,7 @@ def as_lm_eval(path: Path, asked: list[Prompt], text: str) -> Path:
     return samples(path, rows)
 
 
-@pytest.mark.parametrize("name", ["hitom", "perturbed", "perturbed-2"])
+@pytest.mark.parametrize("name", ["hitom", "perturbed"])
 def test_prompts_that_come_back_through_the_harness_are_scored_by_our_rules(
     name: str, asked: dict[str, list[Prompt]], cli, tmp_path: Path
 ) -> None:
