@@ -17,6 +17,8 @@ from tomserve.humans import answers, running
 from tomserve.humans import plan as planning
 from tomserve.humans.making import Wishes, make
 
+pytestmark = pytest.mark.system
+
 
 class Participant:
     """Somebody with a browser and a form, who notes every word to the console, error and request."""
@@ -142,7 +144,15 @@ def test_sentences_come_one_by_one_without_a_way_back_and_their_times_are_kept(b
 def test_a_closed_tab_loses_nothing_and_answers_can_be_deleted(browser: Any, tmp_path: Path) -> None:
     folder, code, asked = study(tmp_path / "study")
     who = Participant(browser, folder / "forms" / f"{code}.html")
-    who.begin()
+    who.page.check("#agree")
+    who.page.click("button.main")
+    who.page.close()
+    who.open()
+    assert who.step() == "about"
+    who.page.fill("[name=age]", " 34 ")
+    who.page.fill("[name=language]", "1 Türkçe <b>")
+    who.page.click("button.main")
+    who.page.click("button.main")
     who.choose(asked[0][0])
     who.page.click("text=I would rather leave")
     place = who.page.inner_text("#place")
@@ -153,6 +163,7 @@ def test_a_closed_tab_loses_nothing_and_answers_can_be_deleted(browser: Any, tmp
     data = who.saved(lambda: who.page.click("text=Stop here"))
     assert [one["answer"] for one in data["answers"]] == [asked[0][0], None, asked[2][0]]
     assert [one.get("resumed", False) for one in data["answers"]] == [False, False, True]
+    assert data["about"] == {"age": "34", "language": "1 Türkçe <b>"}
     who.page.on("dialog", lambda dialog: dialog.accept())
     who.page.click("text=Delete my answers")
     assert "have been deleted" in who.page.inner_text("main")
@@ -160,64 +171,6 @@ def test_a_closed_tab_loses_nothing_and_answers_can_be_deleted(browser: Any, tmp
     who.open()
     assert who.step() == "consent"
     assert not who.wrong
-
-
-def test_details_are_saved_only_where_they_were_given(browser: Any, tmp_path: Path) -> None:
-    folder, code, _ = study(tmp_path / "study")
-    who = Participant(browser, folder / "forms" / f"{code}.html")
-    who.page.check("#agree")
-    who.page.click("button.main")
-    who.page.fill("[name=age]", " 34 ")
-    who.page.fill("[name=language]", "1 Türkçe <b>")
-    who.page.click("button.main")
-    who.page.click("button.main")
-    data = who.saved(lambda: who.page.click("text=Stop here"))
-    assert data["about"] == {"age": "34", "language": "1 Türkçe <b>"}
-    assert not who.wrong
-    folder, code, _ = study(tmp_path / "none", about=False)
-    who = Participant(browser, folder / "forms" / f"{code}.html")
-    who.page.check("#agree")
-    who.page.click("button.main")
-    assert who.step() == "instructions"
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [320, 1280])
-def test_a_form_fits_its_screen_and_can_be_read(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:
-    folder, code, _ = study(tmp_path / "study")
-    size = {"width": width, "height": 640}
-    who = Participant(browser, folder / "forms" / f"{code}.html", viewport=size, color_scheme=scheme)
-    for step in ("consent", "about", "instructions", "pages"):
-        assert who.step() == step
-        assert who.page.evaluate("document.documentElement.scrollWidth") <= width, step
-        assert who.page.evaluate(CONTRAST) >= 4.5, step
-        if step == "consent":
-            who.page.check("#agree")
-        if step != "pages":
-            who.page.click("button.main")
-    assert who.page.evaluate("Math.min(...[...document.querySelectorAll('button')].map(b => b.offsetHeight))") >= 44
-
-
-def test_a_tab_closed_before_the_first_story_leaves_its_times_whole(browser: Any, tmp_path: Path) -> None:
-    folder, code, asked = study(tmp_path / "study")
-    who = Participant(browser, folder / "forms" / f"{code}.html")
-    who.page.check("#agree")
-    who.page.click("button.main")
-    who.page.close()
-    who.open()
-    assert who.step() == "about"
-    who.page.click("button.main")
-    who.page.click("button.main")
-    who.choose(asked[0][0])
-    data = who.saved(lambda: who.page.click("text=Stop here"))
-    assert "resumed" not in data["answers"][0]
-
-
-def test_a_preview_without_scripts_says_what_to_do(browser: Any, tmp_path: Path) -> None:
-    folder, code, _ = study(tmp_path / "study")
-    page = browser.new_context(java_script_enabled=False).new_page()
-    page.goto((folder / "forms" / f"{code}.html").as_uri())
-    assert "has to be opened in a browser" in page.inner_text("main")
 
 
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>{{ 7*7 }}\u2028&amp;"
@@ -237,35 +190,9 @@ def test_hostile_stories_are_shown_as_they_are_written(browser: Any, tmp_path: P
     data = who.saved(lambda: who.choose(HOSTILE))
     assert data["answers"][0]["answer"] == HOSTILE
     assert not who.wrong
-    page = browser.new_page()
-    page.goto((tmp_path / "study/printed" / f"{code}.html").as_uri())
-    assert page.title() != "taken"
-    assert page.locator("img, script").count() == 0
-    assert page.inner_text("li >> nth=0").strip() in (HOSTILE, "salt", "tea")
 
 
 PAINT = "node => getComputedStyle(node).backgroundColor"
-
-CONTRAST = """() => {
-  const light = (colour) => {
-    const [r, g, b] = colour.match(/[\\d.]+/g).map(Number).map((v) => v / 255)
-      .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const behind = (node) => {
-    for (let at = node; at; at = at.parentElement) {
-      const found = getComputedStyle(at).backgroundColor;
-      if (!/rgba\\(.*, 0\\)/.test(found)) return found;
-    }
-    return "rgb(255, 255, 255)";
-  };
-  const texts = [...document.querySelectorAll("p, h1, h2, legend, label, button:not(:disabled), header span")];
-  return Math.min(...texts.filter((node) => node.innerText.trim()).map((node) => {
-    const [a, b] = [light(getComputedStyle(node).color), light(behind(node))].sort((x, y) => y - x);
-    return (a + 0.05) / (b + 0.05);
-  }));
-}"""
-"""The least contrast of any text on the page against what lies behind it (WCAG 2.1, 1.4.3 asks for 4.5)."""
 
 
 def test_the_printed_form_holds_everything_and_a_box_for_each_choice(browser: Any, tmp_path: Path) -> None:

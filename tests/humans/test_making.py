@@ -13,14 +13,13 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.helpers.questionnaires import CANARY, benchmark, items, made
-from tomserve import benchmarks
+from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, ContentError
 from tomserve.humans import plan as planning
 from tomserve.humans.design import assign, spread_over, units
 from tomserve.humans.making import Wishes, make
 from tomserve.humans.words import consent, paragraphs, placeholders, words
 from tomserve.items import Item
-from tomserve.items.draw import limited
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -29,6 +28,7 @@ def test_every_unit_equally_often_no_cluster_twice_and_factors_spread(together: 
     found = units(items(), together)
     assert len(found) == (16 if together else 32)
     drawn = assign(found, 12, 4, seed)
+    assert drawn == assign(found, 12, 4, seed) != assign(found, 12, 4, seed + 5)
     used = Counter(place for one in drawn for place in one)
     counts = [used[place] for place in range(len(found))]
     assert max(counts) - min(counts) <= 1
@@ -40,11 +40,6 @@ def test_every_unit_equally_often_no_cluster_twice_and_factors_spread(together: 
             assert set(values.values()) <= {1, 2, 3}, factor
             even += set(values.values()) == {2}
     assert even >= 0.9 * len(drawn) * len(spread_over(found))
-
-
-def test_the_draw_depends_on_the_seed_alone() -> None:
-    found = units(items())
-    assert assign(found, 5, 3, 7) == assign(found, 5, 3, 7) != assign(found, 5, 3, 8)
 
 
 def test_unequal_clusters_still_come_up_equally_often() -> None:
@@ -59,11 +54,6 @@ def test_unequal_clusters_still_come_up_equally_often() -> None:
     used = Counter(place for one in drawn for place in one)
     assert max(used.values()) - min(used[place] for place in range(len(listed))) <= 1
     assert all(len({listed[place].cluster for place in one}) == 10 for one in drawn)
-
-
-def test_more_stories_than_tasks_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"--stories 9: there are 8 tasks.*at most 8"):
-        assign(units(items()), 2, 9, 1)
 
 
 def test_codes_survive_a_slip_of_the_pen() -> None:
@@ -104,6 +94,19 @@ def test_the_folder_holds_a_plan_that_reads_back_and_forms_without_answers(tmp_p
     assert (folder / "typed.csv").read_text().count("\n") == 1 + 24
 
 
+def test_hostile_stories_become_no_part_of_a_page(tmp_path: Path) -> None:
+    """Stories may be anybody's file (--path)."""
+    hostile = "</script><script>alert(1)</script><img src=x>{{ 7*7 }}\u2028"
+    one = items()[0].model_copy(update={"story": [hostile], "question": hostile, "choices": [hostile, "salt", "tea"]})
+    told = Benchmark("jars", lambda path, gold: iter([one.model_copy(update={"answer": hostile})]))
+    make(told, None, tmp_path / "study", Wishes(people=1, stories=1, attention=0))
+    for page in (*tmp_path.glob("study/forms/*.html"), *tmp_path.glob("study/printed/*.html")):
+        text = page.read_text()
+        assert "alert(1)" in text
+        for wrong in ("<script>alert", "<img", "</script><script", "49", "\u2028"):
+            assert wrong not in text.replace("&lt;", ""), page
+
+
 def test_it_is_said_how_even_the_forms_are(tmp_path: Path) -> None:
     result = made(tmp_path / "some", people=2, stories=4)
     assert result.balance[0] == "8 of 32 questions are asked, each once"
@@ -136,8 +139,6 @@ def test_conditions_and_limits_choose_the_questions(tmp_path: Path) -> None:
     asked = {q.item for form in plan.forms for q in form.questions if q.item}
     assert asked
     assert all(name.endswith("unseen/belief") for name in asked)
-    with pytest.raises(ConfigError, match="question_kind"):
-        made(tmp_path / "b", where=("question_kin=belief",))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,8 @@ def test_conditions_and_limits_choose_the_questions(tmp_path: Path) -> None:
     [
         ({"attention": 9}, r"--attention 9: there are 4 checks"),
         ({"attention": 1, "wrong_at_most": 2}, r"--wrong-at-most 2: a form has 1"),
-        ({"stories": 30}, r"--stories 30"),
+        ({"stories": 9}, r"--stories 9: there are 8 tasks.*at most 8"),
+        ({"where": ("question_kin=belief",)}, "question_kind"),
         ({"consent": Path("nowhere.txt")}, r"nowhere.txt: cannot be read"),
     ],
 )
@@ -217,20 +219,3 @@ def test_a_broken_plan_is_named(tmp_path: Path) -> None:
     (folder / "plan.json").write_text("{")
     with pytest.raises(ContentError, match=r"plan.json:1: not JSON"):
         planning.read(folder)
-
-
-def test_forms_of_the_second_edition_are_even_in_every_way_that_matters() -> None:
-    """Whatever stages there are: forty forms of 24 questions, each with as many of a kind as the questions have."""
-    benchmark = benchmarks.get("perturbed-2")
-    found = units(limited(list(benchmark.items()), 480, benchmark.draw))
-    drawn = assign(found, 40, 24, 1)
-    used = Counter(place for one in drawn for place in one)
-    assert len({found[place].cluster for place in used}) > 50
-    assert max(used.values()) - min(used[place] for place in range(len(found))) <= 1
-    for one in drawn:
-        assert len({found[place].cluster for place in one}) == 24
-        for factor, slack in (("question_kind", 1), ("swapped", 1), ("kind", 2), ("scenario", 2), ("perturbation", 2)):
-            counts = Counter(unit.values[factor] for unit in found)
-            mine = Counter(found[place].values[factor] for place in one)
-            for value, count in counts.items():
-                assert abs(mine[value] - 24 * count / len(found)) < slack + 1, (factor, value)

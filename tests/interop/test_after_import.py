@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import orjson
 import polars as pl
@@ -129,28 +128,13 @@ def test_scores_reports_seals_and_packs_are_those_of_any_run(runs: Path, cli, im
     assert (folder / "responses.jsonl").read_bytes() == before["responses.jsonl"]
 
 
-def test_figures_are_drawn(runs: Path, cli) -> None:
-    done = cli("figures", "questions-a", "--out", runs.parent / "figures")
-    assert done.code == 0, done.err
-    assert (runs.parent / "figures/accuracy.pdf").stat().st_size > 1000
-
-
 def test_nothing_is_added_to_a_foreign_run(runs: Path, cli, endpoint: Endpoint) -> None:
     before = {path.name: path.read_bytes() for path in (runs / "questions-a").iterdir()}
-    held = "holds replies that another tool (csv) collected"
+    held, served = "holds replies that another tool (csv) collected", ("--base-url", endpoint.url)
     for command, said in (
-        (
-            ["eval", "--run", "questions-a", "--base-url", endpoint.url, "--limit", "2"],
-            "to which no answers can be added",
-        ),
-        (
-            ["export", "batch", "--run", "questions-a", "--model", "a", "--out", runs.parent / "x.jsonl"],
-            "no answers can be",
-        ),
-        (
-            ["faithfulness", "questions-a", "--base-url", endpoint.url],
-            "chains are edited in runs that `tomserve eval` has",
-        ),
+        (["eval", "--run", "questions-a", *served, "--limit", "2"], "to which no answers can be added"),
+        (["export", "batch", "--run", "questions-a", "--model", "a", "--out", runs / "x.jsonl"], "no answers can be"),
+        (["faithfulness", "questions-a", *served], "chains are edited in runs that `tomserve eval` has"),
         (["merge", "questions-a", "questions-b", "--into", "both"], "joined by one `tomserve import` of all files"),
     ):
         done = cli(*command)
@@ -164,29 +148,21 @@ def test_nothing_is_added_to_a_foreign_run(runs: Path, cli, endpoint: Endpoint) 
     assert {name: data for name, data in after.items() if name != "progress.json"} == before
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["eval", "--run", "new"],
-        ["stability", "--run", "new"],
-        ["plan"],
-        ["items", "items"],
-        ["shard", "--parts", "2", "--run", "new"],
-        ["export", "batch", "--run", "new", "--out", "x.jsonl"],
-    ],
-)
-def test_open_questions_are_never_asked(
-    command: list[str], runs: Path, cli, endpoint: Endpoint, tmp_path: Path
-) -> None:
-    given = ["--path", runs / "questions-a/items.jsonl", *(["--benchmark", "items"] if command[0] != "items" else [])]
-    asks = command[0] in ("eval", "stability", "shard", "export")
-    address = ["--base-url", endpoint.url] if asks else []
-    words = [tmp_path / word if word == "x.jsonl" else word for word in command]
-    done = cli(*words, *given, *address)
-    assert (done.code, done.out) == (2, ""), done.out
-    assert OPEN in done.err
-    assert "ask it with another tool and import the replies" in done.err
-    assert len(done.err.splitlines()) == 1
+def test_open_questions_are_never_asked(runs: Path, cli, endpoint: Endpoint, tmp_path: Path) -> None:
+    path, server = ("--path", runs / "questions-a/items.jsonl"), ("--base-url", endpoint.url)
+    given = ("--benchmark", "items", *path)
+    for command in (
+        ("eval", "--run", "new", *given, *server),
+        ("stability", "--run", "new", *given, *server),
+        ("plan", *given),
+        ("items", "items", *path),
+        ("shard", "--parts", "2", "--run", "new", *given, *server),
+        ("export", "batch", "--run", "new", "--out", tmp_path / "x.jsonl", *given, *server),
+    ):
+        done = cli(*command)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done.out
+        assert OPEN in done.err
+        assert "ask it with another tool and import the replies" in done.err
     assert not endpoint.requests
     assert not (runs / "new").exists()
 
@@ -198,36 +174,6 @@ def test_a_reader_finds_nothing_to_read_in_open_replies(runs: Path, cli, endpoin
     asked = [body for body in endpoint.requests if "It is" in json.dumps(body)]
     assert not asked
     assert load_scores("questions-a")["correct"].to_list() == before["correct"].to_list()
-
-
-def test_replies_of_another_tool_to_open_questions_say_that_nobody_can_read_them(
-    runs: Path, cli, tmp_path: Path
-) -> None:
-    (tmp_path / "r.jsonl").write_text('{"item": "questions/q0", "text": "It is 0."}\n')
-    items = runs / "questions-a/items.jsonl"
-    done = cli(
-        "score", "--responses", tmp_path / "r.jsonl", "--items", items, "--out", tmp_path / "s.csv", "--model", "z"
-    )
-    assert done.code == 1
-    assert "an open question, which only the tool that asked it can read" in done.err
-
-
-def test_the_browser_of_a_report_shows_open_questions(runs: Path, browser: Any) -> None:
-    path = write_report([str(runs / "questions-a")], runs.parent / "r.html")
-    page = browser.new_page()
-    wrong: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.goto(f"{path.as_uri()}#item=questions%2Fq1")
-    page.wait_for_selector("html[data-ready]", state="attached")
-    told = " ".join(page.inner_text(".inside").split())
-    assert "Any text may answer it. Right answer: 2." in told
-    assert "How many has she with 1 more?" in told
-    assert "It is 2." in told
-    assert not wrong
-    whole = " ".join(page.inner_text("#items").split()) + told
-    for nothing in ("Chain breaks", "belief chain", "gold beliefs", "Flipped"):
-        assert nothing not in whole, "these replies have no chains, and nobody else answered"
-    page.close()
 
 
 def text_of(page: str) -> str:

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -484,22 +483,6 @@ def test_a_home_folder_in_a_reply_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     assert portable(["/home/ann2/x", "/home/ann", 3, None], [("/home/ann", "~")]) == ["/home/ann2/x", "~", 3, None]
     with pytest.raises(ConfigError, match="no run there"), taken([str(tmp_path / "nothing")]):
         pass
-
-
-@pytest.mark.system
-def test_a_merged_run_is_handed_on_and_computed_again(cli: Any, tmp_path: Path, plain: None, again: Again) -> None:
-    """Its manifest names the parts that it was joined from, and none of them is needed."""
-    runs = tmp_path / "runs"
-    divided_example(runs, name="whole")
-    merged = cli("merge", "whole")
-    assert merged.code == 0, merged.err
-    shutil.rmtree(runs / "whole.parts")
-    done = cli("export", "artefact", "whole", "--out", tmp_path / "a.zip")
-    assert done.code == 0, done.err
-    with zipfile.ZipFile(tmp_path / "a.zip") as held:
-        held.extractall(tmp_path / "made")
-        assert str(tmp_path).encode() not in b"".join(held.read(name) for name in held.namelist())
-    assert again(tmp_path / "made", "--here") == SAME
 
 
 class Pip:

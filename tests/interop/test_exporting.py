@@ -10,18 +10,23 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.conftest import ROOT
+from tests.helpers.examples import copied_example, shortened
 from tests.helpers.measurements import measured_run
 
-EXAMPLE = ROOT / "runs/example"
 TOOLS = ("inspect", "lm-eval", "every-eval-ever")
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """A copy of the example, in which `cot` was not answered yet."""
-    folder = tmp_path / "runs/mine"
-    shutil.copytree(EXAMPLE, folder)
+def example(tmp_path: Path) -> Path:
+    """Some of the example: 24 questions, two strategies."""
+    return shortened(copied_example(tmp_path / "runs"))
+
+
+@pytest.fixture
+def run(example: Path) -> Path:
+    """A copy of it, in which `cot` was not answered yet."""
+    folder = example.with_name("mine")
+    shutil.copytree(example, folder)
     journal = folder / "responses.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(line for line in lines if orjson.loads(line)["strategy"] == "vanilla"))
@@ -32,20 +37,20 @@ def kept(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_each_strategy_is_a_log_in_a_folder_that_is_made(cli: Any, tmp_path: Path) -> None:
-    done = cli("export", "inspect", EXAMPLE, "--out", tmp_path / "new/logs")
+def test_each_strategy_is_a_log_in_a_folder_that_is_made(cli: Any, example: Path, tmp_path: Path) -> None:
+    done = cli("export", "inspect", example, "--out", tmp_path / "new/logs")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines() == [
-        f"written: {tmp_path}/new/logs/example_cot.eval, 176 samples",
-        f"written: {tmp_path}/new/logs/example_vanilla.eval, 176 samples",
+        f"written: {tmp_path}/new/logs/example_cot.eval, 24 samples",
+        f"written: {tmp_path}/new/logs/example_vanilla.eval, 24 samples",
     ]
     again = kept(tmp_path / "new")
-    assert cli("export", "inspect", EXAMPLE, "--out", tmp_path / "new/logs").code == 0
+    assert cli("export", "inspect", example, "--out", tmp_path / "new/logs").code == 0
     assert kept(tmp_path / "new") == again
 
 
-def test_lm_evals_files_lie_in_a_folder_of_the_model(cli: Any, tmp_path: Path) -> None:
-    done = cli("export", "lm-eval", EXAMPLE, "--out", tmp_path / "out")
+def test_lm_evals_files_lie_in_a_folder_of_the_model(cli: Any, example: Path, tmp_path: Path) -> None:
+    done = cli("export", "lm-eval", example, "--out", tmp_path / "out")
     assert (done.code, done.err) == (0, "")
     date = "2026-11-22T12-12-09.000000"
     names = [f"samples_perturbed_{one}_{date}.jsonl" for one in ("cot", "vanilla")] + [f"results_{date}.json"]
@@ -53,49 +58,27 @@ def test_lm_evals_files_lie_in_a_folder_of_the_model(cli: Any, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_one_strategy_can_be_chosen(cli: Any, tmp_path: Path, tool: str) -> None:
-    assert cli("export", tool, EXAMPLE, "--out", tmp_path / "out", "--strategy", "cot").code == 0
-    assert not [path for path in (tmp_path / "out").rglob("*") if "vanilla" in path.name]
-    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
-
-
-@pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("cto", "--strategy 'cto': {run} has none of that name; it has: cot, vanilla"),
-        ("cot", "--strategy 'cot': nothing was answered by it yet in {run}; there are replies by: vanilla"),
-    ],
-)
-def test_a_strategy_that_is_not_there_is_told(
-    cli: Any, run: Path, tmp_path: Path, tool: str, name: str, said: str
-) -> None:
-    done = cli("export", tool, run, "--out", tmp_path / "out", "--strategy", name)
-    assert (done.code, done.out) == (2, "")
-    assert done.err.strip() == f"tomserve: {said.format(run=run)}"
-    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
-
-
-@pytest.mark.parametrize("tool", TOOLS)
-def test_what_was_not_asked_yet_is_left_out(cli: Any, run: Path, tmp_path: Path, tool: str) -> None:
-    assert cli("export", tool, run, "--out", tmp_path / "out").code == 0
-    assert not list((tmp_path / "out").rglob("*cot*"))
-
-
-@pytest.mark.parametrize("tool", TOOLS)
-def test_an_empty_run_a_measured_one_and_none_are_refused(cli: Any, run: Path, tmp_path: Path, tool: str) -> None:
-    (run / "responses.jsonl").write_bytes(b"")
+def test_strategies_are_chosen_and_what_is_not_there_is_told(cli: Any, run: Path, tmp_path: Path, tool: str) -> None:
+    example, out = run.with_name("example"), tmp_path / "out"
+    assert cli("export", tool, example, "--out", out, "--strategy", "cot").code == 0
+    assert not [path for path in out.rglob("*") if "vanilla" in path.name]
+    assert [path for path in out.rglob("*") if path.is_file()]
+    assert cli("export", tool, run, "--out", tmp_path / "whole").code == 0
+    assert not list((tmp_path / "whole").rglob("*cot*")), "what was not asked yet is left out"
     measured = measured_run(tmp_path / "runs/measured")
-    for folder, said in (
-        (run, "nothing was answered yet"),
-        (measured, "holds a measurement and no answers, so that it has no replies to export; give a run of answers"),
-        (tmp_path / "runs/nothing", "nothing"),
+    (empty := shutil.copytree(run, run.with_name("empty"))).joinpath("responses.jsonl").write_bytes(b"")
+    unanswered = f"--strategy 'cot': nothing was answered by it yet in {run}; there are replies by: vanilla"
+    for options, said in (
+        ((run, "--strategy", "cto"), f"--strategy 'cto': {run} has none of that name; it has: cot, vanilla"),
+        ((run, "--strategy", "cot"), unanswered),
+        ((empty,), "nothing was answered yet"),
+        ((measured,), "holds a measurement and no answers, so that it has no replies to export; give a run of answers"),
+        ((tmp_path / "runs/nothing",), "nothing"),
     ):
-        done = cli("export", tool, folder, "--out", tmp_path / "out")
-        assert (done.code, done.out) == (2, ""), folder
+        done = cli("export", tool, *options, "--out", tmp_path / "none")
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), options
         assert said in done.err
-        assert len(done.err.strip().splitlines()) == 1
-    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert not [path for path in (tmp_path / "none").rglob("*") if path.is_file()]
 
 
 def test_no_file_of_a_run_is_written_over_not_even_through_a_link(cli: Any, run: Path, tmp_path: Path) -> None:
@@ -119,15 +102,15 @@ def test_no_file_of_a_run_is_written_over_not_even_through_a_link(cli: Any, run:
 
 
 @pytest.mark.parametrize("tool", ["inspect", "lm-eval"])
-def test_a_place_that_is_no_folder_is_told_in_one_line(cli: Any, tmp_path: Path, tool: str) -> None:
+def test_a_place_that_is_no_folder_is_told_in_one_line(cli: Any, example: Path, tmp_path: Path, tool: str) -> None:
     place = tmp_path / "taken"
     place.write_bytes(b"theirs")
-    done = cli("export", tool, EXAMPLE, "--out", place)
+    done = cli("export", tool, example, "--out", place)
     assert (done.code, done.out) == (2, "")
     assert done.err.count("\n") == 1
     assert str(place) in done.err
     assert place.read_bytes() == b"theirs"
-    done = cli("export", tool, EXAMPLE, "--out", "")
+    done = cli("export", tool, example, "--out", "")
     assert done.code == 2
     assert "--out" in done.err
 
@@ -141,7 +124,7 @@ def test_names_of_strategies_that_no_file_can_have_give_files_of_their_own(cli: 
     lines = text.splitlines(keepends=True)
     for number, name in enumerate(names):
         lines += [line.replace('"vanilla"', orjson.dumps(name).decode()) for line in lines[: 3 + number]]
-    (run / "responses.jsonl").write_text("".join(lines[176:]), "utf-8")
+    (run / "responses.jsonl").write_text("".join(lines[24:]), "utf-8")
     done = cli("export", "inspect", run, "--out", tmp_path / "out")
     assert done.code == 0, done.err
     files = sorted((tmp_path / "out").glob("*.eval"))

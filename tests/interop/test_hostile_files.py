@@ -95,14 +95,6 @@ def checksum(data: bytearray, info: zipfile.ZipInfo) -> None:
     struct.pack_into("<I", data, central(data, info) + 16, info.CRC ^ 1)
 
 
-def shorter(data: bytearray, info: zipfile.ZipInfo) -> None:
-    struct.pack_into("<I", data, central(data, info) + 20, info.compress_size - 5)
-
-
-def beyond(data: bytearray, info: zipfile.ZipInfo) -> None:
-    struct.pack_into("<I", data, central(data, info) + 42, len(data) - 10)
-
-
 def encrypted(data: bytearray, info: zipfile.ZipInfo) -> None:
     struct.pack_into("<H", data, central(data, info) + 8, 1)
 
@@ -115,19 +107,12 @@ def endless(data: bytearray, info: zipfile.ZipInfo) -> None:
     struct.pack_into("<I", data, central(data, info) + 24, 1 << 31)
 
 
-def empty(data: bytearray, info: zipfile.ZipInfo) -> None:
-    struct.pack_into("<II", data, central(data, info) + 20, 0, 0)
-
-
 BROKEN = {
     "a byte is another one": (damage, ("cannot be unpacked", "checksum")),
     "the checksum is another one": (checksum, ("does not have the length and checksum",)),
-    "the member is cut off": (shorter, ("does not have the length and checksum",)),
-    "the member lies elsewhere": (beyond, ("does not lie where the list of members says",)),
     "the member is encrypted": (encrypted, ("is encrypted",)),
     "the method is not known": (unknown, ("is packed by a method that is not known (number 14)",)),
     "the member claims 2 GB": (endless, ("would have 2,048 MB",)),
-    "the member claims nothing": (empty, ("checksum", "cannot be unpacked")),
 }
 
 
@@ -182,15 +167,6 @@ def test_what_was_left_out_is_told_and_what_is_no_log_ends_in_one_line(cli, tmp_
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
 
 
-def test_names_of_members_lead_nowhere(cli, tmp_path: Path) -> None:
-    evil = json.dumps(sample("../../../../tmp/o")).encode()
-    for place in ("samples/../../../../tmp/owned.json", "samples//etc/owned.json", "../samples/owned.json"):
-        done = cli("import", "inspect", log(tmp_path / "x.eval", (place, evil)), "--run", "x" if ".." in place else "y")
-        assert done.code in (0, 2), done.err
-    assert not Path("/tmp/owned.json").exists()
-    assert {path.name for path in tmp_path.iterdir()} == {"x.eval", "runs"}
-
-
 def test_a_zstandard_member_is_unpacked_no_further_than_it_claims(tmp_path: Path) -> None:
     """A frame that holds 64 MB of blanks, in a member that claims to have a few bytes."""
     bomb = zstandard.ZstdCompressor().compress(b" " * (1 << 30))
@@ -222,7 +198,7 @@ def test_a_part_of_a_json_log_is_held_only_as_long_as_samples_are(
     assert "has more than 1 MB in one part" in reason
 
 
-@pytest.mark.parametrize("block", [1, 2, 3, 7, 64, 1 << 16])
+@pytest.mark.parametrize("block", [1, 7, 1 << 16])
 def test_numbers_that_json_has_no_name_for_are_read_wherever_blocks_end(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.helpers.exported import ODD, SECRETS, odd_items, same_scores
+from tests.helpers.exported import SECRETS, same_scores
 from tests.helpers.foreign_files import mapped, sheet
 from tomserve.interop.answered import Replies
 from tomserve.interop.inspect_export import export
@@ -72,25 +72,6 @@ def test_every_function_of_inspect_reads_a_log(runs: dict[str, Path], tmp_path: 
     assert len(list(inspect_log.read_eval_log_samples(str(path)))) == len(whole.samples)
     (listed,) = inspect_log.list_eval_logs(str(tmp_path))
     assert listed.name.endswith(path.name)
-
-
-@pytest.mark.system
-def test_frames_hold_factors_scores_and_every_epoch(runs: dict[str, Path], tmp_path: Path) -> None:
-    from inspect_ai.analysis import evals_df, samples_df
-
-    written(runs["odd"], tmp_path)
-    samples = samples_df(str(tmp_path))
-    assert len(samples) == 3 * len(ODD)
-    assert set(samples["id"]) == {one.id for one in odd_items()}
-    assert set(samples["epoch"]) == {1, 2, 3}
-    assert set(samples["metadata_kind"]) == {"a", "b"}
-    scores = load_scores(str(runs["odd"]))
-    right = samples.assign(right=samples["score_tomserve"] == "C").groupby("id")["right"].sum()
-    assert right.to_dict() == dict(scores.select("item", "samples_right").iter_rows())
-    (row,) = evals_df(str(tmp_path)).to_dict("records")
-    assert (row["task_name"], row["epochs"], row["total_samples"]) == ("demo", 3, 24)
-    assert row["score_tomserve_accuracy"] == pytest.approx(scores["correct_mean"].mean())
-    assert row["task_arg_strategy"] == "vanilla"
 
 
 def test_metrics_are_those_that_inspect_computes_again(runs: dict[str, Path], tmp_path: Path) -> None:

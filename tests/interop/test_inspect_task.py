@@ -321,11 +321,7 @@ def test_an_exported_run_is_no_model_that_can_be_asked(tmp_path: Path) -> None:
     from inspect_ai import eval as evaluate
 
     (log,) = evaluate(
-        "tomserve/perturbed",
-        model="tomserve/reference",
-        task_args={"limit": 4},
-        log_dir=str(tmp_path),
-        display="none",
+        "tomserve/perturbed", model="tomserve/reference", task_args={"limit": 4}, log_dir=str(tmp_path), display="none"
     )
     assert log.status == "error"
     assert "is the model of an exported run, whose replies are in the log" in log.error.message

@@ -9,7 +9,6 @@ import jinja2
 import jinja2.sandbox
 import pytest
 
-from tests.conftest import ROOT
 from tomserve.errors import ContentError
 from tomserve.prompting.templates import Template, environment
 
@@ -58,19 +57,10 @@ def folder(tmp_path: Path) -> Path:
 def test_a_template_says_what_it_says_by_jinjas_own_compiler(text: str, folder: Path) -> None:
     own = environment(folder)
     plain = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=jinja2.FileSystemLoader(folder),
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=jinja2.FileSystemLoader(folder)
     )
     said = Template(own, text, folder / "user.j2").render(VARIABLES)
     assert said == plain.from_string(text).render(VARIABLES).strip() != ""
-
-
-def test_a_loop_that_only_counts_makes_no_object_of_its_rounds() -> None:
-    for file in ("vanilla/user.j2", "cot/user.j2"):
-        code = environment(ROOT / "prompts").compile((ROOT / "prompts" / file).read_text("utf-8"), raw=True)
-        assert "in LoopContext(" not in code
 
 
 @pytest.mark.parametrize(

@@ -132,20 +132,11 @@ def test_only_the_last_tokens_are_kept() -> None:
     assert (tokens or [])[0] == ("9", -1.0)
 
 
-@pytest.mark.parametrize(
-    ("entry", "token"),
-    [
-        ({"5": logprob("\N{REPLACEMENT CHARACTER}", -1)}, ("<5>", -1.0)),  # half of a character: told by its number
-        ({"5": logprob("", -1)}, ("<5>", -1.0)),
-        ({"5": logprob("a", None)}, ("a", None)),
-        ({"5": logprob("a", "-1")}, ("a", None)),
-        ({"5": {}}, ("<5>", None)),
-    ],
-)
-def test_strange_tokens(entry: dict[str, object], token: tuple[str, float | None]) -> None:
-    assert prompt_tokens([entry]) == ([token], 0)
-
-
-@pytest.mark.parametrize("entries", [[{}], ["a"], [[1]], {"a": 1}, "text", [{"5": "x"}]])
-def test_what_is_no_list_of_tokens_is_none(entries: object) -> None:
-    assert prompt_tokens(entries) == (None, 0)
+def test_strange_tokens() -> None:
+    half = {"5": logprob("\N{REPLACEMENT CHARACTER}", -1)}  # of a character: told by its number
+    wanted = [(half, ("<5>", -1.0)), ({"5": logprob("", -1)}, ("<5>", -1.0)), ({"5": {}}, ("<5>", None))]
+    wanted += [({"5": logprob("a", value)}, ("a", None)) for value in (None, "-1")]
+    for entry, token in wanted:
+        assert prompt_tokens([entry]) == ([token], 0)
+    for entries in ([{}], ["a"], [[1]], {"a": 1}, "text", [{"5": "x"}]):
+        assert prompt_tokens(entries) == (None, 0), "it is no list of tokens"

@@ -10,10 +10,9 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT, Endpoint, make_item
-from tomserve.benchmarks import get, load
-from tomserve.benchmarks.perturbed.stagecheck import load_stage
+from tomserve.benchmarks import get
 from tomserve.errors import ConfigError, ContentError
-from tomserve.items import Item, read_items
+from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.turn import Reply, Turn
 
@@ -68,17 +67,6 @@ def test_the_schema_of_cot_lets_a_model_leave_out_sentences() -> None:
     }
 
 
-def test_the_demonstration_of_the_former_cot_is_right_and_from_outside_the_dataset() -> None:
-    turn = Strategy.load("cot_1").turn(make_item())
-    reply = orjson.loads(turn.messages[2]["content"])
-    assert reply["answer"] == "the toolshed"
-    assert [entry["sentence"] for entry in reply["beliefs"]] == [1, 2, 3, 4, 5, 6]
-    assert [entry["belief"] for entry in reply["beliefs"]] == ["the sandpit"] * 4 + ["the toolshed"] * 2
-    dataset = " ".join(sentence for item in load("perturbed") for sentence in item.story).lower()
-    for word in ("ravi", "lotte", "kite", "sandpit", "toolshed"):
-        assert word not in dataset
-
-
 def test_without_a_system_role_its_text_opens_the_first_user_turn() -> None:
     usual, merged = (Strategy.load("cot", system_role=role) for role in (True, False))
     a, b = usual.turn(make_item()), merged.turn(make_item())
@@ -117,42 +105,6 @@ def test_unknown_strategy_and_missing_parts(tmp_path) -> None:
 
 HITOM = ("hitom_vanilla", "hitom_cot", "hitom_cot_reason_first", "hitom_chain")
 SMALL = Path(__file__).parents[1] / "data/hitom_small.json"
-
-
-def test_hitom_prompts_share_the_assumptions_and_offer_containers_by_letter() -> None:
-    item = next(item for item in load("hitom", SMALL) if item.factors["order"] == 2)
-    systems = []
-    for name in HITOM:
-        system, user = Strategy.load(name).turn(item).messages
-        systems.append(system["content"])
-        assert user["content"].startswith(f"Story:\n1 {item.story[0]}\n2 {item.story[1]}\n")
-        choices = item.choices
-        assert user["content"].endswith(f"\n\nQuestion: {item.question}\nChoices: " + ", ".join(
-            f"{letter}. {choice}" for letter, choice in zip("ABCDEFGHIJKLMNO", choices, strict=False)
-        ))  # fmt: skip
-        assert "unknown" not in user["content"]
-    rules = {tuple(line for line in system.splitlines() if line.startswith("- ")) for system in systems}
-    assert [len(found) for found in rules] == [4]
-
-
-def test_hitom_replies_are_asked_for_in_the_order_in_which_they_are_thought() -> None:
-    item = next(load("hitom", SMALL))
-    schemas = {name: Strategy.load(name).turn(item).schema for name in HITOM}
-    order = {name: list(schema["properties"]) for name, schema in schemas.items()}
-    assert order == {
-        "hitom_vanilla": ["answer"],
-        "hitom_cot": ["answer", "explanation"],
-        "hitom_cot_reason_first": ["explanation", "answer"],
-        "hitom_chain": ["beliefs", "answer"],
-    }
-    for name, schema in schemas.items():
-        assert schema["required"] == order[name]
-        assert schema["properties"]["answer"]["enum"] == list(item.choices[:-1])
-        assert f'{{"{order[name][0]}":' in Strategy.load(name).turn(item).messages[0]["content"]
-    beliefs = schemas["hitom_chain"]["properties"]["beliefs"]
-    assert len(beliefs["prefixItems"]) == len(item.story) == beliefs["minItems"] == beliefs["maxItems"]
-    assert beliefs["prefixItems"][0]["properties"]["belief"]["enum"] == list(item.choices)
-    assert [Strategy.load(name).chain for name in HITOM] == [False, False, False, True]
 
 
 def test_more_choices_than_letters_are_offered_without() -> None:
@@ -205,13 +157,3 @@ def plain(item: Item) -> dict[str, Any]:
     data: dict[str, Any] = orjson.loads(item.to_json())
     del data["schema"]
     return data
-
-
-def test_the_practice_items_are_those_of_the_practice_stage() -> None:
-    """They were made from a stage file once; what is asked, the answer and the gold must stay right."""
-    made = {item.id: item for item in load_stage(ROOT / "tests/data/practice_stage.yaml").items("items")}
-    written = list(read_items(ROOT / "prompts/practice.yaml"))
-    assert {item.id for item in written} == made.keys()
-    for item in written:
-        expected = made[item.id]
-        assert item == expected.model_copy(update={"factors": {}, "cluster": item.id})
