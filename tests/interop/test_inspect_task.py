@@ -85,9 +85,7 @@ ASKED: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 
 
-@pytest.fixture(
-    scope="module", params=range(len(ASKED)), ids=[f"{one[0].rpartition('@')[2]}-{one[1]}" for one in ASKED]
-)
+@pytest.fixture(scope="module", params=[0, pytest.param(1, marks=pytest.mark.system)], ids=["schema", "free text"])
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     task, strategy, given = ASKED[request.param]
     task = f"{ROOT}/{task}" if "@" in task else f"tomserve/{task}"
@@ -97,15 +95,8 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         endpoint.script = free_or_various
         log = evaluated(endpoint, folder / "logs", task, strategy=strategy, **given)
         theirs, endpoint.requests = endpoint.requests, []
-        where = given["where"].split(";") if "where" in given else None
-        run = tomserve.ask(
-            name.replace("_", "-"),
-            strategy,
-            base_url=endpoint.url,
-            where=where,
-            limit=given["limit"],
-            run=folder / "ours",
-        )
+        ours = {**given, "where": given["where"].split(";")} if "where" in given else given
+        run = tomserve.ask(name, strategy, base_url=endpoint.url, run=folder / "ours", **ours)
         yield Both(log, run.folder, theirs, endpoint.requests)
 
 
@@ -166,6 +157,7 @@ def test_the_log_names_arguments_and_no_objects(both: Both) -> None:
     assert list(score.metrics) == ["accuracy", "stderr", "stderr2"]
 
 
+@pytest.mark.system
 def test_a_benchmark_of_ones_own_brings_its_metrics(endpoint: Endpoint, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(MINE)
@@ -178,6 +170,7 @@ def test_a_benchmark_of_ones_own_brings_its_metrics(endpoint: Endpoint, tmp_path
             assert sample.scores["tomserve"].metadata["metric_words"] == len(sample.output.completion.split())
 
 
+@pytest.mark.system
 def test_epochs_are_samples(endpoint: Endpoint, cli: Any, tmp_path: Path) -> None:
     endpoint.script = lambda body, number: various(body) if number % 2 else counted(last_label(body))
     log = evaluated(endpoint, tmp_path / "logs", "tomserve/perturbed", 2, limit=4)
@@ -317,6 +310,7 @@ def info_of(found: Any) -> Any:
     return registry_info(found)
 
 
+@pytest.mark.system
 def test_an_exported_run_is_no_model_that_can_be_asked(tmp_path: Path) -> None:
     from inspect_ai import eval as evaluate
 

@@ -164,7 +164,8 @@ def test_prompts_that_come_back_through_the_harness_are_scored_by_our_rules(
 ) -> None:
     file = as_lm_eval(tmp_path / "samples_theirs.jsonl", asked[name], "")
     done = cli("import", "lm-eval", file, "--model", "m", "--run", "theirs", "--strategy", "vanilla")
-    assert (done.code, done.err.count("warning")) == (0, 0), done.err
+    assert (done.code, done.err.count("warning")) == (0, 1), done.err
+    assert "tomserve's reading and the tool's grade 'exact_match,none' differ in" in done.err
     assert f"questions: items of {name}, found by their texts" in done.out
     assert "tomserve's; the other tool's grade 'exact_match,none' stands beside" in done.out
     scores = load_scores("theirs")
