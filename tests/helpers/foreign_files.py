@@ -11,7 +11,7 @@ from typing import Any
 from tests.conftest import ROOT
 
 REAL = ROOT / "tests/data/other_tools"
-"""What the real tools have written; tests/data/other_tools/make.py has them write it anew."""
+"""What the real tools have written; bench/other_tools.py has them write it anew."""
 
 HEAD = ["question", "sheet", "prompt", "reply", "read", "target", "mark"]
 MAP = ["id=question", "asked=prompt", "text=reply", "answer=read", "correct=mark", "cluster=sheet"]

@@ -571,7 +571,7 @@ def test_the_tables_are_computed_again_in_a_new_environment(
         kept = Path(command[-1].partition("=")[2])
         assert kept.read_text() == (ROOT / "launch/locked/core.txt").read_text()
         site = kept.parents[4]
-        (site / "lent.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+        (site / "lent.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
         return None
 
     monkeypatch.setattr(recompute, "_run", lent)

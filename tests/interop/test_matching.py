@@ -24,7 +24,11 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.runs.scores import load_scores
 
 OURS = ("hitom", "perturbed", "perturbed-2", "worlds")
-SOME = ("hitom", "perturbed", *(pytest.param(name, marks=pytest.mark.system) for name in OURS[2:]))  # long to make
+SOME = (
+    *OURS[:2],
+    pytest.param(OURS[2], marks=pytest.mark.system),  # thousands of questions, which take long to make
+    pytest.param(OURS[3], marks=pytest.mark.long),
+)
 
 
 @dataclass

@@ -1,4 +1,6 @@
-"""Has the real Inspect and the real lm-eval write the files beside this one: python tests/data/other_tools/make.py FOLDER
+"""Has the real Inspect and the real lm-eval write what lies in tests/data/other_tools.
+
+    python bench/other_tools.py FOLDER
 
 What is committed are its logs, of those in JSON without their events, and lm-eval's files, without what they tell of a
 machine.
@@ -67,7 +69,8 @@ if (child := os.fork()) == 0:
 os.waitpid(child, 0)
 
 asked = [
-    Sample(id=f"q{i}", input=f"What is {i} + {i}?", target=str(2 * i), metadata={"subject": "ab"[i % 2], "long": "x" * 300})
+    Sample(id=f"q{i}", input=f"What is {i} + {i}?", target=str(2 * i),
+           metadata={"subject": "ab"[i % 2], "long": "x" * 300})
     for i in range(4)
 ]
 said = [reply(f"The answer is {2 * (i % 4) + (i == 3)}") for i in range(8)]
@@ -80,7 +83,8 @@ for form in ("eval", "json"):
 
 told = "Ann hides it. " * 300  # so long that the log keeps it apart
 asked = [
-    Sample(id=f"m{i}", input=f"{told}\\n\\nWhere is {i}?", choices=["box", "bag", "jar"], target="ABC"[i], metadata={"k": i})
+    Sample(id=f"m{i}", input=f"{told}\\n\\nWhere is {i}?", choices=["box", "bag", "jar"], target="ABC"[i],
+           metadata={"k": i})
     for i in range(3)
 ]
 thoughts = [ContentReasoning(reasoning="Hm. " * 200)]
