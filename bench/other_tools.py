@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 _LOGS = """
 import asyncio, os, signal, sys
@@ -108,7 +109,7 @@ done = evaluate(task, [reply("R") for _ in range(3)], f"{folder}/failing", fail_
 assert done.status == "success", done.error
 """
 
-_TASKS = {
+_TASKS: dict[str, dict[str, Any]] = {
     "sums": {
         "output_type": "generate_until",
         "doc_to_text": "Q: {{question}}\nA:",

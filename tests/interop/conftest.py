@@ -13,14 +13,13 @@ from tests.helpers.exported import answered, break_rows, odd_items
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Made by real requests: odd (ids, failures, thoughts, three samples), perturbed (two strategies, failures), several
-    (three samples, failures), nested (Hi-ToM), talk (two turns a question)."""
+    (three samples, failures), talk (two turns a question)."""
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patched, running() as endpoint:
         patched.setenv("TOMSERVE_RUNS", str(folder))
         odd = answered(folder / "odd", endpoint, odd_items(), ["vanilla"], repeats=3, temperature=0.5)
         perturbed = answered(folder / "perturbed", endpoint, "perturbed", limit=12)
         several = answered(folder / "several", endpoint, "perturbed", ["vanilla"], limit=8, repeats=3, temperature=0.5)
-        nested = answered(folder / "nested", endpoint, "hitom", limit=6)
         talk = answered(folder / "talk", endpoint, "perturbed", ["simtom"], lambda body, n: None, limit=8)
     broken = {"odd": break_rows(odd, 4), "perturbed": break_rows(perturbed), "several": break_rows(several)}
-    return {**broken, "nested": nested, "talk": talk}
+    return {**broken, "talk": talk}
