@@ -371,8 +371,8 @@ def test_runs_of_odd_names_with_labels_factors_and_intervals(
 ) -> None:
     """One is packed, one sealed; neither name could stand on a command line."""
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
-    one = shortened(copied_example(tmp_path / "elsewhere")).rename(tmp_path / "elsewhere/--my run")
-    shortened(copied_run(tmp_path / "runs/pilot/first"))
+    one = shortened(copied_example(tmp_path / "elsewhere"), 8).rename(tmp_path / "elsewhere/--my run")
+    shortened(copied_run(tmp_path / "runs/pilot/first"), 8)
     assert cli("pack", "pilot/first").code == 0
     assert cli("seal", one).code == 0
     wish = {"labels": [f"{one.name}=A, the first", "pilot/first=B"], "by": ["kind", "kind,scenario"]}
@@ -388,6 +388,7 @@ def test_runs_of_odd_names_with_labels_factors_and_intervals(
     assert again(made, "--here") == SAME
 
 
+@pytest.mark.system
 def test_a_measured_run_and_its_answers_make_one_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: None
 ) -> None:
@@ -402,11 +403,18 @@ def test_a_measured_run_and_its_answers_make_one_study(
     assert "The questions of worlds come with tomserve, under CC BY 4.0" in (made / "README.md").read_text()
     assert json.loads((made / "artefact.json").read_text())["runs"]["three/inside"]["measured"] is True
     assert "what was measured inside the model" in (made / "README.md").read_text()
-    for name in ("worlds", "inside"):
-        (made / f"runs/three/{name}/scores.json").write_text("{}")
-        recompute.copy(made / "runs/three" / name, tmp_path / "copies" / name)
+
+
+def test_measurements_are_handed_on_and_scores_of_answers_are_not(tmp_path: Path) -> None:
+    runs = [copied_run(tmp_path / name, f"functional-example/{name}") for name in ("worlds", "inside")]
+    for run in runs:
+        (run / "scores.json").write_text("{}")
+        recompute.copy(run, tmp_path / "copies" / run.name)
     assert not (tmp_path / "copies/worlds/scores.json").exists()
     assert (tmp_path / "copies/inside/scores.parquet").exists()
+    (runs[0] / "scores.parquet").write_bytes(b"forged")
+    with taken(list(map(str, runs))) as copies:
+        assert {name for name, _ in copies.files() if "scores" in name} == {"inside/scores.parquet"}
 
 
 def test_imported_replies_and_published_data_are_said_to_be_others(

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -38,15 +35,6 @@ def members(path: Path) -> dict[str, Any]:
     """What the members of a log hold."""
     with zipfile.ZipFile(path) as log:
         return {name: orjson.loads(log.read(name)) for name in log.namelist()}
-
-
-def inspect(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the real command ``inspect ARGUMENTS``."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("INSPECT_", "TOMSERVE_"))}
-    command = [Path(sys.executable).with_name("inspect"), *arguments]
-    return subprocess.run(
-        list(map(str, command)), cwd=folder, env=kept, capture_output=True, text=True, timeout=250, check=False
-    )
 
 
 @pytest.mark.parametrize("name", ["odd", "talk"])
@@ -248,17 +236,3 @@ def test_open_questions_of_another_tool_come_back_unchanged(cli: Any, tmp_path: 
     ours, again = load_scores("theirs"), load_scores("again")
     kept = ["item", "correct", "answer", "status", "parse", "strategy", "cluster"]
     assert again.sort("item").select(kept).equals(ours.sort("item").select(kept))
-
-
-@pytest.mark.system
-def test_inspect_scores_a_log_again_and_converts_it(runs: dict[str, Path], tmp_path: Path) -> None:
-    path = written(runs["odd"], tmp_path)
-    # The model of the log is one that tomserve tells Inspect of; where tomserve is missing, --model mockllm/model helps.
-    done = inspect("score", path, "--scorer", "match", "--action", "append", "--overwrite", folder=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "accuracy" in done.stdout
-    done = inspect("log", "convert", path, "--to", "json", "--output-dir", tmp_path / "json", folder=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
-    log = json.loads((tmp_path / "json" / f"{path.stem}.json").read_bytes())
-    assert [one["name"] for one in log["results"]["scores"]] == ["tomserve", "match"]
-    assert all({"tomserve", "match"} == set(one["scores"]) for one in log["samples"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import re
@@ -17,7 +18,7 @@ import pytest
 import yaml
 
 import tomserve
-from tests.conftest import ROOT, Endpoint, Outcome, completion, free, running
+from tests.conftest import ROOT, Endpoint, Outcome, completion, fill, free, running
 from tests.helpers.harnesses import KINDS, asked, counted, kind_of, various
 from tomserve.errors import ConfigError, MachineError
 from tomserve.interop.asking_inside import Asking
@@ -85,7 +86,7 @@ ASKED: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 
 
-@pytest.fixture(scope="module", params=[0, pytest.param(1, marks=pytest.mark.system)], ids=["schema", "free text"])
+@pytest.fixture(scope="module", params=[pytest.param(number, marks=pytest.mark.system) for number in (0, 1)])
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     task, strategy, given = ASKED[request.param]
     task = f"{ROOT}/{task}" if "@" in task else f"tomserve/{task}"
@@ -157,6 +158,44 @@ def test_the_log_names_arguments_and_no_objects(both: Both) -> None:
     assert list(score.metrics) == ["accuracy", "stderr", "stderr2"]
 
 
+def test_a_task_shows_and_scores_what_we_do() -> None:
+    """Without a model: the samples, the options of a request, and the scorer."""
+    from inspect_ai.model import ModelName, ModelOutput
+    from inspect_ai.scorer import Target
+    from inspect_ai.solver import TaskState
+
+    from tomserve.interop import inspect_task
+
+    task, asking = inspect_task.perturbed(strategy="cot", limit=7), Asking.of("perturbed", "cot", limit=7)
+    scorer = inspect_task.read_by_tomserve(name="perturbed", strategy="cot", limit=7)
+    for sample, item, stop in zip(
+        task.dataset, asking.items, ["stop", "max_tokens", "content_filter"] * 3, strict=False
+    ):
+        turn = asking.turn(item)
+        assert [{"role": one.role, "content": one.text} for one in sample.input] == list(turn.messages)
+        assert (sample.id, sample.target, sample.choices) == (item.id, item.answer, list(item.choices))
+        assert sample.metadata["cluster"] == item.cluster
+        assert {name: sample.metadata[name] for name in item.factors} == dict(item.factors)
+        options = inspect_task._options(turn, "openai-api")
+        assert options["max_tokens"] == turn.max_tokens
+        assert options["response_schema"].json_schema.model_dump(exclude_none=True) == turn.schema
+        text = fill(turn.schema) if stop == "stop" else f"<think>It might be {item.answer}"
+        output = ModelOutput.from_content("m", text, stop)
+        state = TaskState(ModelName("mockllm/model"), item.id, 1, sample.input, list(sample.input), output=output)
+        found = asyncio.run(scorer(state, Target("")))
+        status = {"stop": "ok", "max_tokens": "length", "content_filter": "refusal"}[stop]
+        rows = [{"item": item.id, "strategy": "cot", "text": text, "status": status}]
+        (ours,) = tomserve.score(rows, [item]).iter_rows(named=True)
+        assert (found.value, found.answer) == ("C" if ours["correct"] else "I", ours["answer"])
+        kept = {name: ours[name] for name in ours if name.startswith("chain") or name in ("status", "parse")}
+        kept |= {"answer_matches_last": ours["answer_matches_last"]}
+        assert {name: value for name, value in kept.items() if value is not None}.items() <= found.metadata.items()
+        assert {"chain_lcs", "status"} <= set(found.metadata)
+    state = TaskState(ModelName("mockllm/model"), "other", 1, sample.input, list(sample.input), output=output)
+    with pytest.raises(ConfigError, match="sample 'other' is no question of perturbed as it is asked here"):
+        asyncio.run(scorer(state, Target("")))
+
+
 @pytest.mark.system
 def test_a_benchmark_of_ones_own_brings_its_metrics(endpoint: Endpoint, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
@@ -223,9 +262,19 @@ def test_the_command_line_finds_tasks_by_the_entry_point_and_scores_again(endpoi
     from inspect_ai.log import list_eval_logs, read_eval_log
 
     endpoint.script = free_or_various
-    given = ("-T", "strategy=cot", "-T", "where=all")
+    given = ("-T", "strategy=cot")
     done = command(
-        *("eval", "tomserve/worlds", *given, "--model", "openai-api/tiny/tiny", "--log-dir", "logs", "--limit", "5"),
+        *(
+            "eval",
+            "tomserve/perturbed_2",
+            *given,
+            "--model",
+            "openai-api/tiny/tiny",
+            "--log-dir",
+            "logs",
+            "--limit",
+            "5",
+        ),
         *("--display", "plain"),
         folder=tmp_path,
         url=endpoint.url,
@@ -235,10 +284,10 @@ def test_the_command_line_finds_tasks_by_the_entry_point_and_scores_again(endpoi
     log = read_eval_log(info.name)
     assert log.status == "success"
     assert len(log.samples) == len(endpoint.requests) == 5
-    assert log.eval.dataset.samples == registered()["worlds"], "what the register is told"
+    assert log.eval.dataset.samples == registered()["perturbed_2"], "what the register is told"
     path = Path(info.name.removeprefix("file://"))
     assert path.stat().st_size < 100_000, "it holds no benchmark"
-    scorer = ("--scorer", "tomserve/tomserve", "-S", "name=worlds", "-S", "strategy=cot", "-S", "where=all")
+    scorer = ("--scorer", "tomserve/tomserve", "-S", "name=perturbed-2", "-S", "strategy=cot")
     done = command("score", path, *scorer, "--action", "append", "--overwrite", folder=tmp_path)
     assert done.code == 0, done.out + done.err
     for one in read_eval_log(str(path)).samples:
@@ -267,7 +316,16 @@ def registered() -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("path", sorted(REGISTER.glob("*/eval.yaml")), ids=lambda path: path.parent.name)
+LONG = {"perturbed_2": pytest.mark.system, "worlds": pytest.mark.long}  # their questions take long to make
+ENTRIES = [
+    pytest.param(
+        path, id=path.parent.name, marks=[mark for name, mark in LONG.items() if path.parent.name.endswith(name)]
+    )
+    for path in sorted(REGISTER.glob("*/eval.yaml"))
+]
+
+
+@pytest.mark.parametrize("path", ENTRIES)
 def test_an_entry_of_the_register_is_one_of_its_form(path: Path) -> None:
     """The fields are those of inspect_evals 0.28 (ExternalEvalMetadata, which permits no others)."""
     from tomserve.interop import inspect_task
@@ -288,8 +346,8 @@ def test_an_entry_of_the_register_is_one_of_its_form(path: Path) -> None:
     assert re.fullmatch("[0-9a-f]{40}", source["repository_commit"])
     filled = "OWNER" not in source["repository_url"]
     assert filled == ("OWNER" not in entry["contributors"]) == bool(source["repository_commit"].strip("0"))
-    if task["name"] in ("hitom", "perturbed"):  # the others take long to make
-        assert len(Asking.of(task["name"].replace("_", "-")).items) == task["dataset_samples"]
+    every = ["all"] if task["name"] == "worlds" else []
+    assert len(Asking.of(task["name"].replace("_", "-"), conditions=every).items) == task["dataset_samples"]
 
 
 def test_every_task_but_the_general_one_has_an_entry() -> None:

@@ -27,7 +27,7 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.runs.scores import load_scores
 
 FILES = sorted(FOLDER.glob("*.yaml"))
-TASKS = {"tomserve_perturbed_vanilla": ("perturbed", "vanilla"), "tomserve_perturbed_2_cot": ("perturbed-2", "cot")}
+TASKS = {"tomserve_perturbed_vanilla": ("perturbed", "vanilla"), "tomserve_hitom_cot": ("hitom", "cot")}
 MOST = 24
 
 
