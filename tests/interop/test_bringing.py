@@ -415,13 +415,3 @@ def test_secrets_in_errors_names_and_settings_are_taken_out(cli, tmp_path: Path)
         assert b"pass" not in path.read_bytes(), path.name
         assert b"abcd1234" not in path.read_bytes(), path.name
     assert load_scores("r")["model"].unique().to_list() == ["https://host/v1"]
-
-
-def test_what_comes_next_finds_a_run_that_lies_elsewhere(cli, tmp_path: Path) -> None:
-    place = tmp_path / "else where/esc"
-    done = cli("import", "csv", sheet(tmp_path / "a.csv", MARKS), "--model", "a", *mapped(), "--run", place)
-    assert done.code == 0, done.err
-    assert f"next: tomserve analyze '{place}'\n" in done.out
-    assert cli("analyze", place).code == 0
-    inside = cli("import", "csv", sheet(tmp_path / "a.csv", MARKS), "--model", "a", *mapped(), "--run", "pilot/first")
-    assert "next: tomserve analyze pilot/first\n" in inside.out

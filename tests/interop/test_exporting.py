@@ -115,27 +115,6 @@ def test_a_place_that_is_no_folder_is_told_in_one_line(cli: Any, example: Path, 
     assert "--out" in done.err
 
 
-def test_names_of_strategies_that_no_file_can_have_give_files_of_their_own(cli: Any, run: Path, tmp_path: Path) -> None:
-    text = (run / "responses.jsonl").read_text("utf-8")
-    names = ("a b", "a/b"[0] + "?b", "ä b" + "x" * 190)
-    manifest = orjson.loads((run / "manifest.json").read_bytes())
-    manifest["strategies"] = dict.fromkeys(names, manifest["strategies"]["vanilla"])
-    (run / "manifest.json").write_bytes(orjson.dumps(manifest))
-    lines = text.splitlines(keepends=True)
-    for number, name in enumerate(names):
-        lines += [line.replace('"vanilla"', orjson.dumps(name).decode()) for line in lines[: 3 + number]]
-    (run / "responses.jsonl").write_text("".join(lines[24:]), "utf-8")
-    done = cli("export", "inspect", run, "--out", tmp_path / "out")
-    assert done.code == 0, done.err
-    files = sorted((tmp_path / "out").glob("*.eval"))
-    assert len(files) == 3
-    asked = set()
-    for path in files:
-        with zipfile.ZipFile(path) as log:
-            asked.add(orjson.loads(log.read("header.json"))["eval"]["task_args"]["strategy"])
-    assert asked == set(names)
-
-
 def test_prompts_that_are_others_today_are_told(cli: Any, run: Path, tmp_path: Path) -> None:
     manifest = orjson.loads((run / "manifest.json").read_bytes())
     manifest["strategies"]["vanilla"]["digest"] = "sha256:" + "0" * 64
