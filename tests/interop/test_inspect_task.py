@@ -258,7 +258,7 @@ def command(*arguments: object, folder: Path, url: str = "http://127.0.0.1:9/v1"
 
 
 @pytest.mark.system
-def test_the_command_line_finds_tasks_by_the_entry_point_and_scores_again(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_the_command_line_finds_tasks_by_the_entry_point(endpoint: Endpoint, tmp_path: Path) -> None:
     from inspect_ai.log import list_eval_logs, read_eval_log
 
     endpoint.script = free_or_various
@@ -287,11 +287,6 @@ def test_the_command_line_finds_tasks_by_the_entry_point_and_scores_again(endpoi
     assert log.eval.dataset.samples == registered()["perturbed_2"], "what the register is told"
     path = Path(info.name.removeprefix("file://"))
     assert path.stat().st_size < 100_000, "it holds no benchmark"
-    scorer = ("--scorer", "tomserve/tomserve", "-S", "name=perturbed-2", "-S", "strategy=cot")
-    done = command("score", path, *scorer, "--action", "append", "--overwrite", folder=tmp_path)
-    assert done.code == 0, done.out + done.err
-    for one in read_eval_log(str(path)).samples:
-        assert one.scores["tomserve"].value == one.scores["tomserve1"].value
 
 
 def test_conditions_with_commas_survive_inspects_lists() -> None:
