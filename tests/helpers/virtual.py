@@ -10,10 +10,13 @@ import asyncio
 import random
 import selectors
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import orjson
+import pytest
 
 from tests.helpers import simulated
 from tomserve.engine.observe import Silent, Status
@@ -116,6 +119,58 @@ class VirtualRunner(Runner):
 
     async def _sync(self) -> None:
         await asyncio.Event().wait()
+
+
+@dataclass
+class Scripted:
+    """A transport whose replies `behave(question, number, endpoint)` gives, each with the seconds until it comes.
+
+    sent: the second, the endpoint and the question of everything that was sent. living: endpoints that answer a probe."""
+
+    behave: Callable[[str, int, str], tuple[float, Reply]]
+    living: Callable[[str], bool] = lambda endpoint: False
+    sent: list[tuple[float, str, str]] = field(default_factory=list)
+    peak: int = 0
+    _out: int = 0
+
+    async def send(self, endpoint: str, body: bytes) -> Reply:
+        question = orjson.loads(body)["messages"][-1]["content"]
+        self.sent.append((asyncio.get_running_loop().time(), endpoint, question))
+        seconds, reply = self.behave(question, len(self.sent), endpoint)
+        self._out += 1
+        self.peak = max(self.peak, self._out)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._out -= 1
+        return replace(reply, timings={"total_s": seconds})
+
+    async def metrics(self, endpoint: str) -> bytes | None:
+        return None
+
+    async def alive(self, endpoint: str) -> bool:
+        return self.living(endpoint)
+
+    async def close(self) -> None:
+        pass
+
+
+def virtually(
+    transport: Scripted, journal: Journal, requests: Iterable[Request], urls: Sequence[str] = ("a",), **options: Any
+) -> tuple[bool, float]:
+    """Run the engine over these requests; whether all was asked, and how many seconds of virtual time it took."""
+
+    async def directly(job: Callable[[], Any]) -> Any:
+        return job()
+
+    async def go() -> tuple[bool, float]:
+        loop = asyncio.get_running_loop()
+        runner = Runner(list(urls), transport, journal, clock=loop.time, **{"concurrency": 4, **options})
+        return await runner.run(requests), loop.time()
+
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner(loop_factory=VirtualLoop) as loop:
+        patch.setattr(asyncio, "to_thread", directly)  # a thread knows nothing of this clock
+        return loop.run(go())
 
 
 def requests() -> Iterator[Request]:
