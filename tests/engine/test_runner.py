@@ -169,7 +169,7 @@ def test_the_healthy_rest_is_not_slowed_by_a_silent_item(journal: Journal) -> No
 
 def test_a_server_that_is_gone_ends_the_run_and_loses_nothing(journal: Journal) -> None:
     assert virtually(always(TEA), journal, [request(0)])[0]
-    with pytest.raises(ServerLostError, match=r"no contact for .*refused\); repeat the command to resume") as error:
+    with pytest.raises(ServerLostError, match=r"no contact for .*refused\)\); repeat the command to resume") as error:
         virtually(always(GONE), journal, questions(10), policy=PATIENT)
     assert error.value.exit_code == 3
     assert [row["item"] for row in rows(journal)] == ["i0"], "no failure rows for what was never answered"
@@ -326,6 +326,14 @@ def test_a_slow_answer_is_hedged_and_makes_one_row(journal: Journal) -> None:
     server = Scripted(lambda question, number, endpoint: (9.0 if endpoint == "a" else 1.0, TEA))
     assert virtually(server, journal, [request(0)], ["a", "b"], hedge=0.5, concurrency=1) == (True, 1.5)
     assert [(row["item"], row["endpoint"]) for row in rows(journal)] == [("i0", "b")]
+
+
+def test_the_slower_copy_counts_where_the_faster_one_failed(journal: Journal) -> None:
+    server = Scripted(
+        lambda question, number, endpoint: (2.0, TEA) if endpoint == "a" else (0.1, refused("x", "http_500"))
+    )
+    assert virtually(server, journal, [request(0)], ["a", "b"], hedge=0.5, concurrency=1) == (True, 2.0)
+    assert [(row["status"], row["endpoint"]) for row in rows(journal)] == [("ok", "a")]
 
 
 # the end, and the disk

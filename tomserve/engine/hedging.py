@@ -33,8 +33,9 @@ async def hedged(
         second = fleet.pick(request, first)
         if not done and second != first:
             tasks[asyncio.create_task(copy(second))] = second
+        waiting = set(tasks)
         while True:
-            done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             good = [task for task in done if task.result().final]
             if good or not waiting:
                 best = (good or list(done))[0]
