@@ -6,23 +6,30 @@ import contextlib
 import gzip
 import itertools
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 import orjson
 
-Saying = Callable[[], Iterable[bytes]]
+from tomserve.engine.bounded import MAX_BODY
+from tomserve.status import CONNECTION, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT
+
+Piece = bytes | Callable[[socket.socket], object]
+"""Bytes to send, or something to do with the connection."""
+Saying = Callable[[], Iterable[Piece]]
 
 
 class Hostile:
     """Says `saying()` after each request, piece by piece, until the client has gone. sent: the bytes that went out.
-    heard: the heads of the requests."""
+    heard: the heads of the requests. connections: how many there were. late: said a moment after each answer."""
 
-    def __init__(self, saying: Saying) -> None:
-        self.saying, self.sent, self.heard = saying, 0, list[bytes]()
+    def __init__(self, saying: Saying, late: bytes = b"") -> None:
+        self.saying, self.late, self.sent, self.connections, self.heard = saying, late, 0, 0, list[bytes]()
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
 
@@ -37,6 +44,7 @@ class Hostile:
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = self._socket.accept()
+                self.connections += 1
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
@@ -44,8 +52,14 @@ class Hostile:
             while (head := _request(connection)) is not None:
                 self.heard.append(head)
                 for piece in self.saying():
-                    connection.sendall(piece)
-                    self.sent += len(piece)
+                    if callable(piece):
+                        piece(connection)
+                    else:
+                        connection.sendall(piece)
+                        self.sent += len(piece)
+                if self.late:
+                    time.sleep(0.05)
+                    connection.sendall(self.late)
 
 
 def _request(connection: socket.socket) -> bytes | None:
@@ -86,22 +100,21 @@ ANSWER = orjson.dumps(
 """What answers every question that a client may have."""
 
 
+def completion(text: str | None, finish: str = "stop", **message: object) -> bytes:
+    choice = {"message": {"role": "assistant", "content": text, **message}, "finish_reason": finish}
+    return orjson.dumps({"choices": [choice]})
+
+
+def chunked(body: bytes, size: int, trailer: bytes = b"") -> bytes:
+    pieces = [body[start : start + size] for start in range(0, len(body), size)]
+    whole = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+    return START + b"Transfer-Encoding: chunked\r\n\r\n" + whole + b"0\r\n" + trailer + b"\r\n"
+
+
 def _slowly(pieces: Iterable[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         time.sleep(0.02)
         yield piece
-
-
-def _chunks() -> Iterator[bytes]:
-    yield b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    yield from itertools.repeat(b"10000\r\n" + b" " * 65536 + b"\r\n")
-
-
-def _packed(times: int) -> bytes:
-    body = b" " * 100_000_000 + ANSWER
-    for _ in range(times):
-        body = gzip.compress(body, 1)
-    return body
 
 
 def _drip(head: bytes, letter: bytes) -> Saying:
@@ -112,43 +125,95 @@ def _forever(head: bytes, piece: bytes) -> Saying:
     return lambda: itertools.chain([head], itertools.repeat(piece))
 
 
-def _once(body: bytes, *headers: str, code: int = 200) -> Saying:
+def once(body: bytes, *headers: str, code: int = 200) -> Saying:
     return lambda: [response(body, *headers, code=code)]
 
 
-START = b"HTTP/1.1 200 OK\r\n"
-DEEP = b'{"data":%b,"version":%b,"count":%b,"choices":%b}'
-PACKED = _packed(1)
+def _reset(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
 
-SAYINGS: dict[str, Saying] = {
-    "a head that drips": _drip(START + b"X-Drip: ", b"a"),
-    "a body that drips": _drip(START + b"Content-Length: 1000000\r\n\r\n", b" "),
-    "a body without a length that drips": _drip(START + b"\r\n", b" "),
-    "HTTP 100 without end": _forever(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
-    "HTTP 103 that drips": _drip(b"", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"),
-    "another protocol": lambda: [b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", ANSWER],
-    "headers without end": _forever(START, b"X-More: " + b"a" * 1000 + b"\r\n"),
-    "a header without end": _forever(START + b"X-Long: ", b"a" * 1000),
-    "too many headers": lambda: [START, b"X: y\r\n" * 100_000, b"Content-Length: %d\r\n\r\n" % len(ANSWER), ANSWER],
-    "a body without end": _forever(START + b"\r\n", b" " * 65536),
-    "chunks without end": _chunks,
-    "an enormous length": _forever(START + b"Content-Length: 99999999999\r\n\r\n", b" " * 65536),
-    "a length that is none": lambda: [START + b"Content-Length: -5\r\n\r\n", ANSWER],
-    "a bomb": lambda: [response(PACKED, "Content-Encoding: gzip")],
-    "a bomb in chunks": lambda: [
-        START + b"Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n",
-        b"%x\r\n%b\r\n0\r\n\r\n" % (len(PACKED), PACKED),
-    ],
-    "a bomb in a bomb": lambda: [response(gzip.compress(PACKED), "Content-Encoding: gzip, gzip")],
-    "brotli, unasked": _once(ANSWER, "Content-Encoding: br"),
-    "zstandard, unasked": _once(ANSWER, "Content-Encoding: zstd"),
-    "half of gzip": _once(gzip.compress(ANSWER)[:-9], "Content-Encoding: gzip"),
-    "JSON of 1,020 levels": _once(DEEP % ((b"[" * 1020 + b"]" * 1020,) * 4)),
-    "JSON of a million levels": _once(DEEP % ((b"[" * 1_000_000,) * 4)),
-    "half a surrogate pair": _once(ANSWER.replace(b'"1"', b'"\\ud800"').replace(b'"t', b'"\\udc00')),
-    "a number beyond all bounds": _once(ANSWER.replace(b"3", b"1e999")),
-    "NaN": _once(ANSWER.replace(b"3", b"NaN")),
-    "no HTTP": lambda: [b"SSH-2.0-OpenSSH_9.2\r\n"],
-    "nothing": lambda: _slowly(itertools.repeat(b"", 500)),
+
+def _close(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_WR)
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """status: of a transport's reply; None for one of those that say that there was no answer. waits: whether it says
+    too little for ever, so that only the time limit ends it."""
+
+    saying: Saying
+    status: str | None = None
+    waits: bool = False
+
+
+START = b"HTTP/1.1 200 OK\r\n"
+HALF = START + b"Content-Length: %d\r\n\r\n" % len(ANSWER) + ANSWER[:20]
+DEEP = b'{"data":%b,"version":%b,"count":%b,"choices":%b}'
+PACKED = gzip.compress(b" " * (MAX_BODY + 2**20) + ANSWER, 1)
+
+NO_ANSWER: dict[str, Behaviour] = {
+    "a head that drips": Behaviour(_drip(START + b"X-Drip: ", b"a"), TIMEOUT, True),
+    "a body that drips": Behaviour(_drip(START + b"Content-Length: 1000000\r\n\r\n", b" "), TIMEOUT, True),
+    "a body without a length that drips": Behaviour(_drip(START + b"\r\n", b" "), TIMEOUT, True),
+    "HTTP 103 that drips": Behaviour(_drip(b"", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"), TIMEOUT, True),
+    "nothing": Behaviour(lambda: _slowly(itertools.repeat(b"", 500)), TIMEOUT, True),
+    "nothing after half a body": Behaviour(lambda: [HALF, *_slowly(itertools.repeat(b"", 500))], TIMEOUT, True),
+    "HTTP 100 without end": Behaviour(_forever(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100), waits=True),
+    "another protocol": Behaviour(
+        lambda: [b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", ANSWER]
+    ),
+    "headers without end": Behaviour(_forever(START, b"X-More: " + b"a" * 1000 + b"\r\n"), CONNECTION),
+    "a header without end": Behaviour(_forever(START + b"X-Long: ", b"a" * 1000), CONNECTION),
+    "too many headers": Behaviour(
+        lambda: [START, b"X: y\r\n" * 100_000, b"Content-Length: %d\r\n\r\n" % len(ANSWER), ANSWER], CONNECTION
+    ),
+    "a body without end": Behaviour(_forever(START + b"\r\n", b" " * 65536), MALFORMED),
+    "chunks without end": Behaviour(
+        _forever(START + b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + b" " * 65536 + b"\r\n"), MALFORMED
+    ),
+    "an enormous length": Behaviour(_forever(START + b"Content-Length: 99999999999\r\n\r\n", b" " * 65536), MALFORMED),
+    "a length that is none": Behaviour(lambda: [START + b"Content-Length: -5\r\n\r\n", ANSWER]),
+    "a bomb": Behaviour(once(PACKED, "Content-Encoding: gzip"), MALFORMED),
+    "a bomb in chunks": Behaviour(
+        lambda: [chunked(PACKED, 2**20).replace(START, START + b"Content-Encoding: gzip\r\n", 1)], MALFORMED
+    ),
+    "a bomb in a bomb": Behaviour(once(gzip.compress(PACKED), "Content-Encoding: gzip, gzip"), MALFORMED),
+    "brotli, unasked": Behaviour(once(ANSWER, "Content-Encoding: br"), MALFORMED),
+    "not compressed as it says": Behaviour(once(ANSWER, "Content-Encoding: gzip"), MALFORMED),
+    "half of gzip": Behaviour(once(gzip.compress(ANSWER)[:-9], "Content-Encoding: gzip"), MALFORMED),
+    "JSON of 1,020 levels": Behaviour(once(DEEP % ((b"[" * 1020 + b"]" * 1020,) * 4)), MALFORMED),
+    "JSON of a million levels": Behaviour(once(DEEP % ((b"[" * 1_000_000,) * 4)), MALFORMED),
+    "half a surrogate pair": Behaviour(
+        once(ANSWER.replace(b'"1"', b'"\\ud800"').replace(b'"t', b'"\\udc00')), MALFORMED
+    ),
+    "a number beyond all bounds": Behaviour(once(ANSWER.replace(b"3", b"1e999")), MALFORMED),
+    "NaN": Behaviour(once(ANSWER.replace(b"3", b"NaN")), MALFORMED),
+    "invalid UTF-8": Behaviour(once(ANSWER.replace(b"t", b"t\xff\xfe")), MALFORMED),
+    "no HTTP": Behaviour(lambda: [b"SSH-2.0-OpenSSH_9.2\r\n", _close], CONNECTION),
+    "reset before an answer": Behaviour(lambda: [_reset], CONNECTION),
+    "reset in mid-body": Behaviour(lambda: [HALF, _reset], CONNECTION),
+    "closed without an answer": Behaviour(lambda: [_close], CONNECTION),
+    "half-closed in mid-body": Behaviour(lambda: [HALF, _close], CONNECTION),
 }
 """What no client may believe, by name; none of it is an answer."""
+
+ANSWERED: dict[str, Behaviour] = {
+    "the answer": Behaviour(once(ANSWER), OK),
+    "as plain text": Behaviour(lambda: [response(ANSWER).replace(b"application/json", b"text/plain")], OK),
+    "compressed, unasked": Behaviour(once(gzip.compress(ANSWER), "Content-Encoding: gzip"), OK),
+    "a proxy's page": Behaviour(once(b"<html>Bad Gateway</html>", code=502), "http_502"),
+    "an error": Behaviour(once(b'{"error": {"message": "engine"}}', code=500), "http_500"),
+    "a redirect": Behaviour(once(b"", "Location: http://127.0.0.1:1/", code=302), "http_302"),
+    "busy": Behaviour(once(b"{}", "Retry-After: 7", code=429), "http_429"),
+    **{f"HTTP {code}": Behaviour(once(b"{}", code=code), f"http_{code}") for code in (400, 404, 422, 503)},
+    "a page": Behaviour(once(b"<html>hi</html>"), MALFORMED),
+    "truncated JSON": Behaviour(once(b'{"choices": [{"mess'), MALFORMED),
+    "no choices": Behaviour(once(b'{"choices": []}'), MALFORMED),
+    "no content": Behaviour(once(completion(None)), MALFORMED),
+    "JSON of the wrong type": Behaviour(once(b"[1, 2]"), MALFORMED),
+    "cut off": Behaviour(once(completion("half", "length")), LENGTH),
+    "a refusal": Behaviour(once(completion(None, refusal="no")), REFUSAL),
+}
+"""What a server may well answer, good and bad."""

@@ -1,0 +1,146 @@
+"""The journal and the run folder: what was written is never lost or changed, and a run has one writer."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.helpers.asking import SCHEMA, row
+from tomserve.engine.request import Identity, Request, Sampling
+from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError
+from tomserve.prompting.turn import Turn
+from tomserve.runs.journal import Journal, read_rows
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.runfolder import RunFolder, default_name, run_path
+
+
+def test_the_key_says_what_was_sent_and_nothing_else() -> None:
+    def key(**changes) -> str:
+        fields = {"identity": Identity("a", "s", 0), "model": "m", "revision": "r", "sampling": Sampling(), **changes}
+        turn = fields.pop("turn", Turn(({"role": "user", "content": "q"},), SCHEMA, 16))
+        return Request.build(fields.pop("identity"), turn, **fields).key
+
+    assert key() == key(identity=Identity("b", "t", 1))
+    other = [
+        key(model="n"),
+        key(revision=None),
+        key(sampling=Sampling(seed=1)),
+        key(turn=Turn(({"role": "user", "content": "Q"},), SCHEMA, 16)),
+        key(turn=Turn(({"role": "user", "content": "q"},), {}, 16)),
+        key(turn=Turn(({"role": "user", "content": "q"},), SCHEMA, 17)),
+    ]
+    assert len({key(), *other}) == 7
+
+
+def test_a_torn_last_line_is_moved_aside(tmp_path: Path) -> None:
+    path = tmp_path / "responses.jsonl"
+    with Journal(path) as journal:
+        journal.append(row("a"))
+        journal.append(row("b"))
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"item": "c", "stra')
+    with Journal(path) as journal:
+        assert journal.torn is not None
+        assert journal.torn.read_bytes() == b'{"item": "c", "stra'
+        assert path.read_bytes() == whole
+        journal.append(row("c"))
+    assert [r["item"] for _, r in read_rows(path)] == ["a", "b", "c"]
+
+
+def test_every_cut_of_a_journal_can_be_opened(tmp_path: Path) -> None:
+    path = tmp_path / "responses.jsonl"
+    with Journal(path) as journal:
+        for name in "abc":
+            journal.append(row(name, text="é" * 5))
+    whole = path.read_bytes()
+    for end in range(len(whole) + 1):
+        path.write_bytes(whole[:end])
+        with Journal(path) as journal:
+            assert len(journal.final) == whole[:end].count(b"\n")
+
+
+def test_an_edited_line_is_refused_by_number(tmp_path: Path) -> None:
+    path = tmp_path / "responses.jsonl"
+    path.write_bytes(orjson.dumps(row("a")) + b'\n{"item": 3}\n' + orjson.dumps(row("b")) + b"\n")
+    with pytest.raises(ConfigError, match=r"responses.jsonl:2: not a response row \(field 'strategy' is missing\)"):
+        Journal(path)
+    path.write_bytes(orjson.dumps({**row("a"), "item": ["a"]}) + b"\n")
+    with pytest.raises(ConfigError, match=r"responses.jsonl:1: not a response row \(field 'item' is \['a'\]\)"):
+        Journal(path)
+    path.write_bytes(orjson.dumps(row("a")) + b"\nnot json\n")
+    with pytest.raises(ConfigError, match=r"responses.jsonl:2: not JSON"):
+        Journal(path)
+
+
+def test_only_final_rows_are_final_and_found_by_key(tmp_path: Path) -> None:
+    with Journal(tmp_path / "responses.jsonl") as journal:
+        for status in ("timeout", "connection", "malformed", "http_503", "http_429"):
+            journal.append(row(status, status))
+        assert not journal.final
+        journal.append(row("x", "http_400", text="y" * 100_000))
+        assert len(journal.final) == 1
+        assert Identity("x", "s", 0) in journal.final
+        assert journal.find("k-x")["text"] == "y" * 100_000
+        assert journal.find("k-timeout") is None
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Journal(tmp_path / "responses.jsonl") as journal:
+        journal.append(row("a"))
+        real = os.write
+        monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[:10]))
+        with pytest.raises(JournalError, match="free space and resume"):
+            journal.append(row("b"))
+        monkeypatch.undo()
+        journal.append(row("c"))
+    assert [r["item"] for _, r in read_rows(journal.path)] == ["a", "c"]
+
+
+# the run folder
+
+
+@pytest.mark.parametrize("name", ["..", ".hidden", "-x", "a b", "", "a\0b", "a" * 300])
+def test_a_run_name_cannot_leave_the_runs_folder(name: str) -> None:
+    with pytest.raises(ConfigError, match="run name"):
+        run_path(name)
+
+
+def test_default_names_are_safe() -> None:
+    assert default_name("perturbed", "meta-llama/Llama-3") == "perturbed-meta-llama-Llama-3"
+    assert run_path(default_name("perturbed", "../../etc/passwd")).name == "perturbed-etc-passwd"
+
+
+def test_one_writer_a_run(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "r"), pytest.raises(MachineError, match=f"pid {os.getpid()}"):
+        RunFolder(tmp_path / "r")
+    with RunFolder(tmp_path / "r"):
+        pass
+
+
+def test_the_first_difference_is_named(tmp_path: Path) -> None:
+    old = {"benchmark": "b", "benchmark_digest": "d", "model": "m", "revision": None, "sampling": {"seed": 0}}
+    old["strategies"] = {"cot": {"digest": "1", "max_tokens": 5}}
+    old["schema"] = 1
+
+    def go_on(new: dict, asked: set[str]) -> None:
+        Manifest.model_validate(new).take_over(Manifest.model_validate(old), tmp_path, asked)
+
+    go_on({**old, "strategies": {"cot": {"digest": "1", "max_tokens": 5}, "new": {}}}, {"cot"})
+    go_on({**old, "model": "n"}, set())  # nothing asked yet: nothing fixed
+    for change, text in [
+        ({"model": "n"}, "model of this run is m, now it would be n; use --run NEW"),
+        ({"sampling": {"seed": 1}}, "sampling of this run"),
+        ({"strategies": {"cot": {"digest": "2", "max_tokens": 5}}}, "strategy 'cot', digest was 1"),
+    ]:
+        with pytest.raises(RunMismatchError, match=text):
+            go_on({**old, **change}, {"cot"})
+
+
+def test_appends_reach_the_file_at_once(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "responses.jsonl")
+    journal.append(row("a"))
+    assert len(list(read_rows(journal.path))) == 1  # before any sync or close: kill -9 loses nothing
+    journal.close()
