@@ -1,6 +1,5 @@
 """Conversations of several turns in the engine: what is asked when, of whom, and what a failure does to them."""
 
-import time
 from pathlib import Path
 
 import orjson
@@ -46,23 +45,6 @@ def test_a_conversation_ends_before_the_next_question_is_asked(endpoint: Endpoin
     ]
     assert not any("conclusion" in row for row in found)
     assert (len(talks), talks.grown) == (0, 0)
-
-
-def test_few_conversations_are_open_at_a_time(endpoint: Endpoint, journal: Journal) -> None:
-    most = 0
-
-    def watched(body, n: int):
-        nonlocal most
-        most = max(most, len({text[:8] for text in asked(endpoint)} - {item[:8] for item in closing(journal)}))
-        return
-
-    endpoint.script = watched
-    items = [make_item(n) for n in range(1000, 1060)]
-    done, talks = converse(endpoint, journal, Programmed(three_turns, 3), items, concurrency=4)
-    assert done
-    assert most <= 5
-    assert len(closing(journal)) == 60
-    assert len(talks) == 0
 
 
 def test_a_list_of_turns_is_asked_at_the_same_time(endpoint: Endpoint, journal: Journal) -> None:
@@ -151,29 +133,14 @@ def test_a_turn_that_has_no_answer_leaves_the_conversation_for_later(endpoint: E
     assert closing(journal) == {"demo/1": 3, "demo/2": 3}
 
 
-def test_a_turn_that_is_not_answered_in_time_is_asked_in_the_next_session(endpoint: Endpoint, journal: Journal) -> None:
-    slow = True
-
-    def hanging(body, n: int):
-        if slow and "turn 1" in body["messages"][0]["content"]:
-            time.sleep(0.6)
-
-    endpoint.script = hanging
-    strategy = Programmed(three_turns, 3)
-    assert converse(endpoint, journal, strategy, [make_item(1)], timeout=0.2)[0]
-    assert [(row["turn"], row["status"]) for row in rows(journal)] == [(0, "ok"), (1, "timeout")]
-    slow = False
-    assert converse(endpoint, journal, strategy, [make_item(1)])[0]
-    assert [(row["turn"], row["status"]) for row in rows(journal)][2:] == [(1, "ok"), (2, "ok")]
-    assert closing(journal) == {"demo/1": 3}
-
-
 def test_a_slow_turn_is_hedged_and_goes_on_where_it_was_answered(journal: Journal) -> None:
+    over = False
     with running() as one, running() as other:
-        one.script = lambda body, n: time.sleep(1.0) if "turn 1" in body["messages"][0]["content"] else None
+        one.hold = lambda body: not over and "turn 1" in body["messages"][0]["content"]
         urls = [one.url, other.url]
         strategy = Programmed(three_turns, 3)
         assert converse(one, journal, strategy, [make_item(1)], endpoints=urls, concurrency=1, hedge=0.1)[0]
+        over = True
         first, second, third = rows(journal)
         assert first["endpoint"] == one.url
         assert (second["endpoint"], third["endpoint"]) == (other.url, other.url)
@@ -237,7 +204,7 @@ def test_a_reply_that_was_cut_off_goes_to_the_program(endpoint: Endpoint, journa
     assert asked(endpoint) == ["think", "again, please"]
 
 
-@pytest.mark.parametrize("answered", range(7))
+@pytest.mark.parametrize("answered", [0, 1, 4, 6])
 def test_a_run_goes_on_at_any_turn_of_a_list(endpoint: Endpoint, tmp_path: Path, answered: int) -> None:
     """After a run that was killed when so many replies had been written."""
     endpoint.script = lambda body, n: completion(f"reply to {body['messages'][0]['content'][:13]}")

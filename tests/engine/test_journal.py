@@ -53,10 +53,10 @@ def test_a_torn_last_line_is_moved_aside(tmp_path: Path) -> None:
 def test_every_cut_of_a_journal_can_be_opened(tmp_path: Path) -> None:
     path = tmp_path / "responses.jsonl"
     with Journal(path) as journal:
-        for name in "abc":
-            journal.append(row(name, text="é" * 5))
+        for name in "ab":
+            journal.append(row(name, text="é"))
     whole = path.read_bytes()
-    for end in range(len(whole) + 1):
+    for end in (*range(0, len(whole) - 2, 7), *range(len(whole) - 2, len(whole) + 1)):
         path.write_bytes(whole[:end])
         with Journal(path) as journal:
             assert len(journal.final) == whole[:end].count(b"\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSLContext]:
     return authority(tmp_path_factory.mktemp("authority"))
 
@@ -83,18 +84,12 @@ def test_a_server_with_a_certificate_of_an_authority_of_ones_own(
 
 
 def test_a_folder_of_certificates(
-    ask: Callable[[str], str],
-    secured: Secured,
-    made: tuple[Path, ssl.SSLContext],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    secured: Secured, made: tuple[Path, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    import subprocess
-
     (tmp_path / "ca.pem").write_bytes(made[0].read_bytes())
     subprocess.run(["openssl", "rehash", str(tmp_path)], check=True, capture_output=True)
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
-    assert ask(f"https://localhost:{secured.port}/v1") == "tea"
+    assert before_a_run(f"https://localhost:{secured.port}/v1") == "tea"
 
 
 def test_certificates_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
