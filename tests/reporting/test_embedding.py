@@ -92,6 +92,7 @@ def drawn(page: Any, letters: str, about: str = "") -> list[Grey]:
     return cells(grey(page, vl_convert.svg_to_png(picture(letters, about, family), scale=SCALE)), len(letters))
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("about", ["", BOLD, 'font-style="italic"'])
 def test_every_letter_is_the_glyph_that_the_figure_has(page: Any, about: str) -> None:
     letters = LETTERS.replace("ﬁ", "") if about else LETTERS
@@ -103,11 +104,13 @@ def test_every_letter_is_the_glyph_that_the_figure_has(page: Any, about: str) ->
     assert sorted(others)[len(others) // 2] < 0.8, "letters that are not the same are told apart"
 
 
+@pytest.mark.system
 def test_without_the_font_in_it_the_browser_draws_something_else(page: Any) -> None:
     found = seen(page, picture("abc"), 3)
     assert all(alike(a, b) < 0.8 for a, b in zip(found, drawn(page, "abc"), strict=True))
 
 
+@pytest.mark.system
 def test_words_are_as_long_as_the_figure_has_room_for(page: Any) -> None:
     """No ligature, no blank of another font, no rounding to whole pixels."""
     words = "office, fill up: Wave AV To"

@@ -92,6 +92,7 @@ def test_names_cannot_run_or_break_anything(tmp_path: Path, deep: Path) -> None:
     assert len(Elements(page).all("script")) == len(Elements(report(["deep"])).all("script"))
 
 
+@pytest.mark.system
 def test_it_opens_in_a_browser_without_an_error(browser: Any, deep: Path, tmp_path: Path) -> None:
     measured_run(tmp_path / "runs/other", model="bigger")
     for runs, name in ((["deep"], "one.html"), (["deep", "other"], "two.html")):
@@ -125,34 +126,30 @@ def tables(scores, intervals):
 
 
 def figures(tables, context):
-    one = Exhibit(TITLE, (("heading", TEXT), ("another", "two\\nlines")))
-    return [Figure("cases", "In their own words", SECTION, "Each case can be opened.", ("held",), exhibits=(one,))]
+    shown = tuple(Exhibit(one, (("heading", one), ("another", "two\\nlines"))) for one in TEXTS)
+    return [Figure("cases", "In their own words", SECTION, "Each case can be opened.", ("held",), exhibits=shown)]
 
 
 STUDY = Study(name="depths", tables=tables, answers=False, columns={"model": pl.String}, intervals=("recommended",),
               figures=figures)
 """
+EVIL = (*PAYLOADS, "left\u202eright\u2066", "\x1b[31mred\x00\x07", "a\ttab\u200b")
 
 
-@pytest.mark.parametrize("evil", [*PAYLOADS, "left\u202eright\u2066", "\x1b[31mred\x00\x07", "a\ttab\u200b"])
-def test_a_study_shows_what_a_model_wrote_and_none_of_it_can_run_or_hide(evil: str, deep: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "cases"
+def exhibited(folder: Path, texts: tuple[str, ...]) -> str:
     folder.mkdir()
-    (folder / "study.py").write_text(f"TITLE, TEXT = {evil!r}, {evil!r}\n{EXHIBITED}", "utf-8")
-    page = report(["deep"], study=f"{folder}/")
-    assert page.count('<details class="exhibit">') == 1
+    (folder / "study.py").write_text(f"TEXTS = {texts!r}\n{EXHIBITED}", "utf-8")
+    return report(["deep"], study=f"{folder}/")
+
+
+def test_a_study_shows_what_a_model_wrote_and_none_of_it_can_run_or_hide(deep: Path, tmp_path: Path) -> None:
+    page = exhibited(tmp_path / "cases", EVIL)
+    assert page.count('<details class="exhibit">') == len(EVIL)
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069]", page)
     elements, plain = Elements(page), Elements(report(["deep"]))
     for tag in ("script", "img", "style", "iframe", "svg/onload=alert(4)"):
         assert len(elements.all(tag)) == len(plain.all(tag)), tag
-    shown = re.search(r'<dt>heading</dt><dd dir="auto">(.*?)</dd>', page, re.S)
-    assert shown
-    assert html.unescape(shown[1]) == inert(evil)
+    shown = re.findall(r'<dt>heading</dt><dd dir="auto">(.*?)</dd>', page, re.S)
+    assert [html.unescape(one) for one in shown] == [inert(one) for one in EVIL]
     assert '<dt>another</dt><dd dir="auto">two\nlines</dd>' in page
-
-
-def test_a_figure_without_pictures_and_exhibits_says_so(deep: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "cases"
-    folder.mkdir()
-    (folder / "study.py").write_text(f"TITLE, TEXT = '', ''\n{EXHIBITED.replace('(one,)', '()')}", "utf-8")
-    assert "the study gives no picture of it" in report(["deep"], study=f"{folder}/")
+    assert "the study gives no picture of it" in exhibited(tmp_path / "none", ())

@@ -16,9 +16,10 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT, make_item
-from tests.helpers.reports import PAYLOADS, Elements, data_of, hitom_run, hostile_run, run_folder
+from tests.helpers.reports import PAYLOADS, Elements, data_of, run_folder
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
 from tomserve.errors import ConfigError
+from tomserve.items import Item
 from tomserve.reporting.html import items as items_module
 from tomserve.reporting.html import page as page_module
 from tomserve.reporting.html.build import report, write_report
@@ -40,30 +41,11 @@ def verdicts(tables: dict[str, pl.DataFrame], chance: float | None) -> list[Verd
     return list(load_study("perturbed").verdicts(tables, Context({} if chance is None else {"all": chance})))
 
 
-def copied(folder: Path) -> Path:
-    folder.mkdir()
-    for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
-        shutil.copy(ROOT / "runs/example" / name, folder / name)
-    return folder
-
-
-@pytest.fixture
-def example(tmp_path: Path) -> Path:
-    """The committed run, in a place of its own."""
-    return copied(tmp_path / "example")
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The report of the committed run, made once for all tests that look at it or compare another one with it."""
-    return report([str(copied(tmp_path_factory.mktemp("whole") / "example"))])
-
-
 # what it says
 
 
-def test_nested_beliefs_have_heat_maps_verdicts_and_who_knows_what(tmp_path: Path) -> None:
-    text = report([str(hitom_run(tmp_path / "hitom"))])
+def test_nested_beliefs_have_heat_maps_verdicts_and_who_knows_what(small: Any) -> None:
+    text = small("hitom_run").read_text()
     page = Elements(text)
     labels = [attributes.get("aria-label", "") for attributes in page.all("svg")]
     maps = [label for label in labels if label.startswith("Heat map, ")]
@@ -102,10 +84,8 @@ def test_an_item_that_is_called_hitom_but_tells_another_story_is_shown_without_b
     assert [found["beliefs"] for found in data_of(text)["items"]] == [[]]
 
 
-def test_a_report_answers_in_the_order_of_the_questions(example: Path) -> None:
-    path = write_report([str(example)])
-    assert path == example / "report.html"
-    text = path.read_text()
+def test_a_report_answers_in_the_order_of_the_questions(example: Path, whole: str) -> None:
+    text = whole
     headings = [
         "Verdicts",
         "Where does it break?",
@@ -130,8 +110,8 @@ def test_a_report_answers_in_the_order_of_the_questions(example: Path) -> None:
     assert "Not drawn" not in text
 
 
-def test_every_table_is_there_with_its_note_and_can_be_copied(example: Path) -> None:
-    text = report([str(example)], intervals="published")
+def test_every_table_is_there_with_its_note_and_intervals_and_labels_are_handed_on(example: Path) -> None:
+    text = report([str(example)], intervals="published", labels=["example=Big Model"])
     copies = data_of(text)["tables"]
     page = Elements(text)
     shown = {attributes["id"].removeprefix("table-") for attributes in page.all("details") if "id" in attributes}
@@ -141,27 +121,26 @@ def test_every_table_is_there_with_its_note_and_can_be_copied(example: Path) -> 
     assert copies["accuracy"]["csv"].startswith("subset,model,strategy,perturbation,correct,total,accuracy")
     assert "as if unpaired" in text
     assert "published intervals" in text
-
-
-def test_intervals_and_labels_are_handed_on(example: Path) -> None:
-    text = report([str(example)], intervals="recommended", labels=["example=Big Model"])
     assert "<h1>Big Model</h1>" in text
     assert [arm["model"] for arm in data_of(text)["arms"]] == ["Big Model"]
     with pytest.raises(ConfigError, match="unknown intervals 'x'"):
         report([str(example)], intervals="x")
 
 
-def test_several_runs_make_one_report_here(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = tmp_path / "other"
-    shutil.copytree(example, other)
+def tea(folder: Path, *items: Item, model: str = "tiny", **more: Any) -> Path:
+    """A run in which the model always says tea."""
+    answer = {item.id: {"text": json.dumps({"answer": "tea"})} for item in items}
+    return run_folder(folder, {"vanilla": answer}, list(items), model, **more)
+
+
+def test_several_runs_make_one_report_here(pair: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = (str(tea(tmp_path / name, make_item(1))) for name in ("one", "other"))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        ConfigError, match=r"are of one model, 'reference', and .*; tell them apart by --label example=NAME"
-    ):
-        write_report([str(example), str(other)])
-    path = write_report([str(example), str(other)], labels=["other=second"])
-    assert path == Path("report.html")
-    text = path.read_text()
+    with pytest.raises(ConfigError, match=r"are of one model, 'tiny', and .*; tell them apart by --label one=NAME"):
+        write_report([one, other])
+    assert write_report([one, other], labels=["other=second"]) == Path("report.html")
+    assert write_report([one]) == Path(one) / "report.html"
+    text = pair.read_text()
     assert "<h1>reference, second</h1>" in text
     assert 'class="glance"' in text
     found = data_of(text)
@@ -191,7 +170,7 @@ def test_a_run_without_answers_is_refused(tmp_path: Path) -> None:
 
 def test_an_unwritable_place_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    one = run_folder(tmp_path / "r", {"vanilla": {"demo/1": {"text": json.dumps({"answer": "tea"})}}}, [make_item(1)])
+    one = tea(tmp_path / "r", make_item(1))
     with pytest.raises(ConfigError, match="choose another --out"):
         write_report([str(one)], tmp_path / "file/report.html")
 
@@ -236,16 +215,13 @@ def test_two_strategies_in_two_runs_are_one_model(example: Path, whole: str, tmp
     assert "besides their strategies the runs differ in: seed of sampling." in both
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
-def test_a_score_table_has_a_report_that_says_what_it_cannot_show(
-    example: Path, whole: str, tmp_path: Path, suffix: str
-) -> None:
-    table = tmp_path / f"mine{suffix}"
+def test_a_score_table_has_a_report_that_says_what_it_cannot_show(example: Path, whole: str, tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
     write_scores(load([str(example)], [], None)[1], table)
     path = write_report([str(table)])
     assert path == tmp_path / "mine-report.html"
     page = path.read_text()
-    assert f"Of mine{suffix} there are no stories, no replies and no chance level here, because" in page
+    assert "Of mine.csv there are no stories, no replies and no chance level here, because" in page
     assert 'id="answers"' not in page
     assert "chance (33%)" not in page
     assert page.count('role="img"') == whole.count('role="img"')
@@ -407,9 +383,8 @@ def test_the_browser_has_every_item_with_its_gold_chain_and_base(whole: str) -> 
 
 
 def test_items_of_one_id_that_differ_are_kept_apart(tmp_path: Path) -> None:
-    answer = {"demo/1": {"text": json.dumps({"answer": "tea"})}}
-    one = run_folder(tmp_path / "one", {"vanilla": answer}, [make_item(1)], "a")
-    two = run_folder(tmp_path / "two", {"vanilla": answer}, [make_item(1, question="Another?")], "b")
+    one = tea(tmp_path / "one", make_item(1), model="a")
+    two = tea(tmp_path / "two", make_item(1, question="Another?"), model="b")
     found = data_of(report([str(one), str(two)]))
     assert [item["id"] for item in found["items"]] == ["demo/1", "demo/1 (version 2)"]
 
@@ -429,9 +404,9 @@ def test_long_texts_are_cut_and_said_to_be(tmp_path: Path, monkeypatch: pytest.M
 # hostile content
 
 
-@pytest.fixture
-def hostile(tmp_path: Path) -> str:
-    return report([str(hostile_run(tmp_path))])
+@pytest.fixture(scope="module")
+def hostile(small: Any) -> str:
+    return str(small("hostile").read_text())
 
 
 def attributes_of(text: str) -> Iterator[tuple[str, str, str]]:
@@ -528,9 +503,9 @@ def test_no_credential_of_a_manifest_is_shown(hostile: str) -> None:
 # always the same, and small
 
 
+@pytest.mark.system
 def test_the_same_runs_give_the_same_bytes(example: Path, whole: str) -> None:
-    """Again, from a copy elsewhere, and in other processes, in which sets have another order."""
-    assert report([str(example)]) == whole
+    """Also in other processes, in which sets have another order."""
     code = f"from tomserve.reporting.html.build import report; print(report([{str(example)!r}]), end='')"
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
@@ -538,6 +513,7 @@ def test_the_same_runs_give_the_same_bytes(example: Path, whole: str) -> None:
         assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(whole.encode()).digest()
 
 
+@pytest.mark.system
 def test_six_models_fit_into_five_megabytes(tmp_path: Path) -> None:
     sys.path.insert(0, str(ROOT / "bench"))
     try:
@@ -580,10 +556,10 @@ def test_the_report_of_an_own_study_has_nothing_empty(example: Path, tmp_path: P
     assert places == sorted(places)
 
 
-def test_a_figure_without_a_picture_says_so(example: Path, tmp_path: Path) -> None:
+def test_a_figure_without_a_picture_says_so(tmp_path: Path) -> None:
     figures = 'lambda tables, context: [Figure("f", "My figure", Section("s", "Mine", "Mine"))]'
     (tmp_path / "mine.py").write_text(f'{OWN}\nSTUDY = Study(name="mine", tables=tables, figures={figures})\n')
-    page = report([str(example)], study=str(tmp_path / "mine.py"))
+    page = report([str(tea(tmp_path / "r", make_item(1)))], study=str(tmp_path / "mine.py"))
     assert "My figure. Not drawn: the study gives no picture of it." in page
     assert 'id="figure-f"' not in page
 
@@ -592,7 +568,7 @@ def test_the_page_explains_what_it_has(tmp_path: Path) -> None:
     """Terms of the field are explained where they occur, and only there."""
     items = [make_item(n) for n in (1, 2, 3)]
     replies = {item.id: {"text": json.dumps({"answer": "tea"})} for item in items}
-    one = report([str(run_folder(tmp_path / "one", {"vanilla": replies}, items))])
+    one = report([str(tea(tmp_path / "one", *items))])
     assert "vanilla asks for the answer alone" in one
     assert "Chance is what a blind guess scores" in one
     assert "a belief chain (what a reply says" in one

@@ -6,7 +6,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.conftest import ROOT
 from tests.helpers.reports import talking_run
 from tomserve.reporting.html import build, choice, page
 from tomserve.reporting.html.choice import Choice
@@ -79,12 +78,10 @@ def test_items_without_versions_are_questions_by_themselves() -> None:
     assert "each with all its answers" in (found.said or "")
 
 
-def test_a_page_says_that_it_holds_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = str(ROOT / "runs" / "example")
-    whole = build.report([run])
+def test_a_page_says_that_it_holds_a_part(example: Path, whole: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "choose", lambda scores, **kept: choice.choose(scores, **{**kept, "most": 100}))
     monkeypatch.setattr(page, "MOST", 5)
-    part = build.report([run])
+    part = build.report([str(example)])
     assert "This page holds" not in whole
     assert "This page holds" in part
     assert "of 352 answers" in part

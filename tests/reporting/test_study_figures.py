@@ -1,6 +1,7 @@
 """Figures and verdicts in the report: a study's own, and those of a study that brings none."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -206,29 +207,30 @@ def test_published_intervals_of_nested_beliefs_leave_no_figure_undrawn(tmp_path:
     assert "Does step-by-step reasoning help?" not in text
 
 
-def test_drawing_is_imported_for_reports_only() -> None:
-    import subprocess
-
-    code = (
-        "import sys\n"
+PROCESSES = {
+    "drawing is imported for reports only": (
         "from tomserve.studies import load_study, names\n"
         "[load_study(name) for name in names()]\n"
         "assert not {'altair', 'vl_convert', 'jinja2'} & set(sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_reports_are_made_without_altair(tmp_path: Path) -> None:
-    import subprocess
-
-    run = hitom_run(tmp_path / "hitom")
-    code = (
-        "import sys\n"
+    ),
+    "reports are made without altair": (  # which takes as long to import as everything else
         "from tomserve.reporting.html.build import report\n"
-        f"assert '<svg' in report([{str(run)!r}])\n"
-        "assert 'altair' not in sys.modules, 'it takes as long to import as everything else'\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+        "assert '<svg' in report([sys.argv[1]])\n"
+        "assert 'altair' not in sys.modules\n"
+    ),
+    "a forked process draws by itself": (
+        "from tomserve.reporting.html import svg\n"
+        "svg._draughtsman = gone = object.__new__(svg._Draughtsman)\n"
+        "gone.process = os.getpid() + 1\n"
+        "assert str(svg.draw({'mark': 'point', 'data': {'values': [{}]}}, '', 'a')).startswith('<svg')\n"
+    ),
+}
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("name", PROCESSES)
+def test_in_a_process_of_its_own(name: str, run: Path) -> None:
+    subprocess.run([sys.executable, "-c", f"import os, sys\n{PROCESSES[name]}", str(run)], check=True)
 
 
 def test_charts_are_held_against_the_schema_in_tests(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,16 +262,3 @@ def test_what_vega_cannot_draw_is_told_in_one_line(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ConfigError, match=r"^the figure mine-0 cannot be drawn: Invalid specification") as found:
         str(drawing)
     assert "\n" not in str(found.value)
-
-
-def test_a_forked_process_draws_by_itself() -> None:
-    import subprocess
-
-    code = (
-        "import os\n"
-        "from tomserve.reporting.html import svg\n"
-        "svg._draughtsman = gone = object.__new__(svg._Draughtsman)\n"
-        "gone.process = os.getpid() + 1\n"
-        "assert str(svg.draw({'mark': 'point', 'data': {'values': [{}]}}, '', 'a')).startswith('<svg')\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

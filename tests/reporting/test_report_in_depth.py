@@ -1,0 +1,408 @@
+"""The HTML report in a real browser, in depth: Debian's chromium, from disk, with the network watched."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+import pytest
+
+from tests.helpers.reports import PAYLOADS, data_of
+from tomserve.reporting.html.build import write_report
+from tomserve.reporting.html.sources import load
+from tomserve.scoring.tablefile import write_scores
+
+pytestmark = pytest.mark.system
+
+
+def test_every_link_within_the_page_leads_somewhere(visit: Any, pair: Path) -> None:
+    page = visit(pair).page
+    targets = page.eval_on_selector_all(
+        "a[href^='#']", "links => links.map(link => link.getAttribute('href').slice(1))"
+    )
+    assert {"verdicts", "items", "table-accuracy"} <= set(targets)
+    for target in {one for one in targets if not one.startswith("item=")}:
+        assert page.locator(f"[id='{target}']").count() == 1, target
+    closed = page.locator("details[id^='table-']:not([open])").evaluate_all("tables => tables.map(one => one.id)")
+    name = next(one for one in closed if one in targets)
+    page.click(f"a[href='#{name}'] >> nth=0")
+    page.wait_for_selector(f"#{name}[open]")  # a link opens the table it names
+
+
+def test_filters_narrow_the_list_and_combine(visit: Any, pair: Path) -> None:
+    found = visit(pair)
+    found.choose("Right or wrong", "right")
+    assert found.outcomes() == {"right"}
+    right = int(found.count().split()[0])
+    found.choose("Strategy", "cot")
+    cot = int(found.count().split()[0])
+    assert 0 < cot < right
+    found.choose("Class", "late label")
+    ids = found.page.locator("#answers tbody a").all_inner_texts()
+    assert all("/late_label/" in one for one in ids)
+    found.page.get_by_role("button", name="Clear filters").click()
+    found.choose("Model", "second")
+    assert found.count().startswith("352 of 704")
+    found.choose("Model", "any")
+    found.choose("Chain breaks", "too late")
+    kinds = found.page.locator("#answers tbody td:last-child").all_inner_texts()
+    assert kinds
+    assert all(kind.startswith("too late, sentence") for kind in kinds)
+    found.page.get_by_role("button", name="Clear filters").click()
+    found.page.get_by_label("Item id contains").fill("no such item")
+    assert found.count() == "0 of 704 answers"
+
+
+@pytest.mark.parametrize("kind", ["between strategies", "between runs or models"])
+def test_flipped_answers_are_right_and_wrong_of_one_question(visit: Any, pair: Path, kind: str) -> None:
+    found = visit(pair)
+    found.choose("Flipped", kind)
+    rows = [
+        [cell.strip() for cell in row.split("\t")] for row in found.page.locator("#answers tbody tr").all_inner_texts()
+    ]
+    side = 1 if kind == "between strategies" else 2  # the column (model, strategy) that is held fixed
+    first = [row for row in rows if row[0] == rows[0][0] and row[side] == rows[0][side]]
+    assert {row[5].split()[-1] for row in first} == {"right", "wrong"}
+
+
+def test_pages_turn(visit: Any, pair: Path) -> None:
+    page = visit(pair).page
+    assert page.get_by_role("button", name="← Previous").is_disabled()
+    first = page.locator("#answers tbody a").first.inner_text()
+    page.get_by_role("button", name="Next →").click()
+    assert page.inner_text("#pages") == "page 2 of 15"
+    assert page.locator("#answers tbody a").nth(10).inner_text() != first
+
+
+def perturbed(path: Path) -> tuple[str, str]:
+    """An item whose story has and lacks words of its unperturbed version, and that version."""
+    found = data_of(path.read_text())
+    items, base = found["items"], found["base"]
+    words = [{word for at in item["story"] for word in found["sentences"][at].split()} for item in items]
+    place = next(
+        at for at, other in enumerate(base) if other >= 0 and words[at] - words[other] and words[other] - words[at]
+    )
+    return items[place]["id"], items[base[place]]["id"]
+
+
+def test_an_item_opens_by_its_address_and_closes(visit: Any, pair: Path) -> None:
+    name, _ = perturbed(pair)
+    found = visit(pair, "#" + urlencode({"item": name, "model": "second", "strategy": "cot"}))
+    dialog = found.page.locator("dialog[open]")
+    assert dialog.locator("h2").inner_text() == name
+    assert dialog.get_by_text("the chain of second").count() == 1
+    assert dialog.locator(".story tbody tr").count() >= 5
+    assert dialog.locator(".story .off, .story .ok").count() >= 5
+    assert dialog.get_by_text("breaks here").count() >= 1
+    assert dialog.locator(".beside ins").count() >= 1
+    assert dialog.locator(".beside del").count() >= 1
+    assert '"beliefs"' in dialog.locator("pre").all_inner_texts()[-1]
+    found.page.keyboard.press("Escape")
+    found.page.wait_for_selector("dialog:not([open])", state="attached")
+    assert found.page.evaluate("location.hash") == "#items"
+
+
+def test_an_unknown_address_says_so(visit: Any, pair: Path) -> None:
+    assert visit(pair, "#item=nothing").count() == "There is no item nothing in this report."
+    assert visit(pair, "#%").count().startswith("704")
+
+
+def test_the_unperturbed_item_lists_its_versions(visit: Any, pair: Path) -> None:
+    name, base = perturbed(pair)
+    page = visit(pair, "#" + urlencode({"item": base})).page
+    link = page.locator("dialog[open] .inside ul:not(.chips) a").first
+    assert link.inner_text().split("/")[2:] == base.split("/")[2:]
+    page.locator("dialog").get_by_role("link", name=name, exact=True).click()
+    page.wait_for_function("name => document.querySelector('dialog h2').textContent === name", arg=name)
+    assert page.get_by_text("What differs from the original").count() == 1
+
+
+def test_keyboard_alone_suffices(visit: Any, pair: Path) -> None:
+    page = visit(pair).page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    page.locator("#main:focus").wait_for()
+    link = page.locator("#answers tbody a").first
+    link.focus()
+    style = link.evaluate("link => getComputedStyle(link).outlineStyle")
+    assert style == "solid"  # focus can be seen
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog[open]")
+    first = page.inner_text("dialog .legend >> nth=0")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("first => document.querySelector('dialog .legend').textContent !== first", arg=first)
+    for _ in range(30):  # the focus stays inside
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement === document.body || !!document.activeElement.closest('dialog')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog:not([open])", state="attached")
+    assert page.evaluate("document.activeElement === document.querySelector('#answers tbody a')")
+
+
+def test_names_and_roles_for_a_screen_reader(visit: Any, pair: Path) -> None:
+    page = visit(pair).page
+    for role, count in (("banner", 1), ("navigation", 1), ("main", 1), ("contentinfo", 1), ("status", 1)):
+        assert page.get_by_role(role).count() >= count, role
+    levels = page.eval_on_selector_all(
+        "h1, h2, h3, h4", "all => all.filter(one => one.checkVisibility()).map(one => Number(one.tagName[1]))"
+    )
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    unnamed = page.eval_on_selector_all(
+        "button, select, input, [role=img], [role=region]",
+        "all => all.filter(one => !(one.getAttribute('aria-label') || one.textContent.trim() || one.labels?.length)).length",
+    )
+    assert unnamed == 0
+    assert page.locator("#count").get_attribute("aria-live") == "polite"
+    long = page.eval_on_selector_all(
+        "svg[role=img]", "all => all.filter(one => one.getAttribute('aria-label').length < 60)"
+    )
+    assert not long  # each tells its numbers
+
+
+def test_tables_sort_by_their_columns(visit: Any, pair: Path) -> None:
+    page = visit(pair).page
+    table = page.locator("#table-accuracy table")
+    place = table.locator("th").all_inner_texts().index("accuracy")
+
+    def column() -> list[float]:
+        return [
+            float(text) for text in table.locator(f"tbody td:nth-child({place + 1})").all_inner_texts() if text != "–"
+        ]
+
+    before = column()
+    button = table.get_by_role("button", name="accuracy", exact=True)
+    button.click()
+    assert column() == sorted(before)
+    assert table.locator("th").nth(place).get_attribute("aria-sort") == "ascending"
+    table.locator("th").nth(place).locator("button").press("Enter")
+    assert column() == sorted(before, reverse=True)
+
+
+def test_tables_are_copied_as_latex(visit: Any, pair: Path) -> None:
+    found = visit(pair, permissions=["clipboard-read", "clipboard-write"])
+    found.page.locator("#table-accuracy").get_by_role("button", name="Copy as LaTeX").click()
+    found.page.get_by_text("Copied.").wait_for()
+    assert r"\begin{tabular}" in found.page.evaluate("navigator.clipboard.readText()")
+
+
+def test_the_dark_scheme_is_dark_and_readable(visit: Any, pair: Path) -> None:
+    for scheme in ("light", "dark"):
+        page = visit(pair, color_scheme=scheme).page
+        ground, ink, label = page.evaluate(
+            """() => [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color,
+                getComputedStyle(document.querySelector('figure svg text[fill="#1c2430"]')).fill]
+                .map(text => text.match(/[0-9.]+/g).slice(0, 3).map(Number))"""
+        )
+        assert contrast(ground, ink) > 7
+        assert contrast(ground, label) > 7
+        assert (sum(ground) < 200) == (scheme == "dark")
+
+
+def contrast(one: list[float], other: list[float]) -> float:
+    """The contrast ratio of WCAG."""
+
+    def luminance(colour: list[float]) -> float:
+        parts = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
+        return sum(part * weight for part, weight in zip(parts, (0.2126, 0.7152, 0.0722), strict=True))
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_fits_its_window(visit: Any, pair: Path, small: Any, tmp_path: Path, width: int) -> None:
+    """On a phone the verdicts of several models stand below each other; names of any length break no layout."""
+    for path, address in ((pair, ""), (pair, "#" + urlencode({"item": perturbed(pair)[0]})), (small("long"), "")):
+        page = visit(path, address, viewport={"width": width, "height": 900}).page
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.screenshot(path=tmp_path / "shot.png", full_page=not address)
+        assert (tmp_path / "shot.png").stat().st_size > 20_000
+    if width == 390:
+        cell = (
+            visit(pair, viewport={"width": width, "height": 800}).page.locator("table.glance tbody td[data-of]").first
+        )
+        question = cell.get_attribute("data-of")
+        assert question.endswith("?")
+        assert question in cell.evaluate("cell => getComputedStyle(cell, '::before').content")
+
+
+def test_it_prints_with_all_tables_open(visit: Any, pair: Path) -> None:
+    page = visit(pair).page
+    assert page.pdf().startswith(b"%PDF")
+    page.emulate_media(media="print")
+    assert not page.locator("#filters").is_visible()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("main details:not([open])").count() == 0
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("main details:not([open])").count() > 0
+
+
+def test_without_javascript_everything_but_the_items_can_be_read(browser: Any, pair: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(pair.as_uri())
+    assert page.locator("noscript p").is_visible()
+    assert page.locator("#table-accuracy tbody tr").count() > 10
+    context.close()
+
+
+def test_hostile_content_is_shown_and_does_nothing(visit: Any, small: Any) -> None:
+    """Each item is opened; a dialog, request, console message or error fails in the fixture."""
+    found = visit(small("hostile"))
+    page = found.page
+    before = page.evaluate("[document.scripts.length, document.styleSheets.length]")
+    links = page.eval_on_selector_all("#answers tbody a", "all => all.map(link => link.getAttribute('href'))")
+    assert len(links) == 2 * len(PAYLOADS)
+    for link in links:
+        payload = PAYLOADS[int(parse_qs(link[1:])["item"][0].split("/")[0])]
+        page.evaluate("link => { location.hash = link; }", link)
+        page.wait_for_function("link => location.hash === link || location.hash === encodeURI(link)", arg=link)
+        page.wait_for_selector("dialog[open] .story")
+        inside = page.text_content("dialog")
+        assert payload in inside
+    assert (
+        page.locator("dialog img, dialog script, dialog iframe, dialog style, dialog svg, dialog [onload]").count() == 0
+    )
+    assert page.evaluate("window.hacked") is None
+    assert page.evaluate("[document.scripts.length, document.styleSheets.length]") == before
+    assert page.locator("main img, main iframe, main style, header b, nav b").count() == 0
+    page.keyboard.press("Escape")
+    for label in ("perturbation", "stage"):
+        select = page.get_by_label(label, exact=True)
+        for value in select.locator("option").all_inner_texts():
+            select.select_option(label=value)
+    assert page.evaluate("window.hacked") is None
+
+
+def test_a_nested_question_shows_who_knows_what(visit: Any, small: Any) -> None:
+    found = visit(small("hitom_run"))
+    page = found.page
+    found.choose("Order", "2")
+    found.choose("Deception", "false")
+    page.locator("#answers tbody a", has_text="compass/Bela/Cleo").first.click()
+    page.wait_for_selector("dialog[open] .story")
+    heads = page.locator("dialog .story thead th").all_inner_texts()
+    assert heads == ["#", "Sentence", "sees it", "really", "Bela", "Cleo", "Gold", "hitom chain: stated belief"]
+    cells = page.locator("dialog .story tbody tr").nth(7).locator("td").all_inner_texts()
+    assert cells[:7] == [
+        "8",
+        "Cleo moved the compass to the plum_locker.",
+        "Cleo",
+        "plum_locker",
+        "ochre_urn",
+        "plum_locker",
+        "ochre_urn",
+    ]
+    assert page.locator("dialog .story tbody tr").nth(7).locator("td.belief.same").all_inner_texts() == [
+        "Cleo",
+        "ochre_urn",
+    ]
+    foot = page.locator("dialog .story tfoot td").all_inner_texts()
+    assert foot[1:] == ["Answer", "", "", "", "", "ochre_urn", "✓ ochre_urn"]
+
+
+def test_a_variant_stands_beside_its_original_with_what_differs_marked(visit: Any, small: Any) -> None:
+    path = small("varied_run")
+    visited = visit(path, "#item=C1/none/false_belief/belief/original/condensed")
+    shown = visited.page.locator("dialog").inner_text()
+    assert "What differs from the original" in shown
+    assert "On the original" in shown
+    assert visited.page.locator("dialog ins").count()
+    assert visited.page.locator("dialog del").count()
+    listed = visited.page.locator("select[name=variant] option").all_inner_texts()
+    assert {"condensed", "choices", "person"} <= set(listed)
+    facts = visited.page.locator("body").inner_text()
+    assert "variants of them" in facts
+    assert "Does the answer survive?" in facts
+
+
+def test_every_turn_of_a_conversation_is_shown_and_the_answer_marked(visit: Any, small: Any) -> None:
+    path = small("talking_run")
+    page = visit(path, "#item=demo%2F1&strategy=two").page
+    page.wait_for_selector("dialog[open] .turn")
+    turns = [one for one in page.locator("dialog .turn summary").all_inner_texts() if one.startswith("two")]
+    assert turns == ["two, turn 1 of 2", "two, turn 1 of 2: reasoning", "two, turn 2 of 2 (the answer)"]
+    answered = page.locator("dialog .turn.answered", has_text="two, turn 2")
+    assert '{"answer": "tea"}' in answered.inner_text()
+    opened = page.locator("dialog .turn details:has(summary:text('two'))").evaluate_all("all => all.map((x) => x.open)")
+    assert opened == [False, False, True]  # the long first reply and the reasoning are folded
+    page.get_by_text("two, turn 1 of 2", exact=True).click()
+    assert page.get_by_text("A long thought.").first.is_visible()
+
+
+def test_a_fan_out_shows_its_replies_and_what_was_made_of_them(visit: Any, small: Any) -> None:
+    path = small("talking_run")
+    page = visit(path, "#item=demo%2F1&strategy=fan").page
+    page.wait_for_selector("dialog[open] .turn")
+    summaries = [one for one in page.locator("dialog .turn summary").all_inner_texts() if one.startswith("fan")]
+    assert summaries == [
+        *(f"fan, turn {turn} of 5" + (" (ended the conversation)" if turn == 3 else "") for turn in (1, 2, 3)),
+        "fan: the answer, which the strategy made from these replies",
+        *(f"fan, turn {turn} of 5" for turn in (4, 5)),
+    ]
+    texts = page.locator("dialog .turn pre").all_inner_texts()
+    assert set(PAYLOADS[:5]) <= set(texts)  # they are text, and nothing of them ran: `visit` saw no word of it
+    assert page.locator("dialog .turn :is(img, script, svg, a)").count() == 0
+    assert page.locator("dialog .turn.answered pre").last.inner_text() == '{"answer": "tea"}'
+
+
+def test_every_sample_of_a_question_is_shown_and_the_majoritys_marked(visit: Any, small: Any) -> None:
+    path = small("sampled_run")
+    found = visit(path, "#item=demo%2F1")
+    page = found.page
+    page.wait_for_selector("dialog[open] .turn")
+    assert page.locator("dialog .turn summary").all_inner_texts() == [
+        "vanilla, sample 1 of 3",
+        "vanilla, sample 2 of 3 (the answer)",
+        "vanilla, sample 3 of 3",
+    ]
+    assert page.locator("dialog .turn.answered pre").all_inner_texts() == ['{"answer": "tea"}']
+    page.locator("dialog [data-step='1']").click()
+    page.locator("#item-title", has_text=re.compile("^demo/2$")).wait_for()
+    assert "vanilla, sample 1 of 3 (timeout): no text came back." in page.inner_text("dialog .inside")
+    assert page.locator("dialog .turn.answered summary").all_inner_texts() == ["vanilla, sample 2 of 3 (the answer)"]
+    page.locator("dialog [data-close]").click()
+    assert found.count() == "2 of 2 answers, 1 right (50%)"  # one for a question, however many samples
+
+
+def test_conversations_without_an_answer_say_so(visit: Any, small: Any) -> None:
+    path = small("talking_run")
+    page = visit(path, "#item=demo%2F2").page
+    page.wait_for_selector("dialog[open] .turn")
+    said = page.inner_text("dialog .inside")
+    assert "two, turn 1 (shared with an equal request)" in said
+    assert "fan, turn 1 of 2 (length)" in said
+    assert "fan, turn 2 of 2 (ended the conversation; refusal)" in said
+    assert "This conversation is not finished" in said
+
+
+def test_the_policy_stops_what_is_put_in(browser: Any, small: Any) -> None:
+    """The policy itself: script and style that got in by another way would not run."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(small("hostile").as_uri())
+    page.wait_for_selector("html[data-ready]", state="attached")
+    ran = page.evaluate(
+        """async () => {
+            const script = document.createElement("script");
+            script.textContent = "window.hacked = 1";
+            document.body.append(script);
+            document.body.insertAdjacentHTML("beforeend", "<img src=x onerror='window.hacked = 2'>");
+            const got = await fetch("http://127.0.0.1:9/").then(() => "fetched", () => "refused");
+            return [window.hacked ?? null, got];
+        }"""
+    )
+    assert ran == [None, "refused"]
+    context.close()
+
+
+def test_the_report_of_a_score_table_opens_and_copies(visit: Any, example: Path, tmp_path: Path) -> None:
+    table = tmp_path / "scores.csv"
+    write_scores(load([str(example)], [], None)[1], table)
+    page = visit(write_report([str(table)])).page
+    assert page.locator("#answers, #filters").count() == 0
+    assert "no stories, no replies" in page.inner_text("#items")
+    assert page.locator("button[data-form=csv]:visible").count() > 0
