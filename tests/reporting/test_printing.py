@@ -218,8 +218,8 @@ def test_nothing_of_a_run_and_nothing_that_is_read_is_overwritten(cli: Command, 
     run = copied_example(tmp_path)
     before = {one.name: one.read_bytes() for one in run.iterdir()}
     (tmp_path / "out").mkdir()
-    (tmp_path / "out/accuracy-1.pdf").symlink_to(run / "manifest.json")
-    done = cli("figures", run, "--out", tmp_path / "out")
+    (tmp_path / "out/accuracy.pdf").symlink_to(run / "manifest.json")
+    done = cli("figures", run, "--study", "accuracy", "--out", tmp_path / "out")
     assert done.code == 2
     assert "belongs to the run" in done.err
     assert {name: (run / name).read_bytes() for name in before} == before
@@ -247,6 +247,7 @@ def test_another_format_is_refused_before_anything_is_read(cli: Command, tmp_pat
     assert "svg" in done.err
 
 
+@pytest.mark.system
 def test_several_runs_stand_in_one_set_of_figures(cli: Command, tmp_path: Path) -> None:
     run = copied_example(tmp_path)
     write_scores(score_table("accuracy", tmp_path, ["other"]), tmp_path / "other.parquet")

@@ -30,30 +30,6 @@ def test_every_link_within_the_page_leads_somewhere(visit: Any, pair: Path) -> N
     page.wait_for_selector(f"#{name}[open]")  # a link opens the table it names
 
 
-def test_filters_narrow_the_list_and_combine(visit: Any, pair: Path) -> None:
-    found = visit(pair)
-    found.choose("Right or wrong", "right")
-    assert found.outcomes() == {"right"}
-    right = int(found.count().split()[0])
-    found.choose("Strategy", "cot")
-    cot = int(found.count().split()[0])
-    assert 0 < cot < right
-    found.choose("Class", "late label")
-    ids = found.page.locator("#answers tbody a").all_inner_texts()
-    assert all("/late_label/" in one for one in ids)
-    found.page.get_by_role("button", name="Clear filters").click()
-    found.choose("Model", "second")
-    assert found.count().startswith("352 of 704")
-    found.choose("Model", "any")
-    found.choose("Chain breaks", "too late")
-    kinds = found.page.locator("#answers tbody td:last-child").all_inner_texts()
-    assert kinds
-    assert all(kind.startswith("too late, sentence") for kind in kinds)
-    found.page.get_by_role("button", name="Clear filters").click()
-    found.page.get_by_label("Item id contains").fill("no such item")
-    assert found.count() == "0 of 704 answers"
-
-
 @pytest.mark.parametrize("kind", ["between strategies", "between runs or models"])
 def test_flipped_answers_are_right_and_wrong_of_one_question(visit: Any, pair: Path, kind: str) -> None:
     found = visit(pair)
@@ -64,15 +40,6 @@ def test_flipped_answers_are_right_and_wrong_of_one_question(visit: Any, pair: P
     side = 1 if kind == "between strategies" else 2  # the column (model, strategy) that is held fixed
     first = [row for row in rows if row[0] == rows[0][0] and row[side] == rows[0][side]]
     assert {row[5].split()[-1] for row in first} == {"right", "wrong"}
-
-
-def test_pages_turn(visit: Any, pair: Path) -> None:
-    page = visit(pair).page
-    assert page.get_by_role("button", name="← Previous").is_disabled()
-    first = page.locator("#answers tbody a").first.inner_text()
-    page.get_by_role("button", name="Next →").click()
-    assert page.inner_text("#pages") == "page 2 of 15"
-    assert page.locator("#answers tbody a").nth(10).inner_text() != first
 
 
 def perturbed(path: Path) -> tuple[str, str]:
@@ -101,21 +68,6 @@ def test_an_item_opens_by_its_address_and_closes(visit: Any, pair: Path) -> None
     found.page.keyboard.press("Escape")
     found.page.wait_for_selector("dialog:not([open])", state="attached")
     assert found.page.evaluate("location.hash") == "#items"
-
-
-def test_an_unknown_address_says_so(visit: Any, pair: Path) -> None:
-    assert visit(pair, "#item=nothing").count() == "There is no item nothing in this report."
-    assert visit(pair, "#%").count().startswith("704")
-
-
-def test_the_unperturbed_item_lists_its_versions(visit: Any, pair: Path) -> None:
-    name, base = perturbed(pair)
-    page = visit(pair, "#" + urlencode({"item": base})).page
-    link = page.locator("dialog[open] .inside ul:not(.chips) a").first
-    assert link.inner_text().split("/")[2:] == base.split("/")[2:]
-    page.locator("dialog").get_by_role("link", name=name, exact=True).click()
-    page.wait_for_function("name => document.querySelector('dialog h2').textContent === name", arg=name)
-    assert page.get_by_text("What differs from the original").count() == 1
 
 
 def test_keyboard_alone_suffices(visit: Any, pair: Path) -> None:
@@ -181,13 +133,6 @@ def test_tables_sort_by_their_columns(visit: Any, pair: Path) -> None:
     assert column() == sorted(before, reverse=True)
 
 
-def test_tables_are_copied_as_latex(visit: Any, pair: Path) -> None:
-    found = visit(pair, permissions=["clipboard-read", "clipboard-write"])
-    found.page.locator("#table-accuracy").get_by_role("button", name="Copy as LaTeX").click()
-    found.page.get_by_text("Copied.").wait_for()
-    assert r"\begin{tabular}" in found.page.evaluate("navigator.clipboard.readText()")
-
-
 def test_the_dark_scheme_is_dark_and_readable(visit: Any, pair: Path) -> None:
     for scheme in ("light", "dark"):
         page = visit(pair, color_scheme=scheme).page
@@ -229,18 +174,40 @@ def test_it_fits_its_window(visit: Any, pair: Path, small: Any, tmp_path: Path, 
         assert question in cell.evaluate("cell => getComputedStyle(cell, '::before').content")
 
 
-def test_it_prints_with_all_tables_open(visit: Any, pair: Path) -> None:
-    page = visit(pair).page
-    assert page.pdf().startswith(b"%PDF")
-    page.emulate_media(media="print")
-    assert not page.locator("#filters").is_visible()
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("main details:not([open])").count() == 0
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.locator("main details:not([open])").count() > 0
+def test_the_list_filters_turns_its_pages_and_answers_addresses(visit: Any, pair: Path) -> None:
+    found = visit(pair)
+    page = found.page
+    assert page.get_by_role("button", name="← Previous").is_disabled()
+    first = page.locator("#answers tbody a").first.inner_text()
+    page.get_by_role("button", name="Next →").click()
+    assert page.inner_text("#pages") == "page 2 of 15"
+    assert page.locator("#answers tbody a").nth(10).inner_text() != first
+    found.choose("Model", "second")
+    assert found.count().startswith("352 of 704")
+    found.choose("Model", "any")
+    found.choose("Chain breaks", "too late")
+    kinds = page.locator("#answers tbody td:last-child").all_inner_texts()
+    assert kinds
+    assert all(kind.startswith("too late, sentence") for kind in kinds)
+    assert visit(pair, "#item=nothing").count() == "There is no item nothing in this report."
+    assert visit(pair, "#%").count().startswith("704")
+    name, base = perturbed(pair)
+    page = visit(pair, "#" + urlencode({"item": base})).page
+    page.locator("dialog").get_by_role("link", name=name, exact=True).click()
+    page.wait_for_function("name => document.querySelector('dialog h2').textContent === name", arg=name)
+    assert page.get_by_text("What differs from the original").count() == 1
 
 
-def test_without_javascript_everything_but_the_items_can_be_read(browser: Any, pair: Path) -> None:
+def test_it_prints_with_all_tables_open_and_reads_without_javascript(browser: Any, visit: Any, pair: Path) -> None:
+    found = visit(pair, permissions=["clipboard-read", "clipboard-write"])
+    found.page.locator("#table-accuracy").get_by_role("button", name="Copy as LaTeX").click()
+    found.page.get_by_text("Copied.").wait_for()
+    assert r"\begin{tabular}" in found.page.evaluate("navigator.clipboard.readText()")
+    found.page.emulate_media(media="print")
+    assert not found.page.locator("#filters").is_visible()
+    for event, wanted in (("beforeprint", False), ("afterprint", True)):
+        found.page.evaluate("event => dispatchEvent(new Event(event))", event)
+        assert (found.page.locator("main details:not([open])").count() > 0) is wanted
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(pair.as_uri())
@@ -347,6 +314,13 @@ def test_a_fan_out_shows_its_replies_and_what_was_made_of_them(visit: Any, small
     assert set(PAYLOADS[:5]) <= set(texts)  # they are text, and nothing of them ran: `visit` saw no word of it
     assert page.locator("dialog .turn :is(img, script, svg, a)").count() == 0
     assert page.locator("dialog .turn.answered pre").last.inner_text() == '{"answer": "tea"}'
+    page = visit(path, "#item=demo%2F2").page
+    page.wait_for_selector("dialog[open] .turn")
+    said = page.inner_text("dialog .inside")
+    assert "two, turn 1 (shared with an equal request)" in said
+    assert "fan, turn 1 of 2 (length)" in said
+    assert "fan, turn 2 of 2 (ended the conversation; refusal)" in said
+    assert "This conversation is not finished" in said
 
 
 def test_every_sample_of_a_question_is_shown_and_the_majoritys_marked(visit: Any, small: Any) -> None:
@@ -366,17 +340,6 @@ def test_every_sample_of_a_question_is_shown_and_the_majoritys_marked(visit: Any
     assert page.locator("dialog .turn.answered summary").all_inner_texts() == ["vanilla, sample 2 of 3 (the answer)"]
     page.locator("dialog [data-close]").click()
     assert found.count() == "2 of 2 answers, 1 right (50%)"  # one for a question, however many samples
-
-
-def test_conversations_without_an_answer_say_so(visit: Any, small: Any) -> None:
-    path = small("talking_run")
-    page = visit(path, "#item=demo%2F2").page
-    page.wait_for_selector("dialog[open] .turn")
-    said = page.inner_text("dialog .inside")
-    assert "two, turn 1 (shared with an equal request)" in said
-    assert "fan, turn 1 of 2 (length)" in said
-    assert "fan, turn 2 of 2 (ended the conversation; refusal)" in said
-    assert "This conversation is not finished" in said
 
 
 def test_the_policy_stops_what_is_put_in(browser: Any, small: Any) -> None:
