@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,29 +38,27 @@ def write(path: Path, *inputs: Path) -> None:
         file.write(b"new")
 
 
-@pytest.mark.parametrize("name", OF_A_RUN)
 def test_a_file_of_a_run_is_refused_by_every_spelling(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(run.parent)
-    (tmp_path / "link").symlink_to(run / name)
-    (tmp_path / "other").symlink_to(tmp_path / "link")
     (tmp_path / "folder").symlink_to(run)
-    with (run / name).open("rb") as stream:
-        spellings = [
-            run / name,
-            Path("r") / name,
-            run / ".." / "r" / name,
-            tmp_path / "link",
-            tmp_path / "other",
-            tmp_path / "folder" / name,
-            Path(f"/proc/self/fd/{stream.fileno()}"),
-            Path(f"/dev/fd/{stream.fileno()}"),
-        ]
-        for path in spellings:
-            with pytest.raises(ConfigError, match="belongs to the run"):
-                write(path)
-    assert (run / name).read_bytes() == b"precious"
+    for name in OF_A_RUN:
+        for link, target in ((tmp_path / "link", run / name), (tmp_path / "other", tmp_path / "link")):
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
+        with (run / name).open("rb") as stream:
+            for path in (
+                *(run / name, Path("r") / name, run / ".." / "r" / name, tmp_path / "link", tmp_path / "other"),
+                *(
+                    tmp_path / "folder" / name,
+                    Path(f"/proc/self/fd/{stream.fileno()}"),
+                    Path(f"/dev/fd/{stream.fileno()}"),
+                ),
+            ):
+                with pytest.raises(ConfigError, match="belongs to the run"):
+                    write(path)
+        assert (run / name).read_bytes() == b"precious"
 
 
 def test_a_file_of_a_run_that_is_not_there_yet_is_refused_and_others_are_not(run: Path) -> None:
@@ -125,6 +124,7 @@ def test_nothing_is_written_where_making_it_fails(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.system
 def test_what_a_killed_process_left_is_removed_and_what_is_in_use_is_not(tmp_path: Path) -> None:
     script = (
         "import os, sys, signal; from pathlib import Path; from tomserve.content import temporary\n"
@@ -142,42 +142,49 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_use_is_not(tmp_pat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("", "found an empty name"),
+        ("new/", "names a folder"),
+        ("./i.jsonl", "which is read"),
+        ("/dev/full", "No space left on device"),
+    ],
+)
+def test_what_a_command_cannot_write_is_said_in_one_line(
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_items(tmp_path / "i.jsonl", [make_item(number) for number in range(3)])
+    before = (tmp_path / "i.jsonl").read_bytes()
+    done = cli("items", "items", "--path", "i.jsonl", "--out", out)
+    assert (done.code, said in done.err, done.err.count("\n")) == (3 if out == "/dev/full" else 2, True, 1), done.err
+    assert (tmp_path / "i.jsonl").read_bytes() == before
+
+
+ITEMS, UNWRITTEN = "{tomserve} items items --path i.jsonl", "standard output cannot be written"
 SHELL = {
-    "to /dev/stdout": ("{tomserve} items items --path i.jsonl --out /dev/stdout > out", 0, ""),
-    "to a substitution": ("{tomserve} items items --path i.jsonl --out >(cat > out); c=$?; sleep 1; exit $c", 0, ""),
-    "an empty name": ("{tomserve} items items --path i.jsonl --out ''", 2, "found an empty name"),
-    "an empty folder": ("{tomserve} analyze x --out ''", 2, "found an empty name"),
-    "a folder that is not there": ("{tomserve} items items --path i.jsonl --out new/", 2, "names a folder"),
-    "its own input": ("{tomserve} items items --path i.jsonl --out ./i.jsonl", 2, "which is read"),
-    "full": ("{tomserve} items items --path i.jsonl --out /dev/full", 3, "No space left on device"),
-    "output that is full": (
-        "{tomserve} items items --path i.jsonl > /dev/full",
-        2,
-        "standard output cannot be written",
-    ),
-    "output that is closed": ("{tomserve} items items --path i.jsonl >&-", 2, "standard output cannot be written"),
+    "to /dev/stdout": (f"{ITEMS} --out /dev/stdout > out", 0, ""),
+    "to a substitution": (f"{ITEMS} --out >(cat > out); c=$?; until [ -s out ]; do sleep 0.05; done; exit $c", 0, ""),
+    "output that is full": (f"{ITEMS} > /dev/full", 2, UNWRITTEN),
+    "output that is closed": (f"{ITEMS} >&-", 2, UNWRITTEN),
     "an error that nobody sees": ("{tomserve} items nonsense 2>&-", 2, ""),
     "nobody reads": ("set -o pipefail; {tomserve} items perturbed | head -1 > out", 0, ""),
-    "help that is full": ("{tomserve} --help > /dev/full", 2, "standard output cannot be written"),
+    "help that is full": ("{tomserve} --help > /dev/full", 2, UNWRITTEN),
 }
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", SHELL)
 def test_on_a_command_line(tmp_path: Path, name: str) -> None:
     write_items(tmp_path / "i.jsonl", [make_item(number) for number in range(3)])
     line, code, said = SHELL[name]
-    done = subprocess.run(
-        ["bash", "-c", line.format(tomserve=" ".join(TOMSERVE))],
-        cwd=tmp_path,
-        env=environment(tmp_path / "runs"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["bash", "-c", line.format(tomserve=" ".join(TOMSERVE))]
+    surroundings = environment(tmp_path / "runs")
+    done = subprocess.run(command, cwd=tmp_path, env=surroundings, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
     assert said in done.stderr
     assert done.stderr.count("\n") <= 1
     assert (tmp_path / "out").exists() == (code == 0)
     if code == 0:
         assert (tmp_path / "out").read_bytes().count(b'"choices"') in (1, 3)
-    assert (tmp_path / "i.jsonl").stat().st_size > 300
