@@ -84,13 +84,8 @@ LONGEST = (
     *("tests/test_project.py", "tests/serving/test_serving_started.py"),
     *("tests/serving/test_reference.py", "tests/reporting/", "tests/cli/test_cli.py", "tests/studies/test_study.py"),
     *("tests/clusters/test_ray.py", "tests/cli/test_functional.py"),
-    *("tests/clusters/test_slurm.py", "tests/interop/", "tests/engine/test_bounded.py"),
-    *(
-        "tests/web/test_worker.py",
-        "tests/web/test_way.py",
-        "tests/web/test_browser.py",
-        "tests/web/test_hostile_pages.py",
-    ),
+    *("tests/clusters/test_slurm.py", "tests/interop/", "tests/web/test_worker.py", "tests/web/test_way.py"),
+    *("tests/web/test_browser.py", "tests/web/test_hostile_pages.py"),
     *("tests/engine/test_adaptive.py", "tests/docs/", "tests/web/", "tests/serving/", "tests/studies/", "tests/runs/"),
 )
 """Where the tests that take long are, the longest first. They begin, so that the processes that share the tests end

@@ -105,16 +105,6 @@ def test_a_copied_row_does_not_end_the_conversation_it_was_copied_to(endpoint: E
     ]
 
 
-def test_a_turn_that_fails_for_a_while_is_asked_again(endpoint: Endpoint, journal: Journal) -> None:
-    endpoint.script = lambda body, n: page(500) if n in (2, 3) else None
-    assert converse(endpoint, journal, Programmed(three_turns, 3), [make_item(1)], concurrency=1)[0]
-    assert [(row["turn"], row["status"], row["attempts"]) for row in rows(journal)] == [
-        (0, "ok", 1),
-        (1, "ok", 3),
-        (2, "ok", 1),
-    ]
-
-
 def test_a_turn_that_has_no_answer_leaves_the_conversation_for_later(endpoint: Endpoint, journal: Journal) -> None:
     endpoint.script = lambda body, n: page(500) if "turn 1" in body["messages"][0]["content"] else None
     strategy, items = Programmed(three_turns, 3), [make_item(1), make_item(2)]

@@ -65,7 +65,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSLContext
 @pytest.fixture
 def secured(made: tuple[Path, ssl.SSLContext]) -> Iterator[Secured]:
     server = Secured(made[1])
-    with server.running():
+    with server:
         yield server
 
 
@@ -112,7 +112,7 @@ def test_https_goes_through_the_proxy_of_the_environment(
     monkeypatch.setenv("SSL_CERT_FILE", str(made[0]))
     monkeypatch.setattr(network, "here", lambda host: False)
     proxy = Between(secured.port)
-    with proxy.running():
+    with proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"http://me:pa%40ss@127.0.0.1:{proxy.port}")
         assert ask("https://localhost:4443/v1") == "tea"
     login = base64.b64encode(b"me:pa@ss")
@@ -127,7 +127,7 @@ def test_http_goes_through_the_proxy_of_the_environment(
     ask: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = Between()
-    with proxy.running():
+    with proxy:
         monkeypatch.setenv("ALL_PROXY", f"me:word@127.0.0.1:{proxy.port}")
         assert ask("http://model.example:8000/v1") == "tea"
     assert b"Basic " + base64.b64encode(b"me:word") in proxy.heard[0]
@@ -140,7 +140,7 @@ def test_a_proxy_that_refuses_is_said_without_its_login(
     refuses: bytes, ask: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = Between(refuses=refuses)
-    with proxy.running():
+    with proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"http://me:geheim@127.0.0.1:{proxy.port}")
         said = ask("https://model.example/v1")
     assert said != "tea"
@@ -153,7 +153,7 @@ def test_a_server_on_this_machine_is_never_asked_through_a_proxy(
     ask: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = Between()
-    with proxy.running(), Hostile(lambda: [response(ANSWER)]) as server:
+    with proxy, Hostile(lambda: [response(ANSWER)]) as server:
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
         assert ask(server.url) == "tea"

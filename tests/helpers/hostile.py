@@ -31,7 +31,8 @@ class Hostile:
     def __init__(self, saying: Saying, late: bytes = b"") -> None:
         self.saying, self.late, self.sent, self.connections, self.heard = saying, late, 0, 0, list[bytes]()
         self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
+        self.port = int(self._socket.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}/v1"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -45,21 +46,29 @@ class Hostile:
             while True:
                 connection, _ = self._socket.accept()
                 self.connections += 1
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+                threading.Thread(target=self._one, args=(connection,), daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _one(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError, ValueError):
-            while (head := _request(connection)) is not None:
-                self.heard.append(head)
-                for piece in self.saying():
-                    if callable(piece):
-                        piece(connection)
-                    else:
-                        connection.sendall(piece)
-                        self.sent += len(piece)
-                if self.late:
-                    time.sleep(0.05)
-                    connection.sendall(self.late)
+            self.serve(connection)
+
+    def head(self, connection: socket.socket) -> bytes | None:
+        """Read one request and keep its head; None where the client has gone."""
+        if (head := _request(connection)) is not None:
+            self.heard.append(head)
+        return head
+
+    def serve(self, connection: socket.socket) -> None:
+        while self.head(connection) is not None:
+            for piece in self.saying():
+                if callable(piece):
+                    piece(connection)
+                else:
+                    connection.sendall(piece)
+                    self.sent += len(piece)
+            if self.late:
+                time.sleep(0.05)
+                connection.sendall(self.late)
 
 
 def _request(connection: socket.socket) -> bytes | None:

@@ -8,12 +8,11 @@ import socket
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.hostile import ANSWER, response
+from tests.helpers.hostile import ANSWER, Hostile, response
 
 
 def authority(folder: Path, host: str = "localhost") -> tuple[Path, ssl.SSLContext]:
@@ -36,57 +35,11 @@ def authority(folder: Path, host: str = "localhost") -> tuple[Path, ssl.SSLConte
     return folder / "ca.pem", context
 
 
-class Listening:
-    """Something that listens on this machine and serves each connection in a thread of its own."""
-
-    def __init__(self) -> None:
-        self.heard: list[bytes] = []
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._socket.getsockname()[1])
-
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        threading.Thread(target=self._accept, daemon=True).start()
-        try:
-            yield
-        finally:
-            self._socket.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._socket.accept()
-                threading.Thread(target=self._one, args=(connection,), daemon=True).start()
-
-    def _one(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError, ValueError):
-            self.serve(connection)
-
-    def serve(self, connection: socket.socket) -> None:
-        raise NotImplementedError
-
-    def head(self, connection: socket.socket) -> bytes:
-        """Read one request and keep its head."""
-        data = b""
-        while b"\r\n\r\n" not in data:
-            if not (piece := connection.recv(65536)):
-                raise OSError("gone")
-            data += piece
-        head, _, body = data.partition(b"\r\n\r\n")
-        length = next(
-            (int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")), 0
-        )
-        while len(body) < length:
-            body += connection.recv(65536)
-        self.heard.append(head)
-        return head
-
-
-class Secured(Listening):
+class Secured(Hostile):
     """Answers every request well, by TLS."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
-        super().__init__()
+        super().__init__(lambda: [])
         self._context = context
 
     def serve(self, connection: socket.socket) -> None:
@@ -95,11 +48,11 @@ class Secured(Listening):
                 secure.sendall(response(ANSWER))
 
 
-class Between(Listening):
+class Between(Hostile):
     """A proxy. It connects to `to` whatever host it is asked for, and refuses with `refuses` if that is set."""
 
     def __init__(self, to: int | None = None, refuses: bytes = b"") -> None:
-        super().__init__()
+        super().__init__(lambda: [])
         self._to, self._refuses = to, refuses
 
     def serve(self, connection: socket.socket) -> None:

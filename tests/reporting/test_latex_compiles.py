@@ -43,8 +43,7 @@ def test_all_tables_of_all_studies_compile_and_fit_the_page(tmp_path: Path) -> N
     notes: dict[str, str] = {}
     for study in every():
         (tmp_path / study).mkdir()
-        large = study in ("causal", "functional", "hitom")
-        analysis = compute(score_table(study, tmp_path / study, MODELS[1:3] if large else MODELS[:4]), study)
+        analysis = compute(score_table(study, tmp_path / study, MODELS[1:3]), study)
         assert any(table.height for table in analysis.tables.values()), study
         tables |= {f"{study}_{name}": table for name, table in analysis.tables.items()}
         layouts |= {f"{study}_{name}": layout for name, layout in analysis.study.layouts.items()}
@@ -53,9 +52,13 @@ def test_all_tables_of_all_studies_compile_and_fit_the_page(tmp_path: Path) -> N
 
 
 def test_names_of_models_do_not_lead_off_the_page(tmp_path: Path) -> None:
-    analysis = compute(score_table("perturbed", tmp_path, MODELS), "perturbed")
-    written({"accuracy": analysis.tables["accuracy"]}, tmp_path / "laid", layouts=analysis.study.layouts)
-    written({"accuracy": analysis.tables["accuracy"], "chains": analysis.tables["chains"]}, tmp_path / "plain")
+    analysis = compute(score_table("perturbed", tmp_path, (MODELS[0], *MODELS[3:])), "perturbed")
+    tables = {
+        "laid": analysis.tables["accuracy"],
+        "accuracy": analysis.tables["accuracy"],
+        "chains": analysis.tables["chains"],
+    }
+    written(tables, tmp_path / "out", layouts={"laid": analysis.study.layouts["accuracy"]})
 
 
 def hostile(frame: pl.DataFrame) -> pl.DataFrame:

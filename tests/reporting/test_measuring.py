@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tomserve.reporting.measuring import MeasureScreen, duration
-from tomserve.runs.listening import MeasureListener, Unheard
+from tomserve.runs.listening import MeasureListener
 
 
 class Clock:
@@ -60,26 +60,12 @@ def test_quiet_leaves_warnings_alone() -> None:
     assert file.getvalue() == "warning: the disk is nearly full\n"
 
 
-def test_a_name_cannot_control_the_terminal() -> None:
-    file = io.StringIO()
-    screen = MeasureScreen(Console(file=file, width=80))
-    screen.note("loading m\x1b[31m\rodel")
-    screen.phase("state\x1b[2Js", 1)
-    screen.done()
-    assert "\x1b" not in file.getvalue()
-    assert file.getvalue().startswith(r"loading m\x1b[31m\rodel")
-
-
 def test_a_terminal_shows_a_bar_with_the_rate_and_the_time_left() -> None:
     text = shown(terminal=True)
     assert "reading states" in text
     assert "100/100" in text
     for line in END:
         assert line in text
-
-
-def test_nobody_hears_the_unheard() -> None:
-    measure(Unheard(), Clock())
 
 
 def test_a_phase_of_nothing_and_a_clock_that_stands_are_no_error() -> None:

@@ -30,23 +30,14 @@ def watch(shown: io.StringIO, **changes: object) -> RunProgress:
     return watched
 
 
-def test_the_line_tells_concurrency_queue_and_cache(shown: io.StringIO) -> None:
-    watch(shown, queue=3, cached=0.66, retrying=2, client_bound=True)
-    line = shown.getvalue()
-    assert "11/100" in line
-    assert "12 of 16 in flight, queue 3, 66% cached, 2 waiting to retry, this client is the limit" in line
-
-
-def test_what_is_unknown_is_left_out(shown: io.StringIO) -> None:
+def test_the_line_tells_what_is_known_and_no_more(shown: io.StringIO) -> None:
     watch(shown)
-    assert "queue" not in shown.getvalue()
-    assert "cached" not in shown.getvalue()
-    assert "limit" not in shown.getvalue()
-
-
-def test_a_request_that_takes_long_is_named(shown: io.StringIO) -> None:
-    watch(shown, oldest=(Identity("C1/none/x", "cot", 0), 31.0))
-    assert "slowest C1/none/x (cot) 31 s" in shown.getvalue()
+    assert not {"queue", "cached", "limit", "slowest"} & set(shown.getvalue().replace(",", " ").split())
+    slow = (Identity("C1\x1b[2J", "cot", 0), 31.0)
+    watch(shown, queue=3, cached=0.66, retrying=2, client_bound=True, oldest=slow)
+    assert "11/100" in shown.getvalue()
+    assert "12 of 16 in flight, queue 3, 66% cached, 2 waiting to retry, this client is the limit" in shown.getvalue()
+    assert r"slowest C1\x1b[2J (cot) 31 s" in shown.getvalue()
 
 
 def test_the_summary_sets_the_cached_share_beside_the_bound(shown: io.StringIO) -> None:
@@ -54,6 +45,7 @@ def test_the_summary_sets_the_cached_share_beside_the_bound(shown: io.StringIO) 
     assert "(66% cached, about 70% shareable)" in summary
     assert "concurrency found: 16" in summary
     assert "1 retries" in summary
+    assert "found" not in watch(shown, found=False).summary(), "a fixed concurrency"
 
 
 def test_the_total_grows_with_the_requests_that_programs_find_out(shown: io.StringIO) -> None:
@@ -63,10 +55,6 @@ def test_the_total_grows_with_the_requests_that_programs_find_out(shown: io.Stri
     progress.row({"status": "ok", "reused": False, "attempts": 1, "usage": None})
     progress.status(Status(grown=29))
     assert "  3/39  " in shown.getvalue()
-
-
-def test_a_fixed_concurrency_is_not_called_found(shown: io.StringIO) -> None:
-    assert "found" not in watch(shown, found=False).summary()
 
 
 @pytest.mark.parametrize("width", [60, 80])
@@ -105,10 +93,3 @@ def test_quiet_shows_warnings_and_what_answers_a_signal_alone() -> None:
     for text in said:
         screen.message(text)
     assert file.getvalue().splitlines() == said
-
-
-def test_a_name_cannot_control_the_terminal(shown: io.StringIO) -> None:
-    Screen(Console(file=shown, width=300)).message("serving m\x1b[31model")
-    watch(shown, oldest=(Identity("C1\x1b[2J", "cot", 0), 31.0))
-    assert "\x1b" not in shown.getvalue()
-    assert r"serving m\x1b[31model" in shown.getvalue()

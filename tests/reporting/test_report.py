@@ -78,12 +78,6 @@ def test_nested_beliefs_have_heat_maps_verdicts_and_who_knows_what(small: Any) -
     assert columns["sees it"][6:10] == ["Cleo", "Cleo", "Cleo", "–"]
 
 
-def test_an_item_that_is_called_hitom_but_tells_another_story_is_shown_without_beliefs(tmp_path: Path) -> None:
-    item = make_item(benchmark="hitom", factors={"order": 1, "length": 1, "deception": False})
-    text = report([str(run_folder(tmp_path / "odd", {"vanilla": {item.id: {"text": "tea"}}}, [item]))])
-    assert [found["beliefs"] for found in data_of(text)["items"]] == [[]]
-
-
 def test_a_report_answers_in_the_order_of_the_questions(example: Path, whole: str) -> None:
     text = whole
     headings = [
@@ -471,14 +465,6 @@ def test_texts_arrive_as_they_were_written(hostile: str) -> None:
     assert len(found["items"]) == len(PAYLOADS)
 
 
-def test_copies_run_neither_in_a_spreadsheet_nor_in_latex() -> None:
-    frame = pl.DataFrame({"model": PAYLOADS, "accuracy": [0.5] * len(PAYLOADS)})
-    copies = page_module.copies({"t": frame}, {})["t"]
-    assert not re.search(r'^"?[=@+-]', copies["csv"], re.M)
-    assert r"\input{" not in copies["latex"]
-    assert r"\write18" not in copies["latex"]
-
-
 def test_no_credential_of_a_manifest_is_shown(hostile: str) -> None:
     assert "sk-verysecret" not in hostile
     manifest = {
@@ -554,14 +540,6 @@ def test_the_report_of_an_own_study_has_nothing_empty(example: Path, tmp_path: P
     (classes,) = (label for label in labels if label.startswith("Accuracy by perturbation"))
     places = [classes.index(f"{name.replace('_', ' ')}, ") for name in PERTURBATIONS]
     assert places == sorted(places)
-
-
-def test_a_figure_without_a_picture_says_so(tmp_path: Path) -> None:
-    figures = 'lambda tables, context: [Figure("f", "My figure", Section("s", "Mine", "Mine"))]'
-    (tmp_path / "mine.py").write_text(f'{OWN}\nSTUDY = Study(name="mine", tables=tables, figures={figures})\n')
-    page = report([str(tea(tmp_path / "r", make_item(1)))], study=str(tmp_path / "mine.py"))
-    assert "My figure. Not drawn: the study gives no picture of it." in page
-    assert 'id="figure-f"' not in page
 
 
 def test_the_page_explains_what_it_has(tmp_path: Path) -> None:

@@ -27,11 +27,5 @@ def test_the_report_and_the_list_name_the_flags(cli, tmp_path: Path) -> None:
     assert f"server flags      {SAID}, --<b> \\x1b (not in the preset)" in shown
     assert "server flags_changed" not in shown
     assert "\x1b" not in shown
-
-
-def test_a_run_by_the_preset_alone_names_none(cli, tmp_path: Path) -> None:
-    item = make_item()
-    answers = {"vanilla": {item.id: {"text": '{"answer": "tea"}'}}}
-    folder = run_folder(tmp_path / "plain", answers, [item], server={"flags_changed": {}})
-    assert "server flags" not in report([str(folder)])
-    assert "server flags" not in cli("runs", folder).out
+    plain = run_folder(tmp_path / "plain", answers, [item], server={"flags_changed": {}})
+    assert "server flags" not in report([str(plain)]) + cli("runs", plain).out

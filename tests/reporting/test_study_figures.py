@@ -200,6 +200,7 @@ def test_figures_that_cannot_be_told_apart_are_refused(run: Path) -> None:
         write_report([str(run)], analysis=compute(scores, own))
 
 
+@pytest.mark.system
 def test_published_intervals_of_nested_beliefs_leave_no_figure_undrawn(tmp_path: Path) -> None:
     text = report([str(hitom_run(tmp_path / "hitom"))], intervals="published")
     assert "Not drawn: these stories have no matched twins." in text

@@ -68,12 +68,6 @@ def test_rows_that_a_number_tells_apart_keep_it_in_every_block(kinds: list[objec
     assert max(map(len, lines)) <= 80
 
 
-def test_a_single_row_keeps_its_names() -> None:
-    text = "\n".join(printed(effects().head(1), 60))
-    assert "in every row" not in text
-    assert "-0.391" in text
-
-
 def test_a_table_without_rows_has_its_headings() -> None:
     text = "".join(printed(effects().clear(), 40))
     assert "difference" in text
@@ -197,13 +191,3 @@ def test_prose_hangs_below_its_first_line() -> None:
     lines = str(console.file.getvalue()).splitlines()  # type: ignore[attr-defined]
     assert lines[0].startswith("- a")
     assert all(line.startswith("  ") and len(line) <= 20 for line in lines[1:])
-
-
-def test_an_escape_sequence_in_a_strangers_name_is_written_out() -> None:
-    console = Console(file=io.StringIO(), width=100)
-    print_table("of \x1b[2J", pl.DataFrame({"model": ["m\x1b[31m", None], "n": [1, 2]}), console)
-    print_prose("said by \x9b31m", console)
-    said = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "\x1b" not in said
-    assert "\x9b" not in said
-    assert "m\\x1b[31m" in said
