@@ -301,12 +301,20 @@ ENDS = {
         *((finish, "") for finish in ("stop", None, "unheard of")),
     ],
     "length": [
-        *((finish, "te") for finish in ("length", "max_tokens", "model_length", "LENGTH")),
+        *((finish, "te") for finish in ("length", "max_output_tokens", "model_length", "MAX_TOKENS")),
+        *((finish, "te") for finish in ("model_context_window_exceeded", "FinishReason.MAX_TOKENS")),
         *((finish, None) for finish in ("length", "model_length")),
     ],
-    "refusal": [(finish, text) for finish in ("content_filter", "Content_Filter") for text in ("", "te", None)],
+    "refusal": [
+        *((finish, text) for finish in ("content-filter", "SAFETY") for text in ("", "te", None)),
+        *((finish, "te") for finish in ("sensitive", "RECITATION", "BLOCKLIST", "refusal")),
+    ],
     "malformed": [
-        *((finish, text) for finish in ("abort", "error", "cancelled", "ABORT") for text in ("", "te", None)),
+        *(
+            (finish, text)
+            for finish in ("abort", "error", "insufficient_system_resource", "NETWORK_ERROR")
+            for text in ("", "te", None)
+        ),
         *((finish, None) for finish in ("stop", "tool_calls", None)),
     ],
 }
@@ -320,6 +328,39 @@ def test_what_the_end_of_a_reply_means(status: str) -> None:
         if status == "malformed":
             assert reply.text is None, "half a text is no answer"
             assert reply.error
+
+
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "reasoning"),
+    [
+        ([THOUGHT, {"type": "text", "text": "tea"}], "tea", "Hm."),
+        (
+            [{"type": "reasoning", "text": "Hm."}, *({"type": "text", "text": part} for part in ("te", "a"))],
+            "tea",
+            "Hm.",
+        ),
+        ([{"type": "thinking", "thinking": "Hm."}, {"type": "image"}, 7], "", "Hm."),
+        ([{"type": ["text"], "text": "tea"}, {"type": "text", "text": {}}], None, None),
+    ],
+)
+def test_a_message_in_parts_is_read(content: list[object], text: str | None, reasoning: str | None) -> None:
+    reply = read_reply(200, completion(content))  # type: ignore[arg-type]
+    assert (reply.status, reply.text, reply.reasoning) == ("malformed" if text is None else "ok", text, reasoning)
+
+
+@every_transport
+def test_nothing_of_the_environment_is_sent(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("ORG_ID", "PROJECT_ID"):
+        monkeypatch.setenv(f"OPENAI_{variable}", "leaked")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-More: leaked\nAuthorization: Bearer leaked")
+    with Hostile(lambda: [response(ANSWER)]) as server:
+        asyncio.run(sent(name, server.url))
+    (head,) = server.heard
+    assert b"leaked" not in head
+    assert f"authorization: bearer {KEY}".encode() in head.lower()
 
 
 def test_a_count_that_is_none_is_not_kept() -> None:
