@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from tomserve.benchmarks.bigtom.triples import Triple, cases, triple, triples
 from tomserve.benchmarks.bigtom.you import YOU, I, told
 from tomserve.benchmarks.case import Case, NoCase, problem
 from tomserve.errors import ConfigError, ContentError
-from tomserve.items import Item, where
+from tomserve.items import Item
 from tomserve.scoring.answers import Reading
 from tomserve.stability.pronouns import PRONOUN
 
@@ -25,10 +24,6 @@ SMALL = ROOT / "tests/data/bigtom_small.csv"
 
 def every(path: Path = SMALL) -> list[Item]:
     return list(benchmarks.load("bigtom", path, where=benchmarks.ALL))
-
-
-def one(name: str) -> Item:
-    return next(item for item in every() if item.id == f"bigtom/{name}")
 
 
 @pytest.fixture(scope="module")
@@ -45,46 +40,14 @@ def test_what_the_paper_reports_is_asked_unless_conditions_say_otherwise() -> No
     assert len(list(benchmarks.load("bigtom", SMALL, where=["condition=control"]))) == 8
     with pytest.raises(ConfigError, match="no item has condition=false"):
         list(benchmarks.load("bigtom", SMALL, where=["condition=false"]))
-    assert len(every()) == 4 * 23 + 3 * 8  # one template has one answer twice about the wish
-    assert list(where(every(), ["all"])) == every()
-    assert sum(before != after for before, after in pairwise(item.cluster for item in every())) == 3
 
 
-def test_a_story_is_told_as_its_condition_says() -> None:
-    false = one("002/forward_belief/false_belief/0")
-    assert false.story == (
-        "Marek repairs clocks in a small shop.",
-        "Marek wants to mend a clock for his aunt.",
-        "He puts a brass key into the left drawer.",
-        "A visitor moves the key to the right drawer while Marek is on the telephone.",
-        "Marek does not notice that the key was moved.",
-    )
-    assert false.answer == "Marek believes the key is in the left drawer."
-    true = one("002/forward_belief/true_belief/1")
-    assert "Marek believes that the key is in the left drawer." in true.story
-    assert true.story[-1] == "Marek notices that the key was moved."
-    assert true.answer == "Marek believes the key is in the right drawer."
-    acts = one("002/backward_belief/true_belief/0")
-    assert acts.story[-1] == "Marek opens the right drawer."
-    assert not any("notice" in sentence for sentence in acts.story)
-    control = one("002/forward_action/true_control/0")
-    assert control.story[3:] == ("Rain begins to fall on the street.", "Marek watches the rain.")
-    assert control.answer == "Marek will look into the left drawer."
-
-
-def test_official_files_are_made_and_their_versions_are_items(small: list[Template]) -> None:
+def test_official_files_are_made(small: list[Template]) -> None:
     made = conditions.official(small)
     assert len(made) == 25
     assert made["0_backward_belief_true_control"] == made["0_backward_belief_false_control"]
-    control = one("001/backward_belief/control/0")
-    assert control.factors["files"] == "0_backward_belief_true_control 0_backward_belief_false_control"
-    percept = one("002/percept_to_belief/no_event/1")
-    assert (len(percept.story), percept.answer) == (3, "Marek believes the key is in the left drawer.")
     row = made["1_percept_to_belief_true_belief"].decode().split("\r\n")[1]
     assert row.endswith("right drawer.;Marek believes the key is in the left drawer.")  # the official file's order
-    wishes = [item for item in every() if item.factors["dimension"] == "desire"]
-    assert {item.factors["usable"] for item in wishes} == {False}
-    assert "bigtom/001" not in {item.cluster for item in wishes}
 
 
 SCORED = [
@@ -108,11 +71,7 @@ def test_the_authors_scoring(text: str, plain: bool | None, after: bool | None, 
 BROKEN = [
     (";auto;0", ";auto", "bigtom.csv:1: row 1 has 18 fields; expected 19"),
     ("on a hill.", "on a hill", "bigtom.csv:1: story: has 4 full stops; expected 5 sentences"),
-    ("Does Ines believe", "Ines believes", "bigtom.csv:1: belief question: is 'Ines believes"),
     ("Ines believes the barrel is empty.", "ines believes the barrel is full.", "belief answer: is the same"),
-    ("A lark sings above the hill.", " ", "bigtom.csv:1: random event: is ' '"),
-    ("Ines will fetch water", "Ines will " + "fetch " * 40, "action answer aware: has 2"),
-    ("Ines is a gardener", '"Ines is a gardener', "is not CSV"),
 ]
 
 

@@ -194,10 +194,8 @@ def test_rules_and_metrics_of_every_item_are_of_their_kind(benchmark: Benchmark,
             }
 
 
-CHECKS = [(name, command) for name in SAMPLES for command in ("validate", "audit")]
-CHECKS = [
-    one for one in CHECKS if one not in {("worlds", "validate"), ("perturbed-2", "audit")}
-]  # these have their own
+OWN = {("worlds", "validate"), ("perturbed-2", "audit")}  # these have tests of their own
+CHECKS = [one for name in SAMPLES for command in ("validate", "audit") if (one := (name, command)) not in OWN]
 
 
 @pytest.mark.parametrize(("name", "command"), CHECKS)
@@ -216,13 +214,9 @@ def test_checks_run_and_say_that_the_file_is_another(name: str, command: str, sa
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_without_a_file_it_says_in_one_line_which_to_get_and_under_which_licence(
-    name: str, benchmark: Benchmark
-) -> None:
-    for ask in (
-        lambda path: list(benchmark.items(path)),
-        *(partial(of, say=print) for of in (benchmark.audit, benchmark.validate)),
-    ):
+def test_without_a_file_it_says_in_one_line_which_to_get_and_under_which_licence(name: str, benchmark) -> None:
+    checks = (partial(of, say=print) for of in (benchmark.audit, benchmark.validate))
+    for ask in (lambda path: list(benchmark.items(path)), *checks):
         for path, wanted in ((None, FOREIGN[name]), (Path("/nowhere/at-all"), "/nowhere/at-all")):
             with pytest.raises(TomserveError) as refused:
                 ask(path)
@@ -270,17 +264,6 @@ def test_whatever_is_in_a_file_is_read_or_refused_in_one_line(name: str, benchma
             assert "\n" not in str(error)  # noqa: PT017 - many of the files are read
         file.write_bytes(good)
     assert refused
-
-
-@pytest.mark.parametrize("name", ["bigtom", "ullman", "tombench", "mmtom"])
-def test_an_empty_line_at_the_end_is_no_row(name: str, benchmark: Benchmark, items, samples, tmp_path: Path) -> None:
-    """Spreadsheets and editors leave one."""
-    source = samples[name]
-    shutil.copytree(source if source.is_dir() else source.parent, tmp_path / "data")
-    for file in (tmp_path / "data").iterdir():
-        file.write_bytes(file.read_bytes() + b"\n\n")
-    path = tmp_path / "data" if source.is_dir() else tmp_path / "data" / source.name
-    assert list(benchmark.items(path, where=ALL)) == items
 
 
 def pins(benchmark: Benchmark, path: Path) -> tuple[str, str, str]:

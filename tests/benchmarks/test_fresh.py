@@ -120,21 +120,12 @@ def test_a_label_gets_the_article_that_it_needs(tmp_path: Path) -> None:
 
 CANNOT = [
     ("Andres washes cups.", "Sam boxes Andres.", "'boxes' seems to be a verb here; mend the sentence, or leave 'box'"),
-    ("Andres washes cups.", "She can box.", "'box' seems to be a verb here"),
     ("Andres washes cups.", "The boxer left.", "'boxer' is made of it and would stay"),
-    ("Andres washes cups.", "The box-room was cold.", "'box-room' is made of it and would stay"),
     ("Andres washes cups.", "He came by the Box Hill train.", "'Box' is written like a name"),
-    ("Andres washes cups.", "The BOX was cold.", "'BOX' is written like a name"),
     ("Andres washes cups.", "They call him sam.", "'sam' would stay although 'Sam' is a person's name"),
-    ("Andres washes cups.", "The Sammy arrived.", "'Sammy' is made of the name 'Sam' and would stay"),
     ("words: {box", "words: {kettle: [pot], box", "words.kettle: 'kettle' stands in no sentence"),
-    ("box: [urn]", "box: [Box]", "there is no other word that can be used: 'Box' is the word itself"),
-    ("box: [urn]", "box: [urns]", "'urns' and 'box' are not both singular or both plural"),
     ("box: [urn]", "box: [coin]", "'coin' is too near to the label 'coins'"),
     ("box: [urn]", "box: [cup]", "'cup' stands in the prose of a task already in which 'box' stands"),
-    ("x: shells", "x: box lids", "'box' is part of the label 'box lids', which would stay"),
-    ("x: shells", "x: shell", "'shell' and the stage's labels are not all singular or all plural"),
-    ("spare: [{x: hooks, y: acorns}, {x: shells, y: coins}]\n", "", "there are no `spare` pairs"),
     ("Andres washes cups.\"", "One.\", \"{y} is one.\"]", "the wordings name different labels; the first names no label"),
 ]  # fmt: skip
 
@@ -162,11 +153,8 @@ def test_names_and_things_that_are_parts_of_other_words_are_no_problem(tmp_path:
 
 def test_names_are_in_no_stage_prompt_or_training_list_and_none_is_given_twice(tmp_path: Path) -> None:
     listed = [name for pool in NAMES.pools().values() for name in pool]
-    files = [
-        *(ROOT / "dataset").rglob("*.yaml"),
-        *(ROOT / "prompts").rglob("*.y*ml"),
-        *(ROOT / "prompts").rglob("*.j2"),
-    ]
+    rooms = (("dataset", "*.yaml"), ("prompts", "*.y*ml"), ("prompts", "*.j2"))
+    files = [file for room, form in rooms for file in (ROOT / room).rglob(form)]
     for file in (*files, ROOT / "launch/reference/words.yaml"):
         if file.name != "names.yaml":
             words = set(re.findall(r"\w+", file.read_text("utf-8")))
@@ -175,17 +163,6 @@ def test_names_are_in_no_stage_prompt_or_training_list_and_none_is_given_twice(t
     (tmp_path / "n.yaml").write_text("schema: 1\nshe: [Rahel]\nhe: [Rahel]\nthey: []\n")
     with pytest.raises(ContentError, match=r"n\.yaml: the name 'Rahel' is given twice"):
         fresh.read_names(tmp_path / "n.yaml")
-
-
-def test_overlap_counts_runs_of_words(tmp_path: Path) -> None:
-    def item(text: str) -> Item:
-        return Item(id="1", story=[text], question="?", choices=["a", "b"], answer="a")
-
-    ten = "one two three four five six seven eight nine ten"
-    assert fresh.overlap([item(ten)], [item(ten.upper())]) == 1
-    assert fresh.overlap([item(ten)], [item(f"So {ten.replace('ten', 'tin')}!")]) == pytest.approx(2 / 3)
-    with pytest.raises(ValueError, match="no released story has 8 words"):
-        fresh.overlap([item("too short")], [item(ten)])
 
 
 @pytest.mark.parametrize("part", [*range(3), *(pytest.param(part, marks=pytest.mark.long) for part in range(3, 12))])

@@ -38,14 +38,11 @@ def test_findings_and_tables_of_the_small_file(cli, tmp_path: Path) -> None:
         ("semantics", "CoTP", 2, 1),
         ("semantics", "CoTP", 4, 3),
     ]
-    texts = [f.text() for f in small.findings()]
-    assert texts[2] == (
+    assert list(small.findings())[2].text() == (
         "data[13] CoTP sample 13: Milo > Otto > Kai > violin: label iron_chest, released slate_bucket, "
         "common_knowledge slate_bucket; slate_bucket by 12 'Kai, Milo and Otto entered the mill.'; label iron_chest "
         "last in 11 'Lena publicly claimed that violin is in the iron_chest.'"
     )
-    assert "amber_crock by 16 'Gil privately told Jun" in texts[4]
-    assert "coral_bin by 5 'Gil moved" in texts[4]
     assert column(small.agreement().filter(pl.col("order") == "all"), "agree") == [14, 12, 12, 11]
     assert (column(small.pairs(), "differ"), column(small.causes(), "count")) == ([0, 0, 1, 0, 1], [1, 1, 2, 1, 1])
     baselines = small.baselines()
@@ -56,9 +53,7 @@ def test_findings_and_tables_of_the_small_file(cli, tmp_path: Path) -> None:
     done = cli("dataset", "audit", "hitom", "--path", SMALL)
     assert done.code == 1  # labels are wrong in it
     assert "30 labels of 3 stories: 26 are the tracker's (released), 4 are not" in done.out
-    assert "data[17] VP sample 17: Bela > Cleo > compass" in done.out
     assert cli("dataset", "audit", "hitom").err.startswith("tomserve: the audit of 'hitom' needs the official file")
-    assert "unknown benchmark 'hitomm'" in cli("dataset", "audit", "hitomm").err
     assert mentioned(
         ["Ada likes the big_box.", "The pen is in the box.", "Bo saw a box_car."], ("box", "big_box", "tin")
     ) == ["big_box", "box"]
@@ -68,11 +63,8 @@ def test_the_official_file() -> None:
     official = Audit(read_records(data_file("Hi-ToM_data.json")))
     found = {(row["half"], row["semantics"], row["order"]): row["agree"] for row in official.agreement().to_dicts()}
     assert [found["CoTP", "released", str(order)] for order in range(5)] == [120, 120, 115, 115, 113]
-    total = [
-        found[half, name, "all"]
-        for half, name in (("CoTP", "released"), ("CoTP", "common_knowledge"), ("VP", "released"))
-    ]
-    assert total == [583, 545, 470]
+    totals = (("CoTP", "released"), ("CoTP", "common_knowledge"), ("VP", "released"))
+    assert [found[half, name, "all"] for half, name in totals] == [583, 545, 470]
     assert column(official.pairs(), "pairs") == [120] * 5
     assert column(official.pairs(), "differ") == [0, 0, 35, 48, 55]  # 138 of the 360 pairs of orders 2 to 4
     findings = list(official.findings())
@@ -160,26 +152,19 @@ def item(**changes: object) -> Item:
 def test_columns_of_a_score_table() -> None:
     row = {"strategy": "s", "status": "ok", "text": "tan_box"}
     scores = table("r", "m", [(item(), row), (make_item(2), row)], rules=benchmarks.scoring)
-    assert (scores.schema["places_reality"], scores.schema["tells_false"]) == (pl.String, pl.Int64)
     columns = {
         "places_offered": " ".join(CHOICES),
         "places_mentioned": "red_box blue_box green_box tan_box pink_box gray_box lime_box",
         "places_after_leaving": "blue_box tan_box",
-        "places_untrusted_speaker": "",
-        **{"tells_false": 2, "tells_false_asked": 2},
+        **{"places_untrusted_speaker": "", "tells_false": 2, "tells_false_asked": 2},
     }
     assert columns.items() <= scores.row(0, named=True).items()
     assert scores.row(1, named=True)["places_reality"] is None  # an item of another benchmark
-    assert set(PLACES.columns) <= set(scores.columns)
-    plain = table("r", "m", [(make_item(2), row)], rules=benchmarks.scoring)
-    assert not set(PLACES.columns) & set(plain.columns)
+    assert not set(PLACES.columns) & set(table("r", "m", [(make_item(2), row)], rules=benchmarks.scoring).columns)
     three = {"question": "Where does Ann think Bo thinks Cy thinks the pen is?"}
     assert places(item(**three))["places_lower_order"] == "red_box gray_box"
     assert places(item(**three, factors={"semantics": "common_knowledge"}))["places_lower_order"] == "gray_box"
     assert places(item(question="Where is it?")) == places(item(story=("It rains.",))) == {}
-    assert benchmarks.scoring("hitom").lettered
-    assert not benchmarks.scoring("perturbed").lettered
-    assert benchmarks.scoring("perturbed").metrics == benchmarks.scoring("somebody's").metrics == ()
 
 
 def test_rules_that_nest_nothing_agree_with_the_factors_and_with_the_rooms() -> None:

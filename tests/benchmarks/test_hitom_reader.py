@@ -11,7 +11,6 @@ import pytest
 from tests.conftest import ROOT, Outcome, data_file
 from tomserve import benchmarks
 from tomserve.benchmarks import hitom
-from tomserve.benchmarks.hitom.events import VERBS, Claim, Distractor, Enter, Exit, Move, Place, Stay, Tell
 from tomserve.benchmarks.hitom.question_item import containers
 from tomserve.benchmarks.hitom.reader import read_records
 from tomserve.errors import ConfigError, ContentError
@@ -27,21 +26,6 @@ def items(gold: str = "corrected", path: Path = SMALL) -> dict[tuple[object, ...
         key = tuple(item.factors.get(name) for name in ("deception", "length", "order", "prompting_type"))
         found[key if key[3] else key[:3]] = item
     return found
-
-
-def test_the_small_file_has_every_form_of_sentence_and_its_artefacts_are_stripped() -> None:
-    raw, records = json.loads(SMALL.read_text())["data"], read_records(SMALL)
-    events = [event for record in records for event in record.story.events]
-    assert {type(event) for event in events} == {Enter, Place, Move, Stay, Exit, Claim, Tell, Distractor}
-    assert {e.verb for e in events if isinstance(e, Distractor)} == set(VERBS)
-    assert {(e.the, e.now) for e in events if isinstance(e, Claim)} == {(False, False), (True, True)}
-    assert {e.now for e in events if isinstance(e, Tell)} == {False, True}
-    assert sum(row["story"].startswith("Read the following") for row in raw) == 15
-    assert sum(row["story"].endswith("***") for row in raw) == 1
-    assert len({record.story_id for record in records}) == 3
-    for record, row in zip(records, raw, strict=True):
-        for number, sentence in enumerate(record.story.sentences(), 1):
-            assert f"{number} {sentence}\n" in row["story"]
 
 
 def test_each_gold_is_its_own() -> None:
@@ -71,21 +55,13 @@ def test_an_item_whose_id_its_content_gives(tmp_path: Path) -> None:
     item = items()[True, 1, 2]
     assert item.question == "Where does Gil think Jun thinks the lantern is?"
     assert item.id == f"{item.cluster}/lantern/Gil/Jun"
-    assert item.story[4] == "Gil moved the lantern to the coral_bin."
-    assert (len(item.choices), item.choices[-1]) == (16, "unknown")
     assert containers(item) == item.choices[:15]
     assert item.gold.chains == (("unknown", *["amber_crock"] * 3, *["coral_bin"] * 11, "amber_crock"),)
-    assert item.factors == {
-        **{"order": 2, "length": 1, "deception": True, "object": "lantern", "gold": "corrected", "n_lines": 16},
-        **{"n_agents": 5, "n_tells": 4, "n_public": 2, "n_private": 2, "n_distractors": 1, "n_containers_mentioned": 4},
-        **{"reentered": False, "tell_relevant": True, "equals_first_order": False, "equals_reality": False},
-        **{"equals_joint_witness": False, "answer_position": item.choices.index("amber_crock") + 1, "answer_place": 1},
-        **{"order_sensitive": True, "semantics_differ": True, "label_agrees": True},
-    }
-    path = damaged(
-        tmp_path, lambda rows: rows.reverse() or [row.update(sample_id=row["sample_id"] + 7) for row in rows]
-    )
-    assert {item.id for item in hitom.load(path)} == {item.id for item in hitom.load(SMALL)}
+
+    def moved(rows: list[dict[str, Any]]) -> None:
+        rows[:] = [{**row, "sample_id": row["sample_id"] + 7} for row in reversed(rows)]
+
+    assert {item.id for item in hitom.load(damaged(tmp_path, moved))} == {item.id for item in hitom.load(SMALL)}
 
 
 def damaged(tmp_path: Path, change: Callable[[list[dict[str, Any]]], object]) -> Path:
@@ -103,40 +79,22 @@ def swap(index: int, field: str, old: str, new: str) -> Callable[[list[dict[str,
     return lambda rows: rows[index].__setitem__(field, rows[index][field].replace(old, new))
 
 
-FOUR = {"story": "1 Ada and Bo entered the den.\n2 The pen is in the red_box.\n", "question_order": 3}
 MISTAKES = [
     (swap(3, "story", "exited the", "left the"), "data[3].story: sentence 5: unknown sentence 'Ada left the"),
     (swap(3, "story", "5 Ada", "6 Ada"), "data[3].story: line 5 is '6 Ada exited"),
-    (swap(3, "story", "4 Ada moved", "4 Zoe moved"), "data[3].story: sentence 4: 'Zoe moved"),
-    (put(3, "story", "***"), "data[3].story: has no sentences"),
     (put(1, "question", "Who has it?"), "data[1].question: unknown question 'Who has it?'; expected"),
-    (swap(1, "question", "Cleo", "Zoe"), "data[1].question: asks about Zoe, who never enters; the story has Ada"),
-    (swap(1, "question", "compass", "cup"), "data[1].question: asks for 'cup'; the story has compass"),
     (swap(2, "question", "Bela", "Cleo"), "data[2].question: asks about Cleo twice; name every agent once"),
     (put(2, "question_order", 3), "data[2].question_order: is 3, but the question names 2 agents"),
-    (lambda rows: rows[0].update(FOUR, question="Where does Ada think Bo thinks Cy thinks the pen is?"),
-     "data[0].question: is of order 3, but the story has 2 agents"),
-    (put(0, "answer", "hat"), "data[0].answer: 'hat' is not among the choices ("),
     (put(0, "choices", "red, blue"), "data[0].choices: are 'red, blue'; expected 'A. <container>"),
-    (put(0, "choices", "A. gray_satchel, C. x"), "data[0].choices: are 'A. gray_satchel, C. x'"),
-    (put(0, "choices", "A. gray_satchel, B. gray_satchel"), "data[0].choices: hold 'gray_satchel' twice"),
     (put(4, "sample_id", 2), "data[4].sample_id: 2 is already in data[2]; leave one of them out"),
-    (put(0, "prompting_type", "COT"), "data[0].prompting_type: unknown half 'COT'"),
-    (put(0, "deception", 1), "data[0].deception: is 1; expected true or false"),
-    (put(0, "question_order", True), "data[0].question_order: is True; expected a whole number"),
-    (put(0, "story_length", 0), "data[0].story_length: is 0"),
     (put(0, "anwser", "x"), "data[0].anwser: unknown field 'anwser'; did you mean 'answer'?"),
-    (lambda rows: rows[2].pop("story"), "data[2].story: is missing; a record has prompting_type"),
     (lambda rows: rows.__setitem__(2, "x"), "data[2]: is a str; expected an object"),
     (lambda rows: rows.append({**rows[3], "sample_id": 99}), "the same story is already in data[3]"),
-    (lambda rows: rows.clear(), "expected the official file"),
     (lambda rows: rows.__delitem__(2), "data[16].prompting_type: no CoTP record asks this"),
 ]  # fmt: skip
 TEXTS = [
     ("{", "not JSON"),
-    ("[]", "holds a list; expected the official file"),
     ('{"rows": []}', "holds an object with ['rows']; expected the official file"),
-    ('{"data": {}}', "expected the official file"),
 ]
 
 

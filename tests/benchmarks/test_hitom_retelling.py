@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import DATA, ROOT
+from tests.conftest import DATA
 from tests.helpers.hitom_stories import all_beliefs, stories
 from tomserve.benchmarks import hitom, retelling
 from tomserve.benchmarks.hitom import other_words
@@ -30,7 +30,6 @@ from tomserve.benchmarks.hitom.retelling import OTHER_FORM, _retold, retell
 from tomserve.benchmarks.hitom.rules import RULES
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, trace
 from tomserve.benchmarks.hitom.wordings import read_asked, read_story
-from tomserve.content.pyfile import load_module
 from tomserve.errors import InapplicableError
 from tomserve.items import UNKNOWN, Item, items_digest
 from tomserve.prompting.people import asked_about
@@ -91,13 +90,8 @@ def test_the_truth_of_the_text_is_the_original_truth(source: str, kind: Kind) ->
         shown = [choice for choice in new.choices if choice != UNKNOWN and choice in words_of_story(new.story)]
         counted = {"n_lines": len(new.story), "object": obj, "n_containers_mentioned": len(shown)}
         counted |= {"variant": kind.name, "variant_by": "record"}
-        changed = {name for name, value in new.factors.items() if item.factors.get(name) != value}
-        assert new.factors == {
-            **item.factors,
-            **counted,
-            **{n: new.factors[n] for n in ("answer_place", "n_distractors")},
-        }
-        assert changed <= {*counted, "answer_place", "n_distractors"}
+        counted |= {name: new.factors[name] for name in ("answer_place", "n_distractors")}
+        assert new.factors == {**item.factors, **counted}
         OF_KIND[kind.name](item, new)
     assert {len(found) for found in told.values()} == {1}, "a story is told once for all its questions"
 
@@ -118,17 +112,10 @@ GENDERED = re.compile(r"\b(he|she|him|her|his|hers)\b", re.IGNORECASE)
 def object_(item: Item, new: Item) -> None:
     """No name of a thing is left, and nothing else changes."""
     story, again = Story.parse(item.story), Story.parse(new.story)
-    pairs = list(zip(new.choices, new.meanings or new.choices, strict=True))
-    assert new.meanings == item.choices
-    assert all(choice == meant == UNKNOWN or choice not in item.choices for choice, meant in pairs)
     gone = {choice for choice in item.choices if choice != UNKNOWN} | set(story.objects)
     gone |= {event.thing for event in story.events if isinstance(event, Distractor)}
     assert not gone & words_of(new)
-    for choice, meant in pairs:
-        colour, _, thing = choice.partition("_")
-        assert not SHOWS.search(colour)
-        if (match := re.fullmatch(r"(red|blue|green)_(.+)", meant)) is not None:
-            assert (colour in other_words.COLOURS, thing) == (True, match[2])
+    assert not [choice for choice in new.choices if SHOWS.search(choice.partition("_")[0])]
     assert (again.agents, again.presence()) == (story.agents, story.presence())
     assert list(map(type, again.events)) == list(map(type, story.events))
 
@@ -202,27 +189,17 @@ def test_in_another_order_or_condensed_every_belief_of_every_order_is_the_same(s
 
 @every_kind
 def test_other_parts_go_on_knowing_who_believes_what(kind: Kind) -> None:
-    module = load_module(ROOT / "prompts/simtom_oracle/program.py", "strategy")
     for item, new in made("built-in", kind)[0][::7]:
         now = {choice: new.meaning(choice) for choice in new.choices}
         for rule in RULES:
-            said = rule.answer(new)
-            assert said is not None
-            assert now[said] == rule.answer(item), rule.name
+            assert now[rule.answer(new)] == rule.answer(item), rule.name
         before, after = places(item), places(new)
         assert after["tells_false"] == before["tells_false"]
         for name in EXPLANATIONS:
             if kind is not kinds.CONDENSED or name not in ("distractor", "other_object"):
                 listed = [now[choice] for choice in str(after[f"places_{name}"]).split()]
                 assert sorted(listed) == sorted(str(before[f"places_{name}"]).split()), name
-        known = who_knows_what(new)
-        assert len(known) == len(who_knows_what(item))
-        assert all(len(column) == len(new.story) for _, column in known)
-        if asked := read_asked(new.question)[0]:
-            kept = module.witnessed(new, asked)
-            assert kind in (kinds.CONDENSED, kinds.ORDER) or kept == module.witnessed(
-                item, read_asked(item.question)[0]
-            )
+        assert all(len(column) == len(new.story) for _, column in who_knows_what(new))
 
 
 def test_a_label_that_the_tracker_does_not_give_is_kept() -> None:
@@ -234,42 +211,19 @@ def test_a_label_that_the_tracker_does_not_give_is_kept() -> None:
         for item, new in found:
             assert new.gold is None
             assert new.meaning(new.answer) == item.answer
-    wrong = originals("built-in")[3]
-    other = next(choice for choice in wrong.choices if choice != wrong.answer)
-    for kind in TOLD:
-        new = retell(wrong.model_copy(update={"answer": other}), kind)
-        assert new.meaning(new.answer) == other
-        assert new.gold is None
-
-
-OTHERS = [
-    lambda item: {"question": "Where is it?"},
-    lambda item: {"story": (*item.story, "It rains.")},
-    lambda item: {"story": (*item.story, "Tea went into the den.")},
-    lambda item: {"question": "Where does Ann think Ann thinks the pen is?"},
-]
 
 
 def test_what_has_no_variant_says_why() -> None:
     item = originals("built-in")[3]
-    for change in OTHERS:
+    for change in ({"question": "Where is it?"}, {"story": (*item.story, "It rains.")}):
         for kind in TOLD:
             with pytest.raises(InapplicableError, match=f"^{OTHER_FORM}$"):
-                retell(item.model_copy(update=change(item)), kind)
-    for kind in (kinds.AGAIN, kinds.CHOICES):
-        with pytest.raises(InapplicableError, match="no rule for this kind"):
-            retell(item, kind)
+                retell(item.model_copy(update=change), kind)
+    with pytest.raises(InapplicableError, match="no rule for this kind"):
+        retell(item, kinds.AGAIN)
     story = Story.parse(["Ann entered the den.", "The pen is in the box_1."])
-    for names in ([f"box_{number}" for number in range(70)], [f"{colour}_box" for colour in other_words.COLOURS]):
-        with pytest.raises(InapplicableError, match=TOO_MANY):
-            other_things(story, names, Dice("1"))
-    lines = ["Ann and Bo entered the den.", "The pen is in the red_box.", "Bo exited the den."]
-    item = Item(id="q", story=lines, question="Where is the pen really?", choices=["red_box", "tin"], answer="red_box")
-    with pytest.raises(InapplicableError, match=FIXED):
-        retell(item, kinds.ORDER)
-
-
-def test_two_who_leave_change_places_only_where_nobody_is_told_anything() -> None:
+    with pytest.raises(InapplicableError, match=TOO_MANY):
+        other_things(story, [f"{colour}_box" for colour in other_words.COLOURS], Dice("1"))
     lines = ["Ann and Bo entered the den.", "The pen is in the red_box.", "Bo exited the den.", "Ann exited the den."]
     assert reordered(Story.parse(lines), Dice("1")).sentences() == (*lines[:2], lines[3], lines[2])
     with pytest.raises(InapplicableError, match=FIXED):  # Bo trusts Ann because she left later

@@ -59,33 +59,9 @@ def test_every_form_is_read_and_written_back_and_has_other_wordings() -> None:
         assert all(word in wording.template.lower() for wording in (*OTHER[sort], SHORT[sort]))
 
 
-WRONG = [
-    "",
-    "Ada, Bo entered the den.",
-    "Ada and Bo and Cleo entered the den.",
-    "Ada moved the pen to red_box.",
-    "Ada exited the den",
-]
-WRONG += [
-    "1 Ada exited the den.",
-    "Ada exited the den. ",
-    "Ada moved the pen to the red_box. Bo exited the den.",
-    "Ada ate a cake.",
-]
-WRONG += [
-    "The pen is in the red_box now.",
-    "Ada publicly told Bo that the pen is in the red_box.",
-    "Ada exited the den.\n",
-]
-OTHERWISE = [
-    "Ada ate a cake.",
-    "Ada put the pen in the red_box.",
-    "Ada left",
-    "Cleo left.",
-    "Cleo stayed.",
-    "",
-    "Ada left.\n",
-]
+WRONG = ["", "Ada, Bo entered the den.", "Ada and Bo and Cleo entered the den.", "Ada moved the pen to red_box."]
+WRONG += ["Ada exited the den", "1 Ada exited the den.", "Ada publicly told Bo that the pen is in the red_box."]
+OTHERWISE = ["Ada put the pen in the red_box.", "Ada left", "Cleo left.", "Cleo stayed."]
 
 
 @pytest.mark.parametrize("text", [*WRONG, *OTHERWISE])
@@ -134,36 +110,17 @@ def test_questions_have_the_released_words() -> None:
     assert write_question((), "pen") == "Where is the pen really?"
     assert write_question(("Ada",), "pen") == "Where does Ada really think the pen is?"
     assert write_question(("Ada", "Bo", "Cy"), "pen") == "Where does Ada think Bo thinks Cy thinks the pen is?"
-    for text in (
-        "Where is the pen?",
-        "Where does Ada think the pen is?",
-        "Where does Ada really think Bo thinks the pen is?",
-        "Where does Ada think Bo think the pen is?",
-        "Who has the pen?",
-        "Where does Ada believe that Bo thinks that the pen is?",
-        "Where does Ada believes that the pen is?",
-        "In which container does Ada believe that the pen is?",
-        "Where is the pen in reality? Now?",
-    ):
+    for text in ("Where is the pen?", "Where does Ada think the pen is?", "Where does Ada think Bo think the pen is?"):
         for read in (read_question, read_asked):
             with pytest.raises(ValueError, match="unknown question"):
                 read(text)
 
 
 def test_who_is_where() -> None:
-    story = Story.parse(
-        [
-            "Ada and Bo entered the den.",
-            "The pen is in the red_box.",
-            "Bo exited the den.",
-            "Bo entered the waiting_room.",
-            "Ada and Bo entered the loft.",
-            "The cup is in the old_tin.",
-        ]
-    )
+    lines = ("Bo exited the den.", "Bo entered the waiting_room.", "Ada and Bo entered the loft.")
+    story = Story.parse([FRAME[0], "The pen is in the red_box.", *lines, "The cup is in the old_tin."])
     assert story.presence()[1:4] == [{"Ada": "den", "Bo": "den"}, {"Ada": "den"}, {"Ada": "den", "Bo": "waiting_room"}]
     assert story.rooms()[-1] == {"pen": "den", "cup": "loft"}
-    assert (story.agents, story.objects) == (("Ada", "Bo"), ("pen", "cup"))
     base = ["Ada entered the den.", "Ada exited the den.", "Ada entered the waiting_room."]
     assert Story.parse([*base, "Ada entered the den."]).reentered
     assert not Story.parse([*base, "Ada exited the waiting_room.", "Ada entered the waiting_room."]).reentered
@@ -174,12 +131,9 @@ CANNOT = [
     ("Ada exited the loft.", "Ada is in the den"),
     ("Bo exited the den.", "Bo is in no room"),
     ("Ada made no movements and stayed in the loft for 1 minute.", "Ada is in the den"),
-    ("Ada moved the cup to the red_box.", "'cup' has not been placed"),
     ("Bo moved the pen to the red_box.", "Bo is in no room, the pen in the den"),
     ("Ada privately told Ada that the pen is in the red_box.", "nobody tells himself"),
-    ("Ada privately told Cleo that the pen is in the red_box.", "Cleo has not entered"),
     ("Cleo publicly claimed that pen is in the red_box.", "Cleo has not entered"),
-    ("Ada publicly claimed that cup is in the red_box.", "'cup' has not been placed"),
     ("Ada and Ada entered the den.", "named twice"),
 ]
 

@@ -42,19 +42,6 @@ def test_seeing() -> None:
     assert belief(base, ("Cleo", "Bo", "Ada"), "pen") == "red_box"
 
 
-def test_a_trusted_private_tell() -> None:
-    told = story(*LEFT, "Bo privately told Ada that the pen is in the new_tin.")
-    released = {
-        who: belief(told, who, "pen") for order in (1, 2, 3) for who in permutations(("Ada", "Bo", "Cleo"), order)
-    }
-    common = {who: belief(told, who, "pen", "common_knowledge") for who in released}
-    untold = {who: belief(story(*LEFT), who, "pen") for who in released}
-    changed = {("Ada",), ("Ada", "Bo"), ("Bo", "Ada")}
-    assert {who for who in released if released[who] != untold[who]} == changed
-    assert {who for who in common if common[who] != untold[who]} == {("Ada",), ("Bo", "Ada")}
-    assert all(released[who] == "new_tin" for who in changed)
-
-
 def test_an_untrusted_tell_changes_only_what_the_speaker_thinks_of_the_hearer_and_only_as_released() -> None:
     told = story(*LEFT, "Ada privately told Bo that the pen is in the new_tin.")
     assert belief(told, ("Bo",), "pen") == "blue_box"
@@ -66,11 +53,8 @@ def test_an_untrusted_tell_changes_only_what_the_speaker_thinks_of_the_hearer_an
 def test_a_public_claim_is_believed_by_those_who_left_before_the_speaker() -> None:
     told = story(*LEFT, "Bo publicly claimed that pen is in the new_tin.")
     for name in SEMANTICS:
-        assert [belief(told, (who,), "pen", name) for who in ("Ada", "Bo", "Cleo")] == [
-            "new_tin",
-            "blue_box",
-            "old_tin",
-        ]
+        found = [belief(told, (who,), "pen", name) for who in ("Ada", "Bo", "Cleo")]
+        assert found == ["new_tin", "blue_box", "old_tin"]
     assert belief(told, ("Bo", "Cleo"), "pen") == "new_tin"  # as released, Bo takes Cleo for persuaded
     assert belief(told, ("Bo", "Cleo"), "pen", "common_knowledge") == "blue_box"
     assert belief(told, ("Cleo", "Bo", "Ada"), "pen") == "red_box"
@@ -89,14 +73,6 @@ def test_who_is_still_inside_leaves_later_than_who_left() -> None:
     by_bo, by_cleo = (Story((*gone.events, claim)) for claim in said)
     assert [belief(by_bo, (who,), "pen") for who in ("Ada", "Cleo")] == ["old_tin", "red_box"]
     assert [belief(by_cleo, (who,), "pen") for who in ("Ada", "Bo")] == ["old_tin", "old_tin"]
-
-
-def test_absent_agents_and_objects_are_unknown() -> None:
-    base = story(*LEFT)
-    assert beliefs_after_each(base, ("Zoe",), "pen") == ["unknown"] * len(LEFT)
-    assert beliefs_after_each(base, ("Ada", "Zoe"), "pen", "common_knowledge") == ["unknown"] * len(LEFT)
-    assert belief(base, ("Ada",), "cup") == belief(base, (), "cup") == "unknown"
-    assert trace(base, "cup").decided() is None
 
 
 def test_the_deciding_sentence() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from tests.conftest import DATA, ROOT, data_file
 from tomserve import benchmarks
 from tomserve.benchmarks.opentom import benchmark as opentom
 from tomserve.benchmarks.opentom import official
-from tomserve.benchmarks.opentom.rules import RULES
 from tomserve.errors import TomserveError
 from tomserve.items import Item
 from tomserve.scoring.answers import Reading
@@ -30,69 +28,12 @@ def folder(tmp_path: Path) -> Path:
     return Path(shutil.copytree(SMALL, tmp_path / "opentom_data"))
 
 
-def test_every_narrative_has_23_questions() -> None:
-    found = items(SMALL)
-    assert len(found) == 3 * 23
-    assert Counter(
-        (item.factors["task"], item.factors["order"]) for item in found if item.factors["length"] == "long"
-    ) == {
-        **{("location_coarse", order): 2 for order in (1, 2)},
-        **{("location_fine", order): 2 for order in (0, 1, 2)},
-        **{("fullness", order): 4 for order in (1, 2)},
-        **{("accessibility", order): 2 for order in (1, 2)},
-        ("attitude", 1): 1,
-    }
-    assert {item.factors["dimension"] for item in found} == {"belief", "emotion", "reality"}
-    assert len({item.cluster for item in found}) == 2  # the long narrative is the same plot
-    assert found[0].story[2] == "Both saw the kettle in the tool box in the shed."
-
-
-def test_fine_places_are_classes_and_are_offered_as_the_narrative_writes_them() -> None:
-    fine = [item for item in items(SMALL) if item.factors["task"] == "location_fine"]
-    assert all(set(item.choices) in ({"tool box", "a cellar shelf"}, {"crate", "the porch"}) for item in fine)
-    unseen = next(item for item in fine if item.question.startswith("From Silas's perspective, where is"))
-    assert (unseen.answer, unseen.factors["label"], unseen.factors["condition"]) == (
-        "tool box",
-        "original",
-        "false_belief",
-    )
-    assert [item.choices.index(item.answer) for item in fine].count(0) not in (0, len(fine))
-
-
 def test_labels_that_contradict_others_are_known() -> None:
     found = items(SMALL)
     wrong = [item.id for item in found if item.factors["label_agrees"] is False]
     assert wrong == ["opentom/10000001/multihop_fo/4", "opentom/10000001/long/multihop_fo/4"]
     unsettled = {item.factors["task"] for item in found if item.factors["label_agrees"] is None}
     assert unsettled == {"attitude", "accessibility", "location_coarse"}
-
-
-RULED = {
-    ("always reality", "location_fg_fo/2"): "tool box",
-    ("always reality", "location_fg_fo/4"): "a cellar shelf",
-    ("always reality", "location_cg_fo/2"): "No",
-    ("always reality", "multihop_fo/1"): "less full",
-    ("always as at first", "location_fg_fo/2"): "tool box",
-    ("always as at first", "location_fg_fo/4"): "tool box",
-    ("always as at first", "location_cg_fo/2"): "Yes",
-    ("always as at first", "multihop_fo/1"): "equally full",
-    ("always as at first", "multihop_fo/6"): "equally accessible",
-    ("always positive", "attitude/1"): "positive",
-    ("always neutral", "attitude/1"): "neutral",
-    ("always negative", "attitude/1"): "negative",
-    ("always less", "multihop_fo/6"): "less accessible",
-    ("always more", "multihop_fo/6"): "more accessible",
-}
-
-
-def test_rules_say_what_is_so_or_was_so() -> None:
-    found = {item.id: item for item in items(SMALL)}
-    answers = {
-        (rule.name, name): rule.answer(found[f"opentom/10000001/{name}"])
-        for rule in RULES
-        for name in {name for _, name in RULED}
-    }
-    assert {key: value for key, value in answers.items() if value is not None} == RULED
 
 
 def test_the_authors_reading_is_kept_with_its_ways() -> None:
@@ -130,15 +71,9 @@ def test_metrics_give_classes() -> None:
 
 
 BROKEN = [
-    ("meta_data", '"observed": false', '"observed": "no"', r"meta_data\.json: 10000001\.observed: is 'no'; expected true or"),
-    ("meta_data", '"tool_box"', '"a_cellar shelf"', r"10000001\.plot_info: is .*expected two people and two places"),
-    ("meta_data", '"Silas"', "3", r"10000001\.plot_info\.observer: is 3; expected text"),
-    ("meta_data", "10000002", "10000003", r"location_cg_fo\.json: 10000003: is None; expected a list of questions"),
     ("attitude", '"negative"', '"angry"', r"attitude\.json: 10000001\[0\]\.answer: is 'angry'; expected positive or neutral"),
     ("attitude", "As Silas", "As Kurt", r"attitude\.json: 10000001\[0\]\.question: is .As Kurt.*narrator, Petra, Silas"),
     ("location_fg_so_new", '"tool_box"', '"hat"', r"so_new\.json: 10000001\[0\]\.answer: is 'hat'; expected tool_box or"),
-    ("multihop_so", "tool_box's", "hat's", r"multihop_so\.json: 10000001\[0\]\.question: is .*expected one on the fullness"),
-    ("multihop_so", '"equally full"', "[]", r"multihop_so\.json: 10000001\[0\]\.answer: is \[\]; expected text"),
     ("attitude", "{", "[", r"attitude\.json: is no JSON"),
 ]  # fmt: skip
 
@@ -159,16 +94,12 @@ def test_files_that_are_missing_or_were_replaced_are_told(folder: Path) -> None:
     assert "no long narratives are asked" in " ".join(opentom.BENCHMARK.audit(folder, print).lines)
     new, old = folder / "location_fg_fo_new.json", folder / "location_fg_fo.json"
     new.rename(old)
-    with pytest.raises(
-        TomserveError, match=r"fo\.json is the older file, whose answers contradict location_cg_fo.json"
-    ):
+    with pytest.raises(TomserveError, match="is the older file, whose answers contradict location_cg_fo"):
         items(folder)
     old.rename(new)
     (folder / "attitude.json").write_text("version https://git-lfs.github.com/spec/v1\n")
     with pytest.raises(TomserveError, match="only a pointer of Git LFS"):
         items(folder)
-    with pytest.raises(TomserveError, match="is a file; name the folder"):
-        items(folder / "meta_data.json")
 
 
 def test_the_official_folder_is_known(tmp_path: Path) -> None:

