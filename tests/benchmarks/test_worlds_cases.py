@@ -73,14 +73,6 @@ def test_labels_are_what_the_rules_say_that_people_believe(made: list[Case]) -> 
     assert not any(case.holders for case in made if case.f.factors["kind"] in ("feeling", "reply_about"))
 
 
-def test_questions_that_make_no_case_say_why(found: list[Case | NoCase]) -> None:
-    refused = [case for case in found if isinstance(case, NoCase)]
-    assert {case.item.factors["kind"] for case in refused if case.reason == "its answer in the twin is the same"}
-    surprise = {case.reason for case in refused if case.item.factors["kind"] == "surprise"}
-    assert surprise == {"without the change its answer is another one"}
-    assert all(case.factors["scenario"] not in ("opened", "present", "no_transfer") for case in refused)
-
-
 def test_a_world_by_hand_has_the_labels_that_a_reader_gives_it() -> None:
     question = Question(kind="belief", who=("P",), fact="place", choices=("x", "y", "z", "unknown"), role="belief")
     lines = ("fact place=x seen P, Q, R, S", "fact place=y seen Q, R", "fact place=z seen Q")
@@ -98,21 +90,13 @@ def test_a_world_by_hand_has_the_labels_that_a_reader_gives_it() -> None:
 def test_a_file_makes_the_cases_of_its_worlds_under_its_own_ids(tmp_path: Path) -> None:
     world = BY_NAME["transfer"].world(built_in(), "transfer-3-0001", "false_belief")
     told = list(items(world, built_in()))
-    variant = told[1].model_copy(update={"id": "v", "base": told[1].id})
-    write_items(path := tmp_path / "worlds.jsonl", [*told, variant])
+    write_items(path := tmp_path / "worlds.jsonl", told)
     found = [case for case in cases(path) if isinstance(case, Case)]
-    direct = [case_of(one, None) for one in tried(world, built_in())]
-    assert found
-    assert found == [case for case in direct if isinstance(case, Case)]
+    assert found == [case for one in tried(world, built_in()) if isinstance(case := case_of(one, None), Case)] != []
     usual = list(benchmarks.get("worlds").found_cases(path))
     assert [case.f.factors["kind"] for case in usual] == ["belief", "action"]
-
-
-def test_an_item_that_is_told_otherwise_than_its_record_is_refused(tmp_path: Path) -> None:
-    world = BY_NAME["transfer"].world(built_in(), "transfer-3-0001", "false_belief")
-    told = [item for item in items(world, built_in()) if item.factors["asked"] == "P"]
-    changed = [item.model_copy(update={"question": "Where will it be?"}) for item in told]
-    write_items(path := tmp_path / "worlds.jsonl", changed)
+    changed = [item.model_copy(update={"question": "Where?"}) for item in told if item.factors["asked"] == "P"]
+    write_items(path, changed)
     with pytest.raises(
         ContentError, match=r"worlds\.jsonl:\d+: item 'transfer-3-0001/.*told otherwise than its record"
     ):

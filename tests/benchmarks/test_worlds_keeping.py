@@ -12,12 +12,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from tests.conftest import make_item
 from tomserve import content
 from tomserve.benchmarks.worlds import benchmark, keeping
-from tomserve.benchmarks.worlds.drawing import worlds
-from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.benchmarks.worlds.release import Release, released
-from tomserve.benchmarks.worlds.rendering import items as rendered
 from tomserve.items import Item
 
 
@@ -28,12 +26,13 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "cache/tomserve"
 
 
+TWENTY = [make_item(number) for number in range(20)]
+
+
 class Made:
     """Generates twenty items, and counts how often."""
 
-    def __init__(self) -> None:
-        self.times = 0
-        self.items = [item for world in worlds(built_in(), 5, 7) for item in rendered(world, built_in())][:20]
+    times, items = 0, TWENTY
 
     def __call__(self) -> Iterator[Item]:
         self.times += 1
@@ -44,15 +43,9 @@ class Made:
         return released().model_copy(update={"file": f"sha256:{hashlib.sha256(text).hexdigest()}"})
 
 
-@pytest.fixture(scope="module")
-def twenty() -> Made:
-    return Made()
-
-
 @pytest.fixture
-def made(twenty: Made) -> Made:
-    twenty.times = 0
-    return twenty
+def made() -> Made:
+    return Made()
 
 
 def test_what_was_generated_once_is_read_from_then_on(made: Made, cache: Path) -> None:
@@ -90,7 +83,7 @@ def test_a_file_that_is_not_the_release_is_not_believed(
         path.mkdir()
     else:
         harmed = {
-            "changed": zstandard.compress(text.replace(b"unknown", b"unknowN", 1)),
+            "changed": zstandard.compress(text.replace(b"salt", b"malt", 1)),
             "torn": data[: len(data) // 2],
             "bomb": zstandard.compress(bytes(20 << 20)),
             "large": data + bytes(keeping.LARGEST),
@@ -121,16 +114,12 @@ def test_other_words_have_a_file_of_their_own(tmp_path: Path, monkeypatch: pytes
 
 def test_validating_generates_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is checked is what the code makes now, and never what was kept."""
-
-    def never(*_: object) -> Iterator[Item]:
-        raise AssertionError("the kept file is not to be asked")
-
-    called: list[bool] = []
-    monkeypatch.setattr(keeping, "items", never)
-    monkeypatch.setattr(benchmark, "generated", lambda: iter(called.append(True) or ()))
+    called: list[str] = []
+    monkeypatch.setattr(keeping, "items", lambda *_: called.append("kept"))
+    monkeypatch.setattr(benchmark, "generated", lambda: iter(called.append("generated") or ()))
     monkeypatch.setattr("tomserve.benchmarks.worlds.validating.findings", lambda own: own)
     assert benchmark.validate(None, print) == []
-    assert called
+    assert called == ["generated"]
 
 
 @pytest.mark.long

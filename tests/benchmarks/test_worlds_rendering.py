@@ -53,12 +53,7 @@ def test_people_are_named_by_slots_in_all_three_persons() -> None:
     assert [said("{c}", **how) for how in ({"first": "P"}, {"second": "P"})] == ["that I am late", "that you are late"]
     assert said("{c}", second="P", first="P") == "that I am late", "whoever says I is not called you"
     assert said("{A} {A:does|do} it {A.himself} for {A.him}", first="P") == "I do it myself for me"
-    for phrasing, reason in (
-        ("{A} has the {w}.", "nothing to fill {w}"),
-        ("{o.his} lid", "nothing to fill {o.his}"),
-        ("{o:is|are} shut", r"nothing to fill {o:is\|are}"),
-        ("{A.she} goes.", "{A.she} is no pronoun; known: he, him, his, himself"),
-    ):
+    for phrasing, reason in (("{A} has the {w}.", "nothing to fill {w}"), ("{A.she} goes.", "{A.she} is no pronoun")):
         with pytest.raises(ValueError, match=reason):
             said(phrasing)
     assert named("{A} {B:has|have} {C.his} {o}, {D's} {l}.") == {*"ABCDol"}
@@ -84,9 +79,7 @@ WENT = '  goes:\n    - "{A} {A:leaves|leave}."\n    - "{A} {A:goes|go} home."\n'
 BRIEF = [
     ("", "short: no phrasings of 'goes'; known: "),
     ('  goes: ["Somebody leaves."]\n', "the brief phrasing 'Somebody leaves.' of 'goes' does not name 'A'"),
-    ('  goes: ["{A} {A:leaves|leave} the {room}."]\n', "the brief phrasing '{A} {A:leaves|leave} the {room}.' of 'goes' names 'room', as no longer one does"),
     ('  goes: ["{A} {A:leaves|leave} ."]\n', None),
-    ('  goes: ["{A} {A:leaves|leave} leaves."]\n', None),
 ]  # fmt: skip
 """Brief phrasings of a role, and what is wrong with them; None for a slip."""
 
@@ -179,17 +172,12 @@ def test_the_condition_compares_the_belief_with_what_is_so_and_the_reader_is_cal
 
 
 def test_worlds_are_drawn_by_a_seed_with_families_and_versions_in_turn() -> None:
-    def drawn(number: int, seed: int = 5) -> list[Item]:
-        return [item for one in worlds(built_in(), number, seed) for item in items(one, built_in())]
-
     number = len(FAMILIES)
-    first = [item.to_json() for item in drawn(2 * number)]
-    assert first == [item.to_json() for item in drawn(2 * number)]
-    assert {item.story for item in drawn(number)}.isdisjoint(item.story for item in drawn(number, seed=6))
-    fewer = drawn(number)
-    assert [item.to_json() for item in fewer] == first[: len(fewer)]
+    first, fewer, other = (list(worlds(built_in(), *given)) for given in ((4 * number, 5), (number, 5), (number, 6)))
+    assert fewer == first[: len(fewer)]
+    assert {tuple(one.scenes) for one in fewer}.isdisjoint(tuple(one.scenes) for one in other)
     told: dict[str, list[str]] = {}
-    for one in worlds(built_in(), 4 * number, 5):
+    for one in first:
         told.setdefault(one.name, []).append(str(one.design["scenario"]))
     assert len(told) == 4 * number
     for place, (name, scenarios) in enumerate(told.items()):

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections import defaultdict
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-import yaml
 
 from tests.helpers import possible_worlds
 from tomserve.benchmarks.worlds import retelling as told_again
 from tomserve.benchmarks.worlds import rewording
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
-from tomserve.benchmarks.worlds.lexicon import Lexicon, built_in
+from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.benchmarks.worlds.record import Question, Scene, World
 from tomserve.benchmarks.worlds.rendering import items, label
 from tomserve.benchmarks.worlds.reordering import PAIRS, STUCK, reordered
@@ -127,12 +124,8 @@ def test_variants_are_nearly_always_there_true_by_both_implementations_and_chang
         assert world.questions[0].choices[one.choices.index(one.answer)] == original.factors["answer_key"]
         assert [one.meaning(choice) for choice in one.choices] == list(original.choices)
         assert (one.id, one.cluster, one.canary) == (f"{original.id}/{kind.name}", original.cluster, "a canary")
-        own = {
-            "variant": kind.name,
-            "variant_by": "record",
-            "sentences": len(one.story),
-            "reality": one.factors["reality"],
-        }
+        own = {"variant": kind.name, "variant_by": "record", "sentences": len(one.story)}
+        own["reality"] = one.factors["reality"]
         assert one.factors == {**original.factors, **own}
         assert one.gold is None or len(one.gold.sets or ()) == len(one.story)
         holds(original, one, world, told, places)
@@ -140,20 +133,12 @@ def test_variants_are_nearly_always_there_true_by_both_implementations_and_chang
     assert families == set(BY_NAME)
 
 
-def test_all_tellings_of_a_world_get_the_same_person_the_same_object_and_the_same_words() -> None:
+def test_all_tellings_of_a_world_get_the_same_person_and_the_same_object() -> None:
     for family in FAMILIES:
         told = [family.world(built_in(), f"{family.name}-5-0001", scenario) for scenario in family.versions[-1]]
         assert len({retold(world, PERSON, built_in())[0].people["P"] for world in told}) == 1
         named = [retold(world, OBJECT, built_in())[0].words for world in told]
         assert all(named[0].get(key) == text for other in named for key, text in other.items() if key in "xyzw")
-    numbers = []
-    for scenario in ("false_belief", "present"):
-        world = BY_NAME["transfer"].world(built_in(), "transfer-5-0002", scenario)
-        pairs = zip(world.scenes, rewording.paraphrased(world, built_in()).scenes, strict=True)
-        numbers.append({(old.role, old.phrasing): new.phrasing for old, new in pairs})
-    shared = numbers[0].keys() & numbers[1].keys()
-    assert len(shared) > 4
-    assert all(numbers[0][scene] == numbers[1][scene] for scene in shared)
 
 
 # what has no variant
@@ -173,12 +158,8 @@ def _moves() -> World:
     return world.model_copy(update={"scenes": tuple(moves)})
 
 
-def test_where_the_truth_would_change_or_no_other_telling_is_there_is_no_variant(tmp_path: Path) -> None:
+def test_where_the_truth_would_change_or_no_other_telling_is_there_is_no_variant() -> None:
     lexicon, moves = built_in(), _moves()
-    people: dict[str, Any] = {"P": {"name": "Ann", "gender": "woman"}, "Q": {"name": "Bo", "gender": "man"}}
-    bare = World(
-        family="transfer", name="w", people=people, words={}, facts={"who": ("P", "Q")}, scenes=(Scene(role="people"),)
-    )
     short, _ = rewording.condensed(BY_NAME["transfer"].world(lexicon, "transfer-5-0000", "false_belief"), lexicon)
     brief = short.model_copy(update={"scenes": tuple(one.model_copy(update={"told": "short"}) for one in short.scenes)})
     scenes = tuple(Scene(role="elsewhere", slots={"A": "S", "l": k}, phrasing=n) for k, n in (("x", 2), ("y", 1)))
@@ -187,27 +168,12 @@ def test_where_the_truth_would_change_or_no_other_telling_is_there_is_no_variant
         update={"scenes": (moves.scenes[0], moves.scenes[1].model_copy(update={"events": ()}))}
     )
     assert _asked(unsettled).gold is not None
-    valley = BY_NAME["valley"].world(lexicon, "valley-5-0000", "missed")
-    question = next(one for one in valley.questions if one.kind == "belief")
-    question = question.model_copy(update={"choices": (*question.choices, "again")})
-    words = valley.words | {"again": rewording.with_other_object(valley, lexicon).words["x"]}
-    (twice,) = items(valley.model_copy(update={"words": words, "questions": (question,)}), lexicon)
-    shutil.copytree(lexicon.folder, tmp_path / "worlds")
-    file = tmp_path / "worlds/phrases/transfer.yaml"
-    content = yaml.safe_load(file.read_text("utf-8"))
-    content["roles"] = {role: offered[:1] for role, offered in content["roles"].items()}
-    file.write_text(yaml.safe_dump(content), "utf-8")
-    own = Lexicon(tmp_path / "worlds")
-    single = BY_NAME["transfer"].world(own, "transfer-5-0000", "present")
     for make, reason in (
-        (lambda: rewording.with_other_object(bare, lexicon), rewording.NO_OBJECT),
         (lambda: rewording.condensed(brief, lexicon), rewording.NOT_SHORTER),
-        (lambda: rewording.paraphrased(single, own), rewording.ONE_PHRASING),
         (lambda: reordered(leaning, ("Then Ann ties a ribbon to the box.", "Ann oils a hinge of the tin.")), STUCK),
         (lambda: RETELL(_asked(moves), ORDER), CHANGES_TRUTH),
         (lambda: RETELL(_asked(moves, at=0), ORDER), told_again.MOMENT),
         (lambda: RETELL(_asked(unsettled), ORDER), told_again.UNSETTLED),  # its place is none of the choices at first
-        (lambda: RETELL(twice, OBJECT), told_again.SAME),
         (lambda: retold(moves, CHOICES, lexicon), "know no variant 'choices'"),
     ):
         with pytest.raises(InapplicableError, match=re.escape(reason)):
@@ -226,12 +192,9 @@ def test_what_cannot_be_told_again_is_dropped_with_a_reason() -> None:
 
     for change, reason in (
         ({"world": None}, told_again.NO_RECORD),
-        ({"world": {"family": "contents"}}, told_again.NO_RECORD),
         (world(people=3), told_again.NO_RECORD),
-        (world(questions=[{}]), told_again.NO_RECORD),
         (world(family="../words"), told_again.NO_FAMILY),
         (world(scenes=[{"role": "nowhere"}]), told_again.OTHER_WORDS),
-        (world(questions=[{**original.world["questions"][0], "kind": "smell"}]), told_again.OTHER_WORDS),
         ({"story": ("Ann has a box.", *original.story[1:])}, told_again.OTHER_WORDS),
         ({"question": "What now?"}, told_again.OTHER_WORDS),
         ({"answer": wrong}, told_again.OTHER_WORDS),

@@ -14,7 +14,7 @@ from tomserve.benchmarks.worlds import rules
 from tomserve.benchmarks.worlds.events import Event, Happened, parse, read
 from tomserve.benchmarks.worlds.families import FAMILIES
 from tomserve.benchmarks.worlds.lexicon import built_in
-from tomserve.benchmarks.worlds.record import PRONOUNS, Person, Scene, World
+from tomserve.benchmarks.worlds.record import PRONOUNS, Person, World
 from tomserve.items import UNKNOWN
 
 # events
@@ -31,28 +31,22 @@ def chain(story: Happened, *who: str) -> list[str]:
 
 def test_every_form_is_read() -> None:
     fact = {"fact": "place", "value": "x"}
-    assert parse("fact place=x") == Event("fact", **fact)
-    assert parse("fact place=x seen P, Q") == parse("fact place=x seen P,Q") == Event("fact", people=("P", "Q"), **fact)
-    assert parse("see P, Q place") == Event("see", people=("P", "Q"), fact="place")
-    assert parse("alone P place") == Event("alone", people=("P",), fact="place")
-    assert parse("tell S P, Q place=x") == Event("tell", actor="S", people=("P", "Q"), **fact)
-    assert parse("tell - P place=x") == Event("tell", people=("P",), **fact)
-    assert parse("distrust P, Q S") == Event("distrust", actor="S", people=("P", "Q"))
-    assert parse("want P place=x") == Event("want", people=("P",), **fact)
-    assert parse("seek P, Q place") == Event("seek", people=("P", "Q"), fact="place")
-    assert parse("act P go") == Event("act", actor="P", value="go")
-    assert parse("show P glad seen Q") == Event("show", actor="P", people=("Q",), value="glad")
+    for text, event in {
+        "fact place=x": Event("fact", **fact),
+        "fact place=x seen P,Q": Event("fact", people=("P", "Q"), **fact),
+        "see P, Q place": Event("see", people=("P", "Q"), fact="place"),
+        "tell S P, Q place=x": Event("tell", actor="S", people=("P", "Q"), **fact),
+        "tell - P place=x": Event("tell", people=("P",), **fact),
+        "distrust P, Q S": Event("distrust", actor="S", people=("P", "Q")),
+        "act P go": Event("act", actor="P", value="go"),
+        "show P glad seen Q": Event("show", actor="P", people=("Q",), value="glad"),
+    }.items():
+        assert parse(text) == event
 
 
 def test_who_comes_to_know_what() -> None:
     story = happened("fact place=x seen P, Q", "fact place=y seen Q")
-    assert [chain(story, *who) for who in ("", "P", "Q", "QP", "PQ")] == [
-        ["x", "y"],
-        ["x", "x"],
-        ["x", "y"],
-        ["x", "x"],
-        ["x", "x"],
-    ]
+    assert ["".join(chain(story, *who)) for who in ("", "P", "Q", "QP", "PQ")] == ["xy", "xx", "xy", "xx", "xx"]
     assert chain(story, "R") == ["unknown", "unknown"]
     story = happened("fact place=x", "see P, Q place", "alone R, S place")  # together it is known of one another
     assert [chain(story, *who)[-1] for who in ("PQ", "R", "S")] == ["x"] * 3
@@ -79,13 +73,8 @@ def test_who_comes_to_know_what() -> None:
 MISTAKES = [
     ("move place=x", "line 2: event 'move place=x': unknown verb 'move'; known: fact, see, alone, tell"),
     ("fact place", "line 2: event 'fact place': does not fit the form of 'fact'"),
-    ("fact place=x seen", "does not fit the form of 'fact'"),
-    ("tell P place=x", "does not fit the form of 'tell'"),
     ("fact place=x seen T", "line 2: event 'fact place=x seen T' names 'T', who is nobody of this world"),
-    ("tell T P place=x", "line 2: event 'tell T P place=x' names 'T'"),
     ("fact weather=x", "line 2: event 'fact weather=x': unknown fact; known: place, mood"),
-    ("fact place=m", "line 2: event 'fact place=m': unknown value; known: x, y"),
-    ("want P place=m", "unknown value; known: x, y"),
 ]
 
 
@@ -188,19 +177,11 @@ def test_a_record_comes_back_from_json_as_it_was_without_default_values() -> Non
 REFUSED = [
     ({"words": WORDS | {"P": "park"}}, "the key 'P' is both a person's and a word's"),
     ({"facts": FACTS | {"place": ("x", "attic")}}, "fact 'place' has the value 'attic', which is neither"),
-    ({"plans": {"weather": {"x": "wait"}}}, "'weather' is no fact of this world; it has place, result, culprit"),
     ({"plans": {"place": {"x": "run"}}}, "the plan for 'place' has the act 'run', which is no word"),
-    ({"prospects": ("weather",)}, "'weather' is no fact of this world"),
     ({"questions": (ask("belief", "place", "T"),)}, "a question asks about 'T', who is nobody of this world"),
-    ({"questions": (ask("belief", "place", "P", choices=("x", "w")),)}, "the choice 'w', which is neither"),
     ({"questions": (ask("belief", "place", "P", choices=("x", "x")),)}, "a question offers a choice twice"),
     ({"questions": (ask("belief", "place", "P", at=3),)}, "a question is about line 4; there are 1"),
-    ({"scenes": (Scene(role="put", slots={"A": "T"}),)}, "the scene 'put' has a slot for 'T', which is neither"),
-    ({"questions": (ask("belief", "place", "P", slots={"A": "T"}),)}, "has a slot for 'T', which is neither"),
-    ({"second": "T"}, "the story is told to 'T', who is nobody of this world"),
-    ({"scenes": ()}, "scenes"),
     ({"weather": "fine"}, "weather"),
-    ({"people": PEOPLE | {"P": {"name": "", "gender": "woman"}}}, "name"),
 ]
 
 
