@@ -14,7 +14,7 @@ from tomserve.benchmarks.bigtom.template import Template, read
 from tomserve.benchmarks.bigtom.triples import Triple, cases, triple, triples
 from tomserve.benchmarks.bigtom.you import YOU, I, told
 from tomserve.benchmarks.case import Case, NoCase, problem
-from tomserve.errors import ConfigError, ContentError
+from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.scoring.answers import Reading
 from tomserve.stability.pronouns import PRONOUN
@@ -68,23 +68,6 @@ def test_the_authors_scoring(text: str, plain: bool | None, after: bool | None, 
     assert not official.compute(item, Reading(None, None))
 
 
-BROKEN = [
-    (";auto;0", ";auto", "bigtom.csv:1: row 1 has 18 fields; expected 19"),
-    ("on a hill.", "on a hill", "bigtom.csv:1: story: has 4 full stops; expected 5 sentences"),
-    ("Ines believes the barrel is empty.", "ines believes the barrel is full.", "belief answer: is the same"),
-]
-
-
-@pytest.mark.parametrize(("old", "new", "said"), BROKEN)
-def test_a_broken_row_is_named_by_line_and_field(tmp_path: Path, old: str, new: str, said: str) -> None:
-    path = tmp_path / "bigtom.csv"
-    assert old in SMALL.read_text()
-    path.write_text(SMALL.read_text().replace(old, new, 1))
-    with pytest.raises(ContentError, match=r"bigtom\.csv:\d+: ") as error:
-        every(path)
-    assert said in str(error.value)
-
-
 def test_the_known_file() -> None:
     path = data_file("bigtom.csv")
     done = benchmarks.get("bigtom").validate(path, print)
@@ -135,28 +118,6 @@ def test_what_is_in_doubt_is_refused(texts: Sequence[str], reason: str) -> None:
         told(texts, "Ines", YOU)
 
 
-def test_a_triple_has_the_belief_before_and_after_the_event(small: list[Template]) -> None:
-    found = triple(small[0])
-    assert isinstance(found, Triple)
-    f, p, twin = found
-    assert f.factors["condition"] == "false_belief"
-    assert p.story == (
-        "You are a gardener on a hill.",
-        "You want to water the young trees before noon.",
-        "You see that the barrel is full of water.",
-    )
-    assert twin.story == (
-        *p.story,
-        "While you are at the shed, a goat knocks the barrel over and empties it.",
-        "You see the goat knock the barrel over.",
-    )
-    assert p.question == twin.question == "Do you believe the barrel is full or empty?"
-    assert (p.answer, twin.answer) == ("I believe the barrel is full.", "I believe the barrel is empty.")
-    assert p.meaning(p.answer) == f.answer != twin.meaning(twin.answer)
-    assert (p.base, p.cluster, twin.factors["variant"]) == (f.id, f.cluster, "ppt_p_twin")
-    assert triple(small[0], "forward_action").p.answer == "I will fill my jug at the barrel."
-
-
 def test_a_template_in_doubt_has_no_triple_and_a_reason(small: list[Template]) -> None:
     assert triple(small[1]) == "it is not sure whom a pronoun means"  # a visitor has been mentioned before the "he"
     assert [found.f.factors["template"] for found in triples(small)] == [
@@ -166,7 +127,9 @@ def test_a_template_in_doubt_has_no_triple_and_a_reason(small: list[Template]) -
     assert triple(read(text, SMALL)[0]) == "the event says that the person knows nothing of it"
 
 
-def test_a_template_makes_a_case_for_each_task_and_the_reasons_are_given(small: list[Template]) -> None:
+def test_a_template_makes_a_case_for_each_task_with_the_belief_before_and_after_the_event(
+    small: list[Template],
+) -> None:
     found = list(cases(small))
     made = [case for case in found if isinstance(case, Case)]
     assert [isinstance(case, Case) for case in found[:3]] == [True, True, False]
@@ -179,11 +142,22 @@ def test_a_template_makes_a_case_for_each_task_and_the_reasons_are_given(small: 
         **{"protagonist": full, "other": None, "reality": empty},
         **{"protagonist_in_twin": empty, "other_in_twin": None, "reality_in_twin": empty},
     }
-    assert belief.factors["protagonist"] == belief.f.answer
     assert action.holders == {}
     assert belief.twin.story[-1] == "Ines sees the goat knock the barrel over."
     assert (belief.twin.choices, belief.twin.base) == (belief.f.choices, belief.f.id)
-    assert belief.scenario == belief.own.cluster == belief.twin.cluster
+    p, twin = belief.own, belief.own_twin
+    assert p.story[1:] == (
+        "You want to water the young trees before noon.",
+        "You see that the barrel is full of water.",
+    )
+    assert twin.story[len(p.story) :] == (
+        "While you are at the shed, a goat knocks the barrel over and empties it.",
+        "You see the goat knock the barrel over.",
+    )
+    assert p.question == twin.question == "Do you believe the barrel is full or empty?"
+    assert (p.answer, twin.answer) == ("I believe the barrel is full.", "I believe the barrel is empty.")
+    assert p.meaning(p.answer) == belief.f.answer != twin.meaning(twin.answer)
+    assert (p.base, p.cluster, twin.factors["variant"]) == (belief.f.id, belief.f.cluster, "ppt_p_twin")
 
 
 def test_the_known_file_has_triples_enough() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -245,11 +246,15 @@ def damaged(text: str, dice: Random) -> str | bytes:
     return bytes(data)
 
 
+def copy(source: Path, folder: Path) -> Path:
+    """A copy of a sample that may be damaged."""
+    shutil.copytree(source if source.is_dir() else source.parent, folder)
+    return folder if source.is_dir() else folder / source.name
+
+
 @every
 def test_whatever_is_in_a_file_is_read_or_refused_in_one_line(name: str, benchmark, samples, tmp_path: Path) -> None:
-    source, dice, refused = samples[name], Random(name), 0
-    shutil.copytree(source if source.is_dir() else source.parent, tmp_path / "data")
-    path = tmp_path / "data" if source.is_dir() else tmp_path / "data" / source.name
+    path, dice, refused = copy(samples[name], tmp_path / "data"), Random(name), 0
     files = sorted(file for file in (tmp_path / "data").rglob("*") if file.is_file() and file.name != "question.json")
     for _ in range(8 if name.startswith(("perturbed", "bundles")) else 25):
         file = dice.choice(files)
@@ -264,6 +269,55 @@ def test_whatever_is_in_a_file_is_read_or_refused_in_one_line(name: str, benchma
             assert "\n" not in str(error)  # noqa: PT017 - many of the files are read
         file.write_bytes(good)
     assert refused
+
+
+FAULTS = [
+    ("bigtom", "*.csv", r";auto;0", ";auto", "small.csv:1: row 1 has 18 fields; expected 19"),
+    ("bigtom", "*.csv", r"on a hill\.", "on a hill", "small.csv:1: story: has 4 full stops; expected 5 sentences"),
+    ("bigtom", "*.csv", "Ines believes the barrel is empty.", "ines believes the barrel is full.", "belief answer: is the same"),
+    ("dyntom", "trial1/story.json", "\"scenario 1\"", "\"act 1\"", "story: found 'act 1'; expected 'scenario 1'"),
+    ("dyntom", "trial1/question_new.json", "\"What is the belief", "\"How is", "found 'How is"),
+    ("dyntom", "trial1/question_new.json", "in scenario 1", "in scenario 9", "asks about scene 9 of 5"),
+    ("dyntom", "trial1/question_new.json", "\"a. ", "\"x. ", "expected a text that begins with 'a. "),
+    ("dyntom", "trial1/question_new.json", "answer\": \".\"", "answer\": \"q\"", "true answer: found 'q'; expected the letter of one of 8"),
+    ("fantom", "*_accessible_full*first*", "context,", "", ":1: columns: found 'question,answer_choices,gt_answer'"),
+    ("fantom", "*_accessible_full*first*", r"\"\[.*\]\"", "\"__import__('os')\"", ":2: answer_choices: found"),
+    ("fantom", "*_accessible_full*first*", r",Ian believes.*", ",c", ":2: gt_answer: found 'c'; expected one of answer_choices"),
+    ("mmtom", "*.json", "Question:", "", ":1: question: found 'What's inside"),
+    ("mmtom", "*.json", "\"answer\": \"a\"", "\"answer\": \"c\"", ":1: answer: found 'c'; expected a or b. The file is Benchmark/questions.json of"),
+    ("mmtom", "*.json", "1.1", "3.1", ":1: question_type: unknown type '3.1'"),
+    ("mumatom", "*.json", "\"answers\"", "\"replies\"", "11.answers: found"),
+    ("mumatom", "*.json", "B\\) When", "B When", "11.questions.1: "),
+    ("mumatom", "*.json", "\"belief\"", "\"beliefs\"", "11.labels.1: unknown kind of question 'beliefs'; did you"),
+    ("opentom", "attitude.json", "\"negative\"", "\"angry\"", "attitude.json: 10000001[0].answer: is 'angry'; expected positive or neutral"),
+    ("opentom", "location_fg_so_new.json", "\"tool_box\"", "\"hat\"", "so_new.json: 10000001[0].answer: is 'hat'; expected tool_box or"),
+    ("opentom", "attitude.json", "As Silas", "As Kurt", "attitude.json: 10000001[0].question: is"),
+    ("tombench", "Hidden*", "\\{", "", "Hidden Emotions.jsonl:1: is no JSON"),
+    ("tombench", "Hidden*", "ANSWER\": \"[A-D]", "ANSWER\": \"E", "ANSWER: found 'E'; expected one of A, B, C, D"),
+    ("tombench", "Hidden*", "\"C\\. 抽屉\"", "null", "选项C: found None; expected two options, or four"),
+    ("tombench", "Hidden*", "Belief: ", "", "expected a name such as 'Belief: Content false beliefs'"),
+    ("tomi", "*.txt", "7 Ruth", "9 Ruth", "small.txt:7: has the number 9; expected 7, or 1 where a story begins"),
+    ("tomi", "*.txt", "\ttin_chest\t1", "\tattic\t1", "small.txt:8: answer: is 'attic'; expected one of tin_chest, oak_crate"),
+    ("tomi", "*.txt", "The lantern is in", "The flute is in", "small.txt:8: story: names one place of the lantern only"),
+    ("tomi", "*.trace", "memory", "memories", "question_type: is 'memories'; expected one of memory,"),
+    ("ullman", "*.csv", ";pins;", ";", "small.csv:1: has 4 fields; expected story"),
+    ("ullman", "*.csv", ";pins;", ";\"tea\"x;", "small.csv:1: is not CSV"),
+]  # fmt: skip
+"""What is replaced by what in a file of a sample, and what is said of it."""
+
+
+@pytest.mark.parametrize(("name", "file", "old", "new", "said"), FAULTS)
+def test_a_fault_is_named_by_its_place(
+    name: str, file: str, old: str, new: str, said: str, benchmark, samples, tmp_path
+):
+    path = copy(samples[name], tmp_path / "data")
+    (found,) = (tmp_path / "data").rglob(file)
+    text, times = re.subn(old, new, found.read_text("utf-8"), count=1)
+    assert times == 1
+    found.write_text(text, "utf-8")
+    with pytest.raises(TomserveError, match=re.escape(said)) as refused:
+        list(benchmark.items(path, where=ALL))
+    assert "\n" not in str(refused.value)
 
 
 def pins(benchmark: Benchmark, path: Path) -> tuple[str, str, str]:

@@ -88,32 +88,6 @@ def test_what_is_no_folder_of_trials_is_refused(tmp_path: Path) -> None:
             list(ask("dyntom", tmp_path))
 
 
-WRONG = {
-    "no scenes": ("story/story", {}, r"story\.json: story: found {}; expected an object of scenes"),
-    "nothing told": ("story/story/scenario 2", {"background": " ", "dialogue": ""}, r"scenario 2: found no text"),
-    "other words": ("type_a_what_3/question", "How is Mira?", r"type_a_what_3\.question: found 'How is Mira\?'; exp"),
-    "another scene": ("type_a_what_3/question", "What is the belief of X in scenario 9?", r"asks about scene 9 of 5"),
-    "no letter": ("type_a_what_3/options/1", "x. yes", r"options: found 'x. yes'; expected a text that begins with 'b\. "),
-    "one option": ("type_a_what_3/options", ["a. x", "b. X"], r"options: found fewer than two|true answer: found"),
-    "no such answer": ("type_a_what_3/true answer", "q", r"true answer: found 'q'; expected the letter of one of 8"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_one_line(name: str, tmp_path: Path) -> None:
-    at, value, expected = WRONG[name]
-    files = place = {"story": story("Mira Sol"), **questions("Mira Sol")}
-    *path, last = [int(step) if step.isdigit() else step for step in at.split("/")]
-    for step in path:
-        place = place[step]
-    place[last] = value
-    write_trial(tmp_path / "trial1", files.pop("story"), files)
-    with pytest.raises(ContentError, match=expected) as caught:
-        list(load("dyntom", tmp_path))
-    assert "\n" not in str(caught.value)
-    assert "take the folder anew" in str(caught.value)
-
-
 def test_checks_count_questions_faults_and_trials_that_differ(folder: Path) -> None:
     def said(check: Any, place: Path) -> str:
         found = check(place, print)

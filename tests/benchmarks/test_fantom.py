@@ -5,13 +5,10 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import data_file
 from tests.helpers.choices_files import QUESTIONS, fantom_name, fantom_rows, fantom_sets
 from tests.helpers.strategies import talk
 from tomserve.benchmarks.fantom import BENCHMARK, OWN, blob, official
-from tomserve.errors import ContentError
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.answers import Reading, read
 from tomserve.scoring.labels import Lettered
@@ -85,33 +82,6 @@ def test_the_official_form_shows_the_conversation_and_the_options_in_brackets(tm
     assert system["role"] == "system"  # some models' templates would put one of their own there
     end = f"\n\nQuestion: {item.question}\n(a) {item.choices[0]}\n(b) {item.choices[1]}\n\nChoose an answer from above:"
     assert message["content"] == "\n".join(item.story) + end
-
-
-HEAD = "context,question,answer_choices,gt_answer\n"
-BROKEN = [
-    ("context,question\nx,y\n", r":1: columns: found 'context,question'; expected context,question,answer_choices,gt"),
-    (f"{HEAD}A: x,q?,'ab',a\n", r":2: answer_choices: found \"'ab'\"; expected a list of two texts"),
-    (f"{HEAD}A: x,q?,\"__import__('os')\",a\n", ":2: answer_choices"),
-    (f"{HEAD}A: x,q?,\"['a', 'b']\",c\n", ":2: gt_answer: found 'c'; expected one of answer_choices"),
-    (f"{HEAD}A: x,q?,\"['{'a' * 2001}', 'b']\",b\n", r":2: row: makes no item \(choices.0: .*2000 characters\); take"),
-]
-SETS = [
-    (lambda one: one.pop("beliefQAs"), "0.beliefQAs: found"),
-    (lambda one: one["beliefQAs"][0].update(wrong_answer=""), "0.beliefQAs.0.wrong_answer: found ''"),
-    (lambda one: one["beliefQAs"][0].update(tom_type="third"), "0.beliefQAs.0.tom_type: found 'third'; expected first"),
-]
-
-
-@pytest.mark.parametrize(("fault", "reason"), [*BROKEN, *SETS])
-def test_a_broken_row_or_set_is_named_by_line_and_field(fault, reason: str, tmp_path: Path) -> None:
-    path = tmp_path / (fantom_name(True, "short", 1) if isinstance(fault, str) else "fantom_v1.json")
-    sets = fantom_sets()
-    sets[0]["beliefQAs"] = sets[0]["beliefQAs"][:4]
-    if not isinstance(fault, str):
-        fault(sets[0])
-    path.write_text(fault if isinstance(fault, str) else json.dumps(sets))
-    with pytest.raises(ContentError, match=reason):
-        list(BENCHMARK.items(path))
 
 
 def test_validate_names_the_files_that_are_others_or_lack(tmp_path: Path) -> None:

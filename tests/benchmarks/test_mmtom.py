@@ -31,22 +31,6 @@ def test_each_row_is_a_question_with_its_type(path: Path) -> None:
     assert [item.factors["asked_before"] for item in items] == [False] * 7 + [True]
 
 
-SHORT = "Which? (a) x. (b) y. Please respond with either a or b."
-BROKEN = [
-    ({"question": "What?"}, r"questions.json:1: question: found 'What\?'; expected a story, then 'Question:"),
-    ({"answer": "c"}, "questions.json:1: answer: found 'c'; expected a or b. The file is Benchmark/questions.json of"),
-    ({"question_type": 3.1}, "questions.json:1: question_type: unknown type '3.1'; .*1.1"),
-    ({"question": f"A room.\nQuestion: {SHORT.replace('y', 'X')}"}, "two different options"),
-]
-
-
-@pytest.mark.parametrize(("change", "reason"), BROKEN)
-def test_a_broken_row_is_named_by_line_and_field(change: dict, reason: str, path: Path) -> None:
-    path.write_text(json.dumps({**next(mmtom_rows()), **change}))
-    with pytest.raises(ContentError, match=reason):
-        list(BENCHMARK.items(path))
-
-
 @pytest.mark.parametrize("text", ["[1]", "null", "{", "{}" * 3])
 def test_what_is_no_row_is_named_by_its_line(text: str, path: Path) -> None:
     path.write_text(text)

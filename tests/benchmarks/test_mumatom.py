@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,27 +32,6 @@ def test_a_description_is_decoded_wherever_it_has_marks_of_bytes() -> None:
     assert decoded('b"It\'s one.\nTwo."') == "It's one.\nTwo."
     assert decoded("b'One. Two.") == "One. Two."
     assert decoded("Plain 'text'") == "Plain 'text'"
-
-
-def put(field: str, value: object) -> Callable[[dict], object]:
-    return lambda scene: scene[field].update({"2": value})
-
-
-BROKEN = [
-    (lambda scene: scene.pop("answers"), "11.answers: found .*; expected a description, questions, answers and labels"),
-    (lambda scene: scene.update(description=3), "11.description: found"),
-    (put("questions", "Which?\nA) one\nB two"), "11.questions.2: .*a line for each option"),
-    (put("labels", "beliefs"), "11.labels.2: unknown kind of question 'beliefs'; did you"),
-    (put("answers", "D) none"), "11.answers.2: found 'D\\) none'; expected one of"),
-]
-
-
-@pytest.mark.parametrize(("change", "reason"), BROKEN)
-def test_a_broken_scene_is_named_by_its_field(change: Callable[[dict], object], reason: str, tmp_path: Path) -> None:
-    scenes = mumatom_scenes()
-    change(scenes["11"])
-    with pytest.raises(ContentError, match=reason):
-        list(BENCHMARK.items(written(tmp_path, scenes)))
 
 
 @pytest.mark.parametrize("text", ["[]", '{"1": 5}', '{"1": {"questions": {}}}', "{"])

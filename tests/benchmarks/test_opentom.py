@@ -70,22 +70,6 @@ def test_metrics_give_classes() -> None:
     assert computed(attitude, Reading(None, None)) == {}
 
 
-BROKEN = [
-    ("attitude", '"negative"', '"angry"', r"attitude\.json: 10000001\[0\]\.answer: is 'angry'; expected positive or neutral"),
-    ("attitude", "As Silas", "As Kurt", r"attitude\.json: 10000001\[0\]\.question: is .As Kurt.*narrator, Petra, Silas"),
-    ("location_fg_so_new", '"tool_box"', '"hat"', r"so_new\.json: 10000001\[0\]\.answer: is 'hat'; expected tool_box or"),
-    ("attitude", "{", "[", r"attitude\.json: is no JSON"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("file", "old", "new", "expected"), BROKEN)
-def test_a_broken_file_is_told(file: str, old: str, new: str, expected: str, folder: Path) -> None:
-    path = folder / f"{file}.json"
-    path.write_text(path.read_text().replace(old, new, 1))
-    with pytest.raises(TomserveError, match=expected):
-        items(folder)
-
-
 def test_files_that_are_missing_or_were_replaced_are_told(folder: Path) -> None:
     found = " ".join(opentom.BENCHMARK.audit(folder, print).lines)
     assert "labels: 2 of 55 that can be checked contradict the plot or another label" in found

@@ -97,23 +97,7 @@ def test_the_grade_of_simtoms_program_stands_beside_ours() -> None:
     assert tomi.OFFICIAL.compute(item, Reading(None, None)) == {}
 
 
-BROKEN = [
-    ("7 Ruth", "9 Ruth", r"small\.txt:7: has the number 9; expected 7, or 1 where a story begins"),
-    ("\ttin_chest\t1", "\tattic\t1", r"small\.txt:8: answer: is 'attic'; expected one of tin_chest, oak_crate"),
-    ("The lantern is in", "The flute is in", r"small\.txt:8: story: names one place of the lantern only"),
-]
-
-
-@pytest.mark.parametrize(("old", "new", "expected"), BROKEN)
-def test_a_broken_file_is_told_by_line(old: str, new: str, expected: str, folder: Path) -> None:
-    text = (folder / "tomi_small.txt").read_text()
-    (folder / "tomi_small.txt").write_text(text.replace(old, new, 1))
-    with pytest.raises(TomserveError, match=expected):
-        items(folder)
-
-
 OTHER = [
-    ("tomi_small.trace", "a,memories,true_belief\n", "question_type: is 'memories'; expected one of memory,"),
     ("tomi_small.trace", None, "tomi_small.trace: is not there"),
     ("a.jsonl", '{"story": 3}', "a.jsonl:1: story: is 3; expected text"),
 ]

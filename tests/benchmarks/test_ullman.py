@@ -1,12 +1,7 @@
-"""Ullman's alterations: three choices, known rows, and files that are none. See test_contract.py for the rest."""
-
-from pathlib import Path
-
-import pytest
+"""Ullman's alterations: three choices, known rows. See test_contract.py for the rest."""
 
 from tests.conftest import data_file
 from tomserve import benchmarks
-from tomserve.errors import ContentError
 
 
 def test_the_known_file_has_its_design() -> None:
@@ -19,18 +14,3 @@ def test_the_known_file_has_its_design() -> None:
     for item, line in zip(found, path.read_text("utf-8-sig").splitlines(), strict=True):
         assert " ".join(item.story) == line.split(";")[0]
     assert benchmarks.get("ullman").validate(path, print).code == 0
-
-
-BROKEN = [
-    ("a;b;c;d\n", "ullman.csv:1: has 4 fields; expected story"),
-    ("Tea.;What?;tea;salt;\n", "ullman.csv:1: no guess: is ''"),
-    ('Tea.;What?;"tea"x;salt;none\n', "ullman.csv:1: is not CSV"),
-]
-
-
-@pytest.mark.parametrize(("text", "said"), BROKEN)
-def test_what_is_no_row_is_named(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "ullman.csv").write_text(text)
-    with pytest.raises(ContentError) as error:
-        list(benchmarks.load("ullman", tmp_path / "ullman.csv"))
-    assert said in str(error.value)
