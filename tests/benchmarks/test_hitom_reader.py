@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT, Outcome, data_file
-from tomserve import benchmarks
 from tomserve.benchmarks import hitom
 from tomserve.benchmarks.hitom.question_item import containers
 from tomserve.benchmarks.hitom.reader import read_records
@@ -37,8 +36,6 @@ def test_each_gold_is_its_own() -> None:
     assert [key for key, item in corrected.items() if not item.factors["label_agrees"]] == [(True, 3, 3)]
     assert [key for key in corrected if corrected[key].answer != tracked[key].answer] == [(True, 3, 3)]
     assert tracked[True, 3, 3].answer == "slate_bucket"
-    assert all(item.gold is not None for item in tracked.values())
-    assert [item.id for item in corrected.values()] == [item.id for item in tracked.values()]
     vp, cotp = (released[False, 1, 2, half] for half in ("VP", "CoTP"))
     assert (vp.answer, cotp.answer) == ("plum_locker", "ochre_urn")
     assert (vp.story, vp.cluster) == (cotp.story, cotp.cluster)
@@ -47,8 +44,6 @@ def test_each_gold_is_its_own() -> None:
         assert {item.factors["gold"] for item in items(gold).values()} == {gold}
     with pytest.raises(ConfigError, match="only the official file has several sets of answers"):
         list(hitom.load(None, "released"))
-    with pytest.raises(ConfigError, match="did you mean 'released'"):
-        benchmarks.load("hitom", SMALL, "releasd")
 
 
 def test_an_item_whose_id_its_content_gives(tmp_path: Path) -> None:
@@ -132,8 +127,6 @@ def test_a_run_and_foreign_responses_keep_their_gold(
     score = ("score", "--responses", path, "--benchmark", "hitom", "--path", SMALL, "--out", tmp_path / "s.csv")
     assert "15 rows scored, 14 correct" in cli(*score).out
     assert "15 rows scored, 15 correct" in cli(*score, "--gold", "tracked").out
-    refused = cli("score", "--responses", path, "--items", path, "--out", tmp_path / "s.csv", "--gold", "tracked")
-    assert "--gold belongs to --benchmark" in refused.err
 
 
 def test_all_of_the_official_file_is_read() -> None:

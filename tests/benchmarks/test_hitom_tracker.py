@@ -42,14 +42,6 @@ def test_seeing() -> None:
     assert belief(base, ("Cleo", "Bo", "Ada"), "pen") == "red_box"
 
 
-def test_an_untrusted_tell_changes_only_what_the_speaker_thinks_of_the_hearer_and_only_as_released() -> None:
-    told = story(*LEFT, "Ada privately told Bo that the pen is in the new_tin.")
-    assert belief(told, ("Bo",), "pen") == "blue_box"
-    assert belief(told, ("Bo", "Ada"), "pen") == "red_box"
-    assert belief(told, ("Ada", "Bo"), "pen") == "new_tin"
-    assert belief(told, ("Ada", "Bo"), "pen", "common_knowledge") == "red_box"
-
-
 def test_a_public_claim_is_believed_by_those_who_left_before_the_speaker() -> None:
     told = story(*LEFT, "Bo publicly claimed that pen is in the new_tin.")
     for name in SEMANTICS:

@@ -58,13 +58,6 @@ def test_a_run_of_a_file_has_its_name_its_metric_and_runs_nothing_without_it(
     assert str(EXAMPLE.parent) not in (asked / "manifest.json").read_text()
     scores = pl.read_parquet(asked / "scores.parquet")
     assert (scores.height, scores.schema["metric_hedges"], set(scores["benchmark"])) == (24, pl.Int64, {"keys"})
-    assert "asked" in scores.columns
-    done = cli("analyze", asked, "--format", "csv", "--out", tmp_path / "t")
-    assert done.code == 0, done.err
-    assert pl.read_csv(tmp_path / "t/metrics.csv").select("strategy", "metric", "total", "answers", "mean").rows() == [
-        ("cot", "metric_hedges", 12, 12, 0.0),
-        ("vanilla", "metric_hedges", 12, 12, 0.0),
-    ]
     planted = written(asked, f"open({str(tmp_path / 'was-run')!r}, 'w')\n{HEAD}BENCHMARK = Benchmark('keys', load)\n")
     manifest["benchmark_file"] = {"name": "own.py", "path": str(planted), "digest": ""}
     (asked / "manifest.json").write_text(json.dumps(manifest))
@@ -72,12 +65,8 @@ def test_a_run_of_a_file_has_its_name_its_metric_and_runs_nothing_without_it(
     done = cli("score", asked)
     assert done.code == 0
     assert "scored with the standard metrics alone" in done.err
-    assert "--benchmark own.py" in done.err
-    scores = pl.read_parquet(asked / "scores.parquet")
-    assert "metric_hedges" not in scores.columns
-    assert scores["chain_lcs"].null_count() < scores.height
-    for command in (["analyze", asked], ["report", asked], ["runs", asked]):
-        assert cli(*command).code == 0
+    assert "metric_hedges" not in pl.read_parquet(asked / "scores.parquet").columns
+    assert cli("analyze", asked).code == cli("report", asked).code == cli("runs", asked).code == 0
     done = cli("score", asked, "--gold", "current", "--out", tmp_path / "s.csv")
     assert (done.code, "give it by --benchmark FILE.py" in done.err) == (2, True)
     assert not (tmp_path / "was-run").exists()

@@ -66,18 +66,6 @@ def handed_out(scripts: dict[str, Any], folder: Path, stage: Stage, readers: str
     return told  # type: ignore[no-any-return]
 
 
-def test_a_sheet_read_back_is_the_stage(scripts: dict[str, Any], stage: Stage, tmp_path: Path) -> None:
-    told = handed_out(scripts, tmp_path, stage, "ab")
-    assert [path.name for path in (tmp_path / "gold").iterdir()] == ["P1-ab.txt"]
-    for reader in "ab":
-        entries = scripts["record"].sheet(tmp_path / f"sheets/P1-{reader}.txt")
-        assert entries.keys() == told.keys()
-        assert all(told[key].entry.same(entry) for key, entry in entries.items())
-    readings = scripts["record"].readings(tmp_path, [stage])
-    assert len(readings) == 2 * len(stage.stories)
-    assert all(one.sets == one.gold and not one.changed for one in readings)
-
-
 def test_figures_of_a_reply_that_differs_in_one_answer(scripts: dict[str, Any], stage: Stage, tmp_path: Path) -> None:
     told = handed_out(scripts, tmp_path, stage, "ab")
     key = next(key for key, one in told.items() if "late_label" in one.name)

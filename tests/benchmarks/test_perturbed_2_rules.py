@@ -120,20 +120,6 @@ def test_a_fit_is_where_no_small_change_lowers_the_penalised_loss(words: int) ->
     assert np.abs(gradient(found)).max() < 0.01 < np.abs(gradient(0 * found)).max()
 
 
-def test_the_file_answers_what_it_was_written_for(tmp_path: Path) -> None:
-    items = list(stages(True))
-    kept = Shipped(shortcuts.SHIPPED.names, tmp_path / "learned.json", "make it")
-    assert [rule.answer(items[0]) for rule in kept.rules] == [None] * 5
-    answers = shortcuts.fitted(items)
-    kept = Shipped(shortcuts.SHIPPED.names, tmp_path / "learned.json", "make it")
-    kept.write(items, answers)
-    for place, name in enumerate(kept.names):
-        assert [kept.answer(item, place) for item in items] == [answers[name][item.id] for item in items]
-    changed = items[0].model_copy(update={"question": "What is in it?"})
-    assert kept.answer(changed, 0) is None
-    assert set(kept.differing([changed], answers).values()) == {1}
-
-
 def test_the_audit_names_the_words_that_tell_roles() -> None:
     """Those of the class none, where one role is right by design, are no news and do not count."""
     found = auditing.telling(list(stages(True)))

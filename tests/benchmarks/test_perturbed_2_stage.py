@@ -10,7 +10,6 @@ from tomserve.benchmarks import perturbed_2
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, in_false_belief_subset
 from tomserve.benchmarks.perturbed_2.check import load_stage
 from tomserve.benchmarks.perturbed_2.stage import Stage
-from tomserve.benchmarks.perturbed_2.stagefile import story_of
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
 from tomserve.items.draw import limited
@@ -31,38 +30,10 @@ def by_id(stage: Stage) -> dict[str, Item]:
 
 
 def test_four_questions_a_story_whose_labels_have_the_same_order(tmp_path: Path) -> None:
-    found = stage(tmp_path)
-    items = found.items()
-    assert (len(found.stories), len(items)) == (18, 72)
-    assert {item.cluster for item in items} == {f"P1/{task}" for task in found.file.tasks}
-    assert {item.canary for item in items} == {"practice"}
+    items = stage(tmp_path).items()
+    assert len(items) == 72
     assert len({item.choices for item in items}) == 6, "all orders come up"
     assert len({(*item.id.split("/")[:3], item.choices) for item in items}) == 18
-    slots: dict[str, list[object]] = {}
-    for item in items:
-        if item.factors["question_kind"] == "belief" and not item.factors["swapped"]:
-            slots.setdefault(str(item.factors["perturbation"]), []).append(item.factors["slot"])
-    controls = ["correct_label", "informed_protagonist", "open_container"]
-    assert slots["none"] == ["other_1", "other_2", *controls]
-    assert slots["late_label"] == ["pair", "pair", "other_1", "other_2", *controls]
-
-
-def test_a_twin_edits_the_story_of_the_other(tmp_path: Path) -> None:
-    items = by_id(stage(tmp_path))
-    one, other = (items[f"late_label/{name}/belief/original"] for name in ("remembers", "forgot"))
-    assert one.story[0] == other.story[0] == "Ravi packs bells into a chest."
-    assert one.story[1] == "Months pass, and he has forgotten nothing."
-    assert other.story[1] == "Months pass, and he has forgotten everything."
-    assert (one.answer, other.answer) == ("bells", "lamps")
-    assert one.gold.sets == (("bells",),) * 4
-    assert other.gold.sets == (("bells",), ("unknown",), ("unknown",), ("lamps",))
-    assert (one.factors["belief_role"], other.factors["belief_role"]) == ("opposite", "cue")
-    assert (one.factors["twin"], other.factors["twin"]) == (None, "remembers")
-    # Of edits a version that edits another.
-    story = story_of(stage(tmp_path).file.tasks["automatic_change_knowledge"], "open_container")
-    assert list(story) == ["sight", "timer", "shown", "six", "look"]
-    assert story["shown"].text == "Lotte once showed Wim how the spring works."
-    assert story["sight"].texts[1] == "Ravi finds {x} when he opens the chest."
 
 
 def test_swapping_exchanges_the_labels_everywhere_and_factors_follow(tmp_path: Path) -> None:

@@ -200,16 +200,13 @@ def test_mistakes_are_named_by_line_and_those_that_would_change_a_story_stop_it(
 
 
 def test_a_file_without_mistakes_has_no_problems_and_a_story_that_stays_long_is_one(tmp_path: Path) -> None:
-    path = written(tmp_path)
-    assert list(retoldcheck.problems(load_stage(path))) == []
-    lines = perturbed_2.BENCHMARK.validate(path, print).lines
-    assert "Z1: 1 tasks, 6 stories, 24 questions, told otherwise as well" in lines
-    long = [
-        ('short: "", other', 'short: "Rain has been falling on the old town since the hours of Monday.", other'),
-        ('short: "Ann finds a box beside a cup."', 'short: "Ann walks into the kitchen and finds a box beside a cup."'),
-    ]
-    path = written(tmp_path, *long)
-    found = perturbed_2.BENCHMARK.validate(path, print)
+    assert list(retoldcheck.problems(load_stage(written(tmp_path)))) == []
+    long = ('short: "", other', 'short: "Rain has been falling on the old town since the hours of Monday.", other')
+    near = (
+        'short: "Ann finds a box beside a cup."',
+        'short: "Ann walks into the kitchen and finds a box beside a cup."',
+    )
+    found = perturbed_2.BENCHMARK.validate(path := written(tmp_path, long, near), print)
     assert found.code == 1
     assert "Z1.yaml:4: none/plain: All sentences in their short form have 28.6% fewer words" in " ".join(found.lines)
     with pytest.raises(InapplicableError, match=r"it cannot be told in 30 to 40% fewer words"):
@@ -240,20 +237,6 @@ def test_every_stage_of_the_first_edition_is_the_same_in_the_form_of_the_second(
             other = again[item.id]
             assert (other.story, other.question, other.answer) == (item.story, item.question, item.answer)
     assert list(first_edition.problems(perturbed.stages())) == []
-
-
-WORDS = [
-    ("Amaru: he,", "", "words.yaml:7: stages.C1.people: the pronoun of Amaru is missing"),
-    ("bag: [sack", "table: [sack", "words.yaml:8: stages.C1.words.table: 'table' stands in no sentence"),
-]
-
-
-@pytest.mark.parametrize(("old", "new", "message"), WORDS)
-def test_words_of_the_first_edition_are_checked(tmp_path: Path, monkeypatch, old: str, new: str, message: str) -> None:
-    path, _, _ = first_edition.read_words()
-    (tmp_path / "words.yaml").write_text(path.read_text("utf-8").replace(old, new, 1), encoding="utf-8")
-    monkeypatch.setattr(first_edition.content, "find", lambda name: tmp_path / "words.yaml")
-    assert any(message in problem for problem in first_edition.problems(perturbed.stages()[:1]))
 
 
 REASONS = {telling.NOT_WRITTEN, telling.NOT_ALL_WRITTEN, telling.NOT_SHORTENED, telling.NO_THING, telling.FIXED}
@@ -290,20 +273,16 @@ def test_of_many_stories_each_kind_is_made_or_dropped_with_a_reason_and_the_answ
 def _holds(before: Item, after: Item) -> None:
     """What every variant of a kind must have."""
     kind = after.factors["variant"]
-    if after.gold is not None:
-        assert after.gold.automaton().labels[-1] == (after.answer,)
-        assert len(after.gold.automaton().labels) == len(after.story)
     said = [" ".join((*item.story, item.question)) for item in (before, after)]
+    words = [sum(len(sentence.split()) for sentence in item.story) for item in (before, after)]
     assert all((one in said[0].lower()) == (one in said[1].lower()) for one in before.choices if one != "unknown")
     if kind == "person":
-        assert before.factors["asked"] != after.factors["asked"]
         assert str(before.factors["asked"]) not in re.findall(r"\w+", said[1])
         assert len(said[0].split()) == len(said[1].split())
     elif kind == "order":
         assert sorted(before.story) == sorted(after.story)
         assert before.story != after.story
     elif kind == "condensed":
-        words = [sum(len(sentence.split()) for sentence in item.story) for item in (before, after)]
         assert kinds.LEAST <= 1 - words[1] / words[0] <= kinds.MOST
     elif kind == "paraphrase":
         assert all(one != other for one, other in zip(before.story, after.story, strict=True))

@@ -20,19 +20,6 @@ def stage(tmp_path: Path, old: str = "", new: str = "") -> Stage:
     return load_stage(path)
 
 
-def test_sixteen_items_a_task(tmp_path: Path) -> None:
-    items = {item.id: item for item in stage(tmp_path).items("perturbed")}
-    assert len(items) == 16
-    told = items["practice/none/informed_protagonist/belief/original"]
-    assert told.story[-2] == "Sam, whom Ravi trusts, tells him that the kite is in the toolshed now."
-    assert told.gold.sets == (("the sandpit",),) * 4 + (("the toolshed",),) * 2
-    assert told.answer == "the toolshed"
-    swapped = items["practice/none/informed_protagonist/belief/swapped"]
-    assert swapped.answer == "the sandpit"
-    assert swapped.choices == told.choices
-    assert {i.cluster for i in items.values()} == {"practice/none"}
-
-
 def test_swapping_exchanges_the_labels_everywhere(tmp_path: Path) -> None:
     items = {item.id: item for item in stage(tmp_path).items("perturbed")}
     names = {"the sandpit": "the toolshed", "the toolshed": "the sandpit", "unknown": "unknown"}

@@ -63,9 +63,6 @@ def test_known_faults_are_marked(changed: dict, language: str, fault: str, tmp_p
 
 def test_checks_of_a_folder_and_of_one_file(folder: Path) -> None:
     benchmark = benchmarks.get("tombench")
-    said = " ".join(benchmark.audit(folder, print).lines)
-    assert "Letters of the right answers in the file: A " in said
-    assert "an option keeps its letter in the file, beside the one shown: 0 (en) and 1 (zh)." in said
     one = str(benchmark.validate(folder / "False Belief Task.jsonl", print))
     assert "4 of 4 rows differ" in one
     assert "missing" not in one, "one of the files lacks nothing of the others"
@@ -73,13 +70,8 @@ def test_checks_of_a_folder_and_of_one_file(folder: Path) -> None:
     assert known.differences([b"a"], whole=False) is None
     assert str(known.differences([b"a"])).endswith("1 row is missing")
     (folder / "Hinting Task Test.jsonl").unlink()
-    (folder / "mine.jsonl").write_text("{}")
-    for path, reason in (
-        (folder, "lacks 1 of 20 files, the first is 'Hinting"),
-        (folder / "mine.jsonl", "the name says which task"),
-    ):
-        with pytest.raises(TomserveError, match=reason):
-            benchmark.audit(path, print)
+    with pytest.raises(TomserveError, match="lacks 1 of 20 files, the first is 'Hinting"):
+        benchmark.audit(folder, print)
 
 
 READ = {

@@ -82,13 +82,6 @@ def test_whoever_comes_back_sees_where_the_object_is() -> None:
     assert (Told.of(alone, "key").answer(asked), Told.of(alone, "key").answer(first)) == ("box", "bag")
 
 
-def test_somebody_who_never_learns_of_the_object_leaves_the_label_as_it_is(folder: Path) -> None:
-    text = (folder / "tomi_small.txt").read_text().replace("Where will Omar look", "Where will Ruth look", 1)
-    (folder / "tomi_small.txt").write_text(text.replace("Ruth entered the study", "Ruth entered the attic"))
-    item = next(item for item in items(folder) if "Ruth look" in item.question)
-    assert (item.answer, item.factors["label_agrees"], item.factors["tracked"]) == ("tin_chest", None, None)
-
-
 def test_the_grade_of_simtoms_program_stands_beside_ours() -> None:
     item = items(SMALL)[1]
     for text, both in (("In the oak_crate.", False), ("tin_chest, not OAK_CRATE", True)):

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.small_worlds import PEOPLE, ask, small
-from tomserve.benchmarks.worlds import rules
 from tomserve.benchmarks.worlds.drawing import worlds
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
 from tomserve.benchmarks.worlds.lexicon import Lexicon, built_in
 from tomserve.benchmarks.worlds.record import World
-from tomserve.benchmarks.worlds.rendering import asked, items, label, sentences
+from tomserve.benchmarks.worlds.rendering import items, label, sentences
 from tomserve.benchmarks.worlds.surface import all_knowing, reality
 from tomserve.benchmarks.worlds.validating import brief, named, slips
 from tomserve.benchmarks.worlds.wording import expanded, say
@@ -127,12 +126,8 @@ def test_items_carry_their_world_and_come_back_from_their_lines(name: str) -> No
             assert [getattr(again, field) for field in same] == [getattr(item, field) for field in same]
 
 
-def test_gold_is_there_where_every_sentence_settles_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = list[int]()
-    read = rules.read
-    monkeypatch.setattr(rules, "read", lambda *given: times.append(1) or read(*given))
+def test_gold_is_there_where_every_sentence_settles_the_question() -> None:
     whole = list(items(world(), built_in()))
-    assert len(times) == 1, "what happened is read once for all questions"
     belief = next(item for item in whole if item.factors["asked"] == "P")
     assert len(belief.gold.sets) == len(belief.story)
     assert (belief.gold.sets[0], belief.gold.sets[-1]) == ((UNKNOWN,), (belief.answer,))
@@ -147,8 +142,6 @@ def test_gold_is_there_where_every_sentence_settles_the_question(monkeypatch: py
         (belief,) = [item for item in asked_of if item.factors["kind"] == "belief"]
         assert all_knowing(belief) == reality(belief)
         assert (all_knowing(belief) == belief.answer) is knows
-    with pytest.raises(Exception, match="no phrasings of 'any'; known: absent, closing"):
-        sentences(small("fact place=x"), built_in())
 
 
 def test_the_condition_compares_the_belief_with_what_is_so_and_the_reader_is_called_you() -> None:
@@ -162,13 +155,9 @@ def test_the_condition_compares_the_belief_with_what_is_so_and_the_reader_is_cal
         question = ask("belief", "place", "P", slots={"A": "P"})
         (item,) = items(small(scenes=scenes, questions=(question,)), built_in())
         assert [item.factors[name] for name in ("condition", "order", "asked")] == [condition, 1, "P"]
-    one = small("fact culprit=Q")
-    assert [label(one, key) for key in ("Q", "x", UNKNOWN)] == ["Ben", "drawer", UNKNOWN]
-    second = one.model_copy(update={"second": "Q"})
-    assert (label(second, "Q"), label(second, "Q", first="Q")) == ("you", "I")
-    one = world().model_copy(update={"second": "P"})
-    said = [*sentences(one, built_in()), *(asked(one, question, built_in()) for question in one.questions)]
-    assert not [text for text in said if one.people["P"].name in text]
+    second = small("fact culprit=Q", second="Q")
+    assert [label(second, key) for key in ("P", "Q", "x", UNKNOWN)] == ["Ann", "you", "drawer", UNKNOWN]
+    assert label(second, "Q", first="Q") == "I"
 
 
 def test_worlds_are_drawn_by_a_seed_with_families_and_versions_in_turn() -> None:

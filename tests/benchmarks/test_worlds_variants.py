@@ -141,11 +141,8 @@ def test_twins_and_triples_ask_the_same_people_the_same_and_take_the_place_of_th
     for world in (drawn(family, scenario, place) for place in range(2)):
         other, name = twin(world, built_in()), world.people[protagonist(world)].name
         assert other.people == world.people
-        assert {key: other.words[key] for key in world.words if key in other.words}.items() <= world.words.items()
         assert set(map(kind, other.questions)) <= set(map(kind, world.questions))
         assert proven(items(other, built_in()))
-        recasted = recast(world, built_in(), 1)
-        assert twin(recasted, built_in()).people == recasted.people
         made = list(triples(world, built_in()))
         of_f, learned = {f.id for f, _, _ in made}, {kind(one): rules.answer(other, one) for one in other.questions}
         for item in items(world, built_in()):
