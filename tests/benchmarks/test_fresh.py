@@ -110,12 +110,6 @@ def test_the_seed_and_nothing_else_decides(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_label_gets_the_article_that_it_needs(tmp_path: Path) -> None:
-    one = stage(tmp_path, 'cups: "Andres washes cups."', "cups: \"Then a {x} or an '{y}' falls: a unit.\"")
-    seen = {sentence for seed in range(12) for item in fresh.items(one, seed, NAMES) for sentence in item.story}
-    assert {"Then a hooks or an 'acorns' falls: a unit.", "Then an acorns or a 'hooks' falls: a unit."} < seen
-
-
 CANNOT = [
     ("Andres washes cups.", "Sam boxes Andres.", "'boxes' seems to be a verb here; mend the sentence, or leave 'box'"),
     ("Andres washes cups.", "The boxer left.", "'boxer' is made of it and would stay"),

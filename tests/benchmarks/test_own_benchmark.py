@@ -1,7 +1,5 @@
 """A benchmark in a file of one's own: asked, scored, analysed, and what its mistakes lead to."""
 
-import base64
-import gzip
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -87,17 +85,6 @@ def test_a_changed_file_makes_the_kept_scores_anew(asked: Path, tmp_path: Path) 
     assert set(load_scores(str(asked))["metric_hedges"]) == {7}
     benchmarks.get(str(EXAMPLE))
     assert set(load_scores(str(asked))["metric_hedges"]) == {0}
-
-
-def test_a_report_shows_its_beliefs_where_the_file_is_given(asked: Path, cli: Cli, tmp_path: Path) -> None:
-    extra = "BENCHMARK = replace(BENCHMARK, beliefs=lambda item: [('what the stayer sees', item.choices)])\n"
-    own = written(tmp_path, f"from dataclasses import replace\n{EXAMPLE.read_text()}{extra}")
-    for more, headings in (((), []), (("--benchmark", own), ["what the stayer sees"])):
-        done = cli("report", asked, "--out", tmp_path / "page.html", *more)
-        assert done.code == 0, done.err
-        found = re.search(r'id="data"[^>]*>([A-Za-z0-9+/=\s]+)<', (tmp_path / "page.html").read_text())
-        beliefs = json.loads(gzip.decompress(base64.b64decode(found[1])))["items"][0]["beliefs"]
-        assert [heading for heading, _ in beliefs] == headings
 
 
 def test_items_plan_other_tools_answers_and_its_own_check(cli: Cli, tmp_path: Path) -> None:

@@ -55,9 +55,6 @@ def test_swapping_exchanges_the_labels_everywhere_and_factors_follow(tmp_path: P
     assert items["late_label/emptied/reality/original"].answer == "unknown"
     knows = items["automatic_change_knowledge/knows/belief/original"].factors
     assert (knows["aware"], knows["cue"], knows["belief_role"]) == (True, "bells", "opposite")
-    with_events = stage(tmp_path, '"There are {x} in it and no {y}."', '"There are {x} in it and no {y}. @ world x"')
-    holds = with_events.file.tasks["none"].story["holds"]
-    assert (len(holds.texts), holds.events) == (2, ["world x"]), "wordings share their events"
 
 
 MISTAKES = [

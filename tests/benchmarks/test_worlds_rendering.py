@@ -60,11 +60,8 @@ def test_people_are_named_by_slots_in_all_three_persons() -> None:
 
 def test_alternatives_are_written_out_and_leave_the_forms_of_a_verb_together() -> None:
     for phrasing, count in (
-        ("{A} goes.", 1),
         ("({A} goes|{A} {A:leaves|leave}) (now|today|at once).", 6),
-        ("{A} goes (slowly).", 1),
-        ("(In the end |){A} {A:goes|go}.", 2),
-        ("{A} ({A:sees|see}) it.", 1),
+        ("(In the end |){A} goes.", 2),
     ):
         found = expanded(phrasing)
         assert len(set(found)) == count
