@@ -1,5 +1,7 @@
 """Gold of the second edition from events: hand-written cases, and a brute force over all possible histories."""
 
+from typing import NamedTuple
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,19 +11,14 @@ from tomserve.benchmarks.perturbed_2.derive import derive, parse
 PEOPLE, LABELS = ("Ada", "Bo"), ("x", "y", "unknown")
 
 
-class Mind:
+class Mind(NamedTuple):
     """One possible history up to some event: what is so, what Ada believes and on what ground, what she counts on."""
 
-    def __init__(self) -> None:
-        self.world, self.belief, self.firm = "unknown", "unknown", False
-        self.expected: str | None = None
-        self.armed: tuple[str, tuple[str, ...]] | None = None
-
-    def but(self, **changes: object) -> "Mind":
-        other = Mind()
-        other.__dict__.update(self.__dict__)
-        other.__dict__.update(changes)
-        return other
+    world: str = "unknown"
+    belief: str = "unknown"
+    firm: bool = False
+    expected: str | None = None
+    armed: tuple[str, tuple[str, ...]] | None = None
 
 
 def after(mind: Mind, text: str) -> list[Mind]:
@@ -30,28 +27,28 @@ def after(mind: Mind, text: str) -> list[Mind]:
     ada = "Ada" in event.agents
     first = event.labels[0] if event.labels else ""
     if event.verb == "world":
-        now = mind.but(world=first)
-        return [now.but(belief=first, firm=True, expected=None) if ada else now]
+        now = mind._replace(world=first)
+        return [now._replace(belief=first, firm=True, expected=None) if ada else now]
     if event.verb == "arm":
-        return [mind.but(armed=(first, event.agents))]
+        return [mind._replace(armed=(first, event.agents))]
     if event.verb in ("pass", "stall"):
         assert mind.armed
         label, knowing = mind.armed
-        now = mind.but(world=label) if event.verb == "pass" else mind
-        return [now.but(belief=label, firm=True, expected=None) if ada and "Ada" in knowing else now]
+        now = mind._replace(world=label) if event.verb == "pass" else mind
+        return [now._replace(belief=label, firm=True, expected=None) if ada and "Ada" in knowing else now]
     if not ada:
         return [mind]
-    seen = mind.but(belief=mind.world, firm=True)
+    seen = mind._replace(belief=mind.world, firm=True)
     ways = {
-        "see": lambda: [seen.but(expected=None)],
+        "see": lambda: [seen._replace(expected=None)],
         "view": lambda: [mind, seen],
-        "tell": lambda: [mind.but(belief=first, firm=True, expected=None)],
-        "infer": lambda: [mind.but(belief=one, firm=False, expected=None) for one in event.labels],
-        "forget": lambda: [mind.but(belief="unknown", firm=False, expected=None)],
-        "doubt": lambda: [mind.but(firm=False)],
-        "read": lambda: [mind] if mind.firm else [mind.but(belief=first)],
-        "hear": lambda: [mind] if mind.firm else [mind, mind.but(belief=first)],
-        "expect": lambda: [mind.but(expected=first)],
+        "tell": lambda: [mind._replace(belief=first, firm=True, expected=None)],
+        "infer": lambda: [mind._replace(belief=one, firm=False, expected=None) for one in event.labels],
+        "forget": lambda: [mind._replace(belief="unknown", firm=False, expected=None)],
+        "doubt": lambda: [mind._replace(firm=False)],
+        "read": lambda: [mind] if mind.firm else [mind._replace(belief=first)],
+        "hear": lambda: [mind] if mind.firm else [mind, mind._replace(belief=first)],
+        "expect": lambda: [mind._replace(expected=first)],
     }
     return ways[event.verb]()
 
@@ -66,7 +63,7 @@ def histories(story: list[list[str]]) -> list[list[tuple[str, str]]]:
         now = [
             (later, told)
             for mind, told in now
-            for later in ([mind, mind.but(belief=mind.expected)] if mind.expected else [mind])
+            for later in ([mind, mind._replace(belief=mind.expected)] if mind.expected else [mind])
         ]
         open_ones = [(mind, [*told, (mind.world, mind.belief)]) for mind, told in now]
     return [told for _, told in open_ones]
