@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import DATA
-from tests.helpers.dyntom import questions, story, write_trial, write_trials
+from tests.helpers.dyntom import write_trials
 from tomserve.benchmarks import get, load
 from tomserve.benchmarks.dyntom import asking, checking
 from tomserve.benchmarks.dyntom.rules import shared_words
@@ -73,8 +73,7 @@ def test_what_is_no_folder_of_trials_is_refused(tmp_path: Path) -> None:
     for place in (tmp_path, Path(__file__)):
         with pytest.raises(ContentError, match="holds no folder such as trial50"):
             list(load("dyntom", place))
-    folder = write_trial(tmp_path / "trial1", story("Mira Sol"), questions("Mira Sol"))
-    (folder / "question_new.json").unlink()
+    (write_trials(tmp_path, 1) / "trial1/question_new.json").unlink()
     for ask in (load, lambda name, path: [get(name).validate(path, print), get(name).audit(path, print)]):
         with pytest.raises(
             ContentError, match=r"question\.json beside it does not do, because its right answer is always"

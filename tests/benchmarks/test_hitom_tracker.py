@@ -32,16 +32,6 @@ LEFT = (  # Ada leaves, then Bo, then Cleo; the pen was moved in between
 )
 
 
-def test_seeing() -> None:
-    base = story(*LEFT)
-    assert beliefs_after_each(base, (), "pen") == ["unknown"] + 2 * ["red_box"] + 2 * ["blue_box"] + 3 * ["old_tin"]
-    assert belief(base, ("Ada",), "pen") == "red_box"
-    assert belief(base, ("Bo",), "pen") == "blue_box"
-    assert belief(base, ("Cleo",), "pen") == "old_tin"
-    assert belief(base, ("Cleo", "Bo"), "pen") == belief(base, ("Bo", "Cleo"), "pen") == "blue_box"
-    assert belief(base, ("Cleo", "Bo", "Ada"), "pen") == "red_box"
-
-
 def test_a_public_claim_is_believed_by_those_who_left_before_the_speaker() -> None:
     told = story(*LEFT, "Bo publicly claimed that pen is in the new_tin.")
     for name in SEMANTICS:

@@ -108,15 +108,6 @@ def test_items_plan_other_tools_answers_and_its_own_check(cli: Cli, tmp_path: Pa
     assert (done.code, "give its Benchmark a function `audit`" in done.err) == (2, True)
 
 
-def test_it_may_import_what_lies_beside_it_and_declare_dataclasses(tmp_path: Path) -> None:
-    (tmp_path / "beside.py").write_text("NAME = 'mine'\n")
-    head = "from __future__ import annotations\nfrom dataclasses import dataclass\nfrom beside import NAME\n"
-    text = f"{head}@dataclass\nclass Pair:\n    a: int\n{HEAD}BENCHMARK = Benchmark(NAME, load)\n"
-    found = benchmarks.get(str(written(tmp_path, text)))
-    assert [item.benchmark for item in found.items()] == ["mine"]
-    assert benchmarks.known("mine") == found
-
-
 def test_a_benchmark_made_in_python_needs_no_file() -> None:
     def load(path: Path | None, gold: str | None) -> Iterator[Item]:
         fields = {"story": ["Tea is in it."], "question": "What?", "choices": ["tea", "salt"], "answer": gold or "tea"}

@@ -9,11 +9,18 @@ from tomserve.beliefs import Manner
 
 AGENTS = ("Ada", "Bo", "Cleo", "Dov", "Eve")
 BITS = {name: 1 << place for place, name in enumerate(AGENTS)}
-ORDERS = 4
 
 Names = tuple[str, ...]
-CHAINS: list[Names] = [who for order in range(ORDERS + 1) for who in permutations(AGENTS, order)]
+CHAINS: list[Names] = [who for order in range(5) for who in permutations(AGENTS, order)]
 """Every chain of up to four of the five agents, and the empty one."""
+MANNERS: dict[str, Manner] = {
+    "tell": "learn",
+    "see": "learn",
+    "view": "view",
+    "read": "read",
+    "hear": "hear",
+    "infer": "infer",
+}
 
 
 def bits(names: Iterable[str]) -> int:
@@ -34,12 +41,9 @@ def noticed(agents: Iterable[str]) -> set[Names]:
 
 def told_as_released(speaker: str, hearers: Iterable[str], trusting: Iterable[str]) -> set[Names]:
     """B[h] and B[h, s] change for every hearer h who trusts the speaker s, and B[s, h] for every hearer."""
-    found: set[Names] = set()
-    for hearer in set(hearers) - {speaker}:
-        found.add((speaker, hearer))
-        if hearer in trusting:
-            found |= {(hearer,), (hearer, speaker)}
-    return found
+    others = set(hearers) - {speaker}
+    believing = others & set(trusting)
+    return {(speaker, h) for h in others} | {(h,) for h in believing} | {(h, speaker) for h in believing}
 
 
 def told_among_all(speaker: str, hearers: Iterable[str], trusting: Iterable[str]) -> set[Names]:
@@ -68,34 +72,24 @@ class Mind:
 
 
 def follow(story: Sequence[Sequence[str]], asked: str) -> list[tuple[set[str], set[str]]]:
-    """Reality and what a person believes after each sentence of a perturbed story, event by event.
-
-    story: the events of each sentence, in the forms of tomserve.benchmarks.perturbed.events.
-    """
+    """Reality and what a person believes after each sentence of a perturbed story, event by event. story: the events
+    of each sentence, in the forms of tomserve.benchmarks.perturbed.events, with labels of one letter."""
     world, mind, armed, knowing = {"unknown"}, Mind(), "", False
     found = []
     for events in story:
         for text in events:
-            verb, _, rest = text.partition(" ")
-            head, _, named = rest.partition(" seen " if verb == "world" else "known ")
-            persons = [name.strip() for name in named.split(",")]
+            verb, *words = text.replace(",", " ").split()
+            concerned, labels = asked in words, [word for word in words if len(word) == 1]
             if verb == "world":
-                world = {head}
-                if asked in persons:
-                    mind.learns(head.split(), "learn")
+                world = set(labels)
             elif verb == "arm":
-                armed, knowing = head.strip(), asked in persons
+                (armed,), knowing, concerned = labels, concerned, False
             elif verb in ("pass", "stall"):
                 world = {armed} if verb == "pass" else world
-                if knowing and asked in persons:
-                    mind.learns([armed], "learn")
+                concerned, labels = knowing and concerned, [armed]
             elif verb in ("see", "view"):
-                if asked in [name.strip() for name in rest.split(",")]:
-                    mind.learns(sorted(world), "learn" if verb == "see" else "view")
-            else:
-                person, _, labels = rest.partition(" ")
-                if person == asked:
-                    manner: dict[str, Manner] = {"tell": "learn", "read": "read", "hear": "hear", "infer": "infer"}
-                    mind.learns(labels.split(", "), manner[verb])
+                labels = sorted(world)
+            if concerned:
+                mind.learns(labels, MANNERS.get(verb, "learn"))
         found.append((set(world), set(mind.possible)))
     return found

@@ -16,33 +16,26 @@ COURSE = {
     "action": ["calls a fitter", "opens a window", "walks to the shop", "fetches a plank", "fills a crate"],
 }
 """What a potter believes, feels, intends and does, scene by scene."""
-
 WHY = ["smoke rose", "rain came in", "the jar was dusty", "a plank cracked", "a letter came"]
 
 
-def words_of(state: str, place: int) -> str:
-    """The state in a scene; from the sixth scene on it comes again."""
-    return COURSE[state][place % 5] + " again" * (place // 5)
+def again(place: int) -> str:
+    """From the sixth scene on everything comes again."""
+    return " again" * (place // 5)
 
 
 def write_trials(folder: Path, count: int = 2, scenes: int = 5, first: int = 1) -> Path:
     """Write `count` trials of stories of that many scenes into the folder, and return it. Numbers begin at `first`."""
     for number in range(first, first + count):
-        name = ("Mira Sol", "Tavo Ek", "Ines Orr", "Bram Utt")[number % 4]
-        write_trial(folder / f"trial{number}", story(name, scenes), questions(name, scenes, number))
+        name, trial = ("Mira Sol", "Tavo Ek", "Ines Orr", "Bram Utt")[number % 4], folder / f"trial{number}"
+        trial.mkdir(parents=True, exist_ok=True)
+        (trial / "story.json").write_text(json.dumps(story(name, scenes)))
+        (trial / "question_new.json").write_text(json.dumps(questions(name, scenes, number)))
+        (trial / "question.json").write_text("{}")  # which is not to be read
     return folder
 
 
-def write_trial(folder: Path, told: Any, asked: Any) -> Path:
-    """Write one trial's two files and the one that is not to be read, and return its folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "story.json").write_text(json.dumps(told))
-    (folder / "question_new.json").write_text(json.dumps(asked))
-    (folder / "question.json").write_text("{}")
-    return folder
-
-
-def story(name: str, scenes: int = 5) -> dict[str, Any]:
+def story(name: str, scenes: int) -> dict[str, Any]:
     """A story's file; its dialogues have the four forms that occur, and its sketch states every answer."""
     short = name.split()[0]
     dialogues: list[Any] = [
@@ -53,75 +46,55 @@ def story(name: str, scenes: int = 5) -> dict[str, Any]:
     ]
     told = {}
     for place in range(scenes):
-        belief, emotion, intention, action = (words_of(state, place) for state in STATES)
-        told[f"scenario {place + 1}"] = {
-            "background": f"{short} thinks {belief}, is {emotion}, wants to {intention} and {action}.",
-            "dialogue": dialogues[place % 4],
-        }
+        belief, emotion, intention, action = (COURSE[state][place % 5] + again(place) for state in STATES)
+        background = f"{short} thinks {belief}, is {emotion}, wants to {intention} and {action}."
+        told[f"scenario {place + 1}"] = {"background": background, "dialogue": dialogues[place % 4]}
     return {"main character": name, "scenario numbers": scenes, "sketch": {"secret": "all answers"}, "story": told}
 
 
-def option_lists(scenes: int) -> Iterator[tuple[str, str, str, list[str]]]:
-    """Every question of a story: its id, its words with NAME, the right option and all options, the right one first."""
-    words = {state: [words_of(state, place) for place in range(scenes)] for state in STATES}
-    number = 0
-    for state in STATES:
-        for place in range(scenes):
-            number += 1
-            others = [words[one][place] for one in STATES if one != state]
-            asked = f"What is the {state} of NAME in scenario {place + 1}?"
-            yield f"type_a_what_{number}", asked, words[state][place], [*words[state], *others]
+Options = tuple[str, str, str, Sequence[str]]
+"""A question's id, its words with NAME, the right option, and all options."""
+
+
+def option_lists(scenes: int) -> Iterator[Options]:
+    """Every question of a story, the right option first where it is a state that changes."""
+    words = {state: [COURSE[state][place % 5] + again(place) for place in range(scenes)] for state in STATES}
+    for number, (state, place) in enumerate(((state, place) for state in STATES for place in range(scenes)), 1):
+        others = [words[one][place] for one in STATES if one != state]
+        asked = f"What is the {state} of NAME in scenario {place + 1}?"
+        yield f"type_a_what_{number}", asked, words[state][place], [*words[state], *others]
     links = (("belief", "emotion"), ("belief&emotion", "intention"), ("intention", "action"))
-    number = 0
-    for place in range(scenes):
-        for cause, state in links:
-            number += 1
-            ways = [f"{words['belief'][one]}, hence {words[state][one]}" for one in range(scenes)]
-            asked = f"In scenario {place + 1}, how does the {cause} of NAME influence the {state} of NAME?"
-            yield f"type_c_how_{number}", asked, ways[place], [*ways, "by chance"]
-    yield from _changes(words, scenes)
+    for number, (place, (cause, state)) in enumerate(((place, link) for place in range(scenes) for link in links), 1):
+        ways = [f"{words['belief'][one]}, hence {words[state][one]}" for one in range(scenes)]
+        asked = f"In scenario {place + 1}, how does the {cause} of NAME influence the {state} of NAME?"
+        yield f"type_c_how_{number}", asked, ways[place], [*ways, "by chance"]
+    changes = [(state, place) for state in STATES for place in range(scenes - 1)]
+    reasons = [f"{WHY[place % 5]}{again(place)} for the {state}" for state, place in changes]
+    for number, (state, place) in enumerate(changes, 1):
+        if not place:
+            course = [" -> ".join(words[state][shift:] + words[state][:shift]) for shift in range(scenes)]
+            asked = f"How does the {state} of NAME change across the {scenes} scenarios?"
+            yield f"type_d_how_{STATES.index(state) + 1}", asked, course[0], course
+        between = f"from scenario {place + 1} to scenario {place + 2}"
+        asked = f"Whether the {state} of NAME change {between}? if yes, from what to what?"
+        pairs = [f"Yes, from {words[state][at]} to {words[state][at + 1]}" for at in range(scenes - 1)]
+        yield f"type_d_whether_{number}", asked, pairs[place], [*pairs, "No"]
+        asked = f"Why does the {state} of NAME change {between}?"
+        yield f"type_d_why_{number}", asked, reasons[number - 1], reasons
 
 
-def _changes(words: dict[str, list[str]], scenes: int) -> Iterator[tuple[str, str, str, list[str]]]:
-    reasons = [
-        f"{WHY[place % 5]}{' again' * (place // 5)} for the {state}" for state in STATES for place in range(scenes - 1)
-    ]
-    for number, state in enumerate(STATES, 1):
-        course = [" -> ".join(words[state][shift:] + words[state][:shift]) for shift in range(scenes)]
-        yield (
-            f"type_d_how_{number}",
-            f"How does the {state} of NAME change across the {scenes} scenarios?",
-            course[0],
-            course,
-        )
-        for place in range(scenes - 1):
-            one = (number - 1) * (scenes - 1) + place
-            between = f"from scenario {place + 1} to scenario {place + 2}"
-            asked = f"Whether the {state} of NAME change {between}? if yes, from what to what?"
-            pairs = [f"Yes, from {words[state][at]} to {words[state][at + 1]}" for at in range(scenes - 1)]
-            yield f"type_d_whether_{one + 1}", asked, pairs[place], [*pairs, "No"]
-            asked = f"Why does the {state} of NAME change {between}?"
-            yield f"type_d_why_{one + 1}", asked, reasons[one], reasons
-
-
-def questions(name: str, scenes: int = 5, seed: int = 0) -> dict[str, Any]:
+def questions(name: str, scenes: int, seed: int) -> dict[str, Any]:
     """The questions' file, with the options shuffled. The first "why" gives its right option twice, the first "how" of
     a course a wrong one."""
-    dice = Random(seed)
-    found = {}
+    dice, found = Random(seed), {}
     for identifier, asked, right, options in option_lists(scenes):
         more = [right] if identifier == "type_d_why_1" else options[1:2] if identifier == "type_d_how_1" else []
         texts = dice.sample([*options, *more], len(options) + len(more))
-        found[identifier] = question(asked.replace("NAME", name), right, texts)
+        letters = "abcdefghijklmnopqrstuvwxyz"[: len(texts)]
+        found[identifier] = {
+            "question": asked.replace("NAME", name),
+            "true answer": letters[texts.index(right)],
+            "options": [f"{letter}. {text}" for letter, text in zip(letters, texts, strict=True)],
+            "question type": "type_x",
+        }
     return found
-
-
-def question(asked: str, right: str, texts: Sequence[str]) -> dict[str, Any]:
-    """One question as the file writes it."""
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    return {
-        "question": asked,
-        "true answer": letters[list(texts).index(right)],
-        "options": [f"{letter}. {text}" for letter, text in zip(letters, texts, strict=False)],
-        "question type": "type_x",
-    }

@@ -13,19 +13,10 @@ import orjson
 TEKKEN_VOCABULARY = 4096
 HARMONY_VOCABULARY = 201088
 _WEIGHTS = {
-    "model.embed_tokens": "tok_embeddings",
-    "model.norm": "norm",
-    "lm_head": "output",
-    "model.layers": "layers",
-    "self_attn.q_proj": "attention.wq",
-    "self_attn.k_proj": "attention.wk",
-    "self_attn.v_proj": "attention.wv",
-    "self_attn.o_proj": "attention.wo",
-    "mlp.gate_proj": "feed_forward.w1",
-    "mlp.down_proj": "feed_forward.w2",
-    "mlp.up_proj": "feed_forward.w3",
-    "input_layernorm": "attention_norm",
-    "post_attention_layernorm": "ffn_norm",
+    **{"model.embed_tokens": "tok_embeddings", "model.norm": "norm", "lm_head": "output", "model.layers": "layers"},
+    **{f"self_attn.{one}_proj": f"attention.w{one}" for one in "qkvo"},
+    **{"mlp.gate_proj": "feed_forward.w1", "mlp.down_proj": "feed_forward.w2", "mlp.up_proj": "feed_forward.w3"},
+    **{"input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm"},
 }
 
 
@@ -45,17 +36,11 @@ def add_mistral_files(model: Any, folder: Path) -> None:
         weights[name] = weight.contiguous()
     save_file(weights, folder / "consolidated.safetensors")
     params = {
-        "dim": config.hidden_size,
-        "n_layers": config.num_hidden_layers,
-        "head_dim": config.head_dim,
-        "hidden_dim": config.intermediate_size,
-        "n_heads": config.num_attention_heads,
-        "n_kv_heads": config.num_key_value_heads,
-        "norm_eps": config.rms_norm_eps,
-        "rope_theta": config.rope_parameters["rope_theta"],
-        "vocab_size": config.vocab_size,
-        "max_position_embeddings": config.max_position_embeddings,
-        "max_seq_len": config.max_position_embeddings,
+        **{"dim": config.hidden_size, "n_layers": config.num_hidden_layers, "head_dim": config.head_dim},
+        **{"hidden_dim": config.intermediate_size, "n_heads": config.num_attention_heads},
+        **{"n_kv_heads": config.num_key_value_heads, "norm_eps": config.rms_norm_eps},
+        **{"rope_theta": config.rope_parameters["rope_theta"], "vocab_size": config.vocab_size},
+        **dict.fromkeys(("max_position_embeddings", "max_seq_len"), config.max_position_embeddings),
     }
     (folder / "params.json").write_bytes(orjson.dumps(params))
     (folder / "tekken.json").write_bytes(orjson.dumps(_tekken()))
@@ -109,13 +94,9 @@ def harmony_tokenizer() -> Any:
 
 
 def harmony_bias(tokenizer: Any) -> dict[str, int]:
-    """A logit bias by which a random model ends its thinking at once, then writes what the schema wants.
-
-    Left to itself it would stay in the first channel. Whitespace is discouraged, since disable_any_whitespace does
-    not reach a schema inside harmony (vLLM 0.32) and a random model never gets enough of it. So is the header
-    "final json", which vLLM's grammar allows beside the documented "final <|constrain|>json", but whose text its
-    parser then takes for a tool's and drops.
-    """
+    """A logit bias by which a random model, which would stay in the first channel, ends its thinking at once, then
+    writes what the schema wants. Whitespace is discouraged, since disable_any_whitespace does not reach a schema inside
+    harmony (vLLM 0.32). So is the header "final json", which vLLM's grammar allows, but whose text its parser drops."""
     vocabulary = tokenizer.get_vocab()
     wanted = {"<|return|>": 100, "<|end|>": 90, "<|start|>": 80, "<|channel|>": 60, "<|message|>": 50}
     wanted |= {"<|constrain|>": 50, "Ġ": -30}

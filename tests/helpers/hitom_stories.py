@@ -6,19 +6,8 @@ from itertools import permutations
 
 from hypothesis import strategies as st
 
-from tomserve.benchmarks.hitom.events import (
-    WAITING_ROOM,
-    Claim,
-    Distractor,
-    Enter,
-    Event,
-    Exit,
-    Move,
-    Place,
-    Stay,
-    Story,
-    Tell,
-)
+from tomserve.benchmarks.hitom import events as said
+from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Exit, Move, Place, Story, Tell
 
 AGENTS = ("Ada", "Bo", "Cleo", "Dov", "Eve")
 ROOMS = ("den", "loft")
@@ -32,10 +21,12 @@ def stories(draw: st.DrawFn, *, tells: bool = True, most: int = 24) -> Story:
     """Draw a story that passes `Story.check`, in which agents enter and leave at random and some never leave."""
     pick = draw(st.randoms(use_true_random=False))
     first = draw(st.lists(st.sampled_from(AGENTS), min_size=2, unique=True))
-    events: list[Event] = [Enter(tuple(first), "den"), Place("pen", "red_box")]
+    events: list[said.Event] = [Enter(tuple(first), "den"), Place("pen", "red_box")]
     where, lies, entered = dict.fromkeys(first, "den"), {"pen": "den"}, "den"
     for kind in draw(st.lists(st.sampled_from(KINDS), min_size=draw(st.sampled_from((0, most // 2))), max_size=most)):
         inside = [name for name in where if where[name]]
+        able = [(name, thing) for name in inside for thing in lies if lies[thing] == where[name]]
+        thing, container = pick.choice(list(lies)), pick.choice(CONTAINERS)
         if kind == "enter":
             who = tuple(pick.sample(AGENTS, pick.randint(1, 3)))
             entered = pick.choice((*ROOMS, WAITING_ROOM))
@@ -43,25 +34,20 @@ def stories(draw: st.DrawFn, *, tells: bool = True, most: int = 24) -> Story:
             where.update(dict.fromkeys(who, entered))
         elif kind == "place":
             thing = pick.choice(OBJECTS)
-            events.append(Place(thing, pick.choice(CONTAINERS)))
+            events.append(Place(thing, container))
             lies[thing] = entered
         elif kind == "distractor":
-            events.append(Distractor(pick.choice(AGENTS), "likes the", pick.choice(CONTAINERS)))
+            events.append(said.Distractor(pick.choice(AGENTS), "likes the", container))
         elif kind == "tell" and tells and len(where) > 1:
-            speaker, hearer = pick.sample(list(where), 2)
-            events.append(Tell(speaker, hearer, pick.choice(list(lies)), pick.choice(CONTAINERS)))
+            events.append(Tell(*pick.sample(list(where), 2), thing, container))
         elif kind == "claim" and tells:
-            events.append(Claim(pick.choice(list(where)), pick.choice(list(lies)), pick.choice(CONTAINERS)))
-        elif kind == "exit" and inside:
+            events.append(Claim(pick.choice(list(where)), thing, container))
+        elif kind in ("exit", "stay") and inside:
             name = pick.choice(inside)
-            events.append(Exit(name, where[name]))
-            where[name] = ""
-        elif kind == "stay" and inside:
-            name = pick.choice(inside)
-            events.append(Stay(name, where[name]))
-        elif kind == "move" and (able := [(n, o) for n in inside for o in lies if lies[o] == where[n]]):
-            name, thing = pick.choice(able)
-            events.append(Move(name, thing, pick.choice(CONTAINERS)))
+            events.append((Exit if kind == "exit" else said.Stay)(name, where[name]))
+            where[name] = "" if kind == "exit" else where[name]
+        elif kind == "move" and able:
+            events.append(Move(*pick.choice(able), container))
     story = Story(tuple(events))
     story.check()
     return story
@@ -78,36 +64,27 @@ def all_beliefs(story: Story, obj: str, semantics: str, orders: int = 4) -> list
         if isinstance(event, Enter):
             heard_of += [name for name in event.agents if name not in heard_of]
         for name, room in before.items():  # leaving a room, by a sentence or by going to wait
-            said = isinstance(event, Exit) and event.agent == name
-            if said or (room != WAITING_ROOM and where.get(name) == WAITING_ROOM):
+            leaves = isinstance(event, Exit) and event.agent == name
+            if leaves or (room != WAITING_ROOM and where.get(name) == WAITING_ROOM):
                 left[name] = line
-        sees = isinstance(event, Move | Place) and event.object == obj
-        sees = sees or (isinstance(event, Enter) and obj in rooms and rooms[obj] == event.room)
-        if sees:
+        puts = isinstance(event, Move | Place) and event.object == obj
+        if puts or (isinstance(event, Enter) and rooms.get(obj) == event.room):
+            beliefs[()] = event.container if puts else beliefs[()]
             present = [name for name, room in where.items() if room == rooms[obj]]
-            if isinstance(event, Move | Place):
-                beliefs[()] = event.container
-            for order in range(1, orders + 1):
-                for who in permutations(present, order):
-                    beliefs[who] = beliefs[()]
+            beliefs |= {who: beliefs[()] for order in range(1, orders + 1) for who in permutations(present, order)}
         if isinstance(event, Claim | Tell) and event.object == obj:
             s, c = event.speaker, event.container
+            inside = {name: 10**6 for name, room in where.items() if room != WAITING_ROOM}
+            time = {name: inside.get(name, left.get(name, -1)) for name in heard_of}
             hearers = [event.hearer] if isinstance(event, Tell) else [name for name in heard_of if name != s]
-
-            def time(name: str, where: dict[str, str] = where) -> int:
-                inside = where.get(name, WAITING_ROOM) != WAITING_ROOM
-                return 10**6 if inside else left.get(name, -1)
-
             for h in hearers:
-                trusts = time(s) > time(h)
                 if semantics == "released":
                     beliefs[s, h] = c
-                    if trusts:
-                        beliefs[(h,)] = beliefs[h, s] = c
-                elif trusts:
-                    for order in range(orders):
-                        for outer in permutations([s, *(x for x in hearers if x != h)], order):
-                            beliefs[*outer, h] = c
+                if time[s] > time[h] and semantics == "released":
+                    beliefs[(h,)] = beliefs[h, s] = c
+                elif time[s] > time[h]:
+                    others = [s, *(x for x in hearers if x != h)]
+                    beliefs |= {(*outer, h): c for order in range(orders) for outer in permutations(others, order)}
         before = dict(where)
         found.append(dict(beliefs))
     return found

@@ -6,12 +6,6 @@ what they were told by somebody whom they do not distrust) and keeps those with 
 missed. What is so in all of these, they believe; where they differ, nothing. What Ann thinks that Ben believes is found
 by going through Ben's histories in each history that Ann keeps. Every other question is answered by trying all choices:
 the right one is the only one that fits the rule as the docstring of tomserve/benchmarks/worlds/rules.py states it.
-
->>> world = {"people": {"P": {}, "Q": {}}, "facts": {"place": ["x", "y"]},
-...          "scenes": [{"events": ["fact place=x seen P, Q"]}, {"events": ["fact place=y seen Q"]}]}
->>> question = {"kind": "belief", "who": ["Q", "P"], "fact": "place", "choices": ["x", "y", "unknown"]}
->>> answer(world, question), answers(world, {**question, "kind": "reality", "who": []})
-('x', ['x', 'y'])
 """
 
 from __future__ import annotations
@@ -20,84 +14,46 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 UNKNOWN = "unknown"
 """What is believed where several values are possible, and the choice that says so."""
 
-People = frozenset[str]
 
+class Occurrence(NamedTuple):
+    """What happens, by its kind. change: the world becomes `value`, the witnesses see it and one another. look: they
+    find out together that it holds. glance: each of them does, and thinks nothing of the others. saying: the speaker
+    says so to the witnesses, some of whom distrust. said: that to the speaker: each hearer is told that it holds."""
 
-@dataclass(frozen=True)
-class Change:
-    """The world changes to `value`; the witnesses see it and one another."""
-
+    kind: str
     value: str
-    witnesses: People = frozenset()
+    witnesses: frozenset[str] = frozenset()
+    speaker: str = ""
+    distrusting: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Look:
-    """The witnesses find out together that `value` holds; nothing changes."""
-
-    value: str
-    witnesses: People
-
-
-@dataclass(frozen=True)
-class Glances:
-    """Each of the witnesses finds out that `value` holds and thinks nothing of anybody else."""
-
-    value: str
-    witnesses: People
-
-
-@dataclass(frozen=True)
-class Saying:
-    """The speaker says to the hearers that `value` holds; `distrusting` are those who do not believe the speaker."""
-
-    value: str
-    speaker: str
-    hearers: People
-    distrusting: People
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a saying is to the speaker: the hearers, each by themselves, are told that `value` holds."""
-
-    value: str
-    hearers: People
-
-
-Occurrence = Change | Look | Glances | Saying | Said
 History = tuple[Occurrence, ...]
 Percept = tuple[Occurrence | None, str | None]
 """What somebody makes of an occurrence, None for nothing, and which value must hold by then, None for any."""
 
-NOTHING: Percept = (None, None)
-
 
 def perceived(occurrence: Occurrence, person: str) -> Percept:
     """What an occurrence is to a person."""
-    match occurrence:
-        case Change(value, witnesses) | Look(value, witnesses) if person in witnesses:
-            return occurrence, value
-        case Glances(value, witnesses) if person in witnesses:
-            return Look(value, frozenset({person})), value
-        case Saying(value, speaker, hearers) if person == speaker:
-            return Said(value, hearers - {speaker}), None
-        case Saying(value, speaker, hearers, distrusting) if person in hearers - distrusting:
-            # Who is believed is taken to know what they say.
-            return Look(value, frozenset({speaker})), value
-        case Said(value, hearers) if person in hearers:
-            return None, value
-    return NOTHING
+    kind, value, witnesses, speaker, distrusting = occurrence
+    if kind == "saying" and person == speaker:
+        return Occurrence("said", value, witnesses - {speaker}), None
+    if person not in witnesses - distrusting:
+        return None, None
+    if kind == "said":
+        return None, value
+    if kind in ("glance", "saying"):  # who is believed is taken to know what they say
+        return Occurrence("look", value, frozenset({person if kind == "glance" else speaker})), value
+    return occurrence, value
 
 
 def holds(history: History) -> str:
     """What is really so at the end of a history."""
-    return next((one.value for one in reversed(history) if isinstance(one, Change)), UNKNOWN)
+    return next((one.value for one in reversed(history) if one.kind == "change"), UNKNOWN)
 
 
 @lru_cache(maxsize=200_000)
@@ -113,8 +69,8 @@ def believed(history: History, who: tuple[str, ...], values: tuple[str, ...]) ->
 def most_plausible(percepts: Sequence[Percept], values: Sequence[str]) -> list[History]:
     """All histories that agree with the percepts and have the fewest changes that went unperceived."""
     for missed in range(len(percepts) + 1):
-        found = [history for start in values for history in _agreeing(percepts, values, (Change(start),), missed)]
-        if found:
+        starts = ((Occurrence("change", start),) for start in values)
+        if found := [history for start in starts for history in _agreeing(percepts, values, start, missed)]:
             return found
     raise AssertionError("a change before every percept explains any percepts")
 
@@ -128,85 +84,63 @@ def _agreeing(percepts: Sequence[Percept], values: Sequence[str], so_far: Histor
     occurrence, claim = percepts[0]
     unseen: list[History] = [()]
     if missed:
-        unseen += [(Change(value),) for value in values if value != holds(so_far)]
+        unseen += [(Occurrence("change", value),) for value in values if value != holds(so_far)]
     for changes in unseen:
         history = so_far + changes + ((occurrence,) if occurrence is not None else ())
         if claim is None or holds(history) == claim:
             yield from _agreeing(percepts[1:], values, history, missed - len(changes))
 
 
-@dataclass(frozen=True)
-class Story:
-    """The events of a world up to a line, read anew for every question: words of each event, with their lines."""
-
-    world: Mapping[str, Any]
-    events: tuple[tuple[int, tuple[str, ...]], ...]
-
-    @classmethod
-    def of(cls, world: Mapping[str, Any]) -> Story:
-        return cls(
-            world,
-            tuple(
-                (line, tuple(text.replace(",", " ").replace("=", " ").split()))
-                for line, scene in enumerate(world["scenes"])
-                for text in scene.get("events", ())
-            ),
-        )
-
-    def until(self, line: int) -> Story:
-        return Story(self.world, tuple(event for event in self.events if event[0] <= line))
-
-    def history(self, fact: str) -> History:
-        """What really happened to a fact."""
-        history: list[Occurrence] = []
-        distrust: set[tuple[str, str]] = set()
-        for _, (verb, *words) in self.events:
-            if verb == "distrust":
-                distrust |= {(person, words[-1]) for person in words[:-1]}
-            elif verb == "fact" and words[0] == fact:
-                history.append(Change(words[1], frozenset(words[3:])))
-            elif verb in ("see", "alone") and words[-1] == fact:
-                witnesses, value = frozenset(words[:-1]), holds(tuple(history))
-                history.append(Look(value, witnesses) if verb == "see" else Glances(value, witnesses))
-            elif verb == "tell" and words[-2] == fact:
-                speaker, hearers = words[0], frozenset(words[1:-2])
-                doubting = frozenset(person for person in hearers if (person, speaker) in distrust)
-                history.append(Saying(words[-1], speaker, hearers, doubting))
-        return tuple(history)
-
-    def without_one(self, fact: str, after: int) -> Iterator[tuple[str, tuple[tuple[int, tuple[str, ...]], ...]]]:
-        """For each event after the line by which people may come to know something about the fact: who said it ("fact"
-        where nobody did) and the value, and all events but this one."""
-        for place, (line, (verb, *words)) in enumerate(self.events):
-            if line > after and verb in ("fact", "see", "alone", "tell"):
-                before = replace(self, events=self.events[: place + 1]).history(fact)
-                known = before[-1] if before else None
-                if known is not None and fact in (words[0], words[-1], words[-2]):
-                    speaker = known.speaker.replace("-", "voice") if isinstance(known, Saying) else "fact"
-                    yield f"{speaker}_{known.value}", self.events[:place] + self.events[place + 1 :]
-
-    def last(self, fits: Callable[[str, list[str]], str | None]) -> str | None:
-        """What the function gives for the last event for which it gives something."""
-        found = [given for _, (verb, *words) in self.events if (given := fits(verb, words)) is not None]
-        return found[-1] if found else None
+Events = tuple[tuple[int, tuple[str, ...]], ...]
+"""The words of each event of a story, with their lines."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A question after a line of a story, with what the rules speak of."""
+    """A question after a line of a story, with what the rules speak of; all is worked out anew each time."""
 
-    story: Story
+    world: Mapping[str, Any]
+    events: Events
     question: Mapping[str, Any]
     line: int
 
     who = property(lambda self: tuple(self.question.get("who", ())))
     person = property(lambda self: self.who[-1])
     fact = property(lambda self: self.question["fact"])
-    values = property(lambda self: (*self.story.world["facts"][self.fact], UNKNOWN))
+    values = property(lambda self: (*self.world["facts"][self.fact], UNKNOWN))
+
+    def history(self, events: Events) -> History:
+        """What really happened to the fact."""
+        history: History = ()
+        distrust: set[tuple[str, str]] = set()
+        for _, (verb, *words) in events:
+            if verb == "distrust":
+                distrust |= {(person, words[-1]) for person in words[:-1]}
+            elif verb == "fact" and words[0] == self.fact:
+                history += (Occurrence("change", words[1], frozenset(words[3:])),)
+            elif verb in ("see", "alone") and words[-1] == self.fact:
+                kind = "look" if verb == "see" else "glance"
+                history += (Occurrence(kind, holds(history), frozenset(words[:-1])),)
+            elif verb == "tell" and words[-2] == self.fact:
+                speaker, hearers = words[0], frozenset(words[1:-2])
+                doubting = frozenset(person for person in hearers if (person, speaker) in distrust)
+                history += (Occurrence("saying", words[-1], hearers, speaker, doubting),)
+        return history
+
+    def without_one(self, after: int) -> Iterator[tuple[str, Asked]]:
+        """For each event after the line by which people may come to know something about the fact: who said it ("fact"
+        where nobody did) and the value, and the question where all but this one happened."""
+        for place, (line, (verb, *words)) in enumerate(self.events):
+            if line > after and verb in ("fact", "see", "alone", "tell"):
+                before = self.history(self.events[: place + 1])
+                if before and self.fact in (words[0], words[-1], words[-2]):
+                    speaker = before[-1].speaker.replace("-", "voice") or "fact"
+                    events = self.events[:place] + self.events[place + 1 :]
+                    yield f"{speaker}_{before[-1].value}", replace(self, events=events)
 
     def belief(self, who: tuple[str, ...] | None = None, line: int | None = None) -> str:
-        story = self.story.until(self.line if line is None else line)
-        return believed(story.history(self.fact), self.who if who is None else who, self.values)
+        events = tuple(event for event in self.events if event[0] <= (self.line if line is None else line))
+        return believed(self.history(events), self.who if who is None else who, self.values)
 
     def before(self) -> set[str]:
         """What was believed after any earlier line, for certain."""
@@ -214,35 +148,28 @@ class Asked:
 
     def ends(self) -> list[Asked]:
         """The question at the end of each scene that has begun, the present one as far as it goes."""
-        begins = sorted({line for line, (verb, *_) in self.story.events if verb == "scene" and line <= self.line})
+        begins = sorted({line for line, (verb, *_) in self.events if verb == "scene" and line <= self.line})
         return [replace(self, line=line) for line in (*(line - 1 for line in begins[1:]), self.line)]
 
     def wish(self) -> str | None:
         """The value that the person wants; "" for a thing that is wanted wherever it is; None where nothing is said."""
+        found = None
+        for line, (verb, *words) in self.events:
+            if line <= self.line and verb == "want" and words[-2] == self.fact and self.person in words[:-2]:
+                found = words[-1]
+            elif line <= self.line and verb == "seek" and words[-1] == self.fact and self.person in words[:-1]:
+                found = ""
+        return found
 
-        def fits(verb: str, words: list[str]) -> str | None:
-            if verb == "want" and words[-2] == self.fact and self.person in words[:-2]:
-                return words[-1]
-            return "" if verb == "seek" and words[-1] == self.fact and self.person in words[:-1] else None
-
-        return self.story.until(self.line).last(fits)
-
-    def done(self) -> str | None:
-        return self.story.until(self.line).last(
-            lambda verb, words: words[1] if verb == "act" and words[0] == self.person else None
-        )
-
-    def face(self, onlookers: tuple[str, ...]) -> str | None:
-        """What the person's face last showed to all of these others."""
-        return self.story.until(self.line).last(
-            lambda verb, words: (
-                words[1] if verb == "show" and words[0] == self.person and {*onlookers} <= {*words[3:]} else None
-            )
-        )
+    def shown(self, verb: str, onlookers: tuple[str, ...] = ()) -> str | None:
+        """What the person did last ("act"), or what their face last showed to all of these others ("show")."""
+        own = [words for line, (one, *words) in self.events if line <= self.line and one == verb]
+        fitting = [words[1] for words in own if words[0] == self.person and {*onlookers} <= {*words[3:]}]
+        return fitting[-1] if fitting else None
 
     def would(self, act: str, belief: str, wish: str | None) -> bool:
         """Whether somebody with this belief and wish would do the act."""
-        plan = self.story.world.get("plans", {}).get(self.fact, {})
+        plan = self.world.get("plans", {}).get(self.fact, {})
         if wish is None:
             return False
         if belief == UNKNOWN:
@@ -257,7 +184,7 @@ Fits = Callable[[Asked, str], bool]
 
 def _backward(asked: Asked, believed: str | None) -> list[str]:
     """The values of the fact, as a belief or, given the belief, as a wish, that would lead to what was done."""
-    done, wish = asked.done(), asked.wish()
+    done, wish = asked.shown("act"), asked.wish()
     if done is None or believed == UNKNOWN:
         return []
     ways = ((value, (value, wish) if believed is None else (believed, value)) for value in asked.values[:-1])
@@ -269,7 +196,7 @@ def _feeling(asked: Asked, choice: str) -> bool:
     wish, now = asked.wish(), asked.belief()
     if not wish:
         return False
-    ahead = asked.fact in asked.story.world.get("prospects", ())
+    ahead = asked.fact in asked.world.get("prospects", ())
     known, well, before = now != UNKNOWN, now == wish, asked.before()
     return {
         "indifferent": not known,
@@ -286,7 +213,7 @@ def _seen_feeling(asked: Asked, choice: str) -> bool:
     """The feeling, where the onlooker knows how it stands for the person; else the face; else nobody can tell."""
     if asked.belief() != UNKNOWN:
         return _feeling(asked, choice)
-    return choice == (asked.face(asked.who[:-1]) or UNKNOWN)
+    return choice == (asked.shown("show", asked.who[:-1]) or UNKNOWN)
 
 
 def _surprise(asked: Asked, choice: str) -> bool:
@@ -305,25 +232,23 @@ def _states(asked: Asked, fits: Fits) -> set[str]:
     return {state for state in (*asked.values, "glad", "sad", "match", "mismatch") if fits(asked, state)}
 
 
-def _joined(*states: set[str]) -> set[str]:
-    """The keys that stand for one of the first states, one of the second, and so on."""
-    return {"_".join(some) for some in product(*states)}
+def _joined(choice: str, *states: set[str]) -> bool:
+    """Whether the choice stands for one of the first states, one of the second, and so on."""
+    return choice in {"_".join(some) for some in product(*states)}
 
 
 def _pair(first: Fits, second: Fits) -> Fits:
-    return lambda asked, choice: choice in _joined(_states(asked, first), _states(asked, second))
+    return lambda asked, choice: _joined(choice, _states(asked, first), _states(asked, second))
 
 
-def _since(fits: Fits) -> Fits:
-    """The choice names the state at the end of the scene before, and the present one."""
-    return lambda asked, choice: (
-        choice in _joined(*(_states(end, fits) for end in asked.ends()[-2:])) and (len(asked.ends()) > 1)
-    )
+def _course(fits: Fits, scenes: int = 0) -> Fits:
+    """The choice names the state at the end of every scene, or of the last `scenes` of them where there are so many."""
 
+    def rule(asked: Asked, choice: str) -> bool:
+        ends = asked.ends()[-scenes:]
+        return len(ends) >= scenes and _joined(choice, *(_states(end, fits) for end in ends))
 
-def _course(fits: Fits) -> Fits:
-    """The choice names the state at the end of every scene."""
-    return lambda asked, choice: choice in _joined(*(_states(end, fits) for end in asked.ends()))
+    return rule
 
 
 def _cause(fits: Fits) -> Fits:
@@ -333,8 +258,7 @@ def _cause(fits: Fits) -> Fits:
         *_, before, now = [None, *asked.ends()]
         if before is None or not _states(now, fits) or _states(before, fits) == _states(now, fits):
             return False
-        events = [some for name, some in asked.story.without_one(asked.fact, after=before.line) if name == choice]
-        others = [replace(asked, story=replace(asked.story, events=some)) for some in events]
+        others = [other for name, other in asked.without_one(after=before.line) if name == choice]
         return any(_states(other, fits) == _states(before, fits) for other in others)
 
     return rule
@@ -343,50 +267,35 @@ def _cause(fits: Fits) -> Fits:
 _belief: Fits = lambda asked, choice: choice == asked.belief()  # noqa: E731
 _action: Fits = lambda asked, choice: asked.would(choice, asked.belief(), asked.wish())  # noqa: E731
 _mood: Fits = lambda asked, choice: choice in ("glad", "sad") and _feeling(asked, choice)  # noqa: E731
-
 FITS: Mapping[str, Fits] = {
     "reality": lambda asked, choice: choice == asked.belief(()),
-    "belief": _belief,
     "desire": lambda asked, choice: choice == asked.wish(),
-    "intention": _action,
-    "action": _action,
     "belief_from_act": lambda asked, choice: _backward(asked, None) == [choice],
     "desire_from_act": lambda asked, choice: _backward(asked, asked.belief()) == [choice],
-    "feeling": _feeling,
-    "seen_feeling": _seen_feeling,
-    "face": lambda asked, choice: choice == asked.face(asked.who[:-1]),
-    "blame": _belief,
-    "surprise": _surprise,
-    "feeling_about": _pair(_mood, _belief),
-    "reply_about": _pair(_reply, _belief),
-    "belief_then_feeling": _pair(_belief, _mood),
-    "belief_then_reply": _pair(_belief, _reply),
-    "belief_since": _since(_belief),
-    "feeling_since": _since(_mood),
-    "reply_since": _since(_reply),
-    "belief_course": _course(_belief),
-    "feeling_course": _course(_mood),
-    "belief_cause": _cause(_belief),
-    "feeling_cause": _cause(_mood),
+    "face": lambda asked, choice: choice == asked.shown("show", asked.who[:-1]),
+    **{"belief": _belief, "blame": _belief, "intention": _action, "action": _action, "surprise": _surprise},
+    **{"feeling": _feeling, "seen_feeling": _seen_feeling, "feeling_about": _pair(_mood, _belief)},
+    **{"reply_about": _pair(_reply, _belief), "belief_then_feeling": _pair(_belief, _mood)},
+    **{
+        "belief_then_reply": _pair(_belief, _reply),
+        "belief_since": _course(_belief, 2),
+        "feeling_since": _course(_mood, 2),
+    },
+    **{"reply_since": _course(_reply, 2), "belief_course": _course(_belief), "feeling_course": _course(_mood)},
+    **{"belief_cause": _cause(_belief), "feeling_cause": _cause(_mood)},
 }
 """For each kind of question, whether a choice fits."""
 
 
-def _last(world: Mapping[str, Any], question: Mapping[str, Any]) -> int:
-    """The line that is asked about."""
-    return len(world["scenes"]) - 1 if question.get("at") is None else int(question["at"])
-
-
 def answer(world: Mapping[str, Any], question: Mapping[str, Any], line: int | None = None) -> str | None:
     """The key of the only choice that fits, None where none or several do. line: 0-based, the asked one by default."""
-    asked = Asked(Story.of(world), question, _last(world, question) if line is None else line)
+    if line is None:
+        line = len(world["scenes"]) - 1 if question.get("at") is None else question["at"]
+    told = [(place, text) for place, scene in enumerate(world["scenes"]) for text in scene.get("events", ())]
+    events = tuple((place, tuple(text.replace(",", " ").replace("=", " ").split())) for place, text in told)
+    asked = Asked(world, events, question, line)
     fitting = [choice for choice in question["choices"] if FITS[question["kind"]](asked, choice)]
     return fitting[0] if len(fitting) == 1 else None
-
-
-def answers(world: Mapping[str, Any], question: Mapping[str, Any]) -> list[str | None]:
-    """The answer after every line, up to the one that is asked about."""
-    return [answer(world, question, line) for line in range(_last(world, question) + 1)]
 
 
 def disagreements(item: Mapping[str, Any]) -> Iterator[str]:
@@ -394,10 +303,11 @@ def disagreements(item: Mapping[str, Any]) -> Iterator[str]:
     world = item["world"]
     (question,) = world["questions"]
     labels = dict(zip(question["choices"], item["choices"], strict=True))
-    found = answer(world, question)
-    if found is None or labels[found] != item["answer"]:
-        yield f"{item['id']}: answer {item['answer']!r}, by possible worlds {labels.get(found or '')!r}"
+    found = labels.get(answer(world, question) or "")
+    if found is None or found != item["answer"]:
+        yield f"{item['id']}: answer {item['answer']!r}, by possible worlds {found!r}"
     if item.get("gold"):
-        chain = [labels.get(key or "") for key in answers(world, question)]
+        last = len(world["scenes"]) - 1 if question.get("at") is None else question["at"]
+        chain = [labels.get(answer(world, question, line) or "") for line in range(last + 1)]
         if item["gold"]["sets"] != [[label] for label in chain]:
             yield f"{item['id']}: gold {item['gold']['sets']}, by possible worlds {chain}"

@@ -30,21 +30,15 @@ CONDENSED = (
     "A storm cuts the power and the oven cools.",
     "Noor does not notice.",
 )
-ITEM = Item(
-    id="own/1",
-    story=STORY,
-    question="What does Noor believe of the oven?",
-    choices=["Noor believes that it is hot", "Noor believes that it is cold"],
-    answer="Noor believes that it is hot",
-    cluster="own",
-)
+HOT, COLD = ("Noor believes that it is hot", "Noor believes that it is cold")
+QUESTION = "What does Noor believe of the oven?"
+ITEM = Item(id="own/1", story=STORY, question=QUESTION, choices=[HOT, COLD], answer=HOT, cluster="own")
 BOTH = [ITEM, ITEM.model_copy(update={"id": "own/2", "question": "Does Noor believe that the oven is hot?"})]
 Script = Callable[[dict[str, Any], int], Any]
 
 
-def asked(body: dict[str, Any]) -> dict[str, Any]:
-    properties: dict[str, Any] = body["response_format"]["json_schema"]["schema"]["properties"]
-    return properties
+def asked(body: dict[str, Any]) -> Any:
+    return body["response_format"]["json_schema"]["schema"]["properties"]
 
 
 def reply(value: Any) -> dict[str, Any]:
@@ -63,7 +57,6 @@ def rewriter(*stories: tuple[str, ...], answer: Callable[[list[str]], str] = min
         properties = asked(body)
         if "answer" in properties:
             return reply({"answer": answer(properties["answer"]["enum"])})
-        condensed = properties["story"]["minItems"] == 1
-        return reply({"story": stories[-1] if condensed else stories[0]})
+        return reply({"story": stories[-1 if properties["story"]["minItems"] == 1 else 0]})
 
     return asking(script)

@@ -21,26 +21,14 @@ WORDS = {
     **{"open_x": "open the drawer", "open_y": "open the basket", "wait": "wait", "leave": "leave", "o": "key"},
     **rules.FEELINGS,
 }
+PLANS = {"place": {"x": "open_x", "y": "open_y", "z": "wait"}, "result": {"match": "wait", "mismatch": "leave"}}
 
 
 def small(*lines: str | Sequence[str], **changed: Any) -> World:
     """A world in which these events happen, one or several in each line."""
     scenes = tuple(Scene(role="any", events=(line,) if isinstance(line, str) else tuple(line)) for line in lines)
-    return World(
-        **{
-            "family": "transfer",
-            "name": "small",
-            "people": PEOPLE,
-            "words": WORDS,
-            "facts": FACTS,
-            "plans": {
-                "place": {"x": "open_x", "y": "open_y", "z": "wait"},
-                "result": {"match": "wait", "mismatch": "leave"},
-            },
-            "scenes": scenes,
-            **changed,
-        }
-    )
+    fields = {"people": PEOPLE, "words": WORDS, "facts": FACTS, "plans": PLANS, "scenes": scenes}
+    return World(**{"family": "transfer", "name": "small", **fields, **changed})
 
 
 def ask(kind: str, fact: str, *who: str, choices: Sequence[str] = (), **more: Any) -> Question:

@@ -21,21 +21,17 @@ ABILITIES = {
 
 
 def row(name: str, number: int, **changed: Any) -> dict[str, Any]:
-    """One row of the file of that name. changed: fields that differ from the usual ones."""
-    letter = "ABCD"[(len(name) + number) % 4]
+    """One row of the file of that name, with fields that differ from the usual ones."""
+    chinese, english = ("蓝盒子", "红盒子", "抽屉", "书包"), ("Blue box", "Red box", "Drawer", "Bag")
     return {
-        ABILITY: ABILITIES.get(name, "Belief: Content false beliefs"),
-        NUMBER: number,
+        **{ABILITY: ABILITIES.get(name, "Belief: Content false beliefs"), NUMBER: number},
         "故事": f"安娜把笔放进蓝色的盒子里，然后去{name}。",
         "问题": f"第{number}个问题：安娜会去哪里找笔？",
-        **{
-            f"选项{one}": f"{one}. {told}"
-            for one, told in zip("ABCD", ("蓝盒子", "红盒子", "抽屉", "书包"), strict=True)
-        },
+        **{f"选项{letter}": f"{letter}. {told}" for letter, told in zip("ABCD", chinese, strict=True)},
         "STORY": f"Anna puts the pen into the blue box and goes to the {name}.",
         "QUESTION": f"Question {number}: where does Anna look for the pen?",
-        **dict(zip((f"OPTION-{one}" for one in "ABCD"), ("Blue box", "Red box", "Drawer", "Bag"), strict=True)),
-        ANSWER: letter,
+        **{f"OPTION-{letter}": told for letter, told in zip("ABCD", english, strict=True)},
+        ANSWER: "ABCD"[(len(name) + number) % 4],
         **changed,
     }
 
@@ -55,6 +51,6 @@ def write(folder: Path) -> Path:
             both = "Belief: Location false beliefs Belief: Second-order beliefs"
             other = {"STORY": "Bo moves the pen.", "故事": "波移动了笔。", ABILITY: both}
             rows += [row(name, 1, **other), row(name, 2, **other)]
-        text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in rows)
-        (folder / f"{name}.jsonl").write_text(text, "utf-8")
+        lines = [json.dumps(one, ensure_ascii=False) + "\n" for one in rows]
+        (folder / f"{name}.jsonl").write_text("".join(lines), "utf-8")
     return folder
