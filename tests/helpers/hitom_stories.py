@@ -39,7 +39,8 @@ def stories(draw: st.DrawFn, *, tells: bool = True, most: int = 24) -> Story:
         elif kind == "distractor":
             events.append(said.Distractor(pick.choice(AGENTS), "likes the", container))
         elif kind == "tell" and tells and len(where) > 1:
-            events.append(Tell(*pick.sample(list(where), 2), thing, container))
+            speaker, hearer = pick.sample(list(where), 2)
+            events.append(Tell(speaker, hearer, thing, container))
         elif kind == "claim" and tells:
             events.append(Claim(pick.choice(list(where)), thing, container))
         elif kind in ("exit", "stay") and inside:
@@ -67,9 +68,9 @@ def all_beliefs(story: Story, obj: str, semantics: str, orders: int = 4) -> list
             leaves = isinstance(event, Exit) and event.agent == name
             if leaves or (room != WAITING_ROOM and where.get(name) == WAITING_ROOM):
                 left[name] = line
-        puts = isinstance(event, Move | Place) and event.object == obj
-        if puts or (isinstance(event, Enter) and rooms.get(obj) == event.room):
-            beliefs[()] = event.container if puts else beliefs[()]
+        put = event.container if isinstance(event, Move | Place) and event.object == obj else ""
+        if put or (isinstance(event, Enter) and rooms.get(obj) == event.room):
+            beliefs[()] = put or beliefs[()]
             present = [name for name, room in where.items() if room == rooms[obj]]
             beliefs |= {who: beliefs[()] for order in range(1, orders + 1) for who in permutations(present, order)}
         if isinstance(event, Claim | Tell) and event.object == obj:

@@ -273,16 +273,12 @@ FITS: Mapping[str, Fits] = {
     "belief_from_act": lambda asked, choice: _backward(asked, None) == [choice],
     "desire_from_act": lambda asked, choice: _backward(asked, asked.belief()) == [choice],
     "face": lambda asked, choice: choice == asked.shown("show", asked.who[:-1]),
-    **{"belief": _belief, "blame": _belief, "intention": _action, "action": _action, "surprise": _surprise},
-    **{"feeling": _feeling, "seen_feeling": _seen_feeling, "feeling_about": _pair(_mood, _belief)},
+    **{"feeling": _feeling, "seen_feeling": _seen_feeling, "surprise": _surprise, "intention": _action},
+    **{"belief": _belief, "blame": _belief, "action": _action, "feeling_about": _pair(_mood, _belief)},
     **{"reply_about": _pair(_reply, _belief), "belief_then_feeling": _pair(_belief, _mood)},
-    **{
-        "belief_then_reply": _pair(_belief, _reply),
-        "belief_since": _course(_belief, 2),
-        "feeling_since": _course(_mood, 2),
-    },
-    **{"reply_since": _course(_reply, 2), "belief_course": _course(_belief), "feeling_course": _course(_mood)},
-    **{"belief_cause": _cause(_belief), "feeling_cause": _cause(_mood)},
+    **{"belief_then_reply": _pair(_belief, _reply), "belief_since": _course(_belief, 2)},
+    **{"feeling_since": _course(_mood, 2), "reply_since": _course(_reply, 2), "belief_course": _course(_belief)},
+    **{"feeling_course": _course(_mood), "belief_cause": _cause(_belief), "feeling_cause": _cause(_mood)},
 }
 """For each kind of question, whether a choice fits."""
 
@@ -307,7 +303,7 @@ def disagreements(item: Mapping[str, Any]) -> Iterator[str]:
     if found is None or found != item["answer"]:
         yield f"{item['id']}: answer {item['answer']!r}, by possible worlds {found!r}"
     if item.get("gold"):
-        last = len(world["scenes"]) - 1 if question.get("at") is None else question["at"]
-        chain = [labels.get(answer(world, question, line) or "") for line in range(last + 1)]
+        lines = range(len(world["scenes"]) if question.get("at") is None else question["at"] + 1)
+        chain = [labels.get(answer(world, question, line) or "") for line in lines]
         if item["gold"]["sets"] != [[label] for label in chain]:
             yield f"{item['id']}: gold {item['gold']['sets']}, by possible worlds {chain}"
