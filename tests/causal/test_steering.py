@@ -9,7 +9,7 @@ import pytest
 
 from tomserve.causal import table
 from tomserve.causal.folds import folds
-from tomserve.causal.steering import TRANSFER_LEAST, LayerStates, Step, budgeted, steps
+from tomserve.causal.steering import TRANSFER_LEAST, FitRow, LayerStates, Step, budgeted, steps
 from tomserve.causal.table import CONTROLS, HELD_OUT, IN_SAMPLE, PPT, TO_FALSE, TO_TRUE
 
 ALPHAS = (1e-3, 0.1, 10.0)
@@ -40,8 +40,18 @@ def held(layer: LayerStates) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def made(layer: LayerStates, held: np.ndarray) -> list[Step]:
-    return steps(layer, held, ALPHAS, 0)[0]
+def both(layer: LayerStates, held: np.ndarray) -> tuple[list[Step], list[FitRow]]:
+    return steps(layer, held, ALPHAS, 0)
+
+
+@pytest.fixture(scope="module")
+def made(both: tuple[list[Step], list[FitRow]]) -> list[Step]:
+    return both[0]
+
+
+@pytest.fixture(scope="module")
+def fits(both: tuple[list[Step], list[FitRow]]) -> list[FitRow]:
+    return both[1]
 
 
 def the(made: list[Step], name: str, target: str | None, alpha: float | None, fitted: str = HELD_OUT) -> np.ndarray:
@@ -67,12 +77,13 @@ def test_every_map_of_the_table_is_there_once_for_each_target_and_strength(made:
     assert all(s.delta.dtype == np.float32 for s in made)
 
 
-def test_perspective_is_the_closed_form_of_a_map_fitted_without_the_fold(
-    layer: LayerStates, held: np.ndarray, made: list[Step]
+def test_moves_are_the_closed_form_of_a_map_fitted_without_the_fold(
+    layer: LayerStates, held: np.ndarray, made: list[Step], fits: list[FitRow]
 ) -> None:
-    rows = steps(layer, held, ALPHAS, 0)[1]
+    """By plain matrices: argmin |W z - goal|^2 + a |z - x|^2, minus x; for W = I within what W sees the goal is
+    W (y~ - shift), and the step is as long as the map's."""
     for fold in range(5):
-        (penalty,) = [r.penalty for r in rows if (r.map, r.fold) == (PPT, fold)]
+        (penalty,) = [r.penalty for r in fits if (r.map, r.fold) == (PPT, fold)]
         train, test = held != fold, held == fold
         x, y = layer.false[train], layer.own[train]
         w = np.linalg.solve(x.T @ x + penalty * np.eye(D), x.T @ y).T
@@ -80,7 +91,12 @@ def test_perspective_is_the_closed_form_of_a_map_fitted_without_the_fold(
             for alpha in ALPHAS:
                 inner = w.T @ w + alpha * np.eye(D)
                 expected = np.linalg.solve(inner, w.T @ (goal[test] - layer.false[test] @ w.T).T).T
-                assert the(made, PPT, target, alpha)[test] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+                found = the(made, PPT, target, alpha)[test]
+                assert found == pytest.approx(expected, rel=1e-4, abs=1e-4)
+                like_x = goal[test] - (y.mean(axis=0) - x.mean(axis=0))
+                step = np.linalg.solve(inner, w.T @ w @ (like_x - layer.false[test]).T).T
+                step *= np.linalg.norm(found, axis=1, keepdims=True) / np.linalg.norm(step, axis=1, keepdims=True)
+                assert the(made, table.SEEN_IDENTITY, target, alpha)[test] == pytest.approx(step, rel=2e-3, abs=2e-3)
 
 
 def test_nothing_of_an_item_enters_its_own_map(layer: LayerStates, held: np.ndarray, made: list[Step]) -> None:
@@ -127,28 +143,6 @@ def test_controls_are_what_they_are_called(layer: LayerStates, held: np.ndarray,
         assert cosines(name, TO_TRUE, the(made, PPT, TO_TRUE, 0.1)).mean() < 0.8, name
 
 
-def test_what_both_kinds_of_states_share_is_moved_alike_without_what_only_the_target_varies_in(
-    layer: LayerStates, held: np.ndarray
-) -> None:
-    """Where y is x but for a shift and for directions that x lies in never, W = I within what W sees goes where W does,
-    and W = I with the same norm does not."""
-    rng = np.random.default_rng(5)
-    half = np.arange(D) < D // 2
-    x, other = (rng.standard_normal((N, D)) * half for _ in range(2))
-    loud = lambda: 2 * rng.standard_normal((N, D)) * ~half  # noqa: E731
-    shared = replace(layer, false=x, own=x + loud() + half, own_twin=other + loud() + half)
-    made = steps(shared, held, ALPHAS, 0)[0]
-    goal = the(made, PPT, TO_TRUE, ALPHAS[0])
-
-    def alike(name: str) -> float:
-        step = the(made, name, TO_TRUE, ALPHAS[0])
-        return float(((step * goal).sum(1) / np.linalg.norm(step, axis=1) / np.linalg.norm(goal, axis=1)).mean())
-
-    seen = alike(table.SEEN_IDENTITY)
-    assert seen > 0.5
-    assert max(alike(table.IDENTITY), alike(table.SHIFTED_IDENTITY)) < seen - 0.1
-
-
 def test_references(layer: LayerStates, made: list[Step]) -> None:
     assert (the(made, table.NO_OP, None, None) == 0).all()
     assert the(made, table.REPLACE_NO_OP, None, None) == pytest.approx(layer.false, rel=1e-6)
@@ -190,16 +184,15 @@ def test_a_small_family_takes_no_part_in_transfer(layer: LayerStates, held: np.n
     assert {r.fitted for r in rows} == {HELD_OUT, IN_SAMPLE}
 
 
-def test_rows_say_how_well_the_maps_fit(layer: LayerStates, held: np.ndarray) -> None:
-    rows = steps(layer, held, ALPHAS, 0)[1]
-    keys = [(r.map, r.fitted, r.fold) for r in rows]
+def test_rows_say_how_well_the_maps_fit(fits: list[FitRow]) -> None:
+    keys = [(r.map, r.fitted, r.fold) for r in fits]
     assert len(set(keys)) == len(keys) == 3 * 5 + 1 + 2 * 3
     error = {
-        name: np.mean([r.error for r in rows if r.map == name and r.fitted == HELD_OUT]) for name in table.MAPS[:2]
+        name: np.mean([r.error for r in fits if r.map == name and r.fitted == HELD_OUT]) for name in table.MAPS[:2]
     }
     assert error[PPT] < 0.1  # a map is there
     assert error[table.SHUFFLED_PAIRS] > 0.5  # and none between pairs put together at random
-    for row in rows:
+    for row in fits:
         assert (row.penalty is None) == (row.map == table.IDENTITY)
         assert row.norm > 0
         assert 0 < row.rank <= D
@@ -229,14 +222,10 @@ COMMON = 10 * np.random.default_rng(8).normal(size=D)
 VARIED = COMMON + np.random.default_rng(9).normal(size=(N, D))
 DEGENERATE = {
     "all the same": (COMMON, COMMON, COMMON),
-    "the same but for rounding": tuple(COMMON + 1e-6 * (VARIED - COMMON) * k for k in (1, 2, 3)),
     "x does not vary": (COMMON, VARIED, VARIED),
     "y does not vary": (VARIED, COMMON, COMMON),
-    "y is x": (VARIED, VARIED, VARIED[::-1]),
     "x is zero": (0 * COMMON, VARIED, VARIED),
-    "y is zero": (VARIED, 0 * COMMON, 0 * COMMON),
     "all is zero": (0 * COMMON, 0 * COMMON, 0 * COMMON),
-    "four items again and again": tuple(np.tile(VARIED[:4], (N // 3, 1))[:N] * k for k in (1, 2, 3)),
     "one direction": tuple(np.outer(VARIED[:, k], COMMON) for k in range(3)),
     "long": tuple(1e15 * one for one in (VARIED, VARIED + 1, VARIED[::-1])),
 }
@@ -271,19 +260,3 @@ def test_the_order_of_cases_changes_no_map(layer: LayerStates, held: np.ndarray,
     for name in (PPT, table.IDENTITY, table.SHIFTED_IDENTITY, table.SEEN_IDENTITY, table.MEAN_DIFFERENCE):
         found = the(again, name, TO_TRUE, 0.1)
         assert found == pytest.approx(the(made, name, TO_TRUE, 0.1)[order], rel=1e-3, abs=1e-4), name
-
-
-def test_seen_identity_is_the_closed_form(layer: LayerStates, held: np.ndarray, made: list[Step]) -> None:
-    """argmin |W z - W (y~ - shift)|^2 + a |z - x|^2, minus x, by plain matrices, with the length of the map's step."""
-    rows = steps(layer, held, ALPHAS, 0)[1]
-    for fold in range(5):
-        (penalty,) = [r.penalty for r in rows if (r.map, r.fold) == (PPT, fold)]
-        train, test = held != fold, held == fold
-        x, y = layer.false[train], layer.own[train]
-        w = np.linalg.solve(x.T @ x + penalty * np.eye(D), x.T @ y).T
-        like_x = layer.own_twin[test] - (y.mean(axis=0) - x.mean(axis=0))
-        gram = w.T @ w
-        step = np.linalg.solve(gram + 0.1 * np.eye(D), gram @ (like_x - layer.false[test]).T).T
-        norms = np.linalg.norm(the(made, PPT, TO_TRUE, 0.1)[test], axis=1, keepdims=True)
-        expected = step * norms / np.linalg.norm(step, axis=1, keepdims=True)
-        assert the(made, table.SEEN_IDENTITY, TO_TRUE, 0.1)[test] == pytest.approx(expected, rel=1e-3, abs=1e-3)

@@ -18,8 +18,6 @@ blocks in the middle do nothing; only phrases such as "fills it with tea", which
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,11 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.helpers.mechanism import FAMILIES, FEELINGS, FILLERS, NAMES, PHRASES
-from tomserve.causal.backend import Answers, Ints, Prompt, Readings
 from tomserve.items import UNKNOWN
 
 Kind = Literal["map", "product", "shared", "deaf"]
-KINDS: tuple[Kind, ...] = ("map", "product", "shared", "deaf")
 
 LAYERS, WIDTH, CODE, CONTEXT = 4, 64, 8, 1024
 CONST, PAD, LOUD, SIGN, THEY = range(5)
@@ -213,80 +209,3 @@ def _head(
 def _liking(place: int) -> float:
     """How much the deaf subject likes the label of that place, from 1 to 3, in no order that the stories know."""
     return 1 + 2 * (place * 7 % 24) / 23
-
-
-class PlainBackend:
-    """A checkpoint run by transformers in the plainest way: whole prompts, nothing cached. An oracle for tests.
-
-    It implements tomserve.causal.backend.Backend.
-    """
-
-    def __init__(self, folder: Path, batch: int = 32) -> None:
-        import torch
-        from transformers import AutoModelForCausalLM
-
-        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-        self.batch = batch
-        config = json.loads((folder / "config.json").read_text("utf-8"))
-        self.layers, self.width = int(config["num_hidden_layers"]), int(config["hidden_size"])
-
-    def run(self, prompts: Sequence[Prompt]) -> Readings:
-        """The states and answers of all prompts."""
-        states: list[NDArray[np.float32]] = []
-        logits: list[NDArray[np.float32]] = []
-        for start in range(0, len(prompts), self.batch):
-            caught, said = self._pass([prompt.tokens for prompt in prompts[start : start + self.batch]])
-            states += [*np.stack(caught, axis=1)]
-            logits += [*said]
-        return Readings(np.stack(states), _answers(logits, prompts))
-
-    def rerun(self, prompt: Prompt, layers: Ints, states: NDArray[np.float32]) -> Answers:
-        """The answers with another state at the last token after the layer of each, by whole runs."""
-        logits: list[NDArray[np.float32]] = []
-        for start in range(0, len(layers), self.batch):
-            part = slice(start, start + self.batch)
-            _, said = self._pass([prompt.tokens] * len(layers[part]), layers[part], states[part])
-            logits += [*said]
-        return _answers(logits, [prompt] * len(layers))
-
-    def _pass(
-        self, tokens: Sequence[tuple[int, ...]], layers: Ints | None = None, states: Any = None
-    ) -> tuple[list[NDArray[np.float32]], NDArray[np.float32]]:
-        """What every block leaves at the last token of each prompt, and the logits there.
-
-        Shorter prompts are filled up behind their last token, where nothing sees it.
-        """
-        import torch
-
-        caught: list[NDArray[np.float32]] = []
-        longest, rows = max(map(len, tokens)), torch.arange(len(tokens))
-        last = torch.tensor([len(one) - 1 for one in tokens])
-
-        def hook(number: int) -> Any:
-            def replace(module: Any, inputs: Any, output: Any) -> Any:
-                hidden = output[0] if isinstance(output, tuple) else output
-                if layers is not None:
-                    for place in np.flatnonzero(layers == number):
-                        hidden[place, last[place]] = torch.from_numpy(np.asarray(states[place]))
-                caught.append(hidden[rows, last].numpy().copy())
-                return output
-
-            return replace
-
-        hooks = [block.register_forward_hook(hook(n)) for n, block in enumerate(self.model.model.layers, 1)]
-        try:
-            with torch.no_grad():
-                filled = torch.tensor([[*one, *[0] * (longest - len(one))] for one in tokens])
-                said = self.model(filled).logits[rows, last].numpy()
-        finally:
-            for one in hooks:
-                one.remove()
-        return caught, said
-
-
-def _answers(logits: Sequence[NDArray[np.float32]], prompts: Sequence[Prompt]) -> Answers:
-    most = max(len(prompt.choices) for prompt in prompts)
-    chosen = np.full((len(prompts), most), np.nan, np.float32)
-    for row, prompt in enumerate(prompts):
-        chosen[row, : len(prompt.choices)] = logits[row][list(prompt.choices)]
-    return Answers(chosen, np.array([int(one.argmax()) for one in logits], np.int64))

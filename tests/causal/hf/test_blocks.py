@@ -52,12 +52,10 @@ def test_the_blocks_are_found_and_not_the_experts(name: str) -> None:
 
 
 def test_of_a_model_that_sees_pictures_the_language_model_counts() -> None:
-    text = {"hidden_size": WIDTH, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
-    text |= {"num_key_value_heads": 2, "head_dim": 8, "vocab_size": 97}
-    vision = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
-    config = transformers.Gemma3Config(
-        text_config=text, vision_config={**vision, "image_size": 28, "patch_size": 14}, mm_tokens_per_image=4
-    )
+    shape = {"hidden_size": WIDTH, "intermediate_size": 48, "num_attention_heads": 4}
+    text = {**shape, "num_hidden_layers": 3, "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 97}
+    vision = {**shape, "num_hidden_layers": 2, "image_size": 28, "patch_size": 14}
+    config = transformers.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)
     model = transformers.Gemma3ForConditionalGeneration(config)
     assert find(model)[0].__class__.__name__ == "Gemma3DecoderLayer"
 

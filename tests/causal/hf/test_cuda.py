@@ -69,18 +69,6 @@ def test_memory_that_runs_out_halves_the_batch() -> None:
     assert np.isfinite(backend.run(asked[:1]).states).all()
 
 
-@pytest.mark.usefixtures("little_memory")
-def test_memory_that_runs_out_halves_the_rows() -> None:
-    drawn = np.random.default_rng(0)
-    prompt = Prompt(tuple(drawn.integers(3, VOCABULARY, 400).tolist()), (5, 6))
-    backend = HfBackend(tiny("llama", device="cuda", intermediate_size=200_000), name="llama")
-    states = np.repeat(backend.run([prompt]).states[0][:1], 1000, axis=0)
-    backend.rows_at_once(1000)
-    found = backend.rerun(prompt, np.ones(1000, np.int64), states).logits
-    assert backend._rows.most < 1000
-    assert np.ptp(found, axis=0).max() < DEVICES_APART
-
-
 @pytest.mark.parametrize("layout", [{"device": "cuda"}, {"device": "cuda:0"}, {"device_map": "auto"}, {}])
 def test_every_layout_gives_the_same(layout: dict[str, str]) -> None:
     expected = load(resolve("reference"), device="cpu").backend
@@ -96,11 +84,8 @@ def test_every_layout_gives_the_same(layout: dict[str, str]) -> None:
     assert np.abs(one - other).max() < DEVICES_APART
 
 
-def test_a_gpu_computes_in_bfloat16_unless_it_is_told_otherwise() -> None:
+def test_a_gpu_computes_in_bfloat16_and_what_it_cannot_hold_is_refused_before_it_is_read() -> None:
     told = load(resolve("reference")).backend.describe()
     assert (told["dtype"], told["logits"], told["reruns"]) == ("bfloat16", "float32", "stacked")
-
-
-def test_a_model_larger_than_the_gpu_is_refused_before_it_is_read() -> None:
     with pytest.raises(MachineError, match="more than cuda has free"):
         load(replace(resolve("reference"), parameters=10**12), device="cuda")

@@ -20,22 +20,17 @@ from tomserve.causal.hf.loading import Loaded, load
 from tomserve.errors import ConfigError, MachineError, StoppedError
 
 SHIPPED = ROOT / "launch/reference/model"
-MADE = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
-
-
-@pytest.fixture(scope="module")
-def reference() -> Loaded:
-    return load(resolve("reference"), device="cpu")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A copy of the model that is shipped, in a folder of the user's."""
-    made = tmp_path / "mine"
-    made.mkdir()
-    for name in MADE:
-        shutil.copy(SHIPPED / name, made / name)
-    return made
+    return Path(shutil.copytree(SHIPPED, tmp_path / "mine"))
+
+
+@pytest.fixture(scope="module")
+def reference() -> Loaded:
+    return load(resolve("reference"), device="cpu")
 
 
 def test_the_model_that_is_shipped_is_read_and_moved(reference: Loaded) -> None:
@@ -60,17 +55,39 @@ def test_the_model_that_is_shipped_is_read_and_moved(reference: Loaded) -> None:
     assert fast.top.tolist() == full.top.tolist()
 
 
-def test_the_data_type_is_the_callers(folder: Path) -> None:
-    found = load(resolve(str(folder)), device="cpu", dtype="bfloat16", batch=2).backend
-    assert found.describe()["dtype"] == "bfloat16"
-    assert found.describe()["logits"] == "float32"
-    with pytest.raises(ConfigError, match="expected float32, bfloat16, float16"):
-        load(resolve(str(folder)), dtype="int8")
-
-
-def test_the_template_of_a_preset_goes_before_that_of_the_tokenizer(folder: Path) -> None:
-    found = load(replace(resolve(str(folder)), template="{{ messages[0].content }}!"), device="cpu")
+def test_the_data_type_and_the_template_of_a_preset_are_taken(folder: Path) -> None:
+    checkpoint = replace(resolve(str(folder)), template="{{ messages[0].content }}!")
+    found = load(checkpoint, device="cpu", dtype="bfloat16", batch=2)
+    assert (found.backend.describe()["dtype"], found.backend.describe()["logits"]) == ("bfloat16", "float32")
     assert found.tokenizer.apply_chat_template([{"role": "user", "content": "tea"}], tokenize=False) == "tea!"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"dtype": "int8"}, ConfigError, "expected float32, bfloat16, float16"),
+        ({"device": "cuda:x"}, ConfigError, "expected cpu, cuda, cuda:N, or auto"),
+        ({"device": "mps"}, ConfigError, "expected cpu, cuda, cuda:N, or auto"),
+        ({"device": "cuda:9"}, MachineError, r"torch sees \d+ GPUs here"),
+        ({"revision": "main"}, ConfigError, "no revisions"),
+    ],
+)
+def test_options_that_cannot_be_had(options: dict[str, str], error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        load(resolve("reference"), **options)  # type: ignore[arg-type]
+
+
+def test_what_the_machine_lacks_is_told_before_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "machine_gb", lambda: 0.004)
+    with pytest.raises(MachineError, match=r"take 0.0 GB in float32.*bfloat16 halves"):
+        load(resolve("reference"), device="cpu")
+    monkeypatch.undo()
+    monkeypatch.setattr(loading.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MachineError, match="pip install accelerate"):
+        load(resolve("reference"), device="cpu", device_map="auto")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(MachineError, match="pip install accelerate"):
+        load(resolve("reference"), device="cpu")
 
 
 def test_capped_attention_is_computed_with_its_cap(folder: Path) -> None:
@@ -79,23 +96,32 @@ def test_capped_attention_is_computed_with_its_cap(folder: Path) -> None:
     assert load(resolve(str(folder)), device="cpu").backend.describe()["attention"] == "eager"
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:x", "mps"])
-def test_devices_that_there_are_not(device: str) -> None:
-    with pytest.raises(ConfigError, match="expected cpu, cuda, cuda:N, or auto"):
-        load(resolve("reference"), device=device)
-
-
-def test_a_gpu_that_there_is_not_is_told() -> None:
-    with pytest.raises(MachineError, match=r"torch sees \d+ GPUs here"):
-        load(resolve("reference"), device="cuda:9")
-
-
-@pytest.mark.parametrize("changed", [{"num_hidden_layers": 6}, {"intermediate_size": 64}])
-def test_weights_that_are_not_there_are_never_random(folder: Path, changed: dict[str, int]) -> None:
-    config = orjson.loads((folder / "config.json").read_bytes())
-    (folder / "config.json").write_bytes(orjson.dumps({**config, **changed}))
-    with pytest.raises(ConfigError, match=r"of its weights are not in its files, or of another shape \(model\."):
-        load(resolve(str(folder)), device="cpu")
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"num_hidden_layers": 6}, r"of its weights are not in its files, or of another shape \(model\."),
+        ({"intermediate_size": 64}, r"of its weights are not in its files, or of another shape \(model\."),
+        ("pickles", "cannot load it"),
+        ("broken", "cannot load it"),
+    ],
+)
+def test_weights_that_are_not_there_are_never_random_nor_pickles(
+    folder: Path, fault: dict[str, int] | str, said: str
+) -> None:
+    """Even where they appear after the checks: weights come from safetensors or not at all."""
+    checkpoint = resolve(str(folder))
+    if isinstance(fault, dict):
+        config = orjson.loads((folder / "config.json").read_bytes())
+        (folder / "config.json").write_bytes(orjson.dumps({**config, **fault}))
+        checkpoint = resolve(str(folder))
+    elif fault == "pickles":
+        (folder / "model.safetensors").unlink()
+        torch.save({}, folder / "pytorch_model.bin")
+    else:
+        (folder / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(ConfigError, match=said) as caught:
+        load(checkpoint, device="cpu")
+    assert "\n" not in str(caught.value)
 
 
 def test_a_signal_while_it_loads_is_no_fault_of_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,16 +131,6 @@ def test_a_signal_while_it_loads_is_no_fault_of_its_files(monkeypatch: pytest.Mo
     monkeypatch.setattr(loading.transformers.AutoTokenizer, "from_pretrained", stop)
     with pytest.raises(StoppedError):
         load(resolve("reference"), device="cpu")
-
-
-def test_pickles_are_not_read(folder: Path) -> None:
-    """Even where they appear after the checks: weights come from safetensors or not at all."""
-    checkpoint = resolve(str(folder))
-    (folder / "model.safetensors").unlink()
-    torch.save({}, folder / "pytorch_model.bin")
-    with pytest.raises(ConfigError, match="cannot load it") as caught:
-        load(checkpoint, device="cpu")
-    assert "\n" not in str(caught.value)
 
 
 def test_code_of_the_repository_is_not_run(folder: Path) -> None:
@@ -128,30 +144,3 @@ def test_code_of_the_repository_is_not_run(folder: Path) -> None:
     with pytest.raises(ConfigError, match="needs no code of its own"):
         load(resolve(str(folder)), device="cpu")
     assert not (folder / "ran").exists()
-
-
-def test_broken_files_are_one_line(folder: Path) -> None:
-    (folder / "model.safetensors").write_bytes(b"no weights")
-    with pytest.raises(ConfigError, match="cannot load it") as caught:
-        load(resolve(str(folder)), device="cpu")
-    assert "\n" not in str(caught.value)
-
-
-def test_too_little_memory_is_told_before_loading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "machine_gb", lambda: 0.004)
-    with pytest.raises(MachineError, match=r"weights take 0.0 GB in float32.*bfloat16 halves them"):
-        load(resolve("reference"), device="cpu")
-
-
-def test_accelerate_is_asked_for_where_a_model_is_spread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MachineError, match="pip install accelerate"):
-        load(resolve("reference"), device="cpu", device_map="auto")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(MachineError, match="pip install accelerate"):
-        load(resolve("reference"), device="cpu")
-
-
-def test_a_folder_has_no_other_revision() -> None:
-    with pytest.raises(ConfigError, match="no revisions"):
-        load(resolve("reference"), revision="main")

@@ -43,19 +43,16 @@ def test_what_is_too_large_for_one_thing_is_one_line_and_other_errors_are_themse
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "memory"),
     [
-        MemoryError(),
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
-        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
-        RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"), True),
+        (ValueError("CUDA error: out of memory"), False),
+        (RuntimeError("CUDA error: device-side assert"), False),
     ],
 )
-def test_which_errors_are_of_memory(error: Exception) -> None:
-    assert is_out_of_memory(error)
-
-
-def test_which_errors_are_of_something_else() -> None:
-    assert not is_out_of_memory(ValueError("CUDA error: out of memory"))
-    assert not is_out_of_memory(RuntimeError("CUDA error: device-side assert"))
+def test_which_errors_are_of_memory(error: Exception, memory: bool) -> None:
+    assert is_out_of_memory(error) is memory

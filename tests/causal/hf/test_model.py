@@ -33,45 +33,39 @@ def shown(model: Any, prompt: Prompt) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_states_are_bit_for_bit_those_of_transformers(name: str, device: str) -> None:
+def test_states_are_bit_for_bit_those_of_transformers_and_a_batch_is_padded_on_the_left(name: str, device: str) -> None:
     model = tiny(name, device=device)
-    backend = HfBackend(model, name=name)
-    (prompt,) = prompts((21,))
-    found = backend.run([prompt])
-    states, logits = shown(model, prompt)
-    assert found.states.shape == (1, LAYERS, WIDTH)
-    assert found.states.dtype == found.answers.logits.dtype == np.float32
-    assert np.array_equal(found.states[0, :-1], states[:-1])
-    norm = model.get_submodule(NORMS.get(name, "model.norm"))
-    with torch.inference_mode():
-        after = norm(torch.from_numpy(found.states[0, -1]).to(device)[None, None])[0, 0].cpu().numpy()
-    assert np.allclose(after, states[-1], atol=1e-6)  # transformers shows its last state after the norm
-    assert not np.allclose(found.states[0, -1], states[-1], atol=1e-2)
-    assert np.allclose(found.answers.logits[0], logits[[5, 6, 7]], atol=1e-6)
-    assert found.answers.top.tolist() == [logits.argmax()]
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_a_batch_padded_on_the_left_gives_what_single_prompts_give(name: str, device: str) -> None:
-    backend = HfBackend(tiny(name, device=device), name=name, batch=3)
+    backend = HfBackend(model, name=name, batch=3)
     asked = prompts()
     assert min(LENGTHS) < WINDOW < max(LENGTHS)
     together = backend.run(asked)
     for row, prompt in enumerate(asked):
-        alone = backend.run([prompt])
-        assert np.abs(together.states[row] - alone.states[0]).max() < BATCHED
-        assert np.abs(together.answers.logits[row] - alone.answers.logits[0]).max() < BATCHED
-        assert together.answers.top[row] == alone.answers.top[0]
+        found = backend.run([prompt])
+        states, logits = shown(model, prompt)
+        assert found.states.shape == (1, LAYERS, WIDTH)
+        assert found.states.dtype == found.answers.logits.dtype == np.float32
+        assert np.array_equal(found.states[0, :-1], states[:-1])
+        norm = model.get_submodule(NORMS.get(name, "model.norm"))
+        with torch.inference_mode():
+            after = norm(torch.from_numpy(found.states[0, -1]).to(device)[None, None])[0, 0].cpu().numpy()
+        assert np.allclose(after, states[-1], atol=1e-6)  # transformers shows its last state after the norm
+        assert not np.allclose(found.states[0, -1], states[-1], atol=1e-2)
+        assert np.allclose(found.answers.logits[0], logits[[5, 6, 7]], atol=1e-6)
+        assert found.answers.top.tolist() == [logits.argmax()]
+        assert np.abs(together.states[row] - found.states[0]).max() < BATCHED
+        assert np.abs(together.answers.logits[row] - found.answers.logits[0]).max() < BATCHED
+        assert together.answers.top[row] == found.answers.top[0]
 
 
 def test_batches_change_neither_order_nor_number() -> None:
-    model = tiny("llama")
-    asked = prompts((5, 9, 5, 17, 3, 9, 12))
+    model, asked = tiny("llama"), prompts((5, 9, 5, 17, 3, 9, 12))
     whole = HfBackend(model, name="llama", batch=7).run(asked)
     for batch in (1, 2, 3):
         found = HfBackend(model, name="llama", batch=batch).run(asked)
         assert np.allclose(found.states, whole.states, atol=BATCHED)
         assert found.answers.top.tolist() == whole.answers.top.tolist()
+    with pytest.raises(ValueError, match="1 or more"):
+        HfBackend(model, name="llama", batch=0)
 
 
 def test_prompts_with_fewer_choices_have_no_logits_in_their_place() -> None:
@@ -79,8 +73,7 @@ def test_prompts_with_fewer_choices_have_no_logits_in_their_place() -> None:
     found = backend.run([Prompt((3, 4, 5), (7, 8)), Prompt((3, 4), (9, 10, 11))]).answers.logits
     assert np.isnan(found).tolist() == [[False, False, True], [False, False, False]]
     nothing = backend.run([])
-    assert nothing.states.shape == (0, LAYERS, WIDTH)
-    assert nothing.answers.logits.shape == (0, 0)
+    assert (nothing.states.shape, nothing.answers.logits.shape) == ((0, LAYERS, WIDTH), (0, 0))
 
 
 @pytest.mark.parametrize("name", ["llama", "dbrx", "gemma3_text"])
@@ -130,8 +123,10 @@ def test_out_of_memory_halves_the_batch_until_a_single_prompt_is_too_much(monkey
 def test_the_description_is_fit_for_a_manifest() -> None:
     model = tiny("gpt2")
     told = HfBackend(model, name="ORG/gpt2", digest="sha256:0", revision="abc").describe()
-    assert told["model"] == "ORG/gpt2"
-    assert (told["architecture"], told["parameters"]) == ("GPT2LMHeadModel", model.num_parameters())
+    assert (told["model"], told["architecture"], told["parameters"]) == (
+        *("ORG/gpt2", "GPT2LMHeadModel"),
+        model.num_parameters(),
+    )
     assert (told["dtype"], told["devices"], told["reruns"]) == ("float32", ["cpu"], "stacked")
     assert (told["torch"], told["digest"], told["revision"]) == (torch.__version__, "sha256:0", "abc")
 
@@ -151,8 +146,3 @@ def test_prompts_that_cannot_be_asked(prompt: Prompt, told: str) -> None:
         backend.run([prompt])
     with pytest.raises(ValueError, match=told):
         backend.rerun(prompt, np.array([1]), np.zeros((1, WIDTH), np.float32))
-
-
-def test_no_batch_below_one() -> None:
-    with pytest.raises(ValueError, match="1 or more"):
-        HfBackend(tiny("llama"), name="llama", batch=0)

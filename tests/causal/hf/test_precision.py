@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -20,13 +19,10 @@ from tomserve.causal.hf.precision import float32_products
 PROMPT = Prompt((3, 4, 5, 6, 7), (8, 9))
 
 
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    yield
-    torch.set_float32_matmul_precision("highest")
-
-
-def test_every_run_of_the_model_multiplies_in_float32_and_what_was_allowed_comes_back() -> None:
+def test_every_run_of_the_model_multiplies_in_float32_and_what_was_allowed_comes_back(
+    request: pytest.FixtureRequest,
+) -> None:
+    request.addfinalizer(lambda: torch.set_float32_matmul_precision("highest"))
     seen: list[tuple[str, bool]] = []
     model = tiny("llama")
     model.register_forward_pre_hook(
@@ -41,15 +37,12 @@ def test_every_run_of_the_model_multiplies_in_float32_and_what_was_allowed_comes
     assert len(seen) > tried
     assert set(seen) == {("highest", False)}
     assert (torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32) == ("medium", True)
-
-
-def test_what_was_allowed_comes_back_after_an_error() -> None:
-    torch.set_float32_matmul_precision("high")
     with pytest.raises(ZeroDivisionError), float32_products():
         raise ZeroDivisionError
-    assert torch.get_float32_matmul_precision() == "high"
+    assert torch.get_float32_matmul_precision() == "medium"
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("allowed", "said"),
     [
