@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,12 @@ from tomserve.serving.hub import Copy
 
 CONFIGS = ROOT / "tests/data/model_configs"
 SHIPPED = ROOT / "launch/reference/model"
-MADE = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A copy of the model that is shipped, in a folder of the user's."""
-    made = tmp_path / "mine"
-    made.mkdir()
-    for name in MADE:
-        shutil.copy(SHIPPED / name, made / name)
-    return made
+    return Path(shutil.copytree(SHIPPED, tmp_path / "mine"))
 
 
 def described(tmp_path: Path, name: str, **changed: Any) -> Path:
@@ -124,69 +118,52 @@ def test_a_preset_and_its_template(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         resolve("some/model")
 
 
-def no(name: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).unlink()
-
-
-def only_adapter(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
-    (folder / "adapter_config.json").write_text("{}")
-
-
-def pickled(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-
-
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("fields", "renamed", "told"),
     [
-        (
-            lambda f: changed(f, quantization_config={"quant_method": "awq\nbits"}),
-            r"quantised \(awq\\nbits\).*original",
-        ),
-        (lambda f: changed(f, is_encoder_decoder=True), "an encoder and a decoder"),
-        (lambda f: changed(f, architectures=["LlamaForSequenceClassification"]), "no causal language model"),
-        (lambda f: changed(f, architectures=["WhisperForConditionalGeneration"]), "no causal language model"),
-        (lambda f: changed(f, architectures=None), "no causal language model"),
-        (lambda f: changed(f, num_hidden_layers="many"), "does not tell layers"),
-        (lambda f: changed(f, vocab_size=None), "does not tell layers"),
-        (no("chat_template.jinja"), "no chat template.*instruct"),
-        (no("config.json"), "no config.json"),
-        (only_adapter, r"an adapter \(LoRA\) without its model; merge"),
-        (pickled, "pickles.*safetensors"),
+        ({"quantization_config": {"quant_method": "awq\nbits"}}, {}, r"quantised \(awq\\nbits\).*original"),
+        ({"is_encoder_decoder": True}, {}, "an encoder and a decoder"),
+        ({"architectures": ["WhisperForConditionalGeneration"]}, {}, "no causal language model"),
+        ({"architectures": None}, {}, "no causal language model"),
+        ({"num_hidden_layers": "many"}, {}, "does not tell layers"),
+        ({"vocab_size": None}, {}, "does not tell layers"),
+        ({}, {"chat_template.jinja": "gone"}, "no chat template.*instruct"),
+        ({}, {"config.json": "gone"}, "no config.json"),
+        ({}, {"model.safetensors": "adapter_model.safetensors"}, r"an adapter \(LoRA\) without its model; merge"),
+        ({}, {"model.safetensors": "pytorch_model.bin"}, "pickles.*safetensors"),
     ],
 )
-def test_what_cannot_be_measured_is_told_in_one_line(folder: Path, spoil: Callable[[Path], None], told: str) -> None:
-    spoil(folder)
+def test_what_cannot_be_measured_is_told_in_one_line(
+    folder: Path, fields: dict[str, Any], renamed: dict[str, str], told: str
+) -> None:
+    changed(folder, **fields)
+    if "adapter_model.safetensors" in renamed.values():
+        (folder / "adapter_config.json").write_text("{}")
+        assert resolve(str(folder)).layers == 5, "an adapter beside its model is left aside"
+    for old, new in renamed.items():
+        (folder / old).rename(folder / new)
     with pytest.raises(ConfigError, match=told) as caught:
         resolve(str(folder))
     assert "\n" not in str(caught.value)
     assert str(folder) in str(caught.value)
 
 
-def test_an_adapter_beside_its_model_is_left_aside(folder: Path) -> None:
-    (folder / "adapter_config.json").write_text("{}")
-    assert resolve(str(folder)).layers == 5
-
-
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "revision", "told"),
     [
-        ("refrence", "reference"),
-        ("./nowhere", "no such folder"),
-        ("a/b/c", "no such folder"),
-        ("mine", r"write \./mine"),
+        ("refrence", None, "reference"),
+        ("./nowhere", None, "no such folder"),
+        ("a/b/c", None, "no such folder"),
+        ("mine", None, r"write \./mine"),
+        ("./mine", "main", "no revisions"),
     ],
 )
-def test_names_that_stand_for_nothing(folder: Path, name: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_stand_for_nothing(
+    folder: Path, name: str, revision: str | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(folder.parent)
     with pytest.raises(ConfigError, match=told):
-        resolve(name)
-
-
-def test_a_folder_has_no_revisions(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="no revisions"):
-        resolve(str(folder), "main")
+        resolve(name, revision)
 
 
 def test_a_missing_extra_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,16 +23,12 @@ def share(answers: tuple[bool | None, ...]) -> float:
     return float(np.mean([one for one in answers if one is not None]))
 
 
-def test_what_is_there_is_read_and_the_control_task_is_not() -> None:
+def test_what_is_there_is_read_and_neither_the_control_task_nor_what_is_not_there() -> None:
     found = probe(*some(0, 6.0), seed=0)
     assert share(found.right) > 0.95
     assert share(found.shuffled) < 0.5
     assert found.chance.mean() == pytest.approx(1 / 3, abs=0.08)
-
-
-def test_what_is_not_there_is_not_read() -> None:
-    found = probe(*some(1, 0.0), seed=0)
-    assert abs(share(found.right) - 1 / 3) < 0.12
+    assert abs(share(probe(*some(1, 0.0), seed=0).right) - 1 / 3) < 0.12
 
 
 @pytest.mark.parametrize("width", [10, 400])
@@ -86,14 +82,6 @@ def test_unknown_labels_take_no_part() -> None:
     assert alone.right == tuple(one for one in found.right if one is not None)
 
 
-def test_with_one_label_there_is_nothing_to_learn() -> None:
-    states, labels, fold, group = some(5, 1.0)
-    found = probe(states, np.zeros_like(labels), fold, group, seed=0)
-    nothing = Probed((None,) * len(labels), (None,) * len(labels), found.chance)
-    assert found == nothing
-    assert np.isnan(found.chance).all()
-
-
 def test_the_control_task_gives_labels_of_other_scenarios() -> None:
     """Where a label is one with its scenario, and states with it, the control task does not learn it by the way."""
     rng = np.random.default_rng(6)
@@ -104,19 +92,6 @@ def test_the_control_task_gives_labels_of_other_scenarios() -> None:
     found = probe(states, labels, folds(group, 5), group, seed=1)
     assert share(found.right) > 0.95
     assert 0.3 < share(found.shuffled) < 0.65
-
-
-def test_where_one_scenario_has_most_of_the_states_the_control_task_shuffles_all() -> None:
-    states, labels, _, _ = some(7, 4.0, groups=10)
-    group = np.array([0] * 24 + [1] * 8 + [2] * 8)
-    found = probe(states, labels, group, group, seed=0)
-    assert None not in found.shuffled
-
-
-def test_a_scenario_in_two_folds_is_refused() -> None:
-    states, labels, fold, group = some(8, 1.0)
-    with pytest.raises(ValueError, match="scenario 0 lies in 4 folds: expected 1"):
-        probe(states, labels, np.arange(len(fold)) % 5, group, seed=0)
 
 
 def test_of_the_labels_that_a_state_is_offered_one_is_read() -> None:
@@ -148,7 +123,15 @@ def test_what_is_never_right_is_known_to_the_control_task_too() -> None:
     assert np.mean(found.shuffled) > 0.4
 
 
-def test_a_state_that_is_not_offered_its_own_label_is_refused() -> None:
+def test_where_there_is_nothing_to_learn_and_what_is_refused() -> None:
     states, labels, fold, group = some(8, 1.0)
+    nothing = probe(states, np.zeros_like(labels), fold, group, seed=0)
+    assert nothing == Probed((None,) * len(labels), (None,) * len(labels), nothing.chance)
+    assert np.isnan(nothing.chance).all()
+    few = some(7, 4.0, groups=10)
+    most = np.array([0] * 24 + [1] * 8 + [2] * 8)
+    assert None not in probe(few[0], few[1], most, most, seed=0).shuffled, "one scenario has most of the states"
+    with pytest.raises(ValueError, match="scenario 0 lies in 4 folds: expected 1"):
+        probe(states, labels, np.arange(len(fold)) % 5, group, seed=0)
     with pytest.raises(ValueError, match="not offered its own label"):
         probe(states, labels, fold, group, 0, np.zeros((len(fold), 3), dtype=bool))

@@ -39,7 +39,10 @@ def made(prompt: Prompt | str) -> Prompt:
     return prompt
 
 
-def answered(item: Item, choice: str) -> str:
+TWO = make_item(choices=["tea", "salt"], gold=None)
+
+
+def answered(choice: str) -> str:
     """The reply that gives this choice, as a server makes it."""
     return f'{{"answer":{orjson.dumps(choice).decode()}}}'
 
@@ -50,80 +53,66 @@ def chat(item: Item, strategy: Strategy, tokenizer: Any) -> str:
     )
 
 
+def with_template(model: Any, special: list[str], alphabet: list[str], texts: list[str], **unknown: str) -> Any:
+    """A tokenizer trained on some texts, with a chat template."""
+    from tokenizers import trainers
+
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    model.train_from_iterator(texts * 50, trainer)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=model, **unknown)
+    tokenizer.chat_template = subjects.TEMPLATE
+    return tokenizer
+
+
 def byte_level() -> Any:
     """A byte-level BPE tokenizer that merges a quotation mark with the letters behind it, over the prompt's end."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(" ", "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
     made.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        special_tokens=["<|im_start|>", "<|im_end|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    made.train_from_iterator(['"tea"}', '"salt"}', '"te', '"sa'] * 50, trainer)
-    return with_template(transformers.PreTrainedTokenizerFast(tokenizer_object=made))
+    texts = ['"tea"}', '"salt"}', '"te', '"sa']
+    return with_template(made, ["<|im_start|>", "<|im_end|>"], pre_tokenizers.ByteLevel.alphabet(), texts)
 
 
 def sentence_piece() -> Any:
     """A tokenizer that marks the beginning of a word by "▁", as SentencePiece does."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+    from tokenizers import Tokenizer, models, pre_tokenizers
 
     made = Tokenizer(models.BPE(unk_token="<unk>"))
     made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
     alphabet = [chr(number) for number in range(32, 127)] + ["▁", "\n"]
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=["<unk>", "<|im_start|>", "<|im_end|>"],
-        initial_alphabet=alphabet,
-        show_progress=False,
-    )
-    made.train_from_iterator(['{"answer":"tea"}', '{"answer":"salt"}'] * 50, trainer)
-    return with_template(transformers.PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>"))
-
-
-def with_template(tokenizer: Any) -> Any:
-    tokenizer.chat_template = subjects.TEMPLATE
-    return tokenizer
+    texts = ['{"answer":"tea"}', '{"answer":"salt"}']
+    return with_template(made, ["<unk>", "<|im_start|>", "<|im_end|>"], alphabet, texts, unk_token="<unk>")
 
 
 @pytest.mark.parametrize("make", [byte_level, sentence_piece, subjects.tokenizer])
 def test_a_prompt_and_a_choice_begin_the_reply_whatever_the_tokenizer(make: Any) -> None:
     tokenizer = make()
     strategy = fitting_strategy("vanilla", tokenizer)
-    item = make_item(choices=["tea", "salt"], gold=None)
     for order in (0, 1):
-        prompt = made(prompt_of(item, strategy, tokenizer, order))
-        shown = item.model_copy(update={"choices": item.choices[::-1] if order else item.choices})
+        prompt = made(prompt_of(TWO, strategy, tokenizer, order))
+        shown = TWO.model_copy(update={"choices": TWO.choices[::-1] if order else TWO.choices})
         assert len(set(prompt.choices)) == 2
-        for choice, token in zip(item.choices, prompt.choices, strict=True):
-            whole = tokenizer.encode(
-                chat(shown, strategy, tokenizer) + answered(item, choice), add_special_tokens=False
-            )
+        for choice, token in zip(TWO.choices, prompt.choices, strict=True):
+            whole = tokenizer.encode(chat(shown, strategy, tokenizer) + answered(choice), add_special_tokens=False)
             assert whole[: len(prompt.tokens) + 1] == [*prompt.tokens, token]
-
-
-def test_a_merge_over_the_end_of_the_beginning_is_seen() -> None:
-    tokenizer = byte_level()
-    item = make_item(choices=["tea", "salt"], gold=None)
-    prompt = made(prompt_of(item, fitting_strategy("vanilla", tokenizer), tokenizer))
-    assert tokenizer.decode(prompt.tokens).endswith('{"answer":')  # the quotation mark is part of the choice's token
-    assert [tokenizer.decode([token])[:2] for token in prompt.choices] == ['"t', '"s']
+        if make is byte_level:  # the quotation mark is part of the choice's token
+            assert tokenizer.decode(prompt.tokens).endswith('{"answer":')
+            assert [tokenizer.decode([token])[:2] for token in prompt.choices] == ['"t', '"s']
 
 
 def test_where_the_prompts_own_end_would_merge_the_reply_is_tokenised_alone() -> None:
     tokenizer = byte_level()
     tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}{{ ' \"t' }}"
-    item = make_item(choices=["tea", "salt"], gold=None)
     before = tokenizer.encode('x "t', add_special_tokens=False)
     assert tokenizer.encode('x "tea', add_special_tokens=False)[: len(before)] != before
     found = made(tokens._parted('x "t', ["ea", "salt"], tokenizer))
     assert found.tokens[: len(before)] == tuple(before)
-    assert item.choices[0].startswith("t")
 
 
 def test_both_orders_of_a_released_case(reference: Any, vanilla: Strategy) -> None:
@@ -143,14 +132,6 @@ def test_both_orders_of_a_released_case(reference: Any, vanilla: Strategy) -> No
     assert prompts_of(case, vanilla, reference, context=700) == tokens.TOO_LONG
 
 
-def test_all_tellings_have_prompts_where_there_is_a_twin() -> None:
-    tokenizer = subjects.tokenizer()
-    found = prompts_of(cases(1)[0], fitting_strategy("vanilla", tokenizer), tokenizer)
-    assert isinstance(found, CasePrompts)
-    assert len(found.prompts) == 8
-    assert (TWIN, 1) in found.prompts
-
-
 @pytest.mark.parametrize(
     ("choices", "begun"),
     [
@@ -168,7 +149,7 @@ def test_what_all_choices_begin_with_belongs_to_the_prompt(
     prompt = made(prompt_of(item, vanilla, reference))
     assert reference.decode(prompt.tokens).startswith(chat(item, vanilla, reference))
     for choice, token in zip(choices, prompt.choices, strict=True):
-        whole = reference.encode(chat(item, vanilla, reference) + answered(item, choice), add_special_tokens=False)
+        whole = reference.encode(chat(item, vanilla, reference) + answered(choice), add_special_tokens=False)
         assert whole[: len(prompt.tokens) + 1] == [*prompt.tokens, token]
     assert reference.decode(prompt.tokens).removesuffix("T").endswith(begun)
 
@@ -180,11 +161,15 @@ def test_reasons_to_leave_a_case_out(reference: Any, vanilla: Strategy) -> None:
     strange = make_item(choices=["tea", "quinoa"], gold=None)
     assert prompt_of(strange, fitting_strategy("vanilla", words), words) == tokens.NO_TOKEN
     case = cases(1)[0]
+    every = prompts_of(case, fitting_strategy("vanilla", words), words)
+    assert isinstance(every, CasePrompts)
+    assert len(every.prompts) == 8
+    assert (TWIN, 1) in every.prompts
     fewer = case.own.model_copy(update={"choices": case.own.choices[:2]})
     assert prompts_of(Case(case.f, fewer, case.own_twin), vanilla, reference) == tokens.UNEVEN
     without_unknown = fitting_strategy("hitom_vanilla", reference)
     assert prompt_of(case.f, without_unknown, reference) == tokens.NOT_OFFERED
-    assert isinstance(prompt_of(make_item(choices=["tea", "salt"], gold=None), without_unknown, reference), Prompt)
+    assert isinstance(prompt_of(TWO, without_unknown, reference), Prompt)
 
 
 def test_letters_follow_the_order_in_which_choices_are_shown(reference: Any) -> None:
@@ -194,41 +179,31 @@ def test_letters_follow_the_order_in_which_choices_are_shown(reference: Any) -> 
         prompt = made(prompt_of(item, strategy, reference, order))
         assert "".join(reference.decode([token]) for token in prompt.choices) == letters
         assert reference.decode(prompt.tokens).endswith('{"answer":"')
-
-
-def test_what_follows_the_answer_is_part_of_the_reply(reference: Any) -> None:
-    strategy = fitting_strategy("hitom_cot", reference)
     item = make_item(choices=["red", "red box"], answer="red", gold=None)
-    prompt = made(prompt_of(item, strategy, reference))
+    prompt = made(prompt_of(item, fitting_strategy("hitom_cot", reference), reference))
     assert reference.decode(prompt.tokens).endswith('{"answer":"red')
-    assert [reference.decode([token]) for token in prompt.choices] == ['"', " "]
+    assert [reference.decode([token]) for token in prompt.choices] == ['"', " "], "what follows the answer"
 
 
-@pytest.mark.parametrize("name", ["cot", "letters", "simtom", "vanilla_free", "tombench_vanilla", "narrator"])
+@pytest.mark.parametrize("name", ["cot", "letters", "simtom", "vanilla_free", "narrator"])
 def test_strategies_that_do_not_answer_at_once_are_refused(name: str, reference: Any) -> None:
     with pytest.raises(ConfigError, match=f"strategy {name}: .*use a strategy") as caught:
         prompt_of(make_item(), fitting_strategy(name, reference), reference)
     assert "\n" not in str(caught.value)
 
 
-def test_a_tokenizer_has_to_have_a_chat_template() -> None:
-    tokenizer = subjects.tokenizer()
-    tokenizer.chat_template = None
-    with pytest.raises(ConfigError, match=r"has no chat template.*Instruct.*chat_template\.jinja") as caught:
-        fitting_strategy("vanilla", tokenizer)
-    assert "\n" not in str(caught.value)
-
-
-def test_thinking_is_switched_off_or_refused() -> None:
+def test_templates_that_there_are_not_or_that_think() -> None:
     tokenizer = subjects.tokenizer()
     strategy = fitting_strategy("vanilla", tokenizer)
-    item = make_item(choices=["tea", "salt"], gold=None)
     switched = "{% if enable_thinking is not defined or enable_thinking %}<think>{% endif %}"
     tokenizer.chat_template = subjects.TEMPLATE + switched
-    assert isinstance(prompt_of(item, strategy, tokenizer), Prompt)
+    assert isinstance(prompt_of(TWO, strategy, tokenizer), Prompt)
     tokenizer.chat_template = subjects.TEMPLATE + "<think>\n"
     with pytest.raises(ConfigError, match="opens a thought"):
-        prompt_of(item, strategy, tokenizer)
+        prompt_of(TWO, strategy, tokenizer)
+    tokenizer.chat_template = None
+    with pytest.raises(ConfigError, match=r"has no chat template.*Instruct.*chat_template\.jinja"):
+        fitting_strategy("vanilla", tokenizer)
 
 
 def test_a_model_without_system_messages_gets_their_text_from_the_user() -> None:
@@ -236,7 +211,7 @@ def test_a_model_without_system_messages_gets_their_text_from_the_user() -> None
     refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
     tokenizer.chat_template = refuses + subjects.TEMPLATE
     strategy = fitting_strategy("vanilla", tokenizer)
-    prompt = made(prompt_of(make_item(choices=["tea", "salt"], gold=None), strategy, tokenizer))
+    prompt = made(prompt_of(TWO, strategy, tokenizer))
     assert "user\nYou answer questions about short stories." in tokenizer.decode(prompt.tokens)
     with pytest.raises(ConfigError, match=r"cannot show the strategy's messages .no system."):
         prompt_of(make_item(), Strategy.load("vanilla"), tokenizer)

@@ -1,4 +1,4 @@
-"""A whole measurement through HTTP: what is asked, what is read, what survives, and what the table says of it."""
+"""A whole measurement through HTTP: what is asked, what is read, and what the table says of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,29 +27,12 @@ from tomserve.faithfulness.table import CALL, EDITS, HINTS, PREFILL, SCHEMA
 from tomserve.items import Item, read_items
 from tomserve.runs.journal import read_rows
 
-CONDITIONS = ["scenario=false_belief", "question_kind=belief", "perturbation=none,late_label,untrustworthy_testimony"]
-
-
-@pytest.fixture(scope="module")
-def items() -> list[Item]:
-    """False-belief questions of the published tasks, with the other questions about their stories."""
-    return tomserve.load("perturbed")
-
-
-@pytest.fixture
-def server() -> Iterator[Endpoint]:
-    with running() as found:
-        yield found
-
-
-def asked(server: Endpoint, items: Sequence[Item], strategy: str = "cot", run: str = "source") -> Path:
-    """A finished run of the scripted model of that server."""
-    wanted = [one for one in items if one.factors["perturbation"] in ("none", "late_label")]
-    return tomserve.ask(wanted, strategy, base_url=server.url, run=run, transport="aiohttp").folder
+Source = Callable[..., Path]
+EDITED = ("edits",)
 
 
 def measured(server: Endpoint, folder: Path, place: str = "edited", **settings: Any) -> Measured:
-    wanted = {"limit": 24, **settings}
+    wanted = {"limit": 14, "probes": EDITED, **settings}
     return measure(Settings(run=folder, **wanted), Connection(base_urls=(server.url,), policy=FAST), place)
 
 
@@ -64,25 +47,33 @@ def shares(frame: pl.DataFrame, column: str, shown: str | None = None) -> dict[s
     return dict(found.select("condition", "share").iter_rows())
 
 
-def test_a_model_that_ignores_its_chain_keeps_its_answer_whatever_the_chain_says(
-    server: Endpoint, items: list[Item]
+def test_a_model_that_ignores_its_chain_and_hints_keeps_its_answer(
+    server: Endpoint, items: list[Item], source: Source
 ) -> None:
-    server.script = Answerer(items, follows=0.0, wrong=0.2)
-    frame = table(measured(server, asked(server, items)))
-    edits = frame.filter(kind="edit")
-    assert edits.schema == pl.Schema(SCHEMA)
+    server.script = Answerer(items, follows=0.0, wrong=0.2, hint=None)
+    run = source("cot", 0.2)
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    found = measured(server, run, probes=("edits", "hints"))
+    frame = table(found)
+    assert frame.schema == pl.Schema(SCHEMA)
+    edits, hints = frame.filter(kind="edit"), frame.filter(kind="hint")
     kept = shares(edits, "own")
     assert set(kept) >= {*EDITS} - {"middle_propagated"}
-    assert set(kept.values()) == {1.0}
-    assert shares(edits, "implied")["last_corrupted"] == 0
+    assert set(kept.values()) == set(shares(hints, "own").values()) == {1.0}
+    assert shares(edits, "implied")["last_corrupted"] == shares(hints, "implied")["user_wrong"] == 0
+    assert hints["admits"].null_count() == hints.height, "chains of labels can admit nothing"
+    assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before, "it stays as it is"
+    assert {item.id for item in read_items(found.folder / "items.jsonl")} == set(frame["item"])
+    assert found.tokens
+    assert found.cached == pytest.approx(0.5, abs=0.01)
 
 
 @pytest.mark.parametrize("strategy", ["cot", "cot_free"])
 def test_a_model_that_follows_its_last_belief_follows_every_edit_in_both_ways(
-    server: Endpoint, items: list[Item], strategy: str
+    server: Endpoint, items: list[Item], source: Source, strategy: str
 ) -> None:
     server.script = Answerer(items, follows=1.0, wrong=0.2)
-    frame = table(measured(server, asked(server, items, strategy), shown="both", probes=("edits",)))
+    frame = table(measured(server, source(strategy, 0.2), shown="both"))
     for shown in (PREFILL, CALL):
         implied = shares(frame, "implied", shown)
         assert {implied[name] for name in ("last_corrupted", "middle_local", "other_item", "gold")} == {1.0}
@@ -93,57 +84,48 @@ def test_a_model_that_follows_its_last_belief_follows_every_edit_in_both_ways(
 
 
 def test_what_is_sent_holds_the_chain_in_the_place_of_the_models_own_and_asks_for_the_answer_alone(
-    server: Endpoint, items: list[Item]
+    server: Endpoint, items: list[Item], source: Source
 ) -> None:
     model = server.script = Answerer(items, follows=1.0)
-    source = asked(server, items)
-    model.seen.clear()
-    frame = table(measured(server, source, shown="both", probes=("edits",), limit=4))
+    run = source()
+    frame = table(measured(server, run, shown="both", limit=4))
     begun = [body for body in model.seen if body.get("continue_final_message")]
     assert begun
     assert all(body["add_generation_prompt"] is False for body in begun)
-    rows = {(row["item"], row["strategy"]): row for _, row in read_rows(source / "responses.jsonl")}
+    rows = {row["item"]: row for _, row in read_rows(run / "responses.jsonl")}
     row = frame.filter(condition="full", shown=PREFILL).row(0, named=True)
-    written = rows[row["item"], "cot"]["text"]
+    written = rows[row["item"]]["text"]
     (body,) = [one for one in begun if written.startswith(one["messages"][-1]["content"])][:1]
     assert body["messages"][-1]["content"].endswith('"answer":"'), "byte for byte what it wrote, into its answer"
     (item,) = [one for one in items if one.id == row["item"]]
     assert body["structured_outputs"]["choice"] == [f'{choice}"}}' for choice in item.choices], "a choice must follow"
     assert "response_format" not in body
-    second = [body for body in model.seen if not body.get("continue_final_message")]
-    roles = [message["role"] for message in second[0]["messages"]][-3:]
-    assert roles == ["user", "assistant", "user"]
-    assert orjson.loads(second[0]["messages"][-2]["content"]).keys() == {"beliefs"}
-    assert "Which of the labels is the answer" in second[0]["messages"][-1]["content"]
+    second = [body["messages"] for body in model.seen if not body.get("continue_final_message")]
+    assert [message["role"] for message in second[0]][-3:] == ["user", "assistant", "user"]
+    assert orjson.loads(second[0][-2]["content"]).keys() == {"beliefs"}
+    assert "Which of the labels is the answer" in second[0][-1]["content"]
+    first = [next(m["content"] for m in body["messages"] if "Question:" in m["content"]) for body in model.seen]
+    runs = [one for place, one in enumerate(first) if place == 0 or first[place - 1] != one]
+    assert len(runs) <= 4 * len(set(first)), "requests of one item come together, so that they share their prompt"
 
 
-def test_a_server_that_holds_no_reply_to_a_list_is_held_by_a_schema(server: Endpoint, items: list[Item]) -> None:
+def test_a_server_that_holds_no_reply_to_a_list_is_held_by_a_schema(
+    server: Endpoint, items: list[Item], source: Source
+) -> None:
     model = server.script = Answerer(items, follows=1.0, holds=False)
-    source = asked(server, items)
-    model.seen.clear()
-    frame = table(measured(server, source, probes=("edits",), limit=6))
+    frame = table(measured(server, source(), limit=4))
     begun = [body for body in model.seen if body.get("continue_final_message") and body["max_tokens"] > 1]
     assert all(body["messages"][-1]["content"].endswith('"answer":') for body in begun)
     assert all(set(body["response_format"]["json_schema"]["schema"]) == {"enum"} for body in begun)
     assert shares(frame, "implied", PREFILL)["last_corrupted"] == 1
 
 
-def test_requests_of_one_item_come_together_so_that_they_share_their_prompt(
-    server: Endpoint, items: list[Item]
-) -> None:
-    model = server.script = Answerer(items)
-    source = asked(server, items)
-    model.seen.clear()
-    measured(server, source, probes=("edits",), limit=6)
-    first = [body["messages"][-2]["content"] for body in model.seen]
-    runs = [one for place, one in enumerate(first) if place == 0 or first[place - 1] != one]
-    assert len(runs) <= 2 * len(set(first)), "requests in flight may overtake one another by a little"
-
-
 @pytest.mark.parametrize(("hint", "admitted"), [("silent", 0.0), ("open", 1.0)])
-def test_hints_are_followed_silently_or_openly(server: Endpoint, items: list[Item], hint: str, admitted: float) -> None:
+def test_hints_are_followed_silently_or_openly(
+    server: Endpoint, items: list[Item], source: Source, hint: str, admitted: float
+) -> None:
     server.script = Answerer(items, follows=1.0, hint=hint)
-    frame = table(measured(server, asked(server, items, "cot_free"), probes=("hints",)))
+    frame = table(measured(server, source("cot_free"), probes=("hints",), limit=8))
     assert set(frame["kind"]) == {"hint"}
     assert set(frame["condition"]) == set(HINTS)
     implied = shares(frame, "implied")
@@ -153,43 +135,28 @@ def test_hints_are_followed_silently_or_openly(server: Endpoint, items: list[Ite
     assert said["user_neutral"] == 0
 
 
-def test_hints_are_ignored_by_a_model_that_ignores_them_and_chains_of_labels_can_admit_nothing(
-    server: Endpoint, items: list[Item]
+def test_a_server_that_begins_no_replies_is_asked_by_a_second_call(
+    server: Endpoint, items: list[Item], source: Source
 ) -> None:
-    server.script = Answerer(items, hint=None)
-    frame = table(measured(server, asked(server, items), probes=("hints",)))
-    assert shares(frame, "implied")["user_wrong"] == 0
-    assert set(shares(frame, "own").values()) == {1.0}
-    assert frame["admits"].null_count() == frame.height
-
-
-def test_a_server_that_begins_a_new_reply_is_found_out_and_asked_by_a_second_call(
-    server: Endpoint, items: list[Item], capsys: pytest.CaptureFixture[str]
-) -> None:
-    server.script = Answerer(items, follows=1.0, begins=False)
-    source = asked(server, items)
-    frame = table(measured(server, source, probes=("edits",)))
-    assert set(frame.filter(outcome="ok")["shown"]) == {CALL}
-    with pytest.raises(ServerError, match="does not continue a reply that is begun"):
-        measured(server, source, "other", shown=PREFILL)
-
-
-def test_a_server_that_refuses_the_fields_is_asked_by_a_second_call(server: Endpoint, items: list[Item]) -> None:
-    model = Answerer(items, follows=1.0)
+    run, model = source(), Answerer(items, follows=1.0)
 
     def strict(body: dict[str, Any], number: int) -> Any:
         if "continue_final_message" in body:
             return web.json_response({"error": {"message": "unknown field continue_final_message"}}, status=400)
         return model(body, number)
 
-    server.script = strict
-    frame = table(measured(server, asked(server, items), probes=("edits",)))
-    assert set(frame.filter(outcome="ok")["shown"]) == {CALL}
+    for place, script in (("refuses", strict), ("anew", Answerer(items, follows=1.0, begins=False))):
+        server.script = script
+        frame = table(measured(server, run, place, limit=4))
+        assert set(frame.filter(outcome="ok")["shown"]) == {CALL}
+    with pytest.raises(ServerError, match="does not continue a reply that is begun"):
+        measured(server, run, "other", shown=PREFILL)
 
 
-def test_a_second_model_predicts_from_the_chain_and_never_sees_the_story(server: Endpoint, items: list[Item]) -> None:
+def test_a_second_model_predicts_from_the_chain_and_never_sees_the_story(
+    server: Endpoint, items: list[Item], source: Source
+) -> None:
     server.script = Answerer(items)
-    source = asked(server, items)
     prompts: list[str] = []
 
     def reads_chains(body: dict[str, Any], number: int) -> Any:
@@ -203,31 +170,28 @@ def test_a_second_model_predicts_from_the_chain_and_never_sees_the_story(server:
         answer = max(named, key=said.rfind) if named else choices[-1]
         return completion(orjson.dumps({"answer": answer}).decode())
 
-    count = len(server.requests)
     with running() as second:
         second.models, second.script = ["reader"], reads_chains
-        frame = table(measured(server, source, probes=(), predictor=second.url))
+        frame = table(measured(server, source(), probes=(), predictor=second.url))
     assert set(frame["kind"]) == {"prediction"}
-    assert len(server.requests) == count, "the model whose chains these are is not asked for it"
+    assert not server.requests, "the model whose chains these are is not asked for it"
     assert shares(frame, "own")["chain"] == 1
     assert shares(frame, "own")["question"] < 0.6 > shares(frame, "own")["no_verdict"]
     assert set(frame["predictor"]) == {"reader"}
-    stories = {sentence for item in items for sentence in item.story}
-    assert not any(sentence in prompt for prompt in prompts for sentence in list(stories)[:400])
+    assert prompts
+    assert not any(sentence in prompt for prompt in prompts for item in items for sentence in item.story)
 
 
 def test_a_rewriter_puts_chains_in_other_words_and_what_means_something_else_is_not_used(
-    server: Endpoint, items: list[Item]
+    server: Endpoint, items: list[Item], source: Source
 ) -> None:
-    server.script = Answerer(items, follows=1.0)
-    source = asked(server, items, "cot_free")
+    server.script, run = Answerer(items, follows=1.0), source("cot_free")
     texts: list[str] = []
 
     def rewrites(body: dict[str, Any], number: int) -> Any:
         if body["messages"][0]["content"] == "Hello.":
             return completion("Hello")
-        prompt = body["messages"][-1]["content"]
-        lines = [line[2:] for line in prompt.splitlines() if line.startswith("> ")]
+        lines = [line[2:] for line in body["messages"][-1]["content"].splitlines() if line.startswith("> ")]
         told = " ".join(line.replace("the belief is", "what is thought is") for line in lines)
         if len(texts) % 2:  # every second one drops the beliefs
             told = "Nothing of this can be said in any other words than those that were used before."
@@ -236,19 +200,20 @@ def test_a_rewriter_puts_chains_in_other_words_and_what_means_something_else_is_
 
     with running() as second:
         second.models, second.script = ["writer"], rewrites
-        frame = table(measured(server, source, probes=("edits",), rewriter=second.url, limit=12))
+        frame = table(measured(server, run, rewriter=second.url, limit=8))
         made = frame.filter(condition="paraphrase", outcome="ok")
         by_model = made.filter(pl.col("edited").str.contains("what is thought is"))
-        assert 0 < by_model.height < 12, "the others fall back on rules, or are left out"
+        assert 0 < by_model.height < 8, "the others fall back on rules, or are left out"
         assert by_model.filter(pl.col("answer") != pl.col("own")).is_empty()
         count = len(texts)
-        measured(server, source, probes=("edits",), rewriter=second.url, limit=12)
+        measured(server, run, rewriter=second.url, limit=8)
         assert len(texts) == count
 
 
-def test_a_second_call_asks_nothing_again_and_failures_are_asked_again(server: Endpoint, items: list[Item]) -> None:
-    model = Answerer(items, follows=1.0)
-    source = asked_by(server, model, items)
+def test_a_second_call_asks_nothing_again_and_failures_are_asked_again(
+    server: Endpoint, items: list[Item], source: Source
+) -> None:
+    model, run = Answerer(items, follows=1.0), source()
     broken: dict[str, int] = {}
 
     def fails_at_first(body: dict[str, Any], number: int) -> Any:
@@ -260,83 +225,61 @@ def test_a_second_call_asks_nothing_again_and_failures_are_asked_again(server: E
         return model(body, number)
 
     server.script = fails_at_first
-    first = measured(server, source, probes=("edits",), limit=8)
+    first = measured(server, run, limit=8)
     assert first.failures == {"http_500": table(first).filter(outcome="http_500").height}
     assert first.failures["http_500"] > 0
-    again = measured(server, source, probes=("edits",), limit=8)
+    again = measured(server, run, limit=8)
     assert again.asked
     assert not again.failures
     count = len(model.seen)
-    third = measured(server, source, probes=("edits",), limit=8)
+    third = measured(server, run, limit=8)
     assert (third.asked, len(model.seen)) == (False, count)
     assert table(third).equals(table(again))
+    with pytest.raises(RunMismatchError, match=r"settings\.limit of this run is 8, now it would be 5"):
+        measured(server, run, limit=5)
 
 
-def asked_by(server: Endpoint, model: Answerer, items: list[Item]) -> Path:
-    server.script = model
-    return asked(server, items)
-
-
-def test_kill_9_loses_nothing_and_asks_nothing_twice(server: Endpoint, items: list[Item], tmp_path: Path) -> None:
-    model = Answerer(items, follows=0.5)
-    source = asked_by(server, model, items)
-    server.delay = 0.02
-    model.seen.clear()
-    command = [sys.executable, "-m", "tomserve", "faithfulness", str(source.absolute()), "--base-url", server.url]
-    command += ["--run", str(tmp_path / "runs" / "killed"), "--limit", "30", "--concurrency", "4", "--no-report"]
+@pytest.mark.system
+def test_kill_9_loses_nothing_and_asks_nothing_twice(
+    server: Endpoint, items: list[Item], source: Source, tmp_path: Path
+) -> None:
+    run, killed = source(), tmp_path / "runs/killed"
+    server.script, server.delay = Answerer(items, follows=0.5), 0.02
+    command = [sys.executable, "-m", "tomserve", "faithfulness", str(run.absolute()), "--base-url", server.url]
+    command += ["--run", str(killed), "--limit", "20", "--concurrency", "4", "--no-report"]
     surroundings = {**environment(tmp_path / "runs"), "TOMSERVE_CONTENT": str(ROOT)}
-    process = subprocess.Popen(command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    journal = tmp_path / "runs" / "killed" / "work" / "replies.jsonl"
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (journal.exists() and journal.read_bytes().count(b"\n") >= 60):
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    kept = journal.read_bytes().count(b"\n")
-    assert kept >= 60
+    journal, limit = killed / "work/replies.jsonl", time.monotonic() + 120
+    with subprocess.Popen(command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        while time.monotonic() < limit and not (journal.exists() and journal.read_bytes().count(b"\n") >= 60):
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    assert journal.read_bytes().count(b"\n") >= 60
     server.delay = 0
     done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     keys = [row["key"] for _, row in read_rows(journal) if not row["reused"]]
     assert len(keys) == len(set(keys)), "no request was answered twice"
-    whole = table(measured(server, source, "whole", limit=30))
-    frame = pl.read_parquet(tmp_path / "runs" / "killed" / "scores.parquet")
+    whole = table(measured(server, run, "whole", limit=20, probes=("edits", "hints")))
     same = ["item", "condition", "shown", "outcome", "answer", "implied", "edited"]
+    frame = pl.read_parquet(killed / "scores.parquet")
     assert frame.select(same).equals(whole.select(same)), "as if it had never been killed"
 
 
-def test_the_run_itself_stays_as_it_is(server: Endpoint, items: list[Item]) -> None:
-    server.script = Answerer(items)
-    source = asked(server, items)
-    before = {path.name: path.read_bytes() for path in source.iterdir() if path.is_file()}
-    found = measured(server, source)
-    assert {path.name: path.read_bytes() for path in source.iterdir() if path.is_file()} == before
-    assert {item.id for item in read_items(found.folder / "items.jsonl")} == set(table(found)["item"])
-
-
-def test_another_model_than_wrote_the_chains_is_refused(server: Endpoint, items: list[Item]) -> None:
-    server.script = Answerer(items)
-    source = asked(server, items)
-    manifest = orjson.loads((source / "manifest.json").read_bytes())
-    (source / "manifest.json").write_bytes(orjson.dumps({**manifest, "revision": "abc"}))
+def test_another_model_or_revision_than_wrote_the_chains_is_refused(
+    server: Endpoint, items: list[Item], source: Source
+) -> None:
+    server.script, run = Answerer(items), source()
+    manifest = orjson.loads((run / "manifest.json").read_bytes())
+    (run / "manifest.json").write_bytes(orjson.dumps({**manifest, "revision": "abc"}))
     connection = Connection(base_urls=(server.url,), revision="def", policy=FAST)
     with pytest.raises(RunMismatchError, match="its chains were written by revision abc, and def is served now"):
-        measure(Settings(run=source), connection, "edited")
-
-
-def test_other_settings_are_refused_in_the_same_run(server: Endpoint, items: list[Item]) -> None:
-    server.script = Answerer(items)
-    source = asked(server, items)
-    measured(server, source, probes=("edits",), limit=4)
-    with pytest.raises(RunMismatchError, match=r"settings\.limit of this run is 4, now it would be 5"):
-        measured(server, source, probes=("edits",), limit=5)
+        measure(Settings(run=run), connection, "edited")
 
 
 @pytest.mark.parametrize(
     ("strategy", "options", "said"),
     [
         ("vanilla", {}, "none of its answers has a chain that can be edited; strategies whose replies hold one say so"),
-        ("hitom_cot", {}, "none of its answers has a chain that can be edited"),
         ("cot", {"strategies": ("cots",)}, "unknown strategy 'cots'; did you mean 'cot'"),
         ("cot", {"where": ("stage=X9",)}, "no item has stage=X9"),
         ("cot", {"limit": 0}, "limit is 0; expected 1 or more chains"),
@@ -345,71 +288,44 @@ def test_other_settings_are_refused_in_the_same_run(server: Endpoint, items: lis
     ],
 )
 def test_what_cannot_be_measured_is_said_in_one_line(
-    server: Endpoint, items: list[Item], strategy: str, options: dict[str, Any], said: str
+    server: Endpoint, source: Source, strategy: str, options: dict[str, Any], said: str
 ) -> None:
-    server.script = Answerer(items)
-    source = asked(server, items[:80], strategy)
     with pytest.raises(ConfigError) as error:
-        measured(server, source, **options)
+        measured(server, source(strategy), **options)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_prompts_that_have_changed_since_are_refused(
-    server: Endpoint, items: list[Item], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Endpoint, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.script = Answerer(items)
-    source = asked(server, items[:80])
-    folder = tmp_path / "content" / "prompts" / "cot"
-    folder.mkdir(parents=True)
-    for path in (ROOT / "prompts" / "cot").iterdir():
-        (folder / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "content" / "prompts" / "demonstrations.yaml").write_bytes(
-        (ROOT / "prompts" / "demonstrations.yaml").read_bytes()
-    )
-    (folder / "user.j2").write_text("Another prompt: {{ story }} {{ question }}")
+    run, prompts = source(), tmp_path / "content/prompts"
+    (prompts / "cot").mkdir(parents=True)
+    for path in [*(ROOT / "prompts/cot").iterdir(), ROOT / "prompts/demonstrations.yaml"]:
+        (prompts / path.relative_to(ROOT / "prompts")).write_bytes(path.read_bytes())
+    (prompts / "cot/user.j2").write_text("Another prompt: {{ story }} {{ question }}")
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path / "content"))
     with pytest.raises(ConfigError, match="strategy 'cot' asks otherwise now than when this run was asked"):
-        measured(server, source)
+        measured(server, run)
 
 
 def test_sampled_runs_are_refused(server: Endpoint, items: list[Item]) -> None:
     server.script = Answerer(items)
-    source = tomserve.ask(items[:80], "cot", base_url=server.url, run="warm", temperature=0.7).folder
+    run = tomserve.ask(items[:4], "cot", base_url=server.url, run="warm", temperature=0.7).folder
     with pytest.raises(ConfigError, match=r"was sampled at temperature 0.7"):
-        measured(server, source)
+        measured(server, run)
 
 
-def test_a_plan_counts_what_would_be_asked_without_any_server(server: Endpoint, items: list[Item]) -> None:
-    model = server.script = Answerer(items)
-    source = asked(server, items)
-    settings = Settings(run=source, limit=10)
-    told = foresee(settings)
-    model.seen.clear()
-    measured(server, source, limit=10)
+def test_a_plan_counts_what_would_be_asked_without_any_server(
+    server: Endpoint, items: list[Item], source: Source
+) -> None:
+    model, run = Answerer(items), source()
+    told = foresee(Settings(run=run, limit=8))
+    server.script = model
+    measured(server, run, limit=8, probes=("edits", "hints"))
     keys = {orjson.dumps([body["messages"], body.get("response_format")]) for body in model.seen}
-    assert told.chains == {"cot": 10}
+    assert told.chains == {"cot": 8}
     assert told.total >= len(keys) >= told.total * 0.7, "equal requests are asked once"
-
-
-def test_tokens_of_prompts_and_of_the_cache_are_kept(server: Endpoint, items: list[Item]) -> None:
-    server.script = Answerer(items)
-    found = measured(server, asked(server, items), probes=("edits",), limit=4)
-    assert found.tokens
-    assert found.cached == pytest.approx(0.5, abs=0.01)
-
-
-def test_thinking_is_edited_between_the_models_own_marks(server: Endpoint) -> None:
-    items = [make_item(number, factors={"perturbation": "none"}) for number in range(1, 9)]
-    think = Thinker(items)
-    server.script = think
-    source = tomserve.ask(items, "reason_native", base_url=server.url, run="thinking").folder
-    frame = table(measured(server, source, probes=("edits",), where=("all",)))
-    assert set(frame["form"]) == {"thinking"}
-    begun = [body["messages"][-1]["content"] for body in think.seen if body.get("continue_final_message")]
-    assert begun
-    assert all(one.startswith("<think>\n") and one.endswith('</think>\n\n{"answer":"') for one in begun)
-    assert shares(frame, "implied")["last_corrupted"] == 1
 
 
 class Thinker(Answerer):
@@ -427,3 +343,15 @@ class Thinker(Answerer):
             made["choices"][0]["message"]["reasoning_content"] = self.thoughts(item, answer, None)
             made["choices"][0]["message"]["content"] = orjson.dumps({"answer": answer}).decode()
         return made
+
+
+def test_thinking_is_edited_between_the_models_own_marks(server: Endpoint) -> None:
+    items = [make_item(number, factors={"perturbation": "none"}) for number in range(1, 7)]
+    think = server.script = Thinker(items)
+    run = tomserve.ask(items, "reason_native", base_url=server.url, run="thinking").folder
+    frame = table(measured(server, run, where=("all",)))
+    assert set(frame["form"]) == {"thinking"}
+    begun = [body["messages"][-1]["content"] for body in think.seen if body.get("continue_final_message")]
+    assert begun
+    assert all(one.startswith("<think>\n") and one.endswith('</think>\n\n{"answer":"') for one in begun)
+    assert shares(frame, "implied")["last_corrupted"] == 1

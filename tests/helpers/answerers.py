@@ -10,11 +10,13 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
 
-from tests.conftest import completion
+import tomserve
+from tests.conftest import completion, running
 from tomserve.items import Item
 from tomserve.items.automaton import Automaton
 from tomserve.scoring.standard import automaton
@@ -148,3 +150,20 @@ def hinted(messages: Sequence[dict[str, str]], item: Item) -> str | None:
     if "(A) sparrow" in text and (found := re.search(r"to be answered are:\n\(A\) ([^\n]*)", text)) is not None:
         return found[1]
     return None
+
+
+def some_items() -> list[Item]:
+    """The false-belief questions of the published tasks as they are and with a late label, belief and reality: 56."""
+    wanted = {"scenario": ("false_belief",), "perturbation": ("none", "late_label")}
+    return [
+        item
+        for item in tomserve.load("perturbed")
+        if all(item.factors[name] in values for name, values in wanted.items())
+    ]
+
+
+def finished(items: Sequence[Item], strategies: str | Sequence[str], place: Path, wrong: float = 0.0) -> Path:
+    """A finished run of a scripted model that was asked these questions, in that folder."""
+    with running() as server:
+        server.script = Answerer(items, wrong=wrong)
+        return tomserve.ask(items, strategies, base_url=server.url, run=place, transport="aiohttp").folder
