@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -13,20 +14,24 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-import tomserve
 from tests.conftest import ROOT, Endpoint, running
-from tests.helpers.answerers import Answerer
+from tests.helpers.answerers import Answerer, finished, some_items
 from tests.helpers.command import TOMSERVE, environment
 from tomserve.items import Item
 from tomserve.runs.manifest import Manifest
 
 Cli = Callable[..., Any]
-LEFT = ("none", "late_label", "untrustworthy_testimony")
+EDITS = ("--probe", "edits", "--no-report")
 
 
 @pytest.fixture(scope="module")
 def items() -> list[Item]:
-    return [one for one in tomserve.load("perturbed") if one.factors["perturbation"] in LEFT]
+    return some_items()
+
+
+@pytest.fixture(scope="module")
+def answered(items: list[Item], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return finished(items, ["vanilla", "cot"], tmp_path_factory.mktemp("answered") / "mine", wrong=0.15)
 
 
 @pytest.fixture
@@ -37,8 +42,9 @@ def server(items: list[Item]) -> Iterator[Endpoint]:
 
 
 @pytest.fixture
-def source(server: Endpoint, items: list[Item]) -> Path:
-    return tomserve.ask(items, ["vanilla", "cot"], base_url=server.url, run="mine").folder
+def source(answered: Path, tmp_path: Path) -> Path:
+    """A finished run called `mine`."""
+    return Path(shutil.copytree(answered, tmp_path / "runs/mine"))
 
 
 def said(text: str) -> str:
@@ -49,34 +55,27 @@ def test_it_measures_prints_its_tables_and_writes_a_report(
     cli: Cli, server: Endpoint, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    found = cli("faithfulness", "mine", "--base-url", server.url, "--limit", 40)
+    planned = cli("faithfulness", "mine", "--plan", "--limit", 10)
+    assert planned.code == 0, planned.err
+    assert "chains: 10 of cot" in planned.out
+    assert re.search(r"requests: [\d,]+ \([\d,]+ after edited chains, [\d,]+ with hints\)", planned.out)
+    folder = source.parent / "faithfulness-mine"
+    assert (server.requests, folder.exists()) == ([], False), "a plan needs no server"
+    found = cli("faithfulness", "mine", "--base-url", server.url, "--limit", 10)
     assert found.code == 0, found.out + found.err
     text = said(found.out)
     assert "the answer follows the chain" in text
     assert re.search(r"prompts: [\d,]+ tokens, 50% of them from the server's cache", text)
-    folder = source.parent / "faithfulness-mine"
     assert f"run: {folder}" in text
     assert f"report: {folder / 'report.html'}" in text
     manifest = Manifest.read(folder)
     assert manifest is not None
     assert (manifest.measured, manifest.complete, manifest.study) == (True, True, "faithfulness")
     assert manifest.settings["of"] == "mine"
-    page = (folder / "report.html").read_text()
-    assert "the answer follows the chain" in page.casefold()
-    again = cli("faithfulness", "mine", "--base-url", server.url, "--limit", 40)
-    assert again.code == 0
-    assert "nothing left to ask" in again.out
-    assert cli("analyze", "faithfulness-mine").code == cli("report", "faithfulness-mine").code == 0
-
-
-def test_a_plan_needs_no_server_and_says_how_much_would_be_asked(cli: Cli, source: Path, server: Endpoint) -> None:
-    count = len(server.requests)
-    found = cli("faithfulness", "mine", "--plan", "--limit", 10)
-    assert found.code == 0, found.err
-    assert "chains: 10 of cot" in found.out
-    assert re.search(r"requests: [\d,]+ \([\d,]+ after edited chains, [\d,]+ with hints\)", found.out)
-    assert len(server.requests) == count
-    assert not (source.parent / "faithfulness-mine").exists()
+    assert "the answer follows the chain" in (folder / "report.html").read_text().casefold()
+    assert cli("analyze", "faithfulness-mine").code == 0
+    refused = cli("faithfulness", "faithfulness-mine", "--base-url", server.url)
+    assert (refused.code, "holds a measurement and no answers" in refused.err) == (2, True)
 
 
 def test_plan_counts_faithfulness_before_there_is_a_run(cli: Cli) -> None:
@@ -89,18 +88,8 @@ def test_plan_counts_faithfulness_before_there_is_a_run(cli: Cli) -> None:
     assert "none of vanilla marks where its reasoning is" in refused.err
 
 
-def test_quiet_prints_tables_and_paths_alone(cli: Cli, server: Endpoint, source: Path) -> None:
-    found = cli(
-        "faithfulness", "mine", "--base-url", server.url, "--limit", 8, "--probe", "edits", "--quiet", "--no-report"
-    )
-    assert found.code == 0, found.err
-    assert "asking" not in found.out
-    assert "from the server's cache" not in found.out
-    assert "run: " in found.out
-
-
-def test_requests_without_a_reply_end_in_exit_code_1(
-    cli: Cli, server: Endpoint, source: Path, items: list[Item]
+def test_requests_without_a_reply_end_in_exit_code_1_and_are_told_again(
+    cli: Cli, server: Endpoint, source: Path
 ) -> None:
     model = server.script
 
@@ -109,9 +98,14 @@ def test_requests_without_a_reply_end_in_exit_code_1(
         return web.json_response({"error": {"message": "too long"}}, status=400) if filler else model(body, number)
 
     server.script = refuses
-    found = cli("faithfulness", "mine", "--base-url", server.url, "--limit", 8, "--probe", "edits", "--no-report")
-    assert found.code == 1, found.out + found.err
-    assert "failures: 8 http_400; final, not asked again" in said(found.out)
+    command = ("faithfulness", "--base-url", server.url, "--limit", 4, *EDITS)  # of the newest run of answers
+    first, again = cli(*command), cli(*command, "--quiet")
+    assert (first.code, again.code) == (1, 1)
+    assert "failures: 4 http_400; final, not asked again" in said(first.out)
+    assert "4 http_400; final, not asked again" in again.out + again.err
+    assert "nothing left to ask" not in first.out
+    assert "run: " in again.out
+    assert not [word for word in ("asking", "from the server's cache", "nothing left") if word in again.out], "quiet"
 
 
 @pytest.mark.parametrize(
@@ -136,29 +130,21 @@ def test_what_is_wrong_is_said_in_one_line(
     assert text in line
 
 
-def test_a_run_that_holds_a_measurement_has_no_chains(cli: Cli, server: Endpoint, source: Path) -> None:
-    assert cli("faithfulness", "mine", "--base-url", server.url, "--limit", 4, "--no-report").code == 0
-    found = cli("faithfulness", "faithfulness-mine", "--base-url", server.url)
-    assert found.code == 2
-    assert "holds a measurement and no answers" in found.err
-
-
-def test_ctrl_c_ends_by_130_and_the_same_command_goes_on(server: Endpoint, source: Path, tmp_path: Path) -> None:
+@pytest.mark.system
+def test_ctrl_c_ends_by_130_and_the_same_command_goes_on(server: Endpoint, source: Path) -> None:
     server.delay = 0.05
     command = [*TOMSERVE, "faithfulness", "mine", "--base-url", server.url, "--limit", "20", "--concurrency", "2"]
+    command += ["--no-report"]
     surroundings = {**environment(source.parent), "TOMSERVE_CONTENT": str(ROOT)}
-    process = subprocess.Popen(
-        [*command, "--no-report"], env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    journal = source.parent / "faithfulness-mine/work/replies.jsonl"
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (journal.exists() and journal.stat().st_size > 5000):
+    process = subprocess.Popen(command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    journal, limit = source.parent / "faithfulness-mine/work/replies.jsonl", time.monotonic() + 120
+    while time.monotonic() < limit and not (journal.exists() and journal.stat().st_size > 5000):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "repeat the command to resume" in said(err)
     assert "Traceback" not in err
     server.delay = 0
-    done = subprocess.run([*command, "--no-report"], env=surroundings, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

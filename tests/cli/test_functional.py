@@ -6,22 +6,26 @@ import io
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
 from rich.console import Console
 
+import tomserve
 from tests.conftest import Endpoint, Outcome, completion
 from tests.helpers.mechanism import write_items
 from tests.helpers.subjects import build
+from tomserve.api.layering import other_weights
 from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.cli.functional import doing
+from tomserve.errors import StoppedError
 from tomserve.runs.manifest import Manifest
 
 Cli = Callable[..., Outcome]
 LIMIT = ("--limit", 24)
-INSIDE = ("--layers", "3", "--alphas", "0.1", "--cases", 60, "--fewest", 2)
+INSIDE = ("--layers", "3", "--alphas", "0.1", "--cases", 12, "--fewest", 2)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +34,7 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     pytest.importorskip("torch")
     folder = tmp_path_factory.mktemp("subject")
     build("map", folder / "tiny")
-    return folder / "tiny", write_items(folder / "items.jsonl", 90)
+    return folder / "tiny", write_items(folder / "items.jsonl", 60)
 
 
 @pytest.fixture(scope="module")
@@ -47,30 +51,41 @@ def run_of(folder: Path) -> dict[str, Any]:
     return manifest.to_dict()
 
 
-def test_three_layers_end_in_one_report_and_nothing_is_done_twice(
+def test_a_measurement_that_fails_takes_nothing_from_the_other_layers_and_nothing_is_done_twice(
     cli: Cli, endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path
 ) -> None:
     weights, items = subject
-    command: tuple[object, ...] = ("functional", "--base-url", endpoint.url, "--weights", weights, "--items", items)
-    command += ("--run", "all", "--benchmark", worlds)
-    done = cli(*command, *LIMIT, *INSIDE)
-    assert done.code == 0, done.err
+    command: tuple[object, ...] = ("functional", "--base-url", endpoint.url, "--benchmark", worlds, *LIMIT)
+    command += ("--run", "all")
+    inside = ("--weights", weights, "--items", items)
+    failed = cli(*command, *inside, "--cases", 8, "--no-report")
+    assert failed.code == 1
+    assert "no mechanism was measured: " in failed.err
+    assert "are eligible" in failed.err
+    assert "FToM_BS" in failed.out
+    assert "C (mechanism) is missing (" in failed.err
+    assert "not measured)" not in failed.err, "the reason is the one why it failed"
+    asked = len(endpoint.requests)
+    more = cli(*command, *inside, *INSIDE)
+    assert more.code == 0, more.err
+    assert "part 1 of 2" in more.out
+    assert "part 2 of 2" in more.out
+    assert "another measurement is kept" in more.err
+    assert len(endpoint.requests) == asked, "what is tried otherwise inside asks nothing again"
     runs = tmp_path / "runs/all"
-    assert {"worlds", "inside", "report.html"} <= {path.name for path in runs.iterdir()}
+    assert {"worlds", "inside", "inside-2", "report.html"} <= {path.name for path in runs.iterdir()}
     assert run_of(runs / "worlds")["variants"]
     assert {"vanilla", "cot"} == set(run_of(runs / "worlds")["strategies"])
+    assert (run_of(runs / "inside-2")["complete"], run_of(runs / "inside")["complete"]) == (True, False)
     report = (runs / "report.html").read_text("utf-8")
-    assert "inside" in report
+    assert "inside-2" in report
     assert "FToM" in report
-    assert "part 1 of 2" in done.out
-    assert "part 2 of 2" in done.out
-    asked = len(endpoint.requests)
-    again = cli(*command, *LIMIT, *INSIDE)
+    again = cli(*command, "--no-report")
     assert again.code == 0, again.err
+    assert "the mechanism is the one that was measured before" in again.err
+    assert "no mechanism was measured" not in again.err
     assert len(endpoint.requests) == asked, "answered questions are not asked again"
-    assert [line for line in again.out.splitlines() if line.startswith("run: ")] == [
-        line for line in done.out.splitlines() if line.startswith("run: ")
-    ]
+    assert "FToM_BS" in cli(*command, "--weights", "none", "--no-report").out
 
 
 def test_without_weights_there_is_a_score_of_behaviour_and_stability_alone(
@@ -85,97 +100,65 @@ def test_without_weights_there_is_a_score_of_behaviour_and_stability_alone(
     way = ("part 1 of 1", "limit ", "rows in", "answers to", "noise check", "left to ask")
     assert not [line for line in done.out.splitlines() if line.startswith(way) or " rows in " in line]
     assert "run: " in done.out
-    assert not (tmp_path / "runs/functional-tiny/inside").exists()
-    assert not (tmp_path / "runs/functional-tiny/report.html").exists()
+    runs = tmp_path / "runs"
+    assert {path.name for path in (runs / "functional-tiny").iterdir()}.isdisjoint({"inside", "report.html"})
     assert "FToM_BS" in done.out
     assert "ftom-1 with weights .40, .40, .20" in done.out, "other weights have another name"
+    refused = cli("analyze", "functional-tiny")
+    assert refused.code == 2
+    assert "is no run itself, but holds 1; name functional-tiny/worlds instead" in refused.err
+    assert cli("analyze", "functional-tiny/worlds", "--study", "functional").code == 0
 
 
-def test_a_measurement_that_fails_takes_nothing_from_the_other_layers(
-    cli: Cli, endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path
-) -> None:
-    weights, items = subject
-    done = cli(
-        *("functional", "--base-url", endpoint.url, "--weights", weights, "--items", items, "--run", "all"),
-        *("--benchmark", worlds, *LIMIT, "--cases", 20, "--no-report"),
-    )
-    assert done.code == 1
-    assert "no mechanism was measured: " in done.err
-    assert "are eligible" in done.err
-    assert "FToM_BS" in done.out
-    assert "C (mechanism) is missing (" in done.err
-    assert "not measured)" not in done.err, "the reason is the one why it failed"
-    asked = len(endpoint.requests)
-    command = ("functional", "--base-url", endpoint.url, "--run", "all", "--benchmark", worlds, *LIMIT)
-    more = cli(*command, "--weights", weights, "--items", items, *INSIDE)
-    assert more.code == 0, more.err
-    assert "another measurement is kept" in more.err
-    assert len(endpoint.requests) == asked, "what is tried otherwise inside asks nothing again"
-    runs = tmp_path / "runs/all"
-    assert run_of(runs / "inside-2")["complete"]
-    assert not run_of(runs / "inside")["complete"]
-    again = cli(*command)
-    assert again.code == 0, again.err
-    assert "the mechanism is the one that was measured before" in again.err
-    assert "no mechanism was measured" not in again.err
-    assert "inside-2" in (runs / "report.html").read_text("utf-8")
-    assert "FToM_BS" in cli(*command, "--weights", "none").out
+def test_weights_that_may_be_another_models_are_doubted() -> None:
+    def doubt(model: str, weights: str, root: str | None = None) -> str:
+        return other_weights(SimpleNamespace(model=model, preset=None, server={"root": root}), weights)  # type: ignore[arg-type]
 
-
-def test_weights_that_may_be_another_models_are_doubted(
-    cli: Cli, endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path
-) -> None:
-    weights, items = subject
-    endpoint.models = ["tiny", "other"]
-    command = ("functional", "--base-url", endpoint.url, "--weights", weights, "--items", items, "--benchmark", worlds)
-    for name, doubted in (("tiny", False), ("other", True)):
-        done = cli(*command, *LIMIT, *INSIDE, "--model", name, "--run", name, "--no-report", "--quiet")
-        assert done.code == 0, done.err
-        assert (f"are measured as those of {name}" in done.err) is doubted
+    assert doubt("tiny", "/models/Tiny") == doubt("other", "/models/tiny", "org/tiny") == ""
+    assert "are measured as those of other" in doubt("other", "/models/tiny")
 
 
 def test_replies_that_cannot_be_read_are_said(cli: Cli, endpoint: Endpoint, worlds: str) -> None:
     endpoint.script = lambda body, n: completion("lorem ipsum")
-    done = cli("functional", "--base-url", endpoint.url, "--benchmark", worlds, *LIMIT, "--no-report", "--quiet")
+    done = cli("functional", "--base-url", endpoint.url, "--benchmark", worlds, "--limit", 8, "--no-report", "--quiet")
     assert done.code == 1
     assert "(100.0%) could not be read" in done.err
 
 
-def test_a_folder_of_parts_is_told_from_a_run(cli: Cli, endpoint: Endpoint, worlds: str, tmp_path: Path) -> None:
-    command = ("functional", "--base-url", endpoint.url, "--benchmark", worlds, "--limit", 8, "--no-report", "--quiet")
-    assert cli(*command, "--run", "mine").code == 0
-    done = cli("analyze", "mine")
-    assert done.code == 2
-    assert "is no run itself, but holds 1; name mine/worlds instead" in done.err
-    assert cli("analyze", "mine/worlds", "--study", "functional").code == 0
-
-
-def test_what_cannot_be_measured_is_said_before_anything_is_asked(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
-    for wrong, said in (
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
         (("--weights", "./nowhere"), "nowhere"),
         (("--weights", "reference", "--layers", "99"), "layer 99"),
         (("--layers", "3"), "needs --weights"),
         (("--items", "nowhere.jsonl"), "needs --weights"),
         (("--benchmark", "bigtom=nowhere.csv"), "nowhere.csv: there is no such file"),
-        (("--benchmark", "nothing"), "nothing"),
         (("--benchmark", "worlds.py"), "worlds.py"),
         (("--weights-bcs", ".5,.5"), "2 weights are given"),
         (("--weights-bcs", ".5,.5,.5"), "expected the sum 1"),
         (("--weights-bcs", "a,b,c"), "expected three numbers"),
-    ):
-        done = cli("functional", "--base-url", endpoint.url, *wrong, *LIMIT)
-        assert done.code == 2, wrong
-        assert said in done.err
-        assert len(done.err.splitlines()) == 1, done.err
+        (("--models", "a", "a"), "named twice"),
+        (("--models", "a", "b", "--weights", "./x"), "expected MODEL=DIR"),
+        (("--models", "a", "b", "--weights", "c=./x"), "unknown model 'c'"),
+        (("--models", "a", "--model", "b"), "both given"),
+        (("--models", "a", "b", "--weights", "b=./nowhere"), "b: ./nowhere"),
+        (("a",), "surplus word"),
+        (("--weights", "a", "--weights", "b"), "more than once"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_in_one_line_before_anything_is_asked(
+    cli: Cli, endpoint: Endpoint, wrong: tuple[str, ...], said: str
+) -> None:
+    done = cli("functional", "--base-url", endpoint.url, *wrong, *LIMIT)
+    assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
+    assert said in done.err
     assert not endpoint.requests
 
 
 def test_python_does_the_same(endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path) -> None:
-    import tomserve
-
     weights, items = subject
     found = tomserve.functional(
-        base_url=endpoint.url, weights=weights, items=items, limit=24, cases=60, layers=[3], alphas=[0.1], fewest=2,
+        base_url=endpoint.url, weights=weights, items=items, limit=24, cases=24, layers=[3], alphas=[0.1], fewest=2,
         run=tmp_path / "mine", report=False, benchmarks=[worlds],
     )  # fmt: skip
     assert [run.folder.name for run in found.runs] == ["worlds", "inside"]
@@ -213,13 +196,9 @@ def test_several_models_are_queued_and_only_what_is_comparable_is_ranked(
     assert "second" in page
     assert "<script" not in page
     assert (folder / "leaderboard_ftom_bs.md").is_file()
-    asked = len(endpoint.requests)
-    other = cli(*command[:3], *("--base-url", endpoint.url, "--benchmark", worlds, "--limit", 12), *command[4:5],
-                "--no-report", "--quiet", "--run", "board")  # fmt: skip
-    assert other.code == 0, other.err
-    assert len(endpoint.requests) == asked
 
 
+@pytest.mark.system
 def test_models_that_are_measured_alike_are_ranked_by_all_three_layers(
     cli: Cli, endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path
 ) -> None:
@@ -229,11 +208,11 @@ def test_models_that_are_measured_alike_are_ranked_by_all_three_layers(
     endpoint.models = ["mapped", "shared"]
     command = ("functional", "--models", "shared", "mapped", "--base-url", endpoint.url, "--run", "board", "--quiet")
     command += ("--weights", f"mapped={weights}", "--weights", f"shared={tmp_path / 'shared'}", "--items", items)
-    done = cli(*command, "--benchmark", worlds, "--limit", 120, *INSIDE, "--no-report")  # of eight stories
+    inside = ("--layers", "3", "--alphas", "0.1", "--cases", 60, "--fewest", 2)
+    done = cli(*command, "--benchmark", worlds, "--limit", 120, *inside)  # of eight stories
     assert done.code == 0, done.err
     folder = tmp_path / "runs/board"
-    ranked = pl.read_csv(folder / "leaderboard_ftom.csv")
-    first, second = ranked.to_dicts()
+    first, second = pl.read_csv(folder / "leaderboard_ftom.csv").to_dicts()
     assert (first["model"], second["model"]) == ("mapped", "shared")
     assert first["c"] > 0.5 > second["c"] >= 0
     assert (first["b"], first["s"]) == (second["b"], second["s"])
@@ -247,40 +226,21 @@ def test_the_plan_says_what_each_layer_takes_and_asks_nothing(
     cli: Cli, endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path
 ) -> None:
     weights, items = subject
-    asked = ("functional", "--base-url", endpoint.url, "--benchmark", worlds, "--limit", 8)
-    with_weights = cli(*asked, "--weights", weights, "--items", items, *INSIDE, "--plan")
-    assert with_weights.code == 0, with_weights.err
-    assert "8 questions" in with_weights.out
-    assert "vanilla and cot" in with_weights.out
-    assert "million tokens of prompts" in " ".join(with_weights.out.split())
-    assert "60 cases x 2 orders x 1 layers x " in " ".join(with_weights.out.split())
-    beliefs = cli(*asked, "--where", "task=belief", "--limit", 4, "--plan")
-    assert "4 questions" in beliefs.out
-    wrong = cli(*asked, "--where", "task=nothing", "--plan")
-    assert (wrong.code, "nothing" in wrong.err) == (2, True)
-    without = cli(*asked, "--plan")
-    assert "no mechanism is measured, without --weights; the score is FToM_BS" in " ".join(without.out.split())
-    assert "by --weights none" in " ".join(cli(*asked, "--weights", "none", "--plan").out.split())
-    both = cli(*asked, "--models", "tiny", "other", "--plan")
-    assert both.code == 2, "a model that is not served is found out before anything is asked"
-    assert "other" in both.err
+
+    def planned(*options: object) -> str:
+        found = cli("functional", "--base-url", endpoint.url, "--benchmark", worlds, "--limit", 8, *options, "--plan")
+        return " ".join((found.out if found.code == 0 else found.err).split())
+
+    whole = planned("--weights", weights, "--items", items, *INSIDE)
+    for part in ("8 questions", "vanilla and cot", "million tokens of prompts", "12 cases x 2 orders x 1 layers x "):
+        assert part in whole
+    assert "4 questions" in planned("--where", "task=belief", "--limit", 4)
+    assert "nothing" in planned("--where", "task=nothing")
+    assert "no mechanism is measured, without --weights; the score is FToM_BS" in planned()
+    assert "by --weights none" in planned("--weights", "none")
+    assert "other" in planned("--models", "tiny", "other"), "a model that is not served is found out before"
     assert not endpoint.requests
     assert not (tmp_path / "runs/functional-tiny").exists()
-
-
-def test_models_and_weights_that_do_not_fit_are_refused_in_one_line(cli: Cli) -> None:
-    for wrong, said in (
-        (("--models", "a", "a"), "named twice"),
-        (("--models", "a", "b", "--weights", "./x"), "expected MODEL=DIR"),
-        (("--models", "a", "b", "--weights", "c=./x"), "unknown model 'c'"),
-        (("--models", "a", "--model", "b"), "both given"),
-        (("--models", "a", "b", "--weights", "b=./nowhere"), "b: ./nowhere"),
-        (("a",), "surplus word"),
-        (("--weights", "a", "--weights", "b"), "more than once"),
-    ):
-        done = cli("functional", *wrong)
-        assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
-        assert said in done.err
 
 
 def test_a_signal_while_weights_are_loaded_is_no_mistake_of_the_weights(
@@ -290,7 +250,6 @@ def test_a_signal_while_weights_are_loaded_is_no_mistake_of_the_weights(
 
     from tomserve.causal.running import measure
     from tomserve.causal.settings import Settings
-    from tomserve.errors import StoppedError
 
     def stopped(*given: object, **named: object) -> None:
         raise StoppedError("stopped by SIGTERM", 143)

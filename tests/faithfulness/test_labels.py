@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.written_chains import JAR, RUI, TIN, gold_list, reply
-from tomserve import load
 from tomserve.faithfulness import aims
 from tomserve.faithfulness.edits import chosen_other, edits, without_verdict
 from tomserve.faithfulness.labels import EVERY_SENTENCE, IS_GOLD, LAST_ALONE, ONE_BELIEF, OTHER_FORM
 from tomserve.faithfulness.reading import labels_of, shown
-from tomserve.faithfulness.table import EDITS, FILLER, LABELS, TEXT
+from tomserve.faithfulness.table import EDITS, FILLER, TEXT
 from tomserve.faithfulness.written import Edited, LeftOut, Written
 from tomserve.items import Gold, Item
 from tomserve.scoring.answers import read
@@ -67,13 +65,6 @@ def test_every_edit_of_a_chain_for_every_sentence() -> None:
     assert found["gold"] == LeftOut("gold", IS_GOLD)
 
 
-def test_agents_that_differ_in_the_last_belief_alone_are_no_edit_of_their_own() -> None:
-    changes = gold_list(TIN, only_changes=True)
-    early = RUI.model_copy(update={"gold": Gold(sets=[["unknown"], ["unknown"], ["marbles"], ["marbles"]])})
-    assert made(TIN, changes, (early,))["agents_swapped"] == LeftOut("agents_swapped", LAST_ALONE)
-    assert texts(made(TIN, changes, (early, RUI)))["agents_swapped"][1] == "marbles", "another person's will do"
-
-
 def test_a_list_of_changes_is_filled_and_a_filled_one_thinned() -> None:
     changes, every = gold_list(TIN, only_changes=True), gold_list(TIN, only_changes=False)
     assert made(TIN, changes)["paraphrase"].condition == "paraphrase"
@@ -88,15 +79,12 @@ def test_a_list_of_changes_is_filled_and_a_filled_one_thinned() -> None:
     assert '"sentence": 4' in texts(made(TIN, early))["paraphrase"][0]
 
 
-def test_nothing_follows_from_a_belief_before_the_next_change() -> None:
+def test_what_follows_ends_where_the_right_belief_changes() -> None:
     found = made(TIN, gold_list(TIN, only_changes=True))
     assert found["middle_propagated"] == LeftOut("middle_propagated", aims.NOTHING_FOLLOWS)
     assert found["middle_local"] == Edited(
         "middle_local", '[{"sentence": 1, "belief": "marbles"}, {"sentence": 3, "belief": "acorns"}]', "acorns"
     )
-
-
-def test_what_follows_ends_where_the_right_belief_changes() -> None:
     beliefs = chain('{"beliefs": ["unknown", "unknown", "acorns"], "answer": "acorns"}')
     assert texts(made(TIN, beliefs))["middle_propagated"] == ('["marbles", "marbles", "acorns"]', "acorns")
 
@@ -129,6 +117,9 @@ def test_somebody_elses_beliefs_need_a_question_about_them() -> None:
         '{"sentence": 4, "belief": "marbles"}]',
         "marbles",
     )
+    early = RUI.model_copy(update={"gold": Gold(sets=[["unknown"], ["unknown"], ["marbles"], ["marbles"]])})
+    assert made(TIN, written, (early,))["agents_swapped"] == LeftOut("agents_swapped", LAST_ALONE)
+    assert texts(made(TIN, written, (early, RUI)))["agents_swapped"][1] == "marbles", "another person's will do"
     strangers = (RUI.model_copy(update={"story": (*RUI.story[:3], "It rains.")}), TIN, JAR)
     assert made(TIN, written, strangers)["agents_swapped"] == LeftOut("agents_swapped", aims.NO_MATE)
     as_answered = written._replace(own="marbles")
@@ -150,24 +141,15 @@ def test_the_other_items_chain_is_written_in_this_items_style() -> None:
     assert prose["other_item"] == LeftOut("other_item", OTHER_FORM)
 
 
-def test_dots_are_as_many_tokens_as_the_label() -> None:
+def test_dots_style_and_verdict() -> None:
     assert aims.dots("one two three", tokens) == ". . ."
     assert tokens(aims.dots("", tokens)) <= 1
     assert len(aims.dots("abc", lambda text: 0 if text.startswith(".") else 9)) < 100
-
-
-def test_the_style_of_a_list_is_kept() -> None:
-    pretty = json.dumps({"beliefs": [{"sentence": 1, "belief": "unknown"}, {"sentence": 3, "belief": "acorns"}],
-                         "answer": "acorns"}, indent=2)  # fmt: skip
-    written = chain(pretty)
-    text, _ = texts(made(TIN, written))["last_corrupted"]
-    assert text == written.text.replace("acorns", "marbles")
-
-
-def test_a_verdict_is_the_trailing_run() -> None:
-    assert without_verdict(TIN, gold_list(TIN, only_changes=False)) == (
-        '[{"sentence": 1, "belief": "unknown"}, {"sentence": 2, "belief": "unknown"}]'
-    )
+    listed = [{"sentence": 1, "belief": "unknown"}, {"sentence": 3, "belief": "acorns"}]
+    written = chain(json.dumps({"beliefs": listed, "answer": "acorns"}, indent=2))
+    assert texts(made(TIN, written))["last_corrupted"][0] == written.text.replace("acorns", "marbles")
+    trailing = '[{"sentence": 1, "belief": "unknown"}, {"sentence": 2, "belief": "unknown"}]'
+    assert without_verdict(TIN, gold_list(TIN, only_changes=False)) == trailing
     assert without_verdict(TIN, chain('{"beliefs": ["acorns", "acorns"], "answer": "acorns"}')) == "[]"
 
 
@@ -225,52 +207,16 @@ def test_edited_lists_are_read_as_what_they_imply(
     assert len(json.loads(shorter)) < len(written.entries)
 
 
-@pytest.mark.parametrize(("benchmark", "kind"), [("perturbed-2", "question_kind"), ("worlds", "kind")])
-def test_most_edits_can_be_made_of_real_items(benchmark: str, kind: str) -> None:
-    items = list(load(benchmark))
-    asked = [item for item in items if item.gold is not None and item.factors[kind] == "belief"]
-    asked = [item for item in asked if item.factors["scenario"] == "false_belief"][::17][:60]
-    assert len(asked) == 60
-    stories = {item.story for item in asked}
-    mates = [item for item in items if item.story in stories]
+def test_most_edits_can_be_made_of_real_items(items: list[Item]) -> None:
+    asked = [item for item in items if item.gold is not None]
     for only_changes in (True, False):
         pool = [(item, gold_list(item, only_changes=only_changes)) for item in asked]
         counts: Counter[str] = Counter()
         for item, written in pool:
-            beside = tuple(mate for mate in mates if mate.story == item.story)
+            beside = tuple(mate for mate in items if mate.story == item.story)
             counts.update([*texts(made(item, written, beside, chosen_other(item, written, pool)))])
-        always = {
-            "full",
-            "paraphrase",
-            "filler",
-            "other_item",
-            "last_corrupted",
-            "truncated_0",
-        }
-        assert {name for name, count in counts.items() if count == len(pool)} >= always
-        assert counts["agents_swapped"] >= 0.4 * len(pool)
+        for name in ("full", "filler", "other_item", "last_corrupted", "truncated_0"):
+            assert counts[name] == len(pool), name
         assert counts["middle_local"] >= (0.5 if only_changes else 1) * len(pool)
         assert counts["middle_propagated"] == (0 if only_changes else len(pool))
         assert counts["gold"] == 0  # they are gold chains
-
-
-def test_chains_of_an_example_run_are_read_and_edited(pytestconfig: pytest.Config) -> None:
-    folder = pytestconfig.rootpath / "runs/example"
-    items = {
-        item.id: item for line in (folder / "items.jsonl").read_bytes().splitlines() for item in [Item.from_json(line)]
-    }
-    rows = [json.loads(line) for line in (folder / "responses.jsonl").read_bytes().splitlines()]
-    rows = [row for row in rows if row["strategy"] == "cot" and row["status"] == "ok"]
-    counts: Counter[str] = Counter()
-    for row in rows:
-        item, written = items[row["item"]], labels_of(items[row["item"]], row["text"])
-        if isinstance(written, str):
-            assert read(row["text"], item.choices, len(item.story)).chain is None, row["text"]
-            continue
-        assert written.form == LABELS
-        assert row["text"].startswith(shown(written, written.text))
-        counts["read"] += 1
-        counts.update([*texts(made(item, written, tuple(items.values())))])
-    assert counts["read"] >= 0.9 * len(rows)
-    assert counts["last_corrupted"] >= 0.9 * counts["read"]
-    assert counts["truncated_50"] == counts["filler"] == counts["full"] == counts["read"]

@@ -32,9 +32,9 @@ def test_the_prompts_word_for_word() -> None:
     )
 
 
-@pytest.mark.parametrize("benchmark", ["perturbed-2", "worlds", "bigtom"])
+@pytest.mark.parametrize("benchmark", ["perturbed-2", "bigtom"])
 def test_no_sentence_of_the_story_is_shown(benchmark: str) -> None:
-    for item in several(benchmark, 30):
+    for item in several(benchmark, 10):
         for text in (None, "", "First this, then that.", '[{"sentence": 1, "belief": "x"}]'):
             made = shown(item, text)
             whole = "\n".join(message["content"] for message in Strategy.load(PREDICTOR).turn(made).messages)
@@ -71,9 +71,9 @@ def test_letters_are_shown_where_the_model_saw_them() -> None:
     assert offered(item, hitom) == Offered(("tea", "salt"), lettered=True)
 
 
-@pytest.mark.parametrize("strategy", ["cot", "cot_free", "letters_cot", "cot_zero_shot"])
+@pytest.mark.parametrize("strategy", ["cot", "letters_cot"])
 def test_all_choices_are_offered_by_strategies_that_show_all(strategy: str) -> None:
-    for item in several("perturbed-2", 12):
+    for item in several("perturbed-2", 6):
         text = asked(Strategy.load(strategy).turn(item).messages)[1]
         assert offered(item, text) == Offered(item.choices, lettered=strategy == "letters_cot")
 

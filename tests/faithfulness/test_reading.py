@@ -46,25 +46,21 @@ def test_a_list_of_beliefs_is_found_with_its_places(text: str, before: str, afte
     assert (text % LIST).startswith(shown(found, found.text))
 
 
-def test_bare_labels_stand_for_sentences_in_order() -> None:
-    found = labels_of(TIN, '{"beliefs": ["unknown", "Unknown", "acorns"], "answer": "beads"}')
+@pytest.mark.parametrize(
+    ("beliefs", "answer", "entries", "own"),
+    [
+        ('["unknown", "Unknown", "acorns"]', "beads", ((1, "unknown"), (2, "unknown"), (3, "acorns")), "beads"),
+        ('[{"sentence": 1, "belief": "beads"}, {"sentence": 1, "belief": "acorns"}]', "acorns",
+         ((1, "beads"), (1, "acorns")), "acorns"),
+        (LIST, "cashews", ENTRIES, None),
+    ],
+    ids=["bare labels stand for sentences in order", "a sentence twice", "an answer that is no label"],
+)  # fmt: skip
+def test_entries_of_a_list(beliefs: str, answer: str, entries: tuple[tuple[int, str], ...], own: str | None) -> None:
+    found = labels_of(TIN, f'{{"beliefs": {beliefs}, "answer": "{answer}"}}')
     assert isinstance(found, Written)
-    assert found.plain
-    assert found.entries == (Entry(1, "unknown"), Entry(2, "unknown"), Entry(3, "acorns"))
-    assert found.own == "beads"
-
-
-def test_a_sentence_may_be_given_twice() -> None:
-    listed = '[{"sentence": 1, "belief": "beads"}, {"sentence": 1, "belief": "acorns"}]'
-    found = labels_of(TIN, f'{{"beliefs": {listed}, "answer": "acorns"}}')
-    assert isinstance(found, Written)
-    assert found.entries == (Entry(1, "beads"), Entry(1, "acorns"))
-
-
-def test_an_answer_that_is_no_label_leaves_the_chain_readable() -> None:
-    found = labels_of(TIN, f'{{"beliefs": {LIST}, "answer": "cashews"}}')
-    assert isinstance(found, Written)
-    assert found.own is None
+    assert (found.entries, found.own) == (tuple(Entry(*one) for one in entries), own)
+    assert found.plain is beliefs.startswith('["')
 
 
 @pytest.mark.parametrize(
@@ -158,21 +154,7 @@ def test_what_is_shown_is_the_beginning_of_the_reply(
 
 
 pieces = st.sampled_from(
-    [
-        '{"beliefs": ',
-        LIST,
-        '["acorns"]',
-        ', "answer": ',
-        '"acorns"',
-        "}",
-        "<think>",
-        "</think>",
-        "\n",
-        "{",
-        "[",
-        "\\",
-        '"',
-    ]
+    ['{"beliefs": ', LIST, '["acorns"]', ', "answer": ', '"acorns"', "}", "<think>", "</think>", "\n", "{", "[", '"']
 )
 
 

@@ -16,10 +16,9 @@ from tests.helpers.answerers import guess
 from tests.helpers.asking import FAST
 from tomserve.faithfulness.running import measure
 from tomserve.faithfulness.settings import Connection, Settings
-from tomserve.faithfulness.source import read
 from tomserve.items import Item
 
-ITEMS = [make_item(number, factors={"perturbation": "none"}) for number in range(1, 13)]
+ITEMS = [make_item(number, factors={"perturbation": "none"}) for number in range(1, 7)]
 PROSE = "The jar holds tea. Ada looks into the jar. So Ada believes that it holds {}."
 
 
@@ -95,20 +94,14 @@ def measured(server: Endpoint, strategy: str, shown: str, run: str = "edited") -
 
 
 @pytest.mark.parametrize(
-    ("strategy", "shown", "form"),
-    [
-        ("cot_free", "both", "text"),
-        ("letters_cot", "both", "text"),
-        ("bigtom_cot", "auto", "text"),
-        ("hitom_cot_reason_first", "both", "text"),
-        ("dyntom_cot", "both", "text"),
-    ],
+    ("strategy", "shown"),
+    [("cot_free", "both"), ("letters_cot", "both"), ("bigtom_cot", "auto"), ("hitom_cot_reason_first", "both")],
 )
 def test_every_kind_of_marked_strategy_is_followed_through_its_edits(
-    server: Endpoint, strategy: str, shown: str, form: str
+    server: Endpoint, strategy: str, shown: str
 ) -> None:
     frame = measured(server, strategy, shown)
-    assert set(frame["form"].drop_nulls()) == {form}
+    assert set(frame["form"].drop_nulls()) == {"text"}
     asked = frame.filter(outcome="ok")
     assert set(asked["shown"]) == ({"prefill", "call"} if shown == "both" else {"call"})
     whole = asked.filter(condition="full")
@@ -117,25 +110,14 @@ def test_every_kind_of_marked_strategy_is_followed_through_its_edits(
     replaced = asked.filter(condition="last_corrupted")
     assert replaced.height == whole.height
     assert replaced.filter(pl.col("answer") != pl.col("implied")).is_empty()
-
-
-def test_a_field_of_json_is_escaped_where_it_is_shown(server: Endpoint) -> None:
-    frame = measured(server, "hitom_cot_reason_first", "prefill")
-    begun = [body["messages"][-1]["content"] for body in server.script.seen if body.get("continue_final_message")]
-    assert begun
-    for text in begun:
-        assert orjson.loads(text + 'tea"}').keys() == {"explanation", "answer"}
-    assert frame.height
-
-
-def test_the_second_call_of_a_strategy_of_turns_is_its_own_next_turn(server: Endpoint) -> None:
-    measured(server, "cot_free", "call")
-    sent = [body["messages"] for body in server.script.seen if body["messages"][-1]["content"].startswith("Which of")]
-    own = "Which of the labels is the answer, by what you have just thought?"
-    assert all(messages[-1]["content"].startswith(own) for messages in sent)
-    assert {tuple(message["role"] for message in messages) for messages in sent} == {
-        ("system", "user", "assistant", "user")
-    }
+    sent = [body["messages"] for body in server.script.seen]  # type: ignore[attr-defined]
+    if strategy == "hitom_cot_reason_first":  # a field of JSON is escaped where it is shown
+        begun = [m[-1]["content"] for m in sent if m[-1]["role"] == "assistant"]
+        assert begun
+        assert all(orjson.loads(text + 'tea"}').keys() == {"explanation", "answer"} for text in begun)
+    if strategy == "cot_free":  # the second call of a strategy of turns is its own next turn
+        second = [m for m in sent if m[-1]["content"].startswith("Which of the labels is the answer, by what you have")]
+        assert {tuple(message["role"] for message in m) for m in second} == {("system", "user", "assistant", "user")}
 
 
 def test_a_program_that_asks_more_than_the_answer_is_refused(
@@ -163,8 +145,3 @@ def test_a_program_that_asks_more_than_the_answer_is_refused(
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path / "content"))
     with pytest.raises(tomserve.TomserveError, match="does not ask one turn for the answer"):
         measured(server, "thrice", "auto")
-
-
-def test_chains_of_several_samples_are_those_of_the_first(server: Endpoint) -> None:
-    source = tomserve.ask(ITEMS[:3], "cot_free", base_url=server.url, run="source")
-    assert len(read(source.folder, (), ("all",)).chains) == 3
