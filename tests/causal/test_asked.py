@@ -37,6 +37,8 @@ def test_cases_without_prompts_are_left_out_and_counted() -> None:
     assert len(found.prompts) == 8 + 6
     assert found.place(1, 0, TWIN) == -1
     assert found.prompts[found.place(0, 1, OWN_TWIN)].tokens == (TOLD.index(OWN_TWIN), 1)
+    changed = Asked(found.cases, (*found.prompts[:-1], Prompt((9, 9), LABELS)), found.places, found.left_out)
+    assert found.digest == asked().digest != changed.digest
 
 
 def test_states_are_averaged_over_both_orders_and_nan_without_a_telling() -> None:
@@ -66,12 +68,8 @@ def test_an_answer_has_a_role_a_strict_reading_and_a_gap() -> None:
         found = said(case, prompt, answer(case, choice))
         assert (ROLES[found.role[0]], bool(found.strict[0]), float(found.gap[0])) == (role, True, gap)
     assert not said(case, prompt, answer(case, 0, top=99)).strict[0]
-
-
-def test_a_logit_that_is_no_number_is_never_read_strictly() -> None:
-    case, prompt = cases(1)[0], Prompt((0,), LABELS)
     broken = Answers(np.full((1, 3), np.nan, np.float32), np.array([LABELS[0]]))
-    assert not said(case, prompt, broken).strict[0]
+    assert not said(case, prompt, broken).strict[0], "a logit that is no number is never read strictly"
     for place in range(3):  # nor is the place of the first such logit taken for a choice
         logits = np.zeros((1, 3), np.float32)
         logits[0, place] = np.nan
@@ -90,9 +88,3 @@ def test_only_what_is_answered_by_the_false_belief_in_both_orders_can_flip() -> 
     top[found.place(0, 1, FALSE)] = 99
     logits[found.place(1, 0, FALSE), found.cases[1].true_choice] = 2.0
     assert eligible(found, Answers(logits, top)) == [False, False]
-
-
-def test_other_prompts_have_another_digest() -> None:
-    one = asked()
-    changed = Asked(one.cases, (*one.prompts[:-1], Prompt((9, 9), LABELS)), one.places, one.left_out)
-    assert one.digest == asked().digest != changed.digest

@@ -62,27 +62,6 @@ def test_the_penalty_is_the_best_of_the_grid_by_refits(n: int, d: int, rank: int
     assert found.error == pytest.approx(min(errors), rel=1e-6)
 
 
-def test_a_planted_map_is_found_the_right_way_round() -> None:
-    rng = np.random.default_rng(7)
-    d, x = 12, states(200, 12, 8)
-    planted = np.triu(rng.normal(size=(d, d)))  # far from symmetric
-    found = fit(x, x @ planted.T + 1e-3 * rng.normal(size=x.shape), np.arange(200) // 2)
-    w = (found.map.left * found.map.gains) @ found.map.right.T
-    assert np.abs(w - planted).max() < 1e-3
-    assert np.abs(w - planted.T).max() > 1
-    assert found.error < 1e-3
-
-
-def test_siblings_do_not_vouch_for_one_another() -> None:
-    """Two tellings of one story predict each other, so that leaving out one of them says nothing of a new story."""
-    rng = np.random.default_rng(9)
-    story = np.repeat(np.arange(20), 2)
-    x = np.repeat(rng.normal(size=(20, 40)), 2, axis=0) + 0.01 * rng.normal(size=(40, 40))
-    y = np.repeat(rng.normal(size=(20, 40)), 2, axis=0)
-    assert fit(x, y, np.arange(40)).error < 0.1
-    assert fit(x, y, story).error > 0.95
-
-
 def test_against_50_digits() -> None:
     """The left-out error where lambda is 1e-10 of the largest squared singular value: 1 - h is all but zero there."""
     mpmath.mp.dps = 50

@@ -25,6 +25,7 @@ from tests.conftest import ROOT
 from tests.helpers.mechanism import write_items
 from tests.helpers.subjects import Kind, build
 from tomserve.causal import moving
+from tomserve.causal import table as t
 from tomserve.causal.asked import Asked
 from tomserve.causal.backend import Answers, Floats, Ints, Prompt, Readings
 from tomserve.causal.finding import On
@@ -33,22 +34,6 @@ from tomserve.causal.running import run_states
 from tomserve.causal.settings import ALPHAS as STRENGTHS
 from tomserve.causal.settings import Settings
 from tomserve.causal.states import States
-from tomserve.causal.table import (
-    ANSWER,
-    FALSE,
-    HELD_OUT,
-    IN_SAMPLE,
-    MAP,
-    MAPS,
-    MOVE,
-    NO_OP,
-    PATCH,
-    PPT,
-    PROBE,
-    REFERENCES,
-    REPLACE,
-    SCHEMA,
-)
 from tomserve.errors import ConfigError, MachineError, RunMismatchError
 from tomserve.runs.listening import Unheard
 from tomserve.runs.manifest import Manifest
@@ -101,29 +86,29 @@ def same_tables(one: Path, other: Path) -> None:
 
 def test_the_table_holds_every_layer_strength_map_and_item(measured: Path, few: Path) -> None:
     table = scores_of(measured)
-    assert table.schema == SCHEMA
-    assert set(table["kind"].unique()) == {ANSWER, MOVE, MAP, PROBE}
+    assert table.schema == t.SCHEMA
+    assert set(table["kind"].unique()) == {t.ANSWER, t.MOVE, t.MAP, t.PROBE}
     assert table.select("run", "model", "benchmark").unique().height == 1
-    moves = table.filter(kind=MOVE, fitted=HELD_OUT)
-    assert set(moves["map"].unique()) == set(MAPS)
+    moves = table.filter(kind=t.MOVE, fitted=t.HELD_OUT)
+    assert set(moves["map"].unique()) == set(t.MAPS)
     counted = moves.group_by("map", "layer", "target", "alpha").len()
     assert set(counted["len"].unique()) == {2 * CASES}, "each item in both orders"
     with_alpha = counted.filter(pl.col("alpha").is_not_null()).group_by("map").len()
     assert dict(with_alpha.iter_rows()) == {
-        name: 2 * len(ALPHAS) for name in MAPS if name not in REFERENCES or name == REPLACE
+        name: 2 * len(ALPHAS) for name in t.MAPS if name not in t.REFERENCES or name == t.REPLACE
     }
-    layers = scores_of(few).filter(kind=MOVE).group_by("layer", "map", "alpha", "fitted").len()
+    layers = scores_of(few).filter(kind=t.MOVE).group_by("layer", "map", "alpha", "fitted").len()
     assert (
         layers.filter(layer=2).drop("layer").sort(pl.all()).equals(layers.filter(layer=3).drop("layer").sort(pl.all()))
     )
-    others = table.filter(pl.col("kind") == MOVE, pl.col("fitted") != HELD_OUT)
-    assert set(others["fitted"].unique()) == {IN_SAMPLE, "contents", "transfer"}
+    others = table.filter(pl.col("kind") == t.MOVE, pl.col("fitted") != t.HELD_OUT)
+    assert set(others["fitted"].unique()) == {t.IN_SAMPLE, "contents", "transfer"}
     assert not others.filter(pl.col("fitted") == pl.col("family")).height, "a map is carried to another family only"
-    assert table.filter(kind=MOVE, map=NO_OP).filter(pl.col("role") != pl.col("role_before")).is_empty()
-    assert table.filter(kind=MOVE, map=PPT)["displacement"].min() > 0  # type: ignore[operator]
-    before = table.filter(kind=ANSWER, told=FALSE).select("item", "order", "role", "strict", "gap")
-    moved = table.filter(kind=MOVE).join(before, on=["item", "order"], suffix="_answer")
-    assert moved.height == table.filter(kind=MOVE).height
+    assert table.filter(kind=t.MOVE, map=t.NO_OP).filter(pl.col("role") != pl.col("role_before")).is_empty()
+    assert table.filter(kind=t.MOVE, map=t.PPT)["displacement"].min() > 0  # type: ignore[operator]
+    before = table.filter(kind=t.ANSWER, told=t.FALSE).select("item", "order", "role", "strict", "gap")
+    moved = table.filter(kind=t.MOVE).join(before, on=["item", "order"], suffix="_answer")
+    assert moved.height == table.filter(kind=t.MOVE).height
     for name in ("role", "strict", "gap"):
         assert moved[f"{name}_before"].equals(moved[f"{name}_answer"].alias(f"{name}_before")), name
 
@@ -161,7 +146,7 @@ def test_the_verdict_on_a_known_mechanism_is_right(
         folder = measure(settings_of(kind, shared, cases, alphas=alphas, layers=(3,)), tmp_path / kind).folder
     (verdict,) = compute(scores_of(folder)).verdicts()
     assert verdict.cards[0].verdict == VERDICTS[kind], verdict.cards[0]
-    patched = scores_of(folder).filter(kind=MOVE, map=PATCH)
+    patched = scores_of(folder).filter(kind=t.MOVE, map=t.PATCH)
     assert patched.select((pl.col("role") == pl.col("role_before")).all()).item() == (kind == "deaf")
 
 

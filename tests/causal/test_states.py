@@ -36,13 +36,15 @@ def test_what_is_kept_is_there_when_the_folder_is_opened_again(tmp_path: Path) -
     assert np.array_equal(again.answers.top[[3, 1]], found.answers.top)
 
 
-def test_a_row_without_its_flag_is_asked_again(tmp_path: Path) -> None:
+def test_a_row_without_its_flag_is_asked_again_and_a_file_that_was_cut_short_not_believed(tmp_path: Path) -> None:
     """So it is with a process that was killed between the states and the flag."""
-    states = opened(tmp_path)
-    states.keep(np.array([0, 1]), readings(2, 1))
+    opened(tmp_path).keep(np.array([0, 1]), readings(2, 1))
     flags = np.memmap(tmp_path / "done.u1", np.uint8, "r+")
     flags[1] = 0
     assert opened(tmp_path).missing.tolist() == [1, 2, 3, 4]
+    with (tmp_path / "layer-002.f32").open("r+b") as file:
+        file.truncate(8)
+    assert opened(tmp_path).missing.size == 5
 
 
 def test_states_of_other_prompts_are_not_believed(tmp_path: Path) -> None:
@@ -51,13 +53,6 @@ def test_states_of_other_prompts_are_not_believed(tmp_path: Path) -> None:
     opened(tmp_path, "sha256:b").keep(np.arange(5), readings(5, 3))
     assert not opened(tmp_path, "sha256:b").missing.size
     assert opened(tmp_path, "sha256:b", prompts=6).missing.size == 6
-
-
-def test_a_file_that_was_cut_short_is_not_believed(tmp_path: Path) -> None:
-    opened(tmp_path).keep(np.arange(5), readings(5, 4))
-    with (tmp_path / "layer-002.f32").open("r+b") as file:
-        file.truncate(8)
-    assert opened(tmp_path).missing.size == 5
 
 
 def test_no_link_is_followed(tmp_path: Path) -> None:

@@ -155,16 +155,6 @@ def test_references(layer: LayerStates, made: list[Step]) -> None:
     assert the(made, table.REPLACE, TO_TRUE, 0.1) == pytest.approx(moved, abs=1e-5)
 
 
-def test_in_sample_moves_towards_y_by_next_to_nothing_where_the_map_interpolates() -> None:
-    """Fewer items than directions: what the facts warn of, and why the published measure is no evidence."""
-    layer = a_layer(1, 40, 120)
-    made, _ = steps(layer, folds(layer.clusters, 5), (0.1,), 0)
-    inside, outside = (
-        np.linalg.norm(the(made, PPT, TO_FALSE, 0.1, fitted), axis=1).mean() for fitted in (IN_SAMPLE, HELD_OUT)
-    )
-    assert inside < 0.2 * outside
-
-
 def test_transfer_moves_the_other_family_by_maps_of_the_first(layer: LayerStates, made: list[Step]) -> None:
     first = np.array([one == "contents" for one in layer.families])
     shared = np.isin(layer.clusters, layer.clusters[first])  # a scenario that both families tell is in neither test

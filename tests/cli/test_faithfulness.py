@@ -61,7 +61,7 @@ def test_it_measures_prints_its_tables_and_writes_a_report(
     assert re.search(r"requests: [\d,]+ \([\d,]+ after edited chains, [\d,]+ with hints\)", planned.out)
     folder = source.parent / "faithfulness-mine"
     assert (server.requests, folder.exists()) == ([], False), "a plan needs no server"
-    found = cli("faithfulness", "mine", "--base-url", server.url, "--limit", 10)
+    found = cli("faithfulness", "mine", "--base-url", server.url, "--limit", 28)
     assert found.code == 0, found.out + found.err
     text = said(found.out)
     assert "the answer follows the chain" in text
@@ -103,9 +103,9 @@ def test_requests_without_a_reply_end_in_exit_code_1_and_are_told_again(
     assert (first.code, again.code) == (1, 1)
     assert "failures: 4 http_400; final, not asked again" in said(first.out)
     assert "4 http_400; final, not asked again" in again.out + again.err
-    assert "nothing left to ask" not in first.out
+    assert "nothing left to ask" in again.out
     assert "run: " in again.out
-    assert not [word for word in ("asking", "from the server's cache", "nothing left") if word in again.out], "quiet"
+    assert not [word for word in ("asking", "from the server's cache") if word in again.out], "quiet"
 
 
 @pytest.mark.parametrize(

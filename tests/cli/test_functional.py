@@ -129,7 +129,6 @@ def test_replies_that_cannot_be_read_are_said(cli: Cli, endpoint: Endpoint, worl
     ("wrong", "said"),
     [
         (("--weights", "./nowhere"), "nowhere"),
-        (("--weights", "reference", "--layers", "99"), "layer 99"),
         (("--layers", "3"), "needs --weights"),
         (("--items", "nowhere.jsonl"), "needs --weights"),
         (("--benchmark", "bigtom=nowhere.csv"), "nowhere.csv: there is no such file"),
@@ -158,7 +157,7 @@ def test_what_cannot_be_measured_is_said_in_one_line_before_anything_is_asked(
 def test_python_does_the_same(endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path) -> None:
     weights, items = subject
     found = tomserve.functional(
-        base_url=endpoint.url, weights=weights, items=items, limit=24, cases=24, layers=[3], alphas=[0.1], fewest=2,
+        base_url=endpoint.url, weights=weights, items=items, limit=24, cases=60, layers=[3], alphas=[0.1], fewest=2,
         run=tmp_path / "mine", report=False, benchmarks=[worlds],
     )  # fmt: skip
     assert [run.folder.name for run in found.runs] == ["worlds", "inside"]
@@ -236,6 +235,7 @@ def test_the_plan_says_what_each_layer_takes_and_asks_nothing(
         assert part in whole
     assert "4 questions" in planned("--where", "task=belief", "--limit", 4)
     assert "nothing" in planned("--where", "task=nothing")
+    assert "layer 99" in planned("--weights", weights, "--items", items, "--layers", "99")
     assert "no mechanism is measured, without --weights; the score is FToM_BS" in planned()
     assert "by --weights none" in planned("--weights", "none")
     assert "other" in planned("--models", "tiny", "other"), "a model that is not served is found out before"

@@ -1,7 +1,7 @@
 """Nothing that is kept on the CPU meets what lies on the device of the model: tried on a device that holds no numbers.
 
 What a run makes besides (ids, masks, positions, states in place of others) has to lie where the model does; on a GPU one
-forgotten tensor ends the run. torch's device `meta` refuses a mixture in the same way, and is there on every machine.
+forgotten tensor ends the run. torch's device `meta` refuses a mixture in the same way, and is there on every machine. (Mixtures of experts need numbers.)
 """
 
 from __future__ import annotations
@@ -20,10 +20,6 @@ from tomserve.causal.hf.rerunning import METHODS, Rerunner
 TOKENS = (3, 4, 5, 6, 7)
 ASKING = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default, torch.ops.aten.is_nonzero.default)
 """How a program asks for a number, which this device does not have."""
-UNKNOWN = {
-    "dbrx": "which experts are asked depends on numbers",
-    "mixtral": "its experts are multiplied by a product that this device knows in bfloat16 alone",
-}
 
 
 class Apart(TorchDispatchMode):
@@ -37,7 +33,7 @@ class Apart(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("name", sorted(CONFIGS.keys() - UNKNOWN.keys()))
+@pytest.mark.parametrize("name", ["llama", "gemma3_text", "gpt2"])
 def test_everything_that_a_run_makes_lies_where_the_model_does(name: str) -> None:
     with pytest.raises((AssertionError, RuntimeError), match=r"mixes|same device"), Apart():
         torch.ones(2, 2) @ torch.ones(2, 2, device="meta")

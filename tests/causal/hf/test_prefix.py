@@ -7,7 +7,7 @@ import torch
 from transformers.cache_utils import DynamicCache
 
 from tests.helpers.tiny_models import LAYERS, tiny
-from tomserve.causal.hf.prefix import NoPrefixError, Prefix, prefill, stacked_mask
+from tomserve.causal.hf.prefix import NoPrefixError, Prefix, prefill
 
 TAKES = frozenset(("past_key_values", "logits_to_keep"))
 
@@ -40,9 +40,3 @@ def test_what_is_no_cache_of_keys_and_values_of_all_tokens_is_refused() -> None:
         model(input_ids=torch.tensor([[3, 4, 5]]), past_key_values=filled, use_cache=True)
     with pytest.raises(NoPrefixError, match="all tokens"):
         Prefix(filled, 2)
-
-
-def test_stacked_rows_see_the_prefix_and_themselves() -> None:
-    mask = stacked_mask(2, 3, torch.float32, torch.device("cpu"))
-    assert mask.shape == (1, 1, 3, 5)
-    assert (mask[0, 0] == 0).int().tolist() == [[1, 1, 1, 0, 0], [1, 1, 0, 1, 0], [1, 1, 0, 0, 1]]
