@@ -18,6 +18,7 @@ blocks in the middle do nothing; only phrases such as "fills it with tea", which
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.helpers.mechanism import FAMILIES, FEELINGS, FILLERS, NAMES, PHRASES
+from tomserve.causal.backend import Answers, Prompt, Readings
 from tomserve.items import UNKNOWN
 
 Kind = Literal["map", "product", "shared", "deaf"]
@@ -209,3 +211,33 @@ def _head(
 def _liking(place: int) -> float:
     """How much the deaf subject likes the label of that place, from 1 to 3, in no order that the stories know."""
     return 1 + 2 * (place * 7 % 24) / 23
+
+
+class PlainBackend:
+    """A checkpoint run by transformers in the plainest way: whole prompts, nothing cached. An oracle for tests."""
+
+    def __init__(self, folder: Path, batch: int = 32) -> None:
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        self.batch = batch
+
+    def run(self, prompts: Sequence[Prompt]) -> Readings:
+        """The states and answers of all prompts. Shorter ones are filled up behind their last token, where nothing
+        sees it."""
+        import torch
+
+        states, chosen, top = list[Any](), np.full((len(prompts), max(len(p.choices) for p in prompts)), np.nan), []
+        for start in range(0, len(prompts), self.batch):
+            some = prompts[start : start + self.batch]
+            longest, rows = max(len(one.tokens) for one in some), torch.arange(len(some))
+            last = torch.tensor([len(one.tokens) - 1 for one in some])
+            with torch.no_grad():
+                filled = torch.tensor([[*one.tokens, *[0] * (longest - len(one.tokens))] for one in some])
+                output = self.model(filled, output_hidden_states=True)
+            states += [*torch.stack([one[rows, last] for one in output.hidden_states[1:]], 1).numpy()]
+            for place, (prompt, logits) in enumerate(zip(some, output.logits[rows, last].numpy(), strict=True), start):
+                chosen[place, : len(prompt.choices)] = logits[list(prompt.choices)]
+                top.append(int(logits.argmax()))
+        return Readings(np.stack(states), Answers(chosen.astype(np.float32), np.array(top, np.int64)))

@@ -102,5 +102,5 @@ def test_blocks_come_back_after_an_error() -> None:
     assert model.layers[1].forward is mine
     assert "forward" not in vars(model.layers[0])
     assert (model(torch.zeros(1, 1, 1)) == 111).all()
-    with pytest.raises(ConfigError, match="one residual stream"), blocks.reading():
+    with pytest.raises(ConfigError, match="one residual stream"), Blocks(model).reading():
         model(torch.zeros(4, 1, 1, 1))  # as a model with several streams
