@@ -96,16 +96,10 @@ def test_the_hints_word_for_word() -> None:
         re.findall(r"Answer: \(([ABC])\)", last(found[f"pattern_{name}"].messages)) for name in ("wrong", "neutral")
     ]
     assert letters[0] == ["A"] * 4
+    lettered = last(made(item, Strategy.load("letters_cot"), "tea")["pattern_wrong"].messages)
+    assert "The options of the question" not in lettered, "a strategy with letters shows them itself"
+    assert re.search(r"\bA[.)] ?salt", lettered)
     assert (len(letters[1]), set(letters[1])) == (4, {"A", "B", "C"}), "a neutral pattern has mixed letters"
-
-
-@pytest.mark.parametrize("name", ["letters_cot", "hitom_cot_reason_first", "bigtom_cot"])
-def test_a_strategy_with_letters_needs_no_list_of_options(name: str) -> None:
-    item = several("bigtom", 12)[0]
-    text = last(made(item, Strategy.load(name), item.answer)["pattern_wrong"].messages)
-    assert "The options of the question" not in text
-    first = next(one for one in item.choices if one != item.answer)
-    assert re.search(rf"(?i:\bA)[.)] ?{re.escape(first)}", text)
 
 
 def test_a_wrong_hint_names_what_the_story_names_and_unknown_last_of_all() -> None:

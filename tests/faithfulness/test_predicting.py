@@ -66,16 +66,10 @@ def test_letters_are_shown_where_the_model_saw_them() -> None:
     text = asked(Strategy.load("letters_cot").turn(item).messages)[1]
     made = shown(item, "So (B).", offered(item, text))
     assert "in the jar?\nA. tea\nB. salt\nC. unknown\nChoices: " in prompt(made)
-    assert offered(item, asked(Strategy.load("cot_free").turn(item).messages)[1]) == Offered(item.choices)
+    for name in ("cot", "cot_free", "cot_zero_shot"):
+        assert offered(item, asked(Strategy.load(name).turn(item).messages)[1]) == Offered(item.choices)
     hitom = asked(Strategy.load("hitom_cot_reason_first").turn(item).messages)[1]
     assert offered(item, hitom) == Offered(("tea", "salt"), lettered=True)
-
-
-@pytest.mark.parametrize("strategy", ["cot", "letters_cot"])
-def test_all_choices_are_offered_by_strategies_that_show_all(strategy: str) -> None:
-    for item in several("perturbed-2", 6):
-        text = asked(Strategy.load(strategy).turn(item).messages)[1]
-        assert offered(item, text) == Offered(item.choices, lettered=strategy == "letters_cot")
 
 
 @pytest.mark.parametrize(
