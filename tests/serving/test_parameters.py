@@ -55,20 +55,20 @@ def test_transformers_builds_as_many(name: str) -> None:
     assert number == pytest.approx(whole, rel=0.001)
 
 
-def test_what_is_not_told_is_not_counted() -> None:
-    assert count({}) is None
-    assert count({**config_of("qwen3-8b"), "vocab_size": "x"}) is None
-    assert count({**config_of("qwen3-8b"), "intermediate_size": None}) is None
-    assert count({**config_of("qwen3-8b"), "is_encoder_decoder": True}) is None
-
-
 @pytest.mark.parametrize(
-    "more", [{"layer_types": ["linear_attention", "full_attention"]}, {"mamba_d_state": 16}, {"ssm_cfg": {"a": 1}}]
+    ("more", "recurs"),
+    [
+        ({"layer_types": ["linear_attention", "full_attention"]}, True),
+        ({"mamba_d_state": 16}, True),
+        ({"ssm_cfg": {"a": 1}}, True),
+        ({"vocab_size": "x"}, False),
+        ({"intermediate_size": None}, False),
+        ({"is_encoder_decoder": True}, False),
+    ],
 )
-def test_recurrent_layers_are_seen_and_not_counted(more: dict[str, Any]) -> None:
+def test_what_is_not_known_is_not_counted(more: dict[str, Any], recurs: bool) -> None:
     config = {**config_of("qwen3-8b"), **more}
-    assert recurrent(config)
-    assert count(config) is None
+    assert (recurrent(config), count(config)) == (recurs, None)
     assert not recurrent(config_of("gpt-oss-20b"))  # sliding windows are attention
 
 
@@ -86,12 +86,10 @@ def test_dense_layers_and_shared_experts() -> None:
 
 
 def test_quantized_weights_are_smaller() -> None:
-    config = {**config_of("qwen3-8b"), "quantization_config": {"quant_method": "awq", "bits": 4}}
-    assert stored_bytes(config, 8_000_000_000, 2) == pytest.approx(4.25e9)
-    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
-    assert stored_bytes(config, 8_000_000_000, 2) == pytest.approx(4.25e9)
-    config["quantization_config"] = {"quant_method": "own"}
-    assert stored_bytes(config, 8_000_000_000, 2) == 16e9
+    four = ({"quant_method": "awq", "bits": 4}, {"quant_method": "bitsandbytes", "load_in_4bit": True})
+    for about, size in ((four[0], 4.25e9), (four[1], 4.25e9), ({"quant_method": "own"}, 16e9)):
+        config = {**config_of("qwen3-8b"), "quantization_config": about}
+        assert stored_bytes(config, 8_000_000_000, 2) == pytest.approx(size)
 
 
 def test_latent_attention_keeps_one_vector_on_every_gpu(tmp_path: Path) -> None:

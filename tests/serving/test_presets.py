@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import itertools
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -45,6 +44,7 @@ IN_CI = ("dbrx", "llama3-70b")
 NOT_HERE = {"reference": "served by tests/serving/test_serving.py, with its real checkpoint"}
 """Presets without a server in this module, and why."""
 
+TALK = [{"role": "user", "content": "What is in the jar?"}]
 STRATEGIES = ("vanilla", "cot")
 GREEDY = 16
 """Tokens that are compared with transformers'."""
@@ -70,29 +70,23 @@ def preset_here(name: str) -> Preset:
 
 
 def command_for(preset: Preset, folder: Path, port: int) -> Command:
-    if preset.name == "dbrx" and "tomserve_dbrx" not in plugins():
+    plugins = {point.name for point in importlib.metadata.entry_points(group="vllm.general_plugins")}
+    if preset.name == "dbrx" and "tomserve_dbrx" not in plugins:
         pytest.fail("this environment was set up before tomserve had a plugin for vLLM: run `make setup-dev` again")
     return vllm_command(preset, str(folder), port=port)
 
 
-def plugins() -> set[str]:
-    return {point.name for point in importlib.metadata.entry_points(group="vllm.general_plugins")}
-
-
 @dataclasses.dataclass
 class Served:
-    """A preset that is being served: its checkpoint, its server, how long that took to load, and notes to print."""
+    """A preset that is being served: its checkpoint, and its server."""
 
     preset: Preset
     folder: Path
     server: Server
-    seconds: float
-    said: list[str] = dataclasses.field(default_factory=list)
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
-        answer = httpx.post(
-            f"{self.server.root}{path}", json={"model": self.preset.served_name, **body}, timeout=300, trust_env=False
-        )
+        body["model"] = self.preset.served_name
+        answer = httpx.post(f"{self.server.root}{path}", json=body, timeout=300, trust_env=False)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -104,16 +98,17 @@ class Served:
     def turn(self, strategy: str, item: Any) -> Turn:
         return Strategy.load(strategy, system_role=self.preset.system_role).turn(item)
 
-    def ask(self, turn: Turn, thinking: str | None, **more: Any) -> dict[str, Any]:
-        """Ask one question as tomserve does, guided by its schema and with the preset's own fields; returns the choice."""
+    def ask(self, strategy: str, thinking: str | None, **more: Any) -> dict[str, Any]:
+        """Ask a question as tomserve does, guided by its schema; returns the choice, whose answer fits the schema."""
+        jsonschema = pytest.importorskip("jsonschema", reason="comes with vLLM")
+        turn = self.turn(strategy, next(benchmarks.load("perturbed")))
         schema = {"type": "json_schema", "json_schema": {"name": "answer", "schema": turn.schema}}
-        return self.chat(
-            turn.messages,
-            response_format=schema,
-            max_tokens=turn.max_tokens + self.preset.thinking_tokens(thinking),
-            **self.preset.extra(thinking),
-            **more,
-        )
+        most = turn.max_tokens + self.preset.thinking_tokens(thinking)
+        extra = {**self.preset.extra(thinking), **more}
+        found = self.chat(turn.messages, response_format=schema, max_tokens=most, **extra)
+        assert found["finish_reason"] == "stop"
+        jsonschema.validate(orjson.loads(found["message"]["content"]), turn.schema)
+        return found
 
 
 @pytest.fixture(scope="module", params=SERVED)
@@ -126,14 +121,8 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         contextlib.nullcontext() if preset.name == "dbrx" else forge.servers(),
         Server(command_for(preset, checkpoint, port), host="127.0.0.1", port=port, log=folder / "log") as server,
     ):
-        found = Served(preset, checkpoint, server, server.wait_healthy(lambda message: None))
-        yield found
-    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        print(f"\n{preset.name}: healthy after {found.seconds:.0f} s; {'; '.join(found.said)}")
-
-
-def talk() -> list[dict[str, str]]:
-    return [{"role": "user", "content": "What is in the jar?"}]
+        server.wait_healthy(lambda message: None)
+        yield Served(preset, checkpoint, server)
 
 
 def fast_tokenizer(served: Served) -> Any:
@@ -162,7 +151,7 @@ def as_documented(served: Served, messages: list[dict[str, str]]) -> list[int]:
 
 
 def test_prompts_have_the_tokens_of_the_template(served: Served) -> None:
-    for messages in (talk(), list(served.turn("cot", make_item()).messages)):
+    for messages in (TALK, list(served.turn("cot", make_item()).messages)):
         expected = as_documented(served, messages)
         assert served.post("/tokenize", messages=messages)["tokens"] == expected
         assert served.chat(messages, max_tokens=1)["prompt"] == expected
@@ -174,15 +163,10 @@ def test_prompts_have_the_tokens_of_the_template(served: Served) -> None:
 
 def test_greedy_tokens_are_those_of_transformers(served: Served) -> None:
     model = checkpoints.reference_model(served.folder)
-    prompts = [talk(), *(list(served.turn(name, make_item()).messages) for name in STRATEGIES)]
-    agreed = 0
-    for messages in prompts:
+    for messages in (TALK, *(list(served.turn(name, make_item()).messages) for name in STRATEGIES)):
         found = served.chat(messages, max_tokens=GREEDY, ignore_eos=True)
         assert len(found["token_ids"]) == GREEDY
-        different = checkpoints.disagreements(model, found["prompt"], found["token_ids"])
-        assert different == []
-        agreed += GREEDY - len(different)
-    served.said.append(f"{agreed} of {GREEDY * len(prompts)} tokens as in transformers")
+        assert checkpoints.disagreements(model, found["prompt"], found["token_ids"]) == []
 
 
 def test_its_stop_strings_stop(served: Served) -> None:
@@ -193,7 +177,7 @@ def test_its_stop_strings_stop(served: Served) -> None:
     thinking = "off" if reasoning is None or reasoning.disable is not None else None
     for stop in served.preset.stop:
         forced = {str(fast.convert_tokens_to_ids(stop)): 100}
-        found = served.chat(talk(), max_tokens=8, logit_bias=forced, **served.preset.extra(thinking))
+        found = served.chat(TALK, max_tokens=8, logit_bias=forced, **served.preset.extra(thinking))
         assert found["finish_reason"] == "stop"
         assert len(found["token_ids"]) == 1
         assert found["message"]["content"] in ("", None)
@@ -202,74 +186,49 @@ def test_its_stop_strings_stop(served: Served) -> None:
 def test_both_strategies_are_answered_by_valid_json(served: Served, tmp_path: Path) -> None:
     if served.preset.reasoning is not None:
         pytest.skip("asked directly below: a random model never ends its thinking by itself")
-    arguments = ["eval", "--base-url", served.server.url, "--model", served.preset.name, "--run", "r", "--limit", "6"]
-    done = tomserve(tmp_path, *arguments, "--no-report")
+    asked = ["eval", "--base-url", served.server.url, "--model", served.preset.name, "--run", "r", "--limit", "6"]
+    done = tomserve(tmp_path, *asked, "--no-report")
     assert done.returncode == 0, done.stderr
     scores = pl.read_parquet(tmp_path / "r/scores.parquet")
     assert sorted(scores["strategy"]) == ["cot"] * 6 + ["vanilla"] * 6
-    assert set(scores["status"]) == {"ok"}
-    assert set(scores["parse"]) == {"json"}
-    served.said.append(f"{scores.height} of {scores.height} answers valid")
+    assert (set(scores["status"]), set(scores["parse"])) == ({"ok"}, {"json"})
 
 
-def test_thinking_is_kept_apart(served: Served) -> None:
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_thinking_is_kept_apart(served: Served, strategy: str) -> None:
     """Thinking also ends at its budget, so that room is left for the answer, and the schema applies to the answer alone."""
-    reasoning = served.preset.reasoning
-    if reasoning is None:
-        pytest.skip(f"{served.preset.name} does not think")
-    if not reasoning.enforced:
-        pytest.skip(f"vLLM enforces no budget for {served.preset.name}; see the next test")
-    fast = fast_tokenizer(served)
-    jsonschema = pytest.importorskip("jsonschema", reason="comes with vLLM")
+    reasoning, fast = served.preset.reasoning, fast_tokenizer(served)
+    if reasoning is None or not reasoning.enforced:
+        pytest.skip(f"{served.preset.name} does not think, or vLLM enforces no budget for it; see the next test")
     opening, closing = fast.convert_tokens_to_ids(["<think>", "</think>"])
-    valid = 0
-    for strategy in STRATEGIES:
-        turn = served.turn(strategy, next(benchmarks.load("perturbed")))
-        switches = [str(BUDGET)] + (["off"] if reasoning.disable is not None else [])
-        for thinking in switches:
-            found = served.ask(turn, thinking)
-            assert found["finish_reason"] == "stop"
-            jsonschema.validate(orjson.loads(found["message"]["content"]), turn.schema)
-            assert opening not in found["token_ids"]
-            if thinking == "off":
-                assert not found["message"]["reasoning"]
-                assert closing not in found["token_ids"]
-            else:
-                assert found["message"]["reasoning"]
-                assert 0 < found["token_ids"].index(closing) <= BUDGET
-            valid += 1
-    served.said.append(f"{valid} of {valid} answers valid, thinking {', '.join(switches)}")
+    found = served.ask(strategy, str(BUDGET))
+    assert found["message"]["reasoning"]
+    assert 0 < found["token_ids"].index(closing) <= BUDGET
+    assert opening not in found["token_ids"]
+    if reasoning.disable is not None:
+        found = served.ask(strategy, "off")
+        assert not found["message"]["reasoning"]
+        assert not {opening, closing} & set(found["token_ids"])
 
 
-def test_harmony_answers_by_the_schema(served: Served) -> None:
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_harmony_answers_by_the_schema(served: Served, strategy: str) -> None:
     """In gpt-oss the schema applies to the final channel, to which a bias leads the random model."""
     if checkpoints.family_of(served.preset.name).vocabulary != "harmony":
         pytest.skip(f"{served.preset.name} does not speak harmony")
-    jsonschema = pytest.importorskip("jsonschema", reason="comes with vLLM")
-    bias = harmony_bias(fast_tokenizer(served))
-    for strategy in STRATEGIES:
-        turn = served.turn(strategy, next(benchmarks.load("perturbed")))
-        found = served.ask(turn, None, logit_bias=bias)
-        assert found["finish_reason"] == "stop"
-        jsonschema.validate(orjson.loads(found["message"]["content"]), turn.schema)
-    served.said.append(f"{len(STRATEGIES)} of {len(STRATEGIES)} answers valid, led to the final channel")
+    served.ask(strategy, None, logit_bias=harmony_bias(fast_tokenizer(served)))
 
 
 @pytest.mark.system
 def test_without_the_plugin_dbrx_does_not_load(tmp_path: Path, forge: Forge) -> None:
     """When this fails, vLLM has been repaired, and tomserve/serving/dbrx.py can go."""
-    checkpoint = checkpoints.build(checkpoints.family_of("dbrx"), tmp_path / "checkpoint")
     port = free_port()
+    checkpoint = checkpoints.build(checkpoints.family_of("dbrx"), tmp_path / "checkpoint")
     command = command_for(preset_here("dbrx"), checkpoint, port)
     command.env["VLLM_PLUGINS"] = "none"
-    log = tmp_path / "log"
-    with (
-        forge.servers(),
-        Server(command, host="127.0.0.1", port=port, log=log) as server,
-        pytest.raises(ServerError, match="names of DBRX's expert weights"),
-    ):
+    missing = pytest.raises(ServerError, match="names of DBRX's expert weights")
+    with forge.servers(), Server(command, host="127.0.0.1", port=port, log=tmp_path / "log") as server, missing:
         server.wait_healthy(lambda message: None)
-    assert re.search(r"KeyError: 'blocks\.0\.ffn\.experts\.w\w+_weight'", log.read_text())
 
 
 # ── models over several nodes ───────────────────────────────────────────────────────────────────────────────────────
@@ -336,23 +295,15 @@ def test_two_nodes_serve_one_model(tmp_path: Path) -> None:
     preset = preset_here("llama3.1-405b").model_copy(update={"tensor_parallel": 2, "env": {}})
     folder = checkpoints.build(checkpoints.family_of(preset.name), tmp_path / "checkpoint")
     layout = Layout(describe(preset), 2, 1, parse_gpus("1xL4")[0], 1.0, 1.0, 1.0, 99, 2048, nodes=2)
-    port = free_port()
-    ranks = nodes.spread(
-        vllm_command(preset, str(folder), layout=layout, port=port, extra=["--master-port", str(free_port())]),
-        layout,
-        ["--master-port"] * 2,
-        head="127.0.0.1",
-    )
-    (first,), (second,) = ranks
-    for one in (first, second):
-        one.env["GLOO_SOCKET_IFNAME"] = "lo"
+    port, meeting = free_port(), ["--master-port", str(free_port())]
+    command = vllm_command(preset, str(folder), layout=layout, port=port, extra=meeting)
+    (first,), (second,) = nodes.spread(command, layout, ["--master-port"] * 2, head="127.0.0.1")
+    first.env["GLOO_SOCKET_IFNAME"] = second.env["GLOO_SOCKET_IFNAME"] = "lo"
     with (
         Server(second, host="127.0.0.1", port=free_port(), log=tmp_path / "second"),
         Server(first, host="127.0.0.1", port=port, log=tmp_path / "first") as server,
     ):
         server.wait_healthy(lambda message: None)
-        body = {"model": preset.name, "messages": talk(), "max_tokens": 8}
-        answer = httpx.post(f"{server.root}/v1/chat/completions", json=body, timeout=120, trust_env=False)
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["usage"]["completion_tokens"] > 0
+        found = Served(preset, folder, server).post("/v1/chat/completions", messages=TALK, max_tokens=8)
+    assert found["usage"]["completion_tokens"] > 0
     assert "headless multiproc executor" in (tmp_path / "second").read_text()

@@ -35,12 +35,6 @@ def test_no_eight_words_in_a_row_are_those_of_the_release(taught: list) -> None:
     assert not theirs & ours
 
 
-def test_runs_are_found_across_sentences_and_in_any_case() -> None:
-    found = {"one two three four five six seven eight", "two three four five six seven eight nine"}
-    assert social.runs(["One two three. Four five, six seven eight nine"]) == found
-    assert not social.runs(["one two three four five six seven"])
-
-
 def test_names_and_labels_are_no_words_of_the_release(taught: list) -> None:
     words = social.released_words()
     assert {"akosua", "quinoa"} <= words

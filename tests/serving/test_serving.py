@@ -1,4 +1,4 @@
-"""What only a real vLLM shows: two replicas of the reference model answer tomserve, Inspect and lm-evaluation-harness."""
+"""What only a real vLLM shows: two replicas of the reference model answer, and one of them dies."""
 
 import os
 import re
@@ -13,16 +13,13 @@ import orjson
 import polars as pl
 import pytest
 
-import tomserve as api
 from tests.helpers.command import TOMSERVE, environment, group_of, journal, ready, tomserve, until
 from tests.helpers.forked import Forge
 from tests.helpers.released import released
 from tests.helpers.subjects import PlainBackend
 from tomserve.causal.backend import Prompt
 from tomserve.causal.tokens import fitting_strategy, prompt_of
-from tomserve.interop.asking_inside import Asking
 from tomserve.prompting.strategy import Strategy, names
-from tomserve.runs.scores import load_scores
 from tomserve.serving import install, reference
 from tomserve.serving.ports import free_port
 
@@ -31,9 +28,6 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
 ]
-
-MOST = 12
-"""Questions that other harnesses ask."""
 
 
 @dataclass(frozen=True)
@@ -143,12 +137,6 @@ def test_every_strategy_that_comes_with_tomserve(served: Path) -> None:
         assert all(turns <= strategy.calls for turns in closed)
 
 
-def test_errors_of_a_real_server(served: Path) -> None:
-    long = tomserve(served, "eval", "--run", "long", "--max-tokens", "3700")
-    assert long.returncode == 2
-    assert "exceed the context of 4096 tokens" in long.stderr
-
-
 def test_the_next_token_is_the_answer_of_a_real_server(served: Path, tmp_path: Path) -> None:
     """What `tomserve causal` takes for a model's answer, the likeliest choice behind the prompt, is what it is served with."""
     pytest.importorskip("torch")
@@ -178,76 +166,6 @@ def test_the_next_token_is_the_answer_of_a_real_server(served: Path, tmp_path: P
             assert agrees, (choice, texts[item.id])
     assert strict >= 40
     assert same >= 0.95 * len(asked)
-
-
-# ── other harnesses ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.fixture(scope="module")
-def url(serving: Serving) -> str:
-    """The address of one of the servers."""
-    return f"http://127.0.0.1:{serving.port}/v1"
-
-
-@pytest.fixture(scope="module")
-def ours(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dict[str, Any]]]:
-    """The scores of `tomserve eval`, by strategy and question."""
-    run = tmp_path_factory.mktemp("ours") / "run"
-    asked = api.ask("perturbed", ["vanilla", "cot"], base_url=url, run=run, limit=MOST, concurrency=1)
-    rows = load_scores(str(asked.folder)).to_dicts()
-    return {name: {row["item"]: row for row in rows if row["strategy"] == name} for name in ("vanilla", "cot")}
-
-
-def test_inspects_answers_are_ours(url: str, ours: dict[str, dict[str, dict[str, Any]]], tmp_path: Path) -> None:
-    from inspect_ai import eval as evaluate
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("VLLM_API_KEY", "none")
-        (log,) = evaluate(
-            "tomserve/perturbed",
-            model="vllm/reference",
-            model_base_url=url,
-            task_args={"strategy": "cot", "limit": MOST},
-            log_dir=str(tmp_path / "logs"),
-            display="none",
-            max_connections=1,
-            max_retries=1,
-        )
-    assert log.status == "success", log.error
-    found = ours["cot"]
-    assert len(found) == len(log.samples) > 5
-    for sample in log.samples:
-        row, score = found[sample.id], sample.scores["tomserve"]
-        assert (score.value == "C", score.answer) == (row["correct"], row["answer"]), sample.id
-        assert score.metadata.get("chain") == row["chain"]
-        assert score.metadata.get("chain_lcs") == row["chain_lcs"]
-
-
-def test_lm_evals_answers_are_ours(url: str, ours: dict[str, dict[str, dict[str, Any]]]) -> None:
-    from lm_eval import evaluator
-    from lm_eval.tasks import TaskManager
-
-    from tomserve.interop.lm_eval import FOLDER
-
-    task = "tomserve_perturbed_vanilla"
-    told = {"most": MOST, "schema": True}
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("HF_HUB_OFFLINE", "1")
-        found = evaluator.simple_evaluate(
-            model="local-chat-completions",
-            model_args=f"model=reference,base_url={url}/chat/completions,num_concurrent=1",
-            tasks=[task],
-            task_manager=TaskManager(include_path=str(FOLDER), include_defaults=False, metadata=told),
-            apply_chat_template=True,
-            log_samples=True,
-            bootstrap_iters=0,
-        )
-    scores, samples = ours["vanilla"], {one["doc"]["id"]: one for one in found["samples"][task]}
-    assert set(samples) == set(scores)
-    rows = [{"item": name, "strategy": "vanilla", "text": one["resps"][0][0]} for name, one in samples.items()]
-    again = {row["item"]: row for row in api.score(rows, Asking.of("perturbed", limit=MOST).items).to_dicts()}
-    assert {name: bool(one["acc"]) for name, one in samples.items()} == {n: row["correct"] for n, row in again.items()}
-    assert {name: row["answer"] for name, row in again.items()} == {n: row["answer"] for n, row in scores.items()}
 
 
 # ── one of two replicas dies ────────────────────────────────────────────────────────────────────────────────────────

@@ -3,7 +3,6 @@
 import shutil
 import signal
 import subprocess
-from itertools import islice
 from pathlib import Path
 
 import orjson
@@ -12,7 +11,6 @@ import pytest
 from tests.helpers import checkpoints
 from tests.helpers.command import group_of, journal, ready, tomserve, until
 from tests.helpers.forked import Forge
-from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.serving import install, reference
 from tomserve.serving.ports import free_port
 
@@ -91,24 +89,3 @@ def test_a_model_without_chat_template(tmp_path: Path, forge: Forge) -> None:
     assert code == 2
     assert said.strip().splitlines()[-1].startswith("tomserve: ")
     assert "model 'bare' has no chat template; serve it with --chat-template FILE" in said
-
-
-@pytest.mark.long
-def test_functional_serves_a_folder_while_it_is_asked_and_then_measures_it(tmp_path: Path, forge: Forge) -> None:
-    pytest.importorskip("torch")
-    runs, model, worlds = tmp_path / "runs", tmp_path / "My-Model", tmp_path / "worlds.jsonl"
-    shutil.copytree(reference.folder(), model)
-    worlds.write_bytes(b"".join(item.to_json() + b"\n" for item in islice(load(), 240)))
-    command = ["functional", "--model", str(model), "--benchmark", f"worlds={worlds}", "--benchmark", "perturbed"]
-    command += ["--limit", "2", "--run", "all", "--no-report", "--layers", "5", "--alphas", "0.1", "--fewest", "2"]
-    code, said = forge.run(runs, *command)
-    assert code == 0, said
-    assert said.count("starting a server") == 1, "one server answers both benchmarks"
-    for part in ("worlds", "perturbed"):
-        manifest = orjson.loads((runs / "all" / part / "manifest.json").read_bytes())
-        assert (manifest["model"], manifest["complete"]) == ("my-model", True)
-        assert manifest["server"]["command"][3:5] == ["serve", str(model)]
-    assert orjson.loads((runs / "all/inside/manifest.json").read_bytes())["complete"] is True
-    again = tomserve(runs, *command)
-    assert again.returncode == 0, again.stderr
-    assert "starting" not in again.stdout, "what is done needs no server"
