@@ -16,9 +16,6 @@ Load = Callable[[str], ModuleType]
 SMALL = ["--replications", "1", "--cells", "2"]
 
 
-# ── of tables ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.system
 def test_a_small_run_reaches_every_section_and_its_exit_code_follows_its_verdicts(
     load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -70,18 +67,12 @@ def test_the_docs_name_the_same_exceptions(load: Load, capsys: pytest.CaptureFix
     assert capsys.readouterr().out.strip() in (ROOT / "docs/explanation/statistics.md").read_text("utf-8")
 
 
-# ── of interventions ────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_a_simulation_of_interventions_is_reproducible_and_has_every_interval(load: Load) -> None:
     bench = load("causal_coverage")
     found, again = (bench.simulated("a little works", 30, 2, 7, 20, compared=True) for _ in range(2))
     assert str(found) == str(again)
     assert {"net", "a control", "largest control", "adjusted", "maximum"} < set(found)
     assert all(0 <= one.held <= 1 for name, one in found.items() if name != "maximum")
-
-
-# ── of edited chains ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -101,12 +92,8 @@ def test_with_many_items_every_answerer_is_told_for_what_it_is(
     figures = bench.simulated(answerer, bench.CASES["21 units of 10 items"], 4, 3)
     assert set(figures.held) == set(ESTIMANDS)
     assert list(figures.truth.values()) == pytest.approx(truth, abs=0.03)
-    assert figures.verdicts[said] >= 3
-    assert figures.wrong(answerer) == 0
-
-
-def test_failures_alone_lead_to_no_verdict(load: Load) -> None:
-    bench = load("faithfulness_coverage")
-    found, again = (bench.simulated("inert", bench.CASES["20% of edited fail"], 4, 3) for _ in range(2))
-    assert found.verdicts == {UNDECIDED: 4}
-    assert found == again
+    assert (figures.verdicts[said] >= 3, figures.wrong(answerer)) == (True, 0)
+    if answerer == "inert":
+        found, again = (bench.simulated("inert", bench.CASES["20% of edited fail"], 4, 3) for _ in range(2))
+        assert found.verdicts == {UNDECIDED: 4}  # failures alone lead to no verdict
+        assert found == again

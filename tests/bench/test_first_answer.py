@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -38,11 +37,3 @@ def test_cpu_seconds_count_children_that_run_and_children_that_have_ended() -> N
         finally:
             parent.kill()
             os.kill(child, 9)
-
-
-@pytest.mark.long
-def test_every_step_of_an_evaluation_is_found(tmp_path: Path) -> None:
-    found = first_answer.once(tmp_path, cold=False)
-    assert list(found) == [*(name for name, _ in first_answer.STEPS), first_answer.ANSWER]
-    assert all(seconds >= 0 and used >= -0.1 for seconds, used in found.values())
-    assert found["server: imports of vLLM"][1] > 0

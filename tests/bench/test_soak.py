@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -31,17 +31,9 @@ RIGHT = {"answer, end", "drip", "gzip", "twice", "another's answer, too", "to be
 
 def asked(folder: Path, offence: str | None, name: str, questions: int = 4) -> list[Reply]:
     """The replies of a misbehaving server to some questions, asked one after the other by that transport."""
-    told: dict[str, Any] = {
-        "key": KEY,
-        "seed": 1,
-        "storms": 1e6,
-        "refusals": 0.0,
-        "delay": 0.0,
-        "root": "r",
-        "version": "0",
-    }
-    told |= {"offences": 1.0 if offence else 0.0, "kinds": [offence], "echoes": ["error", "headers"]}
-    state = _misbehaving.State({**told, "log": str(folder / "sent")})
+    told = {"key": KEY, "seed": 1, "storms": 1e6, "refusals": 0.0, "delay": 0.0, "root": "r", "version": "0"}
+    more = {"offences": 1.0 if offence else 0.0, "kinds": [offence], "echoes": ["error", "headers"]}
+    state = _misbehaving.State({**told, **more, "log": str(folder / "sent")})
 
     async def ask() -> list[Reply]:
         loop = asyncio.get_running_loop()
@@ -118,12 +110,7 @@ def test_damage_that_is_planted_is_found(tmp_path: Path) -> None:
 
 
 def test_a_key_is_found_as_it_is_in_part_and_in_base64(tmp_path: Path) -> None:
-    find = _ledger.Secrets(KEY)
-    texts = {
-        "whole": f"x{KEY}y",
-        "part": KEY[5:30],
-        "base64": "QmVhcmVyIHNrLXRoZS1rZXktb2YtdGhpcy10ZXN0LXdoaWNoLWlzLWxvbmc=",
-    }
+    texts = {"whole": f"x{KEY}y", "part": KEY[5:30], "base64": base64.b64encode(f"Bearer {KEY}".encode()).decode()}
     for name, text in {**texts, "masked": "sk-the***", "short": KEY[:10]}.items():
         (tmp_path / name).write_text(text)
-    assert {path.name for path in find.files(tmp_path)} == set(texts)
+    assert {path.name for path in _ledger.Secrets(KEY).files(tmp_path)} == set(texts)

@@ -58,10 +58,6 @@ def test_a_cut_goes_where_least_is_shared_where_that_costs_little() -> None:
     assert any(sharing[end] == 90 for end in even[:-1])  # an even cut alone would tear stories
 
 
-def test_a_piece_that_is_heavier_than_a_part_may_be_is_a_part_of_its_own() -> None:
-    assert balance.needed(np.array([0, 1, 2, 1002, 1003]), 10) == 3
-
-
 @pytest.mark.parametrize("parts", [0, 4])
 def test_there_is_no_empty_part(parts: int) -> None:
     with pytest.raises(ValueError, match=f"{parts} parts of 3 pieces"):

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from tests.conftest import make_item
-from tomserve.errors import ConfigError, MachineError
+from tomserve.errors import ConfigError
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.questions import Questions
 from tomserve.runs.stock import Stock
@@ -55,14 +55,6 @@ def test_the_rough_rule_says_that_it_is_one_and_what_it_multiplies() -> None:
     assert values(nodes=two)["a node"] == pytest.approx(2 * guess.value)
 
 
-def test_a_model_that_exceeds_one_node_is_spread_over_several() -> None:
-    big = Nodes(8, "1xA100-80GB", preset=Preset.load("llama3-70b"))
-    guess = next(one for one in foreseen(LOAD, big) if one.name == "a node")
-    assert "one server over 2 nodes" in guess.why
-    with pytest.raises(MachineError, match="GPUs found"):
-        foreseen(LOAD, dataclasses.replace(big, nodes=1))
-
-
 @pytest.mark.parametrize(
     ("nodes", "rate", "expected"),
     [
@@ -93,10 +85,8 @@ def test_the_load_is_measured_on_prompts() -> None:
     [
         ({"requests": 0}, {}, "--requests 0: expected a number above 0"),
         ({"shared": 1.0}, {}, "--shared 1: expected a share"),
-        ({"prompt_tokens": float("nan")}, {}, "--prompt-tokens nan: expected"),
         ({}, {"lost": -0.1}, "--lost -0.1: expected a share"),
         ({}, {"part_hours": 0.0}, "--part-hours 0"),
-        ({}, {"start_minutes": float("inf")}, "--start-minutes inf"),
         ({}, {"tokens_a_second": None}, "give what one node does by --tokens-a-second"),
         ({}, {"tokens_a_second": None, "gpus": "4xX1-80GB", "preset": Preset.load("llama3.1-8b")}, "--gpu-tflops"),
         ({}, {"gpus": "many"}, "how much memory has one of them"),
@@ -114,51 +104,32 @@ GIVEN = (
 
 
 def test_the_command_prints_every_figure_with_the_options_that_change_it(cli: Any) -> None:
-    done = cli("plan", *GIVEN, "--model", "llama3-70b", "--gpus", "4xA100-80GB")
-    assert done.code == 0, done.err
-    names = (
-        "requests",
-        "a node",
-        "time",
-        "GPU hours",
-        "prefix cache",
-        "parts",
-        "dividing",
-        "client",
-        "merging",
-        "disk",
-    )
-    for name in names:
-        assert f"\n{name}: " in f"\n{done.out}"
     figures = orjson.loads(cli("plan", *GIVEN, "--tokens-a-second", "3000", "--format", "json").out)
     assert {one["name"]: one["value"] for one in figures}["a node"] == 50
-    options = {option for one in figures for option in one["options"]}
+    done = cli("plan", *GIVEN, "--model", "llama3-70b", "--gpus", "4xA100-80GB")
+    assert done.code == 0, done.err
+    assert not [one["name"] for one in figures if f"\n{one['name']}: " not in f"\n{done.out}"]
     helped = cli("plan", "--help").out
-    assert not [option for option in options if option not in helped]
+    assert not [option for one in figures for option in one["options"] if option not in helped]
 
 
 def test_the_command_measures_what_is_not_given(cli: Any) -> None:
     some = ("--benchmark", "perturbed", "--limit", "24", "--strategy", "vanilla", "--tokens-a-second", "100")
-    figures = orjson.loads(cli("plan", "--nodes", "2", *some, "--format", "json").out)
-    assert figures[0]["value"] == 24
-    assert "measured on 24 prompts of vanilla" in figures[0]["why"]
-    figures = orjson.loads(cli("plan", "--requests", "1000", *some, "--reply-tokens", "7", "--format", "json").out)
-    assert figures[0]["value"] == 1000
-    assert "reply tokens as given" in figures[0]["why"]
+    first, *_ = orjson.loads(cli("plan", "--nodes", "2", *some, "--format", "json").out)
+    assert (first["value"], "measured on 24 prompts of vanilla" in first["why"]) == (24, True)
+    more = ("--requests", "1000", "--reply-tokens", "7")
+    first, *_ = orjson.loads(cli("plan", *more, *some, "--format", "json").out)
+    assert (first["value"], "reply tokens as given" in first["why"]) == (1000, True)
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (("--gpus", "8xH100"), "--gpus belongs to the plan for a cluster"),
-        (("--gpu-tflops", "8"), "--gpu-tflops belongs to the plan for a cluster"),
         ((*GIVEN, "--format", "md"), "unknown format 'md'"),
-        ((*GIVEN, "--model", "lama3-70b"), "did you mean 'llama3-70b'?"),
         ((*GIVEN, "--nodes", "-1", "--tokens-a-second", "5"), "--nodes -1: expected a number above 0"),
     ],
 )
 def test_the_command_refuses_what_does_not_fit(cli: Any, words: tuple[str, ...], told: str) -> None:
     done = cli("plan", *words)
-    assert done.code == 2
-    assert told in done.err
-    assert done.err.count("\n") == 1
+    assert (done.code, told in done.err, done.err.count("\n")) == (2, True, 1)

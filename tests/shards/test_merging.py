@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tests.conftest import make_item
 from tests.helpers import parting
-from tests.helpers.examples import copied_run
 from tests.helpers.parting import ONCE, REPEATS, TALK
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, StoppedError
 from tomserve.items import write_items
@@ -116,25 +115,23 @@ def test_copies_that_disagree_become_the_same_run_in_any_order_and_grouping(rows
             assert held in [parting.talks(source).get(key) for source in (a, b, c)]
 
 
-def test_an_ended_conversation_comes_before_one_that_was_not_and_the_older_reply_before_the_newer(
-    tmp_path: Path,
-) -> None:
-    by_time = {
-        name: [
-            *parting.talk(ITEMS[0], ONCE, 0, failures=0, second=40 if name == "one" else 50, text=name),
-            *parting.talk(ITEMS[1], ONCE, 0, failures=0, second=50 if name == "one" else 40, text=name),
+def test_an_ended_conversation_comes_first_and_then_the_older_reply(tmp_path: Path) -> None:
+    first, second = ITEMS[:2]
+    by_time = [
+        [
+            *parting.talk(first, ONCE, 0, failures=0, second=when, text=f"{when}"),
+            *parting.talk(second, ONCE, 0, failures=0, second=90 - when, text=f"{when}"),
         ]
-        for name in ("one", "two")
-    }
-    begun = parting.talk(ITEMS[0], TALK, 0, failures=0, second=1, text="never")[:1]
-    ended = parting.talk(ITEMS[0], TALK, 0, failures=3, second=80)
-    one = parting.written(tmp_path / "one", ITEMS[:2], [*by_time["one"], *begun])
-    two = parting.written(tmp_path / "two", ITEMS[:2], [*by_time["two"], *ended])
-    done = merge((one, two), tmp_path / "both")
+        for when in (40, 50)
+    ]
+    begun = parting.talk(first, TALK, 0, failures=0, second=1, text="never")[:1]
+    ended = parting.talk(first, TALK, 0, failures=3, second=80)
+    one = parting.written(tmp_path / "one", ITEMS[:2], [*by_time[0], *begun])
+    two = parting.written(tmp_path / "two", ITEMS[:2], [*by_time[1], *ended])
+    assert not merge((one, two), tmp_path / "both").complete
     found = parting.talks(tmp_path / "both")
-    assert found.pop((ITEMS[0], TALK, 0, None)) == ended
-    assert found == {(ITEMS[0], ONCE, 0, None): by_time["one"][:1], (ITEMS[1], ONCE, 0, None): by_time["two"][1:]}
-    assert not done.complete
+    assert found.pop((first, TALK, 0, None)) == ended
+    assert found == {(first, ONCE, 0, None): by_time[0][:1], (second, ONCE, 0, None): by_time[1][1:]}
     assert Manifest.read(tmp_path / "both").complete is False  # type: ignore[union-attr]
 
 
@@ -142,40 +139,21 @@ def test_the_manifest_of_all_says_what_was_merged_and_who_answered(tmp_path: Pat
     sessions = [{"time": f"2026-01-0{day}T00:00:00Z", "endpoints": [f"http://{day}"]} for day in (1, 2, 3)]
     rows = parting.talk(ITEMS[0], ONCE, 0, failures=0, second=1)
     again = [parting.line(name, ONCE, 0, 0, text="tea", second=9, concurrency=1) for name in ITEMS[:2]]
-    noise = {"share": 0.5, "seed": 1, "items": 1, "of": 2, "concurrencies": [1, 64]}
-    one = parting.written(
-        tmp_path / "one", ITEMS[:1], rows, again[:1], sessions=sessions[::2], noise=noise, endpoints=["http://1"]
-    )
-    two = parting.written(
-        tmp_path / "two", ITEMS[1:2], [], again[1:], sessions=sessions[1:2], noise=noise, endpoints=["http://2"]
-    )
-    merge((two, one), tmp_path / "mine")
-    found = orjson.loads((tmp_path / "mine/manifest.json").read_bytes())
-    assert [(one["time"][:10], one["part"]) for one in found["sessions"]] == [
-        ("2026-01-01", "one"),
-        ("2026-01-02", "two"),
-        ("2026-01-03", "one"),
-    ]
-    assert [(one["run"], one["rows"], one["complete"]) for one in found["parts"]] == [
-        ("one", 1, False),
-        ("two", 0, False),
-    ]
-    assert found["endpoints"] == ["http://1", "http://2"]
-    assert (found["noise"]["items"], found["noise"]["of"], found["noise"]["concurrencies"]) == (2, 4, [1, 64])
-
-
-def test_parts_that_state_the_noise_check_and_the_variants_of_the_whole_are_not_counted_twice(tmp_path: Path) -> None:
-    whole = {
-        "noise": {"share": 0.5, "seed": 1, "items": 2, "of": 4, "concurrencies": [1, 64]},
+    about = {
+        "noise": {"share": 0.5, "seed": 1, "items": 1, "of": 2, "concurrencies": [1, 64]},
         "variants": {"kinds": ["again"], "made": {"again": 4}, "dropped": {"again": {"too short": 1}}},
     }
     parts = [
-        parting.written(tmp_path / name, [name_of], [], **whole) for name, name_of in zip("ab", ITEMS, strict=False)
+        parting.written(tmp_path / name, ITEMS[n : n + 1], rows[n:], again[n : n + 1], sessions=those, **about)
+        for n, (name, those) in enumerate((("one", sessions[::2]), ("two", sessions[1:2])))
     ]
-    merge(parts, tmp_path / "mine")
+    merge(parts[::-1], tmp_path / "mine")
     found = orjson.loads((tmp_path / "mine/manifest.json").read_bytes())
-    assert (found["noise"]["items"], found["noise"]["of"]) == (2, 4)
-    assert found["variants"] == whole["variants"]
+    assert [(one["time"][9], one["part"]) for one in found["sessions"]] == [("1", "one"), ("2", "two"), ("3", "one")]
+    wanted = [("one", 1, False), ("two", 0, False)]
+    assert [(one["run"], one["rows"], one["complete"]) for one in found["parts"]] == wanted
+    assert (found["noise"]["items"], found["noise"]["of"], found["noise"]["concurrencies"]) == (2, 4, [1, 64])
+    assert found["variants"] == about["variants"]  # each part states that of the whole
 
 
 def test_a_merged_run_that_was_resumed_keeps_what_it_won(tmp_path: Path) -> None:
@@ -208,15 +186,15 @@ def test_runs_that_ask_something_else_are_refused_by_name(tmp_path: Path, change
 
 def test_what_nobody_asked_is_refused_by_file_and_line_and_leaves_no_folder(tmp_path: Path) -> None:
     good, strange = (parting.line(name, ONCE, 0, 0, text="tea", second=1) for name in (ITEMS[0], "demo/7"))
-    one = parting.written(tmp_path / "one", ITEMS[:1], [good, strange])
-    with pytest.raises(ConfigError, match=r"one/responses.jsonl:2: item 'demo/7' is none of the items"):
-        merge((one,), tmp_path / "mine")
-    (one / "responses.jsonl").write_bytes(good + b"{}\n")
-    with pytest.raises(ConfigError, match=r"one/responses.jsonl:2: not a response row"):
-        merge((one,), tmp_path / "mine")
-    (one / "responses.jsonl").write_bytes(good.replace(b"vanilla", b"nonsense"))
-    with pytest.raises(ConfigError, match=r"one/responses.jsonl:1: strategy 'nonsense'"):
-        merge((one,), tmp_path / "mine")
+    one = parting.written(tmp_path / "one", ITEMS[:1], [])
+    for rows, said in (
+        (good + strange, "one/responses.jsonl:2: item 'demo/7' is none of the items"),
+        (good + b"{}\n", "one/responses.jsonl:2: not a response row"),
+        (good.replace(b"vanilla", b"nonsense"), "one/responses.jsonl:1: strategy 'nonsense'"),
+    ):
+        (one / "responses.jsonl").write_bytes(rows)
+        with pytest.raises(ConfigError, match=said):
+            merge((one,), tmp_path / "mine")
     other = parting.written(tmp_path / "two", ITEMS[:1], [])
     write_items(other / "items.jsonl", [make_item(1, question="Another one?")])
     with pytest.raises(RunMismatchError, match=r"two/items.jsonl:1: item 'demo/1' is another one than in .*one"):
@@ -270,18 +248,3 @@ def test_a_sealed_run_is_not_changed_by_merging(tmp_path: Path) -> None:
         journal.writelines(parting.talk(ITEMS[0], ONCE, 0, failures=0, second=1))
     with pytest.raises(RunMismatchError, match="is sealed"):
         merge((one,), tmp_path / "mine")
-
-
-def test_halves_of_a_real_run_score_as_the_whole_does(tmp_path: Path) -> None:
-    whole = copied_run(tmp_path / "whole/mine")
-    items = (whole / "items.jsonl").read_bytes().splitlines(keepends=True)
-    rows = (whole / "responses.jsonl").read_bytes().splitlines(keepends=True)
-    for half in (0, 1):
-        folder = copied_run(tmp_path / f"half{half}")
-        own = {orjson.loads(line)["id"] for line in items[half::2]}
-        (folder / "items.jsonl").write_bytes(b"".join(items[half::2]))
-        (folder / "responses.jsonl").write_bytes(b"".join(of_items(rows, own)))
-    done = merge((tmp_path / "half1", tmp_path / "half0"), tmp_path / "merged/mine")
-    assert done.complete
-    assert parting.scored(tmp_path / "merged/mine") == parting.scored(whole)
-    assert (tmp_path / "merged/mine/items.jsonl").read_bytes() == (whole / "items.jsonl").read_bytes()

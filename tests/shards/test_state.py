@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,9 +12,8 @@ import orjson
 import pytest
 
 from tests.conftest import Endpoint
-from tomserve.errors import ConfigError
 from tomserve.runs.runfolder import RunFolder
-from tomserve.shards.record import FILE, Shards, part_folder
+from tomserve.shards.record import Shards, part_folder
 from tomserve.shards.state import PartState, states
 from tomserve.shards.working import next_part
 
@@ -87,32 +83,3 @@ def test_how_far_a_part_is_that_is_asked_now(folder: Path) -> None:
         assert states(folder)[1] == PartState(1, "running", 3, requests, 1, None)
         assert next_part(folder) is None
     assert states(folder)[1].state == "waiting"  # nothing was ever asked there
-
-
-def test_a_broken_manifest_is_told_by_its_file(folder: Path) -> None:
-    (part_folder(folder, 0) / "manifest.json").write_text('{"schema": 1}')
-    with pytest.raises(ConfigError, match=r"0000/manifest.json"):
-        states(folder)
-
-
-@pytest.mark.system
-def test_a_shard_that_is_killed_leaves_nothing_that_could_be_asked(
-    cli: Cli, endpoint: Endpoint, tmp_path: Path
-) -> None:
-    asked = (*ASKED[:2], "--limit", "96", *ASKED[4:], "--base-url", endpoint.url)
-    command = [sys.executable, "-m", "tomserve", "shard", "--run", "mine", "--parts", "90", *asked]
-    folder = tmp_path / "runs/mine.parts"
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 60
-        while not (folder / "0002").exists() and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.001)
-        process.kill()
-    if not (folder / FILE).exists():
-        refused = cli("work", "mine")
-        assert (refused.code, "`tomserve shard` makes them" in refused.err) == (2, True)
-    again = cli("shard", "--run", "mine", "--parts", "90", *asked)
-    assert again.code == 0, again.err
-    shards = Shards.read(folder)
-    assert sorted(path.name for path in folder.iterdir()) == [*(f"{n:04}" for n in range(90)), FILE]
-    assert len(shards.parts) == 90
-    assert [path.name for path in part_folder(folder, 7).iterdir()] == ["items.jsonl"]
