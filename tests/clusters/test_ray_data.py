@@ -1,14 +1,11 @@
-"""Batch files through Ray Data: the script in launch/ray/, and why Ray's own engine is not used."""
+"""Batch files through Ray Data: the script in launch/ray/."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
-import re
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,17 +21,6 @@ Cli = Callable[..., Any]
 PATH = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("ray")]
-
-
-def test_rays_engine_asks_for_another_vllm() -> None:
-    """When this fails, both take the same vLLM, and docs/how-to/ray.md has to say something else."""
-    pytest.importorskip("ray")
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    (ours,) = (one.partition("==")[2] for one in extras["cuda"])
-    asked = importlib.metadata.requires("ray") or []
-    (pinned,) = {match[1] for one in asked if (match := re.match(r"vllm(?:\[\w+\])?==([\d.]+)", one))}
-    assert ours != pinned
-    assert f"({pinned} by Ray" in (ROOT / "docs/how-to/ray.md").read_text()
 
 
 @pytest.mark.long

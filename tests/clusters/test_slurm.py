@@ -1,6 +1,6 @@
 """Parts as an array of Slurm jobs, on a real Slurm of two nodes: what happens to a task, and that nothing is lost.
 
-The model is an endpoint of these tests, but for one test that has the embedded model served by each task.
+The model is an endpoint of these tests.
 One Slurm serves all tests of this file.
 """
 
@@ -25,7 +25,6 @@ from tomserve.clusters.job import Job
 from tomserve.clusters.script import render
 from tomserve.clusters.slurm import Wanted, submit
 from tomserve.runs.journal import read_rows
-from tomserve.serving import install
 from tomserve.shards.record import part_folder
 from tomserve.shards.state import states
 
@@ -293,19 +292,3 @@ def test_slurm_is_left_with_what_it_takes_to_find_no_key(
     evaluation.done()
     written = [path.read_bytes() for path in evaluation.folder.rglob("*") if path.is_file()]
     assert not [text for text in (*written, told) if b"sk-very-secret" in text]
-
-
-@pytest.mark.long
-@pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)")
-def test_each_task_starts_and_stops_a_server_of_its_own(cli: Cli, slurm: Slurm, tmp_path: Path) -> None:
-    """A real vLLM on each of two nodes."""
-    asked = ("--model", "reference", "--benchmark", "perturbed", "--limit", "24", "--strategy", "vanilla")
-    done = cli("submit", "slurm", "mine", "--nodes", "2", "--sbatch", "--exclusive", *asked)
-    assert done.code == 0, done.err
-    folder = tmp_path / "runs/mine.parts"
-    slurm.until(slurm.empty, 500)
-    logs = "\n".join(path.read_text() for path in sorted((folder / "slurm").glob("*.txt")))
-    assert [part.state for part in states(folder)] == ["complete"] * 2, logs
-    assert {(folder / f"slurm/{part:04}.starts").read_text().split()[2] for part in range(2)} == {"n1", "n2"}
-    lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in processes(slurm.env["SLURM_CONF"])}
-    assert not [pid for pid, words in lines.items() if b"serve" in words], "a server is still there"

@@ -32,7 +32,6 @@ from tests.helpers import batches
 from tests.helpers.virtual import VirtualLoop, VirtualRunner
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import Reply, read_reply
-from tomserve.items import Item
 from tomserve.runs import planning
 from tomserve.runs.evaluation import Evaluation, resumed
 from tomserve.runs.journal import Journal
@@ -49,6 +48,7 @@ from tomserve.shards.planning import divide
 from tomserve.shards.record import Shards, part_folder
 from tomserve.shards.working import Connection, options_of
 
+NODE = "http://node/v1"
 SYNC = 0.5
 """Seconds after which the engine forces a journal to the disk."""
 
@@ -79,10 +79,10 @@ class Cluster:
 
 @dataclass
 class Report:
-    """What happened. sent: how many requests were sent, but for those that the server itself failed; wanted: how many
-    there are, all different. ends: how often nodes ended in which way. lost: rows that were on no disk when their node
-    died. makespan: until the last part was complete. busy: seconds that nodes asked, of all that there were. ideal: the
-    makespan of the same nodes without any failure, start and end. copies: the folders that zombies have kept."""
+    """What happened. sent: requests, but for those that the server itself failed; wanted: all different ones. ends: how
+    often nodes ended in which way. lost: rows that were on no disk when their node died. makespan: until the last part
+    was complete; ideal: the same without any failure, start and end. busy: seconds that nodes asked. copies: the
+    folders that zombies have kept."""
 
     wanted: int = 0
     sent: int = 0
@@ -112,17 +112,19 @@ class Report:
 
 
 class Server:
-    """The transport to a node's server. told: counts what is sent; factor: how many times as long as usual it takes."""
+    """The transport to a node's server. factor: how many times as long as usual it takes. failed: bodies that it has
+    failed once."""
 
-    def __init__(self, cluster: Cluster, told: Report, drawn: random.Random, factor: float, failed: set[bytes]) -> None:
-        self._cluster, self._told, self._drawn, self._factor, self._failed = cluster, told, drawn, factor, failed
+    def __init__(self, simulation: Simulation, drawn: random.Random, factor: float) -> None:
+        self._simulation, self._drawn, self._factor = simulation, drawn, factor
 
     async def send(self, endpoint: str, body: bytes) -> Reply:
-        self._told.sent += 1
-        await asyncio.sleep(self._cluster.answer * self._factor * self._drawn.uniform(0.5, 1.5))
-        if body not in self._failed and self._drawn.random() < self._cluster.failing:
-            self._failed.add(body)
-            self._told.sent -= 1  # it is sent again because of the server, not because of a node
+        cluster, report, failed = self._simulation.cluster, self._simulation.report, self._simulation.failed
+        report.sent += 1
+        await asyncio.sleep(cluster.answer * self._factor * self._drawn.uniform(0.5, 1.5))
+        if body not in failed and self._drawn.random() < cluster.failing:
+            failed.add(body)
+            report.sent -= 1  # it is sent again because of the server, not because of a node
             return Reply("http_500", error="out of order")
         return read_reply(200, orjson.dumps(batches.answer(orjson.loads(body))))
 
@@ -142,19 +144,15 @@ def opened(options: EvalOptions, path: Path) -> Iterator[tuple[Evaluation, Journ
     made = planning.plan(options)
     with RunFolder(path) as folder, Journal(path / "responses.jsonl") as journal:
         evaluation = resumed(made, folder, journal, Silent(), Stop(), 0.0)
-        evaluation.target.endpoints = ["http://node/v1"]
+        evaluation.target.endpoints = [NODE]
         session = evaluation.session = Session.begun(evaluation.target, {}, asked=True, limit=None)
         evaluation.manifest.add_session(session, {})
         evaluation.save()
         yield evaluation, journal
 
 
-@dataclass
-class _Part:
-    """A part that waits to be asked. number: of it. at: its folder."""
-
-    number: int
-    at: Path
+Part = tuple[int, Path]
+"""A part that waits to be asked: its number, and where it lies."""
 
 
 class Simulation:
@@ -167,10 +165,10 @@ class Simulation:
         self.folder, self.cluster, self.scratch = folder, cluster, scratch
         self.shards = Shards.read(folder)
         self.report = Report(sum(part.requests for part in self.shards.parts), nodes=cluster.nodes)
+        self.failed: set[bytes] = set()
         self._drawn = random.Random(cluster.seed)
-        self._queue = deque(_Part(number, part_folder(folder, number)) for number in range(len(self.shards.parts)))
+        self._queue = deque((number, part_folder(folder, number)) for number in range(len(self.shards.parts)))
         self._left = len(self._queue)
-        self._failed: set[bytes] = set()
         self._haunted = set(self._drawn.sample(range(cluster.nodes), cluster.zombies))
         self._zombies: list[asyncio.Task[None]] = []
 
@@ -192,19 +190,18 @@ class Simulation:
 
     async def _node(self, number: int, factor: float) -> None:
         """A node: it starts, asks parts until it is lost, and comes back, until no part is left."""
-        clock = asyncio.get_running_loop().time
-        drawn, cluster = random.Random(f"{self.cluster.seed}/{number}"), self.cluster
+        clock, cluster = asyncio.get_running_loop().time, self.cluster
+        drawn = random.Random(f"{cluster.seed}/{number}")
         while self._left:
             await asyncio.sleep(cluster.start * drawn.uniform(0.5, 1.5))
-            ends = {
-                "died": clock() + drawn.expovariate(1 / cluster.between),
-                "preempted": clock() + drawn.expovariate(1 / cluster.preempted),
-                "time limit": clock() + cluster.limit,
-            }
-            how = min(ends, key=lambda name: ends[name])
-            while self._left and clock() < ends[how]:
+            died, preempted = (drawn.expovariate(1 / mean) for mean in (cluster.between, cluster.preempted))
+            how, end = min(
+                (("died", clock() + died), ("preempted", clock() + preempted), ("time limit", clock() + cluster.limit)),
+                key=lambda one: one[1],
+            )
+            while self._left and clock() < end:
                 if not self._queue:
-                    await asyncio.sleep(min(5.0, ends[how] - clock()))
+                    await asyncio.sleep(min(5.0, end - clock()))
                     continue
                 part = self._queue.popleft()
                 if number in self._haunted:
@@ -214,40 +211,38 @@ class Simulation:
                     self._queue.append(part)
                     break
                 began = clock()
-                complete = await self._ask(part, factor, drawn, ends[how], how)
+                complete = await self._ask(part, Server(self, drawn, factor), drawn, end, how)
                 self.report.busy += clock() - began
                 if complete:
                     self._left -= 1
                     self.report.makespan = clock()
                 else:
                     self._queue.append(part)
-            if self._left and clock() >= ends[how]:
+            if self._left and clock() >= end:
                 self.report.ends[how] += 1
                 await asyncio.sleep(cluster.back * drawn.uniform(0.5, 1.5))
 
-    async def _haunt(self, part: _Part, factor: float, drawn: random.Random) -> None:
+    async def _haunt(self, part: Part, factor: float, drawn: random.Random) -> None:
         """A node that goes on with a copy of its part, which somebody else asks, too, and dies at some time."""
-        copy = self.scratch / f"zombie-{part.number:04}"
-        shutil.copytree(part.at, copy)
+        copy = self.scratch / f"zombie-{part[0]:04}"
+        shutil.copytree(part[1], copy)
         self.report.copies.append(copy)
         until = asyncio.get_running_loop().time() + self.cluster.answer * 2
-        await self._ask(_Part(part.number, copy), factor, drawn, until, "died")
+        await self._ask((part[0], copy), Server(self, drawn, factor), drawn, until, "died")
 
-    async def _ask(self, part: _Part, factor: float, drawn: random.Random, until: float, how: str) -> bool:
+    async def _ask(self, part: Part, server: Server, drawn: random.Random, until: float, how: str) -> bool:
         """Ask a part until it is complete, or the node ends. Returns whether it is complete."""
-        loop = asyncio.get_running_loop()
-        options = options_of(self.folder, self.shards, part.number, Connection())
-        written = [0]
-        with opened(options, part.at) as (evaluation, journal):
-            stop = asyncio.Event()
-            server = Server(self.cluster, self.report, drawn, factor, self._failed)
-            runner = self._runner(server, journal, stop)
-            questions, talks = evaluation.plan.questions, Talks(evaluation.request)
-            asking = asyncio.create_task(
-                runner.run(questions.requests(talks, lambda question: not finished(journal, question)))
+        clock, stop = asyncio.get_running_loop().time, asyncio.Event()
+        options, written = options_of(self.folder, self.shards, part[0], Connection()), [0]
+        with opened(options, part[1]) as (evaluation, journal):
+            most = self.cluster.concurrency
+            runner = VirtualRunner([NODE], server, journal, concurrency=most, stop=stop, clock=clock)
+            requests = evaluation.plan.questions.requests(
+                Talks(evaluation.request), lambda question: not finished(journal, question)
             )
+            asking = asyncio.create_task(runner.run(requests))
             syncing = asyncio.create_task(self._sync(journal, written))
-            await asyncio.wait([asking], timeout=max(0.0, until - loop.time()))
+            await asyncio.wait([asking], timeout=max(0.0, until - clock()))
             if not asking.done() and how != "died":  # told, as by SIGTERM
                 stop.set()
                 await asyncio.wait([asking])
@@ -260,18 +255,8 @@ class Simulation:
                     raise results[0]
                 evaluation.save()
                 return bool(results[0])
-        self._tear(part.at / "responses.jsonl", written[-1], size, drawn)
+        self._tear(part[1] / "responses.jsonl", drawn.randint(written[-1], size), size)
         return False
-
-    def _runner(self, server: Server, journal: Journal, stop: asyncio.Event) -> Runner:
-        return VirtualRunner(
-            ["http://node/v1"],
-            server,
-            journal,
-            concurrency=self.cluster.concurrency,
-            stop=stop,
-            clock=asyncio.get_running_loop().time,
-        )
 
     async def _sync(self, journal: Journal, written: list[int]) -> None:
         """Note how much of the journal is on the disk for certain, as often as the engine sees to that."""
@@ -279,38 +264,39 @@ class Simulation:
             written[:] = [journal.size]
             await asyncio.sleep(SYNC)
 
-    def _tear(self, path: Path, synced: int, size: int, drawn: random.Random) -> None:
-        """Cut off a journal somewhere in what was not yet on the disk when its node died."""
-        cut = drawn.randint(synced, size)
-        whole = path.read_bytes()
-        self.report.lost += whole[:size].count(b"\n") - whole[:cut].count(b"\n")
+    def _tear(self, path: Path, cut: int, size: int) -> None:
+        """Cut off a journal in what was not yet on the disk when its node died."""
+        self.report.lost += path.read_bytes()[cut:size].count(b"\n")
         os.truncate(path, cut)
 
 
-def items(count: int) -> list[Item]:
-    """Questions in stories of four."""
-    return [make_item(number, cluster=f"demo/{number // 4}") for number in range(count)]
+def evaluation_of(questions: int) -> EvalOptions:
+    """So many questions, in stories of four."""
+    items = Stock(make_item(number, cluster=f"demo/{number // 4}") for number in range(questions))
+    return EvalOptions(items=items, strategies=("vanilla",), model="reference")
 
 
 def divided(folder: Path, questions: int, parts: int) -> Shards:
     """Divide so many questions into parts, by the real planner."""
-    options = EvalOptions(items=Stock(items(questions)), strategies=("vanilla",), model="reference")
-    return divide(options, folder, parts=parts, listener=Silent())
+    return divide(evaluation_of(questions), folder, parts=parts, listener=Silent())
+
+
+class Answering(Server):
+    """A server that answers at once and never fails."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def send(self, endpoint: str, body: bytes) -> Reply:
+        return read_reply(200, orjson.dumps(batches.answer(orjson.loads(body))))
 
 
 def unsplit(folder: Path, questions: int) -> None:
     """The same questions as one run, asked by the same engine of a node that never fails."""
-
-    async def go() -> None:
-        options = EvalOptions(items=Stock(items(questions)), strategies=("vanilla",), model="reference")
-        with opened(options, folder) as (evaluation, journal):
-            server = Server(Cluster(failing=0.0), Report(), random.Random(0), 1.0, set())
-            runner = Runner(["http://node/v1"], server, journal, concurrency=64, clock=asyncio.get_running_loop().time)
-            await runner.run(evaluation.plan.questions.requests(Talks(evaluation.request)))
-            evaluation.save()
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(go())
+    with opened(evaluation_of(questions), folder) as (evaluation, journal):
+        runner = Runner([NODE], Answering(), journal, concurrency=64)
+        asyncio.run(runner.run(evaluation.plan.questions.requests(Talks(evaluation.request))))
+        evaluation.save()
 
 
 def merged(simulation: Simulation, into: Path) -> Merged:

@@ -11,8 +11,7 @@ import os
 import shutil
 import signal
 import tempfile
-import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from unittest import mock
 from uuid import uuid4
 
 from tests.conftest import ROOT
+from tests.helpers.command import until
 
 MARK = "RAY_NODES_OF_TEST"
 """A variable in the environment of every process of a cluster, by which those that are left over are found."""
@@ -78,21 +78,14 @@ def ray_nodes(**head: float) -> Iterator[RayNodes]:
     from ray._common.utils import get_ray_address_file
     from ray.cluster_utils import Cluster
 
-    folder, mark = tempfile.mkdtemp(prefix="ray"), uuid4().hex
+    folder, mark, nodes = tempfile.mkdtemp(prefix="ray"), uuid4().hex, None
     # Ray notes the address of the newest cluster there, too, and takes the folder for granted.
     Path(get_ray_address_file(None)).parent.mkdir(parents=True, exist_ok=True)
-    env = {
-        MARK: mark,
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "RAY_enable_metrics_collection": "0",
-        "RAY_num_prestart_python_workers": "0",
-    }
+    env = {MARK: mark, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    env |= {"RAY_enable_metrics_collection": "0", "RAY_num_prestart_python_workers": "0"}
     with mock.patch.dict(os.environ, env):
         os.environ.pop("RAY_ADDRESS", None)
         arguments = {"object_store_memory": STORE, "include_dashboard": False, "temp_dir": folder, **head}
-        nodes = None
         try:
             begin = partial(Cluster, True, head_node_args=arguments | {"_system_config": SOON})
             nodes = RayNodes(_patiently(begin, lambda: _ended(mark, 0.0)), mark)
@@ -124,26 +117,26 @@ def _running(mark: str) -> dict[int, str]:
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if int(place.name) != os.getpid() and f"{MARK}={mark}".encode() in (place / "environ").read_bytes():
-                found[int(place.name)] = (
-                    (place / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-                )
-    return {number: words for number, words in found.items() if words.strip()}
+                words = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+                found |= {int(place.name): words} if words.strip() else {}
+    return found
+
+
+def _kill(processes: Iterable[int]) -> None:
+    for number in processes:
+        with contextlib.suppress(OSError):
+            os.kill(number, signal.SIGKILL)
 
 
 def _kill_node(mark: str, there: Collection[int]) -> None:
     """Kill the node that has begun since these processes were there; what else belongs to it ends with it."""
-    for number, words in _running(mark).items():
-        if number not in there and "/raylet/raylet " in words:
-            with contextlib.suppress(OSError):
-                os.kill(number, signal.SIGKILL)
+    new = {number: words for number, words in _running(mark).items() if number not in there}
+    _kill(number for number, words in new.items() if "/raylet/raylet " in words)
 
 
 def _ended(mark: str, seconds: float = 60.0) -> dict[int, str]:
     """The processes of a cluster that have not ended after so many seconds; they are killed."""
-    until = time.monotonic() + seconds
-    while (left := _running(mark)) and time.monotonic() < until:
-        time.sleep(0.2)
-    for number in left:
-        with contextlib.suppress(OSError):
-            os.kill(number, signal.SIGKILL)
+    until(lambda: not _running(mark), seconds)
+    left = _running(mark)
+    _kill(left)
     return left

@@ -13,12 +13,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from tests.helpers.command import until
 
 NODES = ("n1", "n2")
 """The nodes, each a slurmd of its own on this machine."""
@@ -80,36 +81,24 @@ class Slurm:
     env: Mapping[str, str]
     _daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def __call__(self, *arguments: str) -> str:
-        """What a command of Slurm prints. Fails the test where it does not end well."""
+    def __call__(self, *arguments: str, check: bool = True) -> str:
+        """What a command of Slurm prints. check: whether the test fails where it does not end well."""
         env = {**os.environ, **self.env}
         done = subprocess.run(arguments, env=env, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}{self.logs()}"
+        assert done.returncode == 0 or not check, f"{arguments}: {done.stdout}{done.stderr}{self.logs()}"
         return done.stdout
 
     def until(self, met: Callable[[], bool], seconds: float = 60.0) -> None:
         """Wait until a condition is met. Fails the test, with what the daemons said, where that takes too long."""
-        end = time.monotonic() + seconds
-        while not met():
-            assert time.monotonic() < end, f"waited for {seconds:.0f} s\n{self.logs()}"
-            time.sleep(0.1)
+        assert until(met, seconds), f"waited for {seconds:.0f} s\n{self.logs()}"
 
     def empty(self) -> bool:
         """Whether no job waits or runs."""
         return not self("squeue", "-h").strip()
 
-    def task(self, job: str, part: int) -> tuple[str, str]:
-        """The state of one task of an array and the node it runs on, in Slurm's words."""
-        for line in self("squeue", "-h", "-r", "-t", "all", "-j", job, "-o", "%K|%T|%N").splitlines():
-            number, state, node = line.split("|")
-            if number == str(part):
-                return state, node
-        return "", ""
-
     def start(self, node: str) -> None:
         """Start the slurmd of a node, and wait until the node can be used."""
-        command = ["slurmd", "-D", "-N", node, "-f", str(self.folder / "slurm.conf"), "-d", _stepd()]
-        self._daemons[node] = self._daemon(command, node)
+        self._begin(node)
         self.until(lambda: self.state(node) in ("idle", "down"))
         if self.state(node) == "down":
             self("scontrol", "update", f"nodename={node}", "state=resume")
@@ -118,14 +107,12 @@ class Slurm:
     def stop(self, node: str) -> None:
         """End the slurmd of a node and all that runs there at once, as a node that loses its power does."""
         for number in (signal.SIGSTOP, signal.SIGKILL):  # first halted, so that none can tell of the others' end
-            for pid in _of_node(self.env["SLURM_CONF"], node):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
+            _signal(processes(self.env["SLURM_CONF"], node), number)
         self._daemons.pop(node).wait(30)
 
-    def state(self, node: str) -> str:
-        """The state of a node, such as idle."""
-        return self("sinfo", "-h", "-N", "-p", "main", "-n", node, "-o", "%t").strip()
+    def state(self, *nodes: str) -> str:
+        """The states of nodes, such as idle."""
+        return " ".join(self("sinfo", "-h", "-N", "-p", "main", "-n", ",".join(nodes), "-o", "%t", check=False).split())
 
     def logs(self) -> str:
         """The last lines of every daemon's log."""
@@ -134,36 +121,22 @@ class Slurm:
 
     def begin(self) -> None:
         """Start the controller and both nodes."""
-        configuration = ["-f", str(self.folder / "slurm.conf")]
-        self._daemons["slurmctld"] = self._daemon(["slurmctld", "-D", *configuration], "controller")
-        for node in NODES:
-            command = ["slurmd", "-D", "-N", node, *configuration, "-d", _stepd()]
-            self._daemons[node] = self._daemon(command, node)
-        self.until(self._idle, 30)
+        for name in ("slurmctld", *NODES):
+            self._begin(name)
+        self.until(lambda: self.state(*NODES) == "idle idle", 30)
 
-    def _idle(self) -> bool:
-        env = {**os.environ, **self.env}
-        told = subprocess.run(
-            ["sinfo", "-h", "-N", "-p", "main", "-o", "%t"],
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        return told.stdout.split() == ["idle"] * len(NODES)
-
-    def _daemon(self, command: list[str], name: str) -> subprocess.Popen[bytes]:
+    def _begin(self, name: str) -> None:
         env = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")} | dict(self.env)
         env[NODE] = name  # by which it is found, and the steps that it starts
+        command = ["slurmctld", "-D"] if name == "slurmctld" else ["slurmd", "-D", "-N", name, "-d", _stepd()]
+        command += ["-f", str(self.folder / "slurm.conf")]
         with (self.folder / f"{name}.out").open("ab") as out:
-            return subprocess.Popen(command, env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+            self._daemons[name] = subprocess.Popen(command, env=env, stdout=out, stderr=out, start_new_session=True)
 
     def end(self) -> None:
         """End all jobs and daemons, and whatever they left."""
-        env = {**os.environ, **self.env}
         with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(["scancel", "--quiet", "--me"], env=env, timeout=20, check=False)
+            self("scancel", "--quiet", "--me", check=False)
         for daemon in self._daemons.values():
             daemon.terminate()
         for daemon in self._daemons.values():
@@ -172,32 +145,25 @@ class Slurm:
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait(20)
-        for pid in processes(self.env["SLURM_CONF"]):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        _signal(processes(self.env["SLURM_CONF"]), signal.SIGKILL)
 
 
-def processes(configuration: str) -> list[int]:
-    """The processes that belong to the Slurm of that configuration, besides this one and those it started itself."""
-    return [pid for pid, environment in _environments() if f"SLURM_CONF={configuration}".encode() in environment]
-
-
-def _of_node(configuration: str, node: str) -> list[int]:
-    """The processes of a node: its slurmd, the steps that it started, and their tasks."""
-    found = []
-    for pid, environment in _environments():
-        if f"SLURM_CONF={configuration}".encode() not in environment:
-            continue
-        if {f"SLURMD_NODENAME={node}".encode(), f"{NODE}={node}".encode()} & {*environment}:
-            found.append(pid)
+def processes(configuration: str, node: str | None = None) -> list[int]:
+    """The processes of the Slurm of that configuration, but for this one. node: of which alone: its slurmd, the steps
+    that it started, and their tasks."""
+    found, names = [], {f"SLURMD_NODENAME={node}".encode(), f"{NODE}={node}".encode()}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            environment = (folder / "environ").read_bytes().split(b"\0")
+            own = f"SLURM_CONF={configuration}".encode() in environment and int(folder.name) != os.getpid()
+            found += [int(folder.name)] if own and (node is None or names & {*environment}) else []
     return found
 
 
-def _environments() -> Iterator[tuple[int, list[bytes]]]:
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                yield int(folder.name), (folder / "environ").read_bytes().split(b"\0")
+def _signal(numbers: list[int], signal_: int) -> None:
+    for pid in numbers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal_)
 
 
 def _stepd() -> str:
@@ -224,24 +190,15 @@ def running(folder: Path) -> Iterator[Slurm]:
     folder: an empty one for its files. The test is skipped where Slurm is not installed, and fails there where
     NEED_SLURM=1.
     """
-    lacking = [name for name in NEEDED if shutil.which(name) is None]
     plugins = next(Path("/usr/lib").glob("*/slurm-wlm"), None)
-    if lacking or plugins is None:
-        reason = "Slurm is not installed (Debian: apt-get install slurmctld slurmd slurm-client)"
-        if os.environ.get("NEED_SLURM") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    if plugins is None or not all(map(shutil.which, NEEDED)):
+        refuse = pytest.fail if os.environ.get("NEED_SLURM") == "1" else pytest.skip
+        refuse("Slurm is not installed (Debian: apt-get install slurmctld slurmd slurm-client)")
     controller, *ports = _ports(1 + len(NODES))
     for name in ("state", *NODES):
         (folder / name).mkdir()
-    text = CONFIGURATION.format(
-        controller=controller,
-        user=getpass.getuser(),
-        plugins=plugins,
-        folder=folder,
-        names=",".join(NODES),
-        ports=",".join(map(str, ports)),
-    )
+    about = {"controller": controller, "user": getpass.getuser(), "plugins": plugins, "folder": folder}
+    text = CONFIGURATION.format(names=",".join(NODES), ports=",".join(map(str, ports)), **about)
     (folder / "slurm.conf").write_text(text)
     (folder / "gres.conf").write_text("".join(f"Name=gpu File={device}\n" for device in DEVICES))
     slurm = Slurm(folder, {"SLURM_CONF": str(folder / "slurm.conf")})
@@ -250,8 +207,4 @@ def running(folder: Path) -> Iterator[Slurm]:
         yield slurm
     finally:
         slurm.end()
-    for _ in range(100):
-        if not (left := processes(slurm.env["SLURM_CONF"])):
-            return
-        time.sleep(0.1)
-    pytest.fail(f"Slurm has left processes behind: {left}")
+    assert until(lambda: not processes(slurm.env["SLURM_CONF"]), 10), "Slurm has left processes behind"

@@ -1,7 +1,6 @@
 """Our own chat templates, token by token against the documented formats. None of them needs a model."""
 
 import functools
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from tests.conftest import make_item
 from tests.helpers import checkpoints
 from tests.helpers.checkpoints import FAMILIES, family_of, template_of
-from tests.helpers.foreign_formats import mistral_tokens
 from tomserve import content
 from tomserve.prompting.strategy import Strategy
 from tomserve.serving import install
@@ -144,25 +142,6 @@ def test_qwen3_opens_a_reply_as_it_is_told() -> None:
 
     assert end("off")[-6:] == ids(fast, "assistant\n", "<think>", "\n\n", "</think>", "\n\n")[-6:]
     assert ids(fast, "</think>")[0] not in end("on")
-
-
-@needs_transformers
-@pytest.mark.system
-def test_mixtral_and_vicuna_as_their_makers_tokenize_them(tmp_path: Path) -> None:
-    """Mixtral's template gives the tokens of mistral-common, which renders with its real tokenizer and none of our code.
-    FastChat joins the text and lets a sentencepiece tokenizer of Llama's kind add <s>; each answer ends in </s>."""
-    common = pytest.importorskip("mistral_common", reason="mistral-common comes with vLLM")
-    from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
-    from sentencepiece import SentencePieceProcessor
-    from transformers import LlamaTokenizer
-
-    path = Path(common.__file__).parent / "data/tokenizer.model.v1"
-    (tmp_path / "tokenizer.model").write_bytes(path.read_bytes())
-    fast, own = LlamaTokenizer.from_pretrained(tmp_path, legacy=True), SentencePieceProcessor(model_file=str(path))
-    assert rendered(fast, TALK, source("mixtral-8x7b")) == mistral_tokens(MistralTokenizer.v1(), TALK)
-    asked = own.encode(f"{SYSTEM} USER: {FIRST} ASSISTANT: {REPLY}")
-    vicuna = [own.bos_id(), *asked, own.eos_id(), *own.encode(f"USER: {SECOND} ASSISTANT:")]
-    assert rendered(fast, TALK, source("vicuna-33b")) == vicuna
 
 
 def test_every_preset_belongs_to_one_family() -> None:

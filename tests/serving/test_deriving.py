@@ -341,13 +341,3 @@ def test_without_huggingface_hub_the_way_out_is_named(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(MachineError, match=r"huggingface_hub is needed, which comes with vLLM .*give a folder"):
         hub.fetch("Org/New-8B", None)
-
-
-def test_a_whole_copy_in_the_cache_needs_no_hub(tmp_path: Path) -> None:
-    cache = tmp_path / "hf/hub/models--Org--New-8B"
-    model(cache / f"snapshots/{COMMIT}", "qwen3-8b", "qwen3", 16.4)
-    (cache / "refs").mkdir()
-    (cache / "refs/main").write_text(COMMIT)
-    preset, found = resolve("Org/New-8B", gpus="H100")
-    assert found is not None
-    assert (preset.revision, preset.model, preset.weights_gb) == (COMMIT, "Org/New-8B", 16.4)

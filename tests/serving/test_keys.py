@@ -34,7 +34,6 @@ def text(content: bytes, mode: int = 0o600) -> Callable[[Path], None]:
         (lambda path: None, "a text file that can be read"),
         (text(b"\xff\xfe"), "a text file that can be read"),
         (text(b""), "and it is empty"),
-        (text(b" \n\n"), "and it is empty"),
         (text(b"sk-one-secret\nsk-two-secret\n"), "on one line and nothing else"),
         (text(b"sk-one-secret\x0bsk-two-secret\n"), "on one line and nothing else"),
         (text(b"sk-one-secret\n" + b" " * 2**20), "on one line and nothing else"),
@@ -42,7 +41,6 @@ def text(content: bytes, mode: int = 0o600) -> Callable[[Path], None]:
         (text("sk-öne".encode()), "no HTTP header can carry"),
         (text(KEY.encode(), 0o640), "others on this machine can read"),
         (text(KEY.encode(), 0o604), "others on this machine can read"),
-        (text(KEY.encode(), 0o620), "others on this machine can read"),
     ],
 )
 def test_a_file_that_is_no_file_of_one_key_is_refused_in_one_line(

@@ -24,11 +24,9 @@ def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("2x8xA100-40GB", [8, 8], "A100-40GB"),
         ("2 x 8 x NVIDIA A100-SXM4-80GB", [8, 8], "A100-80GB"),
-        ("3×1×H200", [1, 1, 1], "H200"),
         ("2x4x24GB", [4, 4], "24GB"),
         ("1x8xH100", [8], "H100"),
         ("8xA100-80GB", [8], "A100-80GB"),
-        ("2x24GB", [2], "24GB"),
         ("H200", [1], "H200"),
     ],
 )
@@ -47,7 +45,6 @@ def test_the_gpus_of_several_nodes(text: str, by_node: list[int], name: str) -> 
         ("qwen3-235b-a22b", "8xA100-80GB", (8, 1, 1)),
         ("qwen3-235b-a22b", "4x8xA100-80GB", (8, 1, 1)),  # one of four nodes is enough
         ("llama3.1-405b", "2x8xA100-80GB", (8, 2, 2)),
-        ("llama3.1-405b", "8xA100-40GB-OF-NONE-141GB", (8, 1, 1)),
         ("llama3.1-405b", "4x8xA100-40GB", (8, 4, 4)),
         ("llama3.1-405b", "4x4xA100-80GB", (4, 3, 3)),  # the fourth is not needed
         ("llama3-70b", "2x1xH200", (1, 2, 2)),

@@ -25,7 +25,6 @@ from tomserve.serving import foreground, launching, loading, records, target
 from tomserve.serving.command import Command
 from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
-from tomserve.serving.probe import Probe
 from tomserve.serving.waiting import Waiting
 
 
@@ -128,13 +127,6 @@ def test_ctrl_c_ends_the_wait(cli, monkeypatch: pytest.MonkeyPatch) -> None:
         done = cli("eval", "--base-url", endpoint.url, "--limit", "2")
     assert "asks to wait 60 s" in done.out
     assert (done.code, done.err.count("\n")) == (130, 1)
-
-
-def test_a_busy_server_is_not_taken_for_another_kind_of_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    refusing(monkeypatch, 10**6, 503)
-    said = pytest.raises(ServerError, match=r"HTTP 503 \(busy, or still loading\); try again in a while")
-    with running() as endpoint, Probe(endpoint.url) as probe, said:
-        probe.models()
 
 
 # ── a server that `tomserve serve` recorded and that still loads ────────────────────────────────────────────────────

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import combinations, pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,9 +55,3 @@ def test_a_cut_goes_where_least_is_shared_where_that_costs_little() -> None:
     assert all(sharing[end] == 1 for end in found[:-1])
     even = balance.ends(weights, [0] * len(weights), 7)
     assert any(sharing[end] == 90 for end in even[:-1])  # an even cut alone would tear stories
-
-
-@pytest.mark.parametrize("parts", [0, 4])
-def test_there_is_no_empty_part(parts: int) -> None:
-    with pytest.raises(ValueError, match=f"{parts} parts of 3 pieces"):
-        balance.ends([1, 1, 1], [0, 0, 0], parts)

@@ -120,16 +120,3 @@ def test_the_command_measures_what_is_not_given(cli: Any) -> None:
     more = ("--requests", "1000", "--reply-tokens", "7")
     first, *_ = orjson.loads(cli("plan", *more, *some, "--format", "json").out)
     assert (first["value"], "reply tokens as given" in first["why"]) == (1000, True)
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("--gpus", "8xH100"), "--gpus belongs to the plan for a cluster"),
-        ((*GIVEN, "--format", "md"), "unknown format 'md'"),
-        ((*GIVEN, "--nodes", "-1", "--tokens-a-second", "5"), "--nodes -1: expected a number above 0"),
-    ],
-)
-def test_the_command_refuses_what_does_not_fit(cli: Any, words: tuple[str, ...], told: str) -> None:
-    done = cli("plan", *words)
-    assert (done.code, told in done.err, done.err.count("\n")) == (2, True, 1)

@@ -66,14 +66,6 @@ def test_analyze_says_of_parts_what_it_says_of_the_whole(runs: Path, cli) -> Non
     assert parts.out == of_whole.out
 
 
-def test_score_writes_one_table_of_all_parts(runs: Path, cli, tmp_path: Path) -> None:
-    divided_example(runs)
-    assert cli("score", "mine.parts", "--out", tmp_path / "all.parquet").code == 0
-    assert pl.read_parquet(tmp_path / "all.parquet")["run"].unique().to_list() == ["mine"]
-    told = cli("score", "mine.parts", "--out", runs / "mine.parts" / "0000" / "scores.parquet")
-    assert told.code == 2, "the table of a part is not overwritten"
-
-
 def test_a_folder_and_a_pattern_of_tables_are_read_as_one(runs: Path, tmp_path: Path, cli) -> None:
     scores = scores_of(whole_example(runs))
     first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"

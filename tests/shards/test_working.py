@@ -12,9 +12,8 @@ from typing import Any
 
 import orjson
 import pytest
-from aiohttp import web
 
-from tests.conftest import ROOT, Endpoint, running
+from tests.conftest import Endpoint, running
 from tests.helpers.command import until
 from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest
@@ -183,27 +182,6 @@ def test_a_part_that_another_process_asks_is_refused_by_name_and_else_passed_ove
     assert [state.state for state in states(folder)] == ["complete", "waiting", "complete"]
 
 
-def test_failures_that_may_pass_are_asked_again_and_final_ones_are_not(
-    cli: Cli, endpoint: Endpoint, tmp_path: Path
-) -> None:
-    folder = divide(cli, endpoint, tmp_path)
-    first = orjson.loads((folder / "0000/items.jsonl").read_bytes().splitlines()[0])
-    for status, code, said, state in (
-        (418, 1, "repeat the command to ask again", "failures"),
-        (400, 0, "final, not asked again", "complete"),
-    ):
-
-        def script(body: dict[str, Any], number: int, status: int = status) -> web.Response | None:
-            if not body.get("preflight") and first["question"] in body["messages"][-1]["content"]:
-                return web.json_response({"error": "no"}, status=status)
-            return None
-
-        endpoint.script = script
-        done = cli("work", "mine", "--part", "0")
-        assert (done.code, said in done.out, states(folder)[0].state) == (code, True, state), done.err
-        assert states(folder)[0].failures > 0
-
-
 def test_the_noise_check_of_the_parts_is_that_of_the_whole(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
     folder = divide(cli, endpoint, tmp_path, "--noise-check", "0.25")
     assert cli("eval", "--run", "whole", *ASKED, "--base-url", endpoint.url, "--noise-check", "0.25").code == 0
@@ -215,27 +193,6 @@ def test_the_noise_check_of_the_parts_is_that_of_the_whole(cli: Cli, endpoint: E
     records = [Manifest.read(folder).noise for folder in (tmp_path / "runs/whole", *(path.parent for path in noise))]
     assert len({(one.share, one.items, one.of) for one in records}) == 1
     assert [state.state for state in states(folder)] == ["complete"] * 3
-
-
-def test_another_model_or_other_prompts_are_refused_before_anything_is_asked(
-    cli: Cli, endpoint: Endpoint, tmp_path: Path
-) -> None:
-    shutil.copytree(ROOT / "prompts", tmp_path / "prompts")
-    asked = ("--benchmark", "perturbed", "--limit", "8", "--strategy", f"{tmp_path}/prompts/vanilla/")
-    assert cli("shard", "--run", "mine", "--parts", "2", *asked, "--base-url", endpoint.url).code == 0
-    prompt = tmp_path / "prompts/vanilla/user.j2"
-    text = prompt.read_text()
-    for added, models, said in (
-        ("\nThink.", ["tiny"], "digest of strategy 'vanilla' was"),
-        ("", ["other"], "tiny"),
-    ):
-        prompt.write_text(text + added)
-        endpoint.models = models
-        refused = cli("work", "mine", *asked[-2:])
-        assert (refused.code, said in refused.err) == (2, True), refused.err
-    assert not endpoint.requests
-    endpoint.models = ["tiny"]
-    assert cli("work", "mine", *asked[-2:]).code == 0
 
 
 @pytest.mark.parametrize(
