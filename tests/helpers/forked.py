@@ -3,12 +3,10 @@
 >>> with Forge() as forge, forge.servers():                               # doctest: +SKIP
 ...     Server(vllm_command(preset, folder, port=port), ...)              # starts in a quarter of the time
 
-Importing vLLM takes nine seconds of computing in each of the two or three processes of a server, which is four fifths
-of what a start costs. Here one process imports it once. A server that is started within `servers()`, or by a command
-line that `tomserve` starts, is a child of that process: it has the command's own arguments, environment, log and process
-group, and runs tomserve.serving.vllm_cli.main, in which vLLM's own parser reads the arguments. Its engine is a process,
-too, forked instead of spawned. What differs from a start in the usual way: plugins are loaded once and not again in the
-engine, and what vLLM reads from the environment while it is imported (HF_HUB_OFFLINE) is what the forge was started with.
+Importing vLLM is four fifths of what a start costs. Here one process imports it once. A server that is started within
+`servers()`, or by a command line that `tomserve` starts, is a child of that process, with the command's own arguments,
+environment, log and process group; its engine is forked, too. What differs from a start in the usual way: plugins are
+loaded once, and what vLLM reads from the environment while it is imported is what the forge was started with.
 """
 
 from __future__ import annotations
@@ -93,15 +91,14 @@ class Forge:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for one in (self._ours, theirs):
             one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST)
-        command = [sys.executable, "-m", "tests.helpers.forked", str(theirs.fileno())]
-        self._process = subprocess.Popen(
-            command,
-            env={**os.environ, **OFFLINE, **ALONE},
-            pass_fds=[theirs.fileno()],
-            cwd=ROOT,
-            start_new_session=True,
-        )
+        env = {**os.environ, **OFFLINE, **ALONE}
+        self._process = self._python(theirs.fileno(), env=env, start_new_session=True)
         theirs.close()
+
+    def _python(self, number: int, *arguments: str, **options: Any) -> subprocess.Popen[Any]:
+        """This module in a process of its own, which holds the descriptor of that number."""
+        command = [sys.executable, "-m", "tests.helpers.forked", str(number), *arguments]
+        return subprocess.Popen(command, pass_fds=[number], cwd=ROOT, **options)
 
     def __enter__(self) -> Forge:
         return self
@@ -123,20 +120,15 @@ class Forge:
         return forking(self._ours)
 
     def tomserve(self, *arguments: str, runs: Path, **options: Any) -> subprocess.Popen[Any]:
-        """Start `tomserve ARGUMENTS` in a process of its own, whose servers are forked.
-
-        runs: the folder of its runs. options: those of Popen.
-        """
-        number = str(self._ours.fileno())
-        command = [sys.executable, "-m", "tests.helpers.forked", number, *arguments]
+        """Start `tomserve ARGUMENTS` in a process of its own, whose servers are forked. runs: the folder of its runs.
+        options: those of Popen."""
         env = {**environment(runs), "CUDA_VISIBLE_DEVICES": ""}
-        return subprocess.Popen(command, pass_fds=[self._ours.fileno()], cwd=ROOT, env=env, **options)
+        return self._python(self._ours.fileno(), *arguments, env=env, **options)
 
     def run(self, runs: Path, *arguments: str, seconds: float = 500) -> tuple[int, str]:
         """Run `tomserve ARGUMENTS` to its end; returns its exit code, and what it said."""
-        with self.tomserve(
-            *arguments, runs=runs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        ) as process:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        with self.tomserve(*arguments, runs=runs, **pipes) as process:
             try:
                 said, _ = process.communicate(timeout=seconds)
             finally:
@@ -186,22 +178,18 @@ def _become(arguments: list[str], env: dict[str, str], folder: str, *, output: i
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, place in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, place)
-    os.close(nothing)
-    os.close(output)
+    for source in (nothing, output):
+        os.close(source)
     os.environ.clear()
     os.environ.update(env | {"TOMSERVE_PARENT_FD": str(pipe)})
     sys.argv[:] = [MODULE, *arguments]
 
 
+CLI = ("main", "benchmark.main", "collect_env", "launch", "openai", "serve", "run_batch")
 IMPORTED = (
-    MODULE,  # first, because vLLM asks for its own version
-    *(
-        f"vllm.entrypoints.cli.{name}"
-        for name in ("main", "benchmark.main", "collect_env", "launch", "openai", "serve")
-    ),
-    *("vllm.entrypoints.cli.run_batch", "vllm.v1.engine.async_llm", "vllm.v1.engine.core", "vllm.v1.worker.cpu_worker"),
+    *(MODULE, *(f"vllm.entrypoints.cli.{name}" for name in CLI)),  # ours first, because vLLM asks for its own version
+    *("vllm.v1.engine.async_llm", "vllm.v1.engine.core", "vllm.v1.worker.cpu_worker"),
 )
-"""What a server imports."""
 
 
 def _import() -> None:

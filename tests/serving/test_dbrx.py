@@ -15,12 +15,10 @@ PLAIN = "transformer.wte.weight"
 
 
 class Upstream:
-    """A loader like vLLM's for expert weights named "…experts.mlp.w1".
+    """A loader like vLLM's for expert weights named "…experts.mlp.w1", which remembers the names it was given, by call.
 
-    parameters: names that the model has. mapped: what the loader puts in place of ".experts." to find a parameter.
-    elsewhere: numbers of blocks that belong to another process and are skipped silently. The loader remembers, call
-    by call, the names that it was given.
-    """
+    parameters: names that the model has. mapped: what it puts in place of ".experts.". elsewhere: blocks that belong to
+    another process."""
 
     def __init__(self, parameters: set[str], mapped: str = ".experts.", elsewhere: Iterable[int] = ()) -> None:
         self.parameters, self.mapped = parameters, mapped

@@ -1,6 +1,5 @@
 """A preset derived for a model that has none: from its files, explained field by field, saved, and read again."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -335,9 +334,3 @@ def test_errors_of_the_hub(error: str, kind: type[Exception], said: str, hub_of:
     with pytest.raises(kind, match=said) as raised:
         hub.fetch("Org/New-8B", "x")
     assert "\n" not in str(raised.value)
-
-
-def test_without_huggingface_hub_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(MachineError, match=r"huggingface_hub is needed, which comes with vLLM .*give a folder"):
-        hub.fetch("Org/New-8B", None)

@@ -81,12 +81,6 @@ def test_an_unknown_cause_is_not_guessed() -> None:
     assert "Errno 24" not in str(last_words(ORDINARY + "Segmentation fault"))
 
 
-def test_what_failed_first_is_the_cause() -> None:
-    said = explain("CUDA out of memory. Tried to allocate 1.00 GiB.\n... OSError: [Errno 98] Address already in use")
-    assert said is not None
-    assert said.startswith("the GPU ran out of memory")
-
-
 def test_the_last_words_are_the_errors() -> None:
     log = 'INFO a\nTraceback (most recent call last):\n  File "x.py", line 1\n    raise ValueError\nValueError: bad\nINFO bye\n'
     assert last_words(log) == ["ValueError: bad"]

@@ -74,9 +74,3 @@ def test_nothing_is_removed_unless_the_user_agrees(pip: Pip, monkeypatch: pytest
     assert pip.told == []
     install.setup(None, lambda said: None, lambda what: True)
     assert pip.told == [["uninstall", "--yes", "torchvision", "torchaudio"]]
-
-
-def test_what_make_has_set_up_is_our_own_and_nothing_else(tmp_path: Path) -> None:
-    assert not install.own(tmp_path)
-    (tmp_path / ".core").touch()
-    assert install.own(tmp_path)

@@ -162,11 +162,3 @@ def test_too_few_gpus_over_all_nodes(cli) -> None:
     assert cli("serve", "llama3.1-405b", "--dry-run", "--gpus", "3x4xA100-80GB").code == 0  # the way out is one
     with pytest.raises(MachineError, match="reckons with larger GPUs"):
         choose(Preset.load("llama3.1-405b").model_copy(update={"weights_gb": 9e5}), parse_gpus("2x4xL4"))
-
-
-def test_explain_shows_the_arithmetic_of_nodes(cli) -> None:
-    said = cli("serve", "qwen3-235b-a22b", "--explain", "--gpus", "2x8xA100-40GB").out
-    assert "470 GB / 16 = 29.4 GB a GPU" in said
-    assert "=> 16 of 16 GPUs on 2 of 2 nodes (tensor parallel 8, pipeline parallel 2)" in said
-    crossing = cli("serve", "llama3-70b", "--explain", "--gpus", "2x8xA100-80GB", "--", "-tp", "16").out
-    assert "tensor parallelism crosses them, as the command line asks" in crossing

@@ -27,7 +27,6 @@ from tests.helpers.command import tomserve
 from tests.helpers.foreign_formats import harmony_bias, mistral_tokens
 from tests.helpers.forked import Forge
 from tomserve import benchmarks, content
-from tomserve.errors import ServerError
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.turn import Turn
 from tomserve.serving import install, nodes
@@ -217,18 +216,6 @@ def test_harmony_answers_by_the_schema(served: Served, strategy: str) -> None:
     if checkpoints.family_of(served.preset.name).vocabulary != "harmony":
         pytest.skip(f"{served.preset.name} does not speak harmony")
     served.ask(strategy, None, logit_bias=harmony_bias(fast_tokenizer(served)))
-
-
-@pytest.mark.system
-def test_without_the_plugin_dbrx_does_not_load(tmp_path: Path, forge: Forge) -> None:
-    """When this fails, vLLM has been repaired, and tomserve/serving/dbrx.py can go."""
-    port = free_port()
-    checkpoint = checkpoints.build(checkpoints.family_of("dbrx"), tmp_path / "checkpoint")
-    command = command_for(preset_here("dbrx"), checkpoint, port)
-    command.env["VLLM_PLUGINS"] = "none"
-    missing = pytest.raises(ServerError, match="names of DBRX's expert weights")
-    with forge.servers(), Server(command, host="127.0.0.1", port=port, log=tmp_path / "log") as server, missing:
-        server.wait_healthy(lambda message: None)
 
 
 # ── models over several nodes ───────────────────────────────────────────────────────────────────────────────────────

@@ -19,7 +19,6 @@ from tests.helpers.released import released
 from tests.helpers.subjects import PlainBackend
 from tomserve.causal.backend import Prompt
 from tomserve.causal.tokens import fitting_strategy, prompt_of
-from tomserve.prompting.strategy import Strategy, names
 from tomserve.serving import install, reference
 from tomserve.serving.ports import free_port
 
@@ -114,27 +113,6 @@ def test_chains_are_edited_and_continued_at_the_very_token(served: Path) -> None
     begun = frame.filter(shown="prefill")
     assert begun.filter(condition="full").select((pl.col("answer") == pl.col("own")).mean()).item() >= 0.9
     assert begun.filter(condition="last_corrupted").select((pl.col("answer") == pl.col("implied")).mean()).item() >= 0.7
-
-
-def test_every_strategy_that_comes_with_tomserve(served: Path) -> None:
-    """Its answers need not be good; every conversation comes to its end, and what is bound by a schema can be read."""
-    others = ("paraphraser", "predictor", "reader", "rewriter", "verifier")
-    strategies = [Strategy.load(name) for name in names() if name not in others]
-    asked = [word for strategy in strategies for word in ("--strategy", strategy.name)]
-    limits = ["--limit", "2", "--max-tokens", "400", "--no-report"]
-    done = tomserve(served, "eval", "--benchmark", "perturbed", *limits, *asked, "--run", "every")
-    assert done.returncode in (0, 1), done.stderr  # 1 where more than one reply in ten cannot be read
-    rows, scores = journal(served / "every"), pl.read_parquet(served / "every/scores.parquet")
-    assert {row["status"] for row in rows} <= {"ok", "length"}
-    assert scores.group_by("strategy").len().sort("strategy").rows() == [(one.name, 2) for one in strategies]
-    assert set(scores["status"]) <= {"ok", "length", "invalid"}  # none is unfinished
-    bound = {one.name for one in strategies if any(one.folder.glob("*schema.j2"))} | {"forced_choice"}
-    read = scores.filter((pl.col("status") == "ok") & pl.col("strategy").is_in(sorted(bound)))["parse"]
-    assert set(read) <= {"json", "json+letter"}
-    for strategy in strategies:
-        closed = [row["closes"] for row in rows if row["strategy"] == strategy.name and "closes" in row]
-        assert len(closed) == 2 * strategy.several
-        assert all(turns <= strategy.calls for turns in closed)
 
 
 def test_the_next_token_is_the_answer_of_a_real_server(served: Path, tmp_path: Path) -> None:

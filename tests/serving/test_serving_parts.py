@@ -1,6 +1,5 @@
 """Presets, command lines, memory arithmetic, server records, process control: without starting vLLM."""
 
-import io
 import os
 import re
 import shlex
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import orjson
 import pytest
-from rich.console import Console
 
 from tests.conftest import Endpoint
 from tests.helpers.command import until
@@ -18,7 +16,6 @@ from tomserve import content
 from tomserve.errors import ConfigError, MachineError, ServerError
 from tomserve.runs import runfolder
 from tomserve.serving import hardware, install, provenance, records, target
-from tomserve.serving.catalogue import list_presets
 from tomserve.serving.command import Command, vllm_command
 from tomserve.serving.hardware import Gpu, parse_gpus
 from tomserve.serving.launching import Wanted, prepare
@@ -119,18 +116,6 @@ def test_explain_and_list(cli, no_gpus) -> None:
     assert "=> 4 of 8 GPUs (tensor parallel 4): the smallest" in said
     assert "=> 2 of 8 GPUs" in cli("serve", "dbrx", "--explain", "--gpus", "8xB200").out
     assert "of 2xL4" in cli("serve", "--list", "--gpus", "2xL4").out
-
-
-def test_the_list_of_presets_cuts_nothing_on_a_narrow_terminal() -> None:
-    """Eighty columns are too few for the ids of the models, which are then printed in a table of their own."""
-    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
-    list_presets(console)
-    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert max(map(len, lines)) <= 80
-    for name in content.names("launch/models", ".yaml"):
-        preset = Preset.load(name)
-        first, second = (line.split() for line in lines if name in line.split()[:1])
-        assert (first[:2], second[-1]) == ([name, f"{preset.weights_gb:g}"], preset.model)
 
 
 def test_a_server_for_everybody_asks_for_a_key(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """Servers that start for one command, or of a folder: a real vLLM is started, ended with whoever started it, and refused."""
 
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from tests.helpers import checkpoints
 from tests.helpers.command import group_of, journal, ready, tomserve, until
 from tests.helpers.forked import Forge
-from tomserve.serving import install, reference
+from tomserve.serving import install
 from tomserve.serving.ports import free_port
 
 BUDGET = 24
@@ -74,18 +73,3 @@ def test_eval_uses_the_preset_that_was_derived_of_a_folder(tmp_path: Path, forge
     assert server["preset"]["reasoning"]["parser"] == "qwen3"
     assert server["flags"]["max-num-seqs"] == "4"
     assert server["flags_changed"] == {"max-num-seqs": {"preset": "not given", "used": "4"}}
-
-
-@pytest.mark.system
-def test_a_model_without_chat_template(tmp_path: Path, forge: Forge) -> None:
-    bare = tmp_path / "bare"
-    shutil.copytree(reference.folder(), bare)
-    (bare / "chat_template.jinja").unlink()
-    preset = tmp_path / "bare.yaml"
-    preset.write_text(
-        f"schema: 1\nname: bare\nmodel: {bare}\ndevice: cpu\ndtype: float32\nweights_gb: 0.005\nmax_model_len: 2048\n"
-    )
-    code, said = forge.run(tmp_path / "runs", "serve", str(preset), "--port", str(free_port()))
-    assert code == 2
-    assert said.strip().splitlines()[-1].startswith("tomserve: ")
-    assert "model 'bare' has no chat template; serve it with --chat-template FILE" in said

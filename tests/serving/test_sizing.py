@@ -72,13 +72,7 @@ def write_model(folder: Path, config: dict, gigabytes: float | None = None) -> P
     return folder
 
 
-LLAMA = {
-    "num_hidden_layers": 80,
-    "num_attention_heads": 64,
-    "num_key_value_heads": 8,
-    "hidden_size": 8192,
-    "max_position_embeddings": 4096,
-}
+LLAMA = {"num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8, "hidden_size": 8192}
 
 
 @pytest.mark.parametrize(
