@@ -29,7 +29,7 @@ class Store:
 @contextlib.contextmanager
 def serving(root: Path) -> Iterator[Store]:
     """Serve a folder until the block ends; writing and reading take USER and PASSWORD."""
-    store = Store("", root)
+    store, ending = Store("", root), threading.Event()
 
     class Transfer(DTPHandler):  # type: ignore[misc]  # the library has no types
         def handle_read(self) -> None:
@@ -53,19 +53,17 @@ def serving(root: Path) -> Iterator[Store]:
         authorizer = DummyAuthorizer()
 
     Handler.authorizer.add_user(USER, PASSWORD, str(root), perm="elradfmwMT")
-    server = FTPServer(("127.0.0.1", 0), Handler)
-    store.url = f"ftp://127.0.0.1:{server.socket.getsockname()[1]}"
-    ending = threading.Event()
+    with FTPServer(("127.0.0.1", 0), Handler) as server:
+        store.url = f"ftp://127.0.0.1:{server.socket.getsockname()[1]}"
 
-    def serve() -> None:
-        while not ending.is_set():
-            server.serve_forever(timeout=0.02, blocking=False, handle_exit=False)
+        def serve() -> None:
+            while not ending.is_set():
+                server.serve_forever(timeout=0.02, blocking=False, handle_exit=False)
 
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    try:
-        yield store
-    finally:
-        ending.set()
-        thread.join(30)
-        server.close_all()
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield store
+        finally:
+            ending.set()
+            thread.join(30)

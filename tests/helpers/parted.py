@@ -34,28 +34,18 @@ def divided_example(runs: Path, parts: int = 3, name: str = "mine") -> Path:
 
 def whole_example(runs: Path, name: str = "mine") -> Path:
     """The example run as the run that these parts are merged into."""
-    folder = runs / name
-    folder.mkdir(parents=True)
+    (runs / name).mkdir(parents=True)
     for file in ("items.jsonl", "responses.jsonl", "noise.jsonl", "manifest.json"):
         if (EXAMPLE / file).exists():
-            shutil.copy(EXAMPLE / file, folder / file)
-    return folder
+            shutil.copy(EXAMPLE / file, runs / name / file)
+    return runs / name
 
 
 def _record(name: str, of: dict[str, int], parts: int) -> Shards:
     asked = orjson.loads((EXAMPLE / "manifest.json").read_bytes())
+    same = ("tomserve", "benchmark", "benchmark_digest", "benchmark_items", "model", "sampling", "strategies")
+    about = {field: asked[field] for field in same} | {"created": "2026-11-24T00:00:00Z", "experiment": {}}
     numbers = dict.fromkeys(("prompt_tokens", "shared_tokens", "reply_tokens"), 1)
     counts = [list(of.values()).count(number) for number in range(parts)]
-    return Shards(
-        run=name,
-        created="2026-11-24T00:00:00Z",
-        tomserve=asked["tomserve"],
-        experiment={},
-        benchmark=asked["benchmark"],
-        benchmark_digest=asked["benchmark_digest"],
-        benchmark_items=asked["benchmark_items"],
-        model=asked["model"],
-        sampling=asked["sampling"],
-        strategies=asked["strategies"],
-        parts=tuple(PartRecord(items=one, requests=2 * one, digest="blake2b:0", **numbers) for one in counts),
-    )
+    records = (PartRecord(items=one, requests=2 * one, digest="blake2b:0", **numbers) for one in counts)
+    return Shards(run=name, parts=tuple(records), **about)

@@ -113,7 +113,7 @@ def _patiently(begin: Callable[[], Any], clear: Callable[[], object]) -> Any:
 
 def _running(mark: str) -> dict[int, str]:
     """The processes of the cluster with this mark that run now, by their ids, with their command lines."""
-    found = {}
+    found: dict[int, str] = {}
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if int(place.name) != os.getpid() and f"{MARK}={mark}".encode() in (place / "environ").read_bytes():

@@ -26,7 +26,6 @@ def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         ("2 x 8 x NVIDIA A100-SXM4-80GB", [8, 8], "A100-80GB"),
         ("2x4x24GB", [4, 4], "24GB"),
         ("1x8xH100", [8], "H100"),
-        ("8xA100-80GB", [8], "A100-80GB"),
         ("H200", [1], "H200"),
     ],
 )
