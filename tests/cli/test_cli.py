@@ -499,6 +499,7 @@ def test_a_signal_in_mid_run_keeps_everything_and_says_how_to_resume(endpoint: E
     assert len(endpoint.requests) - asked == sum(not row["reused"] for row in rows) - asked
 
 
+@pytest.mark.system
 def test_kill_9_in_mid_run_loses_nothing(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     endpoint.delay = 0.05
     for kill_at in (10, 30):

@@ -109,6 +109,7 @@ def again(cli: Any, monkeypatch: pytest.MonkeyPatch) -> Again:
         assert spec is not None
         assert spec.loader is not None
         program = importlib.util.module_from_spec(spec)
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)  # or a folder would be added to the artefact
         spec.loader.exec_module(program)
         monkeypatch.setattr(program, "subprocess", SimpleNamespace(run=call))
         monkeypatch.setattr(sys, "argv", ["recompute.py", *options])

@@ -1,6 +1,6 @@
 """Has the real Inspect and the real lm-eval write what lies in tests/data/other_tools.
 
-    python bench/other_tools.py FOLDER
+    python bench/_other_tools.py FOLDER
 
 What is committed are its logs, of those in JSON without their events, and lm-eval's files, without what they tell of a
 machine.
