@@ -170,14 +170,16 @@ class Reader:
         question = next(iter(benchmarks.load("hitom", self.folder / "Hi-ToM_data.json")))
         (self.folder / "hitom.jsonl").write_text(json.dumps({"item": question.id, "text": "B"}))
 
-    def follow(self, page: str) -> None:
-        """Write the page's files, run its commands and then its programs; each has to succeed."""
+    def follow(self, page: str, without: tuple[str, ...] = ()) -> None:
+        """Write the page's files, run its commands, but for those with such words, and then its programs; each has to
+        succeed."""
         for name, text in files(page).items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         for command in commands(page):
-            self.type(command)
+            if not any(words in command for words in without):
+                self.type(command)
         if program := "\n".join(programs(page)).replace(ADDRESS, self.endpoint.url):
             self._run([*self._python("-c"), "-c", program], program)
 
