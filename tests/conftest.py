@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import os
 import shutil
@@ -38,6 +39,19 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What tests share is made before a test has surroundings of its own, and keeps out of the user's state, too."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _stages_are_read_once() -> Iterator[None]:
+    """A stage file of the dataset is read and checked once in a session: this was most of the time of many commands."""
+    from tomserve.benchmarks.perturbed import benchmark as first
+    from tomserve.benchmarks.perturbed_2 import benchmark as second
+
+    with pytest.MonkeyPatch.context() as patched:
+        for module in (first, second):
+            read = functools.cache(lambda path, content, load=module.load_stage: load(path))
+            patched.setattr(module, "load_stage", lambda path, read=read: read(path, path.read_bytes()))
         yield
 
 

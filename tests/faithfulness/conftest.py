@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,19 +10,9 @@ import pytest
 
 from tests.conftest import Endpoint, running
 from tests.helpers.answerers import finished, some_items
-from tomserve.benchmarks.perturbed import benchmark
 from tomserve.items import Item
 
 Source = Callable[..., Path]
-
-
-read_once = functools.cache(benchmark.load_stage)
-
-
-@pytest.fixture(autouse=True)
-def _stages_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every measurement reads the stages of the benchmark for questions about the same stories."""
-    monkeypatch.setattr(benchmark, "load_stage", read_once)
 
 
 @pytest.fixture(scope="session")
