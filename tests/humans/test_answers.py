@@ -214,6 +214,16 @@ def test_who_stops_half_way_has_not_failed_the_checks_that_follow(study: Path, t
     assert person.reason == "no question answered"
 
 
+def test_one_code_with_two_ages_is_two_people(study: Path, tmp_path: Path) -> None:
+    code, asked = next(iter(keys(study).items()))
+    paths = [tmp_path / f"{age}.json" for age in ("34", "35")]
+    for path in paths:
+        first = [{"question": 1, "answer": asked[0][0]}]
+        path.write_text(json.dumps(form_file(study, code, first, finished=False, about={"age": path.stem})))
+    with pytest.raises(ContentError, match=f"{code} has answers in .* already, and they differ"):
+        read(study, *paths)
+
+
 def _number_of_choice(study: Path) -> str:
     return next(iter(keys(study)))
 

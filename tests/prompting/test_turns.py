@@ -233,13 +233,18 @@ def test_thinking_and_the_users_number_of_tokens_go_to_every_turn(tmp_path: Path
     [
         ("answer.user.j2", "Well?"),
         ("system.j2", "Be long."),
+        ("../shared/tail.j2", "Be slow."),
         ("strategy.yaml", "schema: 1\ndescription: x\nmax_tokens: 51\n" + TWO),
         ("strategy.yaml", "schema: 1\ndescription: x\nmax_tokens: 50\n" + TWO.replace("0.5", "0.6")),
         ("strategy.yaml", "schema: 1\ndescription: x\nmax_tokens: 50\n" + TWO.replace("answer}", "answer, continues: false}")),
     ],
 )  # fmt: skip
 def test_the_digest_covers_every_turn(name: str, text: str, tmp_path: Path) -> None:
-    folder = write_strategy(tmp_path / "two", FILES, TWO)
+    shared = tmp_path / "shared" / "tail.j2"
+    shared.parent.mkdir()
+    shared.write_text("Be quick.")
+    included = FILES | {"answer.user.j2": '{{ question }} {% include "../shared/tail.j2" %}'}
+    folder = write_strategy(tmp_path / "two", included, TWO)
     before = Strategy(folder).digest
     assert Strategy(folder).digest == before
     (folder / name).write_text(text)

@@ -24,6 +24,13 @@ def test_the_sum_is_what_it_says() -> None:
     assert layout.questions == pytest.approx(4 * left * 1e9 / (2 * 80 * 8 * 128 * 2 * 2048))
 
 
+def test_kv_heads_are_repeated_on_more_gpus_than_there_are() -> None:
+    layout = choose(Preset.load("qwen3-235b-a22b"), A100, 0)
+    assert layout.model.shape is not None
+    assert (layout.tensor, layout.model.shape.kv_heads) == (8, 4)
+    assert layout.questions == pytest.approx(4 * layout.cache_gb * 1e6 / (layout.token_kb * layout.tokens_each))
+
+
 @pytest.mark.parametrize("number", [1, 2, 4, 8])
 @pytest.mark.parametrize("name", ["llama3-70b", "vicuna-33b", "qwen3-235b-a22b", "qwen3-8b", "mixtral-8x7b"])
 def test_what_is_chosen_fits_and_nothing_smaller_does(name: str, number: int) -> None:

@@ -91,6 +91,9 @@ def test_permutation_p_is_near_the_enumerated_one() -> None:
     found = permutation_p(y, arm, task, stage)
     assert found == pytest.approx(expected, abs=0.01)
     assert found == permutation_p(y, arm, task, stage)
+    assert permutation_p([1 - value for value in y], arm, task, stage) == pytest.approx(
+        expected, abs=0.01
+    )  # both sides
     assert permutation_p([1.0, 1.0], [True, False], ["a", "b"], ["s", "s"]) == 1.0
     with pytest.raises(ValueError, match="in both arms"):
         permutation_p([1.0, 0.0], [True, False], ["a", "a"], ["s", "s"])
