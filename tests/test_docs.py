@@ -30,6 +30,10 @@ TYPED = [
 """Pages with something to type, but for those of the gallery, which tests/docs/test_gallery.py follows."""
 
 
+INSIDE = ("how-to/causal.md", "how-to/functional.md")
+"""Pages whose commands look inside a model, which takes a minute each; they are followed in the long tier."""
+
+
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` builds it: every warning, such as a link that leads nowhere, is an error."""
@@ -137,8 +141,10 @@ def test_the_page_of_published_benchmarks_names_every_one_of_their_pages() -> No
     assert {path.stem for path in folder.glob("*.md")} - {"index"} <= listed
 
 
-@pytest.mark.system
-@pytest.mark.parametrize("page", TYPED)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.long if page in INSIDE else pytest.mark.system) for page in TYPED],
+)
 def test_what_a_page_tells_the_reader_to_type_works(page: str, endpoint: Endpoint, begun: Path, tmp_path: Path) -> None:
     Reader(tmp_path, endpoint, begun).follow((DOCS / page).read_text())
 

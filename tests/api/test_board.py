@@ -353,7 +353,7 @@ def test_who_stops_it_stops_all_of_it(endpoint: Endpoint, few: Path, tmp_path: P
 
 
 @pytest.mark.system
-def test_a_wide_table_needs_no_scrolling(browser: Any, told: dict[str, tuple[Layered, ...]], tmp_path: Path) -> None:
+def test_a_wide_table_needs_no_scrolling(told: dict[str, tuple[Layered, ...]], tmp_path: Path, browser: Any) -> None:
     page = browser.new_page(viewport={"width": 400, "height": 800})
     page.goto(write(board_of(*told["all"], told["few"][0]), tmp_path)[-1].as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= 400

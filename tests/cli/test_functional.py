@@ -197,7 +197,7 @@ def test_several_models_are_queued_and_only_what_is_comparable_is_ranked(
     assert (folder / "leaderboard_ftom_bs.md").is_file()
 
 
-@pytest.mark.system
+@pytest.mark.long
 def test_models_that_are_measured_alike_are_ranked_by_all_three_layers(
     cli: Cli, endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path
 ) -> None:

@@ -117,7 +117,7 @@ def test_a_node_dies_while_it_asks(cli: Cli, endpoint: Endpoint, nodes: RayNodes
     assert len(keyed(folder.parent / "mine")) == 400
 
 
-@pytest.mark.system
+@pytest.mark.long
 def test_the_conductor_begins_again(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
     """Its tasks end with it, after the replies under way, and the next ones go on where these were."""
     import ray
@@ -152,7 +152,7 @@ def test_cancelled_and_handed_over_again(cli: Cli, endpoint: Endpoint, nodes: Ra
     assert "all parts of" in cli("submit", "ray", "mine", "--address", nodes.address).out
 
 
-@pytest.mark.system
+@pytest.mark.long
 def test_what_fails_is_told(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
     folder = divided(cli, endpoint, "mine")
     (folder / "0002" / "items.jsonl").unlink()
@@ -167,7 +167,7 @@ def test_what_fails_is_told(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> No
     assert rays.Ray().states(job)[2].restarts == 1
 
 
-@pytest.mark.system
+@pytest.mark.long
 def test_two_parts_share_a_gpu(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
     """Ray counts GPUs as it is told to; this node claims one. Two parts run on it at the same time, and never three."""
     nodes.add(num_cpus=4, num_gpus=1)

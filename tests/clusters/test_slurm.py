@@ -248,7 +248,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.system
+@pytest.mark.long
 def test_a_model_on_several_nodes_is_started_on_each_of_them(
     evaluation: Evaluation, slurm: Slurm, endpoint: Endpoint, tmp_path: Path
 ) -> None:

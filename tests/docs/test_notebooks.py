@@ -22,7 +22,7 @@ def test_a_notebook_is_kept_without_outputs(path: Path) -> None:
     assert not [cell for cell in code if cell.outputs or cell.execution_count is not None]
 
 
-@pytest.mark.system
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)")
 def test_the_first_study_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ def test_a_server_that_takes_few_at_once_loses_no_rows(bound: int, metrics: bool
     assert len(outcome.answers) > 0.7 * len(best.answers)
 
 
-@pytest.mark.parametrize("metrics", [False, pytest.param(True, marks=SYSTEM)])
+@pytest.mark.parametrize("metrics", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_after_a_storm_of_refusals_the_limit_recovers(metrics: bool) -> None:
     calm = {"slots": 64, "base": 0.02, "slope": 0.00001, "work": 100}
     storm = [(15.0, {"rate": 0.001, "burst": 0.0}), (35.0, {"rate": 0.0})]
