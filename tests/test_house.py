@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,12 @@ BLIND = ("engine", "runs", "shards", "clusters", "reporting", "interop", "web", 
 """Rooms that serve every benchmark and every study alike, and so name none."""
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a module, which several tests walk."""
+    return ast.parse(path.read_text("utf-8"))
+
+
 def modules() -> Iterator[tuple[str, Path]]:
     """(room, file) of every module of the engine."""
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -52,7 +59,7 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 def imported_rooms(path: Path) -> Iterator[tuple[int, str]]:
     """(line, room) of every import of the engine in a module, those for type checkers included."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module == "tomserve":
@@ -121,7 +128,7 @@ def test_rooms_for_all_name_no_benchmark_and_no_study(room: str) -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.value[:60]!r}"
         for path in (PACKAGE / room).rglob("*.py")
-        for tree in [ast.parse(path.read_text("utf-8"))]
+        for tree in [parsed(path)]
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if pattern.search(node.value) and not _is_docstring(node, tree)
@@ -147,7 +154,7 @@ DECLARATIVE = ("cli/", "web/pages/", "web/api/", "benchmarks/hitom/generating.py
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -187,7 +194,7 @@ def test_what_is_offered_is_a_field_and_not_found_by_name() -> None:
         for path in (*(PACKAGE / "benchmarks").rglob("*.py"), *(PACKAGE / "studies").rglob("*.py"),
                      *(PACKAGE / "reporting").rglob("*.py"), *(PACKAGE / "runs").rglob("*.py"))
         if str(path.relative_to(ROOT)) not in allowed
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr"
         if len(node.args) > 1 and isinstance(node.args[1], ast.Constant) and str(node.args[1].value).isupper()
     ]  # fmt: skip

@@ -144,6 +144,7 @@ def one(told: dict[str, tuple[Layered, ...]]) -> Facts:
     return facts(told["all"][0])
 
 
+@pytest.mark.system
 def test_models_that_were_asked_the_same_are_ranked(whole: Board) -> None:
     board = whole
     assert set(board.tables) == {BS}, "no model is measured inside, which one sentence says"
@@ -310,6 +311,7 @@ def test_names_of_strangers_are_inert(told: dict[str, tuple[Layered, ...]], tmp_
     assert "\x1b[2J" not in printed(hostile)
 
 
+@pytest.mark.system
 def test_files_of_an_earlier_leaderboard_do_not_stay(told: dict[str, tuple[Layered, ...]], tmp_path: Path) -> None:
     write(board_of(*told["few"]), tmp_path)
     assert (tmp_path / "not_ranked.md").exists()
@@ -322,6 +324,7 @@ def test_files_of_an_earlier_leaderboard_do_not_stay(told: dict[str, tuple[Layer
         write(board, tmp_path / "mine.csv")
 
 
+@pytest.mark.system
 def test_the_command_prints_it_and_keeps_a_board_that_it_cannot_replace(
     cli: Cli, served: Endpoint, few: Path, tmp_path: Path
 ) -> None:

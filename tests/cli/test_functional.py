@@ -51,6 +51,7 @@ def run_of(folder: Path) -> dict[str, Any]:
     return manifest.to_dict()
 
 
+@pytest.mark.system
 def test_a_measurement_that_fails_takes_nothing_from_the_other_layers_and_nothing_is_done_twice(
     cli: Cli, endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path
 ) -> None:
@@ -154,6 +155,7 @@ def test_what_cannot_be_measured_is_said_in_one_line_before_anything_is_asked(
     assert not endpoint.requests
 
 
+@pytest.mark.system
 def test_python_does_the_same(endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path) -> None:
     weights, items = subject
     found = tomserve.functional(
@@ -176,6 +178,7 @@ def test_python_does_the_same(endpoint: Endpoint, subject: tuple[Path, Path], wo
         tomserve.functional(limits=3)  # type: ignore[call-arg]
 
 
+@pytest.mark.system
 def test_several_models_are_queued_and_only_what_is_comparable_is_ranked(
     cli: Cli, endpoint: Endpoint, worlds: str, tmp_path: Path
 ) -> None:

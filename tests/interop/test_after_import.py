@@ -180,6 +180,7 @@ def text_of(page: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", " ", page))
 
 
+@pytest.mark.system
 def test_the_workbench_shows_a_foreign_run(runs: Path) -> None:
     person = client()
     assert "questions-a" in person.get("/").text

@@ -136,6 +136,7 @@ def _made(folder: Path, runs: list[str], **wish: Any) -> Path:
     return folder / "made"
 
 
+@pytest.mark.system
 def test_it_holds_what_reviewers_need_and_nothing_else(zipped: Path, place: Path) -> None:
     with zipfile.ZipFile(zipped) as held:
         names = held.namelist()

@@ -78,6 +78,7 @@ def test_items_without_versions_are_questions_by_themselves() -> None:
     assert "each with all its answers" in (found.said or "")
 
 
+@pytest.mark.system
 def test_a_page_says_that_it_holds_a_part(example: Path, whole: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "choose", lambda scores, **kept: choice.choose(scores, **{**kept, "most": 100}))
     monkeypatch.setattr(page, "MOST", 5)

@@ -86,6 +86,7 @@ def test_a_server_that_goes_away_in_mid_run_and_comes_back_costs_nothing(
     assert {row["status"] for row in rows(tmp_path)} == {"ok"}
 
 
+@pytest.mark.system
 def test_a_server_that_stays_away_ends_the_run_resumably(
     endpoint: Endpoint, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

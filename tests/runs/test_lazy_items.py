@@ -68,6 +68,7 @@ class Alive:
             yield make_item(number, question=f"What is in jar {number}?")
 
 
+@pytest.mark.system
 def test_however_many_items_there_are_few_are_alive(endpoint: Endpoint) -> None:
     alive, count = Alive(), 200
     endpoint.script = lambda body, number: alive.look() if number % 50 == 0 else None

@@ -166,6 +166,7 @@ def test_the_same_weights_under_another_name_are_the_evaluated_model(endpoint: E
     assert "is the evaluated model (weights-7b)" in cli("score", "mine", "--reader", endpoint.url).err
 
 
+@pytest.mark.system
 def test_nonsense_and_failures_are_no_readings(endpoint: Endpoint, cli, run: Path, monkeypatch) -> None:
     monkeypatch.setattr(reading.Job.__dataclass_fields__["policy"], "default_factory", _impatient)
 

@@ -43,6 +43,7 @@ def runs_of_eight(items: list[Item]) -> set[tuple[str, ...]]:
     return {tuple(found[at : at + 8]) for found in lists.values() for at in range(len(found) - 7)}
 
 
+@pytest.mark.system
 def test_no_eight_words_in_a_row_are_those_of_the_dataset() -> None:
     """Of the second edition only the stories count: its questions are one sentence but for everyday names and labels."""
     second = [item.model_copy(update={"question": "?"}) for item in perturbed_2.load()]

@@ -34,6 +34,7 @@ def test_no_eight_words_in_a_row_are_those_of_the_release(taught: list) -> None:
     assert not theirs & ours
 
 
+@pytest.mark.system
 def test_names_and_labels_are_no_words_of_the_release(taught: list) -> None:
     words = social.released_words()
     assert {"akosua", "quinoa"} <= words

@@ -68,6 +68,7 @@ def links(page: str, begin: str) -> list[str]:
     return [html.unescape(link) for link in re.findall(rf'href="({begin}[^"]+)"', page)]
 
 
+@pytest.mark.system
 def test_what_models_and_datasets_say_is_only_ever_text(tmp_path: Path) -> None:
     hostile(tmp_path)
     me = client()

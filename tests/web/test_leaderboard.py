@@ -130,6 +130,7 @@ def test_a_journal_that_has_changed_is_counted_anew() -> None:
     assert new.share.correct < old.share.correct
 
 
+@pytest.mark.system
 def test_the_three_layers_of_a_model_stand_in_a_table_of_their_own() -> None:
     for part in ("worlds", "inside"):
         copied_run(runs_root() / "functional-mine" / part, f"functional-example/{part}")

@@ -59,6 +59,7 @@ def test_the_page_of_a_run_has_the_panels_of_its_report(person: TestClient) -> N
     assert "<script>" not in page
 
 
+@pytest.mark.system
 def test_another_study_and_factors_are_analysed_beside(person: TestClient) -> None:
     page = settled(person, "/run/example?study=accuracy&by=kind").text
     assert "accuracy, recommended intervals" in page or "study" in page
@@ -142,6 +143,7 @@ def test_notes_and_tags_are_kept_and_scores_made_anew(
     assert "was scored anew" in text_of(settled(person, answer.headers["location"]).text)
 
 
+@pytest.mark.system
 def test_scores_report_tables_and_experiment_can_be_taken_away(runs: Path, person: TestClient) -> None:
     for form in ("parquet", "csv", "jsonl"):
         found = settled(person, f"/download/example?what=scores&form={form}")
