@@ -196,16 +196,17 @@ class Survey:
         random number; the others are noted on the way."""
         for place, row in self.found.rows():
             self.models |= {name for name in (row["model"], row.get("served_model")) if isinstance(name, str)}
-            item, name = self.known.item(place), content(self.known.item(place), row)
+            item = self.known.item(place)
             reading = reading_of(item, row, self.letters(item, row["strategy"]))
             if not unread(row, reading):
                 if reading.answer is not None:
                     short = (reading.parse or "").startswith(_SHORT)
-                    yield short, name, Asked(place, item.id, row["strategy"], reading.answer)
+                    yield short, content(item, row), Asked(place, item.id, row["strategy"], reading.answer)
                 continue
             if not spoken(row.get("text") or "").text.strip():
                 self.silent += 1
                 continue
+            name = content(item, row)
             self.counts[name] += 1
             self.unread.setdefault(name, Asked(place, item.id, row["strategy"], None))
 
