@@ -91,7 +91,7 @@ def test_the_loop_stays_free_while_it_is_asked(endpoint: Endpoint) -> None:
 
 
 def test_progress_is_shown_where_it_is_wanted(endpoint: Endpoint, capfd) -> None:
-    class Told(Silent):
+    class Recorder(Silent):
         def __init__(self) -> None:
             self.heard: list[object] = []
 
@@ -107,7 +107,7 @@ def test_progress_is_shown_where_it_is_wanted(endpoint: Endpoint, capfd) -> None
         def finished(self) -> None:
             self.heard.append("finished")
 
-    told = Told()
+    told = Recorder()
     tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="r", progress=told)
     assert told.heard[:2] == [f"asking tiny at {endpoint.url}: 8 of 8 questions to go", (8, 0)]
     assert set(told.heard[2:-1]) == {item.id for item in ITEMS}

@@ -29,7 +29,7 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 TWENTY = [make_item(number) for number in range(20)]
 
 
-class Made:
+class Generator:
     """Generates twenty items, and counts how often."""
 
     times, items = 0, TWENTY
@@ -44,11 +44,11 @@ class Made:
 
 
 @pytest.fixture
-def made() -> Made:
-    return Made()
+def made() -> Generator:
+    return Generator()
 
 
-def test_what_was_generated_once_is_read_from_then_on(made: Made, cache: Path) -> None:
+def test_what_was_generated_once_is_read_from_then_on(made: Generator, cache: Path) -> None:
     release = made.release()
     for _ in range(3):
         assert list(keeping.items(release, made)) == made.items
@@ -58,7 +58,7 @@ def test_what_was_generated_once_is_read_from_then_on(made: Made, cache: Path) -
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_a_part_is_not_kept_and_neither_is_another_release(made: Made, cache: Path) -> None:
+def test_a_part_is_not_kept_and_neither_is_another_release(made: Generator, cache: Path) -> None:
     assert len(list(islice(keeping.items(made.release(), made), 5))) == 5
     assert not cache.exists()
     assert list(keeping.items(released(), made)) == made.items
@@ -67,7 +67,7 @@ def test_a_part_is_not_kept_and_neither_is_another_release(made: Made, cache: Pa
 
 @pytest.mark.parametrize("harm", ["changed", "torn", "bomb", "link", "folder", "large"])
 def test_a_file_that_is_not_the_release_is_not_believed(
-    made: Made, cache: Path, harm: str, tmp_path: Path, monkeypatch
+    made: Generator, cache: Path, harm: str, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(keeping, "LARGEST", 1 << 20)
     release = made.release()
@@ -95,7 +95,7 @@ def test_a_file_that_is_not_the_release_is_not_believed(
     assert made.times == (3 if harm == "folder" else 2), "it is replaced by what was generated"
 
 
-def test_a_cache_that_cannot_be_written_is_no_failure(made: Made, cache: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_no_failure(made: Generator, cache: Path) -> None:
     cache.parent.mkdir()
     cache.write_text("a file where a folder should be")
     assert list(keeping.items(made.release(), made)) == made.items

@@ -96,7 +96,7 @@ Events = tuple[tuple[int, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionAt:
     """A question after a line of a story, with what the rules speak of; all is worked out anew each time."""
 
     world: Mapping[str, Any]
@@ -127,7 +127,7 @@ class Asked:
                 history += (Occurrence("saying", words[-1], hearers, speaker, doubting),)
         return history
 
-    def without_one(self, after: int) -> Iterator[tuple[str, Asked]]:
+    def without_one(self, after: int) -> Iterator[tuple[str, QuestionAt]]:
         """For each event after the line by which people may come to know something about the fact: who said it ("fact"
         where nobody did) and the value, and the question where all but this one happened."""
         for place, (line, (verb, *words)) in enumerate(self.events):
@@ -146,7 +146,7 @@ class Asked:
         """What was believed after any earlier line, for certain."""
         return {self.belief(line=line) for line in range(self.line)} - {UNKNOWN}
 
-    def ends(self) -> list[Asked]:
+    def ends(self) -> list[QuestionAt]:
         """The question at the end of each scene that has begun, the present one as far as it goes."""
         begins = sorted({line for line, (verb, *_) in self.events if verb == "scene" and line <= self.line})
         return [replace(self, line=line) for line in (*(line - 1 for line in begins[1:]), self.line)]
@@ -179,10 +179,10 @@ class Asked:
         return bool(act == plan.get(belief))
 
 
-Fits = Callable[[Asked, str], bool]
+Fits = Callable[[QuestionAt, str], bool]
 
 
-def _backward(asked: Asked, believed: str | None) -> list[str]:
+def _backward(asked: QuestionAt, believed: str | None) -> list[str]:
     """The values of the fact, as a belief or, given the belief, as a wish, that would lead to what was done."""
     done, wish = asked.shown("act"), asked.wish()
     if done is None or believed == UNKNOWN:
@@ -191,7 +191,7 @@ def _backward(asked: Asked, believed: str | None) -> list[str]:
     return [value for value, (belief, wanted) in ways if asked.would(done, belief, wanted)]
 
 
-def _feeling(asked: Asked, choice: str) -> bool:
+def _feeling(asked: QuestionAt, choice: str) -> bool:
     """Whether the person feels this about how the fact is believed to be."""
     wish, now = asked.wish(), asked.belief()
     if not wish:
@@ -209,25 +209,25 @@ def _feeling(asked: Asked, choice: str) -> bool:
     }.get(choice, False)
 
 
-def _seen_feeling(asked: Asked, choice: str) -> bool:
+def _seen_feeling(asked: QuestionAt, choice: str) -> bool:
     """The feeling, where the onlooker knows how it stands for the person; else the face; else nobody can tell."""
     if asked.belief() != UNKNOWN:
         return _feeling(asked, choice)
     return choice == (asked.shown("show", asked.who[:-1]) or UNKNOWN)
 
 
-def _surprise(asked: Asked, choice: str) -> bool:
+def _surprise(asked: QuestionAt, choice: str) -> bool:
     now, real = asked.belief(), asked.belief(asked.who[:-1])
     return UNKNOWN not in (now, real) and choice == ("not_surprised" if now == real else "surprised")
 
 
-def _reply(asked: Asked, choice: str) -> bool:
+def _reply(asked: QuestionAt, choice: str) -> bool:
     """One reply where it is believed to be as wanted, the other where it is not."""
     wish, now = asked.wish(), asked.belief()
     return bool(wish) and now != UNKNOWN and choice == ("match" if now == wish else "mismatch")
 
 
-def _states(asked: Asked, fits: Fits) -> set[str]:
+def _states(asked: QuestionAt, fits: Fits) -> set[str]:
     """All states of mind that fit."""
     return {state for state in (*asked.values, "glad", "sad", "match", "mismatch") if fits(asked, state)}
 
@@ -244,7 +244,7 @@ def _pair(first: Fits, second: Fits) -> Fits:
 def _course(fits: Fits, scenes: int = 0) -> Fits:
     """The choice names the state at the end of every scene, or of the last `scenes` of them where there are so many."""
 
-    def rule(asked: Asked, choice: str) -> bool:
+    def rule(asked: QuestionAt, choice: str) -> bool:
         ends = asked.ends()[-scenes:]
         return len(ends) >= scenes and _joined(choice, *(_states(end, fits) for end in ends))
 
@@ -254,7 +254,7 @@ def _course(fits: Fits, scenes: int = 0) -> Fits:
 def _cause(fits: Fits) -> Fits:
     """The choice names an event of the present scene without which the state would be that of the scene before."""
 
-    def rule(asked: Asked, choice: str) -> bool:
+    def rule(asked: QuestionAt, choice: str) -> bool:
         *_, before, now = [None, *asked.ends()]
         if before is None or not _states(now, fits) or _states(before, fits) == _states(now, fits):
             return False
@@ -289,7 +289,7 @@ def answer(world: Mapping[str, Any], question: Mapping[str, Any], line: int | No
         line = len(world["scenes"]) - 1 if question.get("at") is None else question["at"]
     told = [(place, text) for place, scene in enumerate(world["scenes"]) for text in scene.get("events", ())]
     events = tuple((place, tuple(text.replace(",", " ").replace("=", " ").split())) for place, text in told)
-    asked = Asked(world, events, question, line)
+    asked = QuestionAt(world, events, question, line)
     fitting = [choice for choice in question["choices"] if FITS[question["kind"]](asked, choice)]
     return fitting[0] if len(fitting) == 1 else None
 

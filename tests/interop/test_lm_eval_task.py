@@ -54,7 +54,7 @@ def texts(whole: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Harness:
     """What lm-eval did. folder: of its files. requests: what it sent. rows: the samples by task. results: its file of
     results."""
 
@@ -65,7 +65,7 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Harness:
     """The real command, with the folder that the module prints."""
     folder = tmp_path_factory.mktemp("lm-eval")
     printed = subprocess.run(
@@ -103,11 +103,11 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
     for task in TASKS:
         (path,) = results.parent.glob(f"samples_{task}_*.jsonl")
         rows[task] = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    return Asked(results.parent, requests, rows, json.loads(results.read_bytes()))
+    return Harness(results.parent, requests, rows, json.loads(results.read_bytes()))
 
 
 @pytest.mark.system
-def test_it_sends_what_eval_sends(asked: Asked, tmp_path: Path) -> None:
+def test_it_sends_what_eval_sends(asked: Harness, tmp_path: Path) -> None:
     """The same messages, schema and number of tokens; seeds differ, which greedy decoding does not feel."""
     with running() as endpoint:
         endpoint.script = lambda body, number: replies(body, number) if "response_format" in body else None
@@ -124,7 +124,7 @@ def test_it_sends_what_eval_sends(asked: Asked, tmp_path: Path) -> None:
 
 @pytest.mark.system
 @pytest.mark.parametrize("task", TASKS)
-def test_it_scores_the_same_texts_as_we_do(asked: Asked, task: str) -> None:
+def test_it_scores_the_same_texts_as_we_do(asked: Harness, task: str) -> None:
     benchmark, strategy = TASKS[task]
     rows = asked.rows[task]
     texts = [row["resps"][0][0] for row in rows]
@@ -154,7 +154,7 @@ def ended(text: str) -> str:
 
 @pytest.mark.system
 @pytest.mark.parametrize("task", TASKS)
-def test_its_samples_become_a_run_with_the_same_scores(cli: Any, asked: Asked, task: str) -> None:
+def test_its_samples_become_a_run_with_the_same_scores(cli: Any, asked: Harness, task: str) -> None:
     (path,) = asked.folder.glob(f"samples_{task}_*.jsonl")
     brought = cli("import", "lm-eval", path, "--run", "theirs")
     assert brought.code == 0, brought.err
@@ -169,7 +169,7 @@ def test_its_samples_become_a_run_with_the_same_scores(cli: Any, asked: Asked, t
 
 
 @pytest.mark.system
-def test_its_files_have_the_fields_that_the_committed_ones_have(asked: Asked) -> None:
+def test_its_files_have_the_fields_that_the_committed_ones_have(asked: Harness) -> None:
     """Those of tests/data/other_tools, by which our own files of this form are judged."""
     row = next(iter(asked.rows.values()))[0]
     (path,) = (REAL / "samples").glob("samples_sums_*")
@@ -183,7 +183,7 @@ def test_its_files_have_the_fields_that_the_committed_ones_have(asked: Asked) ->
 
 @pytest.mark.system
 @pytest.mark.parametrize("given", [{"num_fewshot": 3}, {"system_instruction": "Be brief."}])
-def test_what_has_no_place_in_a_prompt_is_refused(asked: Asked, given: dict[str, Any]) -> None:
+def test_what_has_no_place_in_a_prompt_is_refused(asked: Harness, given: dict[str, Any]) -> None:
     from lm_eval.tasks import TaskManager
 
     manager = TaskManager(include_path=str(FOLDER), include_defaults=False, metadata={"most": 4})

@@ -5,7 +5,7 @@ started. What a file names is looked up among those that are installed alone. So
 folder of parts or an experiment holds declares such a field by one of these types, and what is a path is refused as
 soon as the record is read, whoever reads it.
 
->>> by_name("cot"), recorded("prompts/mine/")
+>>> check_name("cot"), strategy_name("prompts/mine/")
 ('cot', 'mine')
 """
 
@@ -20,14 +20,14 @@ CODE = (".py", ".yaml", ".yml")
 """How the files end that commands take for a program or a preset."""
 
 
-def by_name(given: str) -> str:
+def check_name(given: str) -> str:
     """The same, where no command takes it for a path. Raises ValueError."""
     if "/" in given:
         raise ValueError(_refused(given))
-    return no_file(given)
+    return check_no_file(given)
 
 
-def no_file(given: str) -> str:
+def check_no_file(given: str) -> str:
     """The same, where no command takes it for the file of a program or a preset, as the id of a model may have a slash.
 
     Raises ValueError."""
@@ -43,23 +43,23 @@ def _refused(given: str) -> str:
     )
 
 
-def run_named(given: str) -> str:
+def check_run_name(given: str) -> str:
     """The same, where it is the name of a run, such as ``pilot/first``. Raises ValueError."""
     if not all(part and not part.startswith(".") and part.isprintable() for part in given.split("/")):
         raise ValueError(f"expected the name of a run, such as mine or pilot/mine; found {given[:200]!r}")
     return given
 
 
-def recorded(given: str) -> str:
+def strategy_name(given: str) -> str:
     """What a record says of a strategy that the user may have given by its folder: its name."""
     return Path(given).expanduser().resolve().name if "/" in given else given
 
 
-Name = Annotated[str, pydantic.AfterValidator(by_name)]
+Name = Annotated[str, pydantic.AfterValidator(check_name)]
 """The name of a benchmark, a strategy or a preset."""
 
-ModelName = Annotated[str, pydantic.AfterValidator(no_file)]
+ModelName = Annotated[str, pydantic.AfterValidator(check_no_file)]
 """The name of a model or its preset, its id on the hub, or the folder of its weights, which are data."""
 
-RunName = Annotated[str, pydantic.AfterValidator(run_named)]
+RunName = Annotated[str, pydantic.AfterValidator(check_run_name)]
 """The name of a run."""

@@ -13,7 +13,7 @@ import orjson
 import pydantic
 
 from tomserve.content import bounded, files
-from tomserve.content.named import Name, recorded
+from tomserve.content.named import Name, strategy_name
 from tomserve.content.wording import refused
 from tomserve.errors import ConfigError
 from tomserve.runs.planning import EvalOptions
@@ -73,7 +73,7 @@ class Export(_Record):
         """The record of these options, with the names of what may have been given by a path. benchmark: its name."""
         own = {name: getattr(options, name) for name in cls.model_fields if name not in ("path", "model")}
         own["benchmark"] = benchmark if options.benchmark else None
-        own["strategies"] = tuple(map(recorded, options.strategies))
+        own["strategies"] = tuple(map(strategy_name, options.strategies))
         path = None if options.path is None else str(options.path.expanduser().absolute())
         return cls(path=path, model=Model.of(chosen), **own)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tomserve.benchmarks import Benchmark
-from tomserve.content.named import recorded
+from tomserve.content.named import strategy_name
 from tomserve.errors import ConfigError, one_of
 from tomserve.prompting.strategy import Strategy
 from tomserve.serving.presets import Preset
@@ -41,7 +41,7 @@ def from_folders(names: Sequence[str], given: Sequence[str], *, some: bool = Fal
 
     some: whether the record may name only some of those. Raises ConfigError where the user gives one that it does not.
     """
-    folders = {recorded(one): one for one in given}
+    folders = {strategy_name(one): one for one in given}
     if not some and (strange := [name for name in folders if name not in names]):
         raise ConfigError(one_of("--strategy", strange[0], names))
     return tuple(folders.get(name, name) for name in names)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import pydantic
 
-from tomserve.content.named import CODE, ModelName, Name, recorded
+from tomserve.content.named import CODE, ModelName, Name, strategy_name
 from tomserve.engine import transports
 from tomserve.errors import ConfigError
 from tomserve.runs.planning import EvalOptions
@@ -77,7 +77,7 @@ class Wish(pydantic.BaseModel):
             key=key,
             benchmark=benchmark,
             path=None if options.path is None else os.path.abspath(options.path),
-            strategy=tuple(map(recorded, options.strategies)),
+            strategy=tuple(map(strategy_name, options.strategies)),
             **same,
         )
 
