@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import polars as pl
@@ -29,20 +30,20 @@ STORIES: dict[str, tuple[int, bool, str, str]] = {
 
 
 def scores(**changes: Any) -> pl.DataFrame:
+    fixed: dict[str, Any] = {"run": "r", "model": "m", "status": "ok", "benchmark": "hitom", "parse": "json"}
+    fixed |= {"gold": "corrected", "answer_position": 2, "places_offered": "blue red tan", "places_reality": "tan"}
+    fixed |= {"places_mentioned": "tan red", "n_containers_mentioned": 2, "rule_joint_witness": True}
+    fixed |= {"equals_reality": False, "equals_joint_witness": True, "rule_always_reality": False}
     rows = []
     for story, (length, deception, *rights) in STORIES.items():
         for strategy, marks in zip(("hitom_vanilla", "hitom_cot"), rights, strict=True):
             for order, mark in enumerate(marks):
-                row = {"run": "r", "model": "m", "strategy": strategy, "item": f"hitom/{story}/pen/{order}"}
-                row |= {"status": "ok", "correct": mark == "1", "cluster": f"hitom/{story}", "benchmark": "hitom"}
-                row |= {"parse": "json", "answer": "red" if mark == "1" else "tan", "gold": "corrected"}
-                row |= {"order": order, "length": length, "deception": deception, "answer_position": 2}
-                row |= {"places_offered": "blue red tan", "places_mentioned": "tan red", "n_containers_mentioned": 2}
+                row = {**fixed, "strategy": strategy, "item": f"hitom/{story}/pen/{order}", "cluster": f"hitom/{story}"}
+                row |= {"correct": mark == "1", "answer": "red" if mark == "1" else "tan"}
+                row |= {"order": order, "length": length, "deception": deception}
                 row |= {"tells_false": 2 * deception, "tells_false_asked": int(deception and length == 1)}
-                row |= {"places_lower_order": "red" if order == 2 else "", "places_reality": "tan"}
-                row |= {"equals_first_order": order < 2, "equals_reality": False, "equals_joint_witness": True}
-                row |= {"rule_first_order": order < 2, "rule_always_reality": False, "rule_joint_witness": True}
-                rows.append(row)
+                row |= {"places_lower_order": "red" if order == 2 else "", "equals_first_order": order < 2}
+                rows.append({**row, "rule_first_order": order < 2})
     return pl.DataFrame(rows).with_columns(**changes)
 
 
@@ -66,21 +67,19 @@ def found() -> dict[str, pl.DataFrame]:
 
 def test_accuracy_is_pooled_over_questions(found: dict[str, pl.DataFrame]) -> None:
     table = found["accuracy"]
-    cells = {(row["strategy"], row["deception"]): row for row in table.iter_rows(named=True)}
-    counts = {key: (row["correct"], row["total"]) for key, row in cells.items()}
-    assert counts == {
-        ("hitom_vanilla", "overall"): (7, 13),
-        ("hitom_vanilla", "without"): (5, 7),
-        ("hitom_vanilla", "with"): (2, 6),
-        ("hitom_cot", "overall"): (11, 13),
-        ("hitom_cot", "without"): (7, 7),
-        ("hitom_cot", "with"): (4, 6),
-    }
-    row = cells["hitom_vanilla", "overall"]
+    assert table.sort("strategy", "deception").select("strategy", "deception", "correct", "total").rows() == [
+        ("hitom_cot", "overall", 11, 13),
+        ("hitom_cot", "with", 4, 6),
+        ("hitom_cot", "without", 7, 7),
+        ("hitom_vanilla", "overall", 7, 13),
+        ("hitom_vanilla", "with", 2, 6),
+        ("hitom_vanilla", "without", 5, 7),
+    ]
+    row = at(table, strategy="hitom_vanilla", deception="overall")
     assert (row["stories"], row["few_stories"], row["minus_vanilla"]) == (5, True, None)
     assert row["ci_low"] < 7 / 13 < row["ci_high"]
     # paired, each story's mean: 1/3, 1/3, 0, 1/3, 1
-    assert cells["hitom_cot", "overall"]["minus_vanilla"] == pytest.approx(0.4)
+    assert at(table, strategy="hitom_cot", deception="overall")["minus_vanilla"] == pytest.approx(0.4)
     effect = at(found["prompting_effects"], deception="overall")
     assert effect["risk_difference"] == pytest.approx(0.4)
     assert (effect["control"], effect["gained"], effect["lost"], effect["stories"]) == ("hitom_vanilla", 4, 0, 5)
@@ -96,19 +95,15 @@ def test_accuracy_as_published_is_the_mean_over_cells() -> None:
     assert [row["accuracy"] for row in vanilla] == pytest.approx([0.75, 1 / 3, (0.75 + 1 / 3) / 2])
     assert [row["accuracy"] for row in cot] == pytest.approx([1, 2 / 3, 5 / 6])
     assert [row["minus_vanilla"] for row in cot] == pytest.approx([0.25, 1 / 3, 5 / 6 - (0.75 + 1 / 3) / 2])
-    assert [row["cells"] for row in vanilla] == [6, 6, 12]
-    assert [row["minus_vanilla"] for row in vanilla] == [None] * 3
-    assert found["ci_low"].is_null().all()
 
 
 def test_from_twenty_stories_on_the_interval_is_that_of_their_influences() -> None:
     """Of equally many questions: the logit t interval of the stories' means. Of unequally many: around k/n."""
     rows = []
-    for story in range(24):
-        for order in range(5):
-            row = {"model": "m", "strategy": "vanilla", "item": f"{story}/{order}", "status": "ok", "deception": False}
-            right = (story * 7 + order * 3) % 5 < 1 + story % 4
-            rows.append(row | {"correct": right, "cluster": str(story), "order": order, "length": 1})
+    for story, order in product(range(24), range(5)):
+        row = {"model": "m", "strategy": "vanilla", "item": f"{story}/{order}", "status": "ok", "deception": False}
+        right = (story * 7 + order * 3) % 5 < 1 + story % 4
+        rows.append(row | {"correct": right, "cluster": str(story), "order": order, "length": 1})
     frame = pl.DataFrame(rows)
     whole = at(study(frame)["accuracy"], deception="overall")
     expected = new_units_share(frame["correct"].cast(float).to_numpy(), frame["cluster"].to_numpy())
@@ -116,7 +111,6 @@ def test_from_twenty_stories_on_the_interval_is_that_of_their_influences() -> No
     some = frame.filter((pl.col("order") < 2) | (pl.col("cluster").cast(int) % 3 == 0))
     part = at(study(some)["accuracy"], deception="overall")
     assert part["accuracy"] == part["estimate"] == some["correct"].mean()
-    assert part["ci_low"] < part["accuracy"] < part["ci_high"]
     # by hand: t with 23 df on the logit scale, the standard error that of a ratio of two means
     means = some.group_by("cluster").agg(pl.col("correct").sum().alias("k"), pl.len().alias("n"))
     residuals = (means["k"] - part["accuracy"] * means["n"]).to_numpy()
@@ -130,12 +124,8 @@ def test_joint_accuracy_beside_its_marginals(found: dict[str, pl.DataFrame]) -> 
     table = found["joint_accuracy"].filter(strategy="hitom_vanilla", deception="overall", length="all")
     rows = table.select("stories", "accuracy", "joint", "product", "incomplete").rows()
     assert rows == [(5, 0.6, 0.6, 0.6, 0), (4, 0.75, 0.5, 0.5625, 1), (4, 0.25, 0.25, 0.140625, 1)]
-    after = ["after_right", "after_right_n", "after_wrong", "after_wrong_n"]
-    assert table.select(after).rows()[0] == (None,) * 4
-    assert table.select(after).rows()[1] == (pytest.approx(2 / 3), 3, 1.0, 1)
-    assert table.select(after).rows()[2] == (pytest.approx(1 / 3), 3, 0.0, 1)
-    cells = found["joint_accuracy"].filter(strategy="hitom_vanilla", deception="with", length="2")
-    assert cells.select("order", "stories", "joint").rows() == [("0", 1, 0.0), ("1", 1, 0.0), ("2", 1, 0.0)]
+    after = table.select("after_right", "after_right_n", "after_wrong", "after_wrong_n").rows()
+    assert after == [(None,) * 4, (pytest.approx(2 / 3), 3, 1.0, 1), (pytest.approx(1 / 3), 3, 0.0, 1)]
 
 
 # Twins
@@ -145,30 +135,22 @@ def twins() -> pl.DataFrame:
     """Two groups, orders 0 and 1; the deceptive twin of group a is wrong at order 1, where the tells matter."""
     wrong = {("a", "deceptive", 1), ("a", "none", 0), ("b", "deceptive", 0)}
     rows = []
-    for group in "ab":
-        for kind in ("none", "truthful", "deceptive", "filler"):
-            for order in (0, 1):
-                right = (group, kind, order) not in wrong
-                row = {"model": "m", "strategy": "vanilla", "item": f"hitom/{group}{kind}/pen/{order}", "status": "ok"}
-                row |= {"correct": right, "cluster": f"hitom/{group}{kind}", "order": order, "length": 1}
-                row |= {"deception": kind == "deceptive", "twin": group, "twin_kind": kind}
-                rows.append(row | {"tell_relevant": kind == "deceptive" and order == 1})
+    for group, kind, order in product("ab", ("none", "truthful", "deceptive", "filler"), (0, 1)):
+        row = {"model": "m", "strategy": "vanilla", "item": f"hitom/{group}{kind}/pen/{order}", "status": "ok"}
+        row |= {"correct": (group, kind, order) not in wrong, "cluster": f"hitom/{group}{kind}", "order": order}
+        row |= {"length": 1, "deception": kind == "deceptive", "twin": group, "twin_kind": kind}
+        rows.append(row | {"tell_relevant": kind == "deceptive" and order == 1})
     return pl.DataFrame(rows)
 
 
 def test_twins_are_paired_by_group_and_question() -> None:
     found = study(twins())["twins"]
-    columns = ["tell_relevant", "order", "n", "accuracy", "control_accuracy", "risk_difference"]
-    primary = found.filter(treatment="deceptive", control="filler")
-    assert primary.select(columns).rows() == [
-        ("all", "all", 4, 0.5, 1.0, -0.5),
-        ("all", "0", 2, 0.5, 1.0, -0.5),
-        ("all", "1", 2, 0.5, 1.0, -0.5),
-        ("true", "all", 2, 0.5, 1.0, -0.5),
-        ("false", "all", 2, 0.5, 1.0, -0.5),
-    ]
+    counts = found.filter(treatment="deceptive", control="filler").select("tell_relevant", "order", "n").rows()
+    assert counts == [("all", "all", 4), ("all", "0", 2), ("all", "1", 2), ("true", "all", 2), ("false", "all", 2)]
+    shares = ["accuracy", "control_accuracy", "risk_difference"]
+    assert found.filter(treatment="deceptive", control="filler").select(shares).unique().rows() == [(0.5, 1.0, -0.5)]
     against_none = at(found, treatment="deceptive", control="none", tell_relevant="all")
-    assert [against_none[name] for name in columns[2:]] == [4, 0.5, 0.75, -0.25]
+    assert [against_none[name] for name in ("n", *shares)] == [4, 0.5, 0.75, -0.25]
     assert set(found["stories"]) == {2}
     assert at(study(twins())["accuracy"], deception="overall")["stories"] == 2  # twins are one unit
 
@@ -178,11 +160,7 @@ def test_twins_are_stories_of_their_own_for_joint_accuracy() -> None:
     family = twins().with_columns(cluster=pl.lit("hitom/") + pl.col("twin"))
     columns = ["deception", "order", "stories", "accuracy", "joint", "product"]
     apart = study(family.drop("twin", "twin_kind").with_columns(cluster=pl.col("item").str.head(-6)))["joint_accuracy"]
-    found = study(family)["joint_accuracy"]
-    assert found.select(columns).equals(apart.select(columns))
-    whole = found.filter(deception="overall", length="all").select(columns[1:5]).rows()
-    assert whole == [("0", 8, 0.75, 0.75), ("1", 8, 0.875, 0.625)]
-    assert at(study(family)["accuracy"], deception="overall")["stories"] == 2
+    assert study(family)["joint_accuracy"].select(columns).equals(apart.select(columns))
 
 
 @pytest.mark.parametrize(
@@ -196,11 +174,8 @@ def test_whether_it_nests_is_read_off_the_interval_where_copying_fails(low: floa
     cards = {card.question: card for card in verdicts(found, 0.2)[0].cards}
     card = cards["Does it nest beliefs?"]
     assert card.verdict == verdict
+    assert card.grounds[-1][1].startswith("50% of 4 stories; it would be 56%")
     assert card.grounds[0][1].startswith("1 of 4 right (25%")
-    assert card.grounds[-1] == (
-        "hitom cot, all asked orders up to 2 right",
-        "50% of 4 stories; it would be 56% if the orders were independent.",
-    )
 
 
 # Errors
@@ -242,37 +217,18 @@ def test_errors_by_hand() -> None:
     found = study(error_rows())["errors"].filter(order="all")
     rows = {row["explanation"]: row for row in found.iter_rows(named=True)}
     assert set(found["wrong"]) == {5}
-    shares = {name: (row["flagged"], row["expected"]) for name, row in rows.items()}
-    assert shares == {
-        "lower_order": (0, 0.0),
-        "reality": (1, pytest.approx(0.2)),
-        "initial_place": (0, 0.0),
-        "claimed_place": (1, pytest.approx(0.2)),
-        "after_leaving": (1, pytest.approx(0.2)),
-        "untrusted_speaker": (0, 0.0),
-        "distractor": (0, pytest.approx(0.2)),
-        "other_object": (0, 0.0),
-        "unexplained": (1, pytest.approx(0.4)),
-        "not_in_story": (1, 0.0),
-        "unknown": (1, 0.0),
-    }
-    assert {name: row["alone"] for name, row in rows.items() if row["alone"]} == dict.fromkeys(
-        ("reality", "claimed_place", "unexplained", "not_in_story", "unknown"), 1
-    )
+    flagged = {"reality", "claimed_place", "after_leaving", "unexplained", "not_in_story", "unknown"}
+    assert {name: row["flagged"] for name, row in rows.items()} == {name: int(name in flagged) for name in rows}
+    expected = dict.fromkeys(("reality", "claimed_place", "after_leaving", "distractor"), 0.2) | {"unexplained": 0.4}
+    assert {name: row["expected"] for name, row in rows.items() if row["expected"]} == pytest.approx(expected)
+    assert {name for name, row in rows.items() if row["alone"] == 1} == flagged - {"after_leaving"}
     assert rows["after_leaving"]["expected_alone"] == 0.0  # implied by reality
     assert rows["unexplained"]["excess_alone"] == pytest.approx(0.2 - 0.4)
-    assert rows["reality"]["possible"] == 5
     # by story: the differences of "reality" are .8, -.2 | -.2, -.2 | -.2; the interval is t with 2 df
     influences = [0 + (0.6 - 0) * 3 / 5, -0.4 * 3 / 5, -0.2 * 3 / 5]
     sd = math.sqrt(sum(value**2 for value in influences) / 2)
     assert rows["reality"]["excess"] == pytest.approx(0)
     assert rows["reality"]["excess_high"] == pytest.approx(4.302653 * sd / math.sqrt(3), rel=1e-5)
-
-
-# Chains
-
-
-# Scorer, warnings, foreign and wrong tables
 
 
 def test_a_foreign_table_needs_only_what_is_required() -> None:
@@ -283,7 +239,6 @@ def test_a_foreign_table_needs_only_what_is_required() -> None:
     assert empty >= {"errors", "answer_position", "deception_count", "lower_order_match"}
     assert found["baselines"]["accuracy"].is_null().all()  # nothing tells how many containers are mentioned
     assert load_study("hitom").warnings(found) == [baselines.MISSING]
-    assert load_study("hitom").summary(found)
 
 
 @pytest.mark.parametrize(

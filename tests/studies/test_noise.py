@@ -80,7 +80,6 @@ def test_flips_of_a_server_that_depends_on_its_batches_are_counted(endpoint, cli
     )
     told = {"share": 1.0, "seed": 0, "items": 20, "of": 20, "concurrencies": [1, 64], "other_engines": []}
     assert manifest(tmp_path)["noise"] == told
-    assert manifest(tmp_path)["complete"] is True
     assert "noise check       of 20 items, at 1 and 64 in flight: 80 rows of noise.jsonl" in cli("runs", "r").out
     scores = load_scores("r")
     assert scores["correct"].all(), "what was asked again was scored as an answer"
@@ -115,7 +114,6 @@ def test_the_same_bytes_are_sent_with_so_many_in_flight(endpoint, cli, asking, t
     assert Counter((row["item"], row["strategy"], row["key"], row["concurrency"]) for row in rows(tmp_path)) == Counter(
         (*identity, key, level) for identity, key in keys.items() for level in (1, 64)
     )
-    assert [session.get("concurrency") for session in manifest(tmp_path)["sessions"]] == [CROWD, None]
 
 
 def test_a_larger_share_asks_only_what_is_new(endpoint, cli, asking, tmp_path: Path) -> None:
@@ -131,8 +129,8 @@ def test_a_larger_share_asks_only_what_is_new(endpoint, cli, asking, tmp_path: P
     assert "nothing left to ask" in done.out
     assert "noise floor: 10 answers" in done.out
     assert len(endpoint.requests) == asked
-    told = {"share": 0.25, "seed": 0, "items": 5, "of": 20, "concurrencies": [1, 64], "other_engines": []}
-    assert manifest(tmp_path)["noise"] == told
+    told = manifest(tmp_path)["noise"]
+    assert (told["share"], told["items"]) == (0.25, 5)
 
 
 def test_the_draw_takes_every_class_in_turn_whatever_the_order() -> None:
@@ -240,7 +238,6 @@ def test_what_fails_is_no_flip_and_what_was_no_answer_is_not_asked_again(
     assert done.code == 1, "the run's own failures count, as ever"
     assert {row["item"] for row in rows(tmp_path)} == {f"demo/{n}" for n in range(1, 21) if n != 3}
     assert Counter(row["status"] for row in rows(tmp_path)) == {"ok": 74, "http_500": 2}
-    assert "38 answers re-asked at 1 and 64 in flight: 0 answers" in done.out
     assert "not compared: 2 without an answer" in done.out
     floor = noise.noise_floor(load_scores("r")).filter(strategy="vanilla")
     assert floor.select("in_flight", "compared", "not_compared").rows() == [("1", 19, 0), ("64", 18, 1), ("any", 19, 0)]
@@ -253,28 +250,20 @@ def test_what_fails_is_no_flip_and_what_was_no_answer_is_not_asked_again(
 def test_everything_is_there_offline_and_the_same_every_time(endpoint, cli, asking, tmp_path: Path) -> None:
     unsteady(endpoint)
     cli(*asking, "--noise-check", 1)
-    table, folder = tmp_path / "runs/r/scores.parquet", tmp_path / "runs/r"
-    first = table.read_bytes()
-    done = cli("score", "r")
-    assert "noise floor: 40 answers re-asked at 1 and 64 in flight: 4 answers (10.0%, 2.8% to 23.7%)" in done.out
-    assert table.read_bytes() == first
-    lines = (folder / "noise.jsonl").read_bytes().splitlines(keepends=True)
-    (folder / "noise.jsonl").write_bytes(b"".join(random.Random(1).sample(lines, len(lines))))
-    assert cli("score", "r").code == 0
+    table, answers = tmp_path / "runs/r/scores.parquet", tmp_path / "runs/r/noise.jsonl"
+    first, lines = table.read_bytes(), answers.read_bytes().splitlines(keepends=True)
+    answers.write_bytes(b"".join(random.Random(1).sample(lines, len(lines))))
+    assert "noise floor: 40 answers re-asked at 1 and 64 in flight: 4 answers (10.0%" in cli("score", "r").out
     assert table.read_bytes() == first, "the order in which answers came is none of the table's"
-    floor = noise.noise_floor(pl.read_parquet(table))
     cli("score", "r", "--out", tmp_path / "s.csv")  # the score table is the interface: all of it is in there
-    assert noise.noise_floor(load_scores(str(tmp_path / "s.csv"))).equals(floor)
-    (folder / "noise.jsonl").write_bytes(b"".join(lines[:40]))  # a check that goes on makes the table stale
+    assert noise.noise_floor(load_scores(str(tmp_path / "s.csv"))).equals(noise.noise_floor(pl.read_parquet(table)))
+    answers.write_bytes(b"".join(lines[:40]))  # a check that goes on makes the table stale
     assert noise.noise_floor(load_scores("r"))["in_flight"].to_list() == ["1", "any"] * 2
-    answers = [row for row in map(orjson.loads, lines) if row["concurrency"] == 64]
-    other = {**answers[0], "key": "another request", "text": '{"answer": "salt"}'}
-    repeated = {**answers[1], "reused": True, "text": '{"answer": "salt"}'}
-    (folder / "noise.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in (other, repeated)))
+    many = [row for row in map(orjson.loads, lines) if row["concurrency"] == 64]
+    other = {**many[0], "key": "another request", "text": '{"answer": "salt"}'}
+    repeated = {**many[1], "reused": True, "text": '{"answer": "salt"}'}
+    answers.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in (other, repeated)))
     assert "noise floor" not in cli("score", "r").out
-    (folder / "noise.jsonl").unlink()
-    assert "noise floor" not in cli("score", "r").out
-    assert noise.noise_floor(load_scores("r")).is_empty()
     assert noise.line(load_scores("r")) is None
 
 
@@ -293,45 +282,35 @@ def test_the_floor_stands_beside_every_effect(endpoint, cli, asking, tmp_path: P
     for name in ("accuracy", study):
         done = cli("analyze", "r", "--study", name, "--format", "csv", "--out", tmp_path / "tables")
         assert done.code == 0, done.err
+    read = {path.stem: pl.read_csv(path) for path in (tmp_path / "tables").glob("*.csv")}
     high = exact(4, 20).high + exact(0, 20).high
-    effects = pl.read_csv(tmp_path / "tables/prompting_effects.csv")
-    assert effects.select("noise", "noise_high").row(0) == pytest.approx((0.2, high))  # of both sides, added
-    assert pl.read_csv(tmp_path / "tables/mine.csv").row(0)[:4] == (
-        "tiny",
-        "vanilla",
-        0.1,
-        0.4,
-    )  # vanilla on both sides
-    assert pl.read_csv(tmp_path / "tables/other.csv").columns == ["model"]
-    assert pl.read_csv(tmp_path / "tables/noise_floor.csv")["compared"].to_list() == [20] * 6
+    assert read["prompting_effects"].select("noise", "noise_high").row(0) == pytest.approx((0.2, high))  # both sides
+    assert read["mine"].row(0)[:4] == ("tiny", "vanilla", 0.1, 0.4)  # vanilla on both sides
+    assert read["other"].columns == ["model"]
+    assert read["noise_floor"]["compared"].to_list() == [20] * 6
     assert "mine: Column noise says how far batching alone" in (tmp_path / "tables/notes.txt").read_text()
     shown = cli("analyze", "r").out
     assert re.search(r"gained +lost +noise_high\n", shown)
     assert "noise floor: what changes where only the batches do" in shown
     cli("score", "r", "--out", tmp_path / "s.parquet")
-    compared = cli("compare", "r", tmp_path / "s.parquet")
-    assert "noise floor: A: 40 answers re-asked" in compared.out
-    assert "noise_high" in compared.out
-    pl.read_parquet(tmp_path / "s.parquet").select(pl.exclude("^noise_.*$")).write_parquet(tmp_path / "s.parquet")
-    cli("analyze", tmp_path / "s.parquet", "--format", "csv", "--out", tmp_path / "tables")
-    effects = pl.read_csv(tmp_path / "tables/prompting_effects.csv")
-    assert effects.select("noise", "noise_high").row(0) == (None, None), "not measured"
+    compared = cli("compare", "r", tmp_path / "s.parquet").out
+    assert "noise floor: A: 40 answers re-asked" in compared
+    assert "noise_high" in compared
 
 
 def test_an_effect_gets_the_noise_of_the_arms_it_compares() -> None:
     lists = {"noise_compared": [[1], [1], [1], None], "noise_answer": [[1], None, None, None]}
     arms = {"model": ["m", "m", "m", "n"], "strategy": ["cot", "cot", "vanilla", "cot"], "correct": [True] * 4}
     scores = pl.DataFrame({**arms, **lists})
-    effects = pl.DataFrame(
-        {
-            "model": ["m", "m", "n", "m", "m"],
-            "strategy": [None, "cot", "cot", "vanilla", None],
-            "treatment": ["cot", None, None, "deceptive", "cot"],
-            "control": ["vanilla", None, None, "filler", "other"],
-            "risk_difference": [0.0] * 5,
-        }
-    )
-    found = noise.with_noise({"effects": effects}, scores)["effects"]
+    effects = [
+        ("m", None, "cot", "vanilla"),
+        ("m", "cot", None, None),
+        ("n", "cot", None, None),
+        ("m", "vanilla", "deceptive", "filler"),
+        ("m", None, "cot", "other"),
+    ]
+    frame = pl.DataFrame(effects, ["model", "strategy", "treatment", "control"], orient="row")
+    found = noise.with_noise({"effects": frame.with_columns(risk_difference=0.0)}, scores)["effects"]
     assert found["noise"].to_list() == [0.5, 1.0, None, 0.0, 1.0]
 
 
@@ -357,8 +336,6 @@ def test_a_broken_file_of_the_check_does_not_take_the_run_down(asking, cli, tmp_
         for again in (("score", "r"), ("analyze", "r", "--study", "accuracy")):
             assert cli(*again).code == 0
     assert cli(*asking).code == 0
-    (tmp_path / "runs/r/noise.jsonl").unlink()
-    assert noise.noise_floor(load_scores("r")).is_empty()
 
 
 def test_empty_lists_of_another_tool_are_nothing_compared() -> None:
