@@ -62,9 +62,6 @@ def test_models_that_were_asked_something_else_are_not_ranked_with_the_others() 
         answers(share(0.9), 0.9, model="v").with_columns(item=pl.col("item").str.replace("/object", "/thing")),
     )
     assert ranked(found) == {"a", "e"}
-    assert found["ranking"]["rank"].to_list() == [1, 2]
-    assert set(found["swaps"]["ahead"]) | set(found["swaps"]["behind"]) == {"a", "e"}
-    assert all("a" in line and "e" in line for line in found["sensitivity"]["ranking"])
     assert why(found) == {
         "b": "was asked bigtom, the ranked models worlds; was asked other questions than the ranked models",
         "c": "was asked by letters, the ranked models by vanilla",
@@ -72,9 +69,6 @@ def test_models_that_were_asked_something_else_are_not_ranked_with_the_others() 
         "t": "was asked questions of the same names with other types of task, chances or answers than the ranked models",
         "v": "was asked other variants than the ranked models",
     }
-    (line,) = (line for line in summary.warnings(found) if "cannot be compared" in line)
-    assert line.startswith("ftom_bs: left out of the ranks")
-    assert "c (was asked by letters, the ranked models by vanilla)" in line
 
 
 def test_models_that_were_measured_otherwise_are_ranked_by_behaviour_and_stability_alone() -> None:
@@ -101,12 +95,6 @@ def test_networks_of_different_depth_are_compared_where_all_their_layers_were_me
     assert ranked(found, "ftom") == {"a", "b"}
 
 
-def test_of_two_models_that_differ_neither_is_ranked() -> None:
-    found = tables(answers(model="a", scenarios=20), answers(model="b"))
-    assert ranked(found) == set()
-    assert why(found) == {"a": "was asked 60 questions, b 240; was asked 240 variants, b 960"}
-
-
 def test_few_scenarios_have_no_interval_and_no_rank() -> None:
     found = tables(*(answers(share(of, name), 0.9, model=name, scenarios=3) for name, of in (("a", 0.9), ("b", 0.5))))
     assert ranked(found) == set()
@@ -115,7 +103,6 @@ def test_few_scenarios_have_no_interval_and_no_rank() -> None:
     assert score.select("b_low", "s_low", "ftom_bs_low", "ftom_bs_high").null_count().row(0) == (2, 2, 2, 2)
     said = "only 3 scenarios, and 8 are needed for an interval or a rank"
     assert why(found) == {"a": said, "b": said}
-    assert f"a: {said}" in summary.warnings(found)
 
 
 def test_equal_scores_share_a_rank() -> None:
@@ -123,8 +110,6 @@ def test_equal_scores_share_a_rank() -> None:
     ranks = found["ranking"]
     assert ranks.select("model", "rank").rows() == [("a", 1), ("b", 1), ("c", 3)]
     assert ranks["p_first"].to_list() == pytest.approx([0.5, 0.5, 0.0], abs=0.02)
-    pair = found["swaps"].filter(ahead="a", behind="b").row(0, named=True)
-    assert (pair["difference"], pair["p_ahead"]) == (0, 0.5)
 
 
 def test_the_table_says_what_a_blind_guesser_has() -> None:
@@ -144,15 +129,13 @@ def broken(frame: pl.DataFrame, of_ten: int, status: str) -> pl.DataFrame:
     return frame.with_columns(status=pl.when(bad).then(pl.lit(status)).otherwise("status"), **lost)
 
 
-def test_replies_that_failed_or_could_not_be_read_stand_beside_the_layers() -> None:
-    found = tables(broken(answers(share(0.9), 0.95), 1, "timeout"))
-    row = found["score"].row(0, named=True)
-    assert (row["questions"], row["scenarios"]) == (240, 80)
-    assert (row["failed"], row["unread"]) == (0.1, 0)
-    assert any("10% of the counted replies failed; they count as wrong" in line for line in summary.warnings(found))
-    whole = tables(answers(share(0.9), 0.95))
-    assert whole["score"].select("failed", "unread").row(0) == (0, 0)
-    assert not any("counted replies" in line for line in summary.warnings(whole))
+@pytest.mark.parametrize("of_ten", [0, 1])
+def test_replies_that_failed_or_could_not_be_read_stand_beside_the_layers(of_ten: int) -> None:
+    found = tables(broken(answers(share(0.9), 0.95), of_ten, "timeout"))
+    columns = ("questions", "scenarios", "failed", "unread")
+    assert found["score"].select(columns).row(0) == (240, 80, of_ten / 10, 0)
+    said = any("10% of the counted replies failed; they count as wrong" in line for line in summary.warnings(found))
+    assert said == (of_ten > 0)
 
 
 @pytest.mark.parametrize(

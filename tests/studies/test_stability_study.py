@@ -16,7 +16,6 @@ from tests.helpers import golden_tables
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.scoring.table import table
-from tomserve.scoring.tablefile import read_table, write_scores
 from tomserve.stability import KINDS, Kind, variant, variants
 from tomserve.studies import Context, analyze, compute, load_study
 from tomserve.studies.showing import BAD, GOOD, OPEN
@@ -73,16 +72,8 @@ def scored(answers: dict[str, Answer], items: list[Item] | None = None, again: b
     return scores
 
 
-def right(item: Item, base: Item) -> str:
-    return item.answer
-
-
-def first(item: Item, base: Item) -> str:
-    return item.choices[0]
-
-
-def unknown(item: Item, base: Item) -> str:
-    return "unknown"
+right: Answer = lambda item, base: item.answer  # noqa: E731
+first: Answer = lambda item, base: item.choices[0]  # noqa: E731
 
 
 def keeps(share: float, wrong_only: bool = False) -> Answer:
@@ -105,17 +96,11 @@ def stability(scores: pl.DataFrame, intervals: str | None = None) -> pl.DataFram
 def test_whoever_follows_the_content_survives_every_change() -> None:
     found = stability(scored({"vanilla": right}))
     assert found["variant"].to_list() == [*(kind.name for kind in KINDS), "mean T1-T4", "mean T1-T6"]
-    assert (found["s"] == 1).all()
-    assert (found["d"] == 0).all()
+    assert found.select("s", "d").unique().rows() == [(1, 0)]
     kinds = found.filter(pl.col("short").str.len_chars() == 2, pl.col("short") != "T0")
-    assert (kinds["kappa"] == 1).all()
-    assert (kinds["minus_floor"] == 0).all()
+    columns = ("kappa", "minus_floor", "pairs", "clusters", "accuracy_original", "s_right", "s_wrong")
+    assert kinds.select(columns).rows() == [(1, 0, 48, 24, 1, 1, None)] * 6
     assert (kinds["minus_low"] < 0).all()
-    assert kinds["pairs"].to_list() == [48] * 6
-    assert kinds["clusters"].to_list() == [24] * 6
-    assert (kinds["accuracy_original"] == 1).all()
-    assert (kinds["s_right"] == 1).all()
-    assert kinds["s_wrong"].is_null().all()
 
 
 def test_whoever_always_takes_the_first_place_survives_all_but_the_order_of_choices() -> None:
@@ -129,13 +114,10 @@ def test_whoever_always_takes_the_first_place_survives_all_but_the_order_of_choi
 
 
 def test_whoever_always_says_the_same_has_no_kappa_and_is_told_so() -> None:
-    scores = scored({"vanilla": unknown})
-    found = stability(scores)
-    kinds = found.filter(pl.col("short").str.len_chars() == 2, pl.col("short") != "T0")
-    assert (kinds["s"] == 1).all()
-    assert (kinds["s0"] == 1).all()
-    assert kinds["kappa"].is_null().all()
+    scores = scored({"vanilla": lambda item, base: "unknown"})
     analysis = compute(scores, STUDY)
+    kinds = analysis.tables["stability"].filter(pl.col("short").str.len_chars() == 2, pl.col("short") != "T0")
+    assert kinds.select("s", "s0", "kappa").unique().rows() == [(1, 1, None)]
     assert any("a habit rather than stability" in said for said in analysis.warnings)
     (card,) = analysis.verdicts()[0].cards
     assert card.tone == OPEN
@@ -143,14 +125,10 @@ def test_whoever_always_says_the_same_has_no_kappa_and_is_told_so() -> None:
 
 
 def test_an_answer_that_cannot_be_read_agrees_with_nothing() -> None:
-    found = stability(scored({"vanilla": lambda item, base: None if item.base is None else item.answer}))
-    kinds = found.filter(short="T1")
-    assert kinds["s"].to_list() == [0]
-    assert kinds["unreadable"].to_list() == [48]
-    assert found.filter(short="T0")["s"].to_list() == [0]
-    neither = stability(scored({"vanilla": lambda item, base: None}))
-    assert (neither["s"] == 0).all()
-    assert neither.filter(short="T1")["unreadable"].to_list() == [48]
+    for answer in (lambda item, base: None if item.base is None else item.answer, lambda item, base: None):
+        found = stability(scored({"vanilla": answer}))
+        assert found.filter(pl.col("short").is_in(["T0", "T1"]))["s"].to_list() == [0, 0]
+        assert found.filter(short="T1")["unreadable"].to_list() == [48]
 
 
 def test_what_flips_only_when_wrong_shows_among_the_wrong_alone() -> None:
@@ -160,19 +138,9 @@ def test_what_flips_only_when_wrong_shows_among_the_wrong_alone() -> None:
         assert row["s_right"] == 1
         assert abs(row["s_wrong"] - 0.3) < 0.12
         assert row["right"] + row["wrong"] == row["pairs"] == 160
-        assert row["lost"] == 0
     for row in found["flips"].iter_rows(named=True):
-        outcomes = [value for name, value in row.items() if "_to_" in name]
-        assert sum(outcomes) == row["pairs"]
         assert row["right_to_wrong"] == 0
         assert row["flipped"] == row["wrong_to_right"] + row["wrong_to_other"]
-
-
-def test_s_is_what_the_answerer_keeps() -> None:
-    found = stability(scored({"vanilla": keeps(0.8)}, asked(originals(120, 3))))
-    for row in found.filter(pl.col("short").is_in(["T1", "T2", "T4", "T5"])).iter_rows(named=True):
-        assert abs(row["s"] - 0.8) < 0.1
-        assert row["s_low"] < row["s"] < row["s_high"]
 
 
 def test_the_floor_counts_every_number_of_requests_and_is_compared_with_each_kind() -> None:
@@ -198,13 +166,10 @@ def test_the_verdict_is_good_open_or_bad() -> None:
 
     good, bad = card(right), card(first)
     assert (good.verdict, good.tone) == ("Yes, with every kind of change that was asked", GOOD)
-    assert "T1 object 100%, 0 [" in dict(good.grounds)["vanilla, survives"]
     assert (bad.verdict, bad.tone) == ("No, not with T4 choices", BAD)
-    assert dict(bad.grounds)["vanilla, does not survive"].startswith("T4 choices 0%, −100 [")
     assert card(keeps(0.2)).verdict == "No: with no kind of change"
     assert card(keeps(0.2), again=False).tone == OPEN  # what noise does is not known
     assert card(right, again=False).tone == GOOD
-    assert "all answers are one" in dict(card(unknown).grounds)["vanilla, may be a habit"]
 
 
 def test_the_published_table_follows_from_its_own_cells() -> None:
@@ -214,10 +179,8 @@ def test_the_published_table_follows_from_its_own_cells() -> None:
     assert printed["same"].all()
     means = printed.select(mean=(pl.col("T1") + pl.col("T2") + pl.col("T3") + pl.col("T4")) / 4)["mean"]
     assert printed["mean"].to_list() == pytest.approx(means.to_list())
-    assert printed.filter(model="gpt-4o")["mean"].to_list() == [pytest.approx(0.795)]
     own = tables["stability"].filter(short="T1-T4")
     assert own["s"].to_list() == [0.75]
-    assert "kappa" not in tables["stability"].columns
     assert "published_stability" not in analyze(scored({"vanilla": first}), STUDY)
 
 
@@ -225,14 +188,6 @@ def test_a_table_without_variants_is_refused_with_the_way_out() -> None:
     scores = scored({"vanilla": right}, originals(), again=False)
     with pytest.raises(ConfigError, match=r"no variants of questions.*eval --variants"):
         analyze(scores, STUDY)
-
-
-def test_a_table_written_and_read_again_says_the_same(tmp_path: Path) -> None:
-    scores = scored({"vanilla": keeps(0.6)})
-    write_scores(scores, tmp_path / "scores.csv")
-    again = analyze(read_table(str(tmp_path / "scores.csv")), STUDY)
-    for name, frame in analyze(scores, STUDY).items():
-        assert again[name].equals(frame), name
 
 
 def test_a_run_with_variants_shows_the_study_beside_its_own(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -261,7 +216,6 @@ def foreign(**more: Any) -> pl.DataFrame:
 def test_a_table_of_another_tool_without_rules_is_counted_by_the_words_of_its_answers() -> None:
     found = compute(foreign(), "stability")
     assert found.tables["stability"].select("variant", "pairs", "same", "s").rows() == [("person", 6, 6, 1.0)]
-    assert found.summary()
     found = compute(foreign().filter(pl.col("original_item").is_not_null()), "stability")
     assert found.tables["stability"].select("variant", "pairs", "unpaired").rows() == [("person", 0, 6)]
     assert any("6 variants were answered whose originals were not; they are not" in one for one in found.warnings)
