@@ -50,15 +50,6 @@ def test_b_is_the_mean_over_types_of_task_of_what_is_above_chance() -> None:
     (row,) = found["behaviour"].to_dicts()
     assert (row["b"], row["tasks"], row["total"], row["clusters"]) == (pytest.approx(0.75), 2, 72, 24)
     assert row["b_low"] < row["b"] < row["b_high"]
-    assert row["accuracy"] == pytest.approx((24 + 12 + 24) / 72)
-    assert row["chance"] == pytest.approx((0.5 + 0.5 + 0.25) / 3)
-
-
-def test_what_is_below_chance_counts_as_nothing_and_not_as_less() -> None:
-    found = behaviour(scored(lambda row: row["task"] == "backward"))
-    assert found["behaviour"]["b"].to_list() == [0.5]
-    cells = found["task_types"].filter(task="forward")
-    assert (cells["accuracy"][0], cells["corrected"][0]) == (0, 0)
 
 
 def test_simple_rules_stand_beside_and_whoever_follows_one_shows_nothing() -> None:
@@ -68,7 +59,6 @@ def test_simple_rules_stand_beside_and_whoever_follows_one_shows_nothing() -> No
     assert (row["surface_rule"], row["surface_b"], row["over_rule"]) == ("same words", 0.5, 0.0)
     (verdict,) = found.told(Context())
     assert (verdict.cards[0].verdict, verdict.cards[0].tone) == ("Not shown", "open")
-    assert 'the rule "same words" 50%, difference 0 [0, 0] points' in verdict.cards[0].grounds[0][1]
 
 
 def test_whoever_is_always_right_is_above_every_rule_in_every_benchmark() -> None:
@@ -78,7 +68,6 @@ def test_whoever_is_always_right_is_above_every_rule_in_every_benchmark() -> Non
     assert (verdict.cards[0].verdict, verdict.cards[0].tone) == ("Yes, in every benchmark", "good")
     assert found.tables["behaviour"]["b"].to_list() == [1, 1, 1]
     assert (found.tables["behaviour"]["b_low"] < 1).all(), "stories that are all alike do not make anything certain"
-    assert "people 78% right, quoted from the results table" in dict(verdict.cards[0].grounds)["vanilla, dyntom"]
 
 
 def test_the_mean_counts_every_benchmark_once() -> None:
@@ -86,11 +75,9 @@ def test_the_mean_counts_every_benchmark_once() -> None:
     rows = {row["benchmark"]: row for row in found["behaviour"].to_dicts()}
     assert {name: row["b"] for name, row in rows.items()} == {"bigtom": 1, "tombench": 0, "mean of 2 benchmarks": 0.5}
     mean = rows["mean of 2 benchmarks"]
-    assert (mean["accuracy"], mean["total"], mean["correct"]) == (0.5, 108, 90)
     assert 0 < mean["b_low"] < 0.5 == mean["b_high"], "no benchmark can have more than it shows here"
     belief = found["dimensions"].filter(dimension="belief").select("benchmark", "corrected").rows()
     assert belief == [("bigtom", 1.0), ("tombench", 0.0), ("mean of 2 benchmarks", 0.5)]
-    assert found["dimensions"]["dimension"].unique(maintain_order=True).to_list() == ["belief", "desire", "memory"]
 
 
 def test_only_this_study_sets_benchmarks_of_one_model_side_by_side() -> None:
@@ -140,10 +127,6 @@ def test_strategies_are_compared_pair_by_pair_within_each_type_of_task() -> None
         ("bigtom", "forward", "belief", "bigtom_cot", "bigtom_vanilla", 0.0, 0, 48),
         ("bigtom", "recall", "memory", "bigtom_cot", "bigtom_vanilla", 0.0, 0, 24),
     ]
-    assert set(found.filter(benchmark="tombench").select("treatment", "control").rows()) == {("cot", "vanilla")}
-    compared = compute(pl.concat(both, how="diagonal"), "behaviour", by=["dimension"])
-    pairs = compared.tables["effects_by_dimension"].select("treatment", "control").unique(maintain_order=True).rows()
-    assert pairs == [("bigtom_cot", "bigtom_vanilla"), ("cot", "vanilla")], "each with its own, in one row of a factor"
     assert "prompting_effects" not in behaviour(both[0]), "nothing to compare"
 
 

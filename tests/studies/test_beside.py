@@ -11,7 +11,7 @@ from tomserve import benchmarks
 from tomserve.benchmarks import perturbed
 from tomserve.items import Item
 from tomserve.scoring.table import table
-from tomserve.studies import OPEN, Card, Context, Excerpt, Study, load_study
+from tomserve.studies import OPEN, Card, Context, Study, load_study
 from tomserve.studies.analysis import compute
 from tomserve.studies.baselines import compared, with_best
 from tomserve.studies.words import cell, number, p_value
@@ -44,11 +44,6 @@ def cards(scores: pl.DataFrame, study: Study) -> list[Card]:
     tables = compute(scores, study, "recommended").tables
     (verdict,) = study.verdicts(tables, Context({"all": 1 / 3, "false_belief": 1 / 3}))
     return list(verdict.cards)
-
-
-def summary(study: Study, scores: pl.DataFrame) -> list[Excerpt]:
-    assert study.summary is not None
-    return list(study.summary(compute(scores, study, "recommended").tables))
 
 
 def mixed(item: Item) -> bool:
@@ -111,7 +106,7 @@ def test_what_was_not_asked_is_neither_passed_nor_failed(items: list[Item], stud
         (["none", "late_label"], "More than half right in 1 of 1 classes, also on unperturbed stories; "),
     ):
         some = [item for item in items if item.factors["perturbation"] in kept]
-        (shown,) = (one.frame for one in summary(study, answered(some, mixed)) if "criteria" in one.title)
+        (shown,) = (one.frame for one in compute(answered(some, mixed), study).summary() if "criteria" in one.title)
         assert shown["unperturbed"].unique().to_list() == ["above half" if "none" in kept else "not asked"]
         assert shown["paper's word"].unique().to_list() == ["cannot be told"]
         robust, *others = cards(answered(some, mixed), study)

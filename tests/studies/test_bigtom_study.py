@@ -48,11 +48,12 @@ def study(frame: pl.DataFrame, intervals: str = "recommended") -> dict[str, pl.D
 
 
 def test_whoever_is_always_right_is_right_in_every_table(every: list[Item]) -> None:
-    found = study(scored(every, vanilla=lambda item: item.answer, cot=lambda item: item.answer))
+    found = study(scored(every, vanilla=right, cot=right))
     for name in ("accuracy", "conditions", "order"):
         assert (found[name]["accuracy"] == 1).all(), name
-    assert (found["joint"]["joint"] == 1).all()
-    assert (found["joint"]["templates"] == 12).all()
+    assert found["joint"].select("joint", "templates").unique().rows() == [(1, 12)]
+    assert told(found, "both followed").tone == "good"
+    assert told(found, "harder").verdict == "No difference can be seen"
     for name in ("false_minus_true", "controls", "initial_belief"):
         assert (found[name]["risk_difference"] == 0).all(), name
     assert (found["official"]["agree"] == 1).all()
@@ -60,19 +61,36 @@ def test_whoever_is_always_right_is_right_in_every_table(every: list[Item]) -> N
 
 
 def test_whoever_answers_with_the_world_has_true_beliefs_right_and_no_template(every: list[Item]) -> None:
-    found = study(scored(every, vanilla=lambda item: str(rules.RULES[0].answer(item))))
+    found = study(scored(every, vanilla=world))
     shares = dict(found["conditions"].group_by("condition").agg(pl.col("accuracy").mean()).rows())
     assert (shares["true_belief"], shares["false_belief"], shares["false_control"]) == (1, 0, 1)
-    joint = found["joint"]
-    assert joint.select("joint", "product").unique().rows() == [(0, 0)]
-    assert (joint["true_belief"] == 1).all()
-    assert (found["false_minus_true"]["risk_difference"] == -1).all()
-    assert (found["controls"]["risk_difference"] == -1).all()
+    assert found["joint"].select("joint", "product", "true_belief").unique().rows() == [(0, 0, 1)]
+    for name in ("false_minus_true", "controls"):
+        assert (found[name]["risk_difference"] == -1).all()
     assert set(found["controls"]["task"]) == {"forward_belief", "forward_action", "backward_belief"}
+    both, harder = told(found, "both followed"), told(found, "harder")
+    assert (both.verdict[:2], both.tone, harder.verdict[:3], harder.tone) == ("No", "bad", "Yes", "bad")
+    assert "0% of 12 templates right with both" in both.grounds[0][1]
+    assert len(both.grounds) == 3  # a task each, without the initial belief
+
+
+def world(item: Item) -> str:
+    return str(rules.RULES[0].answer(item))
+
+
+def right(item: Item) -> str:
+    return item.answer
+
+
+def told(found: dict[str, pl.DataFrame], question: str) -> Card:
+    """The card of that question about the only model."""
+    (verdict,) = load_study("bigtom").verdicts(found, Context({"all": 0.5}))
+    (card,) = (card for card in verdict.cards if question in card.question)
+    return card
 
 
 def test_the_authors_scoring_stands_beside_ours(every: list[Item]) -> None:
-    frame = scored(every, vanilla=lambda item: item.answer).with_columns(
+    frame = scored(every, vanilla=right).with_columns(
         metric_official=pl.when(pl.int_range(pl.len()) % 2 == 0).then(pl.lit(False)),
         metric_both_keys=pl.lit(True),
     )
@@ -84,50 +102,27 @@ def test_the_authors_scoring_stands_beside_ours(every: list[Item]) -> None:
 
 
 def test_a_table_without_the_factors_has_what_can_be_said(every: list[Item]) -> None:
-    bare = scored(every, vanilla=lambda item: item.answer)["model", "strategy", "item", "status", "correct", "answer"]
+    bare = scored(every, vanilla=right)["model", "strategy", "item", "status", "correct", "answer"]
     found = study(bare)
     assert found["accuracy"]["accuracy"].to_list() == [1]
-    assert "joint" not in found
-    assert "official" not in found
+    assert not {"joint", "official"} & set(found)
 
 
 def test_wishes_are_doubted(every: list[Item]) -> None:
-    frame = scored(every, vanilla=lambda item: item.answer).with_columns(task=pl.lit("backward_desire"))
+    frame = scored(every, vanilla=right).with_columns(task=pl.lit("backward_desire"))
     loaded = load_study("bigtom")
     warned = loaded.warnings(analyze(frame, loaded, "recommended"))
     assert any("backward_desire was asked" in line for line in warned)
 
 
-def told(found: dict[str, pl.DataFrame], question: str) -> Card:
-    """The card of that question about the only model."""
-    (verdict,) = load_study("bigtom").verdicts(found, Context({"all": 0.5}))
-    (card,) = (card for card in verdict.cards if question in card.question)
-    return card
-
-
-def test_the_verdict_on_who_answers_with_the_world_is_that_no_template_is_followed(every: list[Item]) -> None:
-    found = study(scored(every, vanilla=lambda item: str(rules.RULES[0].answer(item))))
-    both, harder = told(found, "both followed"), told(found, "harder")
-    assert (both.verdict[:2], both.tone, harder.verdict[:3], harder.tone) == ("No", "bad", "Yes", "bad")
-    assert "0% of 12 templates right with both" in both.grounds[0][1]
-    assert len(both.grounds) == 3  # a task each, without the initial belief
-    found = study(scored(every, vanilla=lambda item: item.answer))
-    assert told(found, "both followed").tone == "good"
-    assert told(found, "harder").verdict == "No difference can be seen"
-
-
 def test_the_authors_reasoning_is_compared_with_their_question_which_is_no_reasoning(every: list[Item]) -> None:
-    def world(item: Item) -> str:
-        return str(rules.RULES[0].answer(item))
-
-    found = study(scored(every, vanilla=lambda item: item.answer, bigtom_0shot=world, bigtom_cot=world))
+    found = study(scored(every, vanilla=right, bigtom_0shot=world, bigtom_cot=world))
     pairs = found["prompting_effects"].select("treatment", "control").rows()
     assert sorted(pairs) == [("bigtom_0shot", "vanilla"), ("bigtom_cot", "bigtom_0shot")]
     card = told(found, "reasoning")
     assert [who for who, _ in card.grounds] == ["bigtom cot"]
     assert "compared with bigtom 0shot" in card.remark
-    alone = study(scored(every, bigtom_0shot=world, bigtom_cot=lambda item: item.answer))
+    alone = study(scored(every, bigtom_0shot=world, bigtom_cot=right))
     assert told(alone, "reasoning").tone == "good"
-    assert study(scored(every, vanilla=world, bigtom_cot=world))["prompting_effects"]["control"].to_list() == [
-        "vanilla"
-    ]
+    plain = study(scored(every, vanilla=world, bigtom_cot=world))
+    assert plain["prompting_effects"]["control"].to_list() == ["vanilla"]

@@ -16,6 +16,7 @@ from tomserve.reporting.html.generic import by_factors
 from tomserve.studies import analyze, compute
 
 CLUSTERS = 12
+PLACE = pl.int_range(pl.len())
 
 
 def scored(strategies: tuple[str, ...] = ("vanilla", "cot"), **more: Any) -> pl.DataFrame:
@@ -35,22 +36,19 @@ def scored(strategies: tuple[str, ...] = ("vanilla", "cot"), **more: Any) -> pl.
 
 
 def test_a_split_of_nothing_and_all_is_shown_as_such() -> None:
-    found = analyze(scored(), "accuracy", by=["kind"])
-    assert found["accuracy"].filter(strategy="vanilla")["accuracy"].to_list() == [0.5]
-    cells = found["by_kind"].filter(strategy="vanilla").select("kind", "correct", "total", "accuracy").rows()
-    assert cells == [("far", 0, 36, 0.0), ("near", 36, 36, 1.0)]
-    assert found["by_kind"]["ci_low"].is_between(0, 1).all()
+    cells = analyze(scored(("vanilla",)), "accuracy", by=["kind"])["by_kind"]
+    assert cells.select("kind", "correct", "total", "accuracy").rows() == [("far", 0, 36, 0.0), ("near", 36, 36, 1.0)]
+    assert cells["ci_low"].is_between(0, 1).all()
 
 
 def test_the_interval_counts_stories_and_the_published_one_questions() -> None:
-    own, plain = (analyze(scored(), "accuracy", way, by=["kind"]) for way in ("recommended", "published"))
-    width = {
-        name: found["by_kind"].filter(strategy="vanilla", kind="far")["ci_high"][0]
-        for name, found in (("own", own), ("plain", plain))
-    }
-    assert width["own"] == pytest.approx(0.2425, abs=1e-4)  # Wilson's upper end for 0 of 12
-    assert width["plain"] == pytest.approx(0.05 + 1.96 * (0.05 * 0.95 / 40) ** 0.5, abs=1e-3)  # (0 + 2)/(36 + 4)
-    assert set(plain) & {"effects_by_kind", "differences_by_kind"} == set()
+    for way, high in (
+        ("recommended", pytest.approx(0.2425, abs=1e-4)),  # Wilson's upper end for 0 of 12
+        ("published", pytest.approx(0.05 + 1.96 * (0.05 * 0.95 / 40) ** 0.5, abs=1e-3)),  # (0 + 2)/(36 + 4)
+    ):
+        found = analyze(scored(("vanilla",)), "accuracy", way, by=["kind"])
+        assert found["by_kind"].filter(kind="far")["ci_high"][0] == high
+    assert set(found) & {"effects_by_kind", "differences_by_kind"} == set()
 
 
 def test_chance_and_the_best_rule_are_those_of_the_very_questions() -> None:
@@ -111,24 +109,30 @@ def test_failures_are_wrong_and_questions_without_a_value_are_left_out_and_said(
     assert "--by kind: 24 of 72 questions have no value of it and are left out" in found.warnings
 
 
-def test_a_factor_that_is_not_there_and_one_of_many_values_are_refused_with_the_way_out() -> None:
-    with pytest.raises(ConfigError, match=r"--by knd: unknown factor 'knd'; did you mean 'kind'\? Known: .*turn"):
-        analyze(scored(), "accuracy", by=["knd"])
-    many = scored(number=pl.int_range(pl.len()))
-    with pytest.raises(ConfigError, match=r"factor 'number' has 144 values; at most 100 .*Write a factor of fewer"):
-        analyze(many, "accuracy", by=["number"])
-    assert analyze(scored(), "accuracy", by=["number"])["by_number"]["number"].n_unique() > 12
-    with pytest.raises(ConfigError, match="unknown factor 'correct'"):
-        analyze(scored(), "accuracy", by=["correct"])
-    none = scored().drop("kind", "turn", "early", "number")
+@pytest.mark.parametrize(
+    ("by", "more", "said"),
+    [
+        ("knd", {}, r"--by knd: unknown factor 'knd'; did you mean 'kind'\? Known: .*turn"),
+        ("number", {"number": PLACE}, r"factor 'number' has 144 values; at most 100 .*Write a factor of fewer"),
+        ("correct", {}, "unknown factor 'correct'"),
+    ],
+)
+def test_what_is_no_factor_or_of_too_many_values_is_refused_with_the_way_out(
+    by: str, more: dict[str, pl.Expr], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        analyze(scored(**more), "accuracy", by=[by])
+
+
+def test_a_factor_of_a_table_without_any_is_refused() -> None:
     with pytest.raises(ConfigError, match="unknown factor 'kind'; the questions have none"):
-        analyze(none, "accuracy", by=["kind"])
+        analyze(scored().drop("kind", "turn", "early", "number"), "accuracy", by=["kind"])
+    assert analyze(scored(), "accuracy", by=["number"])["by_number"]["number"].n_unique() > 12
 
 
 def test_combinations_beyond_a_page_are_refused() -> None:
-    place = pl.int_range(pl.len())
     wide = pl.concat([scored(item=pl.lit(f"{n}/") + pl.col("item")) for n in range(6)])
-    wide = wide.with_columns(a=place % 12, b=(place // 12) % 12, c=(place // 144) % 3)
+    wide = wide.with_columns(a=PLACE % 12, b=(PLACE // 12) % 12, c=(PLACE // 144) % 3)
     with pytest.raises(ConfigError, match=r"--by a,b,c: these factors have 432 combinations of values; at most 400"):
         analyze(wide, "accuracy", by=["a,b,c"])
 

@@ -47,8 +47,6 @@ def test_whoever_is_always_right_is_right_in_every_table(asked: list[Item]) -> N
     for name in ("accuracy", "states", "forms", "scenes", "options", "changes"):
         assert (found[name]["accuracy"] == 1).all(), name
     assert (found["consistency"]["all_right"] == 1).all()
-    assert (found["options"]["corrected"] == 1).all()
-    assert found["changes"]["ends_right"].to_list() == [2, 2]
     effects = found["prompting_effects"]
     assert effects.select("treatment", "control", "gained").row(0) == ("dyntom_cot", "dyntom_vanilla", 0)
     assert (found["understanding_minus_transformation"]["risk_difference"] == 0).all()
@@ -58,8 +56,6 @@ def test_cells_of_a_known_answerer(asked: list[Item]) -> None:
     found = study(asked, dyntom_vanilla=by_states)
     states = {(state, task): (total, share) for state, task, total, share in
               found["states"].select("state", "task", "total", "accuracy").iter_rows()}  # fmt: skip
-    chance = sum(1 / len(item.choices) for item in asked) / len(asked)
-    assert found["accuracy"]["chance"].to_list() == [pytest.approx(chance)]
     assert states["belief", "understanding"] == (60, 0.6)
     assert states["all", "understanding"] == (240, 0.6)
     assert states["emotion", "influence"] == (60, 0)
@@ -71,8 +67,6 @@ def test_cells_of_a_known_answerer(asked: list[Item]) -> None:
     assert row["mean"] == pytest.approx(0.6)
     ends = found["changes"].select("ends_right", "total", "accuracy").rows()
     assert ends == [(0, 48, 0), (1, 48, 0), (2, 96, 0)], "changes 1-2 and 2-3, 3-4, and 4-5 of 48 states"
-    gap = found["understanding_minus_transformation"].filter(state="all").row(0, named=True)
-    assert (gap["share_treated"], gap["share_control"]) == (pytest.approx(0.6), 0)
 
 
 def test_a_state_counts_only_where_all_its_scenes_were_asked(asked: list[Item]) -> None:
@@ -87,7 +81,5 @@ def test_the_verdict_says_whether_the_words_give_a_change_away(asked: list[Item]
     card = worse.cards[0]
     assert card.question == "Is a change of mind followed?"
     assert card.verdict.startswith("No")
-    assert 'clearly below the rule "shared words" (100%' in card.grounds[0][1]
-    assert "where it has the states before and after right: 0%" in card.grounds[0][1]
     words = study(asked, dyntom_vanilla=RULES[0].answer)
     assert told.verdicts(words, Context({}))[0].cards[0].verdict.startswith("Not shown")

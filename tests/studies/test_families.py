@@ -11,18 +11,9 @@ from tomserve.studies.families import LEAST, verdict
 
 def record(units: int, needed: int | None = None) -> dict:
     """A class whose difference is clear by its adjusted p, in so many units."""
-    return {
-        "risk_difference": -1.0,
-        "p_adjusted": 0.01,
-        "p_failure": math.nan,
-        "rd_low": -1.0,
-        "rd_high": -0.9,
-        "worst_low": -1.0,
-        "worst_high": -0.9,
-        "minimum_detectable_effect": math.nan,
-        "units_needed": needed,
-        "units": units,
-    }
+    ends = {"risk_difference": -1.0, "rd_low": -1.0, "rd_high": -0.9, "worst_low": -1.0, "worst_high": -0.9}
+    unknown = {"p_failure": math.nan, "minimum_detectable_effect": math.nan}
+    return {**ends, **unknown, "p_adjusted": 0.01, "units_needed": needed, "units": units}
 
 
 @pytest.mark.parametrize("units", range(1, LEAST))

@@ -32,14 +32,8 @@ def test_a_whole_run_lacks_nothing(tmp_path: Path) -> None:
 
 
 def test_everything_that_lacks_is_counted_and_said_with_the_way_out(tmp_path: Path) -> None:
-    cut = {"text": "I think", "status": "length"}
-    answers = [
-        RIGHT,
-        {"text": "no idea"},
-        cut,
-        {"text": None, "status": "timeout"},
-        {"text": None, "status": "refusal"},
-    ]
+    failed = [{"text": None, "status": status} for status in ("timeout", "refusal")]
+    answers = [RIGHT, {"text": "no idea"}, {"text": "I think", "status": "length"}, *failed]
     folder = run(tmp_path / "r", answers, complete=False, benchmark_items=40)
     (gap,) = of_source(folder, scores_of(folder))
     assert (gap.there, gap.unread, dict(gap.failed), gap.missing) == (5, 2, {"refusal": 1, "timeout": 1}, 5)
@@ -60,21 +54,21 @@ def test_everything_that_lacks_is_counted_and_said_with_the_way_out(tmp_path: Pa
     assert gap.in_short() == "no: 5 not asked yet, 2 unreadable, 2 failed, 10 of the benchmark's 40 questions"
 
 
-def test_a_small_share_of_unreadable_answers_is_no_failure() -> None:
-    for unread, many in ((10, False), (11, True)):
-        status = ["invalid"] * unread + ["ok"] * (100 - unread)
-        rows = pl.DataFrame({"strategy": "s", "item": list(map(str, range(100))), "status": status, "answer": "tea"})
-        assert of_scores(rows, None, "t")[0].many_unread is many
+@pytest.mark.parametrize(("unread", "many"), [(10, False), (11, True)])
+def test_a_small_share_of_unreadable_answers_is_no_failure(unread: int, many: bool) -> None:
+    status = ["invalid"] * unread + ["ok"] * (100 - unread)
+    rows = pl.DataFrame({"strategy": "s", "item": list(map(str, range(100))), "status": status, "answer": "tea"})
+    assert of_scores(rows, None, "t")[0].many_unread is many
 
 
 def test_of_a_file_nothing_is_guessed() -> None:
     """Rows that one strategy lacks are said; that a run is unfinished is not, for nobody recorded it."""
     rows = {"model": "m", "strategy": ["a", "a", "b"], "item": ["1", "2", "1"], "status": "ok", "answer": "tea"}
     (gap,) = of_scores(pl.DataFrame(rows), None, "t.csv")
-    said = (
-        "t.csv: 1 of 4 pairs of a question and a strategy (25.0%) have no row; strategies are compared on the questions"
-    )
-    assert gap.sentences() == [f"{said} that both were asked."]
+    assert gap.sentences() == [
+        "t.csv: 1 of 4 pairs of a question and a strategy (25.0%) have no row; strategies are compared on the "
+        "questions that both were asked."
+    ]
 
 
 def table(name: str, strategy: str, items: str, **more: object) -> pl.DataFrame:
@@ -131,5 +125,4 @@ def test_another_tools_answers_to_all_questions_need_no_remark(cli, tmp_path: Pa
     items, responses = answered_elsewhere(tmp_path, 10)
     done = cli("score", "--responses", responses, "--items", items, "--out", tmp_path / "s.parquet")
     assert "were answered" not in done.err
-    assert "questions_given" not in pl.read_parquet(tmp_path / "s.parquet").columns
     assert tomserve.score(responses, items).columns == pl.read_parquet(tmp_path / "s.parquet").columns

@@ -21,30 +21,35 @@ def test_a_study_by_path(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(DECLARED)
     assert analyze(scores(), load_study(str(path)), "published")["n"].height == 16
-    path.write_text("x = 1\ny = x / 0\n")
-    with pytest.raises(ContentError, match=r"mine.py:2: cannot be loaded \(ZeroDivisionError"):
-        load_study(str(path))
-    path.write_text("x = 1\n")
-    with pytest.raises(ContentError, match="has no STUDY; write STUDY = Study"):
-        load_study(str(path))
-    path.write_text("STUDY = {}\n")
-    with pytest.raises(ContentError, match="STUDY is a dict; expected STUDY = Study"):
-        load_study(str(path))
-    path.write_text("def tables(:\n")
-    with pytest.raises(ContentError, match=r"mine.py:1: cannot be loaded \(SyntaxError"):
-        load_study(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\ny = x / 0\n", r"mine.py:2: cannot be loaded \(ZeroDivisionError"),
+        ("x = 1\n", "has no STUDY; write STUDY = Study"),
+        ("STUDY = {}\n", "STUDY is a dict; expected STUDY = Study"),
+        ("def tables(:\n", r"mine.py:1: cannot be loaded \(SyntaxError"),
+        (
+            DECLARED.replace("tables=tables)", "tables=tables, intervals=())"),
+            r"mine.py:4: cannot be loaded \(Study.intervals: is empty",
+        ),
+    ],
+)
+def test_a_file_that_is_no_study_is_told_where(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(ContentError, match=said):
+        load_study(str(tmp_path / "mine.py"))
 
 
 def test_a_study_of_the_older_kind_is_told_what_to_write(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(TABLES + "REQUIRED = ('item',)\nLAYOUTS = {}\n")
+    line = "STUDY = Study(name='mine', tables=tables, required=REQUIRED, layouts=LAYOUTS)"
     with pytest.raises(ContentError) as error:
         load_study(str(path))
-    said = str(error.value)
-    assert "has a function tables(scores, intervals) but no STUDY" in said
-    line = "STUDY = Study(name='mine', tables=tables, required=REQUIRED, layouts=LAYOUTS)"
-    assert line in said
-    assert "\n" not in said
+    assert "has a function tables(scores, intervals) but no STUDY" in str(error.value)
+    assert line in str(error.value)
     path.write_text(f"{path.read_text()}from tomserve.studies import Study; {line}\n")
     assert load_study(str(path)).required == ("item",)
 
@@ -122,20 +127,12 @@ def test_a_mistake_in_a_field_is_named_when_the_study_is_made(fields: dict, mess
         Study(**{"name": "mine", "tables": count, **fields})
 
 
-def test_a_mistake_in_a_field_is_located_in_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(DECLARED.replace("tables=tables)", "tables=tables, intervals=())"))
-    with pytest.raises(ContentError, match=r"mine.py:4: cannot be loaded \(Study.intervals: is empty"):
-        load_study(str(path))
-
-
 def test_a_study_is_frozen_and_its_defaults_are_those_of_any_items() -> None:
     study = Study(name="mine", tables=count)
     with pytest.raises(AttributeError):
         study.name = "other"  # type: ignore[misc]
     found = compute(scores(), study)
     assert (found.intervals, list(found.tables), dict(found.notes), found.warnings) == ("recommended", ["n"], {}, ())
-    assert found.tables["n"].item() == 16
     assert [(excerpt.title, excerpt.frame.item()) for excerpt in found.summary()] == [("n", 16)]
     with pytest.raises(ConfigError, match="column 'status' is missing"):
         compute(scores().drop("status"), study)
@@ -143,10 +140,12 @@ def test_a_study_is_frozen_and_its_defaults_are_those_of_any_items() -> None:
 
 def test_a_value_that_a_study_does_not_know_is_refused_also_where_its_column_is_missing() -> None:
     study = Study(name="mine", tables=count, values={"stage": ("C2",)})
-    with pytest.raises(ConfigError, match="item 'none/0': unknown stage 'C1'"):
-        compute(scores(), study)
-    with pytest.raises(ConfigError, match="column 'stage' is missing"):
-        compute(scores().drop("stage"), study)
+    for frame, said in (
+        (scores(), "item 'none/0': unknown stage 'C1'"),
+        (scores().drop("stage"), "'stage' is missing"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            compute(frame, study)
 
 
 def test_analyze_takes_names_paths_studies_and_lazy_tables(tmp_path: Path) -> None:

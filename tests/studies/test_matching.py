@@ -24,11 +24,8 @@ def edition(correct: np.ndarray, seed: int | None = None) -> pl.DataFrame:
     correct: STAGES x CLASSES x QUESTIONS booleans.
     """
     released = _questions().with_columns(correct=pl.Series(correct.ravel()))
-    return (
-        released
-        if seed is None
-        else released.with_columns(item=pl.col("item") + f"/fresh-{seed}", base="item", fresh=pl.lit(seed))
-    )
+    told = {"item": pl.col("item") + f"/fresh-{seed}", "base": pl.col("item"), "fresh": pl.lit(seed)}
+    return released if seed is None else released.with_columns(**told)
 
 
 @cache
@@ -37,9 +34,8 @@ def _questions() -> pl.DataFrame:
     for stage, task, number in np.ndindex(STAGES, CLASSES, QUESTIONS):
         cluster = {"cluster": f"S{stage:02d}/class_{task}", "stage": f"S{stage:02d}", "perturbation": f"class_{task}"}
         rows.append({"item": f"{cluster['cluster']}/{number}", **cluster})
-    return pl.DataFrame(rows).with_columns(
-        model=pl.lit("m"), strategy=pl.lit("vanilla"), status=pl.lit("ok"), answer=pl.lit("a")
-    )
+    fixed = {"model": "m", "strategy": "vanilla", "status": "ok", "answer": "a"}
+    return pl.DataFrame(rows).with_columns(**{name: pl.lit(value) for name, value in fixed.items()})
 
 
 def answers(rng: np.random.Generator, remembered: float) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -83,15 +79,12 @@ def tables(tmp_path: Path) -> tuple[Path, Path]:
 def test_a_fresh_edition_is_compared_with_the_items_that_it_was_made_from(tables: tuple[Path, Path], cli) -> None:
     found = compare(*map(str, tables))
     assert found.left_out == (0, 0)
-    assert found.caption is not None
     overall = found.effects.filter(perturbation="overall").row(0, named=True)
     assert overall["n"] == STAGES * CLASSES * QUESTIONS
     assert overall["rd_high"] < 0
     assert "B is clearly right less often than A" in verdicts(found)[0]
     said = " ".join(cli("compare", *tables).out.split())
     assert "B tells A's questions anew: each is compared with the one that it was made from." in said
-    assert "a sign of that and no proof" in said
-    assert "embedded reference model is one, since it was trained on neither" in said
 
 
 def test_the_order_of_the_two_is_free_and_two_fresh_editions_pair(tables: tuple[Path, Path], tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Studies of benchmarks that fall into parts: shares by part, and sets that are right together."""
 
+from itertools import product
+
 import polars as pl
 import pytest
 
@@ -12,51 +14,36 @@ def scores(**changes: object) -> pl.DataFrame:
     """Four pieces of two questions each by two strategies: `letters` has all of the first two pieces right and one
     question of each other piece; `letters_cot` has all right."""
     rows = []
-    for strategy in ("letters", "letters_cot"):
-        for number in range(8):
-            piece = number // 2
-            right = strategy == "letters_cot" or piece < 2 or number % 2 == 0
-            rows.append(
-                {
-                    **{
-                        "run": "r",
-                        "model": "m",
-                        "benchmark": "fantom",
-                        "strategy": strategy,
-                        "item": f"short/{number}",
-                    },
-                    **{"status": "ok", "answer": "x", "correct": right, "cluster": f"passage/{piece // 2}"},
-                    **{"context": "short", "accessible": piece % 2 == 0, "order": 1 + number % 2, "options": 2},
-                    **{"part": f"{piece // 2}", "piece": f"{piece}", "rule_first_choice": number % 2 == 0},
-                }
-            )
+    for strategy, number in product(("letters", "letters_cot"), range(8)):
+        piece = number // 2
+        right = strategy == "letters_cot" or piece < 2 or number % 2 == 0
+        row = {"run": "r", "model": "m", "benchmark": "fantom", "strategy": strategy, "item": f"short/{number}"}
+        row |= {"status": "ok", "answer": "x", "correct": right, "cluster": f"passage/{piece // 2}"}
+        row |= {"context": "short", "accessible": piece % 2 == 0, "order": 1 + number % 2, "options": 2}
+        row |= {"part": f"{piece // 2}", "piece": f"{piece}", "rule_first_choice": number % 2 == 0}
+        rows.append(row)
     return pl.DataFrame(rows).with_columns(**changes)
 
 
 def test_a_set_counts_only_where_all_its_questions_are_right() -> None:
-    rows = prepared(scores().lazy(), ("model", "strategy", "item", "status", "correct", "piece", "options")).collect()
+    read = ("model", "strategy", "item", "status", "correct", "piece", "options")
+    rows = prepared(scores().lazy(), read).collect()
     first, second = all_right(rows, "piece", ())
     assert (first["sets"], first["questions"], first["all_right"], first["accuracy"]) == (4, 8, 0.5, 0.75)
     assert first["expected"] == pytest.approx(0.75**2)
     assert first["chance"] == 0.25
     assert second["all_right"] == 1
     failed = scores(status=pl.when(pl.col("item") == "short/0").then(pl.lit("timeout")).otherwise(pl.col("status")))
-    rows = prepared(failed.lazy(), ("model", "strategy", "item", "status", "correct", "piece", "options")).collect()
+    rows = prepared(failed.lazy(), read).collect()
     assert [row["all_right"] for row in all_right(rows, "piece", ())] == [0.25, 0.75], "a failure counts as wrong"
 
 
 def test_the_study_of_fantom_counts_pieces_and_passages_and_quotes_apart() -> None:
     study = load_study("fantom")
     found = analyze(scores(), study, "recommended")
-    assert found["accuracy"].select("strategy", "accuracy", "chance").rows() == [
-        ("letters", 0.75, 0.5),
-        ("letters_cot", 1, 0.5),
-    ]
+    assert found["accuracy"].select("accuracy", "chance").rows() == [(0.75, 0.5), (1, 0.5)]
     assert found["contexts"]["total"].to_list() == [4, 4, 4, 4]
-    assert found["all_of_a_passage"].select("strategy", "sets", "all_right").rows() == [
-        ("letters", 2, 0.5),
-        ("letters_cot", 2, 1),
-    ]
+    assert found["all_of_a_passage"].select("sets", "all_right").rows() == [(2, 0.5), (2, 1)]
     assert found["all_of_a_piece"]["all_right"].to_list() == [0.5, 0.5, 1, 1]
     assert found["published"].row(0) == ("Human", 93.8, 87.5)
     effect = found["prompting_effects"].row(0, named=True)

@@ -81,9 +81,7 @@ def test_a_pilot_study_tells_the_spread(tmp_path: Path, cli: Callable[..., Outco
     small = ("plan", "--benchmark", "perturbed", "--limit", 200, "--people", 30, "--stories", 9)
     done = cli(*small, "--like", tmp_path / "pilot.parquet")
     assert done.code == 0, done.err
-    assert "a study with 30 people who read 9 stories each" in done.out
     assert people_plan.in_words(spread).split(";")[0] in done.out
-    assert "one class against none" in done.out
     assert f"Measured in {tmp_path / 'pilot.parquet'}: " in " ".join(done.out.split())
     scores.drop("people", "people_right").write_parquet(tmp_path / "model.parquet")
     said = " ".join(cli(*small, "--like", tmp_path / "model.parquet").out.split())

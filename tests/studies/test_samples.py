@@ -16,10 +16,7 @@ TEXTS = {True: '{"answer": "tea"}', False: '{"answer": "salt"}'}
 def scores(right: dict[int, list[bool | None]]) -> pl.DataFrame:
     """A score table of one strategy; right: for each item whether its samples are right, None for an unread one."""
     answered = [
-        (
-            make_item(number),
-            {"strategy": "vanilla", "status": "ok", "text": "hm" if one is None else TEXTS[one], "sample": sample},
-        )
+        (make_item(number), {"strategy": "vanilla", "status": "ok", "text": TEXTS.get(one, "hm"), "sample": sample})
         for number, samples in right.items()
         for sample, one in enumerate(samples)
     ]

@@ -123,16 +123,16 @@ def test_what_cannot_fit_is_refused_before_it_begins_and_what_is_large_is_told(m
     said: list[str] = []
     monkeypatch.setattr(streaming, "TOLD", 1.0)
     compute_files(files, "perturbed", note=said.append)
-    assert len(said) == 1
     assert "takes about 0.0 GB of memory for 352 answers, since it is computed from rows" in said[0]
     monkeypatch.setattr(streaming, "memory_needed", lambda schema, rows: 1e15)
     with pytest.raises(MachineError, match=r"and this machine has .* GB; .*--study accuracy"):
         compute_files(files, "perturbed")
 
 
-def test_a_table_that_does_not_fit_the_study_is_refused_as_in_memory() -> None:
-    files = in_files(drawn(2, 10), 3, 1)
-    with pytest.raises(ConfigError, match="column 'stage' is missing"):
-        compute_files(files, "perturbed")
-    with pytest.raises(ConfigError, match="unknown factor 'knd'"):
-        compute_files(files, "accuracy", by=["knd"])
+@pytest.mark.parametrize(
+    ("study", "by", "said"),
+    [("perturbed", [], "column 'stage' is missing"), ("accuracy", ["knd"], "unknown factor 'knd'")],
+)
+def test_a_table_that_does_not_fit_the_study_is_refused_as_in_memory(study: str, by: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        compute_files(in_files(drawn(2, 10), 3, 1), study, by=by)

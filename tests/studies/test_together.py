@@ -17,15 +17,15 @@ from tomserve.studies.combining import as_one, combined
 from tomserve.studies.together import split
 
 
-def moved(model: str = "m") -> pl.DataFrame:
-    return measured(FEW, model=model, items=8, layers=(1,), alphas=(0.1,))
+def moved() -> pl.DataFrame:
+    return measured(FEW, items=8, layers=(1,), alphas=(0.1,))
 
 
 def both() -> pl.DataFrame:
     return combined([scores(kind=pl.lit("unexpected"), order=pl.lit(3)), moved()])
 
 
-def counting(name: str = "both", **more: object) -> Study:
+def counting() -> Study:
     """A study that counts the rows of either sort."""
 
     def tables(frame: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
@@ -33,7 +33,7 @@ def counting(name: str = "both", **more: object) -> Study:
         parts = split(frame.collect())
         return {"rows": pl.DataFrame({"answers": [parts.answers.height], "measured": [parts.measured.height]})}
 
-    return Study(name=name, tables=tables, columns=dict(SCHEMA), together=True, **more)  # type: ignore[arg-type]
+    return Study(name="both", tables=tables, columns=dict(SCHEMA), together=True)
 
 
 @contextmanager
@@ -51,11 +51,9 @@ def test_a_study_of_both_is_given_what_there_is() -> None:
 
 
 def test_only_rows_of_a_measurement_have_a_kind() -> None:
-    table = both()
-    parts = split(table)
-    assert (parts.answers.height, parts.measured.height) == (scores().height, moved().height)
-    assert parts.mixed
-    assert table.filter(pl.col("strategy").is_not_null())["kind"].null_count() == scores().height
+    parts = split(both())
+    assert (parts.answers.height, parts.measured.height, parts.mixed) == (scores().height, moved().height, True)
+    assert both().filter(pl.col("strategy").is_not_null())["kind"].null_count() == scores().height
     assert "layer" not in parts.answers.columns
     assert parts.answers["order"].unique().to_list() == [3]
 
@@ -105,13 +103,14 @@ def test_runs_of_answers_are_one_model_and_measured_ones_are_not_spoken_of() -> 
     assert not as_one(both(), {})
 
 
-def test_a_study_of_both_says_what_it_reads() -> None:
-    def tables(frame: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-        raise NotImplementedError
-
-    with refused("Study.columns: is empty"):
-        Study(name="x", tables=tables, together=True)
-    with refused("leave out answers=False"):
-        Study(name="x", tables=tables, together=True, answers=False, columns=dict(SCHEMA))
-    with refused("Study.together: 1; expected True or False"):
-        Study(name="x", tables=tables, together=1)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"together": True}, "Study.columns: is empty"),
+        ({"together": True, "answers": False, "columns": dict(SCHEMA)}, "leave out answers=False"),
+        ({"together": 1}, "Study.together: 1; expected True or False"),
+    ],
+)
+def test_a_study_of_both_says_what_it_reads(fields: dict[str, object], said: str) -> None:
+    with refused(said):
+        Study(name="x", tables=lambda frame, intervals: {}, **fields)  # type: ignore[arg-type]
