@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import DATA
 from tests.helpers.dyntom import write_trials
 from tomserve.benchmarks import get, load
-from tomserve.benchmarks.dyntom import asking, checking
+from tomserve.benchmarks.dyntom import checking
 from tomserve.benchmarks.dyntom.rules import shared_words
 from tomserve.benchmarks.dyntom.trials import folders, known
 from tomserve.errors import ContentError
@@ -28,28 +28,13 @@ def folder(tmp_path: Path) -> Path:
     return write_trials(tmp_path / "data/script/data", 2)
 
 
-def test_the_story_is_told_whole_and_its_sketch_never(folder: Path) -> None:
-    found = list(load("dyntom", folder))
-    assert Counter(item.cluster for item in found) == {"trial1": 71, "trial2": 71}
-    assert "secret" not in "".join(found[0].story)
-    assert [len(lines) for lines in asking.scenes(found[0].story)] == [3, 3, 3, 3, 3]
-
-
 def test_stories_of_five_scenes_are_asked_and_one_alone_whatever_it_has(folder: Path) -> None:
     write_trials(folder, 1, scenes=7, first=9)
     assert {item.cluster for item in load("dyntom", folder)} == {"trial1", "trial2"}
     seven = list(load("dyntom", folder / "trial9"))
     assert (len(seven), {item.factors["scenes"] for item in seven}) == (101, {7})
     assert max(len(item.choices) for item in seven) == 24
-
-
-def test_rules_find_words_again_and_never_a_no(folder: Path) -> None:
-    words, first = (rule.answer for rule in get("dyntom").rules)
-    for item in load("dyntom", folder):
-        form = item.factors["form"]
-        if form in ("whether", "how_change"):
-            assert words(item) == item.answer
-        assert (first(item) not in (None, "No")) == (form == "whether")
+    assert "secret" not in "".join(seven[0].story), "the sketch of a story is never told"
 
 
 @pytest.mark.parametrize("name", ["dyntom_vanilla", "dyntom_cot"])
@@ -75,9 +60,7 @@ def test_what_is_no_folder_of_trials_is_refused(tmp_path: Path) -> None:
             list(load("dyntom", place))
     (write_trials(tmp_path, 1) / "trial1/question_new.json").unlink()
     for ask in (load, lambda name, path: [get(name).validate(path, print), get(name).audit(path, print)]):
-        with pytest.raises(
-            ContentError, match=r"question\.json beside it does not do, because its right answer is always"
-        ):
+        with pytest.raises(ContentError, match=r"question\.json beside it does not do, because its right answer"):
             list(ask("dyntom", tmp_path))
 
 
@@ -89,7 +72,6 @@ def test_checks_count_questions_faults_and_trials_that_differ(folder: Path) -> N
 
     benchmark = get("dyntom")
     alone = said(benchmark.validate, folder / "trial1")
-    assert alone.startswith("this is not") is False
     assert "1 of 1 trials differs: trial1" in alone
     assert "missing" not in alone, "one trial lacks nothing of the others"
     write_trials(folder, 1, scenes=6, first=9)

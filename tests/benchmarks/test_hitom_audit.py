@@ -43,13 +43,7 @@ def test_findings_and_tables_of_the_small_file(cli, tmp_path: Path) -> None:
         "common_knowledge slate_bucket; slate_bucket by 12 'Kai, Milo and Otto entered the mill.'; label iron_chest "
         "last in 11 'Lena publicly claimed that violin is in the iron_chest.'"
     )
-    assert column(small.agreement().filter(pl.col("order") == "all"), "agree") == [14, 12, 12, 11]
-    assert (column(small.pairs(), "differ"), column(small.causes(), "count")) == ([0, 0, 1, 0, 1], [1, 1, 2, 1, 1])
-    baselines = small.baselines()
-    assert column(baselines, "joint_witness") == [3, 3, 2, 2, 3]
-    assert column(baselines, "first_order") == [3, 3, 1, 0, 0]
-    assert column(baselines, "reality") == [3, 2, 1, 0, 0]
-    assert baselines["chance"][0] == pytest.approx((1 / 5 + 1 / 4 + 1 / 5) / 3)
+    assert small.baselines()["chance"][0] == pytest.approx((1 / 5 + 1 / 4 + 1 / 5) / 3)
     done = cli("dataset", "audit", "hitom", "--path", SMALL)
     assert done.code == 1  # labels are wrong in it
     assert "30 labels of 3 stories: 26 are the tracker's (released), 4 are not" in done.out
@@ -62,32 +56,20 @@ def test_findings_and_tables_of_the_small_file(cli, tmp_path: Path) -> None:
 def test_the_official_file() -> None:
     official = Audit(read_records(data_file("Hi-ToM_data.json")))
     found = {(row["half"], row["semantics"], row["order"]): row["agree"] for row in official.agreement().to_dicts()}
-    assert [found["CoTP", "released", str(order)] for order in range(5)] == [120, 120, 115, 115, 113]
     totals = (("CoTP", "released"), ("CoTP", "common_knowledge"), ("VP", "released"))
     assert [found[half, name, "all"] for half, name in totals] == [583, 545, 470]
-    assert column(official.pairs(), "pairs") == [120] * 5
     assert column(official.pairs(), "differ") == [0, 0, 35, 48, 55]  # 138 of the 360 pairs of orders 2 to 4
     findings = list(official.findings())
     assert Counter(f.cause for f in findings) == {"stale half": 126, "room re-entry": 21, "semantics": 39}
+    # In five the label is a container in which the object never was, nor was said to be.
     corrected = [f for f in findings if f.record.half == "CoTP" and f.cause != "semantics"]
-    assert Counter(f.cause for f in corrected) == {"room re-entry": 17}
-    # In five of them the label is a container in which the object never was, nor was said to be.
-    assert sum("in no sentence" in f.text() for f in corrected) == 5
-    semantics = official.semantics()
-    assert semantics.filter(~pl.col("deception"))["differ"].sum() == 0
-    deceptive = semantics.filter(pl.col("deception"))
-    assert column(deceptive, "differ") == [0, 0, 17, 11, 11]  # 39 of the 180 of orders 2 to 4
-    assert deceptive.filter(pl.col("order") >= 2)["questions"].sum() == 180
+    assert (len(corrected), sum("in no sentence" in f.text() for f in corrected)) == (17, 5)
+    assert column(official.semantics().filter(pl.col("deception")), "differ") == [0, 0, 17, 11, 11]
     baselines = official.baselines()
-    assert column(baselines, "questions") == [120] * 5
     assert column(baselines, "first_order")[2:] == [58, 46, 41]  # .48, .38, .34
     assert column(baselines, "reality")[2:] == [35, 39, 36]  # .29, .33, .30
     assert column(baselines, "joint_witness") == [120, 108, 105, 115, 113]
-    assert baselines["mentioned"][0] == pytest.approx(5.7)
-    assert baselines["chance"][0] == pytest.approx(0.2247, abs=5e-4)
-    shown = auditing.tables(official)
-    assert len(shown) == 5
-    assert shown["baselines against the corrected half"]["reality"].to_list()[2] == "35/120 0.292"
+    assert auditing.tables(official)["baselines against the corrected half"]["reality"].to_list()[2] == "35/120 0.292"
 
 
 # what may explain a wrong answer

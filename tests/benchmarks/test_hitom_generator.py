@@ -1,16 +1,20 @@
-"""Generated Hi-ToM stories: they can happen, their gold is the tracker's, twins match, balance is kept, bytes are fixed."""
+"""Generated Hi-ToM stories and their command: they can happen, their gold is the tracker's, twins match, balance is kept, bytes are fixed."""
 
 import hashlib
+import json
 import re
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from itertools import permutations
+from pathlib import Path
 
 import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import data_file
+from tests.conftest import Outcome, data_file
+from tests.conftest import make_item as any_item
 from tomserve.benchmarks import hitom
 from tomserve.benchmarks.hitom import words
 from tomserve.benchmarks.hitom.asking import MOST
@@ -21,13 +25,15 @@ from tomserve.benchmarks.hitom.minds import Minds
 from tomserve.benchmarks.hitom.plan import TRUTHS, TWINS, Plan
 from tomserve.benchmarks.hitom.plot import draw, set_scene
 from tomserve.benchmarks.hitom.question_item import make_item, story_factors
+from tomserve.benchmarks.hitom.reader import read_records
 from tomserve.benchmarks.hitom.tally import Tally
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, belief, beliefs_after_each, trace
-from tomserve.errors import ConfigError
-from tomserve.items import Item
+from tomserve.errors import ConfigError, ContentError
+from tomserve.items import Item, read_items
 from tomserve.items.draw import limited
 
 some = settings(max_examples=25)
+Cli = Callable[..., Outcome]
 
 
 @st.composite
@@ -174,11 +180,8 @@ def test_the_truthful_say_what_they_believe_and_liars_what_neither_they_believe_
 FIXED = [
     (hitom.BUILT_IN, "41e6f87a329404af"),
     (Plan(stories=40, seed=3, tells=(1, 3), twins=True, agents=(4, 8), choices=None), "7e1c867ce31919a5"),
-    (
-        Plan(stories=30, seed=4, tells=(3,), truth="mixed", order_sensitive=True, chapters=(40,), lines=500),
-        "52619aa482fe7359",
-    ),
-]
+    (Plan(stories=30, seed=4, tells=(3,), truth="mixed", order_sensitive=True, chapters=(40,), lines=500), "52619aa482fe7359"),
+]  # fmt: skip
 FIXED_WITH_RECORDS = [
     (Plan(stories=60, seed=11), "4c2778f94cbf2763"),
     (Plan(stories=40, seed=12, balance=(), truth="mixed", tells=(0, 1, 4), choices=None), "0cfa564080fef073"),
@@ -280,7 +283,7 @@ def test_what_cannot_be_had_is_refused(plan: Plan, said: str) -> None:
 
 def test_the_tally_counts_what_the_items_say() -> None:
     plan = Plan(stories=24, seed=9, tells=(0, 2))
-    ours, again = Tally(), Tally()
+    ours, again, official = Tally(), Tally(), Tally()
     for family in generate(plan):
         ours.add_family(family)
     found = list(items(plan))
@@ -291,13 +294,92 @@ def test_the_tally_counts_what_the_items_say() -> None:
     second = [item.factors for item in found if item.factors["order"] == 2]
     assert row["first_order"] == sum(f["equals_first_order"] is True for f in second) / len(second)
     assert row["place_2"] == sum(f["answer_place"] == 2 for f in second) / len(second)
-    stories = ours.stories("x").filter(chapters=3, deception=True).row(0, named=True)
-    sizes = [len(s) for s in {i.story for i in found if i.factors["length"] == 3 and i.factors["deception"]}]
-    assert (stories["stories"], stories["lines"]) == (len(sizes), sum(sizes) / len(sizes))
-    tally = Tally()
-    tally.add_items(hitom.load(data_file("Hi-ToM_data.json")))
-    official = tally.orders("official").to_dicts()
-    assert [row["items"] for row in official] == [120] * 5
-    assert [round(row["first_order"], 2) for row in official] == [1.0, 1.0, 0.48, 0.38, 0.34]
-    assert [round(row["reality"], 2) for row in official[2:]] == [0.29, 0.33, 0.3]
-    assert tally.stories("official")["stories"].to_list() == [20] * 6
+    official.add_items(hitom.load(data_file("Hi-ToM_data.json")))
+    orders = official.orders("official")
+    assert [round(share, 2) for share in orders["first_order"]] == [1.0, 1.0, 0.48, 0.38, 0.34]
+    assert (orders["items"].to_list(), official.stories("official")["stories"].to_list()) == ([120] * 5, [20] * 6)
+
+
+def test_the_report_stands_beside_the_official_files_figures(cli: Cli, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("TOMSERVE_DATA", str(data_file("Hi-ToM_data.json").parent))
+    report = tmp_path / "balance.md"
+    done = cli("generate", "hitom", "--stories", 30, "--out", tmp_path / "h.jsonl", "--report", report)
+    assert (done.code, done.out.count("official ")) == (0, 11), done.err
+    for line in (
+        "| generated | 4 | 30 | 0.",
+        "| official | 4 | 120 | 0.342 |",
+        "| official | 3 | True | 20 | 40.350 |",
+    ):
+        assert line in report.read_text()
+
+
+def test_what_is_not_hitom_is_refused(cli: Cli, tmp_path: Path, items_file: Path) -> None:
+    with pytest.raises(ContentError, match="is of benchmark 'demo'; use --benchmark items"):
+        list(hitom.load(items_file))
+    path = tmp_path / "h.jsonl"
+    path.write_bytes(any_item(1, benchmark="hitom").to_json() + b"\n{}\n")
+    with pytest.raises(ContentError, match=r"h\.jsonl:2"):
+        list(hitom.load(path))
+    assert "leave --gold out" in cli("items", "hitom", "--path", path, "--gold", "tracked").err
+
+
+def test_items_are_written_and_read_back_and_every_option_arrives(cli: Cli, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("TOMSERVE_DATA", str(tmp_path))
+    path = tmp_path / "new/h.jsonl"
+    done = cli("generate", "hitom", "--stories", 12, "--seed", 3, "--out", path)
+    assert done.code == 0, done.err
+    assert f"written: 12 stories, 60 items (released semantics) to {path}" in done.out
+    assert "official" not in done.out  # the file is not there
+    assert list(read_items(path)) == list(items(Plan(stories=12, seed=3))) == list(hitom.load(path))
+    text = "--stories 8 --seed 5 --chapters 1,2 --agents 4-6 --orders 0,2-3 --tells 1,3 --lines 40 --tell-kind public "
+    text += "--truth mixed --moves 2-4 --distractors 1 --choices mentioned --semantics common_knowledge "
+    text += "--balance letter --balance tell --order-sensitive"
+    assert cli("generate", "hitom", *text.split(), "--out", path).code == 0
+    plan = {"stories": 8, "seed": 5, "chapters": (1, 2), "agents": (4, 5, 6), "orders": (0, 2, 3), "tells": (1, 3)}
+    plan |= {"tell_kind": "public", "truth": "mixed", "moves": (2, 3, 4), "distractors": (1,), "choices": None}
+    plan |= {"balance": ("letter", "tell"), "order_sensitive": True, "semantics": "common_knowledge", "lines": 40}
+    assert list(read_items(path)) == list(items(Plan(**plan)))
+    assert cli("generate", "hitom", "--twins", "--balance", "none", "--stories", 4, "--out", path).code == 0
+    assert list(read_items(path)) == list(items(Plan(stories=4, twins=True, balance=(), tells=(2,))))
+
+
+def test_the_official_form_reads_back(cli: Cli, tmp_path: Path) -> None:
+    path, plan = tmp_path / "h.json", Plan(stories=12, tells=(1, 3))
+    done = cli("generate", "hitom", "--stories", 12, "--tells", "1,3", "--format", "hitom", "--out", path)
+    assert done.code == 0, done.err
+    found, ours = read_records(path), list(items(plan))
+    assert [r.sample_id for r in found] == list(range(60))
+    assert json.loads(path.read_text())["data"] == [r for family in generate(plan) for r in records(family)]
+    for record, item in zip(found, ours, strict=True):
+        assert (record.story.sentences(), record.answer) == (item.story, item.answer)
+        assert ((*record.choices, "unknown"), record.deception) == (item.choices, item.factors["deception"])
+    for gold in ("corrected", "tracked"):
+        for item, one in zip(ours, hitom.load(path, gold), strict=True):
+            assert (item.id, item.gold) == (one.id, one.gold)
+            assert {**item.factors, **one.factors} == {**item.factors, "gold": gold}
+    assert hitom.BENCHMARK.audit(path, print).code == 0
+
+
+NO_FIELD = "--format hitom: the official form has no field for"
+MISTAKES = [
+    ("--agents 4 --orders 5", "--orders 5: needs 5 agents, but --agents allows 4 in a story"),
+    ("--orders x", "--orders 'x': expected numbers such as 3, 0,2 or 3-8"),
+    ("--moves 0 --stories 99", "story"),
+    ("--semantics strict", "unknown --semantics 'strict'"),
+    ("--choices 4-8", "--choices '4-8': every story has the same number; give one, such as 4"),
+    ("--twins --format hitom", f"{NO_FIELD} --twins;"),
+    ("--choices 30 --format hitom", "story 1 has 30 choices, the official form letters for 26"),
+    ("--stories 4 --report OUT", "--report"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), MISTAKES)
+def test_mistakes_end_in_one_line_and_nothing_is_written(cli: Cli, tmp_path: Path, options: str, said: str) -> None:
+    path = tmp_path / "h.jsonl"
+    path.write_text("what was there")
+    (tmp_path / "sub").mkdir()
+    done = cli("generate", "hitom", "--out", path, *options.replace("OUT", f"{tmp_path}/sub/../h.jsonl").split())
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert done.err.startswith(f"tomserve: {said}") or ("OUT" in options and "would overwrite the items" in done.err)
+    assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["h.jsonl"]
+    assert path.read_text() == "what was there"

@@ -34,7 +34,6 @@ def test_each_gold_is_its_own() -> None:
     assert corrected[True, 3, 3].answer == "iron_chest"  # the label of the file, which is not the tracker's
     assert corrected[True, 3, 3].gold is None
     assert [key for key, item in corrected.items() if not item.factors["label_agrees"]] == [(True, 3, 3)]
-    assert [key for key in corrected if corrected[key].answer != tracked[key].answer] == [(True, 3, 3)]
     assert tracked[True, 3, 3].answer == "slate_bucket"
     vp, cotp = (released[False, 1, 2, half] for half in ("VP", "CoTP"))
     assert (vp.answer, cotp.answer) == ("plum_locker", "ochre_urn")
@@ -48,7 +47,6 @@ def test_each_gold_is_its_own() -> None:
 
 def test_an_item_whose_id_its_content_gives(tmp_path: Path) -> None:
     item = items()[True, 1, 2]
-    assert item.question == "Where does Gil think Jun thinks the lantern is?"
     assert item.id == f"{item.cluster}/lantern/Gil/Jun"
     assert containers(item) == item.choices[:15]
     assert item.gold.chains == (("unknown", *["amber_crock"] * 3, *["coral_bin"] * 11, "amber_crock"),)
@@ -138,7 +136,6 @@ def test_all_of_the_official_file_is_read() -> None:
     found = list(hitom.load(path))
     assert len({item.id for item in found}) == len(found) == 600
     assert Counter(len(item.choices) for item in found) == {16: 600}
-    assert set(Counter(item.cluster for item in found).values()) == {5}
     assert [item.answer for item in found] == [r.answer for r in records if r.half == "CoTP"]
     assert sum(item.gold is None for item in found) == 17
     # What tells can change as released: orders 1 and 2 alone.

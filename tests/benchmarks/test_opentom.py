@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import DATA, ROOT, data_file
+from tests.conftest import ROOT
 from tomserve import benchmarks
 from tomserve.benchmarks.opentom import benchmark as opentom
 from tomserve.benchmarks.opentom import official
@@ -26,14 +25,6 @@ def items(path: Path) -> list[Item]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return Path(shutil.copytree(SMALL, tmp_path / "opentom_data"))
-
-
-def test_labels_that_contradict_others_are_known() -> None:
-    found = items(SMALL)
-    wrong = [item.id for item in found if item.factors["label_agrees"] is False]
-    assert wrong == ["opentom/10000001/multihop_fo/4", "opentom/10000001/long/multihop_fo/4"]
-    unsettled = {item.factors["task"] for item in found if item.factors["label_agrees"] is None}
-    assert unsettled == {"attitude", "accessibility", "location_coarse"}
 
 
 def test_the_authors_reading_is_kept_with_its_ways() -> None:
@@ -84,16 +75,3 @@ def test_files_that_are_missing_or_were_replaced_are_told(folder: Path) -> None:
     (folder / "attitude.json").write_text("version https://git-lfs.github.com/spec/v1\n")
     with pytest.raises(TomserveError, match="only a pointer of Git LFS"):
         items(folder)
-
-
-def test_the_official_folder_is_known(tmp_path: Path) -> None:
-    data_file("opentom_data/meta_data.json")
-    folder = tmp_path / "data"
-    shutil.copytree(DATA / "opentom_data", folder)
-    assert opentom.validate(folder, print).lines == ("16,008 questions about 696 narratives: ok",)
-    attitude = json.loads((folder / "attitude.json").read_text())
-    next(iter(attitude.values()))[0]["answer"] = "neutral"
-    (folder / "attitude.json").write_text(json.dumps(attitude))
-    problems = opentom.validate(folder, print).sections["problems"]
-    # the first plot is told normally and at length, with the same questions
-    assert problems == ("this is not data/opentom_data of commit 3f22b66: 2 of 696 rows differ",)

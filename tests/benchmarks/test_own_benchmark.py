@@ -9,11 +9,13 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT, Endpoint, Outcome
-from tomserve import benchmarks, stability
+from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
 from tomserve.runs.scores import load_scores
+from tomserve.scoring.table import table
+from tomserve.stability import PERSON, variants
 
 EXAMPLE = ROOT / "docs/examples/own_benchmark.py"
 Cli = Callable[..., Outcome]
@@ -90,17 +92,14 @@ def test_a_changed_file_makes_the_kept_scores_anew(asked: Path, tmp_path: Path) 
 def test_items_plan_other_tools_answers_and_its_own_check(cli: Cli, tmp_path: Path) -> None:
     assert cli("items", EXAMPLE, "--out", tmp_path / "i.jsonl").out == f"written: 12 items to {tmp_path / 'i.jsonl'}\n"
     assert "12 items, 1 model: 24 requests" in cli("plan", "--benchmark", EXAMPLE).out
-    (tmp_path / "r.jsonl").write_text(
-        '{"item": "keys/Nadia/drawer/Emil", "text": "Perhaps, maybe.\\nAnswer: jacket"}\n'
-    )
+    reply = {"item": "keys/Nadia/drawer/Emil", "text": "Perhaps, maybe.\nAnswer: jacket"}
+    (tmp_path / "r.jsonl").write_text(json.dumps(reply))
     out = tmp_path / "s.parquet"
     done = cli("score", "--responses", tmp_path / "r.jsonl", "--benchmark", EXAMPLE, "--out", out)
     assert done.code == 0, done.err
     assert pl.read_parquet(out).select("correct", "metric_hedges").row(0) == (True, 2)
-    checks = (
-        "from tomserve.benchmarks import Findings\ndef validate(path, say):\n    say('looking ...')\n"
-        "    return Findings(lines=('one problem',), code=1)\n"
-    )
+    checks = "from tomserve.benchmarks import Findings\ndef validate(path, say):\n    say('looking ...')\n"
+    checks += "    return Findings(lines=('one problem',), code=1)\n"
     path = written(tmp_path, f"{HEAD}{checks}BENCHMARK = Benchmark('mine', load, validate=validate)\n")
     done = cli("dataset", "validate", path)
     assert (done.code, done.out, done.err) == (1, "one problem\n", "looking ...\n")
@@ -115,6 +114,8 @@ def test_a_benchmark_made_in_python_needs_no_file() -> None:
 
     mine = Benchmark("mine", load, golds=("tea", "salt"))
     assert [item.answer for item in mine.items(None, "salt")] == ["salt"]
+    with pytest.raises(ConfigError, match=r"benchmark '.*own\.py': no such file"):
+        benchmarks.get("/nowhere/own.py")
     with pytest.raises(ContentError, match="load gave no items"):
         list(Benchmark("none", lambda path, gold: iter(())).items())
     for field in ({"cases": 3}, {"usual_cases": "order=1"}, {"draw": 3}):
@@ -122,96 +123,66 @@ def test_a_benchmark_made_in_python_needs_no_file() -> None:
             Benchmark("mine", load, **field)  # type: ignore[arg-type]
 
 
-BAD = [
-    (None, r"benchmark '.*own\.py': no such file"),
-    ("import json\nimport nothing_of_that_name\n", r"own\.py:2: cannot be loaded \(ModuleNotFound"),
-    (HEAD, r"own\.py: declares no BENCHMARK; expected .*BENCHMARK = Benchmark\(\"my_tasks\", load\)"),
-    ("('hitom', load)", r"own\.py: the name 'hitom' is that of a built-in"),
-    ("('mine', load, strategies='cot')", r"own\.py:6: .*strategies is 'cot'; expected a tuple of names"),
-    ("    raise KeyError('z')", r"own\.py:6: load failed after 1 items \(KeyError: 'z'\)"),
-    ("    yield Item(id='2', **FIELDS | {'answer': 'milk'})", r"own\.py:6: load failed after 1 items .*answer 'milk' is not among"),
-    ("    yield Item(id='1', **FIELDS)", r"own\.py: load gave the item '1' twice, as item 1 and 2"),
-    ("('mine', load, metrics=[__import__('tomserve.scoring.metric').scoring.metric.Metric({'words': int}, len)])",
-     r"own\.py:6: .*column 'words' of replies must begin with 'metric_'"),
+CASES = """from tomserve.benchmarks import Case
+def tell(name, answer):
+    return Item(**{**FIELDS, 'id': name, 'base': None if name == 'f' else 'f', 'cluster': 'f', 'answer': answer})
+CASE = Case(tell('f', 'tea'), tell('p', 'tea'), tell('t', 'salt'), tell('u', 'salt'))
+BAD = Case(tell('f', 'tea'), tell('p', 'salt'), tell('t', 'salt'))
+"""
+METRIC = "import polars as pl\nfrom tomserve.scoring.metric import Metric\n"
+SAME = "from tomserve.stability import variant\n"
+ACTS: dict[str, Callable[[Benchmark], object]] = {
+    "load": lambda found: list(found.items()),
+    "metrics": lambda found: table("r", "m", [(item, TEA) for item in found.items()], rules=benchmarks.scoring),
+    "retelling": lambda found: list(variants(found.items(), [PERSON], benchmarks.retelling(found))),
+    "cases": lambda found: list(found.found_cases()),
+}
+TEA = {"strategy": "s", "status": "ok", "text": "tea"}
+WRONG = [
+    ("load", "import json\nimport nothing_of_that_name\n", None, r"own\.py:2: cannot be loaded \(ModuleNotFound"),
+    ("load", HEAD, None, r"own\.py: declares no BENCHMARK; expected .*BENCHMARK = Benchmark\(\"my_tasks\", load\)"),
+    ("load", "", "'hitom', load", r"own\.py: the name 'hitom' is that of a built-in"),
+    ("load", "", "'mine', load, strategies='cot'", r"own\.py:6: .*strategies is 'cot'; expected a tuple of names"),
+    ("load", "    raise KeyError('z')\n", "'mine', load", r"own\.py:6: load failed after 1 items \(KeyError: 'z'\)"),
+    ("load", "    yield Item(id='2', **FIELDS | {'answer': 'milk'})\n", "'mine', load", r"own\.py:6: load failed after 1 items .*answer 'milk' is not among"),
+    ("load", "    yield Item(id='1', **FIELDS)\n", "'mine', load", r"own\.py: load gave the item '1' twice, as item 1 and 2"),
+    ("load", METRIC, "'mine', load, metrics=[Metric({'words': int}, len)]", r"own\.py:8: .*column 'words' of replies must begin with 'metric_'"),
+    ("metrics", METRIC, "1 / 0", r"own\.py:\d+: the metric of metric_x failed for item '1' \(ZeroDivisionError"),
+    ("metrics", METRIC, "3", "item '1': found 3; expected a dict of metric_x"),
+    ("metrics", METRIC, "{'metric_x': 'many'}", "column 'metric_x' is Int64; found values of type str"),
+    ("retelling", SAME, "1 / 0", r"own\.py:7: retelling failed \(ZeroDiv"),
+    ("retelling", SAME, "lambda item, kind: 1 / 0", r"own\.py:7: retelling failed for person of '1' \(ZeroDivisionError"),
+    ("retelling", SAME, "lambda item, kind: variant(item, kind, by='rules').model_copy(update={'factors': {'variant': 'mine'}})", r"retelling gave the item '1/person' as '1/person'"),
+    ("retelling", SAME, "lambda item, kind: variant(item, kind, by='rules').model_copy(update={'answer': 'x', 'meanings': item.choices})", r"own\.py: retelling gave a bad item '1/person' .*answer 'x' is not among the choices"),
+    ("cases", CASES, "[1 / 0]", r"own\.py:\d+: cases failed \(ZeroDivisionError"),
+    ("cases", CASES, "(CASE if n else 1 / n for n in (1, 0))", r"own\.py:\d+: cases failed after 1 cases \(Zero"),
+    ("cases", CASES, "[BAD]", r"own\.py: item 'p': its answer means 'salt'; expected 'tea', as of f"),
+    ("cases", CASES, "[CASE, CASE]", r"own\.py: cases gave the item 'f' twice"),
 ]  # fmt: skip
-"""A file's text, or what follows Benchmark in it, or a further line of load."""
+"""What is done with a file's benchmark, further lines of the file, what follows Benchmark or its function gives, and what
+is said."""
+GIVES = {
+    "metrics": "'mine', load, metrics=[Metric({{'metric_x': pl.Int64}}, lambda item, reading: {})]",
+    "retelling": "'mine', load, retelling=lambda path: {}",
+    "cases": "'mine', load, cases=lambda path, where: {}",
+    "load": "{}",
+}
 
 
-@pytest.mark.parametrize(("text", "expected"), BAD)
-def test_a_bad_file_is_told_in_one_line(text: str | None, expected: str, tmp_path: Path) -> None:
-    if text is not None:
-        line = f"{text}\nBENCHMARK = Benchmark('mine', load)\n"
-        more = line if text.startswith(" ") else f"BENCHMARK = Benchmark{text}\n"
-        written(tmp_path, HEAD + more if text.startswith((" ", "(")) else text)
-    with pytest.raises(ConfigError, match=expected) as refused:
-        list(benchmarks.load(str(tmp_path / "own.py")))
-    assert "\n" not in str(refused.value)
+def benchmark_of(tmp_path: Path, act: str, lines: str, given: str | None) -> Benchmark:
+    text = lines if given is None else f"{HEAD}{lines}BENCHMARK = Benchmark({GIVES[act].format(given)})\n"
+    return benchmarks.get(str(written(tmp_path, text)))
 
 
-METRICS = [
-    ("1 / 0", r"own\.py:\d+: the metric of metric_x failed for item '1' \(ZeroDivisionError"),
-    ("3", "item '1': found 3; expected a dict of metric_x"),
-    ("{'metric_x': 'many'}", "column 'metric_x' is Int64; found values of type str"),
-]
-
-
-@pytest.mark.parametrize(("given", "expected"), METRICS)
-def test_a_metric_that_fails_is_told_in_one_line(given: str, expected: str, cli: Cli, tmp_path: Path) -> None:
-    text = (
-        f"{HEAD}import polars as pl\nfrom tomserve.scoring.metric import Metric\ndef count(item, reading):\n"
-        f"    return {given}\nBENCHMARK = Benchmark('mine', load, metrics=[Metric({{'metric_x': pl.Int64}}, count)])\n"
-    )
-    path = written(tmp_path, text)
-    (tmp_path / "r.jsonl").write_text('{"item": "1", "text": "tea"}\n')
-    done = cli("score", "--responses", tmp_path / "r.jsonl", "--benchmark", path, "--out", tmp_path / "s.csv")
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert re.search(expected, done.err), done.err
-
-
-VARIANT = "variant(item, kind, by='rules'"
-RETELLING = [
-    ("lambda path: 1 / 0", r"own\.py:7: retelling failed \(ZeroDiv"),
-    ("1 / 0", r"own\.py:7: retelling failed for person of '1' \(ZeroDivisionError"),
-    (f"{VARIANT}).model_copy(update={{'factors': {{'variant': 'mine'}}}})", r"retelling gave the item '1/person' as '1/person'"),
-    (f"{VARIANT}).model_copy(update={{'answer': 'x', 'meanings': item.choices}})", r"own\.py: retelling gave a bad item '1/person' .*answer 'x' is not among the choices"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("given", "expected"), RETELLING)
-def test_a_retelling_that_fails_is_told_in_one_line(given: str, expected: str, tmp_path: Path) -> None:
-    how = given if given.startswith("lambda") else f"lambda p: lambda item, kind: {given}"
-    text = f"{HEAD}from tomserve.stability import variant\nBENCHMARK = Benchmark('mine', load, retelling={how})\n"
-    found = benchmarks.get(str(written(tmp_path, text)))
-    with pytest.raises(ConfigError, match=expected) as refused:
-        list(stability.variants(found.items(), [stability.PERSON], benchmarks.retelling(found)))
-    assert "\n" not in str(refused.value)
-
-
-CASES = (
-    "from tomserve.benchmarks import Case\n"
-    "def tell(name, answer):\n"
-    "    return Item(**{**FIELDS, 'id': name, 'base': None if name == 'f' else 'f', 'cluster': 'f', 'answer': answer})\n"
-    "CASE = Case(tell('f', 'tea'), tell('p', 'tea'), tell('t', 'salt'), tell('u', 'salt'))\n"
-    "BAD = Case(tell('f', 'tea'), tell('p', 'salt'), tell('t', 'salt'))\n"
-)
-GIVEN = [
-    ("[1 / 0]", r"own\.py:\d+: cases failed \(ZeroDivisionError"),
-    ("(CASE if n else 1 / n for n in (1, 0))", r"own\.py:\d+: cases failed after 1 cases \(Zero"),
-    ("[BAD]", r"own\.py: item 'p': its answer means 'salt'; expected 'tea', as of f"),
-    ("[CASE, CASE]", r"own\.py: cases gave the item 'f' twice"),
-]
-
-
-@pytest.mark.parametrize(("given", "expected"), [*GIVEN, ("[CASE]", None)])
-def test_cases_that_are_wrong_are_told_and_others_carry_its_name(
-    given: str, expected: str | None, tmp_path: Path
+@pytest.mark.parametrize(("act", "lines", "given", "expected"), WRONG)
+def test_what_is_wrong_in_a_file_is_told_in_one_line(
+    act: str, lines: str, given: str | None, expected: str, tmp_path: Path
 ) -> None:
-    text = f"{HEAD}{CASES}BENCHMARK = Benchmark('mine', load, cases=lambda path, where: {given})\n"
-    found = benchmarks.get(str(written(tmp_path, text))).found_cases()
-    if expected is None:
-        (case,) = found
-        assert {one.benchmark for one in (case.f, case.own, case.own_twin, case.twin)} == {"mine"}
-        return
     with pytest.raises(ConfigError, match=expected) as refused:
-        list(found)
+        ACTS[act](benchmark_of(tmp_path, act, lines, given))
     assert "\n" not in str(refused.value)
+
+
+def test_cases_carry_the_name_of_their_benchmark(tmp_path: Path) -> None:
+    (case,) = benchmark_of(tmp_path, "cases", CASES, "[CASE]").found_cases()
+    assert {one.benchmark for one in (case.f, case.own, case.own_twin, case.twin)} == {"mine"}

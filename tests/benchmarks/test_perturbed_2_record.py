@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,29 +20,15 @@ PRACTICE = (ROOT / "tests/data/practice_stage_2.yaml").read_text()
 @pytest.fixture(scope="module")
 def scripts() -> dict[str, Any]:
     """The modules of the folder of annotation by name."""
-    sys.path.insert(0, str(FOLDER))
-    try:
-        import agreement_2
-        import datasheet_2
-        import record_2
-        import sheets_2
-    finally:
-        sys.path.remove(str(FOLDER))
-    return {"record": record_2, "sheets": sheets_2, "agreement": agreement_2, "datasheet": datasheet_2}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(FOLDER)
+        return {name: import_module(f"{name}_2") for name in ("record", "sheets", "agreement", "datasheet")}
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
     path = tmp_path / "P1.yaml"
     path.write_text(PRACTICE)
-    return load_stage(path)
-
-
-def edited(folder: Path, old: str, new: str) -> Stage:
-    """The practice stage with an edit."""
-    assert old in PRACTICE
-    path = folder / "edited.yaml"
-    path.write_text(PRACTICE.replace(old, new))
     return load_stage(path)
 
 
@@ -58,10 +44,8 @@ def handed_out(scripts: dict[str, Any], folder: Path, stage: Stage, readers: str
         lines = []
         for key, one in told.items():
             letters = {one.symbols[label]: a for a, label in scripts["sheets"].letters(reader, key, one.belief).items()}
-            belief, reality = (
-                " ".join("".join(sorted(letters[s] for s in word)) for word in sets) for sets in one.sets
-            )
-            lines.append(f"{key} Q1 {belief} Q2 {reality}\n")
+            read = [" ".join("".join(sorted(letters[s] for s in word)) for word in sets) for sets in one.sets]
+            lines.append(f"{key} Q1 {read[0]} Q2 {read[1]}\n")
         (folder / f"replies/P1-{reader}.reply").write_text("".join(lines))
     return told  # type: ignore[no-any-return]
 
@@ -84,13 +68,9 @@ def test_figures_of_a_reply_that_differs_in_one_answer(scripts: dict[str, Any], 
         assert share == f"{stories - 1}/{stories} ({(stories - 1) / stories:.1%})"
         assert 0.8 < float(alpha.split(" ")[0]) < 1
         assert cells[compared, "reality", "all sentences"][1].startswith("1.000 ")
-    (none,) = [line for line in agreement.by_class(found, "belief") if line.startswith("| none |")]
-    assert "1.000 (1.000 to 1.000)" in none
     listed = list(agreement.disagreements(readings, finals=True))
-    assert len(listed) == 3
     assert listed[0].startswith(f"P1/{told[key].name}, belief, sentence ")
-    assert "(the last)" in listed[0]
-    assert listed[2] == "    remark: not said"
+    assert listed[2:] == ["    remark: not said"]
     said = "Answers in which a reader ever differed from the gold: 1, of 1 stories; in 0 of them"
     assert agreement.answers(readings).startswith(said)
 
@@ -101,7 +81,9 @@ def test_a_reply_to_a_changed_story_or_to_other_gold_does_not_count(scripts, sta
         ("he has forgotten everything.", "he has clean forgotten everything."),
         ("what does {asked} believe", "what does {asked} now believe"),
     ):
-        now = edited(tmp_path, old, new)
+        assert old in PRACTICE
+        (tmp_path / "edited.yaml").write_text(PRACTICE.replace(old, new))
+        now = load_stage(tmp_path / "edited.yaml")
         found = {one.code: one.changed for one in scripts["record"].readings(tmp_path, [now])}
         assert any(found.values())
         anew = scripts["record"].stories(now)
@@ -126,11 +108,10 @@ def test_a_file_of_another_form_is_refused(
     scripts, stage: Stage, tmp_path: Path, name: str, old: str | None, new: str, said: str
 ) -> None:
     handed_out(scripts, tmp_path, stage, "a")
-    path = tmp_path / name
-    if old is None:
-        path.unlink()
-    else:
-        path.write_text(re.sub(old, new, path.read_text(), count=1))
+    text = (tmp_path / name).read_text()
+    (tmp_path / name).unlink()
+    if old is not None:
+        (tmp_path / name).write_text(re.sub(old, new, text, count=1))
     with pytest.raises(ValueError, match=said):
         scripts["record"].readings(tmp_path, [stage])
 

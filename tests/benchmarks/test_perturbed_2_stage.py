@@ -1,60 +1,182 @@
-"""The form of the second edition: what a stage file derives, and every mistake that is refused, by file and line."""
+"""Stage files of the second edition: every mistake by file and line, every rule violated once, and the edition itself."""
 
+import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, Outcome
+from tomserve import benchmarks
 from tomserve.benchmarks import perturbed_2
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, in_false_belief_subset
+from tomserve.benchmarks.perturbed_2 import validate
+from tomserve.benchmarks.perturbed_2.benchmark import BENCHMARK
 from tomserve.benchmarks.perturbed_2.check import load_stage
+from tomserve.benchmarks.perturbed_2.design import Design, of_design
 from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
 from tomserve.items.draw import limited
 
-PRACTICE = (ROOT / "tests/data/practice_stage_2.yaml").read_text()
+PATH = ROOT / "tests/data/practice_stage_2.yaml"
+PRACTICE = PATH.read_text()
+TOLD = {"transparent_container", "preposition_replacement", "uninformative_label", "non_protagonist_belief"}
+TOLD |= {"add_unrelated_information", "induction_from_baseline", "untrustworthy_testimony", "conclusion_from_sentiment"}
+DESIGN = Design(
+    **{"schema": 1, "stages": {"unexpected_contents": ("P1",)}, "lacks": {"unexpected_contents": frozenset(TOLD)}},
+    **{"versions": {"none": (2, 3), "perturbed": (3, 4)}, "questions": (72, 72), "unknown_realities": 3},
+    **{"least_share": 0.0, "second_wordings": 0.4, "twin_words": 3},
+)  # type: ignore[arg-type]
+"""The design that the practice stage fulfils."""
 
 
-def stage(folder: Path, old: str = "", new: str = "") -> Stage:
-    """The practice stage with one edit."""
-    assert PRACTICE.count(old), old
+def stage(folder: Path, *edits: tuple[str, str]) -> Stage:
+    """The practice stage with these edits."""
+    text = PRACTICE
+    for old, new in edits:
+        assert old in text, old
+        text = text.replace(old, new, 1)
     path = folder / "s.yaml"
-    path.write_text(PRACTICE.replace(old, new, 1) if old else PRACTICE)
+    path.write_text(text)
     return load_stage(path)
 
 
-def by_id(stage: Stage) -> dict[str, Item]:
-    return {item.id.removeprefix("P1/"): item for item in stage.items()}
+def problems(found: Stage, design: Design = DESIGN) -> list[str]:
+    items = found.items()
+    return [
+        *validate.of_stage(found, design),
+        *(one for check in (validate.duplicates, validate.exchanged, validate.leaks) for one in check(items)),
+        *of_design([found], items, design),
+    ]
 
 
-def test_four_questions_a_story_whose_labels_have_the_same_order(tmp_path: Path) -> None:
-    items = stage(tmp_path).items()
-    assert len(items) == 72
-    assert len({item.choices for item in items}) == 6, "all orders come up"
-    assert len({(*item.id.split("/")[:3], item.choices) for item in items}) == 18
+LATE = "Months pass, and he has forgotten everything. @ forget Ravi"
 
 
-def test_swapping_exchanges_the_labels_everywhere_and_factors_follow(tmp_path: Path) -> None:
-    items = by_id(stage(tmp_path))
-    names = {"bells": "lamps", "lamps": "bells", "unknown": "unknown"}
-    for name, item in items.items():
-        twin = items[name.replace("original", "swapped")]
-        if twin is not item:
-            assert (twin.answer, twin.choices) == (names[item.answer], item.choices)
-            assert twin.gold.sets == tuple(tuple(names[one] for one in layer) for layer in item.gold.sets or ())
-            turned = [s.replace("bells", "\0").replace("lamps", "bells").replace("\0", "lamps") for s in item.story]
-            assert list(twin.story) == turned
-            assert [twin.factors[one] for one in ("cue", "reality")] == [
-                names[str(item.factors[one])] for one in ("cue", "reality")
-            ]
-    factors = items["late_label/emptied/belief/original"].factors
-    wanted = {"reality": "unknown", "belief_is_false": True, "answer_role": "other", "belief_role": "opposite"}
-    assert {name: factors[name] for name in wanted} == wanted
-    assert items["late_label/emptied/reality/original"].answer == "unknown"
-    knows = items["automatic_change_knowledge/knows/belief/original"].factors
-    assert (knows["aware"], knows["cue"], knows["belief_role"]) == (True, "bells", "opposite")
+VIOLATIONS = [
+    ([('      plain: {answers: y/x, ground: unstated}\n', '')], '25: P1/none: The task has 1 stories of the false-belief scenario; expected 2 to 3.'),
+    ([('"Wim empties it one night and fills it again with who knows what. @ world unknown"', '"Wim reads it."'), ('answers: unknown/unknown\n        ground: unstated', 'answers: unknown/x\n        ground: unstated'), ('replace: {read: "Wim reads', 'replace: {paint: "Sam writes a {y} on it. @ read Ravi y", read: "Wim reads'), ('answers: unknown/x', 'answers: y/x')],
+     "39: P1/late_label: No false-belief story has the answer 'unknown' (seen from the cue)."),
+    ([('plain: {answers: y/x, ground: unstated}', 'plain: {answers: x/x, ground: unstated, insert: {after read: {c: He looks in. @ see Ravi}}}')],
+     '25: P1/none: A false-belief story of the unperturbed task is not answered by the cue.'),
+    ([('        twin: remembers\n', '        of: remembers\n')], '39: P1/late_label: No version is the `twin` of another'),
+    ([('plain: {answers: y/x, ground: unstated}', 'plain: {answers: y/x, ground: stated}')],
+     '25: P1/none: Every false-belief story states what settles the belief'),
+    ([('ground: unstated, aware: true, cue: x}', 'ground: unstated, aware: false, cue: x}')],
+     'P1/automatic_change_knowledge: `aware` is False in all versions'),
+    ([('plain: {answers: y/x, ground: unstated}', 'plain: {answers: y/x, ground: unstated, omit: [find]}')],
+     '33: P1/none/plain: The story has 3 sentences; expected 4 to 12.'),
+    ([('Sam writes', 'Sam very very very very very very very very very very very very very very very very very very very very very very very very very very very very very very soon writes')],
+     'P1/late_label/remembers: The longest sentence has 39 words; expected 32 at most.'),
+    ([('He has never looked inside.', 'word word word word word word word word word word word word word word word word word word word word word word word word word word word word word word word word.'), ('Ravi reads what stands on the lid. @', 'Ravi word word word word word word word word word word word word word word word word word word word word word word word word word word word word word word . @'), ('Ravi comes upon a chest in the shed.', 'Ravi word word word word word word word word word word word word word word word word word word word word word word word word word word word word word word .')],
+     'P1/none/classic: The sentences have 21.4 words on average; expected 18 at most.'),
+    ([('Ravi reads what stands on the lid. @ read Ravi y', 'Ravi reads what stands on the lid. @ infer Ravi y')],
+     'P1/none/classic: The event `infer` belongs to the classes'),
+    ([('tells him that {x} are in it, not {y}. @ tell Ravi x', 'tells Wim that {x} are in it, not {y}. @ tell Wim x'), ('informed_protagonist:\n        answers: x/x', 'informed_protagonist:\n        control_exception: none\n        answers: y/x')],
+     'P1/none/informed_protagonist: The person is told or sees how it is, but the belief is not the reality.'),
+    ([('"It holds {y}, and no {x}. @ world y"', '"It may hold {y}, or {x}."'), ('correct_label: {answers: y/y,', 'correct_label: {control_exception: none, answers: y/unknown,')],
+     '34: P1/none/correct_label: The story is a control and never settles reality.'),
+    ([(LATE, 'Months go by, and he has not forgotten.'), ('twin: remembers\n        answers: y/x', 'twin: remembers\n        answers: x/x'), ('      passed_by:\n        of: forgot\n        answers: unknown/unknown', '      passed_by:\n        of: forgot\n        answers: x/unknown'), ('of: forgot\n        answers: y/y', 'of: forgot\n        control_exception: none\n        answers: x/y')],
+     '47: P1/late_label/forgot: The belief is the same as in its twin remembers, so that the pair shows nothing.'),
+    ([('passed_by:\n        of: forgot', 'passed_by:\n        twin: emptied'), ('replace: {read: "Wim empties it', 'replace: {months: "He has forgotten all. @ forget Ravi", read: "Wim empties it')],
+     'P1/late_label/passed_by: In neither story of the minimal pair does the cue count again.'),
+    ([('"It holds {x}, and no {y}. @ world x", "There are {x} in it and no {y}."', '"It holds {y}. @ world y"'), ('plain: {answers: y/x', 'plain: {answers: y/y'), ('classic: {answers: y/x', 'classic: {answers: y/y'), ('answers: x/x\n        insert: {after read: {told: "Lotte, whom he trusts, tells him that {x} are in it, not {y}. @ tell Ravi x', 'answers: y/y\n        insert: {after read: {told: "Lotte, whom he trusts, tells him that {y} are in it. @ tell Ravi y'), ('open_container: {answers: x/x, insert: {after read: {look: "He lifts', 'open_container: {answers: y/y, insert: {after read: {look: "He lifts')],
+     'P1/none/classic: The story does not mention both labels.'),
+    ([(LATE, 'Many a month goes by until nothing is left in his memory. @ forget Ravi')],
+     '47: P1/late_label/forgot: The story differs from that of its twin in 1'),
+    ([('"Months pass, and he has forgotten nothing.", "Months go by, and he has forgotten nothing."', '"Months pass, and he has forgotten nothing."'), ('"It holds {x}, and no {y}. @ world x", "There are {x} in it and no {y}."', '"It holds {x}, and no {y}. @ world x"')],
+     's.yaml: Of 12 sentences under `story`, 4 have a second wording'),
+    ([('answers: x/unknown', 'answers: x/x'), ('hear of it. @ world unknown', 'hear of it.')],
+     's.yaml: Reality is unknown in 2 stories of the stage; expected 3 at least.'),
+    ([('insert: {after read: {never: "He has never looked inside."}}', 'note: the same')],
+     'P1/none/plain/belief/original: The story is the same as that of P1/none/classic/belief/original.'),
+    ([('does {asked} believe is in the chest?', 'does {asked} believe is in the chest, {x}?')], "The question names the label 'bells'."),
+    ([('what does {asked} believe is in the chest?', 'where will {asked} look?')], 'The question asks about the future, not about a belief.'),
+    ([('canary: "practice"\n', '')], 's.yaml: The canary is missing; copy it from another stage.'),
+]  # fmt: skip
+"""Edits of the practice stage, and the problem that is found then."""
+
+
+@pytest.mark.parametrize(("edits", "wanted"), [*VIOLATIONS, ([], None)])
+def test_each_rule_is_checked(edits: list[tuple[str, str]], wanted: str | None, tmp_path: Path) -> None:
+    found = problems(stage(tmp_path, *edits))
+    assert [one for one in found if wanted and wanted in one] or found == [], found
+    assert bool(found) == bool(wanted)
+    assert [one for one in found if not one.endswith((".", "in one of them."))] == []
+
+
+CHANGES: list[tuple[dict[str, object], str]] = [
+    ({"stages": {"unexpected_contents": ("P1", "P2")}}, "The stage P2 is missing"),
+    ({"stages": {}}, "the design names it not at all"),
+    ({"stages": {"unexpected_transfer": ("P1",)}}, "names it as unexpected_transfer"),
+    ({"lacks": {}}, "has no task of the class transparent_container"),
+    ({"lacks": {"unexpected_contents": frozenset(TOLD | {"late_label"})}}, "does not foresee: the class late_label"),
+    ({"questions": (100, 200)}, "There are 72 questions, expected 100 to 200."),
+    ({"least_share": 0.3}, "In the class late_label the right answer's role is 'cue' in 2 of 8 questions"),
+]
+
+
+@pytest.mark.parametrize(("change", "wanted"), CHANGES)
+def test_the_design_of_the_whole_edition(change: dict[str, object], wanted: str, tmp_path: Path) -> None:
+    found = problems(stage(tmp_path), DESIGN.model_copy(update=change))
+    assert [one for one in found if wanted in one], found
+
+
+def test_checks_of_several_stages_and_versions(tmp_path: Path) -> None:
+    found = []
+    for number, canary in enumerate(("practice", "practice", "other")):
+        (folder := tmp_path / str(number)).mkdir()
+        found.append(stage(folder, ("stage: P1", f"stage: P{number}"), ('"practice"', f'"{canary}"')))
+    items = found[0].items()
+    (told,) = [one for one in of_design(found, items, DESIGN) if "canary" in one]
+    assert f"{tmp_path}/2/s.yaml:3: The canary is another" in told
+    assert "There is one version of the question" in next(validate.exchanged(items[1:]))
+    wrong = items[1].model_copy(update={"answer": "bells" if items[1].answer != "bells" else "lamps"})
+    assert "has the answer" in next(validate.exchanged([items[0], wrong]))
+
+
+def test_the_command_names_problems_and_ends_with_1(tmp_path: Path) -> None:
+    found = BENCHMARK.validate(PATH, print)
+    assert found.code == 0
+    assert found.lines[0] == "P1: 3 tasks, 18 stories, 72 questions"
+    assert found.lines[1] == "2 minimal pairs, which differ in 1 words (the median; at most 1)"
+    assert re.fullmatch("72 questions in 1 stages, sha256:.*: ok", found.lines[2])
+    wrong = stage(tmp_path, ("ground: unstated, aware: true", "ground: unstated, aware: false"))
+    found = BENCHMARK.validate(wrong.path, print)
+    told = f"problem: {wrong.path}:74: P1/automatic_change_knowledge: `aware` is False"
+    assert (found.code, found.lines[1].startswith(told)) == (1, True)
+
+
+def test_the_edition_is_as_designed(first_edition: list[Item], second_edition: list[Item]) -> None:
+    found = validate.findings(perturbed_2.stages(), own=True)
+    assert [line for line in found.lines if line.startswith("problem")] == []
+    assert all(item.gold.sets[-1] == (item.answer,) for item in second_edition)
+    assert {item.id for item in second_edition}.isdisjoint(item.id for item in first_edition)
+
+
+@pytest.mark.parametrize("name", ["perturbed", "perturbed-2"])
+def test_show_prints_each_story_once(name: str, first_edition: list[Item], second_edition: list[Item]) -> None:
+    show, items = benchmarks.get(name).show, first_edition if name == "perturbed" else second_edition
+    place = items[0].id.split("/")[:3]
+    whole = show(None, place[:1]).sections
+    assert len(whole) == len({item.id.rsplit("/", 2)[0] for item in items if item.factors["stage"] == place[0]})
+    ((heading, lines),) = show(None, place).sections.items()
+    assert heading.startswith("/".join(place))
+    assert lines[1].startswith(f" 1. {items[0].story[0]}  [belief: unknown; reality: ")
+    assert len(lines) == 1 + len(items[0].story)
+
+
+def test_the_command_shows_a_story_and_names_what_is_not_there(cli: Callable[..., Outcome]) -> None:
+    lines = cli("dataset", "show", "perturbed-2", "P1", "late_label", "forgot", "--path", PATH).out.splitlines()
+    assert lines[0] == "P1/late_label/forgot (stated; cue; twin of remembers; asked: Ravi; answer: lamps)"
+    assert lines[3] == "   2. Months pass, and he has forgotten everything.  [belief: unknown; reality: bells]"
+    for where, reason in ((["P2"], "unknown stage 'P2'. Known: P1"), (["P1", "none", "plane"], "did you mean 'plain'")):
+        with pytest.raises(ConfigError, match=reason):
+            BENCHMARK.show(PATH, where)
+    other = cli("dataset", "show", "hitom")
+    assert (other.code, "only the perturbed, perturbed-2 and worlds benchmarks can be shown" in other.err) == (2, True)
 
 
 MISTAKES = [
@@ -88,7 +210,7 @@ MISTAKES = [
 @pytest.mark.parametrize(("old", "new", "line", "reason"), MISTAKES)
 def test_a_mistake_is_refused_with_its_line(old: str, new: str, line: int, reason: str, tmp_path: Path) -> None:
     with pytest.raises(ContentError) as found:
-        stage(tmp_path, old, new)
+        stage(tmp_path, (old, new))
     assert reason in str(found.value)
     assert "\n" not in str(found.value)
     assert (found.value.path, found.value.line) == (tmp_path / "s.yaml", line), found.value

@@ -16,7 +16,7 @@ from tests.helpers.strategies import talk
 from tomserve import benchmarks
 from tomserve.benchmarks.foreign.source import Source, digest
 from tomserve.benchmarks.tombench import official
-from tomserve.benchmarks.tombench.source import ANSWER, KNOWN
+from tomserve.benchmarks.tombench.source import ANSWER
 from tomserve.content.pyfile import load_module
 from tomserve.errors import TomserveError
 from tomserve.items import Item
@@ -40,8 +40,6 @@ def items(path: Path) -> list[Item]:
 def test_the_design_is_read_from_the_file(folder: Path) -> None:
     for where, languages in ((None, {"en"}), (["language=zh"], {"zh"}), (["all"], {"en", "zh"})):
         assert {item.factors["language"] for item in benchmarks.load("tombench", folder, where=where)} == languages
-    second = next(item.factors for item in items(folder) if item.id == "false_belief/3/zh")
-    assert (second["ability"], second["order"]) == ("second_order_beliefs", 2)
 
 
 FAULTS = [
@@ -151,16 +149,9 @@ def real() -> list[Item]:
     return items(data_file("ToMBench/data/False Belief Task.jsonl").parent)
 
 
-def test_the_published_files_are_the_known_ones(real: list[Item]) -> None:
-    done = benchmarks.get("tombench").validate(data_file("ToMBench/data/False Belief Task.jsonl").parent, print)
-    assert (done.code, done.lines) == (0, ("5,720 questions in two languages from 2,860 rows: ok",))
+def test_the_published_files_have_the_known_faults_and_letters(real: list[Item]) -> None:
     english = [item for item in real if item.factors["language"] == "en"]
-    assert len(real) == 2 * len(english) == 5720
     assert Counter(item.factors["letter"] for item in english) == {"A": 768, "B": 967, "C": 619, "D": 506}
-    assert {item.factors["task"] for item in english} == set(KNOWN.values())
-    assert sum(item.factors["part"] == "tasks" for item in english) == 2470
-    assert len({item.factors["ability"] for item in english}) == 31
-    assert len({item.cluster for item in english}) == 1186
     faults = Counter((item.factors["fault"], item.factors["language"]) for item in real if item.factors["fault"])
     misspelt = {("letter_misspelt", "en"): 1, ("letter_misspelt", "zh"): 1}
     assert faults == {**misspelt, ("of_another_story", "en"): 1, ("option_twice", "en"): 2}

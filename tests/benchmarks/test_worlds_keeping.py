@@ -26,13 +26,10 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "cache/tomserve"
 
 
-TWENTY = [make_item(number) for number in range(20)]
-
-
 class Generator:
     """Generates twenty items, and counts how often."""
 
-    times, items = 0, TWENTY
+    times, items = 0, [make_item(number) for number in range(20)]
 
     def __call__(self) -> Iterator[Item]:
         self.times += 1
@@ -75,19 +72,14 @@ def test_a_file_that_is_not_the_release_is_not_believed(
     path = keeping.place(release)
     data = path.read_bytes()
     text = zstandard.ZstdDecompressor().decompress(data, max_output_size=1 << 24)
-    path.unlink()
     if harm == "link":
-        (tmp_path / "elsewhere").write_bytes(data)
-        path.symlink_to(tmp_path / "elsewhere")
+        path.symlink_to(path.rename(tmp_path / "elsewhere"))
     elif harm == "folder":
+        path.unlink()
         path.mkdir()
     else:
-        harmed = {
-            "changed": zstandard.compress(text.replace(b"salt", b"malt", 1)),
-            "torn": data[: len(data) // 2],
-            "bomb": zstandard.compress(bytes(20 << 20)),
-            "large": data + bytes(keeping.LARGEST),
-        }
+        changed, bomb = zstandard.compress(text.replace(b"salt", b"malt", 1)), zstandard.compress(bytes(20 << 20))
+        harmed = {"changed": changed, "torn": data[: len(data) // 2], "bomb": bomb, "large": data + bytes(1 << 20)}
         path.write_bytes(harmed[harm])
     assert list(keeping.items(release, made)) == made.items
     assert made.times == 2

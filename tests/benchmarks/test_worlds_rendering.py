@@ -16,7 +16,7 @@ from tomserve.benchmarks.worlds.rendering import items, label, sentences
 from tomserve.benchmarks.worlds.surface import all_knowing, reality
 from tomserve.benchmarks.worlds.validating import brief, named, slips
 from tomserve.benchmarks.worlds.wording import expanded, say
-from tomserve.items import UNKNOWN, Item
+from tomserve.items import UNKNOWN
 
 WORDS = {
     **{"o": "key", "x": "oboe case", "u": "ukulele", "h": "hourglass", "e": "umbrella", "t": "one-way ticket"},
@@ -69,8 +69,6 @@ def test_alternatives_are_written_out_and_leave_the_forms_of_a_verb_together() -
     assert expanded("({A:goes|go}|{A:leaves|leave}) now") == ("{A:goes|go} now", "{A:leaves|leave} now")
 
 
-# validating
-
 WENT = '  goes:\n    - "{A} {A:leaves|leave}."\n    - "{A} {A:goes|go} home."\n'
 BRIEF = [
     ("", "short: no phrasings of 'goes'; known: "),
@@ -92,14 +90,8 @@ def test_a_brief_phrasing_that_is_missing_names_something_else_or_slips_is_a_pro
     own = Lexicon(tmp_path / "worlds")
     told = [BY_NAME["transfer"].world(own, "transfer-7-0000", "false_belief")]
     found, slipped = list(brief(told, own)), list(slips(told, own))
-    if problem is None:
-        assert slipped
-    else:
-        assert [one[: len(problem)] for one in found] == [problem]
-        assert phrasing or any("no phrasings of 'goes'" in one for one in slipped)
-
-
-# items
+    assert [one[: len(problem or "")] for one in found] == ([problem] if problem else [])
+    assert slipped or problem
 
 
 def world(scenario: str = "false_belief") -> World:
@@ -107,14 +99,11 @@ def world(scenario: str = "false_belief") -> World:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_items_carry_their_world_and_come_back_from_their_lines(name: str) -> None:
+def test_items_carry_their_world_of_which_they_are_made_again(name: str) -> None:
     told = [BY_NAME[name].world(built_in(), f"{name}-4-0000", scenario) for scenario in BY_NAME[name].scenarios]
     assert [*brief(told, built_in()), *slips(told, built_in())] == [], "every role is said briefly without a slip"
     for one in told:
-        found = list(items(one, built_in()))
-        assert len({item.id for item in found}) == len(found)
-        for item in found:
-            assert Item.from_json(item.to_json()) == item
+        for item in items(one, built_in()):
             assert (item.cluster, item.story) == (one.name, sentences(one, built_in()))
             own = World.model_validate(item.world)
             assert own.model_copy(update={"questions": one.questions}) == one

@@ -141,9 +141,6 @@ def test_all_tellings_of_a_world_get_the_same_person_and_the_same_object() -> No
         assert all(named[0].get(key) == text for other in named for key, text in other.items() if key in "xyzw")
 
 
-# what has no variant
-
-
 def _asked(world: World, **question: Any) -> Item:
     one = Question(kind="reality", fact="place", choices=("x", "y", "z"), role="reality", **question)
     (item,) = items(world.model_copy(update={"questions": (one,)}), built_in())
