@@ -14,13 +14,10 @@ CHOICES = Lettered(("背包", "手提包", "因为他累了，不想去。", "�
 READ = {
     "[[B]]": "手提包",
     "[[B]]，因为他没有看到移动。": "手提包",
-    "**[[B]]**\n\n小明没有看到。": "手提包",
     "首先，小刚移动了它。但是小明不知道。因此，最可能的答案是[[B]]。": "手提包",
     "小明没有看到卷心菜被移动，因此他会去手提包里找。\n\n[[B]]": "手提包",
-    "答案是B": "手提包",
     "答案：（B）": "手提包",
     "答案应该是“D”。": "公文包",
-    "因此选择B。": "手提包",
     "【B】": "手提包",
     "手提包。": "手提包",
     "B. 手提包。": "手提包",
@@ -28,8 +25,6 @@ READ = {
     "C. 因为他累了，不想去": "因为他累了，不想去。",
     "不是[[A]]，而是[[B]]": "手提包",
     "正确答案不是[[A]]。": None,
-    "答案不是B。": None,
-    "不选[[A]]": None,
     "我不选A": None,
     "可能选A，也可能选B": None,
     "[[A]]或[[B]]": None,
@@ -48,11 +43,8 @@ def test_double_brackets_count_where_letters_were_shown_alone() -> None:
     assert read("[[B]] because of this", tuple(CHOICES)).answer is None
 
 
-def test_marks_around_a_choice_are_those_of_chinese_too() -> None:
+def test_marks_around_a_choice_are_those_of_chinese_too_and_a_full_stop_is_part_of_it() -> None:
     assert match("「手提包」。", tuple(CHOICES)) == ("手提包", "spelling")
-
-
-def test_a_choice_that_ends_with_a_full_stop_may_stand_beside_its_letter() -> None:
     sentences = Lettered(("No one does.", "The other one does"))
     assert match("A. No one does.", sentences)[0] == "No one does."
     assert match("(B) The other one does", sentences)[0] == "The other one does"

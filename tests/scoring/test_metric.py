@@ -1,14 +1,12 @@
 """A metric is declared once: its columns follow everywhere. Scoring knows no benchmark and no run folder."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from tests.conftest import ROOT, make_item
+from tests.conftest import make_item
 from tomserve.errors import ConfigError
 from tomserve.items import RESERVED, RESERVED_BEGINNINGS, Item
 from tomserve.scoring import originals
@@ -30,12 +28,8 @@ def length(item: Item, reading: Reading) -> dict[str, int]:
     return {"sentences": len(item.story)}
 
 
-OWN = Scoring(
-    (
-        Metric({"metric_words": pl.Int64, "metric_chain": pl.Int64}, words),
-        Metric({"sentences": pl.Int64}, length, of_item=True),
-    )
-)
+WORDS = Metric({"metric_words": pl.Int64, "metric_chain": pl.Int64}, words)
+OWN = Scoring((WORDS, Metric({"sentences": pl.Int64}, length, of_item=True)))
 
 
 def rules(name: str) -> Scoring:
@@ -112,37 +106,13 @@ def test_names_with_another_meaning_are_refused(columns: dict[str, Any], of_item
         Scoring((Metric(columns, words, of_item=of_item),))
 
 
-def test_two_declarations_of_one_column_must_agree() -> None:
+def test_two_declarations_must_agree_and_no_factor_may_have_that_name() -> None:
     one, other = Metric({"metric_x": pl.Int64}, words), Metric({"metric_x": pl.String}, words)
     assert columns_of([one, one]) == {"metric_x": pl.Int64}
     with pytest.raises(ConfigError, match="column 'metric_x' is declared as Int64 and as String"):
         columns_of([one, other])
-
-
-def test_a_factor_of_that_name_is_refused() -> None:
-    item = make_item(factors={"sentences": 3})
     with pytest.raises(ConfigError, match="factor 'sentences' has the name of a column of their benchmark"):
-        table("r", "m", [(item, row("tea"))], rules=rules)
-
-
-ADDED = """
-import polars as pl
-from tomserve.scoring import metric, standard
-changes = lambda item, reading: {"chain_states": len(set(reading.chain or ()))}
-standard.STANDARD += (metric.Metric({"chain_states": pl.Int64}, changes),)
-from tests.conftest import make_item
-from tomserve.scoring.table import table
-from tomserve.scoring.tablefile import typed
-scores = table("r", "m", [(make_item(), {"strategy": "s", "status": "ok", "text": '{"beliefs": ["tea"], "answer": "tea"}'})])
-print(scores.columns.index("perturbation") > scores.columns.index("chain_states"), scores["chain_states"].to_list())
-print(typed(scores.with_columns(pl.col("chain_states").cast(pl.String)), "x.jsonl").schema["chain_states"])
-"""
-
-
-@pytest.mark.system
-def test_one_more_standard_metric_is_one_declaration() -> None:
-    done = subprocess.run([sys.executable, "-c", ADDED], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "True [1]\nInt64\n"
+        table("r", "m", [(make_item(factors={"sentences": 3}), row("tea"))], rules=rules)
 
 
 def test_letters_are_read_of_a_strategy_that_shows_the_choices_by_letter() -> None:

@@ -8,15 +8,38 @@ import time
 from pathlib import Path
 from typing import Any
 
+import orjson
 import polars as pl
 import pytest
 
-from tests.conftest import ROOT
-from tests.helpers.many_rows import CHAIN, make, scored
+from tests.conftest import ROOT, make_item
 from tomserve.errors import ContentError
+from tomserve.items import write_items
 from tomserve.scoring import beside, parts
 from tomserve.scoring import table as table_module
 from tomserve.scoring.metric import PLAIN, Metric, Scoring, plain
+from tomserve.scoring.sources import ItemFile, ResponseFile
+from tomserve.scoring.table import write_scored
+
+CHAIN = '{"beliefs": ["tea", "salt"], "answer": "tea"}'
+
+
+def make(folder: Path, count: int = 60) -> None:
+    """Write items, and two replies to each of them, into a folder."""
+    items = [make_item(n, story=["a", "b"], gold={"sets": [["tea"], ["tea"]]}) for n in range(1, count + 1)]
+    write_items(folder / "items.jsonl", items)
+    told = [(item.id, model, text) for item in items for model, text in (("a", "tea"), ("b", CHAIN))]
+    rows = (orjson.dumps({"item": name, "model": model, "text": text, "sample": 0}) for name, model, text in told)
+    (folder / "r.jsonl").write_bytes(b"\n".join(rows))
+
+
+def scored(folder: Path, **options: Any) -> bytes:
+    """The bytes of the score table of that folder; options: those of write_scored."""
+    known, out = ItemFile(folder / "items.jsonl"), folder / "s.parquet"
+    write_scored(known, ResponseFile(folder / "r.jsonl", known, "m"), out, run="r", chains=["vanilla"], **options)
+    assert not list(folder.glob(".tomserve-*.work"))
+    return out.read_bytes()
+
 
 alive: list[subprocess.Popen[bytes]] = []
 """The second processes that were started."""
@@ -114,8 +137,7 @@ def test_a_users_own_benchmark_is_scored_by_one_process(tmp_path: Path, helped: 
 SCRIPT = """
 import os, sys, time
 from pathlib import Path
-from tomserve.scoring import parts, table
-from tests.helpers.many_rows import scored
+from tomserve.scoring import parts, sources, table
 table.PART, parts.MANY = 2, 1
 os.sched_getaffinity = lambda pid: {0, 1}
 real = parts.Work.frame
@@ -124,7 +146,9 @@ def slow(*given):
     time.sleep(60)
     return real(*given)
 parts.Work.frame = slow
-scored(Path(sys.argv[1]))
+folder = Path(sys.argv[1])
+known = sources.ItemFile(folder / "items.jsonl")
+table.write_scored(known, sources.ResponseFile(folder / "r.jsonl", known, "m"), folder / "s.parquet", run="r")
 """
 
 

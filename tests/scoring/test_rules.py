@@ -2,7 +2,6 @@
 
 import re
 
-import polars as pl
 import pytest
 
 from tests.conftest import make_item
@@ -31,15 +30,11 @@ def test_rules_see_only_the_surface() -> None:
         **{"always yes": None, "always no": None},
         **{"first mentioned": "tea", "last mentioned": "salt", "most mentioned": "salt"},
     }
-
-
-def test_a_tie_goes_to_the_label_that_is_mentioned_first() -> None:
-    assert answers(item(story=["Salt, tea, tea, salt."]))["most mentioned"] == "salt"
-
-
-def test_of_labels_within_labels_the_longer_is_meant() -> None:
+    assert answers(item(story=["Salt, tea, tea, salt."]))["most mentioned"] == "salt", "of equals the first"
     told = item(choices=["box", "red box", "unknown"], answer="box", story=["The red box, the box, a box_2, boxes."])
     assert mentions(told) == ("red box", "box")
+    found = answers(item(choices=["No", "YES"], answer="YES", story=["Is it so?"]))
+    assert (found["always yes"], found["always no"]) == ("YES", "No")
 
 
 @pytest.mark.parametrize(
@@ -51,19 +46,6 @@ def test_a_story_without_labels(choices: list[str], expected: str | None) -> Non
     assert found["always unknown"] == expected
 
 
-def test_yes_and_no_are_found_in_any_case() -> None:
-    found = answers(item(choices=["No", "YES"], answer="YES", story=["Is it so?"]))
-    assert (found["always yes"], found["always no"]) == ("YES", "No")
-
-
-def test_the_score_table_says_which_rules_are_right() -> None:
-    one = item(story=["Salt is here, then tea."], choices=["salt", "tea"], answer="tea")
-    scores = table("r", "m", [(one, {"strategy": name, "status": "timeout", "text": None}) for name in ("a", "b")])
-    found = scores.select(rule.column for rule in GENERIC).unique()
-    assert found.schema == dict.fromkeys(found.columns, pl.Boolean)
-    assert found.row(0) == (False, True, None, None, None, False, True, False)
-
-
 OWN = Rule("always salt", lambda item: "salt" if "salt" in item.choices else None)
 NOTHING = {"strategy": "s", "status": "ok", "text": "tea"}
 
@@ -71,12 +53,11 @@ NOTHING = {"strategy": "s", "status": "ok", "text": "tea"}
 def test_a_rule_of_its_own_is_a_column(tmp_path) -> None:
     scoring = Scoring(rules=(OWN,))
     asked = [item(number=1), item(number=2, answer="salt"), item(number=3, choices=["tea", "unknown"])]
-    for number, one in enumerate(asked):
-        asked[number] = one.model_copy(update={"id": f"demo/{number}"})
     scores = table("r", "m", [(one, NOTHING) for one in asked], rules=lambda name: scoring if name == "demo" else PLAIN)
     write_scores(scores, tmp_path / "s.csv")
     found = read_table(str(tmp_path / "s.csv")).sort("item")
     assert found["rule_always_salt"].to_list() == [False, True, None]
+    assert found.row(0, named=True)["rule_first_choice"] is True
 
 
 def test_column_and_name_go_together() -> None:
@@ -108,16 +89,7 @@ def test_a_rule_that_fails_or_answers_what_is_no_choice_is_told_by_its_item() ->
             table("r", "m", [(item(), NOTHING)], rules=lambda name: Scoring(rules=(rule,)))
         return str(caught.value)
 
-    assert re.search(
-        r"test_rules\.py:\d+: the rule 'broken' failed for item 'demo/1' \(ZeroDiv",
-        told(Rule("broken", lambda i: 1 / 0)),
-    )
-    strange = told(Rule("milk", lambda i: "milk"))
-    assert (
-        "item 'demo/1': the rule 'milk' answers 'milk'; expected one of the item's choices (tea, salt, unkn" in strange
-    )
-
-
-def test_no_factor_may_look_like_a_rule() -> None:
-    with pytest.raises(ValueError, match="factor 'rule_mine' has the name of a score column"):
-        item(factors={"rule_mine": True})
+    failed = r"test_rules\.py:\d+: the rule 'broken' failed for item 'demo/1' \(ZeroDiv"
+    assert re.search(failed, told(Rule("broken", lambda i: 1 / 0)))
+    strange = "item 'demo/1': the rule 'milk' answers 'milk'; expected one of the item's choices (tea, salt, unkn"
+    assert strange in told(Rule("milk", lambda i: "milk"))

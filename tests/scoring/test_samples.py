@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import polars as pl
 import pytest
 
 import tomserve
@@ -22,22 +21,13 @@ from tomserve.scoring.tablefile import read_table, write_scores
 TEA, SALT = '{"answer": "tea"}', '{"answer": "salt"}'
 
 
-def sampled(texts: list[str | None], item: Item | None = None, **more: Any) -> list[tuple[Item, dict[str, Any]]]:
+def sampled(texts: list[str | None], item: Item | None = None) -> list[tuple[Item, dict[str, Any]]]:
     """The samples of one question; None for one that timed out."""
-    return [
-        (
-            item or make_item(),
-            {
-                "strategy": "vanilla",
-                "text": text,
-                "status": "ok" if text is not None else "timeout",
-                "key": str(sample),
-                **({"sample": sample} if sample else {}),
-                **more,
-            },
-        )
-        for sample, text in enumerate(texts)
-    ]
+    rows = []
+    for sample, text in enumerate(texts):
+        told = {"strategy": "vanilla", "text": text, "status": "timeout" if text is None else "ok", "key": str(sample)}
+        rows.append((item or make_item(), {**told, **({"sample": sample} if sample else {})}))
+    return rows
 
 
 def scored(texts: list[str | None]) -> dict[str, Any]:
@@ -78,11 +68,13 @@ def test_chain_metrics_are_those_of_the_first_sample_with_the_majoritys_answer()
     assert scored([SALT, TEA, proper])["chain_proper"] is None
 
 
-def test_a_table_of_single_samples_has_no_further_columns() -> None:
+def test_a_table_of_single_samples_has_no_further_columns(tmp_path: Path) -> None:
     plain = table("r", "m", sampled([TEA]))
     assert not set(SAMPLED) & set(plain.columns)
     both = table("r", "m", [*sampled([TEA]), *sampled([SALT, SALT], make_item(2))])
     assert both.select("item", "samples", "correct_mean").rows() == [("demo/1", 1, 1.0), ("demo/2", 2, 0.0)]
+    write_scores(both, tmp_path / "s.csv")
+    assert read_table(str(tmp_path / "s.csv")).select(*SAMPLED).equals(both.select(*SAMPLED))
 
 
 def journal(folder: Path, texts: dict[str, list[str]]) -> Path:
@@ -107,11 +99,9 @@ def test_a_runs_samples_are_combined_whatever_their_order(tmp_path: Path) -> Non
         ("demo/1", "salt", 1, 1),
         ("demo/2", "tea", 0, 2),
     ]
-    retried = orjson.dumps(
-        {"item": "demo/1", "strategy": "vanilla", "turn": 0, "key": "k", "status": "ok", "text": TEA, "sample": 2}
-    )
+    again = {"item": "demo/1", "strategy": "vanilla", "turn": 0, "key": "k", "status": "ok", "text": TEA, "sample": 2}
     with (folder / "responses.jsonl").open("ab") as file:
-        file.write(retried + b"\n")
+        file.write(orjson.dumps(again) + b"\n")
     assert score_run(folder)["samples_right"].to_list() == [2, 2]  # the later row of a sample counts
 
 
@@ -125,9 +115,7 @@ def test_many_questions_are_combined_across_the_parts_in_which_they_are_scored(
     assert whole["samples"].to_list() == [3] * 7
 
 
-@pytest.mark.parametrize(
-    ("sample", "said"), [("one", "no whole number"), (-1, "out of range"), (2**15, "out of range")]
-)
+@pytest.mark.parametrize(("sample", "said"), [("one", "no whole number"), (-1, "out of range"), (2**15, "out of ra")])
 def test_a_line_with_a_strange_sample_is_counted(tmp_path: Path, sample: object, said: str) -> None:
     folder = journal(tmp_path / "run", {"demo/1": [TEA]})
     row = {"item": "demo/1", "strategy": "vanilla", "turn": 0, "key": "k", "status": "ok", "text": SALT}
@@ -145,12 +133,3 @@ def test_another_tools_samples_are_combined_and_its_other_uses_of_the_word_ignor
     assert "samples" not in tomserve.score(named, [make_item()]).columns
     with pytest.raises(ConfigError, match="sample out of range"):
         tomserve.score([{"item": "demo/1", "text": TEA, "sample": -3}], [make_item()])
-
-
-@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_a_table_with_samples_reads_back_as_it_was(tmp_path: Path, suffix: str) -> None:
-    frame = table("r", "m", [*sampled([TEA, SALT]), *sampled([SALT, SALT], make_item(2))])
-    write_scores(frame, tmp_path / f"t.{suffix}")
-    back = read_table(str(tmp_path / f"t.{suffix}"))
-    assert back.select(*SAMPLED).equals(frame.select(*SAMPLED))
-    assert back.schema["correct_any"] == pl.Boolean

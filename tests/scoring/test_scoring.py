@@ -33,10 +33,7 @@ def response(text: str | None, status: str = "ok", **more) -> dict:
         ('The answer is {"answer": "unknown"}.', "unknown", "embedded"),
         ('{"x": "}"} and {"answer": "tea"}', "tea", "embedded"),
         ('{ hm {"answer": "tea"}', "tea", "embedded"),
-        ('{"answer": "tea"} Again: {"answer": "tea"}', "tea", "embedded"),
-        ('Answer: {"answer": "tea"}', "tea", "embedded"),
         ("{'answer': 'tea'}", "tea", "json5"),
-        ('{"answer": "tea",}', "tea", "json5"),
         ("```json\n{answer: 'tea', // sure\n}\n```", "tea", "json5"),
         ("I say {'answer': 'Salt',}.", "salt", "json5+spelling"),
         ('{"answer": "tea"\n\n\n\n\n\n', "tea", "unclosed"),
@@ -46,12 +43,9 @@ def response(text: str | None, status: str = "ok", **more) -> dict:
         ("The tea", "tea", "label+article"),
         ("Answer: tea", "tea", "stated"),
         ("He moved it.\n**Final answer:** the salt.", "salt", "stated"),
-        ("So the answer is tea. I am sure.", "tea", "stated"),
         ("The answer is not easy to see.\nAnswer: tea", "tea", "stated"),
         ('<think>{"answer": "salt"}, no</think>{"answer": "tea"}', "tea", "json+think"),
         ('{"answer":"tea"}<|im_end|>', "tea", "json"),
-        ("Answer:\n\n**tea**", "tea", "stated"),
-        ("Answer: tea (she saw it)", "tea", "stated"),
         ("It is tea.", "tea", "first"),
         ("Answer: tea, because she saw it", "tea", "stated"),
         ("<answer>tea</answer>", "tea", "stated"),
@@ -71,10 +65,8 @@ def test_answers(text: str, answer: str, parse: str) -> None:
     [
         ("", "empty text"),
         ("tea or salt", "no JSON object with an answer, and no words that state one"),
-        ("Answer: tea or salt", "the text states several answers, or one that is not a label"),
         ("The answer is not tea.", "the text states several answers, or one that is not a label"),
         ("Answer: tea\nAnswer: salt", "the text states several answers, or one that is not a label"),
-        ("The answer is salt.\nAnswer: tea", "the text states several answers, or one that is not a label"),
         ('{"answer": "tea", "answer": "salt"}', "the answer is given more than once"),
         ("{'answer': 'tea', 'answer': 'salt'}", "the answer is given more than once"),
         ('Answer: salt\n{"answer": "tea"}', "the JSON says 'tea', the text around it 'salt'"),
@@ -82,11 +74,9 @@ def test_answers(text: str, answer: str, parse: str) -> None:
         ('{"answer": "tea', "no JSON object with an answer"),
         ('{"beliefs": ["tea", "sal', "no JSON object with an answer"),
         ('{"answer": "milk"}', "answer 'milk' is not one of the labels"),
-        ('{"answer": ["tea"]}', "answer ['tea'] is not one of the labels"),
         ('{"belief": "tea"}', "no field 'answer'"),
         ('{"answer": "tea"} or {"answer": "salt"}', "several JSON objects with different answers"),
         ('```\n{"answer": "tea"}\n```\n```\n{"answer": "salt"}\n```', "several JSON objects with different answers"),
-        ('{"answer": "te', "no JSON object with an answer"),
         ("null", "no JSON object with an answer, and no words that state one"),
     ],
 )
@@ -106,17 +96,13 @@ OFFERED = Lettered(("red_box", "blue_box", "tin_ladle_box", "plum_bin", "unknown
         ("blue_box", "blue_box", "label"),
         ("B", "blue_box", "label+letter"),
         ("(b).", "blue_box", "label+letter"),
-        ("Option B", "blue_box", "label+letter"),
-        ("B. blue_box", "blue_box", "label+letter"),
         ("B) Blue Box", "blue_box", "label+letter"),
         ("blue_box (B)", "blue_box", "label+letter"),
         ("C tin_ladle_box", "tin_ladle_box", "label+letter"),
         ("the tin ladle-box", "tin_ladle_box", "label+words"),
-        ("unknown", "unknown", "label"),
         ('{"answer": "B"}', "blue_box", "json+letter"),
         ('{"answer": "B. blue_box", "explanation": "It left the red_box."}', "blue_box", "json+letter"),
         ("Answer: B. blue_box\nBecause Ann moved it from the red_box.", "blue_box", "stated"),
-        ("The answer is B. Ann did not see the red_box.", "blue_box", "stated"),
         ("The answer is B, blue_box, because Ann left before it was in the red_box.", "blue_box", "stated"),
         ("The answer is a red_box.", "red_box", "stated"),
         ("\\boxed{D}", "plum_bin", "stated"),
@@ -125,14 +111,9 @@ OFFERED = Lettered(("red_box", "blue_box", "tin_ladle_box", "plum_bin", "unknown
         ("Blue box. Ann never saw the red_box.", "blue_box", "first"),
         ("It was in the red_box, then in the blue_box.\n\nB. blue_box", "blue_box", "last"),
         ("It was in the red_box, then in the plum_bin.\nB", "blue_box", "last"),
-        (
-            "A. First it is in the red_box. Then Ann leaves.\nTherefore Ann thinks of the blue_box.",
-            "blue_box",
-            "concluded",
-        ),
+        ("A. It is in the red_box. Then Ann leaves.\nTherefore Ann thinks of the blue_box.", "blue_box", "concluded"),
         ("The red_box and plum_bin follow. Thus Bo thinks it is in the blue box.", "blue_box", "concluded"),
         ("Ann left.\nSo, since she didn't see Bo move it, she thinks of the blue_box.", "blue_box", "concluded"),
-        ("Ann left.\nSo she thinks of the blue_box, which she has not left.", "blue_box", "concluded"),
         ("Ann thinks that the pen is in the blue_box, her blue box.", "blue_box", "sole"),
         ("\\boxed{\\text{B}}", "blue_box", "stated"),
         ("Answer: \\boxed{\\textbf{B. blue_box}}", "blue_box", "stated"),
@@ -153,30 +134,23 @@ def test_answers_by_letter(text: str, answer: str, parse: str) -> None:
         "A. First, Ann enters. Then she leaves.",
         "blue_box\nAnn saw it.\nTherefore she thinks of the red_box.",
         "Answer: A\nAnswer: B",
-        "Answer: A or B",
         "The answer is B. Wait, it is C.",
         "Is it B?",
-        "It is not in the blue_box.",
         "Therefore it is in the red_box or in the blue_box.",
         "It went from the red_box to the blue_box.",
         "I do not know.",
         "blue_box is not where Ann thinks it is.",
         "I do not believe the object would be in the blue_box.",
-        "I cannot tell whether it is in the blue_box.",
         "I can’t say that it is in the blue_box.",
-        "Is it the blue_box?",
         "Ann moved the pen to the blue_box, but there is not enough information to choose.",
         "Sorry, I can't help with that. The blue_box is mentioned.",
-        "I apologize. The blue_box comes up in the story.",
         "It depends on Ann; perhaps it is in the blue_box.",
         "If Ann saw it, it is in the blue_box.",
         "It is unclear. The blue_box has been named.",
-        "Ann left.\nTherefore, I do not believe that the object would be in the blue_box.",
         "Ann left.\nSo it is unclear whether she thinks of the blue_box.",
         "Ann left.\nSo I do not think, given all that, that it is in the blue_box.",
         "Ann left.\nSo Ann doesn't believe, having left, that it is in the blue_box.",
         "B. blue_box is not where Ann thinks it is.",
-        "Ann left.\nThus it might be in the blue_box.",
         "Ann left.\nSo is it in the blue_box?",
         "Ann left.\nTherefore the blue_box is not where she thinks it is.",
     ],
@@ -223,7 +197,6 @@ QUESTION = "Where does Ann think Bo thinks the pen is?"
          "concluded"),
         ("That is option **B**.", "blue_box", "stated"),
         ("Hmm, red_box? No. I'm confident: option B.", "blue_box", "last"),
-        ("B it is.", "blue_box", "stated"),
         ("B\n\nWhere does Bo think the pen is?\nA", "blue_box", "first"),
         ("Answer: B. blue_box\n\nQuestion: And the pin?\nAnswer: A. red_box", "blue_box", "stated"),
         ("The usual answer would be the red_box. But Ann left.\nThe blue box, then.", "blue_box", "first"),
@@ -242,10 +215,8 @@ def test_what_models_write_in_prose_is_read(text: str, answer: str, parse: str) 
         "It is inconclusive where Bo thinks the pen is.",
         "The answer cannot be determined. It was last in the blue_box.",
         "The pen was moved to the blue_box by Ann, then to the red_box by Bo.",
-        "The answer is either A. red_box or B. blue_box.",
         "Step 3: Ann moves the pen to the blue_box. Step 4: Bo",
         "Bo told Ann that the pen is in the blue_box.",
-        "A. red_box B. blue_box C. tin_ladle_box D. plum_bin",
     ],
 )
 def test_where_a_reader_finds_no_answer_none_is_invented(text: str) -> None:
@@ -284,15 +255,9 @@ def chain(beliefs: str, sentences: int = 3):
 
 
 def test_chains() -> None:
-    assert chain('[{"sentence": 1, "belief": "unknown"}, {"sentence": 2, "belief": "tea"}]').chain == (
-        (1, "unknown"),
-        (2, "tea"),
-    )
     assert chain('["unknown", "tea", "TEA"]').chain == ((1, "unknown"), (2, "tea"), (3, "tea"))
-    assert chain('[{"sentence": 3, "belief": "tea"}, {"sentence": 1, "belief": "salt"}]').chain == (
-        (1, "salt"),
-        (3, "tea"),
-    )
+    disordered = '[{"sentence": 3, "belief": "tea"}, {"sentence": 1, "belief": "salt"}]'
+    assert chain(disordered).chain == ((1, "salt"), (3, "tea"))
     longer = chain('["unknown", "tea", "tea", "salt"]')  # a plain list numbers no sentence, so none is out of range
     assert longer.chain == ((1, "unknown"), (2, "tea"), (3, "tea"), (4, "salt"))
     twice = '[{"sentence": 1, "belief": "tea"}, {"sentence": 1, "belief": "salt"}]'
@@ -341,8 +306,6 @@ def test_unknown_labels_in_a_chain_are_kept_as_places() -> None:
     [
         "The answer is tea. The answer is salt.",
         "Answer: tea. No, salt.",
-        "Answer: tea. Or salt.",
-        "Answer: Tea; Salt",
         "Answer: tea\nBut then again, answer: salt",
         "The wrong answer is tea.",
         "I doubt that the answer is tea.",
@@ -351,9 +314,7 @@ def test_unknown_labels_in_a_chain_are_kept_as_places() -> None:
         "{'answer':'salt'} {\"answer\":\"tea\"}",
         '{"answer":"salt"} {"answer": "tea"',
         '{"answer":"tea"}\nFinal answer: salt or tea',
-        '{"answer":"tea"}\nFinal answer: not tea',
         '{"answer":"salt"}\nTherefore, Answer: tea.',
-        '{"answer":"salt"}\nThe answer is clearly tea',
         '{"answer":"tea"}\nHmm, no: the answer should be salt.',
         'It is not {"answer": "tea"}.',
         '{"answer":"tea"} is wrong. So salt.',
@@ -402,10 +363,8 @@ def test_no_mutation_breaks_the_reader(text: str, edits: list[tuple[int, int, st
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
 def test_a_score_table_reads_back_as_it_was(tmp_path, kind: str) -> None:
-    rows = [
-        (make_item(n), {**response('{"beliefs": ["tea", "salt"], "answer": "tea"}'), "item": f"demo/{n}"})
-        for n in range(30)
-    ]
+    told = response('{"beliefs": ["tea", "salt"], "answer": "tea"}')
+    rows = [(make_item(n), {**told, "item": f"demo/{n}"}) for n in range(30)]
     rows.append((make_item(999, id="001"), response(None, "http_500", error='=late, first "reason"')))
     frame = table("r", "@cf/model", rows)
     path = tmp_path / f"s.{kind}"
@@ -419,23 +378,16 @@ def test_many_braces_are_no_answer_and_no_error() -> None:
         assert read(text, CHOICES).answer is None
 
 
-def test_a_row_carries_answer_and_chain_metrics() -> None:
-    text = '{"beliefs": ["unknown", "unknown", "tea"], "answer": "tea"}'
-    row = score_row("r", "m", make_item(), response(text))
-    assert row["correct"] is True
-    assert row["chain"] == ["unknown", "unknown", "tea"]
-    assert (row["chain_proper"], row["chain_lcs"], row["chain_lcps"], row["chain_transitions"]) == (True, 1.0, 1.0, 1.0)
-    early = score_row("r", "m", make_item(), response('{"beliefs": ["tea", "tea", "tea"], "answer": "tea"}'))
-    assert early["correct"] is True
-    assert early["chain_proper"] is False
-    assert early["chain_lcs"] == pytest.approx(1 / 3)
-
-
-def test_a_faulty_chain_scores_nothing_and_no_chain_is_null() -> None:
-    faulty = score_row("r", "m", make_item(), response('{"beliefs": ["milk"], "answer": "tea"}'))
-    assert (faulty["correct"], faulty["chain_proper"], faulty["chain_lcs"]) == (True, False, 0.0)
-    none = score_row("r", "m", make_item(), response('{"answer": "tea"}'))
-    assert (none["chain"], none["chain_proper"], none["chain_lcs"]) == (None, None, None)
+def test_a_row_carries_answer_and_chain_metrics_0_for_a_faulty_chain_and_null_for_none() -> None:
+    for beliefs, expected in (
+        ('"beliefs": ["unknown", "unknown", "tea"], ', (True, 1.0, 1.0)),
+        ('"beliefs": ["tea", "tea", "tea"], ', (False, pytest.approx(1 / 3), 0.0)),
+        ('"beliefs": ["milk"], ', (False, 0.0, 0.0)),
+        ("", (None, None, None)),
+    ):
+        row = score_row("r", "m", make_item(), response(f'{{{beliefs}"answer": "tea"}}'))
+        assert row["correct"] is True
+        assert (row["chain_proper"], row["chain_lcs"], row["chain_lcps"]) == expected, beliefs
 
 
 @pytest.mark.parametrize("row", [response('{"answer": "tea"}'), response("hm"), response(None, "http_500")])
@@ -473,7 +425,7 @@ LONG = tuple(
 def test_a_choice_of_a_thousand_characters_and_two_sentences_is_read(lettered: bool) -> None:
     choices = Lettered(LONG) if lettered else LONG
     assert all(len(label) > 1000 for label in LONG)
-    forms = (
+    forms = [
         "{}",
         '{{"answer": "{}"}}',
         "\u201c{}\u201d",
@@ -481,7 +433,7 @@ def test_a_choice_of_a_thousand_characters_and_two_sentences_is_read(lettered: b
         "<answer>{}</answer>",
         "\\boxed{{{}}}",
         "#### {}",
-    )
+    ]
     for form in (*forms, "So the correct answer is: {}"):
         for label in LONG:
             assert read(form.format(label), choices).answer == label

@@ -55,12 +55,9 @@ def test_change_f1() -> None:
     assert judge(compile_sets([["x"], ["x"]]), [(1, "x")]).change_f1 == 1.0
 
 
-def test_a_sentence_before_the_first_is_refused() -> None:
+def test_beliefs_beyond_the_story_have_no_sentence_and_none_stands_before_the_first() -> None:
     with pytest.raises(ValueError, match="sentence 0 of 4"):
         judge(GOLD, [(0, "tea")])
-
-
-def test_beliefs_beyond_the_story_have_no_sentence() -> None:
     right = ("unknown", "tea", "tea", "salt")
     longer = judge(GOLD, list(enumerate((*right, "salt", "tea", None), 1)))
     assert longer.verdicts == ("right",) * 4 + ("beyond", "beyond", "out_of_vocabulary")
@@ -126,13 +123,10 @@ def row(text: str, **item) -> dict:
 def test_a_row_says_where_its_chain_breaks() -> None:
     found = row('{"beliefs": ["unknown", "unknown", "tea"], "answer": "tea"}')
     assert (found["chain_proper"], found["chain_break"], found["chain_break_kind"]) == (False, 2, "too_late")
-    assert found["answer_matches_last"] is True
-    assert found["chain_length"] == 3
-    proper_one = row(
-        '{"beliefs": [{"sentence": 1, "belief": "unknown"}, {"sentence": 2, "belief": "tea"}], "answer": "salt"}'
-    )
+    told = '{"beliefs": [{"sentence": 1, "belief": "unknown"}, {"sentence": 2, "belief": "tea"}], "answer": "salt"}'
+    proper_one = row(told)
     assert (proper_one["chain_proper"], proper_one["chain_break_kind"]) == (True, None)
-    assert proper_one["answer_matches_last"] is False
+    assert (found["answer_matches_last"], proper_one["answer_matches_last"]) == (True, False)
     assert proper_one["chain_verdicts"] == ["right", "right", "skipped"]
     assert proper_one["chain_sentences"] == [1, 2]
     odd = row('{"beliefs": ["unknown", "milk", "tea"], "answer": "tea"}')
