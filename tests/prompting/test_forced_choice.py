@@ -13,7 +13,6 @@ from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.rows import row_of
 from tomserve.engine.transport import read_reply
 from tomserve.errors import ConfigError, ServerError
-from tomserve.prompting.conversation import Conversation
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.turn import Reply
 
@@ -40,30 +39,17 @@ def after(*tokens: tuple[str, float]) -> Tokens:
 
 def test_one_request_an_option_with_the_option_as_the_models_own_beginning() -> None:
     item = make_item()
-    conversation: Conversation = Strategy.load("forced_choice", max_tokens=500).conversation(item)
-    bodies = [
-        orjson.loads(
-            Request.build(
-                Identity(item.id, "forced_choice", turn.number), turn, model="m", revision=None, sampling=Sampling()
-            ).body
-        )
-        for turn in conversation.open
-    ]
-    assert [body["messages"][-1] for body in bodies] == [
-        {"role": "assistant", "content": option} for option in ("tea", "salt", "unknown")
-    ]
-    for body in bodies:
-        *question, _ = body.pop("messages")
+    turns = Strategy.load("forced_choice", max_tokens=500).conversation(item).open
+    for option, turn in zip(("tea", "salt", "unknown"), turns, strict=True):
+        of = Identity(item.id, "forced_choice", turn.number)
+        body = orjson.loads(Request.build(of, turn, model="m", revision=None, sampling=Sampling()).body)
+        *question, begun = body.pop("messages")
+        assert begun == {"role": "assistant", "content": option}
         assert [message["role"] for message in question] == ["system", "user"]
         assert 'Labels: ["tea","salt","unknown"]' in question[1]["content"]
         assert body == {
-            "model": "m",
-            "temperature": 0.0,
-            "seed": 0,
-            "continue_final_message": True,
-            "add_generation_prompt": False,
-            "prompt_logprobs": 0,
-            "max_tokens": 1,
+            **{"model": "m", "temperature": 0.0, "seed": 0, "prompt_logprobs": 0, "max_tokens": 1},
+            **{"continue_final_message": True, "add_generation_prompt": False},
         }
 
 

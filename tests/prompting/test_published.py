@@ -1,12 +1,8 @@
 """The published ways to ask benchmarks that others own: what is sent, and that replies of their form are read."""
 
-from collections.abc import Callable
-from pathlib import Path
-
-import polars as pl
 import pytest
 
-from tests.conftest import ROOT, Endpoint, Outcome, completion
+from tests.conftest import ROOT
 from tests.helpers.strategies import talk
 from tomserve import benchmarks
 from tomserve.prompting.strategy import Strategy
@@ -18,10 +14,8 @@ SMALL = ROOT / "tests/data/bigtom_small.csv"
 
 def test_bigtom_is_asked_as_its_authors_did() -> None:
     item = next(benchmarks.load("bigtom", SMALL))
-    shown = (
-        f"Story: {' '.join(item.story)}\nQuestion: {item.question}\nChoose one of the following:\n"
-        f"a){item.choices[0]}\nb){item.choices[1]}"
-    )
+    shown = f"Story: {' '.join(item.story)}\nQuestion: {item.question}\nChoose one of the following:\n"
+    shown += f"a){item.choices[0]}\nb){item.choices[1]}"
     [turn], _ = talk(Strategy.load("bigtom_0shot"), item, lambda turn: "a)")
     assert turn.schema is None
     assert turn.messages[0]["content"].startswith("Answer the questions based on the context. Keep your answer concise")
@@ -40,18 +34,3 @@ def test_replies_in_the_published_form_are_read(form: str) -> None:
     choices = Lettered(item.choices)
     for key, label in zip(("a)", "b)"), choices, strict=True):
         assert read(form.format(key=key, label=label), choices).answer == label
-
-
-def test_both_scorings_stand_in_the_table(cli: Callable[..., Outcome], endpoint: Endpoint, tmp_path: Path) -> None:
-    endpoint.script = lambda body, number: completion("Answer: b)")
-    done = cli(
-        *("eval", "--benchmark", "bigtom", "--path", SMALL, "--base-url", endpoint.url, "--run", "mine"),
-        *("--strategy", "bigtom_0shot", "--strategy", "bigtom_cot", "--no-report"),
-    )
-    assert done.code == 0, done.err
-    rows = pl.read_parquet(tmp_path / "runs/mine/scores.parquet")
-    assert rows.height == 48
-    assert (rows["correct"] == (rows["answer_place"] == 2)).all()
-    assert (rows["metric_official"] == rows["correct"]).all()
-    assert not rows["metric_both_keys"].any()
-    assert "joint" in done.out

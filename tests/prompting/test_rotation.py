@@ -44,35 +44,13 @@ def demonstration(strategy: Strategy, item: Item) -> str:
     return found[0]
 
 
-def narratives() -> list[Item]:
-    """Stories of the form of BigToM: some sentences about one person, an event that the person sees or does not see, and
-    two possible answers."""
-    drawn = random.Random(3)
-    people, things = ["Ana", "Bert", "Chidi", "Dee", "Emeka", "Fen"], ["oat milk", "rice", "paint", "glue", "tea"]
-    made = []
-    for number in range(400):
-        who, (one, other) = drawn.choice(people), drawn.sample(things, 2)
-        aware = drawn.random() < 0.5
-        story = [
-            f"{who} works in place number {number} and wants to use {one}.",
-            f"The pot that {who} takes holds {one}.",
-            f"A colleague swaps the {one} for {other}.",
-            f"{who} {'sees' if aware else 'does not see'} it.",
-        ]
-        right, wrong = (other, one) if aware else (one, other)
-        for question in (f"Does {who} believe the pot holds {one} or {other}?", f"What will {who} do?"):
-            made.append(
-                make_item(
-                    id=f"{number}/{question[:4]}", story=story, question=question, choices=[right, wrong],
-                    answer=right, gold=None, factors={"perturbation": "aware" if aware else "unaware"},
-                )
-            )  # fmt: skip
-    return made
+SECOND = pytest.param("perturbed-2", marks=pytest.mark.system)  # it takes seconds to make its 6,080 questions
+DATASETS = pytest.mark.parametrize("name", ["perturbed", SECOND])
 
 
 @cache
 def dataset(name: str) -> list[Item]:
-    return narratives() if name == "narratives" else list(load(name))
+    return list(load(name))
 
 
 @cache
@@ -81,11 +59,7 @@ def drawn(name: str) -> list[tuple[Item, str]]:
     return [(item, demonstration(strategy, item)) for item in dataset(name)]
 
 
-SECOND = pytest.param("perturbed-2", marks=pytest.mark.system)  # it takes seconds to make its 6,080 questions
-DATASETS = ["perturbed", "narratives", SECOND]
-
-
-@pytest.mark.parametrize("name", DATASETS)
+@DATASETS
 def test_all_questions_about_a_story_show_one_demonstration_and_all_come_up_about_equally_often(name: str) -> None:
     by_story: dict[tuple[str, ...], set[str]] = {}
     for item, which in drawn(name):
@@ -95,26 +69,18 @@ def test_all_questions_about_a_story_show_one_demonstration_and_all_come_up_abou
     counts = Counter(which for found in by_story.values() for which in found)
     assert len(counts) == ALTERNATIVES
     assert stats.chisquare(list(counts.values())).pvalue > CHANCE, counts
-
-
-@pytest.mark.parametrize("name", DATASETS)
-def test_every_strategy_shows_a_story_the_same_demonstration(name: str) -> None:
-    """So that a difference between two strategies is none between demonstrations."""
-    strategies = [Strategy.load(one) for one in ROTATING]
+    strategies = [Strategy.load(one) for one in ROTATING]  # a difference between two is none between demonstrations
     for item, which in random.Random(1).sample(drawn(name), 20):
         assert {demonstration(strategy, item) for strategy in strategies} == {which}
 
 
 def traits(item: Item) -> dict[str, str]:
     """What a demonstration must have nothing to do with, in words."""
-    known: tuple[str, ...] = ("perturbation", "swapped", "scenario")
-    found = {name: str(item.factors[name]) for name in known if name in item.factors}
-    place = item.choices.index(item.answer) if item.answer in item.choices else -1
-    role = UNKNOWN if item.answer == UNKNOWN else f"place {place}"
-    return {**found, "answer": role, "question": str(item.factors.get("question_kind", item.question[:4]))}
+    found = {name: str(item.factors[name]) for name in ("perturbation", "swapped", "scenario", "question_kind")}
+    return {**found, "answer": UNKNOWN if item.answer == UNKNOWN else f"place {item.choices.index(item.answer)}"}
 
 
-@pytest.mark.parametrize("name", DATASETS)
+@DATASETS
 def test_which_one_has_nothing_to_do_with_class_swap_and_right_answer(name: str) -> None:
     """A chi-square test of independence for each trait. Stories are counted once for each value, as all the questions
     about a story show the same demonstration and are no new evidence."""
@@ -197,19 +163,15 @@ def test_the_digest_covers_the_order_of_the_demonstrations_and_the_seed(
     assert Strategy.load("cot_1").digest == former, "nothing is drawn for it"
 
 
-def test_one_demonstration_cannot_rotate(tmp_path: Path) -> None:
-    folder = copied(tmp_path)
-    data = yaml.safe_load((folder / "strategy.yaml").read_text())
-    (folder / "strategy.yaml").write_text(yaml.safe_dump({**data, "demonstrations": data["demonstrations"][:1]}))
-    with pytest.raises(ContentError, match=r"strategy\.yaml:\d+: rotate: needs two demonstrations or more"):
-        Strategy(folder)
-
-
-def test_a_copy_without_the_file_of_its_demonstrations_is_told_what_to_copy(tmp_path: Path) -> None:
+def test_one_demonstration_cannot_rotate_and_a_copy_is_told_which_file_it_needs(tmp_path: Path) -> None:
     folder = copied(tmp_path)
     (tmp_path / "demonstrations.yaml").unlink()
     told = r"strategy\.yaml:5: demonstrations: \.\./demonstrations\.yaml is no file .*; copy it there along with"
     with pytest.raises(ContentError, match=told):
+        Strategy(folder)
+    data = yaml.safe_load((folder / "strategy.yaml").read_text())
+    (folder / "strategy.yaml").write_text(yaml.safe_dump({**data, "demonstrations": data["demonstrations"][:1]}))
+    with pytest.raises(ContentError, match=r"strategy\.yaml:\d+: rotate: needs two demonstrations or more"):
         Strategy(folder)
 
 
@@ -225,7 +187,7 @@ def test_demonstrations_cover_all_answers_and_places() -> None:
     assert {item.choices.index(UNKNOWN) for item in shown()} == {0, 1, 2}
 
 
-@pytest.mark.parametrize("name", ["perturbed", SECOND])
+@DATASETS
 def test_no_name_and_no_label_of_a_demonstration_occurs_in_the_datasets(name: str) -> None:
     told = {word for item in dataset(name) for word in re.findall(r"\w+", " ".join(item.story).lower())}
     labels = {label for item in dataset(name) for label in item.choices} - {UNKNOWN}

@@ -10,14 +10,11 @@ import re
 import sys
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import orjson
-import polars as pl
 import pytest
 
-from tests.conftest import ROOT, Endpoint, completion, fill, make_item
+from tests.conftest import ROOT, fill, make_item
 from tests.helpers.strategies import shown, talk
 from tomserve import benchmarks
 from tomserve.benchmarks import load
@@ -33,7 +30,6 @@ from tomserve.prompting.people import people_of
 from tomserve.prompting.strategy import Strategy, names
 from tomserve.prompting.turn import Reply, Turn
 from tomserve.scoring.answers import read
-from tomserve.scoring.labels import Lettered
 
 TEXTS = ROOT / "tests/data/prompts"
 FIRST = ["cot_1", "hitom_chain", "hitom_cot", "hitom_cot_reason_first", "hitom_vanilla", "vanilla_1"]
@@ -68,11 +64,8 @@ their requests."""
 @cache
 def items() -> dict[str, Item]:
     """A perturbed false belief, a Hi-ToM question of order 2, and an own item that does not offer "unknown"."""
-    perturbed = next(
-        item
-        for item in load("perturbed")
-        if (item.factors["question_kind"], item.factors["kind"]) == ("belief", "unexpected_transfer")
-    )
+    wanted = {"question_kind": "belief", "kind": "unexpected_transfer"}.items()
+    perturbed = next(item for item in load("perturbed") if wanted <= item.factors.items())
     hitom = next(item for item in load("hitom", ROOT / "tests/data/hitom_small.json") if item.factors["order"] == 2)
     own = make_item(choices=["tea", "salt"], gold={"sets": [["salt"], ["salt"], ["tea"]]})
     return {"perturbed": perturbed, "hitom": hitom, "own": own}
@@ -85,13 +78,10 @@ def scripted(turn: Turn) -> str:
     properties = turn.schema["properties"]
     if "sentences" in properties:
         entries = properties["sentences"]["prefixItems"]
-        seen = [
-            ["Bela", "Cleo", "Ada", "Rayen", "Linh", "Zofia"] if place % 2 else ["Bela"]
-            for place in range(len(entries))
-        ]
-        return orjson.dumps(
-            {"sentences": [{"sentence": n, "perceived_by": names} for n, names in enumerate(seen, 1)]}
-        ).decode()
+        everybody = ["Bela", "Cleo", "Ada", "Rayen", "Linh", "Zofia"]
+        seen = [everybody if place % 2 else ["Bela"] for place in range(len(entries))]
+        told = [{"sentence": n, "perceived_by": names} for n, names in enumerate(seen, 1)]
+        return orjson.dumps({"sentences": told}).decode()
     if "knows" in properties:
         return orjson.dumps({"knows": [n != 1 for n in range(properties["knows"]["minItems"])]}).decode()
     if "question" in properties:
@@ -160,29 +150,10 @@ def test_more_options_than_letters_are_refused_in_one_line(name: str) -> None:
         talk(Strategy.load(name), make_item(choices=choices, answer=choices[0], gold=None), lambda turn: "A")
 
 
-@pytest.mark.parametrize("name", OFFICIAL)
-def test_a_reply_in_the_authors_form_is_read(name: str) -> None:
-    asked, conversation = talk(Strategy.load(name), items()["own"], lambda turn: "(b)")
-    assert (asked[0].schema, conversation.conclusion) == (None, None)
-    assert "(b) salt" in asked[0].messages[-1]["content"]
-    assert read("(b)", Lettered(("tea", "salt"))).answer == "salt"
-
-
-@pytest.mark.parametrize("name", [*FIRST, *ROTATING, *NEW, *LETTERED, *OFFICIAL])
-def test_no_prompt_speaks_of_unknown_where_it_is_no_choice(name: str) -> None:
-    for turn in talk(Strategy.load(name), items()["own"], scripted)[0]:
-        for message in (turn.messages[0], turn.messages[-1]):  # a demonstration between them offers it by itself
-            assert "unknown" not in message["content"]
-
-
 ASKED = ("What is in the jar?", "What does Ada think is in it?", "Where does Ada think Bo thinks it is?")
-CALLS = {
-    "simtom": (1, 2, 3),
-    "simtom_oracle": (1, 1),
-    "perceptom": (1, 2, 2),
-    "decompose": (1, 3, 5),
-    "cot_free": (2, 2),
-}
+
+
+CALLS = {"simtom": (1, 2, 3), "simtom_oracle": (1, 1), "perceptom": (1, 2, 2), "decompose": (1, 3, 5)}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -193,19 +164,9 @@ def test_the_calls_of_a_strategy_follow_from_who_is_asked_about(name: str) -> No
 
 @pytest.mark.parametrize("name", ["simtom", "perceptom"])
 def test_all_questions_about_a_story_share_the_first_turn(name: str) -> None:
-    first, second = (
-        make_item(question=f"{start} Ada {verb} is in the jar?")
-        for start, verb in (("What does", "believe"), ("What did", "think"))
-    )
-    assert Strategy.load(name).turn(first) == Strategy.load(name).turn(second)
-
-
-def test_vanilla_free_differs_from_vanilla_1_by_its_form_alone() -> None:
-    for kind in ("perturbed", "own"):
-        guided, free = (Strategy.load(name).turn(items()[kind]) for name in ("vanilla_1", "vanilla_free"))
-        assert guided.messages[1] == free.messages[1]
-        assert guided.messages[0]["content"].splitlines()[:-1] == free.messages[0]["content"].splitlines()[:-1]
-        assert free.schema is None
+    asked = ("What does Ada believe is in the jar?", "What did Ada think is in the jar?")
+    first, second = (Strategy.load(name).turn(make_item(question=question)) for question in asked)
+    assert first == second
 
 
 def last(name: str, item: Item, reply: Callable[[Turn], str | Reply]) -> str:
@@ -215,38 +176,15 @@ def last(name: str, item: Item, reply: Callable[[Turn], str | Reply]) -> str:
 def test_perceptom_keeps_what_all_asked_persons_perceive() -> None:
     item = make_item(question="What does Ann think nurse Bo believes?", factors={"person": "Ann > nurse Bo"})
     said = [["Ann", "Bo"], ["Anna", "Bo"], ["ann", "the nurse Bo"]]
-    reply = orjson.dumps(
-        {"sentences": [{"sentence": n, "perceived_by": who} for n, who in enumerate(said, 1)]}
-    ).decode()
-    shown = last("perceptom", item, lambda turn: reply)
+    told = {"sentences": [{"sentence": n, "perceived_by": who} for n, who in enumerate(said, 1)]}
+    shown = last("perceptom", item, lambda turn: orjson.dumps(told).decode())
     assert shown.startswith(f"What Ann and nurse Bo perceived together:\n1. {item.story[0]}\n3. {item.story[2]}\n\nQ")
 
 
-@pytest.mark.parametrize(
-    "reply", ['{"sentences": [{"sent', '{"sentences": 5}', "[]", '{"sentences": [{"sentence": [1]}]}']
-)
+@pytest.mark.parametrize("reply", ['{"sentences": [{"sent', '{"sentences": 5}', '{"sentences": [{"sentence": [1]}]}'])
 def test_a_perception_that_cannot_be_read_leaves_the_whole_story(reply: str) -> None:
     assert last("perceptom", make_item(), lambda turn: reply).startswith("Story:\n1. The jar stands on the shelf.\n2. ")
-    shown = last("decompose", make_item(), lambda turn: reply)
-    assert shown.startswith("Story:\n1. The jar stands on the shelf.\n2. ")
-    assert "Question: What does Ada believe is in the jar?" in shown
-
-
-def test_decompose_shows_a_person_only_what_those_before_know() -> None:
-    item = make_item(
-        story=[f"Thing {n} happens." for n in range(1, 8)], gold=None, question="Where does Ada think Bo thinks it is?"
-    )
-    asked, _ = talk(Strategy.load("decompose"), item, scripted)
-    texts = [turn.messages[-1]["content"] for turn in asked]
-    assert "sentences 1 to 5 says? Write true or false for each" in texts[0]
-    assert "7. Thing 7 happens.\n\nDoes Ada know what each of the sentences 6 to 7 says?" in texts[1]
-    assert texts[3].startswith("Story so far:\n1. Thing 1 happens.\n2. Thing 3 happens.\n3. Thing 4")
-    assert "Does Bo know what each of the sentences 1 to 5 says?" in texts[3]
-    assert texts[4].startswith("Question: And without this person?")
-    assert texts[5] == (
-        "Story:\n1. Thing 1 happens.\n2. Thing 4 happens.\n3. Thing 5 happens.\n4. Thing 6 happens.\n\n"
-        'Question: And without this person?\nLabels: ["tea","salt","unknown"]'
-    )
+    assert last("decompose", make_item(), lambda turn: reply).startswith("Story:\n1. The jar stands on the shelf.\n2. ")
 
 
 def test_the_oracle_shows_what_hitom_agents_witnessed_together() -> None:
@@ -258,9 +196,8 @@ def test_the_oracle_shows_what_hitom_agents_witnessed_together() -> None:
         story = Story.parse(item.story)
         kept = set(module.witnessed(item, asked))
         decisive = {update.line + 1 for update in trace(story, obj).decisive(asked)}
-        moves = {
-            n for n, event in enumerate(story.events, 1) if isinstance(event, Move | Place) and event.object == obj
-        }
+        moved = [isinstance(event, Move | Place) and event.object == obj for event in story.events]
+        moves = {n for n, told in enumerate(moved, 1) if told}
         assert decisive <= kept, item.id
         assert kept & moves == decisive & moves, item.id
 
@@ -278,38 +215,6 @@ def test_the_oracle_keeps_of_perturbed_stories_what_the_belief_rests_on() -> Non
 def test_the_oracle_says_where_there_is_no_truth_to_take() -> None:
     with pytest.raises(ConfigError, match="simtom_oracle: item 'demo/1' has no gold"):
         Strategy.load("simtom_oracle").turn(make_item(gold=None))
-
-
-def test_a_server_receives_these_prompts_and_nothing_else(cli, endpoint: Endpoint, tmp_path: Path) -> None:
-    def script(body: dict[str, Any], n: int) -> dict[str, Any]:
-        form = body.get("response_format")
-        return completion(scripted(Turn(body["messages"], form and form["json_schema"]["schema"])))
-
-    endpoint.script, endpoint.max_model_len = script, 16384
-    file = tmp_path / "one.jsonl"
-    file.write_bytes(items()["own"].to_json() + b"\n")
-    asked = [word for name in NEW for word in ("--strategy", name)]
-    done = cli("eval", "--benchmark", "items", "--path", file, "--base-url", endpoint.url, *asked, "--run", "own")
-    assert done.code in (0, 1), done.err
-    item = next(load("items", file))
-    expected: set[str] = set()
-    for name in NEW:
-        for turn in talk(Strategy.load(name), item, scripted)[0]:
-            body = {"messages": turn.messages, "max_tokens": turn.max_tokens, "schema": turn.schema}
-            expected.add(orjson.dumps(body).decode())
-    received = [
-        {
-            "messages": body["messages"],
-            "max_tokens": body["max_tokens"],
-            "schema": body["response_format"]["json_schema"]["schema"] if "response_format" in body else None,
-        }
-        for body in endpoint.requests
-        if body["max_tokens"] > 1  # the first request only asks whether the server answers
-    ]
-    assert {orjson.dumps(body).decode() for body in received} == expected
-    rows = pl.read_parquet(tmp_path / "runs/own/scores.parquet")
-    assert set(rows["strategy"]) == set(NEW)
-    assert "unfinished" not in set(rows["status"])
 
 
 def test_the_page_on_strategies_lists_all_variables_and_all_strategies() -> None:

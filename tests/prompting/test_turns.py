@@ -9,7 +9,7 @@ from tests.helpers.strategies import talk, write_strategy
 from tomserve.errors import ConfigError, ContentError
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.templates import without
-from tomserve.prompting.turn import Reply
+from tomserve.prompting.turn import Reply, Turn
 
 TWO = "turns:\n  - {name: think, max_tokens: 90, temperature: 0.5, stop: [END]}\n  - {name: answer}\n"
 SCHEMA = '{"type": "object", "properties": {"answer": {"enum": {{ choices | tojson }}}}}'
@@ -26,7 +26,7 @@ def refused(folder: Path, said: str) -> None:
         Strategy(folder)
 
 
-def user(turn) -> str:
+def user(turn: Turn) -> str:
     return turn.messages[-1]["content"]
 
 
@@ -43,12 +43,11 @@ def test_turns_are_asked_one_after_the_other_as_one_chat(tmp_path: Path) -> None
     assert asked[0].schema is None
     assert asked[1].schema["properties"]["answer"]["enum"] == ["tea", "salt", "unknown"]
     assert (conversation.count, conversation.conclusion) == (2, None)
-
-
-def test_turns_without_names_are_called_by_their_places(tmp_path: Path) -> None:
-    folder = write_strategy(tmp_path / "two", {"turn1.user": "One?", "turn2.user": "Two?"}, "turns: [{}, {}]\n")
-    asked, _ = talk(Strategy(folder), make_item(), lambda turn: "x")
-    assert [user(turn) for turn in asked] == ["One?", "Two?"]
+    for more, tokens in (({"thinking": 1000}, [1090, 1050]), ({"max_tokens": 7}, [7, 7])):
+        asked, _ = talk(Strategy(tmp_path / "two", **more), make_item(), lambda turn: "x")
+        assert [turn.max_tokens for turn in asked] == tokens
+    unnamed = write_strategy(tmp_path / "free", {"turn1.user": "One?", "turn2.user": "Two?"}, "turns: [{}, {}]\n")
+    assert [user(turn) for turn in talk(Strategy(unnamed), make_item(), lambda turn: "x")[0]] == ["One?", "Two?"]
 
 
 def test_a_turn_that_does_not_continue_begins_a_new_chat(tmp_path: Path) -> None:
@@ -111,47 +110,34 @@ def test_two_turns_of_one_name_and_demonstrations_are_refused(tmp_path: Path) ->
     refused(folder, r"calls: is for a program, and there is no program\.py")
 
 
-def test_without_a_schema_the_reply_is_free_text(tmp_path: Path) -> None:
-    strategy = Strategy(write_strategy(tmp_path / "free", {"user": "{{ question }}"}, "top_p: 0.9\n"))
-    turn = strategy.turn(make_item())
-    assert (turn.schema, turn.fields, strategy.chain, strategy.several) == (None, {"top_p": 0.9}, False, False)
-
-
 @pytest.mark.parametrize("part", ["system", "user", "schema"])
 def test_every_part_sees_every_variable(part: str, tmp_path: Path) -> None:
-    text = (
-        "{{ story[0] }}|{{ question }}|{{ choices[0] }}|{{ factors.level }}|{{ benchmark }}|"
-        "{{ people | join('+') }}|{{ person }}"
-    )
+    text = "{{ story[0] }}|{{ question }}|{{ choices[0] }}|{{ factors.level }}|{{ benchmark }}|{{ people | join('+') }}"
     if part == "schema":
         text = f'{{"title": "{text}"}}'
     strategy = Strategy(write_strategy(tmp_path / "all", {"user": "?", part: text}))
     question = "What does Ada think Bo thinks?"
     for level in (3, 4):
         turn = strategy.turn(make_item(question=question, factors={"level": level}))
-        seen = {"system": turn.messages[0]["content"], "user": turn.messages[-1]["content"]}
-        if turn.schema:
-            seen["schema"] = turn.schema["title"]
-        assert seen[part] == f"The jar stands on the shelf.|{question}|tea|{level}|demo|Ada+Bo|Ada"
+        place = 0 if part == "system" else -1
+        seen = turn.schema["title"] if turn.schema else turn.messages[place]["content"]
+        assert seen == f"The jar stands on the shelf.|{question}|tea|{level}|demo|Ada+Bo"
 
 
 def test_a_factor_that_an_item_lacks_is_named_beside_those_it_has(tmp_path: Path) -> None:
     strategy = Strategy(write_strategy(tmp_path / "f", {"user": "{{ question }}\n{{ factors.ordr }}"}))
     item = make_item(factors={"order": 1, "kind": "x"})
     with pytest.raises(
-        ContentError, match=r"user\.j2:2: .*unknown factor 'ordr'; did you mean 'order'\? Known: kind, order"
+        ContentError, match=r"user\.j2:2: .*unknown factor 'ordr'; did you mean 'order'\? Known: kind, o"
     ):
         strategy.turn(item)
-    asked = Strategy(write_strategy(tmp_path / "g", {"user": "{{ factors.ordr is defined }}"})).turn(item)
-    assert user(asked) == "False"
-
-
-def test_an_unknown_variable_is_told_with_the_known_ones(tmp_path: Path) -> None:
-    strategy = Strategy(write_strategy(tmp_path / "f", {"user": "{{ storry }}"}))
+    unknown = Strategy(write_strategy(tmp_path / "h", {"user": "{{ storry }}"}))
     with pytest.raises(
         ContentError, match=r"user\.j2:1: .*'storry' is undefined; known here: story, question, choices, "
     ):
-        strategy.turn(make_item())
+        unknown.turn(item)
+    asked = Strategy(write_strategy(tmp_path / "g", {"user": "{{ factors.ordr is defined }}"})).turn(item)
+    assert user(asked) == "False"
 
 
 @pytest.mark.parametrize(
@@ -218,14 +204,6 @@ def test_templates_include_others_by_their_place(tmp_path: Path) -> None:
     (folder / "user.j2").write_text('{% include "user.j2" %}')
     with pytest.raises(ContentError, match=r"user\.j2: cannot be rendered: it includes itself"):
         Strategy(folder).turn(make_item())
-
-
-def test_thinking_and_the_users_number_of_tokens_go_to_every_turn(tmp_path: Path) -> None:
-    folder = write_strategy(tmp_path / "two", FILES, TWO)
-    asked, _ = talk(Strategy(folder, thinking=1000), make_item(), lambda turn: "x")
-    assert [turn.max_tokens for turn in asked] == [1090, 1050]
-    asked, _ = talk(Strategy(folder, max_tokens=7), make_item(), lambda turn: "x")
-    assert [turn.max_tokens for turn in asked] == [7, 7]
 
 
 @pytest.mark.parametrize(
@@ -297,16 +275,16 @@ def test_unknown_is_spoken_of_only_where_it_can_be_chosen(name: str) -> None:
     assert fewer == without(told, "unknown")
 
 
-def test_a_reply_that_was_cut_off_is_shown_as_such(tmp_path: Path) -> None:
-    files = {**FILES, "answer.user": "{{ replies.think.cut }}{% for reply in replies %} {{ reply.text }}{% endfor %}"}
-    strategy = Strategy(write_strategy(tmp_path / "two", files, TWO))
-    asked, _ = talk(strategy, make_item(), lambda turn: Reply("so far", status="length"))
-    assert user(asked[1]) == "True so far"
-
-
 @pytest.mark.parametrize(("text", "seen"), [("<think>Ann left.</think>\n\ntea", "tea"), ("[THINK]Ann le", "")])
 def test_thoughts_that_a_server_leaves_in_the_text_are_not_shown_again(text: str, seen: str, tmp_path: Path) -> None:
     strategy = Strategy(write_strategy(tmp_path / "two", FILES, TWO))
     asked, _ = talk(strategy, make_item(), lambda turn: text)
     assert asked[1].messages[2]["content"] == seen
     assert user(asked[1]).startswith(f"So? {seen}")
+
+
+def test_a_reply_that_was_cut_off_is_shown_as_such(tmp_path: Path) -> None:
+    files = {**FILES, "answer.user": "{{ replies.think.cut }}{% for reply in replies %} {{ reply.text }}{% endfor %}"}
+    strategy = Strategy(write_strategy(tmp_path / "two", files, TWO))
+    asked, _ = talk(strategy, make_item(), lambda turn: Reply("so far", status="length"))
+    assert user(asked[1]) == "True so far"
