@@ -8,18 +8,11 @@ from tomserve.stability.kinds import CONDENSED, OBJECT, ORDER, PERSON, Kind
 from tomserve.stability.making import variant
 
 STORY = (
-    "Noor is a cook in Peru.",
-    "She puts the red box on the shelf.",
-    "Ben moves the box to the drawer while Noor is out.",
-    "Noor does not see this.",
+    *("Noor is a cook in Peru.", "She puts the red box on the shelf."),
+    *("Ben moves the box to the drawer while Noor is out.", "Noor does not see this."),
 )
-ITEM = Item(
-    id="q",
-    story=STORY,
-    question="Where does Noor think the box is?",
-    choices=["on the shelf", "in the drawer"],
-    answer="on the shelf",
-)
+CHOICES = {"choices": ["on the shelf", "in the drawer"], "answer": "on the shelf"}
+ITEM = Item(id="q", story=STORY, question="Where does Noor think the box is?", **CHOICES)
 WORDS = "other words than those that should change did"
 NAMES = "the names are others"
 
@@ -56,9 +49,8 @@ def test_another_person() -> None:
     assert rewriting.fault(job, renamed) is None
     assert rewriting.fault(job, [*renamed[:3], STORY[3]]) == NAMES
     assert rewriting.fault(job, [*renamed[:3], "This is not seen."]) == NAMES
-    assert (
-        rewriting.fault(job, [renamed[0], renamed[1].replace("She", "He"), *renamed[2:]]) == "the pronouns are others"
-    )
+    turned = [renamed[0], renamed[1].replace("She", "He"), *renamed[2:]]
+    assert rewriting.fault(job, turned) == "the pronouns are others"
     assert rewriting.fault(job, [renamed[0].replace("cook", "baker"), *renamed[1:]]) == WORDS
 
 

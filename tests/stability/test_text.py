@@ -1,9 +1,7 @@
 """Texts told otherwise by rules: another person, another detail of an object, another order of the scenery."""
 
-import csv
 import re
 from collections import Counter
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -21,10 +19,7 @@ STORY = ["Noor is a barista in a busy shop.", "She fills her pitcher with milk."
 
 
 def item(story: list[str], question: str = "What does Noor believe?", **more: Any) -> Item:
-    given: dict[str, Any] = {
-        "choices": ["the pitcher is full", "the pitcher is empty"],
-        "answer": "the pitcher is full",
-    }
+    given = {"choices": ["the pitcher is full", "the pitcher is empty"], "answer": "the pitcher is full"}
     return Item(id="q", story=story, question=question, **{**given, "cluster": "c", **more})
 
 
@@ -108,23 +103,12 @@ def test_a_detail_of_an_object_that_nobody_asks_about() -> None:
     assert (made.story[0], colour != "orange") == (f"Noor takes a {colour} bag.", True)
 
 
-STAY = [
-    "takes the pitcher.",
-    "sees a box with a glass lid.",
-    "opens the box.",
-    "takes one box and another box.",
-    "carves a wooden spoon.",
-]
-STAY = [
-    *(f"Noor {end}" for end in STAY),
-    "A label is on the box.",
-    "The red cap is next to the blue cap.",
-    "The clear box is there.",
-]
+STAY = """Noor takes the pitcher. Noor sees a box with a glass lid. Noor opens the box. Noor takes one box and another box.
+Noor carves a wooden spoon. A label is on the box. The red cap is next to the blue cap. The clear box is there."""
 
 
 def test_details_that_may_bear_on_the_answer_stay() -> None:
-    for sentence in STAY:
+    for sentence in re.findall(r"\S[^.]*\.", STAY):
         assert reason(item([sentence]), kinds.OBJECT) == "no object of the text surely bears on nothing", sentence
 
 
@@ -145,24 +129,14 @@ def test_all_questions_about_a_story_get_the_same_retold_story() -> None:
     assert retell(item(story), kinds.PERSON) == retell(item(story), kinds.PERSON)
 
 
-def bigtom() -> Iterator[Item]:
-    """The questions about beliefs of BigToM: 200 stories, each with a protagonist who knows what happened or not."""
-    with data_file("bigtom.csv").open(encoding="utf-8", newline="") as file:
-        for number, row in enumerate(csv.reader(file, delimiter=";")):
-            parts = [f"{part.strip()}." for part in row[0].split(".") if part.strip()]
-            for which, last, right in (("true", row[1], row[8]), ("false", row[2], row[11])):
-                yield Item(
-                    id=f"{number}/{which}",
-                    story=[*parts[:3], *parts[4:], last],
-                    question=row[5],
-                    choices=[row[11], row[8]],
-                    answer=right,
-                    cluster=str(number),
-                )
-
-
 def test_a_whole_benchmark_of_texts() -> None:
-    originals = {one.id: one for one in bigtom()}
+    originals = {}
+    for number, row in enumerate(csv.reader(data_file("bigtom.csv").read_text("utf-8").splitlines(), delimiter=";")):
+        parts = [f"{part.strip()}." for part in row[0].split(".") if part.strip()]
+        for which, last, right in (("true", row[1], row[8]), ("false", row[2], row[11])):
+            told = [*parts[:3], *parts[4:], last]
+            one = item(told, row[5], choices=[row[11], row[8]], answer=right, cluster=str(number))
+            originals[f"{number}/{which}"] = one.model_copy(update={"id": f"{number}/{which}"})
     wanted = (kinds.OBJECT, kinds.PERSON)
     made = list(variants(originals.values(), wanted, lambda benchmark: retell))
     counts = Counter(one.kind.name for one in made if isinstance(one, Dropped))
