@@ -1,5 +1,6 @@
 """Texts told otherwise by rules: another person, another detail of an object, another order of the scenery."""
 
+import csv
 import re
 from collections import Counter
 from itertools import pairwise
