@@ -1,7 +1,5 @@
 """`tomserve submit`, `status` and `cancel` where there is no cluster: parts that are worked on by hand, and mistakes."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Parts on a real Ray cluster of two nodes: asked, a node killed, cancelled, shared GPUs, failures told."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -163,7 +161,6 @@ def test_what_fails_is_told(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> No
     assert "items.jsonl: is missing" in done.out
     assert "3 of 4 parts complete" in done.out
     job = Job.read(folder)
-    assert job is not None
     assert rays.Ray().states(job)[2].restarts == 1
 
 

@@ -1,7 +1,5 @@
 """Batch files through Ray Data: the script in launch/ray/."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

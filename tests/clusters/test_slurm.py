@@ -4,8 +4,6 @@ The model is an endpoint of these tests.
 One Slurm serves all tests of this file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

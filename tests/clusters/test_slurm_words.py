@@ -1,7 +1,5 @@
 """What is handed to Slurm, and what is read of it: nothing that anybody says can become a command."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

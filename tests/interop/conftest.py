@@ -1,7 +1,5 @@
 """Runs of all kinds, for exports."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What can be done with a run that was imported: every command takes it, shows it, or says in one line why not."""
 
-from __future__ import annotations
-
 import csv
 import html
 import json

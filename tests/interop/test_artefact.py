@@ -1,7 +1,5 @@
 """Artefacts for reviewers: what they hold and never hold, and the program in them that checks and computes it again."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import importlib.util
@@ -106,8 +104,6 @@ def again(cli: Any, monkeypatch: pytest.MonkeyPatch) -> Again:
 
     def run(folder: Path, *options: str, call: Callable[..., Any] = called) -> tuple[int, str]:
         spec = importlib.util.spec_from_file_location("of_an_artefact", folder / "recompute.py")
-        assert spec is not None
-        assert spec.loader is not None
         program = importlib.util.module_from_spec(spec)
         monkeypatch.setattr(sys, "dont_write_bytecode", True)  # or a folder would be added to the artefact
         spec.loader.exec_module(program)

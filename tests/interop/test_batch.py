@@ -1,7 +1,5 @@
 """Batch files: what is exported, answered by somebody else and imported is a run like one of our own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

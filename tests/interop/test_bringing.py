@@ -1,7 +1,5 @@
 """Replies that another tool collected become runs: spreadsheets, JSON lines, what is matched, refused and left out."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

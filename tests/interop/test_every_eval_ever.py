@@ -1,7 +1,5 @@
 """Runs in the schema of Every Eval Ever: held against its real schemas, and by its own program, for runs of every kind."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import hashlib

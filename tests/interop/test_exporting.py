@@ -1,7 +1,5 @@
 """The commands `tomserve export inspect` and `lm-eval`: what they write, where, and what they refuse."""
 
-from __future__ import annotations
-
 import shutil
 import zipfile
 from pathlib import Path

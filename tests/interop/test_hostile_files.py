@@ -1,7 +1,5 @@
 """Files of other tools that are broken, cut off, or were made to do harm: named, counted, and never let in."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Folders for a dataset hub: read by the real `datasets` and `mlcroissant`, offline; licences, canaries, what is refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

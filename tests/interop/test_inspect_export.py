@@ -1,7 +1,5 @@
 """Logs that we write for Inspect, as the real Inspect reads them, and as `tomserve import inspect` reads them back."""
 
-from __future__ import annotations
-
 import json
 import math
 import tracemalloc
@@ -47,8 +45,6 @@ def test_every_function_of_inspect_reads_a_log(runs: dict[str, Path], tmp_path: 
     assert head.eval.model == "tomserve/tiny"
     assert head.eval.packages["tomserve"]
     whole = inspect_log.read_eval_log(str(path))
-    assert whole.samples is not None
-    assert whole.results is not None
     summaries = inspect_log.read_eval_log_sample_summaries(str(path))
     assert [(one.id, one.epoch, one.uuid) for one in summaries] == [
         (one.id, one.epoch, one.uuid) for one in whole.samples
@@ -136,21 +132,18 @@ def test_failures_thoughts_and_ends_are_told_in_inspects_words(runs: dict[str, P
     from inspect_ai.model import ContentReasoning
 
     log = read_eval_log(str(written(runs["odd"], tmp_path)))
-    assert log.samples is not None
     by = {one.metadata["tomserve"]["status"]: one for one in log.samples}
     assert {"ok", "length", "timeout", "connection", "malformed", "http_400", "refusal"} <= set(by)
     for status, one in by.items():
         failed = status not in ("ok", "length", "refusal")
         assert (one.error is not None) == failed, status
         if status not in ("ok", "length"):
-            assert one.scores is not None
             assert (one.scores["tomserve"].value, one.scores["tomserve"].answer) == ("I", None)
     assert by["timeout"].error is not None
     assert by["timeout"].error.message == "no complete reply in 600 s"
     assert by["refusal"].output.stop_reason == "content_filter"
     assert by["refusal"].scores["tomserve"].reason in (None, "refusal")
     assert by["length"].output.stop_reason == "max_tokens"
-    assert log.results is not None
     failures = sum(one.error is not None for one in log.samples)
     assert log.results.completed_samples == log.results.total_samples - failures < log.results.total_samples
     (thought,) = {
@@ -170,7 +163,6 @@ def test_a_conversation_stands_there_message_by_message(runs: dict[str, Path], t
 
     log = read_eval_log(str(written(runs["talk"], tmp_path)))
     rows = [orjson.loads(line) for line in (runs["talk"] / "responses.jsonl").read_bytes().splitlines()]
-    assert log.samples is not None
     for sample in log.samples:
         said = [one.text for one in sample.messages if one.role == "assistant"]
         assert [row["text"] for row in rows if row["item"] == sample.id] == said

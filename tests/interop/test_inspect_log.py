@@ -1,7 +1,5 @@
 """Logs of Inspect, as the real Inspect writes them, and as nobody should."""
 
-from __future__ import annotations
-
 import json
 import struct
 import zipfile
@@ -61,7 +59,6 @@ def test_both_forms_of_a_real_log_say_the_same() -> None:
         "The answer is 0",
         "0",
     )
-    assert first.grade is not None
     assert (first.grade.by, first.grade.correct, first.grade.answer) == ("match", True, "0")
     assert first.given == "What is 0 + 0?"
     assert first.grades["includes"].correct is True

@@ -1,7 +1,5 @@
 """Our benchmarks as tasks of the real Inspect: what it asks over HTTP, how it scores, and its log read back by us."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import os

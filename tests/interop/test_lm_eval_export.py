@@ -1,7 +1,5 @@
 """Files that we write as lm-evaluation-harness does: the same fields as its own, read by its functions and by us."""
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

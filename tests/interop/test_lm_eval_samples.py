@@ -1,7 +1,5 @@
 """What lm-eval writes by --log_samples: generated texts, choices that were weighed, several filters, thoughts cut off."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -162,7 +160,6 @@ def test_choices_that_were_weighed(tmp_path: Path) -> None:
         "acc_norm": 0.0,
     }
     (found,) = LmEvalSamples(samples(tmp_path / "samples_x.jsonl", [row]), "m").samples()
-    assert found.grade is not None
     assert (found.text, found.target, found.choices) == ("yes", "yes", ("no", "yes"))
     assert (found.grade.by, found.grade.value, found.grade.answer) == ("acc,none", 1.0, "yes")
     assert found.grades["acc_norm,none"].value == 0.0

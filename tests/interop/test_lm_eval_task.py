@@ -1,7 +1,5 @@
 """Our benchmarks as tasks of the real lm-evaluation-harness: what it asks, how it scores, and its files read by us."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Questions of ours that another tool asked are found by what the model was shown, without any id of ours."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import json

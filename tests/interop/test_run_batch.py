@@ -1,7 +1,5 @@
 """Batch files that a real vLLM answers, by its command `run-batch` on the CPU."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

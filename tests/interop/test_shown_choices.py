@@ -1,7 +1,5 @@
 """Replies by letter that another tool got are read in its order of choices; empty replies are unread, and told."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What is secret in the settings and errors of other tools is taken out, and what is not stays."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A disk that is full or cannot be written, and files that somebody else changes in mid-run: one line, nothing lost."""
 
-from __future__ import annotations
-
 import os
 import re
 import resource

@@ -1,7 +1,5 @@
 """Runs of the forced choice: what they keep, how they go on, and how they end where a server lacks log-probabilities."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

@@ -1,7 +1,5 @@
 """Changed copies of real runs are read by the commands that read runs: bench/fuzz.py, some hundred times."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The lines of a journal: their bytes, and finding them again."""
 
-from __future__ import annotations
-
 import resource
 from pathlib import Path
 from typing import Any
@@ -58,7 +56,6 @@ def test_a_torn_line_is_taken_out_before_the_next_row(tmp_path: Path) -> None:
     line = orjson.dumps({"schema": 1, **ROW}) + b"\n"
     path.write_bytes(line + line[:-1])  # all but its end: it is half a line all the same
     with Journal(path) as journal:
-        assert journal.torn is not None
         assert journal.torn.read_bytes() == line[:-1]
         journal.append({**ROW, "item": "b"})
     assert [row["item"] for _, row in read_rows(path)] == ["a", "b"]

@@ -1,7 +1,5 @@
 """A benchmark may make its items one by one: hardly any is held in memory, and none is asked before the last is there."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -27,7 +27,6 @@ def test_what_is_read_is_written_again_with_fields_nobody_knows_yet(tmp_path: Pa
     given["strategies"]["cot"]["program"] = "sha256:1"
     (tmp_path / "manifest.json").write_bytes(orjson.dumps(given))
     found = Manifest.read(tmp_path)
-    assert found is not None
     assert found.to_dict() == given
     with RunFolder(tmp_path) as folder:
         folder.write_manifest(found)

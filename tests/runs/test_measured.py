@@ -1,7 +1,5 @@
 """Runs that hold a measurement: what is kept, what is refused, and that a kill at any moment leaves them whole."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys
@@ -51,11 +49,9 @@ def manifest(folder: Path) -> dict[str, object]:
 def test_a_finished_run_holds_its_table_its_items_and_all_that_made_it(tmp_path: Path) -> None:
     folder = finished(tmp_path / "run")
     found = measured.manifest_of(folder)
-    assert found is not None
     assert found.complete
     assert found.settings == SETTINGS
     assert found.study == "depths"
-    assert found.table is not None
     assert found.table.rows == 3
     assert found.benchmark_items == 1
     table, record = measured.read(folder, found)
@@ -132,7 +128,6 @@ def test_a_table_that_was_not_measured_is_refused(tmp_path: Path) -> None:
         measured.read(folder, found)
     assert str(refused.value).endswith(again)
     (folder / "scores.parquet").write_bytes(b"PAR1 no table")
-    assert found.table is not None
     found.table.digest = digest_of(b"PAR1 no table")  # forged by somebody who knows of digests
     with pytest.raises(ConfigError, match="not a parquet table"):
         measured.read(folder, found)

@@ -1,7 +1,5 @@
 """Runs are found by name, also in folders below runs/, and a name never leads out of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import orjson

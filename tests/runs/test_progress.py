@@ -1,7 +1,5 @@
 """The record of how far a run is: written by whatever asks, believed by nobody, and never in the way of a run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -43,7 +41,6 @@ def test_a_run_of_a_terminal_is_recorded_to_its_end(cli: Cli, endpoint: Endpoint
     asked = ("--benchmark", "items", "--path", items_file, "--base-url", endpoint.url, "--strategy", "vanilla")
     assert cli("eval", *asked, "--run", "r").code == 0
     found = progress.read(Path(os.environ["TOMSERVE_RUNS"]) / "r")
-    assert found is not None
     assert (found.total, found.done, found.written, found.statuses) == (20, 20, 20, {"ok": 20})
     assert (found.phase, found.eta, found.outcome, found.running) == (1, None, "", False)
     assert found.doing.startswith("asking tiny at ")
@@ -58,7 +55,6 @@ def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock
         clock[0] += 2
         recording.message("asking m at h")
         before = progress.read(folder.path)
-        assert before is not None
         assert (before.phase, before.eta) == (0, None)  # how much there is to ask is not known yet
         recording.started(1000, 100)
         for second in range(100):
@@ -67,17 +63,14 @@ def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock
                 recording.row(row("timeout" if second == 3 else "ok"))
             recording.status(Status(out=8, limit=16, queue=3, cached=0.5, retrying=2, oldest=(SLOW, 2.0)))
         found = progress.read(folder.path)
-        assert found is not None
         assert (found.done, found.written, found.statuses) == (400, 300, {"ok": 299, "timeout": 1})
         assert (found.rate, found.eta) == (5.0, 120.0)
         assert (found.out, found.limit, found.queue, found.cached, found.retrying) == (8, 16, 3, 0.5, 2)
         assert (found.running, found.doing) == (True, "asking m at h")
         assert progress.holder(folder.path) == os.getpid()
-        assert found.slowest is not None
         assert found.slowest.strategy == "cot"
         recording.started(10, 0)
         found = progress.read(folder.path)
-        assert found is not None
         assert (found.phase, found.total, found.done, found.statuses, found.out) == (2, 10, 0, {}, 0)
 
 
@@ -119,7 +112,6 @@ def test_what_it_ended_by_is_kept_and_no_key(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(ServerError):
         ended()
     found = progress.read(tmp_path)
-    assert found is not None
     assert (found.outcome, found.message, found.eta) == ("the server said ***", "a line with ***", None)
 
 

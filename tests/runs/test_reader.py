@@ -337,7 +337,6 @@ def test_from_python_also_inside_a_running_loop(endpoint: Endpoint, run: Path) -
 
     outcome = asyncio.run(notebook())
     assert (outcome.read, outcome.none, outcome.unread) == (7, 1, 8)
-    assert outcome.agreement is not None
     assert outcome.agreement[:4] == (2, 2, 0, 0)
     assert (Run.open("mine").scores()["parse"] == "reader").sum() == 7
     endpoint.models = ["evaluated"]

@@ -1,7 +1,5 @@
 """A run that was begun with prompts that have got another name since: it is told so in one line, and nothing is lost."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

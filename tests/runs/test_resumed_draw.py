@@ -1,7 +1,5 @@
 """A run with --limit goes on with the questions that it drew first, also where an older version drew others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -42,7 +40,6 @@ def test_a_run_drawn_otherwise_is_finished_and_then_grows(
     assert asked(tmp_path) > before
     assert set(read_ids(tmp_path / "runs/r/items.jsonl")) == asked(tmp_path)
     manifest = read_manifest(tmp_path / "runs/r")
-    assert manifest is not None
     assert manifest["complete"] is True
 
 

@@ -1,7 +1,5 @@
 """What a resumed run knows of its journal: what is left, and rows that are checked by the short way."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

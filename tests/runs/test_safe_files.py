@@ -386,7 +386,6 @@ def test_kill_9_leaves_the_old_file_and_what_it_left_is_removed_the_next_time(tm
     path.write_text("old")
     command = [sys.executable, "-c", KILLED, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == b"written\n"
         (temporary,) = tmp_path.glob(".tomserve-*.part")
         with files.replacing(path) as file:  # another process at the same time

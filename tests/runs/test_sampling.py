@@ -1,7 +1,5 @@
 """Temperature, seed and repeats: what is sent, kept, resumed, refused and scored."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from pathlib import Path

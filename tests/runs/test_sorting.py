@@ -1,7 +1,5 @@
 """Keys as bytes are ordered as the tuples are, also where SQLite sorts them in a file."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import resource

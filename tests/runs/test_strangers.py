@@ -1,7 +1,5 @@
 """A run folder from somebody else brings no program, and no name in it is taken for the path of one."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

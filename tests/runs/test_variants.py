@@ -1,7 +1,5 @@
 """Variants of a run's questions: made, asked beside their originals, limited with them, resumed, recorded and scored."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -52,7 +50,6 @@ def test_variants_are_asked_in_the_run_of_their_originals(endpoint: Endpoint) ->
     assert run.manifest.benchmark_items == len(ITEMS)
     assert run.manifest.complete
     record = run.manifest.variants
-    assert record is not None
     assert (record.kinds, record.made, record.dropped) == (["choices"], {"choices": 4}, {"choices": {}})
 
 
@@ -196,6 +193,5 @@ def test_no_variant_takes_the_id_of_another_question(endpoint: Endpoint) -> None
     endpoint.script = first_choice
     run = tomserve.ask([ITEMS[0], other], "vanilla", base_url=endpoint.url, run="r", variants="choices", limit=2)
     record = run.manifest.variants
-    assert record is not None
     assert (record.made, record.dropped) == ({"choices": 1}, {"choices": {TAKEN: 1}})
     assert set(run.scores()["item"]) == {ITEMS[0].id, other.id, f"{other.id}/choices"}

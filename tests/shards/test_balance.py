@@ -1,7 +1,5 @@
 """A row of weights is cut as evenly as contiguous parts allow, and where a cut costs least."""
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise
 
 import numpy as np

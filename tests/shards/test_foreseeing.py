@@ -1,7 +1,5 @@
 """The plan of a large evaluation: its arithmetic, what it rests on, and what it refuses."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Merging: however the rows of a run are divided, cut and repeated, what is merged is the run that was never divided."""
 
-from __future__ import annotations
-
 import itertools
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Packing: a packed run is the same run in a tenth of its room, for all that reads it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from itertools import islice

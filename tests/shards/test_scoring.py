@@ -1,7 +1,5 @@
 """Scoring the parts of an evaluation, and counting their tables as those of the whole run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl
@@ -73,7 +71,6 @@ def test_a_folder_and_a_pattern_of_tables_are_read_as_one(runs: Path, tmp_path: 
     write_scores(scores.tail(-100).drop("stage"), second)
     for place in (str(tmp_path), f"{tmp_path}/*.parquet"):
         found = of_files(place)
-        assert found is not None
         assert found.files == (first, second)
         table = found.scan().collect()
         assert (table.columns, table["stage"].null_count()) == (scores.columns, scores.height - 100)

@@ -1,8 +1,6 @@
 """Nodes that die, are preempted, run out of time, are slow or are taken for dead: nothing is lost and hardly anything
 repeated."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

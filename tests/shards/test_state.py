@@ -1,7 +1,5 @@
 """How far a part is follows from small files, which may be missing, old or somebody else's."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Parts in a store: what is copied there and back is the same, whatever happens to the connection meanwhile."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Parts that are asked one by one make what one run would have asked."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess
@@ -78,7 +76,6 @@ def test_the_parts_together_ask_what_one_run_asks(
     assert one is not None
     for number, part in enumerate(Shards.read(folder).parts):
         other = Manifest.read(part_folder(folder, number))
-        assert other is not None
         assert other.complete
         for field in SAME:
             assert getattr(other, field) == getattr(one, field), field
