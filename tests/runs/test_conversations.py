@@ -7,14 +7,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import orjson
 import polars as pl
 import pytest
 
 import tomserve
 from tests.conftest import Endpoint, completion
 from tests.helpers.asking import FAST, page
-from tests.helpers.talking import asked, conversing, write_strategy
+from tests.helpers.talking import asked, conversing
 from tomserve.engine.request import Identity
 from tomserve.runs import planning
 from tomserve.runs.journal import Journal, read_rows
@@ -114,18 +113,6 @@ def test_what_is_left_is_said_in_requests(folder: Path, endpoint: Endpoint, cli)
     assert tomserve.load_scores("r")["status"].to_list() == ["ok"] * 2
 
 
-def test_a_program_that_is_not_deterministic_is_named(folder: Path, endpoint: Endpoint, cli) -> None:
-    clock = "import time\n\ndef program(item, ask):\n"
-    clock += '    yield ask("turn1", said=str(time.monotonic()))\n    yield ask("turn2", said="now fail")\n'
-    write_strategy(folder / "clock", 2, clock)
-    endpoint.script = lambda body, n: page(500) if "now fail" in body["messages"][0]["content"] else None
-    assert cli(*job(folder, endpoint, "clock", limit=1)).code == 1
-    refused = cli(*job(folder, endpoint, "clock", limit=1))
-    assert refused.code == 2
-    assert "strategy 'clock', item 'demo/" in refused.err
-    assert "turn 0 (counted from 0): the program asks something else" in refused.err
-
-
 def test_the_noise_check_holds_conversations_again(folder: Path, endpoint: Endpoint, cli) -> None:
     """Later turns differ, as replies do; what the conversations came to is compared all the same."""
 
@@ -148,40 +135,6 @@ def test_the_noise_check_holds_conversations_again(folder: Path, endpoint: Endpo
     changed = scores.group_by("strategy").agg(pl.col("noise_answer").is_not_null().all()).rows()
     assert dict(changed) == {"fan": True, "two": False}
     assert "nothing left to ask" in cli(*job(folder, endpoint, noise_check=1, concurrency=4)).out
-
-
-def test_a_resume_asks_every_turn_as_if_nothing_had_happened(folder: Path, endpoint: Endpoint, cli) -> None:
-    """The journal of a whole run, cut after every row: the rows that follow are the same."""
-    endpoint.script = lambda body, n: completion('{"answer": "tea"}')
-    assert cli(*job(folder, endpoint, limit=1, concurrency=1)).code == 0
-    path = folder / "runs/r/responses.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    whole = [(row["strategy"], row["turn"], row["key"], row.get("closes")) for row in rows(folder)]
-    for cut in (1, 2, 4):
-        path.write_bytes(b"".join(lines[:cut]))
-        before = len(endpoint.requests)
-        assert cli(*job(folder, endpoint, limit=1, concurrency=1)).code == 0
-        assert len(endpoint.requests) - before == 9 - cut
-        assert [(row["strategy"], row["turn"], row["key"], row.get("closes")) for row in rows(folder)] == whole
-
-
-def test_a_field_of_the_wrong_kind_is_named(folder: Path, endpoint: Endpoint, cli) -> None:
-    """A session refuses to go on with it; scoring counts the line, see test_rescore.py."""
-    assert cli(*job(folder, endpoint, "two", limit=2)).code == 0
-    path = folder / "runs/r/responses.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*lines[:-1], orjson.dumps({**orjson.loads(lines[-1]), "closes": "two"}) + b"\n"]))
-    refused = cli(*job(folder, endpoint, "two", limit=2))
-    assert refused.code == 2
-    assert "responses.jsonl:4: not a response row (field 'closes' is 'two')" in refused.err
-
-
-def test_a_conclusion_is_what_is_scored(folder: Path, endpoint: Endpoint, cli) -> None:
-    concluding = 'def program(item, ask):\n    yield ask("turn1")\n    return \'{"answer": "salt"}\'\n'
-    write_strategy(folder / "says", 1, concluding)
-    assert cli(*job(folder, endpoint, "says")).code == 0
-    assert set(tomserve.load_scores("r")["answer"]) == {"salt"}
-    assert {row["text"] for row in rows(folder)} == {'{"answer":"tea"}'}
 
 
 def test_the_journal_tells_which_conversations_have_ended(tmp_path: Path) -> None:

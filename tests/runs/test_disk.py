@@ -166,17 +166,6 @@ def test_a_row_that_is_gone_is_told_and_waited_for_by_nobody(tmp_path: Path) -> 
         journal.find("k1")
 
 
-def test_what_is_written_to_a_shorter_file_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "responses.jsonl"
-    with pytest.raises(JournalError, match="is shorter"), Journal(path) as journal:  # noqa: PT012
-        journal.append(row(0))
-        journal.append(row(1))
-        os.truncate(path, 0)
-        journal.append(row(2))
-    assert [found["item"] for _, found in read_rows(path)] == ["i2"]
-    assert b"\0" not in path.read_bytes()
-
-
 def test_a_file_to_which_somebody_else_appends_is_read_at_the_right_places(tmp_path: Path) -> None:
     path = tmp_path / "responses.jsonl"
     with Journal(path) as journal:

@@ -128,21 +128,13 @@ def checked_for_noise(folder: Path) -> None:
     grow(folder, line(3))
 
 
-def conversation(folder: Path) -> None:
-    grow(folder, line(1, text="salt", turn=1))
-
-
-def sampled(folder: Path) -> None:
-    grow(folder, line(1, text="salt", sample=1))
-
-
 def forged(folder: Path) -> None:
     path = folder / "scores.parquet"
     pl.read_parquet(path).with_columns(correct=pl.lit(False)).write_parquet(path)
     grow(folder, line(3))
 
 
-@pytest.mark.parametrize("change", [cut, edited, other_item, checked_for_noise, conversation, sampled, forged])
+@pytest.mark.parametrize("change", [cut, edited, other_item, checked_for_noise, forged])
 def test_whatever_else_has_changed_is_scored_anew(tmp_path: Path, change) -> None:
     folder = run(tmp_path / "runs/r", line(1), line(2, text="salt"))
     scores_of(folder)

@@ -53,13 +53,6 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def test_letters_are_read_of_a_strategy_that_showed_the_choices_by_letter(run: Path) -> None:
-    (run / "responses.jsonl").write_bytes(row(1, "B"))
-    assert scores_of(run)["answer"].to_list() == [None]
-    manifest(run, strategies={"vanilla": {"digest": "sha256:0", "chain": False, "lettered": True}})
-    assert scores_of(run)["answer"].to_list() == [make_item(1).choices[1]]  # made again, as the manifest says more
-
-
 @pytest.fixture
 def scorings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The folders that were scored, in order."""
@@ -149,23 +142,6 @@ def test_of_the_manifest_counts_what_is_scored(run: Path, scorings: list[Path]) 
     manifest(run, model="other", strategies={"vanilla": {"digest": "sha256:0", "chain": True}})
     assert scores_of(run)["chain_proper"].to_list() == [False] * 4
     assert len(scorings) == 3
-
-
-def test_a_check_of_the_noise_that_comes_grows_or_goes_is_seen(run: Path, scorings: list[Path]) -> None:
-    def compared() -> list[Any]:
-        aged(run)
-        return scores_of(run)["noise_compared"].to_list()
-
-    assert compared() == [None] * 4
-    (run / "noise.jsonl").write_bytes(row(1, concurrency=1))
-    assert compared() == [[1], None, None, None]
-    (run / "noise.jsonl").write_bytes(row(2, concurrency=1))  # as long as before
-    assert compared() == [None, [1], None, None]
-    assert len(scorings) == 3
-    assert compared() == [None, [1], None, None]
-    assert len(scorings) == 3
-    (run / "noise.jsonl").unlink()
-    assert compared() == [None] * 4
 
 
 def test_a_row_that_comes_while_the_run_is_scored_is_in_the_next_table(

@@ -9,10 +9,8 @@ import pytest
 import tomserve
 from tests.conftest import Endpoint, Outcome, make_item
 from tomserve import benchmarks
-from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError
 from tomserve.items import Item, read_ids
-from tomserve.runs import planning
 
 Cli = Callable[..., Outcome]
 
@@ -97,23 +95,6 @@ def test_what_fails_late_is_one_line_and_nothing_is_asked(cli: Cli, endpoint: En
     assert cli(*command).code == 2
     assert {path.name: path.read_bytes() for path in (tmp_path / "runs/late").glob("*.jsonl")} == files
     assert len(endpoint.requests) == 24
-
-
-def test_it_is_said_how_many_items_were_read(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "TELL_EVERY", 10)
-    told: list[str] = []
-
-    class Heard(tomserve.runs.listening.Silent):
-        def message(self, text: str) -> None:
-            told.append(text)
-
-    monkeypatch.setitem(benchmarks._given, "jars", Benchmark("jars", lambda path, gold: Alive().made(25), mixed=True))
-    tomserve.ask("jars", "vanilla", base_url=endpoint.url, run="told", limit=5, progress=Heard())
-    read = [line for line in told if "items read" in line]
-    assert read == [
-        f"{count} items read so far; the first question is asked once the last item is there" for count in (10, 20)
-    ]
-    assert len(endpoint.requests) == 5
 
 
 def test_an_id_that_a_generator_gives_twice_is_refused(endpoint: Endpoint) -> None:

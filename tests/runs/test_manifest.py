@@ -56,14 +56,11 @@ def test_a_field_that_is_not_what_it_should_be_is_named(tmp_path: Path, change: 
 
 
 def test_turns_are_recorded_only_where_there_are_several(tmp_path: Path) -> None:
+    assert AskedStrategy.of(Strategy.load("vanilla")).model_fields_set == {"digest", "max_tokens", "chain"}
     two = Strategy(write_strategy(tmp_path / "two", 2))
     assert AskedStrategy.of(two).model_dump(exclude_unset=True)["turns"] == 2
     program = Strategy(write_strategy(tmp_path / "free", 3, FAN_OUT))
     assert AskedStrategy.of(program).model_dump(exclude_unset=True)["turns"] == 0, "only its program knows"
-
-
-def test_one_turn_leaves_the_manifest_as_it_was() -> None:
-    assert AskedStrategy.of(Strategy.load("vanilla")).model_fields_set == {"digest", "max_tokens", "chain"}
 
 
 # two turns: the journal is written by hand

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT
-from tomserve.errors import ConfigError, MachineError, RunMismatchError
+from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import Item, read_items
 from tomserve.runs import measured
 from tomserve.runs.manifest import Manifest
@@ -113,11 +113,6 @@ def test_a_run_of_answers_takes_no_measurement_and_the_reverse(tmp_path: Path) -
         answers.take_over(Manifest.read(folder), folder, ())  # type: ignore[arg-type]
 
 
-def test_an_open_run_is_locked(tmp_path: Path) -> None:
-    with opened(tmp_path), pytest.raises(MachineError, match="in use by another tomserve process"):
-        opened(tmp_path)
-
-
 def test_a_table_that_was_not_measured_is_refused(tmp_path: Path) -> None:
     folder = finished(tmp_path / "run")
     found = measured.manifest_of(folder)
@@ -134,14 +129,6 @@ def test_a_table_that_was_not_measured_is_refused(tmp_path: Path) -> None:
     (folder / "scores.parquet").unlink()
     with pytest.raises(ConfigError, match="cannot be read"):
         measured.read(folder, found)
-
-
-def test_an_unfinished_measurement_says_how_to_go_on(tmp_path: Path) -> None:
-    opened(tmp_path).__exit__(None, None, None)
-    found = measured.manifest_of(tmp_path)
-    assert found is not None
-    with pytest.raises(ConfigError, match="is not finished; repeat the command that began it"):
-        measured.read(tmp_path, found)
 
 
 @pytest.mark.parametrize("command", ["tomserve x; rm -rf ~", "rm x", "tomserve x `id`", "tomserve x\nid", None])

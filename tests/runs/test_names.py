@@ -5,7 +5,6 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.conftest import Endpoint
 from tomserve.content.places import run_name
 from tomserve.errors import ConfigError
 from tomserve.runs.planning import EvalOptions, plan
@@ -76,22 +75,6 @@ def test_no_run_is_made_in_another_or_around_others(runs: Path) -> None:
     assert not (runs / "a/new").exists()
     with RunFolder(runs / "b/c"), RunFolder(runs / "b/new"):
         pass
-
-
-def test_every_command_takes_a_name_with_slashes(endpoint: Endpoint, items_file: Path, cli, runs: Path) -> None:  # type: ignore[no-untyped-def]
-    asking = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file, "--strategy", "vanilla")
-    for name in ("pilot/first", "pilot/second"):
-        assert cli(*asking, "--run", name, "--limit", 5).code == 0
-    assert (runs / "pilot/first/responses.jsonl").exists()
-    listed = cli("runs").out
-    assert "pilot/first" in listed
-    assert "pilot/second" in listed
-    assert "run               pilot/first" in cli("runs", "pilot/first").out
-    assert cli("score", "pilot/first").code == 0
-    accuracy = ("--format", "csv", "--study", "accuracy")
-    table = cli("analyze", "pilot/first", *accuracy, "--label", "pilot/first=small")
-    assert (table.code, "small" in table.out) == (0, True)
-    assert cli("score", "pilot/../../x").code == 2
 
 
 def test_one_text_is_not_taken_for_several() -> None:

@@ -150,17 +150,6 @@ def test_a_record_that_cannot_be_right_is_none(tmp_path: Path) -> None:
     assert progress.read(tmp_path) is not None
 
 
-def test_what_is_no_file_is_none(tmp_path: Path) -> None:
-    place = tmp_path / progress.FILE
-    assert progress.read(tmp_path) is None
-    os.mkfifo(place)
-    assert progress.read(tmp_path) is None
-    place.unlink()
-    (tmp_path / "secret").write_text("{}")
-    place.symlink_to(tmp_path / "secret")
-    assert progress.read(tmp_path) is None
-
-
 def test_a_record_that_another_process_than_the_holder_wrote_is_not_running(tmp_path: Path) -> None:
     with RunFolder(tmp_path) as folder:
         progress.Recording(Silent(), folder.path)

@@ -1,8 +1,6 @@
 """A model as the reader of what the rules cannot read: what it sees, what it may say, what is kept, what it may not."""
 
 import asyncio
-import subprocess
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ import pytest
 from aiohttp import web
 
 from tests.conftest import Endpoint, completion, make_item
-from tests.helpers.command import TOMSERVE, environment
 from tests.helpers.reports import run_folder
 from tomserve import Run
 from tomserve.errors import ConfigError
@@ -200,28 +197,6 @@ def _impatient() -> Any:
     from tests.helpers.asking import FAST
 
     return FAST
-
-
-@pytest.mark.system
-def test_kill_9_and_repeat(endpoint: Endpoint, run: Path, cli) -> None:
-    """No choice is lost, none is asked for twice, and a reading that was not finished changes no score."""
-    endpoint.script, endpoint.delay = careful, 0.1
-    command = [*TOMSERVE, "score", "mine", "--reader", endpoint.url]
-    with subprocess.Popen(command, env=environment(run.parent), stdout=-3, stderr=-3) as process:
-        while not (run / "reader.jsonl").exists() or not rows(run):
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.kill()
-    kept = {row["item"] for row in rows(run)}
-    assert kept
-    if len(kept) < 12:
-        assert not (run / "reader.json").exists()
-        assert "reader" not in set(scores_of(run)["parse"])
-    endpoint.delay = 0.0
-    before = len(endpoint.requests)
-    assert "tiny found an answer in 7" in cli("score", "mine", "--reader", endpoint.url).out
-    assert Counter(row["item"] for row in rows(run)).most_common(1)[0][1] == 1
-    assert len(endpoint.requests) - before == 12 - len(kept)
 
 
 def test_another_reader_is_another_set_of_choices(endpoint: Endpoint, cli, run: Path) -> None:

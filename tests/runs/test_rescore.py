@@ -10,8 +10,7 @@ from tests.conftest import make_item
 from tomserve.benchmarks import load
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import write_items
-from tomserve.runs.scores import load_scores, score_run
-from tomserve.scoring import table as table_module
+from tomserve.runs.scores import load_scores
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import write_scored
 
@@ -156,22 +155,6 @@ def test_a_line_whose_end_is_of_the_wrong_kind_is_counted(tmp_path: Path, broken
     assert f"1 lines not read: 1 with a {next(iter(broken))} that is no {kind} (line 2)" in str(found.problems)
 
 
-def test_a_table_made_in_parts_equals_one_made_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [
-        reply(n, text, strategy=s)
-        for n in range(1, 40)
-        for s, text in (("v", "tea"), ("c", '{"beliefs": ["tea"], "answer": "tea"}'))
-    ]
-    whole = scored(tmp_path, *rows, count=40)
-    monkeypatch.setattr(table_module, "PART", 7)
-    parts = scored(tmp_path, *reversed(rows), count=40)
-    assert parts.equals(whole)
-    first = (tmp_path / "s.parquet").read_bytes()
-    scored(tmp_path, *rows, count=40)
-    assert (tmp_path / "s.parquet").read_bytes() == first
-    assert not list(tmp_path.glob(".tomserve-*.work"))
-
-
 def test_other_questions_about_the_story_tell_whose_belief_it_is(tmp_path: Path) -> None:
     base = {"story": ["a", "b"], "cluster": "s", "choices": ["x", "y", "unknown"]}
     asked = make_item(1, **base, answer="x", gold={"sets": [["x"], ["x"]]})
@@ -226,26 +209,6 @@ def run_folder(tmp_path: Path, *rows: dict | bytes) -> Path:
     return folder
 
 
-def test_a_journal_with_foreign_and_torn_lines_is_scored_as_far_as_it_goes(cli, tmp_path: Path) -> None:
-    row = {"schema": 1, "turn": 0, "key": "k", "strategy": "cot", "status": "ok"}
-    folder = run_folder(tmp_path, {**row, **reply(1)}, b"garbage\n", {**row, **reply(77)}, b'{"torn')
-    done = cli("score", folder)
-    assert done.code == 0
-    assert "1 rows scored" in done.out
-    assert (
-        "3 lines not read: 1 not JSON (line 2), 1 of unknown items (line 3), 1 torn off at the end (line 4)" in done.err
-    )
-    assert pl.read_parquet(folder / "scores.parquet")["chain_proper"].to_list() == [False]  # a chain was asked for
-
-
-def test_a_run_that_asked_nothing_yet_has_an_empty_table(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path)
-    (folder / "responses.jsonl").unlink()
-    assert score_run(folder).is_empty()
-    with pytest.raises(ConfigError, match="no run there"):
-        score_run(tmp_path)
-
-
 def test_scoring_against_todays_dataset_says_so(cli, tmp_path: Path) -> None:
     identifier = "C1/none/false_belief/reality/original"
     row = {"turn": 0, "key": "k", "strategy": "cot", "status": "ok", "item": identifier, "text": "unknown"}
@@ -295,15 +258,6 @@ def test_odd_tables_are_one_line_each(cli, tmp_path: Path) -> None:
             load_scores(str(tmp_path / name))
     nan = score_table(tmp_path / "nan.parquet", correct=pl.lit(float("nan")))
     assert "correct is empty" in cli("analyze", nan, "--study", "accuracy").err
-
-
-def test_an_input_is_never_overwritten(cli, tmp_path: Path) -> None:
-    found, known = lines(tmp_path / "r.jsonl", reply(1)), items(tmp_path)
-    for out in (found, known):
-        done = cli("score", "--responses", found, "--items", known, "--out", out)
-        assert done.code == 2
-        assert "which is read; choose another file" in done.err
-    assert known.read_bytes().count(b"\n") == 3
 
 
 def test_nulls_marks_and_repeated_lines(cli, tmp_path: Path) -> None:

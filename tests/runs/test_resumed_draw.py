@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Endpoint, make_item
-from tomserve.items import draw, read_ids, write_items
+from tests.conftest import Endpoint
+from tomserve.items import draw, read_ids
 from tomserve.runs.journal import read_rows
 from tomserve.runs.runfolder import read_manifest
 
@@ -41,12 +41,3 @@ def test_a_run_drawn_otherwise_is_finished_and_then_grows(
     assert set(read_ids(tmp_path / "runs/r/items.jsonl")) == asked(tmp_path)
     manifest = read_manifest(tmp_path / "runs/r")
     assert manifest["complete"] is True
-
-
-def test_a_limit_draws_whole_tasks_of_ones_own_items(endpoint: Endpoint, cli, tmp_path: Path) -> None:
-    factors = [{"scenario": str(n // 4), "swapped": bool(n % 2)} for n in range(16)]
-    tasks = [make_item(n + 16 * t, cluster=f"own/{t}", factors=factors[n]) for t in range(3) for n in range(16)]
-    write_items(tmp_path / "items.jsonl", tasks)
-    begin(endpoint, cli, tmp_path, "--limit", 20)
-    assert len({item.cluster for item in tasks if item.id in asked(tmp_path)}) == 1
-    assert len(asked(tmp_path)) == 16

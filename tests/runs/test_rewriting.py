@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.conftest import Endpoint, completion, running
+from tests.conftest import Endpoint, running
 from tests.helpers.asking import FAST
 from tests.helpers.rewriters import BOTH, CONDENSED, ITEM, PARAPHRASED, STORY, Script, asked, asking, reply, rewriter
 from tomserve.items import Item, read_items
@@ -84,12 +84,6 @@ def test_a_paraphrase_that_says_something_else_is_dropped(
     assert (report.made, report.dropped) == (Counter(), Counter({("paraphrase", why): 1}))
     assert f"paraphrase: none made; dropped 1: {why}" in report.lines()
     assert list(read_items(tmp_path / "out.jsonl")) == [ITEM]
-
-
-def test_garbage_is_dropped(endpoint: Endpoint, tmp_path: Path) -> None:
-    for number, text in enumerate(("no", "{}", '{"story": "x"}', '{"story": []}', '{"story": [1]}', "[]", "")):
-        report = one(endpoint, tmp_path / str(number), kinds.PARAPHRASE, lambda body, n, text=text: completion(text))
-        assert report.dropped == {("paraphrase", "the reply is no list of sentences"): 1}
 
 
 def test_a_verifier_that_does_not_give_one_answer_four_times(endpoint: Endpoint, tmp_path: Path) -> None:

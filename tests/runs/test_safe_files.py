@@ -2,10 +2,8 @@
 
 import os
 import re
-import signal
 import socket
 import stat
-import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +19,6 @@ from tomserve.items import write_items
 from tomserve.runs import journal, runfolder
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.runfolder import CHANGED, REPLACED, RunFolder
-from tomserve.runs.scores import scores_of
 from tomserve.scoring.sources import NOISE
 from tomserve.serving.command import Command
 from tomserve.serving.server import Server
@@ -159,17 +156,6 @@ if os.geteuid() == 0:  # /dev/zero, which never ends
     KINDS["a device"] = lambda path: os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))
 
 
-def test_a_file_with_a_second_name_is_not_changed_in_place(
-    endpoint: Endpoint, cli, run: Path, victim: Path, items_file: Path
-) -> None:
-    (run / "responses.jsonl").unlink()
-    os.link(victim, run / "responses.jsonl")
-    items_file.rename(run.parent / "own.jsonl")
-    done = cli(*commands(endpoint, run)["eval"])
-    assert_refused(done, "responses.jsonl: has 2 names (hard links)")
-    assert victim.read_bytes() == SECRET
-
-
 def test_a_run_folder_may_be_reached_through_a_link(
     endpoint: Endpoint, cli, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, items_file: Path
 ) -> None:
@@ -197,19 +183,6 @@ def test_one_run_with_a_link_does_not_hide_the_others(cli, run: Path, victim: Pa
     assert "AAAA" not in done.out
     (run / "log.txt").symlink_to("x\n2026 all is well\x1b[31m")
     assert_refused(cli("score", run), r"symbolic link to x\n2026 all is well\x1b[31m, which")
-
-
-def test_the_library_refuses_as_the_commands_do(run: Path, victim: Path, tmp_path: Path) -> None:
-    for folder, name in ((run, "responses.jsonl"), (tmp_path / "empty", "responses.jsonl")):
-        folder.mkdir(exist_ok=True)
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).symlink_to(victim)
-        with pytest.raises(ConfigError, match="is a symbolic link"):
-            list(read_rows(folder / name))
-        with pytest.raises(ConfigError, match="is a symbolic link"):
-            Journal(folder / name)
-    with pytest.raises(ConfigError, match="is a symbolic link"):
-        scores_of(run, fresh=True)
 
 
 # what is written besides
@@ -288,15 +261,6 @@ def test_what_is_written_by_out_replaces_a_link_and_leaves_its_target(
 
 
 @pytest.mark.parametrize("which", ["items", "parquet", "tables"])
-def test_out_does_not_replace_a_folder(cli, run: Path, tmp_path: Path, which: str) -> None:
-    command, path = outputs(run, tmp_path / "out")[which]
-    path.mkdir(parents=True)
-    assert_refused(cli(*command), f"{path}: is a folder; expected a file or a new name")
-    assert path.is_dir()
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
-
-
-@pytest.mark.parametrize("which", ["items", "parquet", "tables"])
 def test_out_is_written_into_a_named_pipe(cli, run: Path, tmp_path: Path, which: str) -> None:
     command, path = outputs(run, tmp_path / "out")[which]
     path.parent.mkdir()
@@ -355,48 +319,6 @@ def test_a_file_is_on_the_disk_before_it_takes_its_name(tmp_path: Path, monkeypa
     with files.replacing(tmp_path / "a") as file:
         file.write(b"content")
     assert done == [7, "name", "folder"]
-
-
-def test_permissions_are_those_that_the_umask_leaves(tmp_path: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        for mode, expected in ((0o666, 0o640), (0o600, 0o600)):
-            with files.replacing(tmp_path / "a", mode) as file:
-                file.write(b"x")
-            assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == expected
-    finally:
-        os.umask(before)
-
-
-KILLED = """
-import sys, time
-from pathlib import Path
-from tomserve.content.files import replacing
-with replacing(Path(sys.argv[1])) as file:
-    file.write(b"half")
-    file.flush()
-    print("written", flush=True)
-    time.sleep(300)
-"""
-
-
-@pytest.mark.system
-def test_kill_9_leaves_the_old_file_and_what_it_left_is_removed_the_next_time(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_text("old")
-    command = [sys.executable, "-c", KILLED, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"written\n"
-        (temporary,) = tmp_path.glob(".tomserve-*.part")
-        with files.replacing(path) as file:  # another process at the same time
-            file.write(b"new")
-        assert temporary.exists(), "it is in use"
-        process.send_signal(signal.SIGKILL)
-    assert path.read_text() == "new"
-    assert temporary.exists()
-    with files.replacing(path) as file:
-        file.write(b"newer")
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_RDWR])

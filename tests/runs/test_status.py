@@ -158,16 +158,6 @@ def test_a_journal_whose_status_is_no_text_is_refused(
         assert f"responses.jsonl:4: not a response row (field 'status' is {found!r})" in done.err
 
 
-def test_a_table_whose_status_is_no_text_is_refused(cli, tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    pl.DataFrame({"model": ["m"], "strategy": ["s"], "item": ["i"], "status": [5], "correct": [True]}).write_parquet(
-        path
-    )
-    done = cli("analyze", path, "--study", "accuracy")
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert f"{path}: column 'status' is Int64; expected text: ok, length, refusal" in done.err
-
-
 def test_statuses_are_spelled_in_one_module() -> None:
     """Words that mean nothing else; so that a new status cannot be forgotten in one of several lists."""
     spelled = {status.TIMEOUT, status.MALFORMED, status.UNFINISHED}

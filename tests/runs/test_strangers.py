@@ -223,30 +223,9 @@ def test_a_measured_table_holds_what_can_be_read(tmp_path: Path) -> None:
         path.write_bytes(before)
 
 
-def test_responses_are_not_awaited_from_a_pipe(run: Path, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.jsonl")
-    with pytest.raises(ConfigError, match="is no regular file"):
-        tomserve.score(tmp_path / "pipe.jsonl", run / "items.jsonl")
-    with pytest.raises(ConfigError, match="is no regular file"):
-        tomserve.score(run / "responses.jsonl", tmp_path / "pipe.jsonl")
-
-
 def test_an_error_of_a_foreign_response_is_text(run: Path) -> None:
     notes: list[str] = []
     rows = [{"item": f"demo/{n}", "text": "tea", "error": error} for n, error in enumerate((7, {"a": 1}, None))]
     scores = tomserve.score(rows, [make_item(n) for n in range(3)], note=notes.append)
     assert scores["item"].to_list() == ["demo/2"]
     assert "2 with an error that is no text (line 1)" in notes[0]
-
-
-def test_how_a_run_was_sampled_is_checked(cli, run: Path) -> None:
-    for sampling, said in (
-        ({"repeats": "3"}, "repeats: expected a whole number; found '3'"),
-        ({"repeats": 0}, "repeats: expected a whole number of at least 1; found 0"),
-        ({"temperature": []}, "temperature: expected a number; found []"),
-        ({"seed": 1.5}, "seed: expected a whole number; found 1.5"),
-    ):
-        changed(run, sampling=sampling)
-        done = cli("score", run)
-        assert (done.code, done.err.count("\n")) == (2, 1), done.err
-        assert f"manifest.json: sampling: {said}" in done.err
