@@ -2,7 +2,6 @@
 
 import csv
 import html
-import json
 import re
 import shutil
 from pathlib import Path
@@ -18,7 +17,6 @@ from tests.helpers.reports import run_folder
 from tests.helpers.workbenches import client
 from tomserve.content.places import runs_root
 from tomserve.reporting.html.build import write_report
-from tomserve.runs.scores import load_scores
 
 MODELS = ("a", "b")
 OPEN = "has no choices, so that any text may answer it"
@@ -119,11 +117,7 @@ def test_scores_reports_seals_and_packs_are_those_of_any_run(runs: Path, cli, im
     assert "was there before, and is unchanged" in cli(*again).out
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert cli("pack", "questions-a").code == 0
-    assert not (folder / "responses.jsonl").exists()
     assert "was there before, and is unchanged" in cli(*again).out
-    assert "nothing has changed since it was sealed" in cli("verify", "questions-a").out
-    assert cli("unpack", "questions-a").code == 0
-    assert (folder / "responses.jsonl").read_bytes() == before["responses.jsonl"]
 
 
 def test_nothing_is_added_to_a_foreign_run(runs: Path, cli, endpoint: Endpoint) -> None:
@@ -165,15 +159,6 @@ def test_open_questions_are_never_asked(runs: Path, cli, endpoint: Endpoint, tmp
     assert not (runs / "new").exists()
 
 
-def test_a_reader_finds_nothing_to_read_in_open_replies(runs: Path, cli, endpoint: Endpoint) -> None:
-    before = load_scores("questions-a")
-    done = cli("score", "questions-a", "--reader", endpoint.url)
-    assert "Traceback" not in done.err
-    asked = [body for body in endpoint.requests if "It is" in json.dumps(body)]
-    assert not asked
-    assert load_scores("questions-a")["correct"].to_list() == before["correct"].to_list()
-
-
 def text_of(page: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", " ", page))
 
@@ -190,14 +175,14 @@ def test_the_workbench_shows_a_foreign_run(runs: Path) -> None:
     assert "20 wrong" in text_of(listed)
     links = [html.unescape(link) for link in re.findall(r'href="(/answer/[^"]+)"', listed)]
     assert len(links) == 20
-    one = text_of(person.get(links[0]).text)
+    one = " ".join(text_of(person.get(links[0]).text).split())
     for told in (
         "How many has she with",
         "It is 1.",
         "Ann has 0 pens.",
         "Any text may answer it; right: 0 ; read as: 1",
     ):
-        assert told in " ".join(one.split()), told
+        assert told in one, told
     compared = settled(person, "/compare?a=questions-a&b=questions-b").text
     assert "questions gained" in text_of(compared)
     (flip, *_) = [html.unescape(link) for link in re.findall(r'href="(/compare/item[^"]+)"', compared)]

@@ -162,18 +162,8 @@ def test_it_holds_what_reviewers_need_and_nothing_else(zipped: Path, place: Path
 @pytest.mark.system
 def test_the_same_runs_give_the_same_bytes_in_another_process(zipped: Path, place: Path) -> None:
     """There, what draws the figures goes through its parts in another order."""
-    command = [
-        sys.executable,
-        "-m",
-        "tomserve",
-        "export",
-        "artefact",
-        "example",
-        "--title",
-        "A study",
-        "--out",
-        "b.zip",
-    ]
+    told = ("export", "artefact", "example", "--title", "A study", "--out", "b.zip")
+    command = [sys.executable, "-m", "tomserve", *told]
     surroundings = {**os.environ, "TOMSERVE_RUNS": str(place / "runs"), "HOME": str(place)}
     done = subprocess.run(command, cwd=place, env=surroundings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -386,23 +376,6 @@ def test_runs_of_odd_names_with_labels_factors_and_intervals(
     assert again(made, "--here") == SAME
 
 
-@pytest.mark.system
-def test_a_measured_run_and_its_answers_make_one_study(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: None
-) -> None:
-    """Its measurements are their own scores, which are taken for the tables; those of answers are computed."""
-    for name in ("worlds", "inside"):
-        copied_run(tmp_path / "runs/three" / name, f"functional-example/{name}")
-    monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
-    made = _made(tmp_path, ["three/worlds", "three/inside"], study="functional")
-    assert (made / "runs/three/inside/scores.parquet").exists()
-    assert not (made / "runs/three/worlds/scores.parquet").exists()
-    assert "Section 1 -- Definitions" in (made / "LICENSE-data").read_text()
-    assert "The questions of worlds come with tomserve, under CC BY 4.0" in (made / "README.md").read_text()
-    assert json.loads((made / "artefact.json").read_text())["runs"]["three/inside"]["measured"] is True
-    assert "what was measured inside the model" in (made / "README.md").read_text()
-
-
 def test_measurements_are_handed_on_and_scores_of_answers_are_not(tmp_path: Path) -> None:
     runs = [copied_run(tmp_path / name, f"functional-example/{name}") for name in ("worlds", "inside")]
     for run in runs:
@@ -491,63 +464,17 @@ def test_a_home_folder_in_a_reply_is_told(tmp_path: Path, monkeypatch: pytest.Mo
         pass
 
 
-class Pip:
-    """Stands in the place of venv and of pip, and records what it is called with."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, locked: bool = True, fails: str = "") -> None:
-        self.calls: list[list[str]] = []
-        self.locked, self.fails = locked, fails
-        monkeypatch.setattr(recompute.venv, "create", self.create)
-        monkeypatch.setattr(recompute.subprocess, "run", self.run)
-
-    def create(self, folder: Path, with_pip: bool) -> None:
-        assert with_pip
-        if self.locked:
-            kept = folder / "lib/python3.11/site-packages/tomserve/_content/launch/locked/core.txt"
-            kept.parent.mkdir(parents=True)
-            kept.touch()
-
-    def run(self, command: list[str], **_: Any) -> SimpleNamespace:
-        assert command[1:6] == ["-I", "-m", "pip", "--quiet", "--disable-pip-version-check"]
-        self.calls.append(command[6:])
-        if command[6] == "download":
-            (came,) = (Path(one.partition("=")[2]) for one in command if one.startswith("--dest="))
-            came.mkdir()
-            (came / "tomserve-9.8.7-py3-none-any.whl").write_bytes(b"x")
-        return SimpleNamespace(returncode=int(self.fails == command[6]), stderr="a\nb", stdout="")
-
-
-@pytest.mark.parametrize("own", [False, True])
-def test_a_new_environment_has_tomserve_and_its_locked_packages_and_nothing_of_the_artefact(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
-) -> None:
-    pip, wheel, new = Pip(monkeypatch), tmp_path / "own.whl", tmp_path / "new"
-    wheel.write_bytes(b"x")
-    assert recompute.environment(new, "9.8.7", tmp_path, wheel if own else None) == str(new / "bin/python")
-    came = tmp_path / "wheel"
-    download = ["download", "--no-deps", "--only-binary=:all:", f"--dest={came}", "tomserve==9.8.7"]
-    locked = new / "lib/python3.11/site-packages/tomserve/_content/launch/locked/core.txt"
-    plain = ["install", "--no-deps", "--no-compile"]
-    assert pip.calls == [
-        *([] if own else [download]),
-        [*plain, str(wheel if own else came / "tomserve-9.8.7-py3-none-any.whl")],
-        [*plain, "--require-hashes", f"--requirement={locked}"],
-    ]
-
-
 @pytest.mark.parametrize(
-    ("version", "more", "said"),
+    ("version", "said"),
     [
-        ("0.1.dev3", {}, "tomserve 0.1.dev3 is no release; use --here, or name a wheel that you trust"),
-        ("9.8.7", {"locked": False}, "tomserve-9.8.7-py3-none-any.whl does not say which packages"),
-        ("9.8.7", {"fails": "download"}, r"the packages cannot be installed \(a b\)"),
-        ("9.8.7", {"fails": "install"}, r"the packages cannot be installed \(a b\)"),
+        ("0.1.dev3", "tomserve 0.1.dev3 is no release; use --here, or name a wheel that you trust"),
+        ("9.8.7", r"the packages cannot be installed \(a b\)"),
     ],
 )
-def test_an_environment_that_cannot_be_made_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, more: dict[str, Any], said: str
-) -> None:
-    Pip(monkeypatch, **more)
+def test_an_environment_that_cannot_be_made_is_told(tmp_path: Path, monkeypatch: Any, version: str, said: str) -> None:
+    monkeypatch.setattr(recompute.venv, "create", lambda folder, with_pip: folder.mkdir())
+    failed = SimpleNamespace(returncode=1, stderr="a\nb", stdout="")
+    monkeypatch.setattr(recompute.subprocess, "run", lambda *_, **more: failed)
     with pytest.raises(recompute.CannotTryError, match=said):
         recompute.environment(tmp_path / "new", version, tmp_path, None)
 

@@ -9,9 +9,7 @@ import pytest
 from tests.conftest import Endpoint, completion, make_item
 from tests.helpers import batches
 from tests.helpers.talking import ITEMS, conversing
-from tomserve.content import bounded
 from tomserve.engine.request import Identity
-from tomserve.errors import JournalError
 from tomserve.items import write_items
 from tomserve.runs.journal import Journal, identity_of, read_rows
 
@@ -157,14 +155,6 @@ def test_importing_again_changes_nothing_and_failures_are_asked_again(folder: Pa
         assert all(Identity(f"demo/{number}", "vanilla", 0) in journal.final for number in range(ITEMS))
 
 
-def test_of_several_results_of_a_request_a_final_one_counts(folder: Path, cli: Any) -> None:
-    export(cli, folder, "asked.jsonl", "--strategy", "vanilla")
-    late = batches.answered([folder / "asked.jsonl"], folder / "late.jsonl", lambda name, _: batches.failed(name, "x"))
-    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
-    assert cli("import", "batch", late, found, late, "--run", "r").code == 0
-    assert {row["status"] for row in rows(folder)} == {"ok"}
-
-
 def test_results_of_no_request_and_cut_off_files_are_counted_and_named(folder: Path, cli: Any) -> None:
     export(cli, folder, "asked.jsonl", "--strategy", "vanilla")
     found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
@@ -204,52 +194,31 @@ def test_a_file_that_holds_no_results_is_refused_by_line_before_anything_is_read
     assert not rows(folder)
 
 
-def test_a_line_without_an_end_is_refused_before_it_is_held(
-    folder: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    export(cli, folder, "asked.jsonl", "--strategy", "vanilla")
-    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
-    found.write_bytes(found.read_bytes() + b'{"custom_id": "' + b"x" * 5000)
-    monkeypatch.setattr(bounded, "LONGEST", 2000)
-    done = cli("import", "batch", found, "--run", "r")
-    assert done.code == 2
-    assert f"{found}:{ITEMS + 1}: this line has more than" in done.err
-    assert not rows(folder)
-
-
 def test_hostile_results_make_rows_of_failures(folder: Path, cli: Any) -> None:
     export(cli, folder, "asked.jsonl", "--strategy", "vanilla")
-    deep: Any = {}
-    for _ in range(500):
-        deep = {"a": deep}
-    shapes = iter(
-        [
-            lambda name: {"custom_id": name, "response": 5, "error": None},
-            lambda name: {"custom_id": name, "response": None, "error": {"code": [1]}},
-            lambda name: {"custom_id": name, "response": {"status_code": True, "body": {}}},
-            lambda name: {"custom_id": name, "response": {"status_code": 10**15, "body": {}}},
-            lambda name: batches.result(name, 200, None),
-            lambda name: batches.result(name, 200, [1]),
-            lambda name: batches.result(name, 200, {"choices": []}),
-            lambda name: batches.result(name, 200, "DEEP"),
-            lambda name: batches.result(name, 200, completion(None)),
-        ]
+    no_results = (
+        {"response": 5, "error": None},
+        {"response": None, "error": {"code": [1]}},
+        {"response": {"status_code": True, "body": {}}},
+        {"response": {"status_code": 10**15, "body": {}}},
     )
+    shapes = iter([*no_results, *({"response": {"status_code": 200, "body": body}} for body in BODIES)])
 
     def told(name: str, body: dict[str, Any]) -> dict[str, Any]:
         shape = next(shapes, None)
-        return batches.ok(name, body) if shape is None else shape(name)
+        return batches.ok(name, body) if shape is None else {"custom_id": name, **shape}
 
-    def dumped(value: Any) -> bytes:
-        return b"{}" if value == {} else b'{"a":%b}' % dumped(value["a"])
-
-    nested = b'{"choices":[{"message":{"content":"x"}}],"a":%b}' % dumped(deep)
     found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl", told)
+    nested = b'{"choices":[{"message":{"content":"x"}}],"a":%b}' % (b'{"a":' * 500 + b"{}" + b"}" * 500)
     found.write_bytes(found.read_bytes().replace(b'"DEEP"', nested))
     done = cli("import", "batch", found, "--run", "r")
     assert done.code == 1, done.err
     assert "Traceback" not in done.err
     assert "2 connection, 7 malformed, 3 ok" in done.out, done.out
+
+
+BODIES: tuple[Any, ...] = (None, [1], {"choices": []}, "DEEP", completion(None))
+"""What no server should send as a reply; DEEP stands for one of 500 mappings within each other."""
 
 
 def test_another_model_in_the_replies_ends_the_import_and_keeps_what_came_before(folder: Path, cli: Any) -> None:
@@ -270,43 +239,6 @@ def test_another_model_in_the_replies_ends_the_import_and_keeps_what_came_before
     assert len(rows(folder)) == ITEMS
     changes = [one.get("changes") for one in orjson.loads((folder / "runs/r/manifest.json").read_bytes())["sessions"]]
     assert [one["accepted"] for one in changes[-1] or []] == [True]
-
-
-def test_an_import_that_ends_early_is_repeated_and_writes_nothing_twice(
-    folder: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    export(cli, folder, "asked.jsonl", "--strategy", folder / "two")
-    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
-    append, written = Journal.append, iter(range(100))
-
-    def full(journal: Journal, row: dict[str, Any]) -> None:
-        if next(written) == 5:
-            raise JournalError("responses.jsonl: cannot be written any more (No space left on device)")
-        append(journal, row)
-
-    monkeypatch.setattr(Journal, "append", full)
-    done = cli("import", "batch", found, "--run", "r", "--strategy", folder / "two")
-    assert done.code == 3
-    assert "No space left" in done.err
-    assert len(rows(folder)) == 5
-    with (folder / "runs/r/responses.jsonl").open("ab") as file:
-        file.write(b'{"schema":1,"item":"demo')  # as a crash leaves it
-    done = cli("import", "batch", found, "--run", "r", "--strategy", folder / "two")
-    assert done.code == 0, done.err
-    assert len({identity_of(row) for row in rows(folder)}) == len(rows(folder)) == ITEMS
-    assert f"{ITEMS} requests have no answer yet" in done.out  # their second turns
-
-
-def test_refusals_of_everything_are_not_kept(folder: Path, cli: Any) -> None:
-    export(cli, folder, "asked.jsonl", "--strategy", "vanilla")
-    error = {"error": {"message": "no schema here"}}
-    found = batches.answered(
-        [folder / "asked.jsonl"], folder / "a.jsonl", lambda name, _: batches.result(name, 400, error)
-    )
-    done = cli("import", "batch", found, "--run", "r")
-    assert done.code == 2
-    assert "no schema here" in done.err
-    assert not rows(folder)
 
 
 def test_what_was_exported_with_other_options_is_found_too(folder: Path, cli: Any) -> None:

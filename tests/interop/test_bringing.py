@@ -79,17 +79,6 @@ def test_the_same_files_again_change_nothing_and_others_are_refused(cli, tmp_pat
         assert contents(tmp_path / "runs/questions-a") == before
 
 
-def test_other_factors_of_the_same_rows_are_another_import(cli, tmp_path: Path) -> None:
-    file = tmp_path / "x.csv"
-    rows = [f"q{n},Q{n}?,t,1,{'ab'[n % 2]},{'cd'[n % 2]}" for n in range(4)]
-    file.write_text("\n".join(["id,question,text,correct,one,two", *rows]) + "\n")
-    assert "factors: one, two" in cli("import", "csv", file, "--model", "m").out
-    assert cli("import", "csv", file, "--model", "m", "--factor", "one").code == 2
-    assert cli("import", "csv", file, "--model", "m", "--cluster", "one").code == 2
-    assert cli("import", "csv", file, "--model", "m", "--factor", "one", "--run", "other").code == 0
-    assert "two" not in load_scores("other").columns
-
-
 def test_a_folder_that_is_no_run_is_left_alone(cli, tmp_path: Path, endpoint: Endpoint) -> None:
     file = sheet(tmp_path / "a.csv", MARKS)
     folder = tmp_path / "runs/questions-a"
@@ -111,35 +100,19 @@ def test_a_folder_that_is_no_run_is_left_alone(cli, tmp_path: Path, endpoint: En
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tomserve.interop import bringing_kept
 from tomserve.interop.bringing import Wish, bring
 from tomserve.interop.mapped import Mapped
+from tomserve.runs.runfolder import RunFolder
 
-left = int(sys.argv[2])
-original = bringing_kept.write_chunks
-
-def dying(path, chunks, *more):
-    global left
-    def some():
-        for chunk in chunks:
-            yield chunk
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-    original(path, some(), *more)
-    left -= 1
-
-bringing_kept.write_chunks = dying
-if left == 2:
-    bringing_kept.runfolder.RunFolder.write_manifest = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-bring([Mapped(Path(sys.argv[1]), "csv", sys.argv[3:], "a")], Wish(benchmark="none"))
+RunFolder.write_manifest = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+bring([Mapped(Path(sys.argv[1]), "csv", sys.argv[2:], "a")], Wish(benchmark="none"))
 """
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("number", [0, 2], ids=["in the rows", "before the manifest"])
-def test_an_import_that_is_killed_is_no_run_and_is_repeated(number: int, cli, tmp_path: Path) -> None:
+def test_an_import_that_is_killed_is_no_run_and_is_repeated(cli, tmp_path: Path) -> None:
     file = sheet(tmp_path / "a.csv", MARKS)
-    command = [sys.executable, "-c", KILLED, str(file), str(number), *MAP]
+    command = [sys.executable, "-c", KILLED, str(file), *MAP]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     folder = tmp_path / "runs/questions-a"
@@ -149,19 +122,6 @@ def test_an_import_that_is_killed_is_no_run_and_is_repeated(number: int, cli, tm
     assert cli("import", "csv", file, "--model", "a", *mapped(), "--benchmark", "none").code == 0
     assert load_scores("questions-a").height == 10
     assert not [path.name for path in folder.iterdir() if path.name.startswith(".tomserve-")]
-
-
-@pytest.mark.system
-def test_two_processes_that_bring_the_same_files_make_one_run(tmp_path: Path) -> None:
-    file = sheet(tmp_path / "a.csv", MARKS)
-    command = [sys.executable, "-m", "tomserve", "import", "csv", str(file), "--model", "a", *mapped()]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    told = [(*process.communicate(), process.returncode) for process in both]
-    codes = sorted(code for _, _, code in told)
-    assert codes[0] == 0, told
-    for out, err, code in told:
-        assert "10 replies to 10 questions" in out if code == 0 else "in use by another tomserve process" in err
-    assert load_scores("questions-a").height == 10
 
 
 def test_of_several_runs_none_is_written_where_one_cannot_be(cli, tmp_path: Path) -> None:
@@ -252,10 +212,7 @@ def test_options_that_fit_nothing_are_told(cli, tmp_path: Path) -> None:
         (["--map", "text=nowhere"], "has no column 'nowhere'"),
         ([*mapped(), "--factor", "colour"], "no sample tells it"),
         ([*mapped(), "--counts", "me"], "unknown reading"),
-        (
-            [*mapped(), "--counts", "tomserve"],
-            "--counts tomserve: a.csv, line 2 has no choices that an answer could be",
-        ),
+        ([*mapped(), "--counts", "tomserve"], "a.csv, line 2 has no choices that an answer could be"),
         ([*mapped(), "--path", "x"], "--path belongs to --benchmark"),
         ([*mapped(), "--benchmark", "none", "--path", "x"], "--path belongs to --benchmark"),
         ([*mapped(), "--benchmark", "nowhere"], "unknown benchmark 'nowhere'"),
@@ -292,18 +249,6 @@ def test_several_models_become_several_runs_and_repeats_become_samples(cli, tmp_
     assert cli("import", "jsonl", tmp_path / "r.jsonl", "--run", "one", "--model", "b").code == 0
 
 
-def test_facts_are_counted_once_for_each_question(cli, tmp_path: Path) -> None:
-    rows = [
-        {"id": n, "question": f"Q{n}?", "text": "t", "correct": n % 2, "repeat": r, "number": n, "level": n % 3}
-        for n in range(12)
-        for r in range(3)
-    ]
-    written(tmp_path / "r.jsonl", rows)
-    done = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m")
-    assert "36 replies to 12 questions" in done.out
-    assert "factors: level\n" in done.out, "number is of each question alone, however often it was asked"
-
-
 def test_facts_with_too_many_values_for_factors_are_named(cli, tmp_path: Path) -> None:
     def asked(subjects: int) -> Path:
         rows = [
@@ -318,10 +263,8 @@ def test_facts_with_too_many_values_for_factors_are_named(cli, tmp_path: Path) -
     assert "factors: none\n" in many.out
     told = "left out as factors, as each has more than 100 values: 'subject'; --factor NAME takes one"
     assert told in many.out, "and not `number`, which no two questions share"
-    kept = cli("import", "jsonl", asked(101), "--model", "m", "--run", "kept", "--factor", "subject")
-    assert ("factors: subject\n" in kept.out, "left out" in kept.out) == (True, False)
-    grouped = cli("import", "jsonl", asked(101), "--model", "m", "--run", "grouped", "--cluster", "subject")
-    assert "left out" not in grouped.out
+    for run, option in (("kept", "--factor"), ("grouped", "--cluster")):
+        assert "left out" not in cli("import", "jsonl", asked(101), "--model", "m", "--run", run, option, "subject").out
 
 
 def test_several_tasks_become_one_run_with_the_factor_task(cli, tmp_path: Path) -> None:
@@ -376,20 +319,6 @@ def test_files_of_a_folder_that_hold_nothing_are_left_out_and_those_that_are_nam
     assert "sheets/e.csv: is a symbolic link" in told[2]
 
 
-def test_a_folder_of_which_nothing_can_be_read_is_refused(cli, tmp_path: Path) -> None:
-    folder = tmp_path / "sheets"
-    folder.mkdir()
-    none = cli("import", "csv", folder, "--model", "a")
-    assert (none.code, "no file in this folder ends in .csv" in none.err) == (2, True)
-    for name in "ab":
-        (folder / f"{name}.csv").write_text("")
-    done = cli("import", "csv", folder, "--model", "a")
-    assert (done.code, done.out) == (2, "")
-    assert "a.csv: holds no rows" in done.err
-    assert "(and 1 more)" in done.err
-    assert not (tmp_path / "runs").exists()
-
-
 def test_numbers_that_no_scale_tells_apart_are_told(cli, tmp_path: Path) -> None:
     rows = [f"q{n},Q{n}?,t,{score}" for n, score in enumerate((1, 7, 10, 3))]
     (tmp_path / "x.csv").write_text("\n".join(["id,question,text,score", *rows]) + "\n")
@@ -402,14 +331,3 @@ def test_numbers_that_no_scale_tells_apart_are_told(cli, tmp_path: Path) -> None
     assert "3 grades are neither 0 nor 1; they count as right from 7 on (--threshold)" in set_by.err
     assert load_scores("b")["correct"].to_list() == [False, True, True, False]
     assert load_scores("b")["graded_value"].to_list() == [1.0, 7.0, 10.0, 3.0]
-
-
-def test_secrets_in_errors_names_and_settings_are_taken_out(cli, tmp_path: Path) -> None:
-    row = {"id": "q", "question": "Q?", "status": "http_500", "error": "unused", "correct": False}
-    row["model"] = "https://me:pass@host/v1?api_key=abcd1234"
-    written(tmp_path / "r.jsonl", [row, {**row, "id": "r", "status": "ok", "text": "t"}])
-    assert cli("import", "jsonl", tmp_path / "r.jsonl", "--run", "r").code == 0
-    for path in (tmp_path / "runs/r").iterdir():
-        assert b"pass" not in path.read_bytes(), path.name
-        assert b"abcd1234" not in path.read_bytes(), path.name
-    assert load_scores("r")["model"].unique().to_list() == ["https://host/v1"]

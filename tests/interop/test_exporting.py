@@ -113,19 +113,6 @@ def test_a_place_that_is_no_folder_is_told_in_one_line(cli: Any, example: Path, 
     assert "--out" in done.err
 
 
-def test_prompts_that_are_others_today_are_told(cli: Any, run: Path, tmp_path: Path) -> None:
-    manifest = orjson.loads((run / "manifest.json").read_bytes())
-    manifest["strategies"]["vanilla"]["digest"] = "sha256:" + "0" * 64
-    (run / "manifest.json").write_bytes(orjson.dumps(manifest))
-    done = cli("export", "inspect", run, "--out", tmp_path / "out")
-    assert done.code == 0
-    assert done.err.count("today's strategy 'vanilla' asks otherwise than the run did") == 1
-    with zipfile.ZipFile(tmp_path / "out/mine_vanilla.eval") as log:
-        sample = orjson.loads(log.read(log.namelist()[0]))
-    assert [one["role"] for one in sample["messages"]] == ["user", "assistant"]
-    assert sample["messages"][0]["content"].endswith("\n".join(f"- {choice}" for choice in sample["choices"]))
-
-
 @pytest.mark.parametrize("tool", ["inspect", "lm-eval"])
 def test_what_a_person_left_open_counts_nowhere(cli: Any, run: Path, tmp_path: Path, tool: str) -> None:
     journal = run / "responses.jsonl"

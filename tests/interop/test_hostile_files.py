@@ -45,25 +45,14 @@ def log(path: Path, *extra: tuple[str, bytes], kind: int = zipfile.ZIP_DEFLATED)
     return path
 
 
-def torn(path: Path) -> None:
-    """The end of the file is missing."""
-    path.write_bytes(path.read_bytes()[:-200])
-
-
-def emptied(path: Path) -> None:
-    """The file has no byte."""
-    path.write_bytes(b"")
-
-
-def other(path: Path) -> None:
-    """The file is of another kind."""
-    path.write_bytes(b"%PDF-1.7\n" + b"x" * 1000)
-
-
-@pytest.mark.parametrize("broken", [torn, emptied, other])
-def test_a_log_that_is_no_whole_zip_file_is_refused_in_one_line(broken: Callable[[Path], None], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "broken", [lambda data: data[:-200], lambda data: b"", lambda data: b"%PDF-1.7\n" + b"x" * 1000]
+)
+def test_a_log_that_is_no_whole_zip_file_is_refused_in_one_line(
+    broken: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
     path = log(tmp_path / "x.eval")
-    broken(path)
+    path.write_bytes(broken(path.read_bytes()))
     with pytest.raises(ConfigError, match=r"x\.eval: no whole zip file") as refused:
         list(InspectLog(path).samples())
     assert "copy it again, or convert it by `inspect log convert --to json`" in str(refused.value)
@@ -294,20 +283,6 @@ def test_half_characters_and_endless_numbers_of_a_log_are_kept_as_signs(cli, tmp
     assert done.code == 0, done.err
     (score,) = load_scores("sums-m-x").to_dicts()
     assert score["correct"] is True
-
-
-def test_names_and_texts_of_strangers_print_nothing_strange(cli, tmp_path: Path) -> None:
-    evil = "\x1b]0;owned\x07\x1b[31m\u202e"
-    head = {**HEAD, "eval": {**HEAD["eval"], "task": f"t{evil}", "model": f"m{evil}"}}  # type: ignore[dict-item]
-    rows = [sample(f"a{evil}{n}", metadata={f"f{evil}": f"{evil}{n % 2}"}, error={"message": evil}) for n in range(4)]
-    path = tmp_path / f"x{evil.replace('/', '')}.json"
-    path.write_text(json.dumps({**head, "samples": rows}))
-    done = cli("import", "inspect", path)
-    (run,) = runs_root().iterdir()
-    for outcome in (done, *(cli(*words, run.name) for words in (("runs",), ("analyze",), ("score",), ("verify",)))):
-        assert "\x1b" not in outcome.out + outcome.err
-        assert "\u202e" not in outcome.out + outcome.err
-        assert outcome.code in (0, 1), outcome.err
 
 
 @pytest.mark.parametrize("form", ["eval", "json", "lm-eval", "jsonl"])

@@ -303,10 +303,7 @@ def test_what_cannot_be_written_is_said_in_a_line(cli, tmp_path: Path) -> None:
         ((folder, "--license", "other", "--license-file", tmp_path / "missing"), "missing: cannot be read"),
         ((folder, "--license", "mit", "--license-file", tmp_path / "binary"), "is no UTF-8 text"),
         ((folder, "--license", "mit", "--license-file", tmp_path / "long"), "has more than 1 MB"),
-        (
-            (folder, "--license", "mit", "--license-file", tmp_path / "empty"),
-            "is empty; expected the text of a licence",
-        ),
+        ((folder, "--license", "mit", "--license-file", tmp_path / "empty"), "expected the text of a licence"),
         ((folder, "--language", "English"), "--language: found 'English'"),
         ((folder, "--url", "javascript:1"), "--url: found 'javascript:1'"),
         ((folder, "--date", "tomorrow"), "--date: found 'tomorrow'"),

@@ -2,7 +2,6 @@
 
 import json
 import math
-import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 from tests.helpers.exported import SECRETS, same_scores
 from tests.helpers.foreign_files import mapped, sheet
-from tomserve.content import bounded
 from tomserve.interop.answered import Replies
 from tomserve.interop.inspect_export import export
 from tomserve.runs.listening import Silent
@@ -46,9 +44,7 @@ def test_every_function_of_inspect_reads_a_log(runs: dict[str, Path], tmp_path: 
     assert head.eval.packages["tomserve"]
     whole = inspect_log.read_eval_log(str(path))
     summaries = inspect_log.read_eval_log_sample_summaries(str(path))
-    assert [(one.id, one.epoch, one.uuid) for one in summaries] == [
-        (one.id, one.epoch, one.uuid) for one in whole.samples
-    ] or {(one.id, one.epoch) for one in summaries} == {(one.id, one.epoch) for one in whole.samples}
+    assert {(one.id, one.epoch) for one in summaries} == {(one.id, one.epoch) for one in whole.samples}
     assert len({one.uuid for one in summaries}) == len(whole.samples) == whole.results.total_samples
     for one in whole.samples:
         assert inspect_log.read_eval_log_sample(str(path), id=one.id, epoch=one.epoch) == one
@@ -180,31 +176,6 @@ def test_the_same_run_gives_the_same_bytes_without_its_secrets(runs: dict[str, P
     assert "refused" in text
     assert not [secret for secret in SECRETS if secret in text]
     assert str(runs["odd"].parent) not in text
-
-
-def test_memory_does_not_grow_with_the_texts(
-    tmp_path: Path, runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounded, "LONGEST", 1 << 20)  # room is made for a line of this length
-    long = tmp_path / "odd"
-    long.mkdir()
-    for name in ("manifest.json", "items.jsonl"):
-        (long / name).write_bytes((runs["odd"] / name).read_bytes())
-    (row,) = (runs["odd"] / "responses.jsonl").read_bytes().splitlines()[1:2]
-    with (long / "responses.jsonl").open("wb") as journal:
-        for number in range(100):
-            thoughts = f"{number} {'so it goes ' * 8000}"
-            told = {"sample": number, "text": '{"answer": "tea"}', "status": "ok", "reasoning": thoughts}
-            journal.write(orjson.dumps(orjson.loads(row) | told) + b"\n")
-    replies = Replies(long)
-    tracemalloc.start()
-    try:
-        assert export(replies, "vanilla", tmp_path / "long.eval", Silent()) == 100
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert (long / "responses.jsonl").stat().st_size > 8e6
-    assert peak < 4e6
 
 
 @pytest.mark.parametrize("name", ["perturbed", "talk"])

@@ -52,13 +52,8 @@ def test_both_forms_of_a_real_log_say_the_same() -> None:
     found = [sorted(log.samples(), key=lambda s: (s.id, s.repeat)) for log in read]
     assert told(found[0]) == told(found[1])
     first = found[0][0]
-    assert (first.id, first.repeat, first.asked, first.text, first.target) == (
-        "q0",
-        0,
-        "What is 0 + 0?",
-        "The answer is 0",
-        "0",
-    )
+    assert (first.id, first.repeat, first.asked) == ("q0", 0, "What is 0 + 0?")
+    assert (first.text, first.target) == ("The answer is 0", "0")
     assert (first.grade.by, first.grade.correct, first.grade.answer) == ("match", True, "0")
     assert first.given == "What is 0 + 0?"
     assert first.grades["includes"].correct is True
@@ -123,17 +118,6 @@ def test_a_letter_is_the_choice_that_it_stands_for(cli) -> None:
     assert (graded["graded_by"].to_list(), graded["parse"].unique().to_list() != ["graded"]) == (["choice"] * 3, True)
 
 
-def test_a_number_becomes_right_from_the_threshold_on(cli) -> None:
-    done = cli("import", "inspect", REAL / "places-eval", "--scorer", "closeness", "--run", "strict")
-    assert "2 grades are neither 0 nor 1; they count as right from 1 on (--threshold)" in done.err
-    assert "1 reply has no grade, and counts as wrong" in done.err
-    strict = load_scores("strict")
-    assert (strict["correct"].to_list(), strict["status"].to_list()) == ([False] * 3, ["ok", "invalid", "length"])
-    assert cli("import", "inspect", REAL / "places-eval", "--scorer", "closeness", "--threshold", "0.2").code == 0
-    assert load_scores("places-mockllm-model")["correct"].to_list() == [True, False, True]
-    assert cli("import", "inspect", REAL / "places-eval", "--threshold", "nan").code == 2
-
-
 def test_an_evaluation_that_was_killed_is_read_as_far_as_it_went(cli, tmp_path: Path) -> None:
     log = one("killed")
     with zipfile.ZipFile(log) as file:
@@ -176,24 +160,15 @@ def test_a_file_that_is_neither_kind_of_log_is_told_by_its_name(cli, tmp_path: P
 
 def test_errors_limits_thoughts_and_attachments_are_understood(tmp_path: Path) -> None:
     base = {"id": "x", "epoch": 1, "input": "Q?", "target": ["T", "U"], "messages": [], "output": {}, "scores": {}}
-    answer = {
-        "message": {
-            "role": "assistant",
-            "content": [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "attachment://h"}],
-        },
-        "stop_reason": "max_tokens",
-    }
+    content = [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "attachment://h"}]
+    answer = {"message": {"role": "assistant", "content": content}, "stop_reason": "max_tokens"}
+    scores = {"f1": {"value": 0.25}, "d": {"value": {"a": "P", "b": True}}}
     log = plain(
         one("eval"),
         tmp_path / "odd.eval",
         samples_q0_epoch_1_json={**base, "error": {"message": "boom"}},
         samples_q1_epoch_1_json={**base, "id": "y", "output": {"choices": [answer]}, "attachments": {"h": "long text"}},
-        samples_q2_epoch_1_json={
-            **base,
-            "id": "z",
-            "limit": {"type": "time"},
-            "scores": {"f1": {"value": 0.25}, "d": {"value": {"a": "P", "b": True}}},
-        },
+        samples_q2_epoch_1_json={**base, "id": "z", "limit": {"type": "time"}, "scores": scores},
         samples_q3_epoch_1_json={"no": "sample"},
     )
     read = InspectLog(log)
@@ -220,6 +195,9 @@ def test_the_same_questions_asked_in_two_ways_are_not_mixed(cli, tmp_path: Path)
     assert "8 replies were replaced by a later one to the same question" in again.err
 
 
+ENDED = {"filtered": ("ok", True), "limited": ("length", True), "wrong": ("timeout", False), "failed": ("ok", True)}
+
+
 def test_a_reply_that_the_tool_counts_as_right_is_right_whatever_ended_it(cli, tmp_path: Path) -> None:
     said = {"message": {"role": "assistant", "content": "R"}, "stop_reason": "content_filter"}
     base = {"epoch": 1, "input": "Q?", "target": "R", "messages": [], "output": {"choices": [said]}}
@@ -235,16 +213,8 @@ def test_a_reply_that_the_tool_counts_as_right_is_right_whatever_ended_it(cli, t
     done = cli("import", "inspect", tmp_path / "odd.eval")
     assert "1 reply was cut off, and the tool counts it as right" in done.err
     rows = {row["item"]: row for row in load_scores("sums-mockllm-model").to_dicts()}
-    told = {
-        name: (rows[f"sums/{name}"]["status"], rows[f"sums/{name}"]["correct"])
-        for name in ("filtered", "limited", "wrong", "failed")
-    }
-    assert told == {
-        "filtered": ("ok", True),
-        "limited": ("length", True),
-        "wrong": ("timeout", False),
-        "failed": ("ok", True),
-    }
+    told = {name: (rows[f"sums/{name}"]["status"], rows[f"sums/{name}"]["correct"]) for name in ENDED}
+    assert told == ENDED
     assert "1 reply was ended by an error, and the tool counts it as right" in done.err
     assert rows["sums/failed"]["reason"] == "boom"
     assert rows["sums/limited"]["reason"] == "timeout"

@@ -11,33 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 import yaml
 
 import tomserve
-from tests.conftest import ROOT, Endpoint, Outcome, completion, fill, free, running
+from tests.conftest import ROOT, Endpoint, fill, free, running
 from tests.helpers.harnesses import KINDS, asked, counted, kind_of, various
 from tomserve.errors import ConfigError, MachineError
 from tomserve.interop.asking_inside import Asking
 from tomserve.runs.scores import load_scores
-
-MINE = """
-import polars as pl
-import tomserve
-from tomserve.benchmarks import Benchmark
-from tomserve.scoring.metric import Metric
-
-def load(path, gold):
-    for number in range(1, 7):
-        yield tomserve.Item(
-            id=f"mine/{number}", story=["The jar stands there.", f"Jar {number} holds tea."], cluster=f"pair {number // 2}",
-            question="What is in the jar?", choices=["tea", "salt"], answer="tea", factors={"odd": bool(number % 2)},
-        )
-
-words = Metric({"metric_words": pl.Int64}, lambda item, reading: {"metric_words": len(reading.text.split())})
-BENCHMARK = Benchmark("mine", load, metrics=(words,), strategies=("vanilla",))
-"""
 
 
 @dataclass(frozen=True)
@@ -132,17 +114,10 @@ def test_a_log_of_ours_inside_inspect_becomes_a_run_with_the_same_scores(cli: An
 
 
 def test_all_kinds_of_replies_were_among_them(both: Both) -> None:
-    kinds = {kind_of(body) for body in both.theirs}
     if "cot" in both.log.eval.task_args["strategy"] and "response_format" in both.theirs[0]:
-        assert kinds == set(KINDS)
-        ends = {sample.output.stop_reason for sample in both.log.samples}
-        assert {"stop", "max_tokens", "content_filter"} <= ends
-        (thought,) = {
-            (sample.scores["tomserve"].value, sample.scores["tomserve"].answer)
-            for sample, body in zip(both.log.samples, both.theirs, strict=True)
-            if sample.output.stop_reason == "max_tokens"
-        }
-        assert thought == ("I", None), "what is cut off in mid-thought is no answer"
+        assert {kind_of(body) for body in both.theirs} == set(KINDS)
+        cut = [one.scores["tomserve"] for one in both.log.samples if one.output.stop_reason == "max_tokens"]
+        assert {(one.value, one.answer) for one in cut} == {("I", None)}, "what is cut off in mid-thought is no answer"
 
 
 def test_the_log_names_arguments_and_no_objects(both: Both) -> None:
@@ -194,39 +169,6 @@ def test_a_task_shows_and_scores_what_we_do() -> None:
         asyncio.run(scorer(state, Target("")))
 
 
-@pytest.mark.system
-def test_a_benchmark_of_ones_own_brings_its_metrics(endpoint: Endpoint, tmp_path: Path) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(MINE)
-    endpoint.script = free_or_various
-    log = evaluated(endpoint, tmp_path / "logs", "tomserve/benchmark", name=str(file), where="odd=true")
-    assert len(log.samples) == 3
-    for sample in log.samples:
-        assert sample.metadata["odd"] is True
-        if sample.scores["tomserve"].metadata["status"] != "refusal":
-            assert sample.scores["tomserve"].metadata["metric_words"] == len(sample.output.completion.split())
-
-
-@pytest.mark.system
-def test_epochs_are_samples(endpoint: Endpoint, cli: Any, tmp_path: Path) -> None:
-    endpoint.script = lambda body, number: various(body) if number % 2 else counted(last_label(body))
-    log = evaluated(endpoint, tmp_path / "logs", "tomserve/perturbed", 2, limit=4)
-    assert len(log.samples) == 8
-    assert cli("import", "inspect", tmp_path / "logs", "--run", "theirs").code == 0
-    scores = load_scores("theirs")
-    assert scores["samples"].to_list() == [2] * 4
-    right = {sample.id: 0 for sample in log.samples}
-    for sample in log.samples:
-        right[sample.id] += sample.scores["tomserve"].value == "C"
-    assert dict(scores.select("item", "samples_right").iter_rows()) == right
-
-
-def last_label(body: dict[str, Any]) -> dict[str, Any]:
-    """The last label."""
-    label = body["response_format"]["json_schema"]["schema"]["properties"]["answer"]["enum"][-1]
-    return completion(orjson.dumps({"answer": label}).decode(), body["model"])
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -244,47 +186,23 @@ def test_what_cannot_be_asked_is_told_in_one_line(given: dict[str, Any], said: s
     assert "\n" not in str(raised.value)
 
 
-def command(*arguments: object, folder: Path, url: str = "http://127.0.0.1:9/v1") -> Outcome:
-    """Run the real command ``inspect ARGUMENTS``."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("INSPECT_", "TOMSERVE_"))}
-    environment = {**kept, "TINY_API_KEY": "none", "TINY_BASE_URL": url, "COLUMNS": "200"}
-    program = Path(sys.executable).with_name("inspect")
-    done = subprocess.run(
-        [program, *map(str, arguments)], cwd=folder, env=environment, capture_output=True, text=True, timeout=280
-    )
-    return Outcome(done.returncode, done.stdout, done.stderr)
-
-
 @pytest.mark.system
 def test_the_command_line_finds_tasks_by_the_entry_point(endpoint: Endpoint, tmp_path: Path) -> None:
     from inspect_ai.log import list_eval_logs, read_eval_log
 
     endpoint.script = free_or_various
-    given = ("-T", "strategy=cot")
-    done = command(
-        *(
-            "eval",
-            "tomserve/perturbed_2",
-            *given,
-            "--model",
-            "openai-api/tiny/tiny",
-            "--log-dir",
-            "logs",
-            "--limit",
-            "5",
-        ),
-        *("--display", "plain"),
-        folder=tmp_path,
-        url=endpoint.url,
-    )
-    assert done.code == 0, done.out + done.err
+    words = "eval tomserve/perturbed_2 -T strategy=cot --model openai-api/tiny/tiny --log-dir logs --limit 5"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("INSPECT_", "TOMSERVE_"))}
+    environment = {**kept, "TINY_API_KEY": "none", "TINY_BASE_URL": endpoint.url, "COLUMNS": "200"}
+    command = [Path(sys.executable).with_name("inspect"), *words.split(), "--display", "plain"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
     (info,) = list_eval_logs(str(tmp_path / "logs"))
     log = read_eval_log(info.name)
     assert log.status == "success"
     assert len(log.samples) == len(endpoint.requests) == 5
     assert log.eval.dataset.samples == registered()["perturbed_2"], "what the register is told"
-    path = Path(info.name.removeprefix("file://"))
-    assert path.stat().st_size < 100_000, "it holds no benchmark"
+    assert Path(info.name.removeprefix("file://")).stat().st_size < 100_000, "it holds no benchmark"
 
 
 def test_conditions_with_commas_survive_inspects_lists() -> None:
@@ -343,16 +261,12 @@ def test_an_entry_of_the_register_is_one_of_its_form(path: Path) -> None:
     assert len(Asking.of(task["name"].replace("_", "-"), conditions=every).items) == task["dataset_samples"]
 
 
-def test_every_task_but_the_general_one_has_an_entry() -> None:
-    assert set(registered()) == {"perturbed", "perturbed_2", "worlds", "hitom"}
-
-
-def test_the_registry_has_all_tasks() -> None:
+def test_the_registry_has_all_tasks_and_all_but_the_general_one_have_an_entry() -> None:
     from inspect_ai._util.registry import registry_find
 
     tasks = {one.name for one in map(info_of, registry_find(lambda one: one.type == "task"))}
-    names = ("benchmark", "perturbed", "perturbed_2", "worlds", "hitom")
-    assert {f"tomserve/{name}" for name in names} <= tasks
+    assert set(registered()) == {"perturbed", "perturbed_2", "worlds", "hitom"}
+    assert {f"tomserve/{name}" for name in ("benchmark", *registered())} <= tasks
 
 
 def info_of(found: Any) -> Any:
@@ -380,9 +294,6 @@ def test_without_inspect_one_line_says_what_to_install(monkeypatch: pytest.Monke
 
 
 def test_nothing_else_of_tomserve_imports_inspect() -> None:
-    users = [
-        str(path.relative_to(ROOT))
-        for path in (ROOT / "tomserve").rglob("*.py")
-        if re.search(r"^\s*(from|import) inspect_ai", path.read_text("utf-8"), re.M)
-    ]
-    assert sorted(users) == ["tomserve/interop/inspect_schema.py", "tomserve/interop/inspect_task.py"]
+    files = (ROOT / "tomserve").rglob("*.py")
+    users = {path.name for path in files if re.search(r"^\s*(from|import) inspect_ai", path.read_text("utf-8"), re.M)}
+    assert users == {"inspect_schema.py", "inspect_task.py"}

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.helpers.exported import ODD, SECRETS, odd_items, same_scores
+from tests.helpers.exported import SECRETS, same_scores
 from tests.helpers.foreign_files import REAL
 from tomserve.interop.answered import Replies
 from tomserve.interop.lm_eval_export import export, sanitized
@@ -88,22 +88,6 @@ def test_what_is_read_back_has_the_same_scores(cli: Any, runs: dict[str, Path], 
         brought = cli("import", "lm-eval", path, "--run", f"again{number}")
         assert brought.code == 0, brought.err
         same_scores(runs["perturbed"], f"again{number}", thoughts=False)
-
-
-def test_odd_ids_thoughts_and_failures_come_through(runs: dict[str, Path], tmp_path: Path) -> None:
-    (path,), _ = written(runs["odd"], tmp_path)
-    found = rows(path)
-    assert {row["doc"]["id"] for row in found} == set(ODD) | {one.id for one in odd_items()} - set(ODD)
-    statuses = {status for row in found for status in row["tomserve_status"]}
-    assert {"ok", "length", "timeout", "connection", "refusal"} <= statuses
-    for row in found:
-        for status, right, text, read in zip(
-            row["tomserve_status"], row["tomserve_correct"], row["resps"][0], row["filtered_resps"], strict=True
-        ):
-            if status not in ("ok", "length"):
-                assert (right, text, read) == (False, "", "")
-            elif status == "length" and not text:
-                assert (right, read) == (False, ""), "thoughts that were cut off are no answer"
 
 
 def test_bytes_are_the_same_and_hold_no_secret(runs: dict[str, Path], tmp_path: Path) -> None:

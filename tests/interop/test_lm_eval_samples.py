@@ -100,11 +100,8 @@ def test_a_task_without_grades_alone_is_refused(real: Path, cli) -> None:
 
 
 def results(folder: Path, **more: object) -> None:
-    told = {
-        "config": {"model": "hf", "model_args": "pretrained=x,api_key=sk-1", **more},
-        "model_name": "org/model",
-        "date": 5.0,
-    }
+    config = {"model": "hf", "model_args": "pretrained=x,api_key=sk-1", **more}
+    told = {"config": config, "model_name": "org/model", "date": 5.0}
     (folder / f"results_{DATE}.json").write_text(json.dumps(told))
 
 
@@ -146,19 +143,10 @@ def test_of_several_replies_with_one_grade_that_is_kept_which_the_filter_took(tm
 
 
 def test_choices_that_were_weighed(tmp_path: Path) -> None:
-    row = {
-        "doc_id": 3,
-        "doc": {"query": "Tea?"},
-        "target": 1,
-        "arguments": {
-            f"gen_args_{n}": {"arg_0": "Q: Tea?\nA:", "arg_1": f" {label}"} for n, label in enumerate(("no", "yes"))
-        },
-        "resps": [[["-3.5", "False"]], [["-1.25", "True"]]],
-        "filtered_resps": [["-3.5", "False"], ["-1.25", "True"]],
-        "metrics": ["acc", "acc_norm"],
-        "acc": 1.0,
-        "acc_norm": 0.0,
-    }
+    weighed = [["-3.5", "False"], ["-1.25", "True"]]
+    asked = {f"gen_args_{n}": {"arg_0": "Q: Tea?\nA:", "arg_1": f" {said}"} for n, said in enumerate(("no", "yes"))}
+    row = {"doc_id": 3, "doc": {"query": "Tea?"}, "target": 1, "arguments": asked, "filtered_resps": weighed}
+    row |= {"resps": [[one] for one in weighed], "metrics": ["acc", "acc_norm"], "acc": 1.0, "acc_norm": 0.0}
     (found,) = LmEvalSamples(samples(tmp_path / "samples_x.jsonl", [row]), "m").samples()
     assert (found.text, found.target, found.choices) == ("yes", "yes", ("no", "yes"))
     assert (found.grade.by, found.grade.value, found.grade.answer) == ("acc,none", 1.0, "yes")
@@ -205,13 +193,3 @@ def test_lines_that_are_no_samples_are_left_out(tmp_path: Path) -> None:
     empty = samples(tmp_path / "samples_y.jsonl", [{"a": 1}])
     with pytest.raises(ConfigError, match="no line is a sample of lm-eval"):
         list(LmEvalSamples(empty, "m").samples())
-
-
-def test_several_tasks_are_taken_together(cli, tmp_path: Path) -> None:
-    for task in ("algebra", "biology"):
-        samples(tmp_path / f"samples_mmlu_{task}_{DATE}.jsonl", [generated(n, "1", float(n)) for n in range(2)])
-    results(tmp_path)
-    assert cli("import", "lm-eval", tmp_path, "--as", "mmlu").code == 0
-    scores = load_scores("mmlu-org-model")
-    assert scores.height == 4
-    assert set(scores["task"]) == {"mmlu_algebra", "mmlu_biology"}

@@ -8,10 +8,8 @@ import pytest
 
 from tomserve.errors import ConfigError
 from tomserve.interop.foreign import Sample
-from tomserve.interop.mapped import FIELDS, Mapped
+from tomserve.interop.mapped import Mapped
 from tomserve.runs.scores import load_scores
-
-ROW = ["q1", "Ann has 2 pens.", 'He said "two".', "1"]
 
 
 def read(path: Path, *given: str, kind: Any = "csv", **more: Any) -> list[Sample]:
@@ -119,11 +117,6 @@ def test_a_map_names_columns_and_what_it_names_is_no_fact(tmp_path: Path) -> Non
     assert (found.id, found.asked, found.text, found.facts) == ("q", "asked of it", "t", {"subject": "a"})
 
 
-def test_the_help_names_every_field(cli) -> None:
-    told = " ".join(cli("import", "csv", "--help").out.split())
-    assert all(name in told.partition("FIELD is")[2] for name in FIELDS)
-
-
 def test_without_ids_a_question_is_known_by_its_text(cli, tmp_path: Path) -> None:
     """So that two files agree whatever the order of their rows; rows of one text are replies to one question."""
     rows = [f"Q{n}?,t{r},{(n + r) % 2}" for n in range(3) for r in range(2)]
@@ -184,13 +177,6 @@ def test_a_row_that_is_wrong_is_left_out_with_its_reason_and_place(reason: str, 
     assert said.startswith(reason)
     found = ": 'perhaps'" if "a mark" in reason else ": '85%'" if "a score" in reason else ""
     assert (count, place) == (1, f"x.jsonl, line 2{found}")
-
-
-def test_a_model_that_only_some_rows_name_is_missed_in_the_others(tmp_path: Path) -> None:
-    rows = [{"id": "a", "text": "t", "model": "m"}, {"id": "b", "text": "t"}]
-    source = Mapped(written(tmp_path / "x.jsonl", "\n".join(map(json.dumps, rows))), "jsonl", ())
-    assert [one.model for one in source.samples()] == ["m"]
-    assert list(source.left_out) == ["names no model"]
 
 
 def test_a_file_without_one_row_that_can_be_read_says_why(cli, tmp_path: Path) -> None:
