@@ -4,7 +4,7 @@
 
 The questions are divided, asked, and merged by tomserve's own planner, run folders, journals, engine and merger. Only
 the nodes, their servers and the time are simulated: nodes die (what their disk had not written is lost), are preempted,
-reach their time limit, are slow, or go on although they were taken for dead (tests/helpers/cluster_simulation.py). A
+reach their time limit, are slow, or go on although they were taken for dead (bench/_cluster.py). A
 request takes 8 seconds on average, and a node has 16 in flight.
 
 Shown are how nodes ended, the share of requests that were sent twice (aim: at most 5%), the share of time in which
@@ -21,9 +21,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from _cluster import Cluster, Simulation, divided, merged, unsplit
 from _figures import figure
 
-from tests.helpers.cluster_simulation import Cluster, Simulation, divided, merged, unsplit
 from tomserve.runs.journal import identity_of, read_rows
 
 AIM = 0.05

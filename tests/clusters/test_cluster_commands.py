@@ -74,16 +74,6 @@ def test_a_mistake_is_told_in_a_line_and_nothing_is_handed_over(
     assert Job.read(folder) is None
 
 
-def test_a_broken_record_of_a_job_is_told_by_file_and_field(cli: Cli, folder: Path) -> None:
-    for text, said in (
-        ('{"schema": 1, "cluster": "slurm", "id": 17, "time": "x", "parts": [0]}', "job.json: id:"),
-        ("{", "job.json:1: not JSON"),
-    ):
-        (folder / "job.json").write_text(text)
-        done = cli("status", "mine")
-        assert (done.code, said in done.err) == (2, True)
-
-
 @pytest.mark.parametrize(
     "record",
     [

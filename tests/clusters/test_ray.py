@@ -10,7 +10,6 @@ from unittest import mock
 import pytest
 
 from tests.conftest import Endpoint
-from tests.helpers.command import tomserve
 from tests.helpers.ray_nodes import RayNodes, ray_nodes
 from tomserve.cli.ray_cluster import demanded
 from tomserve.clusters import ray as rays
@@ -162,21 +161,6 @@ def test_what_fails_is_told(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> No
     assert "3 of 4 parts complete" in done.out
     job = Job.read(folder)
     assert rays.Ray().states(job)[2].restarts == 1
-
-
-@pytest.mark.long
-def test_two_parts_share_a_gpu(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
-    """Ray counts GPUs as it is told to; this node claims one. Two parts run on it at the same time, and never three."""
-    nodes.add(num_cpus=4, num_gpus=1)
-    folder = divided(cli, endpoint, "mine", 40)
-    endpoint.delay = 3.0
-    job = submit(cli, nodes, "mine", "--gpus-per-part", "0.5")
-    seen = {0}
-    eventually(lambda: seen.add(count(job, "RUNNING")) or count(job, "FINISHED") == 4)
-    assert max(seen) == 2
-    status = tomserve(folder.parent, "status", "mine")  # a process that has to find and join the cluster by itself
-    assert status.returncode == 0, status.stderr
-    assert status.stdout.count("FINISHED") == 4
 
 
 def test_half_a_gpu_is_half_its_memory() -> None:

@@ -8,8 +8,6 @@ import contextlib
 import os
 import re
 import signal
-import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +18,6 @@ import pytest
 from tests.conftest import ROOT, Endpoint, Outcome, make_item
 from tests.helpers.slurm import Slurm, processes, running
 from tomserve.clusters.job import Job
-from tomserve.clusters.script import render
-from tomserve.clusters.slurm import Wanted, submit
 from tomserve.runs.journal import read_rows
 from tomserve.shards.record import part_folder
 from tomserve.shards.state import states
@@ -223,47 +219,6 @@ def test_a_task_that_gets_nowhere_gives_up(evaluation: Evaluation, slurm: Slurm,
     evaluation.open()
     evaluation.submit("--tries", "1")
     evaluation.done()
-
-
-FORWARDER = """\
-import asyncio, sys
-
-async def pipe(reader, writer):
-    while data := await reader.read(65536):
-        writer.write(data)
-        await writer.drain()
-    writer.close()
-
-async def met(reader, writer):
-    other, back = await asyncio.open_connection("127.0.0.1", int(sys.argv[2]))
-    await asyncio.gather(pipe(reader, back), pipe(other, writer), return_exceptions=True)
-
-async def main():
-    server = await asyncio.start_server(met, "127.0.0.1", int(sys.argv[1]))
-    await server.serve_forever()
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.long
-def test_a_model_on_several_nodes_is_started_on_each_of_them(
-    evaluation: Evaluation, slurm: Slurm, endpoint: Endpoint, tmp_path: Path
-) -> None:
-    """The first node's command stands for the server: it passes everything on to the endpoint of this test."""
-    (tmp_path / "forwarder.py").write_text(FORWARDER)
-    first = f'{sys.executable} {tmp_path}/forwarder.py "$PORT" {endpoint.port}'
-    note = f'echo "$SLURMD_NODENAME $HEAD" >> {tmp_path}/nodes; '
-    wanted = Wanted(nodes=1, nodes_each=2, cpus=1, gpus=2)
-    values = {"folder": evaluation.folder, "tomserve": [sys.executable, "-m", "tomserve"], "tries": 2, "patience": 5}
-    script = render(
-        ROOT / "launch/slurm/array.sh.jinja",
-        **{**values, "options": [], "final": '"status":"ok"', "ranks": [note + first, note + "sleep 600"]},
-    )
-    evaluation.open()
-    submit(evaluation.folder, "mine", range(4), wanted, script)
-    evaluation.done()
-    assert Counter((tmp_path / "nodes").read_text().split("\n")) == {"n1 n1": 4, "n2 n1": 4, "": 1}
 
 
 @pytest.mark.system

@@ -154,17 +154,6 @@ def test_the_manifest_of_all_says_what_was_merged_and_who_answered(tmp_path: Pat
     assert found["variants"] == about["variants"]  # each part states that of the whole
 
 
-def test_a_merged_run_that_was_resumed_keeps_what_it_won(tmp_path: Path) -> None:
-    one = parting.written(tmp_path / "one", ITEMS[:1], parting.talk(ITEMS[0], ONCE, 0, failures=1, second=1)[:1])
-    merge((one,), tmp_path / "mine")
-    won = parting.line(ITEMS[0], ONCE, 0, 0, text="tea", second=9)
-    with (tmp_path / "mine/responses.jsonl").open("ab") as journal:
-        journal.write(won)
-    merge((one,), tmp_path / "mine")
-    assert (tmp_path / "mine/responses.jsonl").read_bytes().endswith(won)
-    assert len(Manifest.read(tmp_path / "mine").sessions) == 1  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [

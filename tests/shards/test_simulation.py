@@ -1,12 +1,13 @@
 """Nodes that die, are preempted, run out of time, are slow or are taken for dead: nothing is lost and hardly anything
 repeated."""
 
+import importlib
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.cluster_simulation import Cluster, Simulation, divided, merged, unsplit
+from tests.conftest import ROOT
 from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.scores import scores_of
 from tomserve.shards.state import states
@@ -25,20 +26,22 @@ def answers(folder: Path) -> dict[object, tuple[str, str, str]]:
 
 def test_nothing_is_lost_or_asked_more_than_it_must_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
-    divided(tmp_path / "runs/a.parts", QUESTIONS, PARTS)
-    unsplit(tmp_path / "runs/whole", QUESTIONS)
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    simulated = importlib.import_module("_cluster")
+    simulated.divided(tmp_path / "runs/a.parts", QUESTIONS, PARTS)
+    simulated.unsplit(tmp_path / "runs/whole", QUESTIONS)
     told = []
     for name in ("b", "c"):  # the same seed gives the same failures
         shutil.copytree(tmp_path / "runs/a.parts", tmp_path / f"runs/{name}.parts")
         (tmp_path / name).mkdir()
         times = {"between": 60.0, "preempted": 200.0, "limit": 60.0, "back": 10.0, "start": 5.0}
-        cluster = Cluster(nodes=3, concurrency=8, zombies=1, seed=3, **times)
-        simulation = Simulation(tmp_path / f"runs/{name}.parts", cluster, tmp_path / name)
+        cluster = simulated.Cluster(nodes=3, concurrency=8, zombies=1, seed=3, **times)
+        simulation = simulated.Simulation(tmp_path / f"runs/{name}.parts", cluster, tmp_path / name)
         report = simulation.run()
         told.append("\n".join(report.lines()))
         assert {"died", "preempted", "time limit", "taken for dead"} <= set(report.ends), told
         assert {one.state for one in states(tmp_path / f"runs/{name}.parts")} == {"complete"}
-        assert merged(simulation, tmp_path / f"runs/{name}").complete
+        assert simulated.merged(simulation, tmp_path / f"runs/{name}").complete
         assert answers(tmp_path / f"runs/{name}") == answers(tmp_path / "runs/whole")
         ended = report.ends["died"] + 3 * report.ends["taken for dead"]  # whose replies in flight are asked for again
         assert report.sent - report.wanted <= cluster.concurrency * ended + report.lost, told

@@ -1,9 +1,6 @@
 """Parts that are asked one by one make what one run would have asked."""
 
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +9,6 @@ import orjson
 import pytest
 
 from tests.conftest import Endpoint, running
-from tests.helpers.command import until
 from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
@@ -114,7 +110,6 @@ def endpoint(server: Endpoint) -> Endpoint:
     return server
 
 
-COMMAND = [sys.executable, "-m", "tomserve", "work", "mine", "--concurrency", "2"]
 ASKED = ("--benchmark", "perturbed", "--limit", "12", "--strategy", "vanilla")
 
 
@@ -133,37 +128,6 @@ def divide(cli: Cli, endpoint: Endpoint, tmp_path: Path, *more: str) -> Path:
         MADE[asked] = tmp_path / "as it was made"
         shutil.copytree(folder, MADE[asked])
     return folder
-
-
-def rows(folder: Path) -> list[dict[str, Any]]:
-    """The rows of all parts."""
-    found = (part_folder(folder, number) / "responses.jsonl" for number in range(len(Shards.read(folder).parts)))
-    return [row for path in found if path.exists() for _, row in read_rows(path)]
-
-
-@pytest.mark.system
-def test_work_that_is_killed_and_stopped_goes_on_where_it_was(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
-    folder = divide(cli, endpoint, tmp_path)
-    items = sum(part.items for part in Shards.read(folder).parts)
-    endpoint.delay = 0.05
-    kept: list[str] = []
-    for number, code in ((signal.SIGKILL, -9), (signal.SIGTERM, 143)):
-        with subprocess.Popen(COMMAND, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-            seen = len(endpoint.requests)
-            assert until(lambda seen=seen: len(endpoint.requests) >= seen + 4)
-            process.send_signal(number)
-            _, said = process.communicate(timeout=60)
-        assert process.returncode == code, said
-        names = [row["item"] for row in rows(folder)]
-        assert set(names) >= set(kept)
-        kept = names
-    assert any(state.state == "stopped" for state in states(folder))
-    endpoint.delay = 0.0
-    for _ in range(2):
-        assert cli("work", "mine").code == 0
-        assert len(rows(folder)) == len({row["item"] for row in rows(folder)}) == items
-    assert len(endpoint.requests) <= items + 2  # those in flight at each kill, and no other
-    assert [state.state for state in states(folder)] == ["complete"] * 3
 
 
 def test_a_part_that_another_process_asks_is_refused_by_name_and_else_passed_over(

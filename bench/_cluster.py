@@ -1,7 +1,5 @@
-"""A cluster whose nodes fail, in virtual time: the real planner, run folders, journals, engine and merger, on nodes that
-are simulated.
-
-    python bench/nodes.py                                            # a hundred nodes
+"""A cluster whose nodes fail, in virtual time: the real planner, run folders, journals, engine and merger, on simulated
+nodes. bench/nodes.py runs a hundred of them.
 
 Every node starts a server, takes the next part from a queue, asks it by the real engine, and goes on. Meanwhile nodes
 
@@ -9,8 +7,8 @@ Every node starts a server, takes the next part from a queue, asks it by the rea
 - are preempted, or come to the end of their time limit: they are told, and have half a minute for what is in flight;
 - are slow, or a zombie: taken for dead, its part is given to another node, and it goes on with a copy on its own disk.
 
-A part whose node is gone goes back to the queue, as `--requeue` does, and the node comes back later. Replies follow from
-the requests alone, so that whatever is asked twice is answered alike.
+A part whose node is gone goes back to the queue, as `--requeue` does, and the node comes back later. Replies follow
+from the requests alone, so that whatever is asked twice is answered alike.
 """
 
 from __future__ import annotations
