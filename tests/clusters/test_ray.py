@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 
 from tests.conftest import Endpoint
+from tests.helpers.outcomes import passes
 from tests.helpers.ray_nodes import RayNodes, ray_nodes
 from tomserve.cli.ray_cluster import demanded
 from tomserve.clusters import ray as rays
@@ -50,8 +51,7 @@ def eventually(what: Callable[[], Any]) -> Any:
 
 def divided(cli: Cli, endpoint: Endpoint, name: str, limit: int = 24) -> Path:
     """An evaluation in four parts, asked by the scripted endpoint."""
-    done = cli("shard", "--run", name, "--parts", "4", *asked(endpoint, limit), "--quiet")
-    assert done.code == 0, done.err
+    passes(cli("shard", "--run", name, "--parts", "4", *asked(endpoint, limit), "--quiet"))
     return folder_of(name)
 
 
@@ -71,8 +71,7 @@ def slow_after(endpoint: Endpoint, number: int) -> None:
 
 
 def submit(cli: Cli, nodes: RayNodes, name: str, *more: str) -> Job:
-    done = cli("submit", "ray", name, "--address", nodes.address, *more)
-    assert done.code == 0, done.err
+    done = passes(cli("submit", "ray", name, "--address", nodes.address, *more))
     assert f" parts; `tomserve status {name}` tells how far they are" in done.out
     job = Job.read(folder_of(name))
     assert job is not None

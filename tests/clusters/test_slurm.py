@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT, Endpoint, Outcome, make_item
+from tests.helpers.outcomes import passes, refuses
 from tests.helpers.slurm import Slurm, processes, running
 from tomserve.clusters.job import Job
 from tomserve.runs.journal import read_rows
@@ -115,8 +116,7 @@ def evaluation(cli: Cli, slurm: Slurm, endpoint: Endpoint, tmp_path: Path) -> Ev
     door = Door()
     endpoint.hold = door.hold
     asked = ("--benchmark", "items", "--path", str(items), "--strategy", "vanilla", "--base-url", endpoint.url)
-    done = cli("shard", "--run", "mine", "--parts", "4", *asked)
-    assert done.code == 0, done.err
+    passes(cli("shard", "--run", "mine", "--parts", "4", *asked))
     return Evaluation(cli, slurm, tmp_path / "runs/mine.parts", door)
 
 
@@ -137,9 +137,7 @@ def test_an_array_asks_all_parts_on_both_nodes_and_goes_on_after_it_was_cancelle
     assert shown.code == 3, shown.err
     assert f"slurm job {evaluation.job}" in shown.out
     assert shown.out.count("RUNNING") == 4
-    again = cli("submit", "slurm", "mine")
-    assert again.code == 2
-    assert f"job {evaluation.job} still asks 4 of these parts" in again.err
+    refuses(cli("submit", "slurm", "mine"), f"job {evaluation.job} still asks 4 of these parts")
     assert "4 of 4 parts ended" in cli("cancel", "mine").out
     slurm.until(slurm.empty)
     assert len(evaluation.rows()) == 20

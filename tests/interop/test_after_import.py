@@ -12,6 +12,7 @@ import pytest
 
 import tomserve
 from tests.conftest import Endpoint, make_item
+from tests.helpers.outcomes import passes
 from tests.helpers.reading import settled
 from tests.helpers.reports import run_folder
 from tests.helpers.workbenches import client
@@ -67,8 +68,7 @@ def runs(imported: Path) -> Path:
 
 
 def test_accuracy_by_factor_with_clustered_intervals(runs: Path, cli) -> None:
-    done = cli("analyze", "questions-a", "--by", "subject", "--out", runs.parent / "tables")
-    assert done.code == 0, done.err
+    passes(cli("analyze", "questions-a", "--by", "subject", "--out", runs.parent / "tables"))
     tables = runs.parent / "tables"
     total = pl.read_csv(tables / "accuracy.csv")
     assert total["correct"].to_list() == [sum(right("a", n) for n in range(60))]
@@ -82,8 +82,7 @@ def test_accuracy_by_factor_with_clustered_intervals(runs: Path, cli) -> None:
 def test_two_runs_are_compared_question_by_question(runs: Path, cli) -> None:
     gained = sum(right("b", n) and not right("a", n) for n in range(60))
     lost = sum(right("a", n) and not right("b", n) for n in range(60))
-    done = cli("compare", "questions-a", "questions-b")
-    assert done.code == 0, done.err
+    done = passes(cli("compare", "questions-a", "questions-b"))
     assert f"{gained} questions gained, {lost} lost" in done.out
     assert "files of the imported replies" in done.out
     margin = cli("compare", "questions-a", "questions-b", "--margin", "0.05")

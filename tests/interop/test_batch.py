@@ -8,6 +8,7 @@ import pytest
 
 from tests.conftest import Endpoint, completion, make_item
 from tests.helpers import batches
+from tests.helpers.outcomes import passes, refuses
 from tests.helpers.talking import ITEMS, conversing
 from tomserve.engine.request import Identity
 from tomserve.items import write_items
@@ -41,8 +42,7 @@ def live(cli: Any, folder: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyP
     """The folder of the same run, asked of an endpoint."""
     endpoint.script = batches.scripted
     monkeypatch.setenv("TOMSERVE_RUNS", str(folder / "live"))
-    done = cli("eval", *asks(folder, "--base-url", endpoint.url, *more))
-    assert done.code == 0, done.err
+    passes(cli("eval", *asks(folder, "--base-url", endpoint.url, *more)))
     monkeypatch.setenv("TOMSERVE_RUNS", str(folder / "runs"))
     return folder / "live/r"
 
@@ -52,13 +52,11 @@ def test_imported_results_are_the_run_that_an_endpoint_gives(
 ) -> None:
     again = ("--strategy", "vanilla", "--strategy", "cot", "--temperature", "0.5", "--repeats", "2")
     own = live(cli, folder, endpoint, monkeypatch, *again)
-    made = export(cli, folder, "asked.jsonl", *again)
-    assert made.code == 0, made.err
+    passes(export(cli, folder, "asked.jsonl", *again))
     bodies = [one["body"] for one in batches.asked(folder / "asked.jsonl")]
     assert sorted(map(orjson.dumps, bodies)) == sorted(map(orjson.dumps, endpoint.requests))
     found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
-    done = cli("import", "batch", found, "--run", "r")
-    assert done.code == 0, done.err
+    done = passes(cli("import", "batch", found, "--run", "r"))
     assert f"{ITEMS * 4} rows added from {ITEMS * 4} results: {ITEMS * 4} ok" in done.out
     assert "nothing is left to ask" in done.out
     theirs = {identity_of(row): said(row) for _, row in read_rows(own / "responses.jsonl")}
@@ -80,8 +78,7 @@ def test_conversations_go_on_from_import_to_export_until_nothing_is_left(
     own = live(cli, folder, endpoint, monkeypatch, *several)
     for turn in range(10):
         again = ("export", "batch", "--run", "r", "--out", folder / f"asked{turn}.jsonl", *several)
-        made = cli(*again) if turn else export(cli, folder, "asked0.jsonl", *several)
-        assert made.code == 0, made.err
+        passes(cli(*again) if turn else export(cli, folder, "asked0.jsonl", *several))
         if not (folder / f"asked{turn}.jsonl").exists():
             break
         found = batches.answered([folder / f"asked{turn}.jsonl"], folder / f"answered{turn}.jsonl", seed=turn)
@@ -96,8 +93,7 @@ def test_conversations_go_on_from_import_to_export_until_nothing_is_left(
 def test_files_are_split_and_equal_requests_are_sent_once(folder: Path, cli: Any) -> None:
     same = [make_item(1, id=f"same/{number}", cluster="same") for number in range(5)]
     write_items(folder / "items.jsonl", [make_item(number) for number in range(7)] + same)
-    made = export(cli, folder, "asked.jsonl", "--strategy", "vanilla", "--per-file", "3")
-    assert made.code == 0, made.err
+    passes(export(cli, folder, "asked.jsonl", "--strategy", "vanilla", "--per-file", "3"))
     files = [folder / name for name in ("asked.jsonl", "asked-2.jsonl", "asked-3.jsonl")]
     assert [len(batches.asked(path)) for path in files] == [3, 3, 1]
     assert not (folder / "asked-4.jsonl").exists()
@@ -148,8 +144,7 @@ def test_importing_again_changes_nothing_and_failures_are_asked_again(folder: Pa
     assert cli("export", "batch", "--run", "r", "--out", folder / "again.jsonl").code == 0
     assert len(batches.asked(folder / "again.jsonl")) == 5  # a refused request is not asked again
     second = batches.answered([folder / "again.jsonl"], folder / "second.jsonl")
-    done = cli("import", "batch", second, found, "--run", "r")
-    assert done.code == 0, done.err
+    passes(cli("import", "batch", second, found, "--run", "r"))
     assert len(orjson.loads((folder / "runs/r/manifest.json").read_bytes())["sessions"]) == 2
     with Journal(folder / "runs/r/responses.jsonl") as journal:
         assert all(Identity(f"demo/{number}", "vanilla", 0) in journal.final for number in range(ITEMS))
@@ -188,9 +183,7 @@ def test_a_file_that_holds_no_results_is_refused_by_line_before_anything_is_read
     found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
     broken = folder / "broken.jsonl"
     broken.write_bytes(found.read_bytes() + line + b"\n")
-    done = cli("import", "batch", found, broken, "--run", "r")
-    assert done.code == 2
-    assert f"{broken}:{ITEMS + 1}: {told}" in done.err
+    refuses(cli("import", "batch", found, broken, "--run", "r"), f"{broken}:{ITEMS + 1}: {told}")
     assert not rows(folder)
 
 
@@ -229,12 +222,9 @@ def test_another_model_in_the_replies_ends_the_import_and_keeps_what_came_before
         return batches.result(name, 200, completion('{"answer":"tea"}', next(names)))
 
     found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl", told)
-    done = cli("import", "batch", found, "--run", "r")
-    assert done.code == 2
-    assert "names the model" in done.err
+    refuses(cli("import", "batch", found, "--run", "r"), "names the model")
     assert 0 < len(rows(folder)) < ITEMS
-    done = cli("import", "batch", found, "--run", "r", "--accept-change")
-    assert done.code == 0, done.err
+    done = passes(cli("import", "batch", found, "--run", "r", "--accept-change"))
     assert "warning: replies name the model 'other', and 'tiny' was asked" in done.out
     assert len(rows(folder)) == ITEMS
     changes = [one.get("changes") for one in orjson.loads((folder / "runs/r/manifest.json").read_bytes())["sessions"]]
@@ -268,9 +258,7 @@ def test_an_export_that_cannot_be_is_refused(folder: Path, cli: Any, given: tupl
     assert made.code == 0
     words = [str(folder / one) if one.endswith(".jsonl") else one for one in given]
     out = () if "--out" in given else ("--out", folder / "taken.jsonl")
-    done = cli("export", "batch", *asks(folder), "--strategy", "vanilla", *words, *out)
-    assert done.code == 2
-    assert told in done.err
+    refuses(cli("export", "batch", *asks(folder), "--strategy", "vanilla", *words, *out), told)
     assert not list(folder.glob("x*.jsonl"))
 
 
@@ -280,24 +268,18 @@ def test_a_run_of_which_nothing_was_exported_takes_no_results(
     live(cli, folder, endpoint, monkeypatch, "--strategy", "vanilla")
     (folder / "answered.jsonl").touch()
     monkeypatch.setenv("TOMSERVE_RUNS", str(folder / "live"))
-    done = cli("import", "batch", folder / "answered.jsonl", "--run", "r")
-    assert done.code == 2
-    assert "nothing was exported from this run" in done.err
+    refuses(cli("import", "batch", folder / "answered.jsonl", "--run", "r"), "nothing was exported from this run")
     (folder / "live/r/batch.json").write_text('{"schema": 1, "exports": [{"limit": 0, "model": {"name": "m"}}]}')
-    done = cli("import", "batch", folder / "answered.jsonl", "--run", "r")
-    assert done.code == 2
-    assert "batch.json: exports.0.limit: expected" in done.err
+    refuses(cli("import", "batch", folder / "answered.jsonl", "--run", "r"), "batch.json: exports.0.limit: expected")
 
 
 def test_a_queue_asks_a_part_of_an_evaluation_that_was_divided(
     folder: Path, endpoint: Endpoint, cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = live(cli, folder, endpoint, monkeypatch, "--strategy", "vanilla")
-    made = cli("shard", *asks(folder, "--base-url", endpoint.url, "--strategy", "vanilla", "--parts", "2"))
-    assert made.code == 0, made.err
+    passes(cli("shard", *asks(folder, "--base-url", endpoint.url, "--strategy", "vanilla", "--parts", "2")))
     assert cli("work", "r", "--part", "0", "--quiet").code == 0
-    made = cli("export", "batch", "--run", "r.parts/0001", "--out", folder / "asked.jsonl")
-    assert made.code == 0, made.err
+    passes(cli("export", "batch", "--run", "r.parts/0001", "--out", folder / "asked.jsonl"))
     found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
     assert cli("import", "batch", found, "--run", "r.parts/0001").code == 0
     assert "nothing left to ask" in cli("export", "batch", "--run", "r.parts/0001", "--out", folder / "b.jsonl").out

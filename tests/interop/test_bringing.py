@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import Endpoint
 from tests.helpers.foreign_files import MAP, mapped, sheet
+from tests.helpers.outcomes import passes, refuses
 from tomserve.errors import ConfigError, ContentError
 from tomserve.interop.mapped import Mapped
 from tomserve.runs.scores import load_scores
@@ -33,8 +34,7 @@ def written(path: Path, rows: Iterable[dict[str, Any]]) -> Path:
 
 
 def test_a_spreadsheet_becomes_a_run_whose_grades_count(cli, tmp_path: Path) -> None:
-    done = cli("import", "csv", sheet(tmp_path / "a.csv", MARKS), "--model", "a", *mapped())
-    assert done.code == 0, done.err
+    done = passes(cli("import", "csv", sheet(tmp_path / "a.csv", MARKS), "--model", "a", *mapped()))
     assert "10 replies to 10 questions" in done.out
     assert "the other tool's grade" in done.out
     scores = load_scores("questions-a")
@@ -141,9 +141,7 @@ def test_questions_with_choices_are_read_by_our_rules_where_nobody_graded(cli, t
         for n, text in enumerate(("Answer: tea", "Answer: salt"))
     ]
     written(tmp_path / "r.jsonl", rows)
-    refused = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m")
-    assert refused.code == 2
-    assert "no reply carries a grade" in refused.err
+    refused = refuses(cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m"), "no reply carries a grade")
     assert "or have tomserve read them by --counts tomserve" in refused.err
     assert cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--counts", "tomserve").code == 0
     assert load_scores("questions-m")["correct"].to_list() == [True, False]
@@ -189,16 +187,14 @@ def test_strangers_names_lead_nowhere_and_print_nothing_strange(cli, tmp_path: P
         {**odd, "id": "x" * 10_000, "text": "\u0000", "correct": False, "question": "q " * 20_000, "\u202eevil": "y"},
     ]
     written(tmp_path / "r.jsonl", rows)
-    done = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "../m\x1b[0m")
-    assert done.code == 0, done.err
+    done = passes(cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "../m\x1b[0m"))
     assert "\x1b" not in done.out + done.err
     (run,) = (tmp_path / "runs").iterdir()
     assert run.resolve().parent == (tmp_path / "runs").resolve()
     assert not (tmp_path / "etc").exists()
     name = run.name
     for command in (("analyze", name), ("runs", name), ("score", name), ("report", name)):
-        shown = cli(*command)
-        assert shown.code == 0, shown.err
+        shown = passes(cli(*command))
         assert "\x1b" not in shown.out
     page = (run / "report.html").read_text()
     assert "<script>alert(1)" not in page
@@ -236,16 +232,13 @@ def test_several_models_become_several_runs_and_repeats_become_samples(cli, tmp_
         for r in range(2)
     ]
     written(tmp_path / "r.jsonl", [*rows, rows[0]])
-    done = cli("import", "jsonl", tmp_path / "r.jsonl")
-    assert done.code == 0, done.err
+    done = passes(cli("import", "jsonl", tmp_path / "r.jsonl"))
     assert "next: tomserve compare questions-a questions-b" in done.out
     assert "1 reply was replaced by a later one" in done.err
     scores = load_scores("questions-a")
     assert scores["samples"].to_list() == [2, 2, 2]
     assert scores["correct_mean"].to_list() == [0.5, 0.5, 0.5]
-    refused = cli("import", "jsonl", tmp_path / "r.jsonl", "--run", "one")
-    assert refused.code == 2
-    assert "the files hold 2 runs" in refused.err
+    refuses(cli("import", "jsonl", tmp_path / "r.jsonl", "--run", "one"), "the files hold 2 runs")
     assert cli("import", "jsonl", tmp_path / "r.jsonl", "--run", "one", "--model", "b").code == 0
 
 
@@ -275,8 +268,7 @@ def test_several_tasks_become_one_run_with_the_factor_task(cli, tmp_path: Path) 
         for number in range(2)
     ]
     written(tmp_path / "r.jsonl", rows)
-    done = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--as", "mmlu")
-    assert done.code == 0, done.err
+    done = passes(cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--as", "mmlu"))
     assert "240 replies to 240 questions" in done.out
     assert "as benchmark mmlu; factors: task" in done.out
     scores = load_scores("mmlu-m")

@@ -14,6 +14,7 @@ import yaml
 from tests.conftest import ROOT, make_item
 from tests.helpers.examples import copied_example, copied_run, shortened
 from tests.helpers.foreign_files import mapped, sheet
+from tests.helpers.outcomes import passes, refuses
 from tests.helpers.reports import run_folder
 from tomserve import benchmarks
 from tomserve.interop import hub_tables, licences
@@ -100,8 +101,7 @@ def test_both_programs_read_what_is_written_without_a_network(cli, tmp_path: Pat
         "pens": ("--benchmark", tmp_path / "pens.py", "--license", "mit"),
     }
     for name, options in wishes.items():
-        done = cli("export", "hub", *options, "--out", tmp_path / name)
-        assert done.code == 0, done.err
+        passes(cli("export", "hub", *options, "--out", tmp_path / name))
     found = _read(tmp_path, *(tmp_path / name for name in wishes))
     for name in wishes:
         told = found[str(tmp_path / name)]
@@ -143,8 +143,7 @@ def test_the_same_data_give_the_same_bytes_and_leftovers_are_refused(cli, tmp_pa
     folder = shortened(copied_example(tmp_path))
     for out in ("one", "two"):
         options = ("--title", "A | title\nof two lines", "--url", "https://example.org/x", "--date", "2026-11-30")
-        done = cli("export", "hub", folder, "--out", tmp_path / out, *options)
-        assert done.code == 0, done.err
+        passes(cli("export", "hub", folder, "--out", tmp_path / out, *options))
     files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
     tables = ["data/items.parquet", "data/replies.parquet"]
     assert list(map(str, files)) == ["LICENSE", "README.md", "croissant.json", *tables]
@@ -192,11 +191,8 @@ BENCHMARK = Benchmark("pens", load)
 def test_a_benchmark_of_a_users_file_needs_a_licence_and_gets_a_canary(cli, tmp_path: Path) -> None:
     (tmp_path / "pens.py").write_text(OWN)
     asked = ("export", "hub", "--benchmark", tmp_path / "pens.py", "--out", tmp_path / "pens")
-    done = cli(*asked)
-    assert done.code == 2
-    assert "the benchmark pens is declared in a file of its own, pens.py; say under which licence" in done.err
-    done = cli(*asked, "--license", "MIT", "--language", "en", "--language", "zh")
-    assert done.code == 0, done.err
+    refuses(cli(*asked), "the benchmark pens is declared in a file of its own, pens.py; say under which licence")
+    done = passes(cli(*asked, "--license", "MIT", "--language", "en", "--language", "zh"))
     assert "be sure that you may share them under MIT" in done.err
     frame = _fits(tmp_path / "pens")["items"]
     front, card = _front(tmp_path / "pens")
@@ -236,17 +232,14 @@ def test_published_data_of_others_are_refused_without_a_licence(
 ) -> None:
     path = ROOT / "tests/data" / file
     asked = ("--benchmark", benchmark, "--path", path)
-    done = cli("export", "hub", *asked, "--out", tmp_path / "out")
-    assert done.code == 2
-    assert says in done.err
+    refuses(cli("export", "hub", *asked, "--out", tmp_path / "out"), says)
     assert not (tmp_path / "out").exists()
     items = list(benchmarks.load(benchmark, path))[:8]
     replies = {item.id: {"text": item.answer} for item in items}
     run_folder(tmp_path / "runs/r", {"vanilla": replies}, items, benchmark=benchmark, benchmark_path=str(path))
     done = cli("export", "hub", "r", "--out", tmp_path / "out")
     assert (done.code, says in done.err) == (2, True), done.err
-    done = cli("export", "hub", "r", "--out", tmp_path / "out", "--license", "mit")
-    assert done.code == 0, done.err
+    done = passes(cli("export", "hub", "r", "--out", tmp_path / "out", "--license", "mit"))
     assert says in done.err
     assert "be sure that you may share them under mit" in done.err
     assert str(ROOT) not in (tmp_path / "out/README.md").read_text(), "no folder of this machine"
@@ -282,8 +275,7 @@ def test_runs_that_do_not_fit_together_are_refused(cli, tmp_path: Path) -> None:
     refused = cli("export", "hub", one, "--benchmark", "hitom", "--out", tmp_path / "out")
     assert "is not among today's questions of hitom" in refused.err
     assert not (tmp_path / "out").exists()
-    done = cli("export", "hub", one, "--benchmark", "perturbed", "--out", tmp_path / "out")
-    assert done.code == 0, done.err
+    passes(cli("export", "hub", one, "--benchmark", "perturbed", "--out", tmp_path / "out"))
     assert pl.read_parquet(tmp_path / "out/data/items.parquet").height == 1088
 
 
@@ -314,9 +306,7 @@ def test_what_cannot_be_written_is_said_in_a_line(cli, tmp_path: Path) -> None:
         assert (done.code, done.out) == (2, ""), options
         assert said in done.err, done.err
         assert done.err.count("\n") == 1
-    done = cli("export", "hub", folder, "--out", tmp_path / "file")
-    assert done.code == 2
-    assert "cannot be written" in done.err
+    refuses(cli("export", "hub", folder, "--out", tmp_path / "file"), "cannot be written")
     assert "belongs to the run" in cli("export", "hub", folder, "--out", folder / "work").err
     (tmp_path / "terms").write_text("You may look at it.\n")
     done = cli("export", "hub", folder, "--license", "mit", "--out", tmp_path / "o")
@@ -324,7 +314,6 @@ def test_what_cannot_be_written_is_said_in_a_line(cli, tmp_path: Path) -> None:
     assert "come with tomserve under cc-by-4.0, which nobody else can change; leave --license out" in done.err
     (tmp_path / "pens.py").write_text(OWN)
     terms = ("--license", "other", "--license-file", tmp_path / "terms")
-    done = cli("export", "hub", "--benchmark", tmp_path / "pens.py", *terms, "--out", tmp_path / "o")
-    assert done.code == 0, done.err
+    passes(cli("export", "hub", "--benchmark", tmp_path / "pens.py", *terms, "--out", tmp_path / "o"))
     assert (tmp_path / "o/LICENSE").read_text().startswith("You may look at it.")
     assert _front(tmp_path / "o")[0]["license_link"] == "LICENSE"

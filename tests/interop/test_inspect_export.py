@@ -11,6 +11,7 @@ import pytest
 
 from tests.helpers.exported import SECRETS, same_scores
 from tests.helpers.foreign_files import mapped, sheet
+from tests.helpers.outcomes import passes
 from tomserve.interop.answered import Replies
 from tomserve.interop.inspect_export import export
 from tomserve.runs.listening import Silent
@@ -180,10 +181,8 @@ def test_the_same_run_gives_the_same_bytes_without_its_secrets(runs: dict[str, P
 
 @pytest.mark.parametrize("name", ["perturbed", "talk"])
 def test_what_is_read_back_has_the_same_scores(cli: Any, runs: dict[str, Path], tmp_path: Path, name: str) -> None:
-    done = cli("export", "inspect", runs[name], "--out", tmp_path / "logs")
-    assert done.code == 0, done.err
-    brought = cli("import", "inspect", tmp_path / "logs", "--run", "again")
-    assert brought.code == 0, brought.err
+    passes(cli("export", "inspect", runs[name], "--out", tmp_path / "logs"))
+    passes(cli("import", "inspect", tmp_path / "logs", "--run", "again"))
     same_scores(runs[name], "again")
 
 
@@ -191,8 +190,7 @@ def test_what_is_read_back_has_the_same_scores(cli: Any, runs: dict[str, Path], 
 def test_open_questions_of_another_tool_come_back_unchanged(cli: Any, tmp_path: Path, tool: str) -> None:
     file = sheet(tmp_path / "a.csv", "1101101011")
     assert cli("import", "csv", file, "--model", "a", *mapped(), "--run", "theirs").code == 0
-    done = cli("export", tool, "theirs", "--out", tmp_path / "logs")
-    assert done.code == 0, done.err
+    passes(cli("export", tool, "theirs", "--out", tmp_path / "logs"))
     assert cli("import", tool, tmp_path / "logs", "--run", "again").code == 0
     compared = cli("compare", "theirs", "again")
     assert (compared.code, "were not asked the same" in compared.err) == (0, False), compared.err

@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 
 from tests.helpers.foreign_files import REAL
+from tests.helpers.outcomes import passes, refuses
 from tomserve.content.places import runs_root
 from tomserve.interop.foreign import Sample
 from tomserve.interop.inspect_log import InspectLog
@@ -68,8 +69,7 @@ def test_both_forms_of_a_real_log_say_the_same() -> None:
 
 
 def test_a_real_log_becomes_a_run(cli, tmp_path: Path) -> None:
-    done = cli("import", "inspect", REAL / "eval")
-    assert done.code == 0, done.err
+    passes(cli("import", "inspect", REAL / "eval"))
     scores = load_scores("sums-mockllm-model")
     assert scores["correct_mean"].to_list() == [1.0, 1.0, 1.0, 0.5]
     assert set(scores["subject"]) == {"a", "b"}
@@ -79,12 +79,9 @@ def test_a_real_log_becomes_a_run(cli, tmp_path: Path) -> None:
     assert (foreign["tool"], foreign["tasks"], foreign["samples"]) == ("inspect", ["sums"], 8)
     assert foreign["files"][0]["digest"].startswith("sha256:")
     assert "sk-a1b2c3d4e5f6" not in json.dumps(foreign)
-    other = cli("import", "inspect", one("json"), "--scorer", "includes", "--run", "other")
-    assert other.code == 0, other.err
+    passes(cli("import", "inspect", one("json"), "--scorer", "includes", "--run", "other"))
     assert load_scores("other")["graded_by"].unique().to_list() == ["includes"]
-    refused = cli("import", "inspect", REAL / "eval", "--scorer", "nobody")
-    assert refused.code == 2
-    assert "has no such grade; it has: includes; match" in refused.err
+    refuses(cli("import", "inspect", REAL / "eval", "--scorer", "nobody"), "has no such grade; it has: includes; match")
 
 
 def test_choices_thoughts_and_scores_that_are_no_numbers_are_read_in_both_forms() -> None:
@@ -111,8 +108,7 @@ def test_a_letter_is_the_choice_that_it_stands_for(cli) -> None:
     assert scores["floor_guess"].to_list() == [1 / 3] * 3
     item = orjson.loads((runs_root() / "places-mockllm-model/items.jsonl").read_bytes().splitlines()[0])
     assert (item["choices"], item["answer"], item["question"]) == (["box", "bag", "jar"], "box", "Where is 0?")
-    ours = cli("import", "inspect", REAL / "places-eval", "--counts", "tomserve", "--run", "ours")
-    assert ours.code == 0, ours.err
+    passes(cli("import", "inspect", REAL / "places-eval", "--counts", "tomserve", "--run", "ours"))
     assert load_scores("ours")["answer"].to_list() == ["box", "bag", "jar"], "our rules know that letters were shown"
     graded = load_scores("ours")
     assert (graded["graded_by"].to_list(), graded["parse"].unique().to_list() != ["graded"]) == (["choice"] * 3, True)
@@ -190,8 +186,7 @@ def test_the_same_questions_asked_in_two_ways_are_not_mixed(cli, tmp_path: Path)
     done = cli("import", "inspect", one("eval"), tmp_path / "warm.eval")
     assert (done.code, done.out) == (2, "")
     assert "was answered before by the same model, asked in another way (temperature: None and 1.0)" in done.err
-    again = cli("import", "inspect", one("eval"), one("json"))
-    assert again.code == 0, again.err
+    again = passes(cli("import", "inspect", one("eval"), one("json")))
     assert "8 replies were replaced by a later one to the same question" in again.err
 
 

@@ -17,6 +17,7 @@ import yaml
 import tomserve
 from tests.conftest import ROOT, Endpoint, fill, free, running
 from tests.helpers.harnesses import KINDS, asked, counted, kind_of, various
+from tests.helpers.outcomes import passes
 from tomserve.errors import ConfigError, MachineError
 from tomserve.interop.asking_inside import Asking
 from tomserve.runs.scores import load_scores
@@ -105,8 +106,7 @@ def test_inspect_scores_as_we_do(both: Both) -> None:
 
 
 def test_a_log_of_ours_inside_inspect_becomes_a_run_with_the_same_scores(cli: Any, both: Both) -> None:
-    brought = cli("import", "inspect", both.path, "--run", "theirs")
-    assert brought.code == 0, brought.err
+    passes(cli("import", "inspect", both.path, "--run", "theirs"))
     ours, theirs = load_scores(str(both.folder)), load_scores("theirs")
     own = [name for name in ours.columns if name not in ("run", "model")]
     assert theirs.select(own).equals(ours.select(own)), [n for n in own if not theirs[n].equals(ours[n])]

@@ -11,6 +11,7 @@ import pytest
 
 from tests.helpers.exported import SECRETS, same_scores
 from tests.helpers.foreign_files import REAL
+from tests.helpers.outcomes import passes
 from tomserve.interop.answered import Replies
 from tomserve.interop.lm_eval_export import export, sanitized
 from tomserve.runs.listening import Silent
@@ -82,11 +83,9 @@ def test_accuracy_and_its_error_are_those_of_the_documents(runs: dict[str, Path]
 
 
 def test_what_is_read_back_has_the_same_scores(cli: Any, runs: dict[str, Path], tmp_path: Path) -> None:
-    done = cli("export", "lm-eval", runs["perturbed"], "--out", tmp_path / "out")
-    assert done.code == 0, done.err
+    passes(cli("export", "lm-eval", runs["perturbed"], "--out", tmp_path / "out"))
     for number, path in enumerate(sorted((tmp_path / "out/tiny").glob("samples_*"))):
-        brought = cli("import", "lm-eval", path, "--run", f"again{number}")
-        assert brought.code == 0, brought.err
+        passes(cli("import", "lm-eval", path, "--run", f"again{number}"))
         same_scores(runs["perturbed"], f"again{number}", thoughts=False)
 
 

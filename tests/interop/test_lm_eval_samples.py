@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.foreign_files import REAL, generated, samples
+from tests.helpers.outcomes import passes, refuses
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
 from tomserve.interop.lm_eval_samples import LmEvalSamples
@@ -88,9 +89,7 @@ def test_one_task_and_one_model_of_a_folder_can_be_taken(real: Path, cli) -> Non
     done = cli("import", "lm-eval", real, "--task", "places", "--run", "mine")
     assert (done.code, done.err) == (0, ""), "what is wrong with other tasks is none of its business"
     assert "replies of other models or tasks left out" in done.out
-    refused = cli("import", "lm-eval", real, "--model", "gpt")
-    assert refused.code == 2
-    assert "of 24 replies none is what --model gpt names" in refused.err
+    refuses(cli("import", "lm-eval", real, "--model", "gpt"), "of 24 replies none is what --model gpt names")
 
 
 def test_a_task_without_grades_alone_is_refused(real: Path, cli) -> None:
@@ -124,8 +123,7 @@ def test_generated_texts_with_several_filters(cli, tmp_path: Path) -> None:
     assert scores["correct"].to_list() == [False, True, False, True]
     assert set(scores["level"]) == {"level 0", "level 1"}
     assert "sk-1" not in (tmp_path / "runs/sums-org-model/manifest.json").read_text()
-    chosen = cli("import", "lm-eval", tmp_path / "out", "--scorer", "exact_match,flexible", "--run", "flexible")
-    assert chosen.code == 0, chosen.err
+    passes(cli("import", "lm-eval", tmp_path / "out", "--scorer", "exact_match,flexible", "--run", "flexible"))
     assert load_scores("flexible")["correct"].all()
 
 
@@ -173,9 +171,7 @@ def test_requests_are_understood_in_every_form_that_lm_eval_has_written(tmp_path
 
 def test_who_answered_has_to_be_known(cli, tmp_path: Path) -> None:
     path = samples(tmp_path / f"samples_sums_{DATE}.jsonl", [generated(0, "0", 1.0)])
-    refused = cli("import", "lm-eval", path)
-    assert refused.code == 2
-    assert "no results_*.json beside it says who answered" in refused.err
+    refuses(cli("import", "lm-eval", path), "no results_*.json beside it says who answered")
     assert cli("import", "lm-eval", path, "--model", "mine").code == 0
     assert load_scores("sums-mine")["model"].to_list() == ["mine"]
 

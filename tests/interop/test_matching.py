@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import make_item
 from tests.helpers.foreign_files import generated, samples
+from tests.helpers.outcomes import passes
 from tomserve import benchmarks
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
@@ -168,8 +169,7 @@ def test_prompts_that_come_back_through_the_harness_are_scored_by_our_rules(
     assert manifest["foreign"]["matched"] == scores.height
     assert manifest["foreign"]["counts"] == "tomserve"
     assert manifest["benchmark_items"] > manifest["limit"] == scores.height
-    counted = cli("import", "lm-eval", file, "--model", "m", "--counts", "tool", "--run", "graded")
-    assert counted.code == 0, counted.err
+    passes(cli("import", "lm-eval", file, "--model", "m", "--counts", "tool", "--run", "graded"))
     assert not load_scores("graded")["correct"].any(), "as the user wishes"
 
 
@@ -183,8 +183,7 @@ def test_prompts_that_come_back_in_a_spreadsheet_are_found_and_others_left_out(
         rows.writerows([one.text, one.item.answer, "1"] for one in asked["perturbed"])
         rows.writerow(["Ann has 3 pens. How many has she?", "3", "1"])
     given = ["import", "csv", path, "--model", "m", "--map", "asked=prompt"]
-    done = cli(*given)
-    assert done.code == 0, done.err
+    done = passes(cli(*given))
     assert "taken as they are, as benchmark questions" in done.out
     assert (
         f"{len(asked['perturbed'])} of {len(asked['perturbed']) + 1} replies are to items of perturbed, the others are "
@@ -234,8 +233,7 @@ def test_a_benchmark_with_a_file_of_its_own_is_named(cli, tmp_path: Path) -> Non
     rows = [{"asked": f"{' '.join(one.story)}\n{one.question}", "text": one.answer} for one in items[:3]]
     (tmp_path / "r.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     given = ["import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--run", "theirs"]
-    done = cli(*given, "--benchmark", name, "--path", path)
-    assert done.code == 0, done.err
+    passes(cli(*given, "--benchmark", name, "--path", path))
     scores = load_scores("theirs")
     assert set(scores["item"]) == {one.id for one in items[:3]}
     assert scores["correct"].all()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.outcomes import passes
 from tomserve.runs.journal import read_rows
 from tomserve.serving import install, launching
 from tomserve.serving.ports import free_port
@@ -23,8 +24,7 @@ OF_SERVERS = ("--host", "--port", "--max-num-queued-reqs")
 def test_what_vllm_answers_in_a_batch_becomes_a_run(tmp_path: Path, cli: Any) -> None:
     asked = tmp_path / "asked.jsonl"
     options = ("--benchmark", "perturbed", "--model", "reference", "--strategy", "vanilla", "--limit", "8")
-    made = cli("export", "batch", *options, "--max-tokens", "40", "--run", "r", "--out", asked)
-    assert made.code == 0, made.err
+    passes(cli("export", "batch", *options, "--max-tokens", "40", "--run", "r", "--out", asked))
     long = asked.read_bytes().splitlines()[0].replace(b'"max_tokens":40', b'"max_tokens":99999')
     asked.write_bytes(asked.read_bytes().replace(asked.read_bytes().splitlines()[0], long))
     (replica,) = launching.prepare(launching.Wanted("reference", port=free_port()))

@@ -1,21 +1,18 @@
 """A benchmark may make its items one by one: hardly any is held in memory, and none is asked before the last is there."""
 
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import tomserve
 from tests.conftest import Endpoint, Outcome, make_item
+from tests.helpers.outcomes import refuses
 from tomserve import benchmarks
 from tomserve.errors import ConfigError
-from tomserve.items import Item, read_ids
 
 Cli = Callable[..., Outcome]
 
-AT_ONCE = 50
-"""So many items may be alive at the same time: those of the requests that are made together, and one that is read."""
 
 MODULE = """from pathlib import Path
 from tomserve.benchmarks import Benchmark
@@ -41,48 +38,12 @@ def _nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmarks, "_given", {})
 
 
-class Alive:
-    """Counts how many items are alive at the same time, beyond those that were there before."""
-
-    def __init__(self) -> None:
-        self._before = self._count()
-        self.most = 0
-
-    @staticmethod
-    def _count() -> int:
-        return sum(type(one) is Item for one in gc.get_objects())
-
-    def look(self) -> None:
-        """Count now."""
-        self.most = max(self.most, self._count() - self._before)
-
-    def made(self, count: int) -> Iterator[Item]:
-        """So many items, made one by one; looks at some."""
-        for number in range(count):
-            if number % 100 == 99:
-                self.look()
-            yield make_item(number, question=f"What is in jar {number}?")
-
-
-@pytest.mark.system
-def test_however_many_items_there_are_few_are_alive(endpoint: Endpoint) -> None:
-    alive, count = Alive(), 200
-    endpoint.script = lambda body, number: alive.look() if number % 50 == 0 else None
-    run = tomserve.ask(alive.made(count), "vanilla", base_url=endpoint.url, run="lazy")
-    assert len(endpoint.requests) == run.scores().height == count
-    assert 0 < alive.most <= AT_ONCE
-    assert list(read_ids(run.folder / "items.jsonl")) == sorted(f"demo/{number}" for number in range(count))
-
-
 def test_what_fails_late_is_one_line_and_nothing_is_asked(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
     module = tmp_path / "jars.py"
     module.write_text(MODULE)
     (tmp_path / "count").write_text("100")
     command = ("eval", "--benchmark", module, "--base-url", endpoint.url, "--quiet", "--no-report", "--run", "late")
-    failed = cli(*command)
-    assert failed.code == 2
-    assert f"{module}:11: load failed after 40 items" in failed.err
-    assert "the disk with the stories is gone" in failed.err
+    failed = refuses(cli(*command), f"{module}:11: load failed after 40 items", "the disk with the stories is gone")
     assert len(failed.err.strip().splitlines()) == 1
     assert not endpoint.requests
     assert not (tmp_path / "runs/late").exists()

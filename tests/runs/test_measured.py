@@ -167,11 +167,8 @@ def test_what_changed_between_sessions_is_told(tmp_path: Path) -> None:
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
-import polars as pl
-from tomserve.items import Item
-from tomserve.runs.measured import MeasuredRun
+from tests.runs.test_measured import ITEMS, TABLE, opened
 
-folder, settings, item, table = eval(sys.stdin.read())
 real = os.replace
 
 def measure(place, nth, after):
@@ -185,16 +182,15 @@ def measure(place, nth, after):
             os.kill(os.getpid(), signal.SIGKILL)
 
     os.replace = replace
-    run = MeasuredRun.open(place, study="depths", model="m", revision="r1", benchmark="b", benchmark_digest="sha256:1",
-                           settings=settings, environment={"torch": "2.1"})
+    run = opened(place)
     run.work_file("states.bin").write_bytes(b"1")
-    run.write_items([Item.from_json(item)])
-    run.finish(pl.DataFrame(table))
+    run.write_items(ITEMS)
+    run.finish(TABLE)
 
 for nth in range(1, 6):
     for after in (False, True):
         if (process := os.fork()) == 0:
-            measure(Path(folder) / f"{nth}{after}", nth, after)
+            measure(Path(sys.argv[1]) / f"{nth}{after}", nth, after)
             os._exit(1)
         assert os.WTERMSIG(os.waitpid(process, 0)[1]) == signal.SIGKILL
 """
@@ -203,8 +199,7 @@ for nth in range(1, 6):
 
 @pytest.mark.system
 def test_a_kill_at_any_moment_leaves_a_run_that_goes_on_or_is_complete(tmp_path: Path) -> None:
-    given = repr((str(tmp_path), SETTINGS, ITEMS[0].to_json(), TABLE.to_dict(as_series=False)))
-    subprocess.run([sys.executable, "-c", PROGRAM], input=given, text=True, cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], cwd=ROOT, check=True)
     for nth, after in itertools.product(range(1, 6), (False, True)):
         folder, complete = tmp_path / f"{nth}{after}", nth == 5 and after
         found = measured.manifest_of(folder)

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from tests.conftest import Endpoint, completion, make_item
+from tests.helpers.outcomes import passes
 from tests.helpers.reports import run_folder
 from tomserve import Run
 from tomserve.errors import ConfigError
@@ -149,13 +150,6 @@ def test_the_evaluated_model_reads_only_where_that_is_said(endpoint: Endpoint, c
     assert (run / "reader.json").exists()
 
 
-def test_a_reader_whose_replies_name_the_evaluated_model_is_not_used(endpoint: Endpoint, cli, run: Path) -> None:
-    endpoint.script = lambda body, n: {**careful(body, n), "model": "org/EVALUATED"}
-    done = cli("score", "mine", "--reader", endpoint.url)
-    assert (done.code, "is the evaluated model (evaluated)" in done.err) == (2, True)
-    assert not (run / "reader.json").exists()
-
-
 def test_the_same_weights_under_another_name_are_the_evaluated_model(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     endpoint.root = "org/Weights-7B"
     fields = {"demo/1": {"text": UNREAD.format(1)}}
@@ -221,8 +215,7 @@ def test_replies_of_another_tool_keep_their_choices_beside_the_table(endpoint: E
     lines = [{"item": item.id, "text": UNREAD.format(n), "model": "m"} for n, item in enumerate(ITEMS)]
     found.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
     command = ("score", "--responses", found, "--items", items, "--out", out)
-    done = cli(*command, "--reader", endpoint.url)
-    assert done.code == 0, done.err
+    done = passes(cli(*command, "--reader", endpoint.url))
     assert "of 12 replies that the rules could not read, tiny found an answer in 11, none in 1" in done.out
     assert "replies read as: reader 11, not at all 1" in done.out
     table = out.read_bytes()

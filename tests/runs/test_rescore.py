@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import make_item
+from tests.helpers.outcomes import passes
 from tomserve.benchmarks import load
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import write_items
@@ -32,8 +33,7 @@ def reply(number: int, text: str = '{"answer": "tea"}', **more) -> dict:
 def test_another_tools_responses(cli, tmp_path: Path) -> None:
     rows = [reply(1), reply(2, "Answer: salt", strategy="cot", model="a"), reply(2, "tea", strategy="cot", model="b")]
     found = lines(tmp_path / "theirs.jsonl", *rows, {"item": "demo/3", "status": "timeout"})
-    done = cli("score", "--responses", found, "--items", items(tmp_path), "--out", tmp_path / "s.parquet")
-    assert done.code == 0
+    done = passes(cli("score", "--responses", found, "--items", items(tmp_path), "--out", tmp_path / "s.parquet"))
     assert "1 of 4 answers (25.0%) did not come (1 timeout); they count as wrong." in done.err
     assert "4 rows scored, 2 correct" in done.out
     scores = pl.read_parquet(tmp_path / "s.parquet")
@@ -54,27 +54,21 @@ SMALL = Path(__file__).parents[1] / "data/hitom_small.json"
 
 
 def test_free_text_answers_to_hitom_name_their_gold_and_how_they_were_read(cli, tmp_path: Path) -> None:
-    by_letter, container, both, prose, wrong, unclear = items = list(load("hitom", SMALL))[:6]
-    letters = {item.id: "ABCDEFGHIJKLMNO"[item.choices.index(item.answer)] for item in items}
-    replies = (
-        (by_letter, letters[by_letter.id], "label+letter"),
-        (container, container.answer.replace("_", " "), "label+words"),
-        (both, f"{letters[both.id]}. {both.answer}\n\nExplanation: {both.story[3]}", "first"),
-        (prose, f"{prose.story[3]}\nSo the answer is {prose.answer}.", "stated"),
-        (wrong, next(choice for choice in wrong.choices if choice != wrong.answer), "label"),
-        (unclear, "I cannot tell.", None),
-    )
-    found = lines(tmp_path / "theirs.jsonl", *({"item": item.id, "text": text} for item, text, _ in replies))
+    by_letter, wrong, _ = items = list(load("hitom", SMALL))[:3]
+    letter = "ABCDEFGHIJKLMNO"[by_letter.choices.index(by_letter.answer)]
+    other = next(choice for choice in wrong.choices if choice != wrong.answer)
+    texts = zip(items, (letter, other, "I cannot tell."), strict=True)
+    found = lines(tmp_path / "theirs.jsonl", *({"item": item.id, "text": text} for item, text in texts))
     out = tmp_path / "s.csv"
     command = ("score", "--responses", found, "--benchmark", "hitom", "--path", SMALL, "--out", out)
     done = cli(*command)
     assert done.code == 1, "more than one in ten could not be read"
     assert done.err.splitlines()[-1].endswith(f"see `tomserve runs {found} --benchmark hitom --path {SMALL} --unread`")
-    assert "s.csv: 1 of 6 answers (16.7%) could not be read; they count as wrong." in done.err
-    assert "6 rows scored, 4 correct\nreplies read as: " in done.out
+    assert "s.csv: 1 of 3 answers (33.3%) could not be read; they count as wrong." in done.err
+    assert "3 rows scored, 1 correct\nreplies read as: " in done.out
     assert "; compared with gold: corrected\n" in done.out
     scores = pl.read_csv(out)
-    assert dict(scores.select("item", "parse").iter_rows()) == {item.id: parse for item, _, parse in replies}
+    assert scores.sort("item")["parse"].to_list() == ["label+letter", "label", None]
     assert set(scores["gold"]) == {"corrected"}
     assert scores.filter(item=wrong.id)["places_offered"].item() == " ".join(wrong.choices[:-1])
     assert "; compared with gold: tracked\n" in cli(*command, "--gold", "tracked").out
@@ -95,8 +89,7 @@ def test_what_cannot_be_read_is_counted_by_line(cli, tmp_path: Path) -> None:
         (b'{"item": "demo/3", "te', "1 torn off at the end (line 11)"),
     )
     found, out = lines(tmp_path / "r.jsonl", *(row for row, _ in rows)), tmp_path / "s.parquet"
-    done = cli("score", "--responses", found, "--items", items(tmp_path), "--out", out)
-    assert done.code == 0
+    done = passes(cli("score", "--responses", found, "--items", items(tmp_path), "--out", out))
     assert done.err.startswith("warning: ")
     assert pl.read_parquet(out)["status"].to_list() == ["ok", "fine", "ok"]
     for _, said in rows:
@@ -170,12 +163,8 @@ def test_factors_of_mixed_kinds_become_text(tmp_path: Path) -> None:
     kinds = [make_item(1, factors={"n": 1, "x": 1, "b": True}), make_item(2, factors={"n": 2.5, "x": "a", "b": None})]
     write_items(tmp_path / "items.jsonl", kinds)
     known = ItemFile(tmp_path / "items.jsonl")
-    write_scored(
-        known,
-        ResponseFile(lines(tmp_path / "r.jsonl", reply(1), reply(2)), known, "m"),
-        tmp_path / "s.parquet",
-        run="r",
-    )
+    replies = ResponseFile(lines(tmp_path / "r.jsonl", reply(1), reply(2)), known, "m")
+    write_scored(known, replies, tmp_path / "s.parquet", run="r")
     frame = pl.read_parquet(tmp_path / "s.parquet")
     assert frame.select("n", "x", "b").rows() == [(1.0, "1", True), (2.5, "a", None)]
 
@@ -213,8 +202,7 @@ def test_scoring_against_todays_dataset_says_so(cli, tmp_path: Path) -> None:
     identifier = "C1/none/false_belief/reality/original"
     row = {"turn": 0, "key": "k", "strategy": "cot", "status": "ok", "item": identifier, "text": "unknown"}
     folder = run_folder(tmp_path, row)
-    done = cli("score", folder, "--gold", "current", "--out", tmp_path / "now.csv")
-    assert done.code == 0, done.err
+    done = passes(cli("score", folder, "--gold", "current", "--out", tmp_path / "now.csv"))
     assert "scored against today's perturbed (sha256:" in done.out
     assert "the run's was sha256:old" in done.out
     assert pl.read_csv(tmp_path / "now.csv")["item"].to_list() == [identifier]
@@ -263,8 +251,7 @@ def test_odd_tables_are_one_line_each(cli, tmp_path: Path) -> None:
 def test_nulls_marks_and_repeated_lines(cli, tmp_path: Path) -> None:
     first = b"\xef\xbb\xbf" + orjson.dumps({**reply(1), "strategy": None, "model": None}) + b"\n"
     found = lines(tmp_path / "r.jsonl", first, reply(2, "tea"), reply(2, "salt"))
-    done = cli("score", "--responses", found, "--items", items(tmp_path), "--out", tmp_path / "s.csv")
-    assert done.code == 0
+    done = passes(cli("score", "--responses", found, "--items", items(tmp_path), "--out", tmp_path / "s.csv"))
     assert "2 rows scored, 1 correct" in done.out
     assert "1 lines answer an item again; of each the last one counts" in done.err
     empty = lines(tmp_path / "empty.jsonl")

@@ -6,25 +6,12 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.conftest import make_item
 from tomserve.content.index import Index
 from tomserve.errors import ConfigError
-from tomserve.prompting.strategy import Strategy
-from tomserve.runs import journal, questions
+from tomserve.runs import journal
 from tomserve.runs.index import Seen
-from tomserve.runs.stock import Stock
 
 WELL: dict[str, Any] = {"item": "a", "strategy": "s", "turn": 0, "key": "k", "status": "ok"}
-
-
-def test_the_count_of_what_is_left_follows_the_journal(tmp_path: Path) -> None:
-    asked = questions.Questions(Stock([make_item(number) for number in range(3)]), [Strategy.load("vanilla")])
-    with journal.Journal(tmp_path / "a.jsonl") as one, journal.Journal(tmp_path / "b.jsonl") as other:
-        for left in (3, 2, 1, 0):
-            assert questions.counted(one, asked).left == questions.counted(one, asked).left == left
-            assert questions.counted(other, asked).left == 3
-            if left:
-                one.append({**WELL, "item": f"demo/{left - 1}", "strategy": "vanilla"})
 
 
 STRANGE = (None, 0, 1.5, True, "", "x", [], {}, ["ok"])

@@ -8,9 +8,9 @@ import pytest
 
 import tomserve
 from tests.conftest import ROOT, Endpoint, Outcome
+from tests.helpers.outcomes import passes
 from tomserve import benchmarks
 from tomserve.errors import ConfigError
-from tomserve.runs.stock import Stock
 
 SMALL = ROOT / "tests/data/bigtom_small.csv"
 Cli = Callable[..., Outcome]
@@ -28,8 +28,7 @@ def asked(folder: Path) -> set[str]:
 
 
 def test_a_run_may_be_asked_other_conditions_later(ask: Callable[..., Outcome], tmp_path: Path) -> None:
-    first = ask()
-    assert first.code == 0, first.err
+    first = passes(ask())
     assert "where headline=true: asks 24 of 116 questions" in first.out + first.err
     folder = tmp_path / "runs/mine"
     usual = {item.id for item in benchmarks.load("bigtom", SMALL)}
@@ -38,8 +37,7 @@ def test_a_run_may_be_asked_other_conditions_later(ask: Callable[..., Outcome], 
     assert manifest["benchmark_items"] == 24
     assert "where" not in manifest["sessions"][0]
     assert "--limit" not in first.err  # what a benchmark asks by default is no sample of it
-    more = ask("--where", "condition=control", "--where", "init_belief=0")
-    assert more.code == 0, more.err
+    passes(ask("--where", "condition=control", "--where", "init_belief=0"))
     assert asked(folder) - usual == {f"bigtom/{number:03d}/backward_belief/control/0" for number in range(1, 5)}
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["sessions"][1]["where"] == ["condition=control", "init_belief=0"]
@@ -70,21 +68,3 @@ def test_from_python(endpoint: Endpoint, tmp_path: Path) -> None:
     assert kept.scores().height == len(items)  # items that a caller gives are what is asked
     with pytest.raises(ConfigError, match="where is 3"):
         tomserve.ask("bigtom", "vanilla", base_url=endpoint.url, path=SMALL, where=3)  # type: ignore[arg-type]
-
-
-def test_replies_to_any_item_of_a_benchmark_are_scored(cli: Cli, tmp_path: Path) -> None:
-    item = benchmarks.load("bigtom", SMALL, where=["condition=control"])
-    one = next(iter(item))
-    (tmp_path / "theirs.jsonl").write_text(json.dumps({"item": one.id, "text": one.answer}))
-    out = tmp_path / "scores.jsonl"
-    args = ("--responses", tmp_path / "theirs.jsonl", "--benchmark", "bigtom", "--path", SMALL, "--out", out)
-    done = cli("score", *args)
-    assert done.code == 0, done.err
-    assert json.loads(out.read_text())["correct"] is True
-
-
-def test_a_stock_keeps_what_meets_the_conditions_in_its_order() -> None:
-    every = Stock(benchmarks.load("bigtom", SMALL, where=benchmarks.ALL))
-    part = every.where(("condition=control",))
-    assert list(part.ids) == [name for name in every.ids if "/control/" in name]
-    assert every.where(()) is every

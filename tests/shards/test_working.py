@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from tests.conftest import Endpoint, running
+from tests.helpers.outcomes import passes
 from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
@@ -58,8 +59,7 @@ def test_the_parts_together_ask_what_one_run_asks(
     given = {"OWN": str(own), "ITEMS": str(items_file)}
     asked = (*(given.get(word, word) for word in more), "--base-url", endpoint.url)
     assert cli("eval", "--run", "whole", *asked).code == 0
-    divided = cli("shard", "--run", "mine", "--parts", "3", *asked)
-    assert divided.code == 0, divided.err
+    passes(cli("shard", "--run", "mine", "--parts", "3", *asked))
     folder = tmp_path / "runs/mine.parts"
     assert cli("work", "mine", "--part", "1", "--concurrency", "4").code == 0
     assert [state.state for state in states(folder)] == ["waiting", "complete", "waiting"]
@@ -123,8 +123,7 @@ def divide(cli: Cli, endpoint: Endpoint, tmp_path: Path, *more: str) -> Path:
     if asked in MADE:
         shutil.copytree(MADE[asked], folder)
     else:
-        done = cli("shard", "--run", "mine", "--parts", "3", *asked)
-        assert done.code == 0, done.err
+        passes(cli("shard", "--run", "mine", "--parts", "3", *asked))
         MADE[asked] = tmp_path / "as it was made"
         shutil.copytree(folder, MADE[asked])
     return folder

@@ -1,0 +1,19 @@
+"""How a command is expected to end."""
+
+from __future__ import annotations
+
+from tests.conftest import Outcome
+
+
+def passes(done: Outcome) -> Outcome:
+    """The outcome of a command that ended well."""
+    assert done.code == 0, done.err
+    return done
+
+
+def refuses(done: Outcome, *said: object) -> Outcome:
+    """The outcome of a command that ended with exit code 2 and said all of this."""
+    assert done.code == 2, done.out + done.err
+    for one in said:
+        assert str(one) in done.err, done.err
+    return done
