@@ -63,9 +63,7 @@ def test_a_cluster_that_cannot_be_asked_is_a_warning(cli: Cli, folder: Path, mon
         (["submit", "slurm", "mine", "--model", "reference"], "mine.parts"),
     ],
 )
-def test_a_mistake_is_told_in_a_line_and_nothing_is_handed_over(
-    cli: Cli, folder: Path, line: list[str], told: str
-) -> None:
+def test_a_mistake_is_told_and_nothing_handed_over(cli: Cli, folder: Path, line: list[str], told: str) -> None:
     done = refuses(cli(*line), told)
     assert len(done.err.splitlines()) == 1
     assert not os.path.lexists(folder / "slurm.sh")

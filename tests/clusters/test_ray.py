@@ -41,7 +41,6 @@ def nodes() -> Iterator[RayNodes]:
 
 
 def eventually(what: Callable[[], Any]) -> Any:
-    """The first true answer of `what`."""
     until = time.monotonic() + LONG
     while not (found := what()):
         assert time.monotonic() < until, f"it has not come about within {LONG:.0f} s"
@@ -84,7 +83,6 @@ def count(job: Job, *ones: str) -> int:
 
 
 def keyed(folder: Path) -> dict[tuple[str, str], tuple[str, str]]:
-    """What each row of a run answers, with its key and its text."""
     rows = (row for _, row in read_rows(folder / "responses.jsonl"))
     return {(row["item"], row["strategy"]): (row["key"], row["text"]) for row in rows}
 

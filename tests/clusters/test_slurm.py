@@ -121,7 +121,6 @@ def evaluation(cli: Cli, slurm: Slurm, endpoint: Endpoint, tmp_path: Path) -> Ev
 
 
 def keyed(folder: Path) -> dict[str, tuple[str, str]]:
-    """What a run answers to each item, with the key of the request."""
     return {row["item"]: (row["key"], row["text"]) for _, row in read_rows(folder / "responses.jsonl")}
 
 

@@ -47,7 +47,6 @@ def exam(path: Path, model: str) -> Path:
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of two imported runs."""
     folder = tmp_path_factory.mktemp("imported")
     from tomserve.interop.bringing import Wish, bring
     from tomserve.interop.mapped import Mapped
@@ -62,7 +61,6 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def runs(imported: Path) -> Path:
-    """A copy of them where commands look for runs."""
     shutil.copytree(imported / "runs", runs_root())
     return runs_root()
 

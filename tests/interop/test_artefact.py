@@ -58,7 +58,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def zipped(place: Path) -> Path:
-    """The artefact of that run."""
     said: list[str] = []
     path = place / "a.zip"
     artefact.write(artefact.Wish(["example"], title="A study"), path, said.append)
@@ -70,7 +69,6 @@ def zipped(place: Path) -> Path:
 
 @pytest.fixture
 def opened(zipped: Path, tmp_path: Path) -> Path:
-    """The artefact, unzipped elsewhere."""
     with zipfile.ZipFile(zipped) as held:
         held.extractall(tmp_path / "opened")
     return tmp_path / "opened"
@@ -124,7 +122,6 @@ def _summed(folder: Path) -> None:
 
 
 def _made(folder: Path, runs: list[str], **wish: Any) -> Path:
-    """An artefact of these runs, unzipped."""
     folder.mkdir(exist_ok=True)
     artefact.write(artefact.Wish(runs, **wish), folder / "made.zip")
     with zipfile.ZipFile(folder / "made.zip") as held:
@@ -332,9 +329,7 @@ STUDY = Study(name="mine", tables=tables)
 """
 
 
-def test_a_study_of_ones_own_is_a_program_that_is_run_only_when_asked(
-    place: Path, tmp_path: Path, plain: None, again: Again
-) -> None:
+def test_a_study_of_ones_own_is_run_only_when_asked(place: Path, tmp_path: Path, plain: None, again: Again) -> None:
     folder = tmp_path / "my study"
     folder.mkdir()
     (folder / "study.py").write_text(STUDY)
@@ -354,9 +349,7 @@ def test_a_study_of_ones_own_is_a_program_that_is_run_only_when_asked(
     assert list(made.rglob("it-ran"))
 
 
-def test_runs_of_odd_names_with_labels_factors_and_intervals(
-    cli: Any, tmp_path: Path, monkeypatch: Any, plain: None, again: Again
-) -> None:
+def test_odd_names_and_all_options(cli: Any, tmp_path: Path, monkeypatch: Any, plain: None, again: Again) -> None:
     """One is packed, one sealed; neither name could stand on a command line."""
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
     one = shortened(copied_example(tmp_path / "elsewhere"), 8).rename(tmp_path / "elsewhere/--my run")

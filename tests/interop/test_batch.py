@@ -47,9 +47,7 @@ def live(cli: Any, folder: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyP
     return folder / "live/r"
 
 
-def test_imported_results_are_the_run_that_an_endpoint_gives(
-    folder: Path, endpoint: Endpoint, cli: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_make_the_same_run(folder: Path, endpoint: Endpoint, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     again = ("--strategy", "vanilla", "--strategy", "cot", "--temperature", "0.5", "--repeats", "2")
     own = live(cli, folder, endpoint, monkeypatch, *again)
     passes(export(cli, folder, "asked.jsonl", *again))
@@ -176,9 +174,7 @@ def test_results_of_no_request_and_cut_off_files_are_counted_and_named(folder: P
         (b"{", "not JSON"),
     ],
 )
-def test_a_file_that_holds_no_results_is_refused_by_line_before_anything_is_read(
-    folder: Path, cli: Any, line: bytes, told: str
-) -> None:
+def test_a_file_that_holds_no_results_is_refused_by_line(folder: Path, cli: Any, line: bytes, told: str) -> None:
     export(cli, folder, "asked.jsonl", "--strategy", "vanilla")
     found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
     broken = folder / "broken.jsonl"

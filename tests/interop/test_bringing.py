@@ -287,9 +287,7 @@ def test_a_fact_is_a_factor_where_it_has_few_values_that_recur(cli, tmp_path: Pa
     assert "factors: number" in chosen.out, "as the user wishes"
 
 
-def test_files_of_a_folder_that_hold_nothing_are_left_out_and_those_that_are_named_are_refused(
-    cli, tmp_path: Path
-) -> None:
+def test_files_of_a_folder_that_hold_nothing_are_left_out(cli, tmp_path: Path) -> None:
     folder = tmp_path / "sheets"
     folder.mkdir()
     sheet(folder / "b.csv", MARKS)

@@ -182,9 +182,7 @@ def test_the_example_passes_the_schema_and_its_own_program(cli, tmp_path: Path, 
     assert len(files) == len([path for path in (tmp_path / "again").rglob("*") if path.is_file()]) == 4
 
 
-def test_their_program_finds_what_is_wrong_and_warns_of_an_unknown_developer(
-    cli, tmp_path: Path, verdict: Verdict
-) -> None:
+def test_their_program_finds_what_is_wrong(cli, tmp_path: Path, verdict: Verdict) -> None:
     """So that its silence in the other tests means something."""
     folder = shortened(copied_example(tmp_path))
     said = _exported(cli, folder, tmp_path / "eee", "--strategy", "vanilla")
@@ -245,9 +243,7 @@ def _asked(cli: Any, endpoint: Endpoint, items: Path, *options: object) -> None:
     assert done.code in (0, 1), done.err
 
 
-def test_several_replies_to_a_question_count_by_their_mean(
-    cli, endpoint: Endpoint, items_file: Path, tmp_path: Path, read: Read
-) -> None:
+def test_replies_count_by_their_mean(cli, endpoint: Endpoint, items_file: Path, tmp_path: Path, read: Read) -> None:
     said = ("tea", "salt", "tea", "unknown")
     endpoint.script = lambda body, n: completion(json.dumps({"answer": said[n % 4]}), body["model"]) if n else None
     _asked(cli, endpoint, items_file, "--strategy", "vanilla", "--repeats", 3, "--temperature", 1, "--concurrency", 1)
@@ -267,9 +263,7 @@ def test_several_replies_to_a_question_count_by_their_mean(
     assert 0.3 < details["score"] < 0.7
 
 
-def test_a_conversation_is_written_with_all_that_was_said(
-    cli, endpoint: Endpoint, items_file: Path, tmp_path: Path, read: Read
-) -> None:
+def test_a_conversation_is_written_whole(cli, endpoint: Endpoint, items_file: Path, tmp_path: Path, read: Read) -> None:
     def said(body: Row, n: int) -> Any:
         if "preflight" in body or n == 5:
             return None if n != 5 else completion(None, body["model"], "content_filter")
@@ -307,9 +301,7 @@ def test_a_conversation_is_written_with_all_that_was_said(
     assert [one["role"] for one in first["messages"]] == ["user", "assistant", "assistant"]
 
 
-def test_variants_are_results_of_their_own(
-    cli, endpoint: Endpoint, items_file: Path, tmp_path: Path, read: Read
-) -> None:
+def test_variants_are_results_besides(cli, endpoint: Endpoint, items_file: Path, tmp_path: Path, read: Read) -> None:
     _asked(cli, endpoint, items_file, "--strategy", "vanilla", "--variants", "choices,again")
     _exported(cli, "r", tmp_path / "eee", "--developer", "x")
     whole, rows = read(tmp_path / "eee")["vanilla"]

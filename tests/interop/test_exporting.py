@@ -10,7 +10,6 @@ import pytest
 
 from tests.helpers.examples import copied_example, shortened
 from tests.helpers.measurements import measured_run
-from tests.helpers.outcomes import refuses
 
 TOOLS = ("inspect", "lm-eval", "every-eval-ever")
 
@@ -98,18 +97,6 @@ def test_no_file_of_a_run_is_written_over_not_even_through_a_link(cli: Any, run:
     assert cli("export", "inspect", run, "--out", run).code == 0, "other files beside a run are the user's"
     (run / "mine_vanilla.eval").unlink()
     assert {name: data for name, data in kept(run).items() if name in before} == before
-
-
-@pytest.mark.parametrize("tool", ["inspect", "lm-eval"])
-def test_a_place_that_is_no_folder_is_told_in_one_line(cli: Any, example: Path, tmp_path: Path, tool: str) -> None:
-    place = tmp_path / "taken"
-    place.write_bytes(b"theirs")
-    done = cli("export", tool, example, "--out", place)
-    assert (done.code, done.out) == (2, "")
-    assert done.err.count("\n") == 1
-    assert str(place) in done.err
-    assert place.read_bytes() == b"theirs"
-    refuses(cli("export", tool, example, "--out", ""), "--out")
 
 
 @pytest.mark.parametrize("tool", ["inspect", "lm-eval"])

@@ -62,7 +62,6 @@ def _read(tmp_path: Path, *folders: Path) -> dict[str, Any]:
 
 
 def _front(folder: Path) -> tuple[dict[str, Any], str]:
-    """The head of a card as YAML, and the rest of it."""
     _, front, rest = (folder / "README.md").read_text().split("---\n", 2)
     found = yaml.safe_load(front)
     assert isinstance(found, dict)
@@ -227,9 +226,7 @@ def test_imported_replies_need_a_licence_and_claim_nothing(cli, tmp_path: Path) 
     ("benchmark", "file", "says"),
     [("bigtom", "bigtom_small.csv", "(licence: MIT)"), ("hitom", "hitom_small.json", "hitom_small.json")],
 )
-def test_published_data_of_others_are_refused_without_a_licence(
-    cli, tmp_path: Path, benchmark: str, file: str, says: str
-) -> None:
+def test_data_of_others_need_a_licence(cli, tmp_path: Path, benchmark: str, file: str, says: str) -> None:
     path = ROOT / "tests/data" / file
     asked = ("--benchmark", benchmark, "--path", path)
     refuses(cli("export", "hub", *asked, "--out", tmp_path / "out"), says)

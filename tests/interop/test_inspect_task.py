@@ -33,10 +33,6 @@ class Both:
     theirs: list[dict[str, Any]]
     ours: list[dict[str, Any]]
 
-    @property
-    def path(self) -> Path:
-        return Path(self.log.location.removeprefix("file://"))
-
 
 def evaluated(endpoint: Endpoint, logs: Path, task: str, epochs: int = 1, **given: Any) -> Any:
     """Have Inspect ask an endpoint; given: the arguments of the task."""
@@ -106,7 +102,7 @@ def test_inspect_scores_as_we_do(both: Both) -> None:
 
 
 def test_a_log_of_ours_inside_inspect_becomes_a_run_with_the_same_scores(cli: Any, both: Both) -> None:
-    passes(cli("import", "inspect", both.path, "--run", "theirs"))
+    passes(cli("import", "inspect", both.log.location.removeprefix("file://"), "--run", "theirs"))
     ours, theirs = load_scores(str(both.folder)), load_scores("theirs")
     own = [name for name in ours.columns if name not in ("run", "model")]
     assert theirs.select(own).equals(ours.select(own)), [n for n in own if not theirs[n].equals(ours[n])]

@@ -24,7 +24,6 @@ def real(tmp_path: Path) -> Path:
 
 
 def accuracies() -> dict[str, dict[str, float]]:
-    """What the real lm-eval computed of each task."""
     (path,) = (REAL / "samples").glob("results_*.json")
     return json.loads(path.read_text())["results"]  # type: ignore[no-any-return]
 

@@ -116,32 +116,6 @@ def test_it_sends_what_eval_sends(asked: Harness, tmp_path: Path) -> None:
     assert len(ours) > MOST
 
 
-@pytest.mark.system
-@pytest.mark.parametrize("task", TASKS)
-def test_it_scores_the_same_texts_as_we_do(asked: Harness, task: str) -> None:
-    benchmark, strategy = TASKS[task]
-    rows = asked.rows[task]
-    texts = [row["resps"][0][0] for row in rows]
-    scored = tomserve.score(
-        [
-            {"item": row["doc"]["id"], "strategy": strategy, "text": text, "status": ended(text)}
-            for row, text in zip(rows, texts, strict=True)
-        ],
-        Asking.of(benchmark, strategy, limit=MOST).items,
-    )
-    found = {row["item"]: row for row in scored.iter_rows(named=True)}
-    assert len(found) == len(rows) > 10
-    for row in rows:
-        ours = found[row["doc"]["id"]]
-        assert (row["acc"], row["read"]) == (float(ours["correct"]), float(ours["answer"] is not None)), row["resps"]
-    assert {row["acc"] for row in rows} == {row["read"] for row in rows} == {0.0, 1.0}
-    result = asked.results["results"][task]
-    assert result["acc,none"] == pytest.approx(sum(row["acc"] for row in rows) / len(rows))
-    thinking = [row for row in rows if ended(row["resps"][0][0]) == "length"]
-    assert thinking
-    assert {row["read"] for row in thinking} == {0.0}, "thoughts that were cut off are no answer"
-
-
 def ended(text: str) -> str:
     return "length" if "<think>" in text and "</think>" not in text else "ok"
 

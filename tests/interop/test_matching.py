@@ -32,15 +32,12 @@ SOME = (
 
 @dataclass
 class Prompt:
-    """What a model was shown about an item of ours."""
-
     item: Item
     text: str
 
 
 @functools.cache
 def known(name: str) -> Known:
-    """All items of a benchmark that needs no file."""
     return Known(name, benchmarks.load(name, None, None, benchmarks.ALL))
 
 
@@ -151,9 +148,7 @@ def as_lm_eval(path: Path, asked: list[Prompt]) -> Path:
 
 
 @pytest.mark.parametrize("name", ["hitom", "perturbed"])
-def test_prompts_that_come_back_through_the_harness_are_scored_by_our_rules(
-    name: str, asked: dict[str, list[Prompt]], cli, tmp_path: Path
-) -> None:
+def test_our_rules_score_prompts_of_a_harness(name: str, asked: dict[str, list[Prompt]], cli, tmp_path: Path) -> None:
     file = as_lm_eval(tmp_path / "samples_theirs.jsonl", asked[name])
     done = cli("import", "lm-eval", file, "--model", "m", "--run", "theirs", "--strategy", "vanilla")
     assert (done.code, done.err.count("warning")) == (0, 1), done.err
@@ -173,9 +168,7 @@ def test_prompts_that_come_back_through_the_harness_are_scored_by_our_rules(
     assert not load_scores("graded")["correct"].any(), "as the user wishes"
 
 
-def test_prompts_that_come_back_in_a_spreadsheet_are_found_and_others_left_out(
-    asked: dict[str, list[Prompt]], cli, tmp_path: Path
-) -> None:
+def test_prompts_in_a_spreadsheet_are_found(asked: dict[str, list[Prompt]], cli, tmp_path: Path) -> None:
     path = tmp_path / "theirs.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
@@ -200,9 +193,7 @@ def test_prompts_that_come_back_in_a_spreadsheet_are_found_and_others_left_out(
     assert (none.code, none.err) == (0, ""), "nothing is looked for where the user says so"
 
 
-def test_where_nothing_is_graded_our_rules_read_questions_of_ours(
-    asked: dict[str, list[Prompt]], cli, tmp_path: Path
-) -> None:
+def test_where_nothing_is_graded_our_rules_read(asked: dict[str, list[Prompt]], cli, tmp_path: Path) -> None:
     rows = [{"asked": one.text, "text": f"Answer: {one.item.answer}"} for one in asked["perturbed"]]
     (tmp_path / "r.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     assert cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--run", "ours").code == 0

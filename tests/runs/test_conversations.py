@@ -29,12 +29,10 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No command of this process waits between two attempts."""
     monkeypatch.setattr(planning, "EvalOptions", functools.partial(planning.EvalOptions, policy=FAST))
 
 
 def job(folder: Path, endpoint: Endpoint, *strategies: str, **options: object) -> tuple[object, ...]:
-    """The arguments of `tomserve` for a run r of these strategies."""
     named = [part for name in strategies or ("two", "fan") for part in ("--strategy", folder / name)]
     more = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
     where = ("--path", folder / "items.jsonl", "--base-url", endpoint.url, "--run", "r")

@@ -93,9 +93,7 @@ def test_a_server_that_stays_away_ends_the_run_resumably(
     assert set(final(tmp_path)) >= kept
 
 
-def test_a_key_is_in_no_file_and_on_no_screen(
-    endpoint: Endpoint, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_is_nowhere_written(endpoint: Endpoint, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "sk-very-secret-4711"
     endpoint.key = secret
     monkeypatch.setenv("TOMSERVE_API_KEY", secret)

@@ -183,9 +183,7 @@ def rename(run: Path) -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_journal_that_is_changed_in_mid_run_ends_it_in_one_line(
-    endpoint: Endpoint, cli, tmp_path: Path, change: str
-) -> None:
+def test_a_journal_that_is_changed_in_mid_run_ends_it(endpoint: Endpoint, cli, tmp_path: Path, change: str) -> None:
     do, said = CHANGES[change]
     endpoint.script = lambda body, n: do(tmp_path / "runs/r") if n == 10 else None
     write_items(tmp_path / "items.jsonl", [make_item(number) for number in range(40)])

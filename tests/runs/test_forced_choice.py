@@ -51,9 +51,7 @@ def test_a_resumed_run_weighs_the_options_that_it_has_and_asks_for_the_others(en
 
 
 @pytest.mark.parametrize("refused", [True, False])
-def test_a_server_without_log_probabilities_ends_the_run_before_the_first_question(
-    endpoint: Endpoint, cli: Any, refused: bool
-) -> None:
+def test_a_server_without_log_probabilities_is_asked_nothing(endpoint: Endpoint, cli: Any, refused: bool) -> None:
     def lacking(body: dict[str, Any], number: int) -> web.StreamResponse | dict[str, Any]:
         if refused and "prompt_logprobs" in body:
             text = {"error": {"message": "Unrecognized request argument supplied: prompt_logprobs"}}

@@ -80,9 +80,7 @@ journals = st.lists(st.one_of(rows, rows, rows, rows, others), max_size=14)
 
 @settings(max_examples=12, deadline=None)
 @given(st.lists(journals, min_size=2, max_size=4), st.sampled_from([3, 10_000]))
-def test_growing_step_by_step_equals_scoring_from_scratch(
-    tmp_path_factory, steps: list[list[bytes]], part: int
-) -> None:
+def test_growing_equals_scoring_from_scratch(tmp_path_factory, steps: list[list[bytes]], part: int) -> None:
     place = tmp_path_factory.mktemp("grown")
     folder = run(place / "runs/r", line(1))
     with pytest.MonkeyPatch.context() as patch:

@@ -14,9 +14,7 @@ ROW: dict[str, Any] = {"item": "a", "strategy": "cot", "turn": 0, "key": "k" * 3
 
 @pytest.mark.parametrize("marks", [{}, {"concurrency": 4}, {"text": "marked"}])
 @pytest.mark.parametrize("row", [ROW, {"schema": 1, **ROW}, {**ROW, "schema": 2, "reused": True}])
-def test_a_line_is_the_row_after_its_schema_and_before_its_marks(
-    marks: dict[str, Any], row: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_line_is_the_row_with_schema_and_marks(marks: dict[str, Any], row: dict[str, Any], tmp_path: Path) -> None:
     with Journal(tmp_path / "responses.jsonl", marks) as journal:
         journal.append(row)
         journal.append({**row, "item": "b"})

@@ -32,7 +32,6 @@ LONG_AGO = 1_000_000_000
 
 
 def row(number: int, answer: str = "salt", **fields: Any) -> bytes:
-    """A line of the journal."""
     found = {"schema": 1, "item": f"demo/{number}", "strategy": "vanilla", "turn": 0, "key": "k", "status": "ok"}
     return orjson.dumps({**found, "text": f"Answer: {answer}", **fields}) + b"\n"
 
@@ -56,7 +55,6 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def scorings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The folders that were scored, in order."""
     found: list[Path] = []
     real = table.write_run
 
@@ -145,9 +143,7 @@ def test_of_the_manifest_counts_what_is_scored(run: Path, scorings: list[Path]) 
     assert len(scorings) == 3
 
 
-def test_a_row_that_comes_while_the_run_is_scored_is_in_the_next_table(
-    run: Path, scorings: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_that_comes_meanwhile_waits(run: Path, scorings: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     journal, real = run / "responses.jsonl", table.write_scored
     before = journal.stat().st_size
 
@@ -168,9 +164,7 @@ def test_a_row_that_comes_while_the_run_is_scored_is_in_the_next_table(
 
 
 @pytest.mark.parametrize(("name", "content"), [("responses.jsonl", "other"), ("items.jsonl", "garbage")])
-def test_what_is_rewritten_while_it_is_scored_gives_no_table(
-    run: Path, name: str, content: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_rewritten_gives_no_table(run: Path, name: str, content: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path, real = run / name, table.write_scored
     lines = path.read_bytes()
 
@@ -187,9 +181,7 @@ def test_what_is_rewritten_while_it_is_scored_gives_no_table(
     assert right(run) == [False] * 4
 
 
-def test_a_copied_run_takes_its_scores_along_unless_it_gets_another_name(
-    run: Path, scorings: list[Path], tmp_path: Path
-) -> None:
+def test_a_copied_run_takes_its_scores_along(run: Path, scorings: list[Path], tmp_path: Path) -> None:
     scores_of(run)
     same, other = tmp_path / "elsewhere/r", tmp_path / "runs/other"
     for place in (same, other):
@@ -384,9 +376,7 @@ def test_a_report_stands_as_long_as_it_would_be_made_the_same(run: Path, monkeyp
     assert standing(run) is None
 
 
-def test_a_report_by_another_study_or_code_is_made_again(
-    run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_report_of_another_study_or_code_is_old(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     own = tmp_path / "content/analysis"
     shutil.copytree(ROOT / "analysis", own, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setenv("TOMSERVE_CONTENT", str(own.parent))

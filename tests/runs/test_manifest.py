@@ -128,9 +128,7 @@ def test_every_turn_counts_for_what_is_left(conversations: Path, endpoint: Endpo
     assert tomserve.load_scores("talk")["status"].to_list() == ["ok"] * 6 + ["refusal"]
 
 
-def test_a_strategy_that_gained_a_turn_needs_another_run(
-    conversations: Path, endpoint: Endpoint, tmp_path: Path
-) -> None:
+def test_a_strategy_that_gained_a_turn_is_refused(conversations: Path, endpoint: Endpoint, tmp_path: Path) -> None:
     write_strategy(tmp_path / "talk", 3)
     with (
         pytest.raises(RunMismatchError, match=r"strategy 'talk', digest was .* when it was asked, now it is"),

@@ -13,14 +13,12 @@ from tomserve.runs.runfolder import RunFolder, existing_run, newest_first, run_p
 
 @pytest.fixture(autouse=True)
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory holds the folder `runs`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TOMSERVE_RUNS", "runs")
     return Path("runs")
 
 
 def made(path: Path) -> Path:
-    """A folder that looks like a run."""
     path.mkdir(parents=True)
     (path / "manifest.json").write_bytes(orjson.dumps({"schema": 1}))
     return path

@@ -31,7 +31,6 @@ def row(status: str = "ok") -> dict[str, Any]:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A clock that a test turns."""
     moment = [1000.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: moment[0])
     return moment
@@ -116,9 +115,7 @@ def test_what_it_ended_by_is_kept_and_no_key(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("kind", ["folder", "full"])
-def test_a_run_goes_on_where_it_cannot_be_recorded(
-    endpoint: Endpoint, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_needs_no_record(endpoint: Endpoint, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

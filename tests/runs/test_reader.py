@@ -324,9 +324,7 @@ def test_every_sample_of_a_question_is_read_and_then_they_vote(endpoint: Endpoin
     assert scores_of(folder).select("answer", "parse", "samples_read").row(0) == ("tea", "reader", 3)
 
 
-def test_what_a_conversation_came_to_is_read_and_its_other_turns_are_not(
-    endpoint: Endpoint, cli, tmp_path: Path
-) -> None:
+def test_of_a_conversation_what_it_came_to_is_read(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     endpoint.script = careful
     last = {"text": "first, number 9", "turn": 1, "closes": 2, "conclusion": UNREAD.format(3)}
     fields = {"demo/1": {"text": "an earlier turn", "turn": 0}}

@@ -77,9 +77,7 @@ OTHERWISE = (
 
 
 @pytest.mark.parametrize(("story", "why"), OTHERWISE)
-def test_a_paraphrase_that_says_something_else_is_dropped(
-    endpoint: Endpoint, tmp_path: Path, story: tuple[str, ...], why: str
-) -> None:
+def test_a_paraphrase_must_say_the_same(endpoint: Endpoint, tmp_path: Path, story: tuple[str, ...], why: str) -> None:
     report = one(endpoint, tmp_path, kinds.PARAPHRASE, rewriter(story))
     assert (report.made, report.dropped) == (Counter(), Counter({("paraphrase", why): 1}))
     assert f"paraphrase: none made; dropped 1: {why}" in report.lines()

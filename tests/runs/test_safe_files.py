@@ -74,9 +74,7 @@ def assert_refused(done, *said: object) -> None:
 
 
 @pytest.mark.parametrize("command", ["eval", "score", "analyze", "report", "compare", "runs", "newest"])
-def test_no_command_follows_a_link_or_waits_for_a_pipe(
-    endpoint: Endpoint, cli, run: Path, victim: Path, command: str, items_file: Path
-) -> None:
+def test_no_link_is_followed(endpoint: Endpoint, cli, run: Path, victim: Path, command: str, items_file: Path) -> None:
     items_file.rename(run.parent / "own.jsonl")
     (run / "responses.jsonl").rename(victim)  # a link to a file that would do: only its place is wrong
     before = victim.read_bytes()
@@ -169,9 +167,7 @@ def test_one_run_with_a_link_does_not_hide_the_others(cli, run: Path, victim: Pa
 # what is written besides
 
 
-def test_a_torn_line_is_put_into_a_file_of_its_own(
-    tmp_path: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_torn_line_gets_a_file_of_its_own(tmp_path: Path, victim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal.time, "time", lambda: 1234.5)
     path = tmp_path / "responses.jsonl"
     path.write_bytes(b'{"half')
@@ -226,9 +222,7 @@ OUTPUTS = ("items", "generate", "own", "parquet", "jsonl", "tables", "report")
 
 
 @pytest.mark.parametrize("which", OUTPUTS)
-def test_what_is_written_by_out_replaces_a_link_and_leaves_its_target(
-    cli, run: Path, victim: Path, tmp_path: Path, which: str
-) -> None:
+def test_out_replaces_a_link_and_leaves_its_target(cli, run: Path, victim: Path, tmp_path: Path, which: str) -> None:
     command, path = outputs(run, tmp_path / "out")[which]
     path.parent.mkdir()
     path.symlink_to(victim)

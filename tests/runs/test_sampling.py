@@ -24,7 +24,6 @@ BY_SEED = {5: "salt", 6: "tea", 7: "tea"}
 
 
 def by_seed(body: dict[str, Any], number: int) -> dict[str, Any] | None:
-    """The scripted reply to a request."""
     if body.get("preflight"):
         return None
     return completion(f'{{"answer": "{BY_SEED.get(body["seed"], "unknown")}"}}')

@@ -17,12 +17,10 @@ from tomserve.runs.sealing import FILE, Seal, differences, seal
 
 
 def row(number: int) -> bytes:
-    """A line of a journal."""
     return orjson.dumps({"item": f"demo/{number}", "strategy": "vanilla", "text": "tea " * 3}) + b"\n"
 
 
 def make(folder: Path, rows: int) -> Path:
-    """A run of so many rows."""
     folder.mkdir(parents=True, exist_ok=True)
     manifest = {"schema": 1, "model": "tiny", "benchmark": "demo", "strategies": {}}
     (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
@@ -37,7 +35,6 @@ def run(tmp_path: Path) -> Path:
 
 
 def broken(folder: Path) -> list[str]:
-    """What is not as it was sealed."""
     found = Seal.read(folder)
     return [one.said for one in differences(folder, found.links)]
 

@@ -27,7 +27,6 @@ UNKNOWN = (
     *("done", "OK", "ok ", "http_", "http_-1", "http_5xx", "success"),
     *("\x1b]0;title\x07" + "x" * 99, "http_" + "9" * 99),
 )
-BODY = orjson.dumps({"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1})
 
 
 def asking(endpoint: Endpoint, items_file: Path) -> tuple[object, ...]:
@@ -147,9 +146,7 @@ def test_a_status_that_is_no_text_is_refused_by_file_line_and_field(cli, tmp_pat
     assert not (tmp_path / "s.csv").exists()
 
 
-def test_a_journal_whose_status_is_no_text_is_refused(
-    endpoint: Endpoint, cli, items_file: Path, tmp_path: Path
-) -> None:
+def test_the_status_of_a_row_is_a_text(endpoint: Endpoint, cli, items_file: Path, tmp_path: Path) -> None:
     assert cli(*asking(endpoint, items_file)).code == 0
     for found in (5, None, ["ok"], ""):
         edit(journal_path(tmp_path), lambda number, row, found=found: row.update(status=found) if number == 3 else None)

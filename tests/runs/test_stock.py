@@ -77,7 +77,6 @@ def test_requests_are_made_of_what_is_left(tmp_path: Path) -> None:
 
 
 def row(identity: Identity) -> dict[str, object]:
-    """A final row of the journal."""
     return {"item": identity.item, "strategy": identity.strategy, "turn": 0, "key": "k", "status": "ok"}
 
 

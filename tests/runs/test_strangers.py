@@ -23,7 +23,6 @@ RAN = "import pathlib\npathlib.Path({!r}).touch()\n"
 
 @pytest.fixture
 def ran(tmp_path: Path) -> Path:
-    """What a stranger's program would make."""
     return tmp_path / "ran"
 
 

@@ -172,9 +172,7 @@ BAD: tuple[tuple[dict[str, Any], str], ...] = (
 
 
 @pytest.mark.parametrize(("update", "expected"), BAD)
-def test_a_variant_that_came_with_the_items_must_fit_its_original(
-    update: dict[str, Any], expected: str, endpoint: Endpoint
-) -> None:
+def test_a_given_variant_must_fit_its_original(update: dict[str, Any], expected: str, endpoint: Endpoint) -> None:
     own = make_item(0).model_copy(update={"id": "item-0", "choices": ("tea", "salt"), "answer": "tea", "gold": None})
     given = Item.model_validate(variant(own, PARAPHRASE, by="rules").model_dump() | {"id": "v"} | update)
     with pytest.raises(ConfigError, match=expected):

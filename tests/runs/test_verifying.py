@@ -35,17 +35,14 @@ def run(tmp_path: Path) -> Path:
 
 
 def checked(folder: Path, wanted: Wanted | None = None) -> dict[str, Finding]:
-    """The findings by what was checked."""
     return {one.what: one for one in findings(folder, wanted)}
 
 
 def held(folder: Path, wanted: Wanted | None = None) -> dict[str, bool | None]:
-    """Whether each check holds."""
     return {name: one.holds for name, one in checked(folder, wanted).items()}
 
 
 def edited(path: Path, line: int, **changes: Any) -> None:
-    """Change fields of one line of JSON."""
     lines = path.read_bytes().splitlines()
     lines[line] = orjson.dumps({**orjson.loads(lines[line]), **changes})
     path.write_bytes(b"\n".join(lines) + b"\n")

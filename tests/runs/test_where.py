@@ -18,7 +18,6 @@ Cli = Callable[..., Outcome]
 
 @pytest.fixture
 def ask(cli: Cli, endpoint: Endpoint) -> Callable[..., Outcome]:
-    """The command eval about the small file, with further options."""
     given = ("--benchmark", "bigtom", "--path", SMALL, "--base-url", endpoint.url, "--strategy", "vanilla")
     return lambda *more: cli("eval", *given, "--no-report", "--run", "mine", *more)
 

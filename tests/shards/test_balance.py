@@ -12,7 +12,6 @@ WEIGHTS = st.lists(st.integers(0, 1000), min_size=1, max_size=60)
 
 
 def summed(weights: list[int], found: list[int]) -> list[int]:
-    """What each part weighs."""
     return [sum(weights[start:end]) for start, end in pairwise([0, *found])]
 
 
@@ -30,9 +29,7 @@ def test_the_smallest_largest_part_is_that_of_the_best_of_all_cuts(weights: list
 
 
 @given(WEIGHTS, st.integers(1, 60))
-def test_every_piece_is_in_one_part_and_no_part_is_much_larger_than_it_has_to_be(
-    weights: list[int], parts: int
-) -> None:
+def test_every_piece_is_in_one_part_and_parts_are_even(weights: list[int], parts: int) -> None:
     parts = min(parts, len(weights))
     sharing = [hash((place, weight)) % 100 for place, weight in enumerate(weights)]
     found = balance.ends(weights, sharing, parts)

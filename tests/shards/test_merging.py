@@ -48,9 +48,7 @@ def of_items(rows: list[bytes], items: set[str]) -> list[bytes]:
 
 @settings(max_examples=12)
 @given(run=runs(), data=st.data())
-def test_parts_cut_anywhere_and_repeated_are_the_run_that_was_never_divided(
-    run: tuple[list[bytes], list[bytes]], data: st.DataObject
-) -> None:
+def test_parts_cut_anywhere_are_the_undivided_run(run: tuple[list[bytes], list[bytes]], data: st.DataObject) -> None:
     rows, noise = run
     where = [data.draw(st.integers(0, 2)) for _ in ITEMS]
     with tempfile.TemporaryDirectory() as scratch:

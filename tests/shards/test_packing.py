@@ -31,7 +31,6 @@ ITEMS = parting.names(3)
 
 
 def of_rows(folder: Path, rows: list[bytes]) -> Path:
-    """A run that holds these rows."""
     shutil.rmtree(folder, ignore_errors=True)
     return parting.written(folder, ITEMS, rows, complete=True)
 

@@ -22,7 +22,6 @@ ITEMS = parting.names(2)
 
 
 def part(folder: Path, item: str) -> Path:
-    """A part that is complete."""
     rows = [row for name in (parting.ONCE, parting.TALK) for row in parting.talk(item, name, 0, failures=1, second=5)]
     return parting.written(folder, [item], rows, complete=True, sampling={"temperature": 0.0, "repeats": 1})
 
@@ -78,9 +77,7 @@ def test_a_connection_that_is_cut_is_made_again(tmp_path: Path, store: Store) ->
     assert (back / "responses.jsonl").read_bytes() == (here / "responses.jsonl").read_bytes()
 
 
-def test_a_store_that_stays_away_ends_in_one_line_without_the_password(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_is_away_shows_no_password(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     here = part(tmp_path / "0000", ITEMS[0])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         closed = taken.getsockname()[1]
@@ -138,9 +135,7 @@ def test_only_finished_parts_are_copied_and_a_stop_leaves_none_behind(tmp_path: 
         ("gs://bucket/x", MachineError, "needs a package that is not installed"),
     ],
 )
-def test_an_address_that_cannot_be_used_says_why_and_shows_no_secret(
-    tmp_path: Path, url: str, kind: type[TomserveError], said: str
-) -> None:
+def test_a_bad_address_says_why_and_no_secret(tmp_path: Path, url: str, kind: type[TomserveError], said: str) -> None:
     with pytest.raises(kind, match=said) as raised:
         storage.put(part(tmp_path / "0000", ITEMS[0]), url)
     assert "geheim" not in str(raised.value)

@@ -21,7 +21,6 @@ Cli = Callable[..., Any]
 
 
 def keyed(folder: Path) -> dict[tuple[str, str, int, int], tuple[str, str]]:
-    """What each row of a run answers, with its key and its text."""
     rows = (row for _, row in read_rows(folder / "responses.jsonl"))
     return {
         (row["item"], row["strategy"], row["turn"], row.get("sample") or 0): (row["key"], row["text"]) for row in rows
@@ -118,7 +117,6 @@ MADE: dict[tuple[str, ...], Path] = {}
 
 
 def divide(cli: Cli, endpoint: Endpoint, tmp_path: Path, *more: str) -> Path:
-    """The folder of three parts of 12 questions."""
     folder, asked = tmp_path / "runs/mine.parts", (*ASKED, "--base-url", endpoint.url, *more)
     if asked in MADE:
         shutil.copytree(MADE[asked], folder)
@@ -129,9 +127,7 @@ def divide(cli: Cli, endpoint: Endpoint, tmp_path: Path, *more: str) -> Path:
     return folder
 
 
-def test_a_part_that_another_process_asks_is_refused_by_name_and_else_passed_over(
-    cli: Cli, endpoint: Endpoint, tmp_path: Path
-) -> None:
+def test_a_part_that_another_process_asks_is_passed_over(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
     folder = divide(cli, endpoint, tmp_path)
     with RunFolder(part_folder(folder, 1)):
         assert states(folder)[1].state == "running"
@@ -185,7 +181,6 @@ def test_folders_of_strangers_are_refused_in_one_line(
 
 
 def relinked(path: Path) -> None:
-    """Put a link in the place of a file."""
     other = path.with_name("elsewhere")
     other.write_bytes(path.read_bytes() if path.exists() else b"")
     path.unlink(missing_ok=True)
@@ -193,14 +188,11 @@ def relinked(path: Path) -> None:
 
 
 def changed(folder: Path, field: str, value: object) -> None:
-    """Change a field of the record."""
     record = orjson.loads((folder / "shards.json").read_bytes())
     (folder / "shards.json").write_bytes(orjson.dumps({**record, field: value}))
 
 
-def test_a_key_is_sent_only_where_the_user_says(
-    cli: Cli, endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_a_key_is_sent(cli: Cli, endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The address in the record, and the name of a variable there, may be a stranger's."""
     secret = "sk-of-the-parts-0123456789"
     monkeypatch.setattr(keys, "_used", [])
