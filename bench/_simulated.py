@@ -1,4 +1,4 @@
-"""A server that behaves like a language model under load: the batcher of tests/helpers/simulated.py over HTTP.
+"""A server that behaves like a language model under load: the batcher of bench/_batcher.py over HTTP.
 
     python bench/_simulated.py --port 0 --slots 48                         # prints its URL, then serves until SIGTERM
     python bench/_simulated.py --slots 16 --at '10 slots=64' --no-metrics  # four times the room after ten seconds
@@ -16,18 +16,14 @@ import contextlib
 import dataclasses
 import os
 import signal
-import sys
 import time
 from collections import OrderedDict
-from pathlib import Path
 from typing import Any
 
 import orjson
+from _batcher import Batcher, Schedule
+from _batcher import Settings as Settings
 from aiohttp import web
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.helpers.simulated import Batcher, Schedule
-from tests.helpers.simulated import Settings as Settings
 
 MODEL = "tiny"
 ANSWER = '{"answer":"tea"}'

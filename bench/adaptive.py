@@ -45,7 +45,7 @@ FIXED = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 @dataclass(frozen=True)
 class Scenario:
-    """A server: its `settings` (see tests/helpers/simulated.py) and what changes when a phase begins; vLLM has none.
+    """A server: its `settings` (see bench/_batcher.py) and what changes when a phase begins; vLLM has none.
 
     tokens: whether rates are in tokens, because the requests of the phases differ in size.
     """

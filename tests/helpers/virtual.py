@@ -1,12 +1,13 @@
 """An event loop without waiting: where nothing is ready, its clock jumps to the next timer.
 
-The whole engine runs on it against the batcher of tests/helpers/simulated.py, so that minutes of a run under load take a
+The whole engine runs on it against the batcher of bench/_batcher.py, so that minutes of a run under load take a
 second, and come out the same each time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import random
 import selectors
 import tempfile
@@ -18,7 +19,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.helpers import simulated
+from tests.conftest import ROOT
 from tomserve.engine.observe import Silent, Status
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.runner import Runner
@@ -50,7 +51,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 class Simulated:
     """A transport to a batcher on the same clock; each way to it takes `far` seconds."""
 
-    def __init__(self, batcher: simulated.Batcher, metrics: bool, broken: bytes, far: float = 0.001) -> None:
+    def __init__(self, batcher: Any, metrics: bool, broken: bytes, far: float = 0.001) -> None:
         self.batcher, self.shown, self.broken, self.far = batcher, metrics, broken, far
         self.refused = 0
 
@@ -194,21 +195,18 @@ def under_load(
     outcome = Outcome()
     random.seed(0)  # by which waits are drawn, so that a run comes out the same each time
 
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "bench")
+        simulated = importlib.import_module("_batcher")
+
     async def go() -> None:
         loop = asyncio.get_running_loop()
         outcome.clock = loop.time
         batcher = simulated.Batcher(simulated.Settings(**settings), list(schedule), clock=loop.time)
         transport = Simulated(batcher, metrics, broken)
         with tempfile.TemporaryDirectory() as scratch, Journal(Path(scratch) / "responses.jsonl") as journal:
-            runner = VirtualRunner(
-                ["http://simulated/v1"],
-                transport,
-                journal,
-                concurrency=concurrency,
-                most=most,
-                observer=outcome,
-                clock=loop.time,
-            )
+            more = {"concurrency": concurrency, "most": most, "observer": outcome, "clock": loop.time}
+            runner = VirtualRunner(["http://simulated/v1"], transport, journal, **more)
             asking = asyncio.create_task(runner.run(requests()))
             await asyncio.wait([asking], timeout=seconds)
             asking.cancel()
