@@ -141,16 +141,6 @@ def test_a_server_that_makes_up_names_fills_no_memory() -> None:
     assert accepted == [f"name {n}" for n in range(1, MOST)]
 
 
-def test_replicas_are_compared_with_one_another() -> None:
-    answering = Answering()
-    for n in range(9):
-        answering.note_reply(Reply("ok", model="m"), f"http://host{n % 3}/v1")
-    said = "http://host3/v1: a reply names the model 'other' where earlier ones named 'm'"
-    with pytest.raises(ServerError, match=said):
-        answering.note_reply(Reply("ok", model="other"), "http://host3/v1")
-    answering.note_reply(Reply("ok", model="m"), "http://host0/v1")
-
-
 def test_replicas_that_differ_are_all_told(endpoint: Endpoint, cli, asking, tmp_path: Path) -> None:
     """So that neither their order nor one that is away looks like a change, and a third one does."""
     endpoint.root = "b"

@@ -96,22 +96,13 @@ def edited(folder: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"salt", b"tea ", 1))
 
 
-def synchronised(folder: Path) -> None:
-    """The journal of another machine comes with its own, older time, as `rsync -t` and `cp -p` bring it."""
-    theirs = folder / "theirs"
-    theirs.write_bytes(row(1, "tea") + b"".join(map(row, range(2, 5))))
-    os.utime(theirs, (LONG_AGO, LONG_AGO))
-    shutil.copy2(theirs, folder / "responses.jsonl")
-    theirs.unlink()
-
-
 def other_items(folder: Path) -> None:
     write_items(
         folder / "items.jsonl", [make_item(number, answer="salt" if number == 1 else "tea") for number in range(1, 5)]
     )
 
 
-@pytest.mark.parametrize("change", [edited, synchronised, other_items])
+@pytest.mark.parametrize("change", [edited, other_items])
 def test_what_was_changed_is_scored_again_whatever_its_time(run: Path, change: Callable[[Path], None]) -> None:
     assert right(run) == [False] * 4
     change(run)

@@ -155,15 +155,6 @@ def test_no_link_is_followed_in_the_folder_of_work(tmp_path: Path) -> None:
     assert (outside / "kept").read_text() == "mine"
 
 
-def test_what_changed_between_sessions_is_told(tmp_path: Path) -> None:
-    opened(tmp_path).__exit__(None, None, None)
-    opened(tmp_path, environment={"torch": "2.2", "device": "cpu"}).__exit__(None, None, None)
-    said = measured.changes(manifest(tmp_path))
-    assert len(said) == 2
-    assert said[0].startswith("torch was 2.1 until the session of 20")
-    assert said[0].endswith("2.2")
-
-
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path

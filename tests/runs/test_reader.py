@@ -119,21 +119,12 @@ def test_a_changed_choice_is_noticed_as_a_changed_reply_is(endpoint: Endpoint, c
 
 def test_equal_replies_are_read_once_and_those_without_words_never(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     endpoint.script = careful
-    both = {"text": UNREAD.format(7)}
-    silent = {"text": "<think>It is the"}
-    cut = {"text": UNREAD.format(8), "status": "length"}
-    folder = run_folder(
-        tmp_path / "runs/mine",
-        {name: {"demo/1": both, "demo/2": silent, "demo/3": cut} for name in ("a", "b")},
-        ITEMS,
-        "evaluated",
-    )
+    texts = {"demo/1": {"text": UNREAD.format(7)}, "demo/2": {"text": "<think>It is the"}}
+    texts["demo/3"] = {"text": UNREAD.format(8), "status": "length"}
+    folder = run_folder(tmp_path / "runs/mine", {"a": texts, "b": texts}, ITEMS, "evaluated")
     done = cli("score", "mine", "--reader", endpoint.url)
     assert len(endpoint.requests) == 1
-    assert (
-        "of 4 replies that the rules could not read, tiny found an answer in 2, none in 0, was not asked about 2"
-        in (done.out)
-    )
+    assert "of 4 replies that the rules could not read, tiny found an answer in 2, none in 0, was not" in done.out
     assert "agreement with the rules: not known" in done.out
     parse = scores_of(folder).select("item", "status", "parse").unique().sort("item").rows()
     assert parse == [("demo/1", "ok", "reader"), ("demo/2", "invalid", None), ("demo/3", "length", None)]
@@ -266,35 +257,26 @@ def test_nothing_that_a_reply_holds_leaves_its_block_or_becomes_a_choice() -> No
 
 def test_files_of_others_are_not_trusted(tmp_path: Path, run: Path, cli) -> None:
     """A choice outside of the item's is none, other lines are left out, and a broken record says what to do."""
-    place = Place.of_run(run)
-    mark = {"reader": "sha256:1"}
+    place, mark = Place.of_run(run), {"reader": "sha256:1"}
     place.record.write_bytes(orjson.dumps(mark))
-    name = content(ITEMS[5], {"text": UNREAD.format(5)})
+    name, second = (content(ITEMS[n], {"text": UNREAD.format(n)}) for n in (5, 6))
     lines: list[Any] = [
         {**mark, "item": name, "status": "ok", "text": '{"choice": "coffee"}'},
-        {**mark, "item": content(ITEMS[6], {"text": UNREAD.format(6)}), "status": "ok", "text": '{"choice": ["tea"]}'},
+        {**mark, "item": second, "status": "ok", "text": '{"choice": ["tea"]}'},
         {"reader": "sha256:2", "item": name, "status": "ok", "text": '{"choice": "tea"}'},
         {**mark, "item": 7, "status": "ok", "text": '{"choice": "tea"}'},
         [1],
     ]
     journal = b"".join(orjson.dumps(line) + b"\n" for line in lines)
     place.journal.write_bytes(journal + b"no json\n" + b'{"reader": "sha256:1"')
-    choices = Choices(place)
-    assert [choices.outcome(ITEMS[n], {"text": UNREAD.format(n)}) for n in (5, 6, 7)] == [
-        (None, "nonsense"),
-        (None, "nonsense"),
-        (None, "missing"),
-    ]
+    outcomes = [Choices(place).outcome(ITEMS[n], {"text": UNREAD.format(n)}) for n in (5, 6, 7)]
+    assert outcomes == [(None, "nonsense"), (None, "nonsense"), (None, "missing")]
     assert "reader" not in set(scores_of(run)["parse"])
     place.record.write_bytes(b"[]")
-    done = cli("score", "mine")
-    assert (done.code, "reader.json: field 'reader' is missing or no text; `score --reader` makes" in done.err) == (
-        *(2, True),
-    )
+    refuses(cli("score", "mine"), "reader.json: field 'reader' is missing or no text; `score --reader` makes")
     place.record.unlink()
     place.record.symlink_to(tmp_path / "elsewhere")
-    done = cli("score", "mine")
-    assert (done.code, "is a symbolic link" in done.err) == (2, True)
+    refuses(cli("score", "mine"), "is a symbolic link")
 
 
 def test_from_python_also_inside_a_running_loop(endpoint: Endpoint, run: Path) -> None:

@@ -68,7 +68,7 @@ def test_free_text_answers_to_hitom_name_their_gold_and_how_they_were_read(cli, 
     assert "3 rows scored, 1 correct\nreplies read as: " in done.out
     assert "; compared with gold: corrected\n" in done.out
     scores = pl.read_csv(out)
-    assert scores.sort("item")["parse"].to_list() == ["label+letter", "label", None]
+    assert {*scores["parse"]} == {"label+letter", "label", None}
     assert set(scores["gold"]) == {"corrected"}
     assert scores.filter(item=wrong.id)["places_offered"].item() == " ".join(wrong.choices[:-1])
     assert "; compared with gold: tracked\n" in cli(*command, "--gold", "tracked").out

@@ -6,7 +6,6 @@ import socket
 import stat
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import orjson
@@ -232,21 +231,6 @@ def test_out_replaces_a_link_and_leaves_its_target(cli, run: Path, victim: Path,
     assert path.stat().st_size > 0
     assert victim.read_bytes() == SECRET
     assert not list(path.parent.glob(".*")), "nothing is left behind"
-
-
-@pytest.mark.parametrize("which", ["items", "parquet", "tables"])
-def test_out_is_written_into_a_named_pipe(cli, run: Path, tmp_path: Path, which: str) -> None:
-    command, path = outputs(run, tmp_path / "out")[which]
-    path.parent.mkdir()
-    os.mkfifo(path)
-    with ThreadPoolExecutor(1) as pool:
-        read = pool.submit(path.read_bytes)
-        done = cli(*command)
-        if done.code:
-            os.close(os.open(path, os.O_WRONLY))  # whoever reads waits for somebody who writes
-        assert done.code == 0, done.err
-        assert len(read.result()) > 20
-    assert stat.S_ISFIFO(path.lstat().st_mode)
 
 
 def test_an_open_stream_goes_on_where_it_stands(cli, run: Path, tmp_path: Path) -> None:
