@@ -11,8 +11,7 @@ import pytest
 from aiohttp import web
 
 from tests.conftest import Endpoint, completion, make_item
-from tests.helpers.outcomes import passes
-from tests.helpers.outcomes import refuses
+from tests.helpers.outcomes import passes, refuses
 from tests.helpers.reports import run_folder
 from tomserve import Run
 from tomserve.errors import ConfigError
