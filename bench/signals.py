@@ -13,6 +13,8 @@ minute, and these take 30 ms. Exits with 1 unless all counts are zero.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import random
 import shutil
 import signal
@@ -28,13 +30,75 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from _figures import figure
 from kill import start
 
-from tests.helpers.shots import Range, Shot, names, ready
+from tests.helpers.shots import Range, Shot, ready
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 LONGEST = 20.0
 """Seconds of a command in which it is shot at; the rest of a longer one goes on as these do."""
+
+
+def further(place: Range) -> dict[str, list[str]]:
+    """The commands that only this bench shoots at."""
+    url, write = place.endpoint.url, str(place.folder / "out")
+    return {
+        "plan": ["plan", "--benchmark", "perturbed", "--people", "20"],
+        "items": ["items", "perturbed-2", "--variants", "all", "--limit", "60", "--out", f"{write}.jsonl"],
+        "validate": ["dataset", "validate"],
+        "audit": ["dataset", "audit", "perturbed"],
+        "show": ["dataset", "show", "perturbed"],
+        "questionnaire": ["dataset", "questionnaire", "--out", f"{write}-forms"],
+        "runs": ["runs"],
+        "doctor": ["doctor"],
+        "stability": ["stability", "--base-url", url, "--run", "stable", "--limit", "8"],
+        "functional": ["functional", "--base-url", url, "--run", "layers", "--limit", "8"],
+        "causal": ["causal", "reference", "--run", "inside"],
+    }
+
+
+def begun(place: Range, name: str) -> subprocess.Popen[str]:
+    """Start a command, with a folder of its own for temporary files."""
+    command = [sys.executable, "-X", "faulthandler", "-m", "tomserve", *place.commands[name]]
+    return subprocess.Popen(
+        command,
+        env=place.surroundings(),
+        cwd=place.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=_heard,
+    )
+
+
+def _heard() -> None:
+    """Hear all signals again, also where this process was started by `nohup` or in the background."""
+    for number in NUMBERS:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def shot_at(place: Range, name: str, number: signal.Signals, after: float) -> Shot:
+    """Start a command, send it a signal so many seconds later, and look at what is left once it has ended."""
+    process = begun(place, name)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(after)
+    running, began = process.poll() is None, time.monotonic()
+    if running:
+        process.send_signal(number)
+    try:
+        out, err = process.communicate(timeout=45)
+    except subprocess.TimeoutExpired:  # -X faulthandler tells where it is
+        process.send_signal(signal.SIGABRT)
+        out, err = process.communicate(timeout=45)
+    finally:
+        took = time.monotonic() - began
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    left = place.left(process.pid)
+    return Shot(name, number, after, running, took, process.returncode, out, err, left, place.slack)
 
 
 def cleared(place: Range) -> None:
@@ -47,7 +111,7 @@ def cleared(place: Range) -> None:
 def lasts(place: Range, name: str) -> float:
     """How many seconds a command takes that nobody stops, at most LONGEST."""
     began = time.monotonic()
-    process = place.start(name)
+    process = begun(place, name)
     try:
         _, err = process.communicate(timeout=LONGEST)
     except subprocess.TimeoutExpired:
@@ -74,7 +138,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         place = ready(Path(scratch), start())
         place.slack = chosen.slack
-        known = list(names(chosen.only, place))
+        place.commands |= further(place)
+        known = list(chosen.only or place.commands)
         whole = {}
         for name in known:
             cleared(place)
@@ -82,7 +147,7 @@ def main() -> int:
         for number in range(chosen.shots):
             name = known[number % len(known)]
             cleared(place)
-            shot = place.shoot(name, moments.choice(NUMBERS), moments.random() * whole[name])
+            shot = shot_at(place, name, moments.choice(NUMBERS), moments.random() * whole[name])
             count[name] += shot.running
             took += [shot.took] if shot.running else []
             if problems := shot.problems():

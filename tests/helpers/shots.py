@@ -1,19 +1,12 @@
-"""Commands in processes of their own that are shot at: a signal is sent at some moment, and what is left is looked at.
-
-with ready(folder) as range_:
-    shot = range_.shoot("report", signal.SIGTERM, 0.3)
-    assert shot.problems() == []
-"""
+"""Commands in processes of their own that are shot at: a signal is sent at some moment, and what is left is looked at."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,9 +19,6 @@ WITHIN = 2.0
 
 LEFT = (".tomserve-*", ".scoring-*", ".key-*", "tmp*", "*.part", "tomserve-*")
 """What temporary files and folders look like."""
-
-OF_DRAINING = ("stopping: waiting for what is in flight",)
-"""What a command says that waits for replies which it has paid for."""
 
 
 @dataclass
@@ -78,51 +68,10 @@ class Range:
     commands: dict[str, list[str]]
     slack: float = 1.0
 
-    def start(self, name: str) -> subprocess.Popen[str]:
-        """Start a command, with a folder of its own for temporary files."""
-        command = [sys.executable, "-X", "faulthandler", "-m", "tomserve", *self.commands[name]]
-        return subprocess.Popen(
-            command,
-            env=self.surroundings(),
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            preexec_fn=_heard,
-        )
-
     def surroundings(self) -> dict[str, str]:
         """The environment of a command, with a folder of its own for temporary files."""
         (self.folder / "tmp").mkdir(exist_ok=True)
         return {**environment(self.folder / "runs"), "TMPDIR": str(self.folder / "tmp")}
-
-    def shoot(self, name: str, number: signal.Signals, after: float) -> Shot:
-        """Start a command, send it a signal so many seconds later, and look at what is left once it has ended."""
-        process = self.start(name)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(after)
-        return self.end(name, process, number, after)
-
-    def end(self, name: str, process: subprocess.Popen[str], number: signal.Signals, after: float = 0.0) -> Shot:
-        """Send a signal to a command that was started, and look at what is left once it has ended."""
-        running, began = process.poll() is None, time.monotonic()
-        if running:
-            process.send_signal(number)
-        try:
-            out, err = process.communicate(timeout=45)
-        except subprocess.TimeoutExpired:  # -X faulthandler tells where it is
-            process.send_signal(signal.SIGABRT)
-            out, err = process.communicate(timeout=45)
-        finally:
-            took = time.monotonic() - began
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        return Shot(
-            name, number, after, running, took, process.returncode, out, err, self.left(process.pid), self.slack
-        )
 
     def left(self, group: int) -> list[str]:
         """What a command has left behind: temporary files, and processes of its group."""
@@ -133,12 +82,6 @@ class Range:
                 if int(fields[3]) == group and fields[0] != "Z":
                     found.append(f"process {status.parent.name}")
         return found
-
-
-def _heard() -> None:
-    """Hear all signals again, also where this process was started by `nohup` or in the background."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
 
 
 def run(folder: Path, *arguments: str, within: Sequence[str] = (sys.executable,)) -> None:
@@ -160,23 +103,7 @@ def ready(folder: Path, endpoint: Endpoint, items: int = 120, within: Sequence[s
         "analyze": ["analyze", "whole", "--out", f"{write}-tables"],
         "report": ["report", "whole", "--out", f"{write}.html"],
         "compare": ["compare", "whole", "--strategies", "vanilla,cot", "--out", f"{write}-compared"],
-        "plan": ["plan", "--benchmark", "perturbed", "--people", "20"],
-        "items": ["items", "perturbed-2", "--variants", "all", "--limit", "60", "--out", f"{write}.jsonl"],
-        "validate": ["dataset", "validate"],
-        "audit": ["dataset", "audit", "perturbed"],
-        "show": ["dataset", "show", "perturbed"],
-        "questionnaire": ["dataset", "questionnaire", "--out", f"{write}-forms"],
         "generate": ["generate", "worlds", "--worlds", "60", "--seed", "7", "--out", f"{write}-worlds.jsonl"],
-        "runs": ["runs"],
-        "doctor": ["doctor"],
-        "stability": ["stability", "--base-url", endpoint.url, "--run", "stable", "--limit", "8"],
         "faithfulness": ["faithfulness", "whole", "--base-url", endpoint.url, "--run", "faithful"],
-        "functional": ["functional", "--base-url", endpoint.url, "--run", "layers", "--limit", "8"],
-        "causal": ["causal", "reference", "--run", "inside"],
     }
     return Range(folder, endpoint, commands)
-
-
-def names(chosen: Sequence[str], known: Range) -> Iterator[str]:
-    """The names of the chosen commands; all that there are where none is chosen."""
-    return iter(chosen or known.commands)
