@@ -59,21 +59,7 @@ def test_a_list_of_turns_is_asked_at_the_same_time(endpoint: Endpoint, journal: 
     assert endpoint.peak == 2
 
 
-def test_the_answer_of_a_program_stands_beside_the_row_that_ended_it(endpoint: Endpoint, journal: Journal) -> None:
-    def concluding(item: Item) -> Talk:
-        replies: list[Reply] = yield [says("first"), says("second")]
-        return " and ".join(reply.text for reply in replies)
-
-    endpoint.script = lambda body, n: completion(body["messages"][0]["content"])
-    assert converse(endpoint, journal, Programmed(concluding), [make_item(1)], concurrency=1)[0]
-    first, second = rows(journal)
-    assert "closes" not in first
-    assert (second["closes"], second["conclusion"], second["text"]) == (2, "first and second", "second")
-
-
 def test_equal_first_turns_are_sent_once(endpoint: Endpoint, journal: Journal) -> None:
-    """As for all the questions about a story: each goes on by itself."""
-
     def shared(item: Item) -> Talk:
         reply: Reply = yield says("about the story")
         yield says(f"{item.id}: {reply.text}")
@@ -196,7 +182,6 @@ def test_a_reply_that_was_cut_off_goes_to_the_program(endpoint: Endpoint, journa
 
 @pytest.mark.parametrize("answered", [0, 1, 4, 6])
 def test_a_run_goes_on_at_any_turn_of_a_list(endpoint: Endpoint, tmp_path: Path, answered: int) -> None:
-    """After a run that was killed when so many replies had been written."""
     endpoint.script = lambda body, n: completion(f"reply to {body['messages'][0]['content'][:13]}")
     whole = tmp_path / "whole.jsonl"
     with Journal(whole) as journal:
@@ -212,23 +197,6 @@ def test_a_run_goes_on_at_any_turn_of_a_list(endpoint: Endpoint, tmp_path: Path,
         assert [(row["turn"], row["key"], row.get("closes")) for row in found] == [
             (row["turn"], row["key"], row.get("closes")) for row in map(orjson.loads, lines)
         ]
-
-
-def test_a_program_that_changes_its_mind_is_refused(endpoint: Endpoint, tmp_path: Path) -> None:
-    wording = iter(["first", "second", "third"])
-
-    def fickle(item: Item) -> Talk:
-        yield says(next(wording))
-        yield says("now fail")
-        return
-
-    endpoint.script = lambda body, n: page(500) if "fail" in body["messages"][0]["content"] else None
-    with Journal(tmp_path / "responses.jsonl") as journal:
-        assert converse(endpoint, journal, Programmed(fickle), [make_item(1)])[0]
-        asked_before = len(endpoint.requests)
-        with pytest.raises(ConfigError, match=r"strategy 'talk', item 'demo/1', turn 0 \(counted from 0\): the progr"):
-            converse(endpoint, journal, Programmed(fickle), [make_item(1)])
-        assert len(endpoint.requests) == asked_before
 
 
 def test_a_conversation_that_ends_without_another_reply_is_closed_all_the_same(
@@ -249,22 +217,6 @@ def test_a_conversation_that_ends_without_another_reply_is_closed_all_the_same(
     assert len(endpoint.requests) == 1
     last = rows(journal)[-1]
     assert (last["closes"], last["conclusion"], last["reused"]) == (1, "tea", True)
-
-
-def test_a_mistake_of_a_program_in_mid_run_keeps_every_reply(endpoint: Endpoint, journal: Journal) -> None:
-    def endless(item: Item) -> Talk:
-        number = 0
-        while True:
-            yield says(f"{item.id} {number}")
-            number += 1
-
-    with pytest.raises(ConfigError, match=r"strategy talk, item 'demo/1': wants more than 3 calls for one question"):
-        converse(endpoint, journal, Programmed(endless, calls=3), [make_item(1)], concurrency=1)
-    assert [row["turn"] for row in rows(journal)] == [0, 1, 2]
-    assert len(endpoint.requests) == 3
-    with pytest.raises(ConfigError, match="wants more than 5 calls"):
-        converse(endpoint, journal, Programmed(endless, calls=5), [make_item(1)], concurrency=1)
-    assert [row["turn"] for row in rows(journal)] == [0, 1, 2, 3, 4], "with a larger budget it goes on"
 
 
 def test_a_later_turn_goes_where_the_turn_before_went(journal: Journal) -> None:

@@ -15,15 +15,13 @@ import orjson
 import pytest
 
 from tests.conftest import Endpoint, make_item
-from tests.helpers.asking import FAST, ask, page, request, rows
 from tests.helpers.hostile import ANSWER, ANSWERED, NO_ANSWER, Behaviour, Hostile, completion, response
 from tomserve.engine import exchange
 from tomserve.engine.bounded import MAX_BODY
 from tomserve.engine.transport import Reply, Timeouts, read_reply, retry_after
 from tomserve.engine.transports import TRANSPORTS, transport
-from tomserve.errors import ServerError, ServerLostError
+from tomserve.errors import ServerError
 from tomserve.items import write_items
-from tomserve.runs.journal import Journal
 from tomserve.serving.probe import Probe, healthy
 from tomserve.serving.target import told_by
 from tomserve.status import CONNECTION, MALFORMED, OK, TIMEOUT
@@ -46,7 +44,6 @@ async def sent(name: str, url: str, timeouts: Timeouts = PATIENT, times: int = 1
 
 
 def sent_to_all(name: str, behaviours: Mapping[str, Behaviour]) -> tuple[dict[str, Reply], dict[str, int]]:
-    """The reply to a request of every server, all asked at the same time; and how much each of them could say."""
     with ExitStack() as stack:
         servers = {key: stack.enter_context(Hostile(one.saying)) for key, one in behaviours.items()}
 
@@ -101,12 +98,6 @@ def test_metrics_and_signs_of_life_are_bounded_too(name: str, monkeypatch: pytes
     assert asyncio.run(go("http://127.0.0.1:1/v1")) == (False, None)
 
 
-@pytest.mark.parametrize("name", ["httptools", "aiohttp"])
-def test_a_second_answer_to_one_request_is_nobodys(name: str) -> None:
-    with Hostile(lambda: [response(ANSWER) + response(completion("salt"))]) as server:
-        assert [reply.text for reply in asyncio.run(sent(name, server.url, times=3))] == ["tea"] * 3
-
-
 @every_transport
 def test_no_redirect_is_followed(name: str) -> None:
     with Hostile(lambda: [response(ANSWER)]) as other:
@@ -124,42 +115,6 @@ def test_no_redirect_is_followed(name: str) -> None:
 
 
 @every_transport
-def test_a_run_over_faults_keeps_the_healthy_rest_and_no_key(name: str, endpoint: Endpoint, tmp_path: Path) -> None:
-    faults = {
-        "400": page(400, '{"error": {"message": "too long sk-0123456789"}}'),
-        "500": page(500),
-        "page": page(200, "<html>"),
-    }
-    asked = [*(request(n, f"bad {kind}") for n, kind in enumerate(faults)), *(request(n) for n in range(3, 9))]
-
-    async def go(journal: Journal) -> bool:
-        from tomserve.engine.runner import Runner
-
-        client = transport(name, KEY, PATIENT)
-        try:
-            return await Runner([endpoint.url], client, journal, policy=FAST, concurrency=4).run(asked)
-        finally:
-            await client.close()
-
-    def script(body, n):  # type: ignore[no-untyped-def]
-        kind = body["messages"][0]["content"].removeprefix("bad ")
-        fault = faults.get(kind)
-        return page(fault.status, str(fault.text), fault.content_type) if fault is not None else None
-
-    endpoint.script = script
-    with Journal(tmp_path / "responses.jsonl") as journal:
-        assert asyncio.run(go(journal))
-        found = {row["item"]: (row["status"], row["attempts"]) for row in rows(journal)}
-    assert found == {"i0": ("http_400", 1), "i1": ("http_500", 3), "i2": ("malformed", 3)} | {
-        f"i{n}": ("ok", 1) for n in range(3, 9)
-    }
-    assert KEY not in journal.path.read_text()
-    body = endpoint.requests[-1]
-    assert (body["temperature"], body["seed"], body["max_tokens"]) == (0.0, 0, 16)
-    assert body["response_format"]["type"] == "json_schema"
-
-
-@every_transport
 def test_where_nobody_listens_or_no_tls_is_spoken_was_never_reached(name: str, endpoint: Endpoint) -> None:
     (reply,) = asyncio.run(sent(name, "http://127.0.0.1:1/v1"))
     assert (reply.status, reply.reached) == (CONNECTION, False)
@@ -167,15 +122,6 @@ def test_where_nobody_listens_or_no_tls_is_spoken_was_never_reached(name: str, e
         (reply,) = asyncio.run(sent(name, endpoint.url.replace("http:", "https:")))
         assert (reply.status, reply.reached) == (CONNECTION, False)
         assert "ssl" in (reply.error or "").lower()
-
-
-def test_a_server_that_is_gone_ends_a_run_of_the_real_transport(tmp_path: Path) -> None:
-    with (
-        Journal(tmp_path / "responses.jsonl") as journal,
-        pytest.raises(ServerLostError, match="no contact for") as error,
-    ):
-        ask(Endpoint(port=1), journal, [request(n) for n in range(3)])
-    assert error.value.exit_code == 3
 
 
 def test_the_command_takes_a_transport(endpoint: Endpoint, cli, tmp_path: Path) -> None:

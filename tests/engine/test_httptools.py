@@ -27,7 +27,6 @@ def packed(body: bytes, kind: str) -> bytes:
 
 
 def answering(*answers: bytes, close: bool = False, late: bytes = b"") -> Hostile:
-    """A server that answers one request after the other on the same connection, the last answer for ever."""
     every = itertools.chain(answers, itertools.repeat(answers[-1]))
     return Hostile(lambda: [next(every), *([lambda connection: connection.shutdown(1)] if close else [])], late)
 
@@ -78,7 +77,6 @@ ONCE = {
 
 @pytest.mark.parametrize("name", ONCE)
 def test_a_connection_that_cannot_be_trusted_is_not_used_again(name: str) -> None:
-    """And what follows an answer is nobody's."""
     answer, close = ONCE[name]
     with answering(answer, close=close) as server:
         assert [reply.text for reply in ask(server.url, 3)] == ["tea"] * 3
@@ -146,12 +144,6 @@ def test_connections_that_wait_too_long_are_closed(monkeypatch: pytest.MonkeyPat
     with answering(response(ANSWER)) as server:
         assert [reply.status for reply in ask(server.url, 2)] == [OK, OK]
     assert server.connections == 2
-
-
-def test_a_host_that_does_not_exist_was_never_reached() -> None:
-    (reply,) = ask("http://no-such-host.invalid:1/v1")
-    assert (reply.status, reply.reached) == (CONNECTION, False)
-    assert "no-such-host.invalid:1" in (reply.error or "")
 
 
 def test_many_at_once_share_no_connection(endpoint: Endpoint) -> None:

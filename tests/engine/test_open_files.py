@@ -18,20 +18,15 @@ class Limits:
     def __init__(self, soft: int, hard: int, *, fixed: bool = False) -> None:
         self.soft, self.hard, self.fixed = soft, hard, fixed
 
-    def get(self, kind: int) -> tuple[int, int]:
-        assert kind == resource.RLIMIT_NOFILE
-        return self.soft, self.hard
-
     def set(self, kind: int, limits: tuple[int, int]) -> None:
-        if self.fixed:
+        if self.fixed or kind != resource.RLIMIT_NOFILE:
             raise ValueError("not allowed to raise maximum limit")
         self.soft, self.hard = limits
 
 
-def limited(patch: pytest.MonkeyPatch, limits: Limits) -> Limits:
-    patch.setattr(resource, "getrlimit", limits.get)
+def limited(patch: pytest.MonkeyPatch, limits: Limits) -> None:
+    patch.setattr(resource, "getrlimit", lambda kind: (limits.soft, limits.hard))
     patch.setattr(resource, "setrlimit", limits.set)
-    return limits
 
 
 @pytest.mark.parametrize(

@@ -48,14 +48,6 @@ def test_in_order_every_prompt_shares_with_the_one_before_all_that_it_shares_wit
     assert computed == trie(prompts)
 
 
-def test_the_order_is_a_permutation_that_changes_no_request(items) -> None:
-    strategy = Strategy.load("cot")
-    plain = {request.identity: request.key for request in (build(strategy, item) for item in items)}
-    ordered = [build(strategy, item) for item in sorted(items, key=strategy.order)]
-    assert {request.identity: request.key for request in ordered} == plain
-    assert [request.identity for request in ordered] != list(plain)
-
-
 def test_the_order_follows_what_the_template_shows_first(tmp_path: Path) -> None:
     folder = tmp_path / "asks_first"
     folder.mkdir()
@@ -75,18 +67,6 @@ def test_the_order_follows_what_the_template_shows_first(tmp_path: Path) -> None
     assert rotating.order(item) == (system, place, item.story, item.question, item.choices)
     (folder / "user.j2").write_text("{{ story[0][3].nothing.at_all }}")
     assert Strategy(folder).order(item) == (item.story, item.question, item.choices)
-
-
-def test_the_body_begins_with_the_messages_and_the_key_names_all_of_it() -> None:
-    strategy = Strategy.load("vanilla")
-    one, other = build(strategy, make_item()), build(strategy, make_item(id="other"))
-    assert one.key == other.key
-    assert one.body.startswith(b'{"messages":[{"role":"system"')
-    assert one.body[: one.prompt].endswith(b"}]")
-    turn = strategy.turn(make_item())
-    for changed in ({"model": "b"}, {"revision": "r"}, {"sampling": Sampling(seed=1)}):
-        options = {"model": "tiny", "revision": None, "sampling": Sampling(), **changed}
-        assert Request.build(one.identity, turn, **options).key != one.key
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,6 @@ def test_a_process_that_has_ended_is_said_at_once(journal: Journal) -> None:
 
 
 def test_a_server_that_only_fails_ends_the_run_with_a_diagnosis(journal: Journal) -> None:
-    """Not thousands of error rows: they would all have to be asked again."""
     fails = refused("overloaded", "http_500")
     server = Scripted(lambda question, number, endpoint: (0.01, fails if number > 20 else TEA))
     reason = (
@@ -234,7 +233,6 @@ def test_a_slow_server_is_not_lost_because_some_items_fail(journal: Journal) -> 
     ("word", "said"), [("no such field", "no such field"), ("you asked for {} tokens", "you asked for")]
 )
 def test_the_same_refusal_of_the_first_questions_is_one_error(word: str, said: str, journal: Journal) -> None:
-    """Also where refusals differ in numbers only."""
     server = Scripted(lambda question, number, endpoint: (0.01, refused(word.format(1000 + number))))
     with pytest.raises(ServerError, match=rf"the first 8 questions were all refused with http_400 \({said}") as error:
         virtually(server, journal, questions(1000))

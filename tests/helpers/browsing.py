@@ -28,51 +28,31 @@ PATIENCE = 120_000
 
 
 class Served:
-    """A workbench that listens on a port, which it keeps when it is stopped and started again. base: its address."""
+    """A workbench that listens. base: its address. opened: the one that lets somebody in."""
 
-    def __init__(self) -> None:
-        self.port, self.app = 0, FastAPI()
-        self._server: uvicorn.Server | None = None
-        self._thread = threading.Thread()
-
-    @property
-    def base(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def opened(self) -> str:
-        """The address that lets somebody in."""
-        return f"{self.base}/?token={self.app.state.access.token}"
-
-    def start(self) -> None:
-        listener = socket.create_server(("127.0.0.1", self.port))
-        self.port = listener.getsockname()[1]
-        self.app = make(Settings(port=self.port))
-        config = uvicorn.Config(
-            self.app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1
-        )
-        server = self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-        self._thread.start()
-        until(lambda: server.started, "the server")
-
-    def stop(self) -> None:
-        if self._server is not None:
-            self.app.state.workbench.ending.set()
-            self._server.should_exit = True
-            self._thread.join(60)
-            assert not self._thread.is_alive()
+    def __init__(self, app: FastAPI, port: int) -> None:
+        self.app, self.base = app, f"http://127.0.0.1:{port}"
+        self.opened = f"{self.base}/?token={app.state.access.token}"
 
 
 @contextlib.contextmanager
 def served() -> Iterator[Served]:
     """A workbench that listens until this is left."""
-    found = Served()
-    found.start()
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    app = make(Settings(port=port))
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    until(lambda: server.started, "the server")
     try:
-        yield found
+        yield Served(app, port)
     finally:
-        found.stop()
+        app.state.workbench.ending.set()
+        server.should_exit = True
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 class Visitor:

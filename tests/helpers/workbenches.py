@@ -10,9 +10,12 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from tomserve.web import users
+from tests.helpers.queues import until
+from tomserve.content.places import runs_root
+from tomserve.web import computing, users
 from tomserve.web.app import make
 from tomserve.web.client import Workbench
+from tomserve.web.computing import Result
 from tomserve.web.settings import Settings
 
 ADDRESS = "http://127.0.0.1:8321"
@@ -90,4 +93,20 @@ def by_python(app: FastAPI) -> Workbench:
     own = TestClient(app, base_url=f"{ADDRESS}/api/v1/", headers=found._client.headers)
     found._client.close()
     found._client = own
+    return found
+
+
+WAITS = ('class="coming"', "being read for the first time", "being counted", "is being scored anew")
+"""What stands in a page of which something is still being computed."""
+
+
+def settled(person: TestClient, address: str) -> Any:
+    """The answer to a request, once nothing in it is being computed any more."""
+    return until(lambda: (found := person.get(address)) and not any(one in found.text for one in WAITS) and found)
+
+
+def made(work: str, *runs: str, **options: Any) -> Result:
+    """What came of a wish, once it is there."""
+    folders = [runs_root() / run for run in runs]
+    found: Result = until(lambda: computing.wanted(work, *folders, **options), f"{work} of {runs}")
     return found

@@ -6,8 +6,10 @@ import json
 from collections.abc import Sequence
 
 from tomserve.faithfulness.aims import changes, path
+from tomserve.faithfulness.edits import edits
 from tomserve.faithfulness.reading import labels_of, turn_of
-from tomserve.faithfulness.written import Written
+from tomserve.faithfulness.table import EDITS
+from tomserve.faithfulness.written import Edited, LeftOut, Written
 from tomserve.items import Item
 from tomserve.prompting.people import people_of
 
@@ -69,3 +71,20 @@ def gold_prose(item: Item) -> Written:
     found = turn_of(item, "\n".join(lines), json.dumps({"answer": item.answer}))
     assert isinstance(found, Written), found
     return found
+
+
+def tokens(text: str) -> int:
+    return len(text.split())
+
+
+def edited(
+    item: Item, written: Written, mates: tuple[Item, ...] = (RUI, TIN), other: tuple[Item, Written] | None = None
+) -> dict[str, Edited | LeftOut]:
+    """What comes of every edit of a chain."""
+    found = list(edits(item, written, mates=mates, other=other, tokens=tokens))
+    assert [one.condition for one in found] == list(EDITS)
+    return {one.condition: one for one in found}
+
+
+def texts(found: dict[str, Edited | LeftOut]) -> dict[str, tuple[str, str | None]]:
+    return {name: (one.text, one.implied) for name, one in found.items() if isinstance(one, Edited)}

@@ -13,9 +13,8 @@ import pytest
 import tomserve
 from tests.conftest import Endpoint, make_item
 from tests.helpers.outcomes import passes
-from tests.helpers.reading import settled
 from tests.helpers.reports import run_folder
-from tests.helpers.workbenches import client
+from tests.helpers.workbenches import client, settled
 from tomserve.content.places import runs_root
 from tomserve.reporting.html.build import write_report
 

@@ -22,7 +22,6 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def whole(example: Path) -> str:
-    """The report of the committed run."""
     return report([str(example)])
 
 
@@ -90,7 +89,6 @@ class Visit:
 
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Callable[..., Visit]]:
-    """Open a report; whatever went wrong in it fails the test."""
     visits: list[Visit] = []
 
     def go(path: Path, address: str = "", **options: Any) -> Visit:

@@ -18,7 +18,7 @@ from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from fontTools.ttLib import TTFont
 
-from tests.helpers.pictures import Grey, alike, grey, shown
+from tests.helpers.papers import Grey, alike, grey, shown
 from tomserve.errors import ConfigError
 from tomserve.reporting import embedding
 from tomserve.reporting.embedding import embedded, lacking
@@ -31,7 +31,6 @@ BOLD = 'font-weight="bold"'
 
 
 def picture(letters: str, about: str = "", family: str = "") -> str:
-    """Each letter by itself, in a row of its own cells."""
     texts = [
         f'<text x="{CELL * place + 4}" y="18" font-size="15" {family} {about}>&#{ord(one)};</text>'
         for place, one in enumerate(letters)
@@ -61,7 +60,6 @@ def blocks(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A page of a browser on a machine that has no font but that of blocks."""
     folder = tmp_path_factory.mktemp("fonts")
     blocks(folder / "blocks.ttf")
     (folder / "fonts.conf").write_text(
@@ -77,7 +75,6 @@ def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any
 
 
 def cells(image: Grey, count: int) -> list[Grey]:
-    """The cell of each letter."""
     assert image.shape == (CELL * SCALE, CELL * SCALE * count)
     return np.split(image, count, axis=1)
 
@@ -87,7 +84,6 @@ def seen(page: Any, svg: str, count: int) -> list[Grey]:
 
 
 def drawn(page: Any, letters: str, about: str = "") -> list[Grey]:
-    """What draws the figures makes of the letters, by its own font."""
     family = f'font-family="{embedding.FAMILY}"'
     return cells(grey(page, vl_convert.svg_to_png(picture(letters, about, family), scale=SCALE)), len(letters))
 
@@ -112,7 +108,6 @@ def test_without_the_font_in_it_the_browser_draws_something_else(page: Any) -> N
 
 @pytest.mark.system
 def test_words_are_as_long_as_the_figure_has_room_for(page: Any) -> None:
-    """No ligature, no blank of another font, no rounding to whole pixels."""
     words = "office, fill up: Wave AV To"
     page.set_content(embedded(f'<svg xmlns="http://www.w3.org/2000/svg"><text font-size="12">{words}</text></svg>'))
     page.evaluate("document.fonts.ready")

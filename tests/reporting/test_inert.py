@@ -49,7 +49,6 @@ def assert_inert(said: str) -> None:
 
 
 def on_a_terminal(doing: Callable[[Terminal], object]) -> str:
-    """What a terminal is sent, without the colours and movements that are tomserve's own."""
     told = io.StringIO()
     doing(Terminal(file=told, force_terminal=True, width=100, highlight=False))
     return COLOUR.sub("", told.getvalue())
@@ -100,8 +99,6 @@ def test_no_table_hides_or_runs_anything(text: str) -> None:
 
 
 class _Read(HTMLParser):
-    """The scripts, handlers and addresses of a page."""
-
     def __init__(self) -> None:
         super().__init__()
         self.scripts = 0

@@ -80,7 +80,6 @@ def test_columns_without_values_are_left_out_with_a_word() -> None:
 
 
 def test_of_a_row_that_stands_twice_the_first_is_shown() -> None:
-    """A study's first population comes first; the other stands in the full table alone."""
     row = {"subset": "all", "model": "m", "strategy": "s", "class": "overall", "low": 0.0, "high": 1.0}
     text = render(
         pl.DataFrame([{**row, "x": 0.3}, {**row, "x": 0.4}]), "latex", Layout("x", ("low", "high"), "class", "subset")

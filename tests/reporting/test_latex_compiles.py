@@ -62,7 +62,6 @@ def test_names_of_models_do_not_lead_off_the_page(tmp_path: Path) -> None:
 
 
 def hostile(frame: pl.DataFrame) -> pl.DataFrame:
-    """The scores with names of items, stories, strategies and answers that somebody else has chosen."""
     names = pl.concat_str(pl.lit(SIGNS), "item") + pl.lit(SCRIPTS) + pl.lit("0123456789" * 12)
     return frame.with_columns(
         item=names,
@@ -103,7 +102,6 @@ def test_tables_of_people_compile(tmp_path: Path) -> None:
 
 
 def test_what_is_printed_is_what_was_written(tmp_path: Path) -> None:
-    """Signs come out as they went in; letters that LaTeX does not have by their code."""
     frame = pl.DataFrame({"name": [SIGNS, "汉 --- ''x'' ``y`` ?`", "Đα≤é"], "n": [1.0, -0.5, float("inf")]})
     shown = text(written({"odd": frame}, tmp_path, notes={"odd": "100% of {all} \\ $5"}).pdf)
     for expected in (
@@ -140,7 +138,6 @@ def test_a_table_of_any_length_breaks_between_pages(tmp_path: Path) -> None:
 
 
 def test_an_ordinary_page_holds_the_tables_of_the_example(tmp_path: Path) -> None:
-    """What an author puts into a paper of the class article, in 10 points, without any change."""
     analysis = compute(load_scores(str(ROOT / "runs/example")), "perturbed")
     layouts = analysis.study.layouts
     texts = [writing.render(frame, "latex", layouts.get(name)) for name, frame in analysis.tables.items()]

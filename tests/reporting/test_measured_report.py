@@ -26,7 +26,6 @@ def deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def text_of(page: str) -> str:
-    """What a reader sees: no styles, scripts or marks."""
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", re.sub(r"<(style|script)\b.*?</\1>", " ", page, flags=re.S)))
 
 

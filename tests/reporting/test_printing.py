@@ -16,8 +16,7 @@ from tests.conftest import Outcome
 from tests.helpers.command import tomserve
 from tests.helpers.every_study import score_table
 from tests.helpers.examples import copied_example
-from tests.helpers.papers import compiled, fonts, size, text
-from tests.helpers.pictures import alike, of_pdf, shown
+from tests.helpers.papers import alike, compiled, fonts, of_pdf, shown, size, text
 from tomserve.reporting import printing
 from tomserve.reporting.html import figured
 from tomserve.reporting.html.charts import Cell, Line, Point, heat, points, side_by_side
@@ -50,12 +49,10 @@ def maps(columns: int, name: str = "model") -> Any:
 
 
 def wide(svg: Path) -> float:
-    """How wide an SVG is, in points."""
     return float(ElementTree.fromstring(svg.read_text()).attrib["width"].removesuffix("pt"))
 
 
 def smallest(svg: Path) -> float:
-    """The size of the smallest letters of an SVG, in points."""
     root = ElementTree.fromstring(svg.read_text())
     unit = wide(svg) / float(root.attrib["viewBox"].split()[2])
     texts = [float(one.attrib["font-size"].removesuffix("px")) for one in root.iter("{http://www.w3.org/2000/svg}text")]
@@ -134,7 +131,6 @@ def test_every_figure_has_its_caption_and_latex_sets_them_all(printed: Path) -> 
 
 @pytest.mark.system
 def test_the_same_scores_are_drawn_the_same_each_time(printed: Path, tmp_path: Path) -> None:
-    """In another process, with other seeds for whatever it hashes."""
     done = tomserve(tmp_path, "figures", f"{printed}/s.parquet", "--out", f"{tmp_path}/out", "--columns", "2")
     assert done.returncode == 0, done.stderr
     made = {one.name: one.read_bytes() for one in (tmp_path / "out").iterdir()}

@@ -122,7 +122,6 @@ def test_every_table_is_there_with_its_note_and_intervals_and_labels_are_handed_
 
 
 def tea(folder: Path, *items: Item, model: str = "tiny", **more: Any) -> Path:
-    """A run in which the model always says tea."""
     answer = {item.id: {"text": json.dumps({"answer": "tea"})} for item in items}
     return run_folder(folder, {"vanilla": answer}, list(items), model, **more)
 
@@ -191,7 +190,6 @@ def test_what_could_not_be_read_stands_at_the_head_with_a_link(tmp_path: Path) -
 
 
 def test_two_strategies_in_two_runs_are_one_model(example: Path, whole: str, tmp_path: Path) -> None:
-    """Their effect is paired, as in one run; that they come from two runs is said at the head."""
     for strategy in ("vanilla", "cot"):
         shutil.copytree(example, tmp_path / strategy)
         rows = (example / "responses.jsonl").read_bytes().splitlines(keepends=True)
@@ -491,7 +489,6 @@ def test_no_credential_of_a_manifest_is_shown(hostile: str) -> None:
 
 @pytest.mark.system
 def test_the_same_runs_give_the_same_bytes(example: Path, whole: str) -> None:
-    """Also in other processes, in which sets have another order."""
     code = f"from tomserve.reporting.html.build import report; print(report([{str(example)!r}]), end='')"
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
@@ -543,7 +540,6 @@ def test_the_report_of_an_own_study_has_nothing_empty(example: Path, tmp_path: P
 
 
 def test_the_page_explains_what_it_has(tmp_path: Path) -> None:
-    """Terms of the field are explained where they occur, and only there."""
     items = [make_item(n) for n in (1, 2, 3)]
     replies = {item.id: {"text": json.dumps({"answer": "tea"})} for item in items}
     one = report([str(tea(tmp_path / "one", *items))])

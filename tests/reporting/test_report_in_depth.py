@@ -147,8 +147,6 @@ def test_the_dark_scheme_is_dark_and_readable(visit: Any, pair: Path) -> None:
 
 
 def contrast(one: list[float], other: list[float]) -> float:
-    """The contrast ratio of WCAG."""
-
     def luminance(colour: list[float]) -> float:
         parts = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
         return sum(part * weight for part, weight in zip(parts, (0.2126, 0.7152, 0.0722), strict=True))
@@ -343,7 +341,6 @@ def test_every_sample_of_a_question_is_shown_and_the_majoritys_marked(visit: Any
 
 
 def test_the_policy_stops_what_is_put_in(browser: Any, small: Any) -> None:
-    """The policy itself: script and style that got in by another way would not run."""
     context = browser.new_context()
     page = context.new_page()
     page.goto(small("hostile").as_uri())

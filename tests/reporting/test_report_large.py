@@ -15,7 +15,6 @@ STUDY = load_study("perturbed")
 
 
 def choose(table: pl.DataFrame, most: int) -> Choice:
-    """What a page holds of this study's scores."""
     return choice.choose(table, most, versions=STUDY.versions, strata=STUDY.strata)
 
 
@@ -52,7 +51,6 @@ def test_whole_questions_are_drawn_failures_first_and_kinds_alike() -> None:
     table = scores(50, 20)
     found = choose(table, most=120)
     assert found == choose(table.sample(fraction=1, shuffle=True, seed=1), most=120)
-    assert found.items is not None
     kept = table.filter(pl.col("item").is_in(list(found.items)))
     questions = kept.group_by("stage", "question_kind").len()
     assert set(questions["len"]) == {6}  # three versions, two strategies
@@ -73,7 +71,6 @@ def test_room_that_failures_leave_is_for_others() -> None:
 
 def test_items_without_versions_are_questions_by_themselves() -> None:
     found = choose(scores(10, 0).drop("swapped"), most=30)
-    assert found.items is not None
     assert len(found.items) == 15
     assert "each with all its answers" in (found.said or "")
 

@@ -31,7 +31,6 @@ def effects() -> pl.DataFrame:
 
 @pytest.mark.parametrize("width", [80, 100, 200])
 def test_nothing_is_cut(width: int) -> None:
-    """Read down its column, every heading, name and number is there; and no line is longer than the terminal."""
     lines = printed(effects(), width)
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
@@ -139,7 +138,6 @@ def test_a_pipe_gets_every_row_in_one_line() -> None:
 
 
 def judged(**more) -> str:
-    """What the terminal shows of a study with one table, whose note is "every column"."""
     study = Study(
         name="mine",
         tables=lambda rows, intervals: {"shares": pl.DataFrame({"share": [0.5]})},

@@ -11,6 +11,5 @@ from tests.helpers.forked import Forge
 
 @pytest.fixture(scope="session")
 def forge() -> Iterator[Forge]:
-    """A process that has imported vLLM once, from which servers are forked."""
     with Forge() as made:
         yield made

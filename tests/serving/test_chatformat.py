@@ -7,11 +7,9 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.conftest import ROOT
 from tomserve.serving import install
 from tomserve.serving.chatformat import PARSERS, read_chat
 
-TEMPLATES = ROOT / "tests/data/chat_templates"
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 ASKS = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 DEEPSEEK = "{% if thinking %}<think>{% else %}</think>{% endif %}"
@@ -66,7 +64,6 @@ def test_thinking(
     kind: str, template: str | None, parser: str, enforced: bool | None, switch: str | None, tmp_path: Path
 ) -> None:
     reasoning = read_chat(folder_of(tmp_path, template, kind)).reasoning
-    assert reasoning is not None
     assert reasoning.parser == parser
     assert enforced in (None, reasoning.enforced)
     if switch is not None:
@@ -113,32 +110,30 @@ LLAMA3 = {
 }
 
 
+NAMED = [{"id": 9, "content": "<|eot_id|>"}, {"id": 1, "content": "<|end_of_text|>"}]
+
+
 @pytest.mark.parametrize(
-    ("files", "stop", "request_fields"),
+    ("ends", "files", "stop", "request_fields"),
     [
-        ({"generation_config": {"eos_token_id": [1, 9]}, "tokenizer_config": LLAMA3}, ("<|eot_id|>",), None),
-        ({"generation_config": {"eos_token_id": 1}, "tokenizer_config": LLAMA3}, (), None),
-        ({"generation_config": {"eos_token_id": 9}, "tokenizer_config": LLAMA3}, ("<|eot_id|>",), None),
-        ({"generation_config": {"eos_token_id": [1, 9]}}, (), {"stop_token_ids": [1, 9]}),
-        ({"generation_config": {"eos_token_id": 9}}, (), None),
-        ({"generation_config": {"eos_token_id": ["x", None, -1]}}, (), None),
+        ([1, 9], {"tokenizer_config": LLAMA3}, ("<|eot_id|>",), None),
+        (1, {"tokenizer_config": LLAMA3}, (), None),
+        (9, {"tokenizer_config": LLAMA3}, ("<|eot_id|>",), None),
+        ([1, 9], {}, (), {"stop_token_ids": [1, 9]}),
+        (9, {}, (), None),
+        (["x", None, -1], {}, (), None),
         (
-            {
-                "generation_config": {"eos_token_id": [1, 9]},
-                "tokenizer_config": {"eos_token": {"content": "<|end_of_text|>"}},
-                "tokenizer": {
-                    "added_tokens": [{"id": 9, "content": "<|eot_id|>"}, {"id": 1, "content": "<|end_of_text|>"}]
-                },
-            },
+            [1, 9],
+            {"tokenizer_config": {"eos_token": NAMED[1]}, "tokenizer": {"added_tokens": NAMED}},
             ("<|eot_id|>",),
             None,
         ),
     ],
 )
 def test_what_ends_a_reply(
-    files: dict[str, Any], stop: tuple[str, ...], request_fields: dict[str, Any] | None, tmp_path: Path
+    ends: Any, files: dict[str, Any], stop: tuple[str, ...], request_fields: dict[str, Any] | None, tmp_path: Path
 ) -> None:
-    chat = read_chat(folder_of(tmp_path, CHATML, **files))
+    chat = read_chat(folder_of(tmp_path, CHATML, generation_config={"eos_token_id": ends}, **files))
     assert (chat.stop, chat.request) == (stop, request_fields)
 
 
@@ -147,7 +142,6 @@ def test_vllm_has_the_parsers() -> None:
     import importlib.util
 
     vllm = importlib.util.find_spec("vllm")
-    assert vllm is not None
     assert vllm.origin is not None
     listed = (Path(vllm.origin).parent / "reasoning/__init__.py").read_text("utf-8")
     names = set(re.findall(r'^    "(\w+)": \(', listed, re.M))

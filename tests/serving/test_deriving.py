@@ -19,7 +19,6 @@ from tomserve.serving.presets import Preset
 from tomserve.serving.saving import save
 
 CONFIGS = ROOT / "tests/data/model_configs"
-REFERENCE = ROOT / "launch/reference/model"
 TEMPLATES = ROOT / "tests/data/chat_templates"
 COMMIT = "0ff1ce" + 34 * "0"
 
@@ -34,7 +33,6 @@ def _no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def model(folder: Path, like: str, template: str | None = None, gigabytes: float | None = None, **more: Any) -> Path:
-    """The files of a model without its weights: a published config.json with changes, a template, an index."""
     folder.mkdir(parents=True, exist_ok=True)
     config = orjson.loads((CONFIGS / f"{like}.json").read_bytes()) | more
     (folder / "config.json").write_bytes(orjson.dumps({k: v for k, v in config.items() if v is not ...}))
@@ -81,7 +79,6 @@ def test_a_model_that_thinks(tmp_path: Path) -> None:
     ],
 )
 def test_published_models(like: str, fields: dict[str, Any], tmp_path: Path) -> None:
-    """Without weights or an index their size is counted from config.json."""
     found = derived(model(tmp_path / f"my-{like}", like, "chatml"))
     assert {name: getattr(found.preset, name) for name in fields} == fields
     assert "counted from config.json" in found.sources["weights_gb"]
@@ -225,7 +222,6 @@ def test_the_command_of_a_derived_preset(tmp_path: Path) -> None:
 
 
 def recorded(endpoint: Endpoint, **server: Any) -> records.Record:
-    """The record of a server that this user started from the folder /models/tiny."""
     return records.Record(1, endpoint.url, "tiny", None, ["python", "serve", "/models/tiny"], "", "h", server)
 
 
@@ -263,19 +259,6 @@ def test_the_flags_that_differ_from_the_preset_are_named() -> None:
     said = provenance.told_flags(told)
     assert said == "--max-num-seqs 8 (64 in the preset), --enforce-eager (not in the preset)"
     assert provenance.told_flags(provenance.started(preset, "m", Command(argv, {}), ())) is None
-
-
-def test_save_and_force_on_the_command_line(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "own").mkdir()
-    monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path / "own"))
-    folder = model(tmp_path / "new", "qwen3-8b", "qwen3", 16.4)
-    saving = ("serve", folder, "--save", "--gpus", "H100")
-    done = cli(*saving)
-    assert (done.code, (tmp_path / "own/launch/models/new.yaml").is_file()) == (0, True), done.err
-    again = cli(*saving)
-    assert (again.code, "--force" in again.err) == (2, True)
-    assert f"serve {folder} " in cli("serve", "new", "--dry-run", "--gpus", "H100").out
-    assert cli("serve", "dbrx", "--save").code == cli("serve", "dbrx", "--force").code == 2
 
 
 @pytest.fixture

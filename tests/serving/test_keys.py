@@ -91,15 +91,6 @@ def test_no_address_shows_what_is_secret_in_it(url: str) -> None:
     assert "SECRET" not in str(error.value)
 
 
-def test_no_command_shows_it(cli) -> None:
-    for url in ("http://user:SECRET@host:99999", "http://:SECRET@host", "http://:@host"):
-        done = cli("eval", "--base-url", url)
-        assert (done.code, "SECRET" in done.out + done.err) == (2, False)
-        with pytest.raises(ConfigError) as told:
-            doctor._endpoint(url)
-        assert "SECRET" not in str(told.value)
-
-
 @pytest.mark.parametrize(
     ("said", "endpoint"),
     [

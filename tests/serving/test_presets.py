@@ -23,8 +23,8 @@ import pytest
 
 from tests.conftest import make_item
 from tests.helpers import checkpoints
+from tests.helpers.checkpoints import harmony_bias, mistral_tokens
 from tests.helpers.command import tomserve
-from tests.helpers.foreign_formats import harmony_bias, mistral_tokens
 from tests.helpers.forked import Forge
 from tomserve import benchmarks, content
 from tomserve.prompting.strategy import Strategy
@@ -77,8 +77,6 @@ def command_for(preset: Preset, folder: Path, port: int) -> Command:
 
 @dataclasses.dataclass
 class Served:
-    """A preset that is being served: its checkpoint, and its server."""
-
     preset: Preset
     folder: Path
     server: Server
@@ -112,7 +110,6 @@ class Served:
 
 @pytest.fixture(scope="module", params=SERVED)
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, forge: Forge) -> Iterator[Served]:
-    """Start one server for each preset, which all tests of the preset share."""
     folder, preset = tmp_path_factory.mktemp("served"), preset_here(request.param)
     checkpoint = checkpoints.build(checkpoints.family_of(preset.name), folder / "checkpoint")
     port = free_port()

@@ -1,5 +1,7 @@
 """The reference model: what it was trained on, that training can be repeated, and that what is shipped is what it says."""
 
+from __future__ import annotations
+
 import importlib
 import itertools
 import json
@@ -16,8 +18,9 @@ from tests.conftest import ROOT
 from tests.helpers.command import until
 from tomserve import content
 from tomserve.benchmarks import perturbed, perturbed_2
+from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.errors import MachineError
-from tomserve.items import Item
+from tomserve.items import UNKNOWN, Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.serving import reference
 
@@ -59,7 +62,6 @@ def vocabulary(items: list[Item]) -> set[str]:
 
 
 def test_words_are_not_those_of_the_dataset() -> None:
-    """Neither in the singular nor in the plural, nor what training makes up."""
     theirs = vocabulary(list(perturbed.load())) - {
         "toys"
     }  # told in one task, about what somebody makes of what is in the box
@@ -203,3 +205,32 @@ def test_training_is_stopped_and_continued_and_its_export_can_be_loaded(tmp_path
     assert subprocess.run([*command, "--export", "--out", str(tmp_path / "out")], check=False).returncode == 0
     for name in (*reference.FILES, "digest.txt"):
         assert (tmp_path / "out" / name).read_bytes() == (work / "model" / name).read_bytes()
+
+
+sys.path.insert(0, str(ROOT / "launch/reference"))
+social = importlib.import_module("social")
+
+
+@pytest.fixture(scope="module")
+def taught() -> list:
+    return [social.tell(random.Random(f"test/{number}"), f"test-{number}") for number in range(80)]
+
+
+@pytest.mark.system
+def test_no_eight_words_of_the_worlds_are_those_of_the_release(taught: list) -> None:
+    theirs = social.runs({text for item in load() for text in texts(item)})
+    ours = social.runs({text for told in taught for item in told.items for text in texts(item)})
+    assert len(theirs) > 100_000
+    assert len(ours) > 2_000
+    assert not theirs & ours
+
+
+@pytest.mark.system
+def test_names_and_labels_are_no_words_of_the_release(taught: list) -> None:
+    words = social.released_words()
+    assert {"akosua", "quinoa"} <= words
+    for told in taught:
+        for item in told.items:
+            if item.factors["kind"] in ("belief", "reality") and item.factors["family"] in ("transfer", "contents"):
+                labels = {part for label in item.choices if label != UNKNOWN for part in label.split()}
+                assert labels.isdisjoint(words), item.choices

@@ -171,4 +171,5 @@ def test_a_zombie_serves_nothing() -> None:
 
 def test_a_record_without_end_is_not_read_to_the_end(thief: str) -> None:
     assert records.judge(put(true_record(thief, server={"said": "x" * 2**19}))).record is not None
-    assert records.judge(put(true_record(thief, server={"said": "x" * 2**21}))).stale
+    for path in (put(true_record(thief, server={"said": "x" * 2**21})), put({"pid": "x"}, "2.json")):
+        assert records.judge(path).stale

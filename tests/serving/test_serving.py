@@ -71,7 +71,6 @@ def serving(tmp_path_factory: pytest.TempPathFactory, forge: Forge) -> Iterator[
 
 @pytest.fixture
 def served(serving: Serving) -> Path:
-    """The folder of runs in which `tomserve eval` finds the servers."""
     return serving.runs
 
 
@@ -150,7 +149,6 @@ def test_the_next_token_is_the_answer_of_a_real_server(served: Path, tmp_path: P
 
 
 def test_replicas_one_killed_in_mid_run(serving: Serving, tmp_path: Path) -> None:
-    """When one of two replicas is killed in mid-run, no answer is lost, and the other goes on; it is the last test."""
     runs, log, port = serving.runs, serving.log, serving.port
     with (tmp_path / "asked").open("w") as output:
         ask = [*TOMSERVE, "eval", "--limit", "60", "--concurrency", "4", "--run", "replicas", "--no-report"]

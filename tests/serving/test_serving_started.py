@@ -23,7 +23,6 @@ pytestmark = [
 
 @pytest.mark.system
 def test_embedded_killed_resumed_and_nothing_left(tmp_path: Path, forge: Forge) -> None:
-    """Killing tomserve in mid-run ends the embedded server; resuming starts another, finishes, and stops it."""
     runs, run, before = tmp_path / "runs", tmp_path / "runs/perturbed-2-reference", forge.forked
     asked = ["eval", "--limit", "20", "--no-report"]
     with (tmp_path / "log").open("w") as output:

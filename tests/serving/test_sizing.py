@@ -1,15 +1,19 @@
 """How many GPUs a model takes: the arithmetic, what it reads from disk, and the GPUs that users name."""
 
+import shlex
+import subprocess
 from pathlib import Path
 
 import orjson
 import pytest
 
 from tomserve.errors import ConfigError, MachineError
-from tomserve.serving import sizing
+from tomserve.serving import hardware, nodes, sizing
 from tomserve.serving.hardware import Gpu, parse_gpus
+from tomserve.serving.launching import Wanted, prepare
 from tomserve.serving.presets import Preset, Shape
-from tomserve.serving.sizing import IN_FLIGHT, choose, describe, divides, shape_of, snapshot
+from tomserve.serving.provenance import flag
+from tomserve.serving.sizing import IN_FLIGHT, choose, describe, divides, nodes_of, shape_of, snapshot
 
 A100 = parse_gpus("8xA100-80GB")
 
@@ -26,7 +30,6 @@ def test_the_sum_is_what_it_says() -> None:
 
 def test_kv_heads_are_repeated_on_more_gpus_than_there_are() -> None:
     layout = choose(Preset.load("qwen3-235b-a22b"), A100, 0)
-    assert layout.model.shape is not None
     assert (layout.tensor, layout.model.shape.kv_heads) == (8, 4)
     assert layout.questions == pytest.approx(4 * layout.cache_gb * 1e6 / (layout.token_kb * layout.tokens_each))
 
@@ -42,7 +45,6 @@ def test_what_is_chosen_fits_and_nothing_smaller_does(name: str, number: int) ->
         return
     assert layout.gpus <= number
     assert layout.weights_gb + sizing.SPARE_GB < A100[0].memory_gb * 0.92
-    assert preset.shape is not None
     assert preset.shape.heads % layout.tensor == 0
     for fewer in range(1, layout.gpus):
         try:
@@ -94,7 +96,6 @@ LLAMA = {"num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_head
 )
 def test_shapes_of_real_config_files(config: dict, shape: tuple[int, ...]) -> None:
     found = shape_of(config)
-    assert found is not None
     assert (found.layers, found.heads, found.kv_heads, found.head_dim) == shape
 
 
@@ -116,7 +117,6 @@ def test_what_is_on_disk_counts_more_than_the_preset(tmp_path: Path, monkeypatch
     assert snapshot(preset.model, None) == folder
     found = describe(preset)
     assert (found.weights_gb, found.commit, found.source) == (70.5, "0ff1ce", "the size of its files")
-    assert found.shape is not None
     assert found.shape.layers == 40
     assert choose(preset, A100).gpus == 2
     assert snapshot(preset.model, "0ff1ce") == folder
@@ -135,21 +135,24 @@ def test_a_folder_as_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "count", "name"),
+    ("text", "by_node", "name"),
     [
-        ("8xA100-80GB", 8, "A100-80GB"),
-        ("H200", 1, "H200"),
-        ("2 x NVIDIA L40S", 2, "L40S"),
-        ("4xH100", 4, "H100"),
-        ("2xH100-94GB", 2, "H100-94GB"),
-        ("16X48GB", 16, "48GB"),
-        ("8×H100 SXM5", 8, "H100"),
-        ("8xA100-SXM4-80GB", 8, "A100-80GB"),
+        ("8xA100-80GB", [8], "A100-80GB"),
+        ("H200", [1], "H200"),
+        ("2 x NVIDIA L40S", [2], "L40S"),
+        ("2xH100-94GB", [2], "H100-94GB"),
+        ("16X48GB", [16], "48GB"),
+        ("8×H100 SXM5", [8], "H100"),
+        ("2x8xA100-40GB", [8, 8], "A100-40GB"),
+        ("2 x 8 x NVIDIA A100-SXM4-80GB", [8, 8], "A100-80GB"),
+        ("2x4x24GB", [4, 4], "24GB"),
+        ("1x8xH100", [8], "H100"),
     ],
 )
-def test_gpus_as_users_write_them(text: str, count: int, name: str) -> None:
+def test_gpus_as_users_write_them(text: str, by_node: list[int], name: str) -> None:
     found = parse_gpus(text)
-    assert (len(found), found[0].name) == (count, name)
+    assert {gpu.name for gpu in found} == {name}
+    assert [gpu.node for gpu in found] == [node for node, count in enumerate(by_node) for _ in range(count)]
     assert found[0].memory_gb > 20
 
 
@@ -177,3 +180,134 @@ def test_gpus_that_cannot_be_read(text: str) -> None:
 def test_the_smallest_gpu_decides() -> None:
     mixed = [Gpu("big", 200.0), Gpu("small", 25.0)]
     assert choose(Preset.load("llama3.1-8b"), mixed).gpu.name == "small"
+
+
+@pytest.fixture(autouse=True)
+def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "gpus", list)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "expected"),
+    [
+        ("qwen3-235b-a22b", "2x8xA100-40GB", (8, 2, 2)),
+        ("qwen3-235b-a22b", "8xA100-80GB", (8, 1, 1)),
+        ("qwen3-235b-a22b", "4x8xA100-80GB", (8, 1, 1)),  # one of four nodes is enough
+        ("llama3.1-405b", "2x8xA100-80GB", (8, 2, 2)),
+        ("llama3.1-405b", "4x8xA100-40GB", (8, 4, 4)),
+        ("llama3.1-405b", "4x4xA100-80GB", (4, 3, 3)),  # the fourth is not needed
+        ("llama3-70b", "2x1xH200", (1, 2, 2)),
+    ],
+)
+def test_how_models_are_spread(name: str, gpus: str, expected: tuple[int, int, int]) -> None:
+    layout = choose(Preset.load(name), parse_gpus(gpus))
+    assert (layout.tensor, layout.pipeline, layout.nodes) == expected
+    assert layout.weights_gb == pytest.approx(Preset.load(name).weights_gb / (layout.tensor * layout.pipeline))
+    assert layout.weights_gb + layout.cache_gb + 5 == pytest.approx(layout.gpu.memory_gb * layout.utilization)
+    assert layout.comfortable
+
+
+@pytest.mark.parametrize(
+    ("tensor", "pipeline", "nodes", "each", "over"),
+    [
+        (8, 2, 2, 8, 2),
+        (4, 2, 2, 8, 1),
+        (4, 3, 3, 8, 3),  # two nodes would cut a stage in two
+        (4, 3, 2, 8, None),
+        (16, 1, 2, 8, 2),  # a stage that alone takes two nodes
+        (16, 1, 1, 8, None),
+        (8, 3, 2, 8, None),
+        (1, 5, 3, 2, None),  # vLLM asks for as many GPUs of every node
+        (1, 6, 3, 2, 3),
+    ],
+)
+def test_no_stage_is_cut_by_the_border_of_a_node(
+    tensor: int, pipeline: int, nodes: int, each: int, over: int | None
+) -> None:
+    assert nodes_of(tensor, pipeline, nodes, each) == over
+
+
+def test_dry_run_prints_the_commands_of_every_node(cli) -> None:
+    done = cli("serve", "qwen3-235b-a22b", "--dry-run", "--gpus", "2x8xA100-40GB", "--", "--max-num-seqs", "7")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert "# Node 0 of 2, which answers requests:" in lines
+    assert all('"$HEAD"' in line for line in lines if not line.startswith("#"))
+    first, second = (shlex.split(line) for line in lines if not line.startswith("#"))
+    for words, rank in ((first, "0"), (second, "1")):
+        assert flag(words, "--tensor-parallel-size") == "8"
+        assert flag(words, "--pipeline-parallel-size") == "2"
+        assert flag(words, "--nnodes") == "2"
+        assert flag(words, "--node-rank") == rank
+        assert words[-2:] == ["--max-num-seqs", "7"]  # the user's own come last
+    assert "--headless" not in first
+    assert "--headless" in second
+
+
+def test_dry_run_through_ray(cli) -> None:
+    done = cli("serve", "llama3.1-405b", "--dry-run", "--gpus", "3x4xH100", "--backend", "ray")
+    assert done.code == 0, done.err
+    begin, serve, *join = (line for line in done.out.splitlines() if not line.startswith("#"))
+    assert "ray start --head --port 6379 --include-dashboard false --num-gpus 4" in begin
+    assert "--pipeline-parallel-size 3 --distributed-executor-backend ray" in serve
+    assert "--nnodes" not in serve
+    assert len(join) == 2
+    assert all('ray start --address "$HEAD:6379" --num-gpus 4 --block' in line for line in join)
+
+
+def test_a_shell_fills_in_the_address_and_the_port() -> None:
+    (server,) = prepare(Wanted("llama3.1-405b", gpus="2x8xA100-80GB"), dry=True)
+    assert [len(commands) for commands in server.ranks] == [1, 1]
+    lines = [nodes.shell(one) for commands in nodes.at_port(server.ranks) for one in commands]
+    printed = subprocess.run(
+        ["sh", "-c", f"HEAD='10.0.0.1 x'; PORT=81; set -- {lines[1].split(' ', 3)[3]}; printf '%s\\n' \"$@\""],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert flag(printed, "--master-addr") == "10.0.0.1 x"  # one word, whatever it holds
+    assert flag(printed, "--port") == "81"
+    assert flag(printed, "--master-port") == "29501"
+
+
+def test_only_node_0_asks_for_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOMSERVE_API_KEY", "s3cret-key")
+    for backend in nodes.BACKENDS:
+        wanted = Wanted("llama3.1-405b", "0.0.0.0", gpus="2x8xA100-80GB", backend=backend)
+        (server,) = prepare(wanted, dry=True)
+        assert server.command.secret == {"VLLM_API_KEY": "s3cret-key"}
+        assert [one.secret for one in server.ranks[1]] == [{}]
+        script = "\n".join(nodes.script(server.ranks))
+        assert "s3cret-key" not in script
+        assert script.count("VLLM_API_KEY=") == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (Wanted("llama3-70b", gpus="2x8xA100-80GB", backend="ray"), "llama3-70b takes one node, so there are no nodes"),
+        (Wanted("qwen3-8b", gpus="2x8xA100-80GB", replicas=2), "--gpus names several"),
+        *(
+            (Wanted("llama3.1-405b", gpus="2x8xA100-80GB", extra=(word,)), "tomserve gives this flag itself")
+            for word in ("--nnodes=2", "--headless", "-r")
+        ),
+    ],
+)
+def test_what_is_refused(wanted: Wanted, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        prepare(wanted, dry=True)
+
+
+def test_a_backend_is_known_and_for_a_dry_run(cli) -> None:
+    assert "backend 'mpi'" in cli("serve", "llama3-70b", "--dry-run", "--backend", "mpi").err
+    assert "it goes with --dry-run" in cli("serve", "llama3-70b", "--backend", "mp").err
+
+
+def test_too_few_gpus_over_all_nodes(cli) -> None:
+    done = cli("serve", "llama3.1-405b", "--dry-run", "--gpus", "2x4xA100-80GB")
+    assert done.code == 2
+    assert "over 8 of them the weights take 101.5 GB of each, and 74.0 GB of each are usable" in done.err
+    assert "--dry-run --gpus 3x4xA100-80GB` prints the commands for 3 nodes" in done.err
+    assert cli("serve", "llama3.1-405b", "--dry-run", "--gpus", "3x4xA100-80GB").code == 0  # the way out is one
+    with pytest.raises(MachineError, match="reckons with larger GPUs"):
+        choose(Preset.load("llama3.1-405b").model_copy(update={"weights_gb": 9e5}), parse_gpus("2x4xL4"))

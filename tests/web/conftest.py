@@ -32,7 +32,6 @@ class Kept:
     def ask(
         self, out: Path, work: str, runs: Sequence[Path], options: Mapping[str, Any], stopped: Callable[[], bool]
     ) -> dict[str, Any]:
-        """What `Process.ask` says of a work."""
         wanted = {"out": str(out), "work": work, "runs": [str(run) for run in runs], "options": dict(options)}
         with self.lock:
             if stopped():
@@ -68,7 +67,6 @@ def _kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
 
 
 def planned(desk: planning.Desk, wish: str) -> planning.Plan | str:
-    """What the process of a desk says of a wish."""
     try:
         return planning.foresee(Experiment.model_validate_json(wish))
     except TomserveError as error:

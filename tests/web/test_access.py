@@ -23,7 +23,6 @@ def app() -> FastAPI:
 
 
 def _form(person: TestClient) -> str:
-    """What a page of ours puts into every form of that person."""
     found = re.search(r'name="csrf" value="([0-9a-f]{64})"', person.get("/nothing").text)
     assert found
     return found[1]

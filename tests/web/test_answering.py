@@ -10,8 +10,8 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.helpers.examples import copied_example
-from tests.helpers.reading import made
 from tests.helpers.reports import hitom_run, talking_run, varied_run
+from tests.helpers.workbenches import made
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError, NoSuchAnswerError
 from tomserve.runs.scores import load_scores
@@ -95,7 +95,6 @@ def test_versions_and_originals_are_named(tmp_path: Path) -> None:
     made("answers", "varied")
     item = next(row["item"] for row in load_scores("varied").to_dicts() if row["original_item"])
     found = answer("varied", item, "vanilla")
-    assert found.original is not None
     assert found.original.id == found.item.base
     assert found.item.base in {row["item"] for row in found.versions}
     assert answering.version_of(runs_root() / "varied", found.original.id) is not None

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from tests.helpers.examples import copied_example
-from tests.helpers.reading import made
 from tests.helpers.reports import talking_run
+from tests.helpers.workbenches import made
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
 from tomserve.runs.scores import load_scores
@@ -61,7 +61,6 @@ def page_of(filters: Filters) -> browsing.Page:
 
 
 def wanted(filters: Filters) -> list[tuple[str, str]]:
-    """All answers that the filters leave, page by page."""
     first = page_of(filters)
     pages = [page_of(replace(filters, page=number)) for number in range(1, first.pages + 1)]
     assert {page.total for page in pages} == {first.total}
@@ -139,8 +138,6 @@ def test_before_and_after_follow_the_filters() -> None:
     filters = Filters(outcome="wrong", sort="answer", down=True)
     first, second, third = (row["place"] for row in page_of(filters).rows[:3])
     before, after = browsing.neighbours(RUN, filters, second)
-    assert before is not None
-    assert after is not None
     assert (before["place"], after["place"]) == (first, third)
     assert browsing.neighbours(RUN, filters, first)[0] is None
     assert browsing.neighbours(RUN, Filters(outcome="right"), first) == (None, None)

@@ -26,7 +26,6 @@ def out(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def two(tmp_path: Path) -> Path:
-    """Two runs of the same questions; the second answers otherwise at every fifth."""
     first = copied_example(tmp_path / "runs")
     second = first.with_name("second")
     second.mkdir()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.examples import copied_example
 from tests.helpers.queues import until
-from tests.helpers.reading import made
+from tests.helpers.workbenches import made
 from tomserve.web import computing, digests, process
 from tomserve.web.computing import Computing, Result, Wish
 from tomserve.web.digests import Allowance, Digests
@@ -22,7 +22,6 @@ from tomserve.web.process import Process
 
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
-    """A run, as everything that is computed needs one."""
     folder = tmp_path / "runs/example"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{}")
@@ -31,8 +30,6 @@ def example(tmp_path: Path) -> Path:
 
 
 class Writer(Process):
-    """It writes a file rather than starting a process."""
-
     def __init__(self, counted: Counted) -> None:
         super().__init__()
         self.counted = counted

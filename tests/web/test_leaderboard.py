@@ -13,8 +13,7 @@ import pytest
 
 from tests.helpers.examples import copied_run
 from tests.helpers.queues import until
-from tests.helpers.reading import settled
-from tests.helpers.workbenches import client, lab, member
+from tests.helpers.workbenches import client, lab, member, settled
 from tomserve.content.places import runs_root
 from tomserve.runs.scores import scores_of
 from tomserve.studies import analyze
@@ -40,14 +39,12 @@ def example(name: str, **changes: Any) -> Path:
 
 
 def board(filters: Filters | None = None) -> Board:
-    """The board once everything is counted."""
     register = Register(Settings().folder)
     until(lambda: not leaderboard.board(register, Person(), filters or Filters()).pending)
     return leaderboard.board(register, Person(), filters or Filters())
 
 
 def rewritten(folder: Path, change: Callable[[int, dict[str, Any]], dict[str, Any]]) -> None:
-    """Change the rows of a journal."""
     journal = folder / "responses.jsonl"
     rows = map(orjson.loads, journal.read_bytes().splitlines())
     journal.write_bytes(b"".join(orjson.dumps(change(number, row)) + b"\n" for number, row in enumerate(rows)))

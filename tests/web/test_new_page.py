@@ -158,7 +158,6 @@ def test_errors_stand_beside_their_fields() -> None:
 
 
 def planned(web: TestClient, **fields: Any) -> str:
-    """The plan beside the form, once it is there."""
     found = until(
         lambda: "are being counted" not in (page := web.get("/new/plan", params={**GOOD, **fields}).text) and page
     )
@@ -189,7 +188,6 @@ def test_submitting_puts_it_into_the_queue() -> None:
     assert (answer.status_code, answer.headers["location"]) == (303, "/live/pilot/one")
     folder = runs_root() / "pilot/one"
     job = cards.read(folder).job
-    assert job is not None
     assert job.state is State.QUEUED
     assert experiments.read(folder / experiments.FILE).limit == 5
     again = web.post("/new", data={**GOOD, "run": "pilot/one"})
@@ -202,7 +200,6 @@ def test_an_experiment_again_from_a_queued_and_from_a_terminals_run() -> None:
     web.post("/new", data={**GOOD, "run": "one", "limit": "5", "variants": ["object", "order"]})
     page = web.get("/new?like=one").text
     found = forms.read(sent_by(page)).experiment
-    assert found is not None
     assert (found.limit, found.variants, found.run) == (5, ("object", "order"), None)
     copied_run(runs_root() / "example")
     found = forms.read(sent_by(web.get("/new?like=example").text)).experiment

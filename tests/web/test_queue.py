@@ -46,7 +46,6 @@ def taken(queue: Queue, group: str = URL) -> list[str]:
 
 
 def order(queue: Queue) -> list[str]:
-    """The names of what waits, in its order."""
     return [line.name for line in queue.lines(ME) if job(line.name).active]
 
 
@@ -55,10 +54,7 @@ def three(queue: Queue, person: Person = ME) -> list[str]:
 
 
 def ended(name: str, how: State = State.DONE) -> None:
-    """Let it look as if an experiment had ended."""
-
     def change(card: Card) -> Card:
-        assert card.job is not None
         return card.model_copy(
             update={"job": card.job.model_copy(update={"state": how, "ended": "2026-01-01T00:00:00Z"})}
         )
@@ -104,7 +100,6 @@ def test_they_come_in_order_and_can_be_moved_within_their_group(queue: Queue) ->
 def test_there_is_always_a_place_between_two(queue: Queue) -> None:
     three(queue)
     card = cards.read(runs_root() / "b")
-    assert card.job is not None
     beside = card.job.model_copy(update={"order": math.nextafter(job("a").order, 2)})
     cards.write(runs_root() / "b", card.model_copy(update={"job": beside}))
     queue.move("c", ME, "up")
@@ -268,8 +263,6 @@ def test_a_redis_that_is_gone_ends_nothing() -> None:
 
 
 class _Program:
-    """What runs a program where it is unpickled."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
 

@@ -15,8 +15,7 @@ from fastapi.testclient import TestClient
 
 from tests.conftest import ROOT
 from tests.helpers.examples import copied_example
-from tests.helpers.reading import settled
-from tests.helpers.workbenches import client, lab, member, signed_in
+from tests.helpers.workbenches import client, lab, member, settled, signed_in
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import load_scores
 from tomserve.web import cards, rescoring
@@ -39,7 +38,6 @@ def person(runs: Path) -> TestClient:
 
 
 def text_of(page: str) -> str:
-    """What a page says, without its tags."""
     return html.unescape(re.sub(r"<[^>]*>", " ", page))
 
 

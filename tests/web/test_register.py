@@ -27,7 +27,6 @@ ADA, BEN = Person("ada"), Person("ben")
 
 
 def made(name: str) -> Path:
-    """A copy of the committed run under that name."""
     folder = runs_root() / name
     return copied_run(folder)
 
@@ -39,7 +38,6 @@ def runs() -> Register:
 
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All files are taken to have been written long ago."""
     monkeypatch.setattr(register, "SETTLED", -(10**18))
 
 
@@ -51,7 +49,6 @@ def test_a_line_says_what_the_folder_says(runs: Register) -> None:
     folder = made("pilot/first")
     (line,) = runs.lines(ME)
     manifest = Manifest.read(folder)
-    assert manifest is not None
     assert (line.name, line.kind, line.folder) == ("pilot/first", "answers", folder)
     assert (line.benchmark, line.model, line.made) == (manifest.benchmark, manifest.model, manifest.created)
     assert line.strategies == tuple(manifest.strategies)

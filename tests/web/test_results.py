@@ -27,8 +27,6 @@ def app() -> FastAPI:
 
 
 def asked(person: TestClient, address: str, **query: Any) -> Any:
-    """The answer to a request, once it has been computed."""
-
     def answer() -> Any:
         found = person.get(f"/api/v1/{address}", params=query)
         if found.status_code == 202:

@@ -51,7 +51,6 @@ def served(visit: Callable[[str], None], number: int = signal.SIGTERM) -> int:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No worker is kept alive beside."""
     monkeypatch.setattr(serving, "kept_alive", lambda _: contextlib.nullcontext())
 
 
@@ -111,12 +110,10 @@ def test_users_are_added_on_the_command_line_without_a_password_in_sight(
     assert users.path.stat().st_mode & 0o077 == 0
     assert "enough" not in users.path.read_text()
     found = users.signed_in("ada", "enough letters")
-    assert found is not None
     assert found.role == "runner"
     types("\n")
     assert cli("web", "--add-user", "ada").code == 2
     person = users.of_token(cli("web", "--add-token", "ada").out.strip())
-    assert person is not None
     assert person.name == "ada"
     assert cli("web", "--remove-user", "ada").code == 0
     assert users.all() == {}

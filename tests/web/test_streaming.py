@@ -42,7 +42,6 @@ def record(folder: Path, **changes: Any) -> None:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Hold the lock of the run as the process does that works on it."""
     lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
     fcntl.flock(lock, fcntl.LOCK_EX)

@@ -15,8 +15,7 @@ from fastapi import FastAPI
 
 from tests.conftest import Endpoint, completion, make_item
 from tests.helpers.queues import until
-from tests.helpers.reading import settled
-from tests.helpers.workbenches import client, lab, member, signed_in, visitor
+from tests.helpers.workbenches import client, lab, member, settled, signed_in, visitor
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError
 from tomserve.web import trying
@@ -45,7 +44,6 @@ def begin(endpoint: Endpoint, strategy: str = "vanilla", person: Person = ME, **
 
 
 def ended(name: str, person: Person = ME) -> Trial:
-    """The try once it is over."""
     until(lambda: trying.look(Settings(), person, name).state != "running")
     return trying.look(Settings(), person, name)
 
@@ -161,7 +159,6 @@ def test_the_pages_ask_and_show_what_came_of_it(endpoint: Endpoint) -> None:
     assert isinstance(app, FastAPI)
     me = visitor(app)
     token = re.search(r'name="csrf" value="([^"]*)"', me.get("/try").text)
-    assert token is not None
     form = {"csrf": token[1], "story": "Tea is in it.\n\nAda looks.", "question": "What is in it?",
             "choices": "tea\nsalt", "answer": "tea", "strategy": "vanilla", "base_url": endpoint.url}  # fmt: skip
     answer = me.post("/try", data=form, follow_redirects=False)

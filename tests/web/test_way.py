@@ -70,7 +70,6 @@ def experiment(who: Visitor, name: str, endpoint: Endpoint, strategy: str = "van
 
 
 def done(who: Visitor, name: str) -> None:
-    """Watch a run until it is complete, and go to its results."""
     who.page.get_by_role("link", name="Results").wait_for()
     who.page.wait_for_function("() => /complete|done/.test(document.querySelector('main').innerText)")
     who.page.get_by_role("link", name="Results").first.click()
@@ -125,7 +124,6 @@ def test_a_person_asks_watches_looks_compares_and_exports_while_a_reader_looks(
 
 
 def downloaded(who: Visitor) -> list[dict[str, str]]:
-    """The rows of the table that a page offers."""
     with who.page.expect_download() as download:
         who.page.get_by_role("link", name="CSV", exact=True).first.click()
     return list(csv.DictReader(Path(download.value.path()).read_text("utf-8").splitlines()))

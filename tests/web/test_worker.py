@@ -270,7 +270,6 @@ def test_a_worker_that_dies_is_started_again_and_its_end_says_what_it_waits_for(
 
 
 def _running(card: cards.Card) -> cards.Card:
-    assert card.job is not None
     return card.model_copy(update={"job": card.job.model_copy(update={"state": State.RUNNING})})
 
 
