@@ -48,17 +48,6 @@ def test_a_benchmark_is_asked_by_its_name_and_resumed(endpoint: Endpoint, tmp_pa
     assert tomserve.Run.open("r") == run == tomserve.Run.open(run.folder)
 
 
-def test_another_server_stops_a_run_unless_that_is_accepted(endpoint: Endpoint) -> None:
-    endpoint.root = "org/tiny"
-    first = tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="changed", limit=2)
-    endpoint.root = "org/other"
-    with pytest.raises(RunMismatchError, match="root was org/tiny, now it is org/other"):
-        tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="changed")
-    run = tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="changed", accept_change=True)
-    assert (run.folder, run.scores().height) == (first.folder, len(ITEMS))
-    assert [change["what"] for change in run.manifest.sessions[-1].changes or ()] == ["root"]
-
-
 def test_within_a_running_loop(endpoint: Endpoint) -> None:
     """As in a notebook: `ask` from a cell, `await aask` from the next, two at a time."""
 
@@ -148,13 +137,6 @@ def test_errors_are_raised_with_the_way_out(endpoint: Endpoint, questions, optio
     with pytest.raises(error, match=said):
         tomserve.ask(questions, **{"base_url": endpoint.url, **options})
     assert not endpoint.requests
-
-
-def test_a_coroutine_raises_the_same_errors(endpoint: Endpoint) -> None:
-    with pytest.raises(ConfigError, match="there are no items to ask"):
-        asyncio.run(tomserve.aask([], base_url=endpoint.url))
-    with pytest.raises(TypeError, match="unexpected keyword argument 'bas_url'"):
-        asyncio.run(tomserve.aask(ITEMS, bas_url="x"))
 
 
 def test_other_questions_need_another_run(endpoint: Endpoint) -> None:

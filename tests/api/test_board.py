@@ -27,7 +27,6 @@ from tomserve.causal.finding import On
 from tomserve.causal.running import Measured, measure
 from tomserve.causal.settings import Settings
 from tomserve.errors import ConfigError, StoppedError
-from tomserve.reporting.tables import render
 from tomserve.runs.evaluation import EvalResult, evaluate
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.preflight import Servers
@@ -47,7 +46,6 @@ def looked(settings: Settings, folder: Path, on: On) -> Measured:
 
 
 def answer(body: dict[str, Any], n: int) -> web.StreamResponse | dict[str, Any] | None:
-    """Every model answers alike, but one guesses, one says nothing that can be read, and one mostly declines."""
     model = body["model"]
     if "preflight" in body:
         return None
@@ -71,7 +69,6 @@ def wish(endpoint: Endpoint, folder: Path, name: str, worlds: Path, limit: int |
 
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two questions about what somebody believes of each of nine stories."""
     return write_worlds(tmp_path_factory.mktemp("worlds") / "worlds.jsonl", stories=9, questions=2)
 
 
@@ -84,7 +81,6 @@ def write_worlds(path: Path, stories: int, questions: int) -> Path:
 
 @pytest.fixture(scope="module")
 def few(worlds: Path) -> Path:
-    """Three questions of each of three stories."""
     return write_worlds(worlds.with_name("few.jsonl"), stories=3, questions=3)
 
 
@@ -100,7 +96,6 @@ def served() -> Iterator[Endpoint]:
 def told(
     served: Endpoint, worlds: Path, few: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, tuple[Layered, ...]]:
-    """What came of models that were asked about all stories, about few, or about one, by that word."""
     folder = tmp_path_factory.mktemp("told")
     found = {}
     for word, path, limit, names in (
@@ -117,7 +112,6 @@ def board_of(*done: Layered, folder: Path | None = None) -> Board:
 
 
 def weighted_otherwise(done: tuple[Layered, ...]) -> Board:
-    """The leaderboard by the weights of C alone."""
     formula = weighted(0, 1, 0)
     anew = tuple(replace(one, analysis=analysed(scored(one), formula)) for one in done)
     return boards(Queue(anew, {}), formula)
@@ -303,10 +297,6 @@ def test_names_of_strangers_are_inert(told: dict[str, tuple[Layered, ...]], tmp_
     for name in (f"{BS}.md", NOTES):
         told_in_it = (tmp_path / name).read_text()
         assert r"\[&lt;b>x\](javascript" in told_in_it
-    odd = pl.DataFrame({"model": ["  =1+1", "a\x1b[2Jb", "\\[a](b)"]})
-    assert "'  =1+1" in render(odd, "csv")
-    assert "\x1b" not in render(odd, "csv") + render(odd, "md")
-    assert r"\\\[a\](b)" in render(odd, "md")
     hostile = Board({APART: pl.DataFrame({"model": ["a\x1b[2J"], "why": ["no"]})}, "", (), {"b\x1b[2J": ("c",)}, {})
     assert "\x1b[2J" not in printed(hostile)
 

@@ -48,21 +48,8 @@ def test_chains_are_edited_within_a_running_loop_and_nothing_is_printed(
     assert row["value"] == 1.0
 
 
-def test_a_run_is_given_by_name_by_folder_or_left_out(server: Endpoint, items: list[Item]) -> None:
-    run = tomserve.ask(items, "cot", base_url=server.url, run="mine")
-    given = {"base_url": server.url, "limit": 4, "probes": ["edits"], "shown": "call"}
-    one = tomserve.intervene("mine", **given)  # type: ignore[arg-type]
-    assert one.folder.name == "faithfulness-mine"
-    assert tomserve.intervene(run.folder, **given).scores().equals(one.scores())  # type: ignore[arg-type]
-
-
-def test_what_is_no_option_is_a_type_error_and_what_is_none_of_the_values_a_config_error(
-    server: Endpoint, items: list[Item]
-) -> None:
-    tomserve.ask(items, "cot", base_url=server.url, run="mine")
+def test_what_is_no_option_is_a_type_error_and_what_is_no_run_a_config_error() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'limits'"):
         tomserve.intervene("mine", limits=3)  # type: ignore[call-arg]
-    with pytest.raises(ConfigError, match="unknown edit 'x'"):
-        tomserve.intervene("mine", edits="x")
     with pytest.raises(ConfigError, match="no run there"):
         tomserve.intervene("nobody")

@@ -19,7 +19,6 @@ RESPONSES = [
 
 @pytest.fixture(autouse=True)
 def example(tmp_path: Path) -> Path:
-    """The committed run, in the runs folder of the test."""
     return copied_example(tmp_path / "runs")
 
 

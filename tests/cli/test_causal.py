@@ -30,7 +30,6 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A copy of the model that is shipped, in a folder of the user's."""
     return Path(shutil.copytree(ROOT / "launch/reference/model", tmp_path / "mine"))
 
 
@@ -40,7 +39,6 @@ def changed(folder: Path, **fields: object) -> None:
 
 
 def refused(cli: Cli, *arguments: object) -> str:
-    """What the command says that refuses: one line on stderr, with exit code 2."""
     found = cli("causal", *arguments)
     assert found.code == 2, found.out + found.err
     (line,) = found.err.splitlines()
@@ -74,7 +72,6 @@ def test_the_plan_says_what_it_takes_and_makes_nothing(cli: Cli, items: Path, tm
 
 @needs_extra
 def test_a_measurement_is_made_shown_and_not_made_twice(cli: Cli, items: Path, tmp_path: Path) -> None:
-    """A run of so few says nothing of the model, but everything else."""
     subject = build("map", tmp_path / "map")
     command = ("causal", subject, "--items", items, "--layers", "3", "--alphas", "0.1", "--fewest", "9")
     command += ("--device", "cpu", "--run", "mine")
@@ -86,9 +83,7 @@ def test_a_measurement_is_made_shown_and_not_made_twice(cli: Cli, items: Path, t
         assert table in found.out
     assert "Does it cause the answer?" in (tmp_path / "runs/mine/report.html").read_text()
     manifest = Manifest.read(tmp_path / "runs/mine")
-    assert manifest is not None
     (session,) = manifest.sessions
-    assert session.measured_on is not None
     assert (session.measured_on["devices"], session.measured_on["dtype"]) == (["cpu"], "float32")
     assert (manifest.settings["limit"], manifest.settings["layers"]) == ("all", [3])
     again = cli(*command, "--no-report")
@@ -116,8 +111,6 @@ def test_weights_that_are_not_there_are_refused_and_not_drawn_at_random(cli: Cli
     ("arguments", "said"),
     [
         (("--layers", "99"), "layer 99 is none of this model's; it has layers 1 to 5"),
-        (("--layers", "x"), "expected numbers of layers such as 1,4-6"),
-        (("--alphas", "nan"), "expected numbers above 0"),
         (("--device", "tpu"), "expected cpu, cuda, cuda:N, or auto"),
         (("--dtype", "int4"), "expected float32, bfloat16, float16"),
         (("--strategy", "cot"), "its reply has to begin with the answer"),

@@ -115,16 +115,6 @@ def test_what_yaml_takes_for_something_else_is_read_as_it_is_meant(tmp_path: Pat
         assert experiments.read(path) == found
 
 
-def test_an_experiment_is_the_same_after_it_was_written(tmp_path: Path) -> None:
-    experiment = experiments.Experiment(
-        model="m", base_url=("http://h/v1",), strategy=("cot", "vanilla"), noise_check=0.05, faithfulness=True
-    )
-    path = tmp_path / "experiment.yaml"
-    path.write_text(experiment.text())
-    assert "noise-check: 0.05" in path.read_text()
-    assert experiments.read(path) == experiment
-
-
 @pytest.fixture
 def reasoning() -> Iterator[Endpoint]:
     import tomserve

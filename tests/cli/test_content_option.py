@@ -14,7 +14,6 @@ from tomserve.cli.app import app
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of content with a strategy of its own."""
     shutil.copytree(ROOT / "prompts/vanilla_1", tmp_path / "own/prompts/terse")
     return tmp_path / "own"
 
@@ -39,7 +38,6 @@ def test_the_last_one_counts(folder: Path, cli, tmp_path: Path) -> None:  # type
 
 
 def commands(command: object, name: str = "tomserve") -> dict[str, object]:
-    """Every command by its whole name."""
     found = {name: command}
     for one in command.list_commands(None) if hasattr(command, "list_commands") else ():
         found |= commands(command.get_command(None, one), f"{name} {one}")  # type: ignore[attr-defined]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import signal
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +11,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.conftest import ROOT, Endpoint, running
+from tests.conftest import Endpoint, running
 from tests.helpers.answerers import Answerer, finished, some_items
-from tests.helpers.command import TOMSERVE, environment
 from tomserve.items import Item
 from tomserve.runs.manifest import Manifest
 
@@ -43,7 +39,6 @@ def server(items: list[Item]) -> Iterator[Endpoint]:
 
 @pytest.fixture
 def source(answered: Path, tmp_path: Path) -> Path:
-    """A finished run called `mine`."""
     return Path(shutil.copytree(answered, tmp_path / "runs/mine"))
 
 
@@ -69,7 +64,6 @@ def test_it_measures_prints_its_tables_and_writes_a_report(
     assert f"run: {folder}" in text
     assert f"report: {folder / 'report.html'}" in text
     manifest = Manifest.read(folder)
-    assert manifest is not None
     assert (manifest.measured, manifest.complete, manifest.study) == (True, True, "faithfulness")
     assert manifest.settings["of"] == "mine"
     assert "the answer follows the chain" in (folder / "report.html").read_text().casefold()
@@ -115,6 +109,7 @@ def test_requests_without_a_reply_end_in_exit_code_1_and_are_told_again(
         (("mine", "--probe", "hint"), "unknown probe 'hint'; did you mean 'hints'"),
         (("mine", "--edit", "gould"), "unknown edit 'gould'; did you mean 'gold'"),
         (("mine", "--shown", "prefil"), "unknown way of showing chains 'prefil'; did you mean 'prefill'"),
+        (("mine", "--strategy", "cots"), "unknown strategy 'cots'; did you mean 'cot'"),
         (("mine", "--strategy", "vanilla"), "none of its answers has a chain that can be edited"),
         (("mine", "--where", "stage=Z"), "no item has stage=Z"),
         (("mine", "--predictor-model", "x"), "--predictor-model names a model at an address; give that by --predictor"),
@@ -128,23 +123,3 @@ def test_what_is_wrong_is_said_in_one_line(
     assert found.code == 2, found.out + found.err
     (line,) = found.err.splitlines()
     assert text in line
-
-
-@pytest.mark.system
-def test_ctrl_c_ends_by_130_and_the_same_command_goes_on(server: Endpoint, source: Path) -> None:
-    server.delay = 0.05
-    command = [*TOMSERVE, "faithfulness", "mine", "--base-url", server.url, "--limit", "20", "--concurrency", "2"]
-    command += ["--no-report"]
-    surroundings = {**environment(source.parent), "TOMSERVE_CONTENT": str(ROOT)}
-    process = subprocess.Popen(command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    journal, limit = source.parent / "faithfulness-mine/work/replies.jsonl", time.monotonic() + 120
-    while time.monotonic() < limit and not (journal.exists() and journal.stat().st_size > 5000):
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert "repeat the command to resume" in said(err)
-    assert "Traceback" not in err
-    server.delay = 0
-    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr

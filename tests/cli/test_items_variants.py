@@ -17,7 +17,6 @@ Cli = Callable[..., Outcome]
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """A file with one item of text alone."""
     write_items(tmp_path / "own.jsonl", [ITEM])
     return tmp_path / "own.jsonl"
 

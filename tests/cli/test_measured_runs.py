@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.conftest import ROOT, Endpoint
+from tests.conftest import ROOT
 from tests.helpers import measurements
 from tests.helpers.measurements import measured_run, table
 from tomserve.scoring.tablefile import write_scores
@@ -16,14 +16,12 @@ from tomserve.scoring.tablefile import write_scores
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of runs with a measured one, and the study that reads it."""
     monkeypatch.setenv("TOMSERVE_CONTENT", str(measurements.study(tmp_path / "content")))
     measured_run(tmp_path / "runs/deep")
     return tmp_path / "runs"
 
 
 def refused(cli, *arguments: object) -> str:
-    """What a command says that refuses: one line, with exit code 2."""
     found = cli(*arguments)
     assert found.code == 2, found.out + found.err
     said = [line for line in found.err.splitlines() if not line.startswith("warning: ")]
@@ -101,30 +99,15 @@ def test_what_only_answers_allow_is_refused_in_one_line(cli, runs: Path, argumen
     assert {path.name: path.read_bytes() for path in (runs / "deep").iterdir() if path.is_file()} == before
 
 
-def test_a_table_of_it_cannot_be_compared(cli, runs: Path) -> None:
-    assert "cannot be compared question by question" in refused(cli, "compare", runs / "deep/scores.parquet")
-
-
 def test_answers_and_measurements_are_not_mixed(cli, runs: Path) -> None:
     shutil.copytree(ROOT / "runs/example", runs / "example")
-    assert (
-        "some of these hold answers and some a measurement; for a study of both choose --study functional, or give one kind"
-        in refused(cli, "analyze", "example", "deep")
+    said = (
+        "some of these hold answers and some a measurement; for a study of both choose --study functional, or give one"
     )
-    assert (
-        "some of these hold answers and some a measurement; for a study of both choose --study functional, or give one kind"
-        in refused(cli, "report", "deep", "example")
-    )
+    for command in (("analyze", "example", "deep"), ("report", "deep", "example")):
+        assert said in refused(cli, *command)
     said = refused(cli, "analyze", "example", "--study", "depths")
     assert "the study 'depths' reads a measurement, and this table holds answers; give a measured run" in said
-
-
-def test_no_answers_are_asked_into_it(endpoint: Endpoint, cli, runs: Path, items_file: Path) -> None:
-    at = ("--benchmark", "items", "--path", items_file, "--base-url", endpoint.url)
-    assert "holds a measurement, to which no answers can be added; use --run NEW" in refused(
-        cli, "eval", "--run", "deep", *at
-    )
-    assert not (runs / "deep/responses.jsonl").exists()
 
 
 def test_an_unfinished_or_forged_measurement_is_refused_in_one_line(cli, runs: Path) -> None:

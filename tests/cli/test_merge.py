@@ -20,7 +20,6 @@ ITEMS = parting.names(2)
 
 @pytest.fixture
 def parts(tmp_path: Path) -> Path:
-    """The folder of an evaluation in two parts, of which only the first was begun."""
     folder = tmp_path / "runs/mine.parts"
     rows = [
         row for name in (ONCE, TALK) for s in (0, 1) for row in parting.talk(ITEMS[0], name, s, failures=0, second=s)
@@ -32,14 +31,8 @@ def parts(tmp_path: Path) -> Path:
         (part_folder(folder, 1) / name).unlink()
     part = {"items": 1, "requests": 4, "prompt_tokens": 1, "shared_tokens": 0, "reply_tokens": 1, "digest": "d"}
     names = (
-        "benchmark",
-        "benchmark_digest",
-        "benchmark_items",
-        "model",
-        "sampling",
-        "strategies",
-        "created",
-        "tomserve",
+        *("benchmark", "benchmark_digest", "benchmark_items", "model", "sampling", "strategies"),
+        *("created", "tomserve"),
     )
     record = {"run": "mine", "experiment": {}, "parts": [part, part], **{name: asked[name] for name in names}}
     Shards.model_validate(record).write(folder)

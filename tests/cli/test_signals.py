@@ -83,15 +83,9 @@ def test_in_every_phase(range_: shots.Range, command: str, phase: str) -> None:
     for path in (range_.folder / "runs/whole").glob("scores.*"):
         path.unlink()
     began = time.monotonic()
+    words = ["-c", AT.format(before=before), *range_.commands[command], PHASES[command][phase], str(number.value)]
     done = subprocess.run(
-        [
-            *prepared(),
-            "-c",
-            AT.format(before=before),
-            *range_.commands[command],
-            PHASES[command][phase],
-            str(number.value),
-        ],
+        [*prepared(), *words],
         cwd=range_.folder,
         env=range_.surroundings(),
         capture_output=True,

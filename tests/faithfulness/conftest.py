@@ -17,7 +17,6 @@ Source = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def items() -> list[Item]:
-    """See `some_items`."""
     return some_items()
 
 

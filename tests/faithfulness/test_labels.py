@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.written_chains import JAR, RUI, TIN, gold_list, reply
+from tests.helpers.written_chains import JAR, RUI, TIN, gold_list, reply, texts, tokens
+from tests.helpers.written_chains import edited as made
 from tomserve.faithfulness import aims
-from tomserve.faithfulness.edits import chosen_other, edits, without_verdict
+from tomserve.faithfulness.edits import chosen_other, without_verdict
 from tomserve.faithfulness.labels import EVERY_SENTENCE, IS_GOLD, LAST_ALONE, ONE_BELIEF, OTHER_FORM
 from tomserve.faithfulness.reading import labels_of, shown
-from tomserve.faithfulness.table import EDITS, FILLER, TEXT
+from tomserve.faithfulness.table import FILLER, TEXT
 from tomserve.faithfulness.written import Edited, LeftOut, Written
 from tomserve.items import Gold, Item
 from tomserve.scoring.answers import read
 
-EVERY = ["unknown", "unknown", "acorns", "acorns"]
 OTHER = labels_of(JAR, reply(JAR, ["unknown", "beads", "beads", "beads", "beads"], "beads", only_changes=True))
-
-
-def tokens(text: str) -> int:
-    return len(text.split())
 
 
 def chain(text: str, item: Item = TIN) -> Written:
@@ -32,20 +27,7 @@ def chain(text: str, item: Item = TIN) -> Written:
     return found
 
 
-def made(
-    item: Item, written: Written, mates: tuple[Item, ...] = (RUI, TIN), other: tuple[Item, Written] | None = None
-) -> dict[str, Edited | LeftOut]:
-    found = list(edits(item, written, mates=mates, other=other, tokens=tokens))
-    assert [one.condition for one in found] == list(EDITS)
-    return {one.condition: one for one in found}
-
-
-def texts(found: dict[str, Edited | LeftOut]) -> dict[str, tuple[str, str | None]]:
-    return {name: (one.text, one.implied) for name, one in found.items() if isinstance(one, Edited)}
-
-
 def test_every_edit_of_a_chain_for_every_sentence() -> None:
-    assert isinstance(OTHER, Written)
     written = chain('{"beliefs":["unknown","unknown","acorns","acorns"],"answer":"acorns"}')
     found = made(TIN, written, other=(JAR, OTHER))
     assert texts(found) == {
@@ -154,7 +136,6 @@ def test_dots_style_and_verdict() -> None:
 
 
 def test_another_chain_is_of_another_cluster_with_the_same_choices_and_another_end() -> None:
-    assert isinstance(OTHER, Written)
     mine = gold_list(TIN, only_changes=True)
     same_end = (JAR.model_copy(update={"id": "jar/2"}), mine)
     own_cluster = (RUI, gold_list(RUI, only_changes=True))
@@ -182,7 +163,6 @@ def test_edited_lists_are_read_as_what_they_imply(
     entries = [{"sentence": place, "belief": said[place]} for place in sorted(said)]
     listed = [one["belief"] for one in entries] if bare else entries
     written = chain(json.dumps({"beliefs": listed, "answer": answer}, indent=pretty[0] if pretty else None))
-    assert isinstance(OTHER, Written)
     found = made(TIN, written, other=(JAR, OTHER))
     assert found["full"] == Edited("full", written.text)
     for name, (text, implied) in texts(found).items():
@@ -205,18 +185,3 @@ def test_edited_lists_are_read_as_what_they_imply(
     assert shorter is not None
     assert json.loads(shorter)[-1:] != json.loads(written.text)[-1:]
     assert len(json.loads(shorter)) < len(written.entries)
-
-
-def test_most_edits_can_be_made_of_real_items(items: list[Item]) -> None:
-    asked = [item for item in items if item.gold is not None]
-    for only_changes in (True, False):
-        pool = [(item, gold_list(item, only_changes=only_changes)) for item in asked]
-        counts: Counter[str] = Counter()
-        for item, written in pool:
-            beside = tuple(mate for mate in items if mate.story == item.story)
-            counts.update([*texts(made(item, written, beside, chosen_other(item, written, pool)))])
-        for name in ("full", "filler", "other_item", "last_corrupted", "truncated_0"):
-            assert counts[name] == len(pool), name
-        assert counts["middle_local"] >= (0.5 if only_changes else 1) * len(pool)
-        assert counts["middle_propagated"] == (0 if only_changes else len(pool))
-        assert counts["gold"] == 0  # they are gold chains

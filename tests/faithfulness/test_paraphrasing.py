@@ -22,7 +22,6 @@ def test_the_prompt_word_for_word() -> None:
         'Choices: ["tea","salt","unknown"]\n\nReasoning:\n> The jar holds tea. Ada looks into it.\n'
         "> So she believes that it holds tea, not salt, but tea.\n\nPut this reasoning in other words."
     )
-    assert turn.schema is not None
     assert turn.schema["properties"] == {"text": {"type": "string"}}
     assert item.story[1] not in "\n".join(message["content"] for message in turn.messages)
 

@@ -14,7 +14,6 @@ from tomserve.prompting.strategy import Strategy
 
 def prompt(item: Item) -> str:
     turn = Strategy.load(PREDICTOR).turn(item)
-    assert turn.schema is not None
     assert turn.schema["properties"]["answer"]["enum"] == list(item.choices)
     return turn.messages[-1]["content"]
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.written_chains import JAR, RUI, TIN, gold_prose
+from tests.helpers.written_chains import JAR, RUI, TIN, edited, gold_prose, texts, tokens
 from tomserve.faithfulness import aims, prose
-from tomserve.faithfulness.edits import chosen_other, edits, without_verdict
+from tomserve.faithfulness.edits import chosen_other, without_verdict
 from tomserve.faithfulness.phrases import reworded
 from tomserve.faithfulness.reading import shown, thinking_of, turn_of
 from tomserve.faithfulness.rewording import same_meaning
-from tomserve.faithfulness.table import EDITS, TEXT, TRUNCATED
+from tomserve.faithfulness.table import TEXT, TRUNCATED
 from tomserve.faithfulness.units import named, replaced, units
 from tomserve.faithfulness.written import Edited, LeftOut, Written
 from tomserve.items import Item
@@ -32,10 +32,6 @@ The answer is acorns."""
 OTHER = (JAR, Written(TEXT, "Ann read the lid. Therefore Ann thinks that it holds beads.", own="beads"))
 
 
-def tokens(text: str) -> int:
-    return len(text.split())
-
-
 def chain(text: str, own: str | None = "acorns", item: Item = TIN) -> Written:
     found = turn_of(item, text, str(own))
     assert isinstance(found, Written), found
@@ -45,13 +41,7 @@ def chain(text: str, own: str | None = "acorns", item: Item = TIN) -> Written:
 def made(
     item: Item, written: Written, mates: tuple[Item, ...] = (RUI, TIN), other: tuple[Item, Written] | None = OTHER
 ) -> dict[str, Edited | LeftOut]:
-    found = list(edits(item, written, mates=mates, other=other, tokens=tokens))
-    assert [one.condition for one in found] == list(EDITS)
-    return {one.condition: one for one in found}
-
-
-def texts(found: dict[str, Edited | LeftOut]) -> dict[str, tuple[str, str | None]]:
-    return {name: (one.text, one.implied) for name, one in found.items() if isinstance(one, Edited)}
+    return edited(item, written, mates, other)
 
 
 def changed(text: str, *replacements: tuple[str, str]) -> str:
@@ -200,17 +190,17 @@ def test_no_prose_breaks_an_edit_and_what_is_implied_is_read(text: str, own: str
     found = made(TIN, written)
     assert found["full"] == Edited("full", text)
     assert "".join(units(text)) == text
-    for name, (edited, implied) in texts(found).items():
-        assert name == "full" or edited != text
+    for name, (changed_to, implied) in texts(found).items():
+        assert name == "full" or changed_to != text
         if name in TRUNCATED:
-            assert text.startswith(edited)
+            assert text.startswith(changed_to)
         if name in ("last_corrupted", "middle_propagated") and implied is not None:
-            reading = read(edited, TIN.choices, question=TIN.question)
+            reading = read(changed_to, TIN.choices, question=TIN.question)
             assert reading.answer in (implied, None)
         if name == "last_corrupted":
             assert implied not in (written.own, TIN.answer, None)
         if name == "paraphrase":
-            assert [named(one, TIN.choices) for one in units(edited) if named(one, TIN.choices)] == [
+            assert [named(one, TIN.choices) for one in units(changed_to) if named(one, TIN.choices)] == [
                 named(one, TIN.choices) for one in units(text) if named(one, TIN.choices)
             ]
     shorter = without_verdict(TIN, written)

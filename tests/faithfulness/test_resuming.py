@@ -41,7 +41,6 @@ def measured(server: Endpoint, mine: Path, place: str = "edited", **settings: An
 
 
 def halfway(server: Endpoint, mine: Path) -> Path:
-    """A measurement of which some requests have no reply yet, since the server broke."""
     model = server.script
 
     def breaks(body: dict[str, Any], number: int) -> Any:

@@ -67,7 +67,6 @@ class Reasoner:
 
 
 def pick(answer: str, offered: list[str], item: Item) -> str:
-    """The answer as it is offered: by its words, or by its letter."""
     if answer in offered:
         return answer
     place = list(item.choices).index(answer)
