@@ -20,6 +20,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from tomserve import errors
+from tomserve._version import __version__
 from tomserve.errors import TomserveError
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from tomserve.prompting.strategy import Strategy
     from tomserve.studies import Study
 
-__version__ = "0.15.0"
 
 __all__ = [
     "Benchmark",

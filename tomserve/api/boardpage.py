@@ -15,7 +15,7 @@ import polars as pl
 from markupsafe import escape
 from rich.console import Console
 
-import tomserve
+from tomserve._version import __version__
 from tomserve.api.board import ALL, APART, BS, CALLED, SCORES, Board
 from tomserve.content import files
 from tomserve.content.files import one_line
@@ -213,7 +213,7 @@ def _notes(board: Board) -> Iterator[str]:
 def _made(board: Board) -> str:
     """By what and when the leaderboard was made."""
     day, _, time = now().partition("T")
-    return f"Made by tomserve {tomserve.__version__} on {day} at {time[:5]} UTC; the score is {board.formula}."
+    return f"Made by tomserve {__version__} on {day} at {time[:5]} UTC; the score is {board.formula}."
 
 
 _STYLE = """

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import tomserve
 from tomserve import content
+from tomserve._version import __version__
 from tomserve.content import files, outputs, temporary
 from tomserve.errors import ConfigError
 from tomserve.interop import artefact_texts as texts
@@ -176,15 +176,15 @@ def _wheel(path: Path | None) -> str | None:
     wheel of this version."""
     if path is None:
         return None
-    name = f"tomserve-{tomserve.__version__}-py3-none-any.whl"
+    name = f"tomserve-{__version__}-py3-none-any.whl"
     try:
         with zipfile.ZipFile(path) as held:
             names = held.namelist()
-        whole = path.stat().st_size <= 10 * MOST and f"tomserve-{tomserve.__version__}.dist-info/METADATA" in names
+        whole = path.stat().st_size <= 10 * MOST and f"tomserve-{__version__}.dist-info/METADATA" in names
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected tomserve's wheel, {name}") from None
     except zipfile.BadZipFile:
         whole = False
     if not whole:
-        raise ConfigError(f"{path}: is no wheel of tomserve {tomserve.__version__}; `make release` builds {name}")
+        raise ConfigError(f"{path}: is no wheel of tomserve {__version__}; `make release` builds {name}")
     return name

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import orjson
 
-import tomserve
 from tomserve import content
+from tomserve._version import __version__
 from tomserve.interop import licences
 from tomserve.interop.snapshot import Snapshot
 from tomserve.items import read_items
@@ -36,7 +36,7 @@ def record(about: About, analysis: Analysis, runs: Snapshot) -> bytes:
     told = {
         "schema": 1,
         "title": about.title,
-        "tomserve": tomserve.__version__,
+        "tomserve": __version__,
         "code": content.code_digest([content.PACKAGE]),
         "python": platform.python_version(),
         "study": analysis.study.name if about.study is None else None,
@@ -112,7 +112,7 @@ def citation(runs: Snapshot) -> str:
         {
             "title": "tomserve: Theory-of-Mind evaluation of language models",
             "author": "{The tomserve maintainers}",
-            "version": tomserve.__version__,
+            "version": __version__,
             "year": "2026",
         },
     )
@@ -142,7 +142,7 @@ def readme(about: About, runs: Snapshot, counts: Mapping[str, int]) -> str:
     return "\n".join(
         (
             f"# {markdown(' '.join(about.title.split()))}\n",
-            f"Runs of language models, and what tomserve {tomserve.__version__} computes from them.\n",
+            f"Runs of language models, and what tomserve {__version__} computes from them.\n",
             f"{listed}\n",
             _contents(counts),
             _recomputing(about),
@@ -188,7 +188,7 @@ def _contents(counts: Mapping[str, int]) -> str:
 
 
 def _recomputing(about: About) -> str:
-    version = tomserve.__version__
+    version = __version__
     new = f"recompute.py --wheel {about.wheel or f'tomserve-{version}-py3-none-any.whl'}"
     wheel = "The wheel is tomserve's own, a program; without --wheel the package registry is asked.\n"
     trust = ""

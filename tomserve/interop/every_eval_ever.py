@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-import tomserve
+from tomserve._version import __version__
 from tomserve.content import outputs
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.interop.answered import Answered, Replies
@@ -171,7 +171,7 @@ class Evaluation:
                 "source_organization_name": self._organization,
                 "evaluator_relationship": self._relationship,
             },
-            "eval_library": {**library, "additional_details": {"scored_by": f"tomserve {tomserve.__version__}"}},
+            "eval_library": {**library, "additional_details": {"scored_by": f"tomserve {__version__}"}},
             "model_info": self._model_info(),
             "evaluation_results": [self._results(variant) for variant in sorted(self._counted)],
             "detailed_evaluation_results": {

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-import tomserve
+from tomserve._version import __version__
 from tomserve.content import outputs, temporary
 from tomserve.errors import ConfigError
 from tomserve.interop import croissant, licences
@@ -63,7 +63,7 @@ class Dataset:
     @property
     def version(self) -> str:
         """The version of the data: tomserve's for its own, and in any case the digest of the questions."""
-        number = tomserve.__version__ if self.own else "1.0.0"
+        number = __version__ if self.own else "1.0.0"
         return f"{number}+sha256.{self.items.digest().removeprefix('sha256:')[:16]}"
 
 
@@ -148,7 +148,7 @@ def _card(dataset: Dataset, made: _Made) -> str:
     parts = [
         f"---\n{yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---\n",
         f"# {markdown(title)}\n",
-        f"{dataset.source} Written by tomserve {tomserve.__version__}.\n",
+        f"{dataset.source} Written by tomserve {__version__}.\n",
         f"Version {dataset.version}. Digest of all questions: `{dataset.items.digest()}`.\n",
         "```python\nfrom datasets import load_dataset\n\n"
         + "".join(f'{name} = load_dataset("FOLDER_OR_REPOSITORY", "{name}", split="test")\n' for name in made.tables)
@@ -207,7 +207,7 @@ def _cited(dataset: Dataset) -> list[str]:
 
 
 def _metadata(dataset: Dataset, made: _Made) -> bytes:
-    cited = "; ".join((*dataset.papers, f"tomserve {tomserve.__version__}; data {dataset.items.digest()}"))
+    cited = "; ".join((*dataset.papers, f"tomserve {__version__}; data {dataset.items.digest()}"))
     about: Mapping[str, Any] = {
         "name": " ".join(dataset.title.split()),
         "description": f"{dataset.source} These data must not be used to train models. {' '.join(made.canaries)}",

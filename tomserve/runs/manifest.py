@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 import pydantic
 
-import tomserve
+from tomserve._version import __version__
 from tomserve.content import bounded
+from tomserve.content.find import PACKAGE
 from tomserve.content.places import run_name
 from tomserve.content.wording import check_part, refused
 from tomserve.engine.clock import now
@@ -105,7 +106,7 @@ class Session(Part):
         """
         reported = {name: value for name, value in server.items() if value is not None or name != "revision"}
         named = {"model": target.model, "revision": target.revision, **reported}
-        own = {"asked": asked, "tomserve": tomserve.__version__, "limit": limit}
+        own = {"asked": asked, "tomserve": __version__, "limit": limit}
         own |= {"where": list(where)} if where else {}
         return cls.model_validate({"time": now(), "endpoints": list(target.endpoints), **named, **own})
 
@@ -215,7 +216,7 @@ class Manifest(Part):
             "endpoints": [],
             "server": {},
             "sessions": [],
-            "tomserve": tomserve.__version__,
+            "tomserve": __version__,
             "python": platform.python_version(),
             "platform": platform.platform(),
             "created": now(),
@@ -316,7 +317,7 @@ def portable(value: Any) -> Any:
         return value
     if value == sys.executable or value.startswith(f"{sys.prefix}/bin/python"):
         return "python"
-    for folder, short in ((Path(tomserve.__file__).parents[1], "."), (Path.home(), "~")):
+    for folder, short in ((PACKAGE.parent, "."), (Path.home(), "~")):
         if value.startswith(f"{folder}/"):
             return short + value[len(str(folder)) :]
     return value

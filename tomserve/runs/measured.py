@@ -29,7 +29,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-import tomserve
+from tomserve._version import __version__
 from tomserve.content import files
 from tomserve.content.places import run_name
 from tomserve.engine.clock import now
@@ -96,7 +96,7 @@ class MeasuredRun:
             **({} if command is None else {"command": portable(command)}),
             **{"benchmark": benchmark, "benchmark_digest": benchmark_digest, **(more or {})},
             **{"model": model, "revision": revision, "strategies": {}, "sessions": []},
-            **{"tomserve": tomserve.__version__, "python": platform.python_version(), "platform": platform.platform()},
+            **{"tomserve": __version__, "python": platform.python_version(), "platform": platform.platform()},
             **{"created": now(), "settings": plain(settings), "complete": False},
         }
         manifest, locked = Manifest.model_validate(given), RunFolder(path)
@@ -112,7 +112,7 @@ class MeasuredRun:
                 manifest.created, manifest.sessions = old.created, old.sessions
                 if old.complete and old.table is not None and _is(path / kept.TABLE, old.table):
                     return cls(locked, old, complete=True)
-            session = {"time": now(), "tomserve": tomserve.__version__, "measured_on": plain(environment or {})}
+            session = {"time": now(), "tomserve": __version__, "measured_on": plain(environment or {})}
             manifest.sessions = [*manifest.sessions, Session.model_validate(session)]
             locked.write_manifest(manifest)
         except BaseException:

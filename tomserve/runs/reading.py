@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-import tomserve
 from tomserve import benchmarks
+from tomserve._version import __version__
 from tomserve.content import files
 from tomserve.engine import loop
 from tomserve.engine.answering import Answering
@@ -280,7 +280,7 @@ def _record(reader: Reader) -> dict[str, Any]:
         "sampling": reader.sampling.to_dict(),
         "endpoints": list(reader.target.endpoints),
         "server": portable(reader.target.server),
-        "tomserve": tomserve.__version__,
+        "tomserve": __version__,
     }
 
 

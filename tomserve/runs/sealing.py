@@ -26,7 +26,7 @@ from typing import IO, Annotated, Literal, NamedTuple
 import orjson
 import pydantic
 
-import tomserve
+from tomserve._version import __version__
 from tomserve.content import bounded, files, signing
 from tomserve.content.places import run_name
 from tomserve.content.wording import refused
@@ -152,7 +152,7 @@ def seal(folder: Path, key: Path | None = None) -> Link:
         if links and _same(links, now_there) and (key is None or links[-1].signature is not None):
             return links[-1]
         previous = links[-1].whole if links else None
-        link = Link(time=now(), tomserve=tomserve.__version__, previous=previous, files=now_there)
+        link = Link(time=now(), tomserve=__version__, previous=previous, files=now_there)
         if key is not None:
             link = link.model_copy(update={"signature": signing.signed(link.digest, key)})
         made = Seal.model_validate({"schema": 1, "run": run_name(folder), "links": (*links, link)})

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
-from pathlib import Path
 
 import polars as pl
 
-import tomserve
 from tomserve import content
+from tomserve._version import __version__
+from tomserve.content.find import PACKAGE
 
 CODE = ("items", "beliefs", "scoring", "benchmarks")
 """The parts of the package whose code decides what a score is."""
@@ -16,8 +16,8 @@ CODE = ("items", "beliefs", "scoring", "benchmarks")
 
 def _scorer() -> str:
     """The versions and the digest of the code that scores are made with."""
-    package = Path(tomserve.__file__).parent
-    versions = f"tomserve {tomserve.__version__}, polars {pl.__version__}, Unicode {unicodedata.unidata_version}"
+    package = PACKAGE
+    versions = f"tomserve {__version__}, polars {pl.__version__}, Unicode {unicodedata.unidata_version}"
     return f"{versions}, {content.code_digest(package / name for name in CODE)}"
 
 

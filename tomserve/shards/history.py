@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import tomserve
+from tomserve._version import __version__
 from tomserve.engine.clock import now
 from tomserve.errors import RunMismatchError
 from tomserve.runs.manifest import FIXED, Manifest, Session, short
@@ -80,7 +80,7 @@ def united(run: str, told: Sequence[Told], shards: Shards | None, parts: Sequenc
         "endpoints": sorted({address for one in manifests for address in one.endpoints}),
         "server": next((dict(one.server) for one in manifests if _answered(one, asked)), {}),
         "sessions": [one.to_dict() for one in sessions],
-        "tomserve": oldest.tomserve if oldest else tomserve.__version__,
+        "tomserve": oldest.tomserve if oldest else __version__,
         "python": oldest.python if oldest else platform.python_version(),
         "platform": oldest.platform if oldest else platform.platform(),
         "created": oldest.created if oldest else now(),

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-import tomserve
+from tomserve._version import __version__
 from tomserve.content.index import Firsts
 from tomserve.content.places import PARTS_ENDING, run_name
 from tomserve.engine.clock import now
@@ -205,7 +205,7 @@ def _record(made: Plan, place: Path, costs: Sequence[Cost], part_of: Sequence[in
     return Shards(
         run=run_name(place.with_name(name)),
         created=now(),
-        tomserve=tomserve.__version__,
+        tomserve=__version__,
         experiment=wish.written(),
         provenance=provenance,
         strategies={one.name: AskedStrategy.of(one) for one in questions.strategies},

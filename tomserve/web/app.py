@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
-import tomserve
+from tomserve._version import __version__
 from tomserve.web import api, refusing
 from tomserve.web.access import Access
 from tomserve.web.guard import Guard
@@ -36,7 +36,7 @@ def make(settings: Settings) -> FastAPI:
     app = api.Described(
         title=api.TITLE,
         description=api.DESCRIPTION,
-        version=tomserve.__version__,
+        version=__version__,
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",

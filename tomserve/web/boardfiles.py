@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 from markupsafe import escape
 
-import tomserve
+from tomserve._version import __version__
 from tomserve.content.files import one_line
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, one_of
@@ -35,7 +35,7 @@ def written(found: Board, form: str) -> tuple[str, str]:
 def made() -> str:
     """By what and when a file was made, and what a reader of it must know."""
     return (
-        f"Made by tomserve {tomserve.__version__} at {now()}. Shares of right answers with 95% intervals over stories "
+        f"Made by tomserve {__version__} at {now()}. Shares of right answers with 95% intervals over stories "
         "or tasks; a failure counts as wrong. Only what was asked and scored alike stands in one column."
     )
 

@@ -20,8 +20,8 @@ from typing import IO, Any
 
 import orjson
 
-import tomserve
 from tomserve import content
+from tomserve.content.find import PACKAGE
 from tomserve.content.inert import inert
 from tomserve.content.places import runs_root, whole_root
 from tomserve.errors import ConfigError, TomserveError
@@ -43,7 +43,7 @@ folders of the runs, and the options of the wish, and returns what is to be know
 KEYS = ("TOMSERVE_API_KEY", "TOMSERVE_API_KEY_FILE", "OPENAI_API_KEY", "VLLM_API_KEY")
 """The variables that hold a key of an endpoint, or say where one stands."""
 
-CODE = content.code_digest([Path(tomserve.__file__).parent])
+CODE = content.code_digest([PACKAGE])
 """The digest of the code of this version, which a process has to share with the server."""
 
 LONGEST = 1 << 24

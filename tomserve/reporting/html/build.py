@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-import tomserve
+from tomserve._version import __version__
 from tomserve.content import files, outputs
 from tomserve.errors import ConfigError
 from tomserve.reporting.html import failing, measured, svg
@@ -155,7 +155,7 @@ def _said(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis, *
         untold=_untold(sources),
         browsed=any(source.folder is not None for source in sources),
         data=data,
-        version=tomserve.__version__,
+        version=__version__,
         terms=frozenset(_terms(scores, chance, chained=outlined.chained)),
     )
     return measured.added(page, moved, analysis) if study.together else page

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import tomserve
+from tomserve._version import __version__
 from tomserve.reporting.html import page as pages
 from tomserve.reporting.html.items import pack
 from tomserve.reporting.html.sources import Source, made_from, provenance
@@ -47,7 +47,7 @@ def page(sources: Sequence[Source], analysis: Analysis) -> pages.Page:
         untold=_untold(sources),
         browsed=any(source.folder is not None for source in sources),
         data=pack({"tables": pages.copies(tables, study.layouts)}),
-        version=tomserve.__version__,
+        version=__version__,
         answers=False,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import tomserve
+from tomserve._version import __version__
 from tomserve.content import bounded, files
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.reporting.html.build import report
@@ -17,7 +17,7 @@ from tomserve.reporting.html.standing import PAGE, RECORD, Wishes, standing
 from tomserve.runs.verifying import Finding
 from tomserve.studies.loading import names
 
-_VERSION = f"tomserve {tomserve.__version__}".encode()
+_VERSION = f"tomserve {__version__}".encode()
 
 
 def remade(folder: Path) -> Finding | None:

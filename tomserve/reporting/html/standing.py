@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 
-import tomserve
 from tomserve import content
 from tomserve.content import seal
+from tomserve.content.find import PACKAGE
 from tomserve.reporting.html.sources import Source
 from tomserve.runs import kept
 from tomserve.runs.runfolder import read_manifest
@@ -26,7 +26,7 @@ PAGE, RECORD = "report.html", "report.json"
 
 SCHEMA = 1
 
-_CODE = content.code_digest([Path(tomserve.__file__).parent])
+_CODE = content.code_digest([PACKAGE])
 """The digest of the code, taken on import, so that it is that of the code which runs."""
 
 
