@@ -9,13 +9,12 @@ import itertools
 import re
 import sys
 from collections.abc import Callable
-from functools import cache
 
 import orjson
 import pytest
 
 from tests.conftest import ROOT, fill, make_item
-from tests.helpers.strategies import shown, talk
+from tests.helpers.strategies import READERS, items, scripted, shown, talk
 from tomserve import benchmarks
 from tomserve.benchmarks import load
 from tomserve.benchmarks.hitom.events import Move, Place, Story
@@ -55,38 +54,6 @@ PUBLISHED = [
     name for name in names() if name not in (*FIRST, *OFFICIAL) and name.partition("_")[0] in benchmarks.names()
 ]
 """Further strategies of one published benchmark each; the tests of that benchmark have their requests."""
-
-READERS = ["paraphraser", "predictor", "reader", "rewriter", "verifier"]
-"""Prompts that ask no benchmark's questions; tests/runs/test_reader.py, test_rewriting.py and tests/faithfulness/ have
-their requests."""
-
-
-@cache
-def items() -> dict[str, Item]:
-    """A perturbed false belief, a Hi-ToM question of order 2, and an own item that does not offer "unknown"."""
-    wanted = {"question_kind": "belief", "kind": "unexpected_transfer"}.items()
-    perturbed = next(item for item in load("perturbed") if wanted <= item.factors.items())
-    hitom = next(item for item in load("hitom", ROOT / "tests/data/hitom_small.json") if item.factors["order"] == 2)
-    own = make_item(choices=["tea", "salt"], gold={"sets": [["salt"], ["salt"], ["tea"]]})
-    return {"perturbed": perturbed, "hitom": hitom, "own": own}
-
-
-def scripted(turn: Turn) -> str:
-    """A made-up reply: sentences for free text, a plausible object for a schema."""
-    if turn.schema is None:
-        return "1. The first thing.\n3. The third thing."
-    properties = turn.schema["properties"]
-    if "sentences" in properties:
-        entries = properties["sentences"]["prefixItems"]
-        everybody = ["Bela", "Cleo", "Ada", "Rayen", "Linh", "Zofia"]
-        seen = [everybody if place % 2 else ["Bela"] for place in range(len(entries))]
-        told = [{"sentence": n, "perceived_by": names} for n, names in enumerate(seen, 1)]
-        return orjson.dumps({"sentences": told}).decode()
-    if "knows" in properties:
-        return orjson.dumps({"knows": [n != 1 for n in range(properties["knows"]["minItems"])]}).decode()
-    if "question" in properties:
-        return '{"question": "And without this person?"}'
-    return fill(turn.schema)
 
 
 def text_of(name: str) -> str:
