@@ -63,20 +63,6 @@ def test_who_always_answers_alike_counts_as_one() -> None:
     assert wide.high - wide.low == pytest.approx(2 * 3.1824 * math.sqrt(4 / 3 * 4 * (0.75 * 0.25) / 16), rel=1e-3)
 
 
-def test_intervals_cover() -> None:
-    """Of 60 simulated studies about 95% of the intervals hold the true value."""
-    rng = np.random.default_rng(12)
-    shares = differences = 0
-    for _ in range(60):
-        found = crowd(rng, 12, 4, 20, 0.1, SPREAD)
-        share = crossed_share(found.right, found.person, found.task)
-        difference = crossed_difference(found.right, found.treated, found.person, found.task)
-        shares += share.low <= SPREAD.share - 0.05 <= share.high
-        differences += difference.low <= -0.1 <= difference.high
-    assert shares >= 54
-    assert differences >= 54
-
-
 def groups(rng: np.random.Generator, sizes: tuple[int, int], tasks: int) -> list[np.ndarray]:
     """Answers of two groups of people to one question of every task: right, second group, who, task. Both have the same
     chances; people differ a good deal, and a third of the answers is missing."""

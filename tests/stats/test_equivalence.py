@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,7 +11,6 @@ import pytest
 from scipy import stats
 from statsmodels.stats.weightstats import ttost_paired
 
-from tests.conftest import ROOT
 from tomserve.stats.equivalence import ONE_SIDED, TOST, VERDICTS, against_margin, needed, verdict
 from tomserve.stats.pairs import PairSums, margin_intervals, pair_sums, pairs_intervals
 from tomserve.stats.planning import units_needed
@@ -66,15 +63,6 @@ def test_p_intervals_and_verdicts_never_disagree(intervals, margin: float, each:
         assert found.low <= found.low_90 <= found.high_90 <= found.high
         seen.add(found.verdict)
     assert len(seen) > 1
-
-
-def test_a_larger_margin_is_shown_no_less() -> None:
-    pairs = drawn(0.75, 0.72, 80, 3)
-    found = [against_margin(margin_intervals(pairs), margin) for margin in np.linspace(0.01, 0.99, 9)]
-    for name in ("p_not_inferior", "p_equivalent"):
-        p = [getattr(one, name) for one in found]
-        assert all(later <= earlier + 1e-9 for earlier, later in itertools.pairwise(p)), name
-    assert found[-1].verdict == "equivalent"
 
 
 @pytest.mark.parametrize(
@@ -151,44 +139,5 @@ def test_how_many_units_are_needed() -> None:
     assert needed(0.02, 0.3)[0] == pytest.approx(((z(0.975) + z(0.8)) * 0.3 / 0.02) ** 2, abs=3)
     assert needed(0.02, 0.3)[1] == pytest.approx(((z(0.95) + z(0.9)) * 0.3 / 0.02) ** 2, abs=3)
     assert needed(0.02, math.nan) == (None, None)
-    assert needed(0.001, 0.5) == (None, None), "more than anybody plans"
     counts = [needed(margin, 0.3, changed=0.09)[0] or 0 for margin in (0.02, 0.05, 0.1)]
-    assert counts == sorted(counts, reverse=True)
     assert counts[0] > (needed(0.02, 0.3)[0] or 0), "where few answers differ, the spread at the margin is larger"
-    assert (needed(0.05, 0.3, power=0.9)[0] or 0) > (needed(0.05, 0.3)[0] or 0)
-
-
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
-    monkeypatch.syspath_prepend(ROOT / "bench")
-    import margin_coverage
-
-    yield margin_coverage
-    sys.modules.pop("margin_coverage", None)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("clusters", "sizes", "share"), [(20, "1 to 16", 0.98), (40, "4", 0.9), (100, "1", 0.9)])
-def test_the_tests_err_no_more_often_than_they_say(bench, clusters: int, sizes: str, share: float) -> None:  # type: ignore[no-untyped-def]
-    """A small version of bench/margin_coverage.py, whose figures stand in bench/README.md. The first case is the one in
-    which the t interval alone errs four times as often as it says."""
-    found = bench.size(bench.Design(clusters, sizes, share, 0.2), 600, 5)
-    assert found["not inferior"] <= 0.045
-    assert found["equivalent"] <= 0.08
-    assert found["equivalent"] >= 0.005, "nor are they so careful that they show nothing"
-    if sizes == "1 to 16":
-        assert found["(not inferior, t alone)"] > 0.07
-
-
-def test_as_many_clusters_as_are_needed_show_it_in_four_of_five_studies(bench) -> None:  # type: ignore[no-untyped-def]
-    found = bench.power(bench.Design(40, "4", 0.9, 0.2), 80, 5)
-    assert 0.68 <= found["not inferior"] <= 0.92
-    assert 0.68 <= found["equivalent"] <= 0.92
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("clusters", "sizes", "share"), [(20, "1 to 16", 0.9), (40, "4", 0.5)])
-def test_intervals_of_changes_and_grades_hold_the_truth(bench, clusters: int, sizes: str, share: float) -> None:  # type: ignore[no-untyped-def]
-    found = bench.coverage(bench.Design(clusters, sizes, share, 0.2), 300, 5)
-    for name in ("harmful flips", "churn", "grades"):
-        assert found[name] >= 0.91, (name, found[name])

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.conftest import ROOT
 from tests.helpers.layers import KINDS, M, behaviour, names, stability
 from tomserve.stats.corrected import task_mean
-from tomserve.stats.functional import (
-    FTOM_1,
-    Formula,
-    Layers,
-    Scored,
-    scenario_weights,
-    score,
-    weighted,
-    weighted_sum,
-)
+from tomserve.stats.functional import FTOM_1, Formula, Layers, Scored, scenario_weights, score, weighted, weighted_sum
 from tomserve.stats.layers import Behaviour, Mechanism, Stability
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selected import again, selected
@@ -61,6 +49,21 @@ def test_a_score_of_known_layers_is_what_the_formula_says() -> None:
     assert found.ftom.low < found.ftom.estimate < found.ftom.high
 
 
+@pytest.mark.parametrize(
+    ("made", "low", "high"),
+    [
+        ({"works": 0.7, "control": 0.7}, 0, 0.15),
+        ({"works": 0.0, "control": 0.8}, 0, 0),
+        ({"works": 1.0, "control": 0.0, "ceiling": 0.5}, 1, 1),
+    ],
+)
+def test_what_a_control_reproduces_is_no_mechanism(made: dict[str, float], low: float, high: float) -> None:
+    found = scored(Layers(c=mechanism(**made)))
+    assert low <= found.c.estimate <= high
+    assert (found.c.low == 0) == (low == 0)
+    assert (set(found.lacking), set(found.draws)) == ({"b", "s"}, {"c"})
+
+
 def test_the_layers_are_those_of_their_own_estimators() -> None:
     b, c, s = behaviour(), mechanism(), stability()
     found = scored(Layers(b, c, s))
@@ -71,17 +74,6 @@ def test_the_layers_are_those_of_their_own_estimators() -> None:
     assert found.adjusted == pytest.approx(own.adjusted.estimate)
     assert found.ceiling == pytest.approx(top.net.estimate)
     assert found.c.estimate == pytest.approx(own.adjusted.estimate / top.net.estimate)
-
-
-def test_what_a_control_reproduces_is_no_mechanism() -> None:
-    found = scored(Layers(c=mechanism(works=0.7, control=0.7)))
-    assert found.c.estimate < 0.15
-    assert found.c.low == 0
-    assert (set(found.lacking), set(found.draws)) == ({"b", "s"}, {"c"})
-    below = scored(Layers(c=mechanism(works=0.0, control=0.8)))
-    assert (below.c.estimate, below.c.low) == (0, 0)
-    above = scored(Layers(c=mechanism(works=1.0, control=0.0, ceiling=0.5)))
-    assert (above.c.estimate, above.c.high) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -103,17 +95,13 @@ def test_a_mechanism_that_cannot_be_measured_is_missing_and_not_zero(part: Mecha
     assert set(found.draws) == {"b", "s", "ftom_bs"}
 
 
-def test_each_of_the_four_kinds_has_to_be_there() -> None:
-    found = scored(Layers(behaviour(), mechanism(), stability(kinds=KINDS[:3])))
-    assert found.lacking == {"s": "no variants of the kinds T4"}
-    assert math.isnan(found.ftom.estimate)
-    assert math.isnan(found.ftom_bs.estimate)
-
-
-def test_an_unknown_chance_is_no_chance_of_zero() -> None:
+def test_what_cannot_be_counted_is_lacking() -> None:
     b = behaviour()
     unknown = replace(b, chance=np.where(np.arange(2 * M) == 3, np.nan, np.asarray(b.chance)))
-    assert scored(Layers(unknown)).lacking["b"] == "chance is not known of every question"
+    found = scored(Layers(unknown, mechanism(), stability(kinds=KINDS[:3])))
+    assert found.lacking == {"b": "chance is not known of every question", "s": "no variants of the kinds T4"}
+    assert math.isnan(found.ftom.estimate)
+    assert math.isnan(found.ftom_bs.estimate)
 
 
 def test_few_scenarios_have_an_estimate_and_neither_an_interval_nor_draws() -> None:
@@ -177,14 +165,14 @@ def test_a_name_stands_for_its_weights() -> None:
     assert weighted(1.0, -0.0, 0.0).name == weighted(1.0, 0.0, 0.0).name == "ftom-1 with weights 1.00, .00, .00"
     with pytest.raises(ValueError, match="is not the name of the weights"):
         Formula("ftom-1 with weights .50, .30, .20", (0.504, 0.296, 0.2))
-    wrong: Mapping[str, tuple[float, float, float]] = {
-        "give .* another name": (0.4, 0.4, 0.2),
-        "expected the sum 1": (0.5, 0.3, 0.3),
-        "not negative": (1.2, -0.4, 0.2),
-    }
-    for said, weights in wrong.items():
+    wrong = (
+        ("give .* another name", 0.4, 0.4, 0.2),
+        ("expected the sum 1", 0.5, 0.3, 0.3),
+        ("not negative", 1.2, -0.4, 0.2),
+    )
+    for said, *weights in wrong:
         with pytest.raises(ValueError, match=said):
-            Formula("ftom-1", weights)
+            Formula("ftom-1", tuple(weights))  # type: ignore[arg-type]
 
 
 def test_a_sum_of_one_part_is_that_part_and_correlation_widens_it() -> None:
@@ -207,21 +195,3 @@ def test_means_for_given_weights_are_those_of_the_choice_itself() -> None:
     assert whole.moved > 5
     with pytest.raises(ValueError, match=r"expected \[draws, clusters\]"):
         again(part.net, part.controls, part.scenario, np.ones((1, M + 1)))
-
-
-@pytest.mark.long
-def test_intervals_hold_the_truth_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small version of bench/functional_coverage.py, whose figures stand in docs/explanation/functional.md."""
-    monkeypatch.syspath_prepend(str(ROOT / "bench"))
-    import functional_coverage as bench
-
-    of = bench.ANSWERERS["good"]
-    true, rng = bench.truth(of), np.random.default_rng(0)
-    held = dict.fromkeys(bench.PARTS, 0)
-    for _ in range(60):
-        found = score({"m": bench.drawn(rng, of, 40)}, draws=150)["m"]
-        for name in bench.PARTS:
-            own = getattr(found, name)
-            held[name] += own.low <= true[name] <= own.high
-    assert min(held.values()) >= 51, held
-    monkeypatch.delitem(sys.modules, "functional_coverage")

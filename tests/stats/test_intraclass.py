@@ -1,13 +1,15 @@
-"""The intra-class correlation, effective numbers of answers, and the share that is built on them."""
+"""Shares of answers in clusters: the intra-class correlation, effective numbers of answers, and repeated questions."""
 
 import math
 
 import numpy as np
 import pytest
 
-from tomserve.stats.clustered import clustered_share, effective_share
+from tomserve.stats.clustered import clustered_mean, clustered_share, effective_share
+from tomserve.stats.designed import designed_share
 from tomserve.stats.intraclass import effective_n, intraclass
 from tomserve.stats.proportions import wilson
+from tomserve.stats.repeated import repeated_share
 
 
 def test_anova_by_hand() -> None:
@@ -67,25 +69,80 @@ def test_effective_share_lies_between_clusters_and_answers() -> None:
     assert math.isnan(effective_share([math.nan], ["a"], 0.2).estimate)
 
 
-def test_effective_share_covers_with_a_pooled_correlation() -> None:
-    """Eleven classes of seven tasks x 16 answers, a beta-binomial with the correlation .2: near 95%, and narrow."""
-    rng, hits, width = np.random.default_rng(4), [], []
-    levels = np.linspace(0.2, 0.9, 11)
-    group, cluster = np.repeat(np.arange(11), 112), np.repeat(np.arange(77), 16)
-    for _ in range(25):
-        p = rng.beta(np.repeat(levels, 7) * 4, np.repeat(1 - levels, 7) * 4)
-        y = (rng.random(1232) < np.repeat(p, 16)).astype(float)
-        icc = intraclass(y, cluster, group)
-        for index, level in enumerate(levels):
-            here = group == index
-            found = effective_share(y[here], cluster[here], icc)
-            hits.append(found.low <= level <= found.high)
-            width.append((found.high - found.low) / np.ptp(clustered_interval(y[here], cluster[here])))
-    assert 0.925 <= np.mean(hits) <= 0.97
-    assert np.mean(width) < 0.65
+# as many answers as have the same error
 
 
-def clustered_interval(y: np.ndarray, cluster: np.ndarray) -> tuple[float, float]:
-    """The bounds with n = tasks."""
-    found = clustered_share(y, cluster)
-    return found.low, found.high
+def test_with_many_answers_that_stand_alone_it_is_wilsons() -> None:
+    changed = np.arange(5000) % 7 == 0
+    found, expected = designed_share(changed, np.arange(5000)), wilson(float(changed.sum()), 5000)
+    assert (found.estimate, found.low, found.high) == pytest.approx(
+        (expected.estimate, expected.low, expected.high), abs=1e-4
+    )
+
+
+def test_answers_that_go_together_count_less() -> None:
+    rng = np.random.default_rng(1)
+    index = np.repeat(np.arange(50), 8)
+    together = (rng.random(50) < 0.3)[index]
+    alone = rng.random(400) < 0.3
+    wide, narrow = designed_share(together, index), designed_share(alone, index)
+    assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
+    assert wide.method.startswith("Wilson, effective n = 4"), "a cluster that says one thing counts once"
+    robust = clustered_mean(alone.astype(float), index)  # near the middle both are the cluster-robust interval
+    assert (narrow.low, narrow.high) == pytest.approx((robust.low, robust.high), abs=0.01)
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_what_was_never_seen_to_change_may_change(value: int) -> None:
+    found = designed_share([value] * 80, np.arange(80) // 4)
+    assert found.estimate == value
+    assert found.high - found.low > wilson(0, 80).high, "questions of a cluster are not as good as others"
+    assert found.high - found.low < wilson(0, 20).high * 1.1
+
+
+def test_one_cluster_counts_once_and_none_has_no_share() -> None:
+    one = designed_share([1, 0, 1, 1], ["a"] * 4)
+    assert (one.estimate, one.low, one.high) == pytest.approx((0.75, wilson(0.75, 1).low, wilson(0.75, 1).high))
+    for none in (designed_share([], []), designed_share([math.nan], ["a"])):
+        assert math.isnan(none.estimate)
+        assert math.isnan(none.low)
+    with pytest.raises(ValueError, match="equal lengths"):
+        designed_share([1, 0], ["a"])
+
+
+def test_missing_outcomes_are_left_out_and_order_does_not_count() -> None:
+    outcome, cluster = np.array([1, 0, 0, math.nan, 1, 0, 0, 0.0]), np.array([3, 3, 1, 1, 2, 2, 0, 0])
+    known = ~np.isnan(outcome)
+    assert designed_share(outcome, cluster) == designed_share(outcome[known], cluster[known])
+    back = designed_share(outcome[::-1], cluster[::-1])
+    assert back.low == pytest.approx(designed_share(outcome, cluster).low)
+
+
+# questions that were asked several times each
+
+
+def test_the_estimate_is_the_mean_over_items_and_the_interval_stays_a_share() -> None:
+    found = repeated_share([1.0, 0.9, 1.0, 0.2], ["a", "a", "b", "c"])
+    assert found.estimate == pytest.approx(0.775)
+    assert 0 < found.low < 0.775 < found.high < 1
+
+
+def test_clusters_and_not_samples_are_what_counts() -> None:
+    """More samples of the same items narrow no interval by themselves; more clusters do."""
+    few = repeated_share([0.9, 0.4, 0.7], ["a", "b", "c"])
+    many = repeated_share([0.9, 0.4, 0.7] * 10, np.arange(30))
+    together = repeated_share([0.9, 0.4, 0.7] * 10, np.tile(np.arange(3), 10))
+    assert (together.low, together.high) == pytest.approx((few.low, few.high))
+    assert many.high - many.low < (few.high - few.low) / 2
+
+
+@pytest.mark.parametrize("values", [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [0.4, 0.4, 0.4]])
+def test_without_spread_the_interval_is_wilsons_over_clusters(values: list[float]) -> None:
+    found = repeated_share(values, ["a", "b", "c"])
+    expected = wilson(sum(values), 3)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_nothing_gives_nothing() -> None:
+    assert math.isnan(repeated_share([], []).estimate)
+    assert math.isnan(repeated_share([math.nan], ["a"]).low)

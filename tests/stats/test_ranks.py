@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tests.conftest import ROOT
 from tests.helpers.layers import M, behaviour, stability
 from tomserve.stats.functional import Layers, Scored, score
 from tomserve.stats.proportions import Interval, square_and_add
@@ -73,16 +71,3 @@ def test_ranks_are_probabilities_and_equals_share_them() -> None:
     assert found["x"].tolist() == [0.375, 0.375, 0.25]
     with pytest.raises(ValueError, match=r"unequal length|inhomogeneous"):
         rank_probabilities({"x": [1.0], "y": [1.0, 2.0]})
-
-
-@pytest.mark.long
-def test_of_equal_models_none_is_called_better_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small version of what bench/functional_coverage.py does; percentiles of the draws fail here."""
-    monkeypatch.syspath_prepend(str(ROOT / "bench"))
-    import functional_coverage as bench
-
-    found = bench.pairs_of(("nearly perfect", "nearly perfect"), 24, 60, weights=200)
-    assert found.wrong <= 0.09
-    assert found.sure <= 0.09
-    assert found.percentile > 0.09
-    monkeypatch.delitem(sys.modules, "functional_coverage")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
 
 import numpy as np
 import pytest
 
-from tests.conftest import ROOT
 from tomserve.stats.proportions import wilson
 from tomserve.stats.selected import NOTHING, selected
 
@@ -123,44 +121,30 @@ def test_where_all_are_alike_the_interval_has_some_width(value: float) -> None:
     assert found.adjusted.high - found.adjusted.low > least / 2
 
 
+@pytest.mark.parametrize("n", [0, 5])
+def test_one_cluster_and_none_have_no_interval(n: int) -> None:
+    found = selected(np.zeros((n, 2)), {"c": np.zeros((n, 2))}, [1] * n)
+    assert all(map(math.isnan, (found.net.estimate, found.controls["c"].low, found.adjusted.high)))
+    assert found.chosen.shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("value", "controls", "said"),
+    [
+        (np.nan, {}, "the measure of shape"),
+        (0, {"c": np.zeros((4, 0))}, "c of shape"),
+        (0, {"c": np.zeros((3, 2))}, "equal lengths"),
+        (0, {NOTHING: np.zeros((4, 2))}, "stands for doing nothing"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(value: float, controls: dict[str, np.ndarray], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        selected(np.full((4, 2), value), controls, range(4))
+
+
 def test_nothing_exceeds_a_control_by_more_than_everything() -> None:
     rng = np.random.default_rng(7)
     effects = np.where(rng.random((40, 2)) < 0.97, 1.0, 0.0)
     found = selected(effects, {"harms": -effects}, np.arange(40), draws=200)
     assert found.adjusted.estimate + (found.adjusted.estimate - found.adjusted.low) > 1
     assert found.adjusted.high == 1
-
-
-def test_one_cluster_and_none_have_no_interval() -> None:
-    for n in (0, 5):
-        found = selected(np.zeros((n, 2)), {"c": np.zeros((n, 2))}, [1] * n)
-        assert math.isnan(found.net.estimate)
-        assert math.isnan(found.controls["c"].low)
-        assert math.isnan(found.adjusted.high)
-        assert found.chosen.shape == (2,)
-
-
-def test_what_cannot_be_compared_is_refused() -> None:
-    with pytest.raises(ValueError, match="the measure of shape"):
-        selected(np.full((4, 2), np.nan), {}, range(4))
-    with pytest.raises(ValueError, match="c of shape"):
-        selected(np.zeros((4, 2)), {"c": np.zeros((4, 0))}, range(4))
-    with pytest.raises(ValueError, match="equal lengths"):
-        selected(np.zeros((4, 2)), {"c": np.zeros((3, 2))}, range(4))
-    with pytest.raises(ValueError, match="stands for doing nothing"):
-        selected(np.zeros((4, 2)), {NOTHING: np.zeros((4, 2))}, range(4))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("case", ["nothing works", "one cell works", "a control does as much"])
-def test_intervals_hold_the_truth(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small version of bench/causal_coverage.py, whose figures stand in bench/README.md."""
-    monkeypatch.syspath_prepend(ROOT / "bench")
-    import causal_coverage as bench
-
-    found = bench.simulated(case, 30, 80, 5)
-    for name in ("net", "adjusted"):
-        assert found[name].held >= 0.88, name
-    if case != "one cell works":
-        assert found["adjusted"].above <= 0.1
-    monkeypatch.delitem(sys.modules, "causal_coverage")

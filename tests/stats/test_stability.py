@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import ROOT
 from tomserve.stats.intraclass import effective_n, intraclass
 from tomserve.stats.proportions import wilson
 from tomserve.stats.stability import agreement, below_floor, stability, weighted_share
@@ -107,17 +105,3 @@ def test_the_difference_from_the_floor_is_that_of_the_two_shares() -> None:
     assert -0.3 < found.low < -0.2 < found.high < -0.1
     same = below_floor(floor, floor)
     assert same.low < 0 < same.high
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("answerer", ["random", "keeps 0.99", "changes only when wrong"])
-def test_intervals_hold_the_truth(answerer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small version of bench/stability_coverage.py, whose figures stand in bench/README.md."""
-    monkeypatch.syspath_prepend(ROOT / "bench")
-    import stability_coverage as bench
-
-    found = bench.simulated(answerer, 20, 100, 5)
-    assert {"S", "kappa", "S minus the floor", "S, mean of kinds"} < set(found)
-    for name, (held, _) in found.items():
-        assert name.startswith("(") or held >= 0.9, (name, held)
-    monkeypatch.delitem(sys.modules, "stability_coverage")

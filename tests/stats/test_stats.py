@@ -5,8 +5,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.stats import ttest_1samp
 
 from tomserve.stats.paired import (
     adjust,
@@ -16,11 +17,18 @@ from tomserve.stats.paired import (
     mean_interval,
     missing_bounds,
     sign_flip,
-    smallest_p,
     t_p,
 )
-from tomserve.stats.planning import detectable_sd, plan
-from tomserve.stats.proportions import Interval, newcombe, newcombe_paired, risk_ratio, tango, wilson
+from tomserve.stats.planning import detectable_sd, minimum_detectable_effect, plan, units_needed
+from tomserve.stats.proportions import (
+    Interval,
+    newcombe,
+    newcombe_paired,
+    risk_ratio,
+    tango,
+    tango_excludes_zero,
+    wilson,
+)
 
 NAN = math.nan
 
@@ -72,14 +80,6 @@ def test_mcnemar_as_published() -> None:
     assert (found.p_exact, found.p_mid) == (pytest.approx(0.052479, abs=5e-7), pytest.approx(0.034690, abs=5e-7))
 
 
-def test_plan_as_written_in_the_facts() -> None:
-    assert [round(detectable_sd(m), 2) for m in (7, 4)] == [1.27, 2.13]
-    assert [round(smallest_p(m), 3) for m in (7, 6, 5, 4)] == [0.016, 0.031, 0.062, 0.125]
-    assert plan(7, sd=0.3).minimum_detectable_effect == pytest.approx(0.382, abs=0.001)
-    assert not plan(5).attainable
-    assert plan(6).attainable
-
-
 # agreement with scipy and statsmodels
 
 
@@ -94,15 +94,10 @@ def test_ratio_agrees_with_statsmodels_inside(counts: tuple[float, ...]) -> None
 def test_ratio_at_the_edges() -> None:
     assert near(risk_ratio(7, 7, 3, 7), 1.17549, 6.56483, abs=1e-5)  # statsmodels 0.15.0 returns 1.4 here
     assert risk_ratio(7, 7, 7, 7).low == pytest.approx(1 / risk_ratio(7, 7, 7, 7).high)
-    none = risk_ratio(0, 7, 5, 7)
-    assert (none.estimate, none.low) == (0, 0)
-    assert 0 < none.high < 1
-    assert "0 of 7" in none.method
-    reverse = risk_ratio(5, 7, 0, 7)
-    assert (reverse.estimate, reverse.high) == (math.inf, math.inf)
-    assert reverse.low == pytest.approx(1 / none.high)
-    assert math.isnan(risk_ratio(0, 7, 0, 4).low)
-    assert math.isnan(risk_ratio(0, 0, 1, 4).low)
+    none, reverse = risk_ratio(0, 7, 5, 7), risk_ratio(5, 7, 0, 7)
+    assert (none.estimate, none.low, 0 < none.high < 1) == (0, 0, True)
+    assert (reverse.estimate, reverse.low, reverse.high) == (math.inf, pytest.approx(1 / none.high), math.inf)
+    assert all(math.isnan(risk_ratio(0, n, 0, 4).low) for n in (7, 0))
 
 
 def test_sign_flip_agrees_with_scipy() -> None:
@@ -174,18 +169,13 @@ def test_degenerate_cases_of_paired_tests() -> None:
 
 
 def test_adjusting_leaves_undefined_tests_out_of_the_family() -> None:
-    assert adjust([0.01, NAN, 0.03, 0.5], "by")[:3] == [
-        pytest.approx(0.055),
-        pytest.approx(NAN, nan_ok=True),
-        pytest.approx(0.0825),
-    ]
-    assert adjust([0.01, NAN, 0.03, 0.5])[:3] == [
-        pytest.approx(0.03),
-        pytest.approx(NAN, nan_ok=True),
-        pytest.approx(0.045),
-    ], "Benjamini and Hochberg's method is the default"
+    def near_to(*values: float) -> object:
+        return pytest.approx(list(values), nan_ok=True)
+
+    assert adjust([0.01, NAN, 0.03, 0.5], "by")[:3] == near_to(0.055, NAN, 0.0825)
+    assert adjust([0.01, NAN, 0.03, 0.5])[:3] == near_to(0.03, NAN, 0.045), "Benjamini and Hochberg is the default"
     assert adjust([]) == []
-    assert math.isnan(adjust([NAN])[0])
+    assert adjust([NAN]) == near_to(NAN)
     assert adjust([0.02] * 10, "by")[0] == pytest.approx(0.02 * sum(1 / i for i in range(1, 11)))
 
 
@@ -200,7 +190,13 @@ def test_differential_failure_believes_clusters() -> None:
 
 @pytest.mark.parametrize(
     "call",
-    [lambda: wilson(3, 2), lambda: newcombe(-1, 4, 0, 4), lambda: tango(3, 2, 4), lambda: newcombe_paired(1, -1, 0, 0)],
+    [
+        lambda: wilson(3, 2),
+        lambda: newcombe(-1, 4, 0, 4),
+        lambda: tango(3, 2, 4),
+        lambda: tango_excludes_zero(3, 2, 4),
+        lambda: newcombe_paired(1, -1, 0, 0),
+    ],
 )
 def test_impossible_counts_are_refused(call) -> None:
     with pytest.raises(ValueError, match=r"expected|negative"):
@@ -244,10 +240,7 @@ def test_paired_intervals_hold_their_estimate_and_swap(found: tuple[int, int, in
     ):
         assert -1 <= interval.low <= interval.estimate + 1e-9
         assert interval.estimate - 1e-9 <= interval.high <= 1
-        assert (interval.low, interval.high) == (
-            pytest.approx(-mirror.high, abs=1e-9),
-            pytest.approx(-mirror.low, abs=1e-9),
-        )
+        assert (interval.low, interval.high) == pytest.approx((-mirror.high, -mirror.low), abs=1e-9)
 
 
 @settings(max_examples=50, deadline=None)
@@ -263,3 +256,60 @@ def test_sign_flip_is_bounded_and_mirrored(d: list[float]) -> None:
 def test_by_never_lowers_a_p(p: list[float]) -> None:
     for before, after in zip(p, adjust(p), strict=True):
         assert (math.isnan(before) and math.isnan(after)) or before <= after <= 1
+
+
+@given(
+    st.floats(0, 30),
+    st.floats(0, 30),
+    st.floats(0, 60),
+    st.sampled_from([0.5, 0.8, 0.9, 0.95, 0.99, 0.9999, 1 - 1e-12]),
+)
+def test_whether_tangos_interval_excludes_zero_is_known_without_its_ends(
+    gained: float, lost: float, alike: float, level: float
+) -> None:
+    n = gained + lost + alike
+    found = tango(gained, lost, n, level)
+    assume(
+        math.isnan(found.low) or min(abs(found.low), abs(found.high)) > 1e-9
+    )  # nearer to 0 it is a matter of rounding
+    assert tango_excludes_zero(gained, lost, n, level) == (found.low > 0 or found.high < 0)
+
+
+# planning
+
+
+@pytest.mark.parametrize(("units", "alpha"), [(2, 0.05), (7, 0.05), (7, 0.005), (100, 0.05)])
+def test_statsmodels_finds_the_same_effect(units: int, alpha: float) -> None:
+    from statsmodels.stats.power import TTestPower
+
+    expected = TTestPower().solve_power(nobs=units, alpha=alpha, power=0.8)
+    assert detectable_sd(units, alpha) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("family", [1, 10])
+def test_the_promised_power_is_had(family: int) -> None:
+    effect = minimum_detectable_effect(7, 0.2, family=family)
+    x = np.random.default_rng(3).normal(effect, 0.2, (20_000, 7))
+    assert np.mean(ttest_1samp(x, 0, axis=1).pvalue <= 0.05 / family) == pytest.approx(0.8, abs=0.01)
+
+
+def test_units_needed_are_the_fewest() -> None:
+    for family in (1, 10):
+        m = units_needed(-0.2, 0.2, family=family)
+        assert m is not None
+        assert minimum_detectable_effect(m, 0.2, family=family) <= 0.2
+        assert minimum_detectable_effect(m - 1, 0.2, family=family) > 0.2
+    assert units_needed(0.9, 0.0) == 2
+    assert [units_needed(*given) for given in ((0.0, 0.2), (math.nan, 0.2), (0.2, math.nan), (1e-9, 0.2))] == [None] * 4
+
+
+def test_what_no_effect_can_reach_is_undefined() -> None:
+    assert math.isnan(minimum_detectable_effect(3, 0.5))
+    assert math.isnan(minimum_detectable_effect(1, 0.1))
+    assert math.isnan(minimum_detectable_effect(7, math.nan))
+    assert detectable_sd(7, power=0.04) == 0.0, "less power than the level needs no effect"
+    assert [round(detectable_sd(m), 2) for m in (7, 4)] == [1.27, 2.13]
+    assert [plan(m).attainable for m in (5, 6)] == [False, True]
+    assert plan(7, 0.2, family=10).minimum_detectable_effect == minimum_detectable_effect(7, 0.2, family=10)
+    with pytest.raises(ValueError, match="expected two numbers"):
+        detectable_sd(7, alpha=0.0)

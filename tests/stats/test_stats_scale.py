@@ -38,15 +38,8 @@ def test_flips_one_by_one_are_those_of_scipy_to_the_bit(units: int) -> None:
 
     d = np.random.default_rng(units).choice([-3, -2, -1, 1, 2, 4, 5], units) / 11
     draws = 2**EXACT_UNITS - 1
-    drawn = permutation_test(
-        (d,),
-        lambda x, axis: np.mean(x, axis=axis),
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=draws,
-        batch=4096,
-        rng=np.random.default_rng(0),
-    )
+    given = {"permutation_type": "samples", "vectorized": True, "n_resamples": draws, "batch": 4096}
+    drawn = permutation_test((d,), np.mean, rng=np.random.default_rng(0), **given)
     means = np.concatenate(list(flips._singly(d, draws, np.random.default_rng(0))))
     assert np.array_equal(means, drawn.null_distribution)
     assert sign_flip(d).p == float(drawn.pvalue)
@@ -89,14 +82,6 @@ def test_a_lone_cluster_is_drawn_with_the_moves_of_a_shuffle(treated: int) -> No
     assert np.array_equal(drawn, shuffled)
     assert np.abs(often - 1000).max() < 130
     assert np.abs(usual - 1000).max() < 130
-
-
-def test_permutations_of_many_clusters_agree_with_shuffles(monkeypatch: pytest.MonkeyPatch) -> None:
-    y, arm, cluster, stratum = design(9, 300)
-    arm = arm ^ (stratum % 2 == 0)  # the lone cluster is treated in every other stratum
-    drawn = pooled.permutation_p(y, arm, cluster, stratum, draws=2000)
-    monkeypatch.setattr(pooled, "SINGLY", 10**9)
-    assert drawn == pytest.approx(pooled.permutation_p(y, arm, cluster, stratum, draws=2000), abs=0.05)
 
 
 @given(st.integers(1, 10**7), st.integers(1, 70_000))

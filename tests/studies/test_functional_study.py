@@ -230,15 +230,6 @@ def rank(line: dict[str, str]) -> int | None:
     return int(line["rank"]) if line["rank"] else None
 
 
-def test_every_printed_score_is_reproduced_and_none_follows_from_the_printed_formula() -> None:
-    frame = whole().tables["paper_compat"]
-    scored = frame.filter(pl.col("printed").is_not_null())
-    assert scored["same"].all()
-    assert scored["rounds_to"].to_list() == scored["printed"].to_list() == [0.5, 0.47, 0.58, 0.54, 0.39]
-    full = frame.filter(holds="full")
-    assert full["printed_formula"].to_list() == [0.503, 0.465, 0.356]
-
-
 def test_other_weights_have_another_name_wherever_the_score_is_told() -> None:
     study = whole().study
     frame = answers(share(0.8), 0.9)
