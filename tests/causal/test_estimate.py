@@ -52,11 +52,8 @@ def test_steps_that_do_not_fit_are_taken_in_groups_of_layers() -> None:
 
 
 def test_this_machine_has_a_rate_and_a_memory() -> None:
-    here = Machine.here("cpu", 0)
-    assert here.rate > 1e8
-    assert here.memory > 10**8
+    here, one, eight = Machine.here("cpu", 0), Machine.here("cuda", 1), Machine.here("cuda", 8)
+    assert min(here.rate, here.memory, one.processor) > 1e8, "maps are fitted by the CPU there, too"
     assert here.processor == here.rate
-    one, eight = Machine.here("cuda", 1), Machine.here("cuda", 8)
-    assert one.processor > 1e8, "maps are fitted by the CPU there, too"
     assert one.rate == eight.rate, "a model that is spread over GPUs block by block is computed by one at a time"
     assert "one computes at a time" in eight.device

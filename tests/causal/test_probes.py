@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tomserve.causal.fitting import Ridge
 from tomserve.causal.folds import folds
 from tomserve.causal.probes import Probed, probe
 
@@ -36,8 +37,6 @@ def test_it_is_a_ridge_classifier_of_the_other_folds(width: int) -> None:
     """By the normal equations, the penalty chosen by fitting again without each scenario."""
     states, labels, fold, group = some(2, 1.0, width, 20)
     found = probe(states, labels, fold, group, seed=0)
-    from tomserve.causal.fitting import Ridge
-
     train = fold != 0
     grid = Ridge(states[train], group[train], intercept=True).penalties()[::5]
 
@@ -64,10 +63,9 @@ def test_nothing_of_a_fold_enters_its_own_probe() -> None:
     changed = labels.copy()
     changed[fold == 2] = (changed[fold == 2] + 1) % 3
     after = probe(states, changed, fold, group, seed=0)
-    inside = np.flatnonzero(fold == 2)
-    both = [i for i in inside if before.right[i] and after.right[i]]
-    assert not both  # the same reading cannot be right for both labels
-    assert any(before.right[i] for i in inside)
+    one, other = (np.array(found.right)[fold == 2].astype(bool) for found in (before, after))
+    assert not (one & other).any(), "the same reading cannot be right for both labels"
+    assert one.any()
 
 
 def test_unknown_labels_take_no_part() -> None:

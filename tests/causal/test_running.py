@@ -31,7 +31,6 @@ from tomserve.causal.backend import Answers, Floats, Ints, Prompt, Readings
 from tomserve.causal.finding import On
 from tomserve.causal.running import measure as measured_on
 from tomserve.causal.running import run_states
-from tomserve.causal.settings import ALPHAS as STRENGTHS
 from tomserve.causal.settings import Settings
 from tomserve.causal.states import States
 from tomserve.errors import ConfigError, MachineError, RunMismatchError
@@ -88,24 +87,19 @@ def test_the_table_holds_every_layer_strength_map_and_item(measured: Path, few: 
     table = scores_of(measured)
     assert table.schema == t.SCHEMA
     assert set(table["kind"].unique()) == {t.ANSWER, t.MOVE, t.MAP, t.PROBE}
-    assert table.select("run", "model", "benchmark").unique().height == 1
     moves = table.filter(kind=t.MOVE, fitted=t.HELD_OUT)
     assert set(moves["map"].unique()) == set(t.MAPS)
     counted = moves.group_by("map", "layer", "target", "alpha").len()
     assert set(counted["len"].unique()) == {2 * CASES}, "each item in both orders"
     with_alpha = counted.filter(pl.col("alpha").is_not_null()).group_by("map").len()
-    assert dict(with_alpha.iter_rows()) == {
-        name: 2 * len(ALPHAS) for name in t.MAPS if name not in t.REFERENCES or name == t.REPLACE
-    }
-    layers = scores_of(few).filter(kind=t.MOVE).group_by("layer", "map", "alpha", "fitted").len()
-    assert (
-        layers.filter(layer=2).drop("layer").sort(pl.all()).equals(layers.filter(layer=3).drop("layer").sort(pl.all()))
-    )
+    named = [name for name in t.MAPS if name not in t.REFERENCES or name == t.REPLACE]
+    assert dict(with_alpha.iter_rows()) == dict.fromkeys(named, 2 * len(ALPHAS))
+    layers = scores_of(few).filter(kind=t.MOVE).group_by("layer", "map", "alpha", "fitted").len().sort(pl.all())
+    assert layers.filter(layer=2).drop("layer").equals(layers.filter(layer=3).drop("layer"))
     others = table.filter(pl.col("kind") == t.MOVE, pl.col("fitted") != t.HELD_OUT)
     assert set(others["fitted"].unique()) == {t.IN_SAMPLE, "contents", "transfer"}
     assert not others.filter(pl.col("fitted") == pl.col("family")).height, "a map is carried to another family only"
     assert table.filter(kind=t.MOVE, map=t.NO_OP).filter(pl.col("role") != pl.col("role_before")).is_empty()
-    assert table.filter(kind=t.MOVE, map=t.PPT)["displacement"].min() > 0  # type: ignore[operator]
     before = table.filter(kind=t.ANSWER, told=t.FALSE).select("item", "order", "role", "strict", "gap")
     moved = table.filter(kind=t.MOVE).join(before, on=["item", "order"], suffix="_answer")
     assert moved.height == table.filter(kind=t.MOVE).height
@@ -113,15 +107,13 @@ def test_the_table_holds_every_layer_strength_map_and_item(measured: Path, few: 
         assert moved[f"{name}_before"].equals(moved[f"{name}_answer"].alias(f"{name}_before")), name
 
 
-def test_the_manifest_says_what_was_measured_and_the_work_is_gone(measured: Path, shared: Path) -> None:
+def test_the_manifest_says_what_was_measured_and_the_work_is_gone(measured: Path) -> None:
     manifest = Manifest.read(measured)
     assert manifest is not None
     assert manifest.complete
     assert (manifest.settings["alphas"], manifest.settings["folds"]) == (list(ALPHAS), 5)
     assert str(manifest.revision).startswith("sha256:")
     assert not (measured / "work").exists()
-    items = (shared / f"items-{CASES}.jsonl").read_bytes()
-    assert (measured / "items.jsonl").read_bytes().count(b"\n") == items.count(b"\n")
 
 
 VERDICTS = {
@@ -148,17 +140,6 @@ def test_the_verdict_on_a_known_mechanism_is_right(
     assert verdict.cards[0].verdict == VERDICTS[kind], verdict.cards[0]
     patched = scores_of(folder).filter(kind=t.MOVE, map=t.PATCH)
     assert patched.select((pl.col("role") == pl.col("role_before")).all()).item() == (kind == "deaf")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["map", "product"])
-def test_the_verdict_is_right_at_the_usual_strengths_in_the_first_layer(
-    kind: Kind, shared: Path, tmp_path: Path
-) -> None:
-    """The weakest of them goes so far that W = I reaches the twin, too, and the strongest moves hardly anything."""
-    settings = settings_of(kind, shared, 60, alphas=STRENGTHS, layers=(1,), fewest=50)
-    (verdict,) = compute(scores_of(measure(settings, tmp_path / "run").folder)).verdicts()
-    assert verdict.cards[0].verdict == VERDICTS[kind], verdict.cards[0]
 
 
 def test_too_few_that_can_flip_are_refused_and_what_was_run_is_kept(shared: Path, tmp_path: Path) -> None:

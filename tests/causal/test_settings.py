@@ -8,10 +8,6 @@ from tomserve.causal.settings import Settings, alphas_of, layers_of
 from tomserve.errors import ConfigError
 
 
-def test_layers_are_single_numbers_and_ranges() -> None:
-    assert layers_of("3, 1-2,3") == (3, 1, 2)
-
-
 @pytest.mark.parametrize("text", ["", "a", "0", "3-1", "1,,2", "-1"])
 def test_other_layers_are_refused_with_the_way_out(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--layers .*(1,4-6|numbered from 1)"):
@@ -26,7 +22,7 @@ def test_a_layer_that_the_model_lacks_is_refused() -> None:
 
 
 def test_strengths_are_numbers_above_zero_each_once() -> None:
-    assert alphas_of("1e-3, 0.01") == (0.001, 0.01)
+    assert (layers_of("3, 1-2,3"), alphas_of("1e-3, 0.01")) == ((3, 1, 2), (0.001, 0.01))
     with pytest.raises(ConfigError, match="expected numbers such as"):
         alphas_of("small")
     for wrong in ((), (0.0,), (-1.0,), (float("nan"),), (0.1, 0.1)):

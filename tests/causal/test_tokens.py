@@ -48,19 +48,16 @@ def answered(choice: str) -> str:
 
 
 def chat(item: Item, strategy: Strategy, tokenizer: Any) -> str:
-    return str(
-        tokenizer.apply_chat_template([*strategy.turn(item).messages], tokenize=False, add_generation_prompt=True)
-    )
+    messages = [*strategy.turn(item).messages]
+    return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
 
 
 def with_template(model: Any, special: list[str], alphabet: list[str], texts: list[str], **unknown: str) -> Any:
     """A tokenizer trained on some texts, with a chat template."""
     from tokenizers import trainers
 
-    trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-    )
-    model.train_from_iterator(texts * 50, trainer)
+    told = {"special_tokens": special, "initial_alphabet": alphabet, "show_progress": False}
+    model.train_from_iterator(texts * 50, trainers.BpeTrainer(vocab_size=400, **told))
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=model, **unknown)
     tokenizer.chat_template = subjects.TEMPLATE
     return tokenizer
@@ -163,8 +160,7 @@ def test_reasons_to_leave_a_case_out(reference: Any, vanilla: Strategy) -> None:
     case = cases(1)[0]
     every = prompts_of(case, fitting_strategy("vanilla", words), words)
     assert isinstance(every, CasePrompts)
-    assert len(every.prompts) == 8
-    assert (TWIN, 1) in every.prompts
+    assert (len(every.prompts), (TWIN, 1) in every.prompts) == (8, True)
     fewer = case.own.model_copy(update={"choices": case.own.choices[:2]})
     assert prompts_of(Case(case.f, fewer, case.own_twin), vanilla, reference) == tokens.UNEVEN
     without_unknown = fitting_strategy("hitom_vanilla", reference)

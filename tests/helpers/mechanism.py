@@ -18,21 +18,8 @@ from tomserve.benchmarks.case import Case
 from tomserve.items import UNKNOWN, Item
 
 FAMILIES = {
-    "contents": ["tea", "salt", "rice", "sand", "flour", "sugar", "beans", "nuts", "corn", "wool", "soap", "coins"],
-    "transfer": [
-        "attic",
-        "cellar",
-        "garage",
-        "kitchen",
-        "pantry",
-        "shed",
-        "porch",
-        "hall",
-        "loft",
-        "barn",
-        "study",
-        "orchard",
-    ],
+    "contents": "tea salt rice sand flour sugar beans nuts corn wool soap coins".split(),
+    "transfer": "attic cellar garage kitchen pantry shed porch hall loft barn study orchard".split(),
 }
 """The labels of each family."""
 
@@ -60,26 +47,14 @@ class Words:
 
 PHRASES = {
     "contents": Words(
-        found="a box",
-        put=("fills it with", "loads it with"),
-        you_put=("fill it with", "load it with"),
-        saw=("notices the", "spots the"),
-        you_saw=("notice the", "spot the"),
-        missed=("not notice the", "not spot the"),
-        changed="swaps it for",
-        question="What does {name} believe is in the box?",
-        own_question="What do you believe is in the box?",
+        *("a box", ("fills it with", "loads it with"), ("fill it with", "load it with")),
+        *(("notices the", "spots the"), ("notice the", "spot the"), ("not notice the", "not spot the")),
+        *("swaps it for", "What does {name} believe is in the box?", "What do you believe is in the box?"),
     ),
     "transfer": Words(
-        found="a ball",
-        put=("puts it in the", "sets it in the"),
-        you_put=("put it in the", "set it in the"),
-        saw=("looks at the", "peeks at the"),
-        you_saw=("look at the", "peek at the"),
-        missed=("not look at the", "not peek at the"),
-        changed="moves it to the",
-        question="Where does {name} believe the ball is?",
-        own_question="Where do you believe the ball is?",
+        *("a ball", ("puts it in the", "sets it in the"), ("put it in the", "set it in the")),
+        *(("looks at the", "peeks at the"), ("look at the", "peek at the"), ("not look at the", "not peek at the")),
+        *("moves it to the", "Where does {name} believe the ball is?", "Where do you believe the ball is?"),
     ),
 }
 

@@ -29,6 +29,7 @@ from tests.helpers.mechanism import FAMILIES, FEELINGS, FILLERS, NAMES, PHRASES
 from tomserve.causal.backend import Answers, Prompt, Readings
 from tomserve.items import UNKNOWN
 
+Floats = NDArray[np.float64]
 Kind = Literal["map", "product", "shared", "deaf"]
 
 LAYERS, WIDTH, CODE, CONTEXT = 4, 64, 8, 1024
@@ -57,19 +58,10 @@ def build(kind: Kind, folder: Path, seed: int = 1) -> Path:
     made = tokenizer()
     made.save_pretrained(folder)
     vocabulary = made.get_vocab()
-    config = LlamaConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=WIDTH,
-        intermediate_size=2 * CODE,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        max_position_embeddings=CONTEXT,
-        tie_word_embeddings=False,
-        bos_token_id=None,
-        eos_token_id=vocabulary["<|im_end|>"],
-        pad_token_id=None,
-    )
+    sizes = {"vocab_size": len(vocabulary), "hidden_size": WIDTH, "intermediate_size": 2 * CODE}
+    sizes |= {"num_hidden_layers": LAYERS, "num_attention_heads": 4, "num_key_value_heads": 4}
+    ends = {"bos_token_id": None, "eos_token_id": vocabulary["<|im_end|>"], "pad_token_id": None}
+    config = LlamaConfig(**sizes, **ends, max_position_embeddings=CONTEXT, tie_word_embeddings=False)
     model = LlamaForCausalLM(config)
     weights = _weights(kind, vocabulary, seed)
     state = {name: torch.zeros_like(old) for name, old in model.state_dict().items()}
@@ -115,7 +107,7 @@ def _roles(family: str) -> dict[str, tuple[str, int]]:
     return {text: (role, (1, -1)[place]) for role, texts in roles.items() for place, text in enumerate(texts)}
 
 
-def codes(count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def codes(count: int, rng: np.random.Generator) -> Floats:
     """Unit vectors [count, CODE] that point away from one another as far as they easily can."""
     made = rng.normal(size=(count, CODE))
     for _ in range(400):
@@ -125,7 +117,7 @@ def codes(count: int, rng: np.random.Generator) -> NDArray[np.float64]:
     return made / np.linalg.norm(made, axis=1, keepdims=True)
 
 
-def _weights(kind: Kind, vocabulary: dict[str, int], seed: int) -> dict[str, NDArray[np.float64]]:
+def _weights(kind: Kind, vocabulary: dict[str, int], seed: int) -> dict[str, Floats]:
     """All weights that are not zero, by their names in the checkpoint."""
     rng = np.random.default_rng(seed)
     labels = [label for family in FAMILIES.values() for label in family]
@@ -165,7 +157,7 @@ def _weights(kind: Kind, vocabulary: dict[str, int], seed: int) -> dict[str, NDA
     }
 
 
-def _last_block(kind: Kind, matrix: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+def _last_block(kind: Kind, matrix: Floats) -> dict[str, Floats]:
     """The weights of the last block's MLP, whose unit i adds down[:, i] * silu(gate[i] h) * (up[i] h), where h is the
     state over its root mean square (about NORM / sqrt(WIDTH)).
 
@@ -186,13 +178,7 @@ def _last_block(kind: Kind, matrix: NDArray[np.float64]) -> dict[str, NDArray[np
     return {f"{layer}.gate_proj.weight": gate, f"{layer}.up_proj.weight": up, f"{layer}.down_proj.weight": down}
 
 
-def _head(
-    kind: Kind,
-    vocabulary: dict[str, int],
-    theirs: NDArray[np.float64],
-    yours: NDArray[np.float64],
-    matrix: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _head(kind: Kind, vocabulary: dict[str, int], theirs: Floats, yours: Floats, matrix: Floats) -> Floats:
     """How logits are read: "unknown" has 0, every other word a negative constant, a label what is said for it."""
     head = np.zeros((len(vocabulary), WIDTH))
     head[:, CONST] = -1 / NORM

@@ -11,20 +11,9 @@ WINDOW = 9
 
 def _fields(**more: Any) -> dict[str, Any]:
     """The fields that most configurations share. The initial weights are spread widely, so that logits differ clearly."""
-    return {
-        "vocab_size": VOCABULARY,
-        "hidden_size": WIDTH,
-        "intermediate_size": 48,
-        "num_hidden_layers": LAYERS,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 8,
-        "max_position_embeddings": 256,
-        "initializer_range": 0.2,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "pad_token_id": 0,
-    } | more
+    sizes = {"vocab_size": VOCABULARY, "hidden_size": WIDTH, "intermediate_size": 48, "num_hidden_layers": LAYERS}
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 256}
+    return {**sizes, "initializer_range": 0.2, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, **more}
 
 
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -36,16 +25,9 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "mixtral": ("MixtralConfig", _fields(num_local_experts=LAYERS, num_experts_per_tok=2)),
     "dbrx": (
         "DbrxConfig",
-        {
-            "d_model": WIDTH,
-            "n_heads": 4,
-            "n_layers": LAYERS,
-            "max_seq_len": 256,
-            "vocab_size": VOCABULARY,
-            "attn_config": {"clip_qkv": 8, "kv_n_heads": 2, "rope_theta": 10000.0},
-            "ffn_config": {"ffn_hidden_size": 24, "moe_num_experts": 4, "moe_top_k": 2},
-            "initializer_range": 0.2,
-        },
+        {"d_model": WIDTH, "n_heads": 4, "n_layers": LAYERS, "max_seq_len": 256, "vocab_size": VOCABULARY}
+        | {"attn_config": {"clip_qkv": 8, "kv_n_heads": 2, "rope_theta": 10000.0}, "initializer_range": 0.2}
+        | {"ffn_config": {"ffn_hidden_size": 24, "moe_num_experts": 4, "moe_top_k": 2}},
     ),
     "gemma3_text": ("Gemma3TextConfig", _fields(sliding_window=WINDOW, query_pre_attn_scalar=8)),
     "gemma2": ("Gemma2Config", _fields(sliding_window=64, query_pre_attn_scalar=8)),

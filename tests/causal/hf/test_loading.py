@@ -135,10 +135,8 @@ def test_a_signal_while_it_loads_is_no_fault_of_its_files(monkeypatch: pytest.Mo
 
 def test_code_of_the_repository_is_not_run(folder: Path) -> None:
     config = orjson.loads((folder / "config.json").read_bytes())
-    config |= {
-        "model_type": "unheard_of",
-        "auto_map": {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"},
-    }
+    evil = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}
+    config |= {"model_type": "unheard_of", "auto_map": evil}
     (folder / "config.json").write_bytes(orjson.dumps(config))
     (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w').close()")
     with pytest.raises(ConfigError, match="needs no code of its own"):

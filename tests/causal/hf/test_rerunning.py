@@ -33,9 +33,8 @@ def by_hand(model: Any, prompt: Prompt, layer: int, state: np.ndarray) -> np.nda
     handle = find(model)[layer - 1].register_forward_hook(replace)
     try:
         with torch.inference_mode():
-            return (
-                model(torch.tensor([prompt.tokens], device=model.device), use_cache=False).logits[0, -1].cpu().numpy()
-            )
+            output = model(torch.tensor([prompt.tokens], device=model.device), use_cache=False)
+            return output.logits[0, -1].cpu().numpy()
     finally:
         handle.remove()
 
@@ -116,9 +115,6 @@ def test_blocks_below_the_replaced_one_are_not_computed_and_come_back() -> None:
     backend.run([PROMPT])
     assert runs == [1, 2, 3, 4]
     assert all("forward" not in vars(block) for block in find(model))
-
-
-HYBRID = {"layer_types": ["conv", "full_attention", "conv", "full_attention"], "num_hidden_layers": LAYERS}
 
 
 HYBRID = {"layer_types": ["conv", "full_attention", "conv", "full_attention"], "num_hidden_layers": LAYERS}
