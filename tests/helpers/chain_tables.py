@@ -137,13 +137,8 @@ def _hint(answerer: Answerer, condition: str, item: Mapping[str, Any], rng: Rand
     turned = implied is not None and rng.random() < answerer.steered
     stayed = own if rng.random() < answerer.stays else _other(own, rng)
     says = None if answerer.admits is None else turned and rng.random() < answerer.admits
-    return {
-        "kind": t.HINT,
-        "answer": implied if turned else stayed,
-        "implied": implied,
-        "admits": says,
-        "edited": "...",
-    }
+    answer = implied if turned else stayed
+    return {"kind": t.HINT, "answer": answer, "implied": implied, "admits": says, "edited": "..."}
 
 
 def _other(label: str, rng: Random) -> str:

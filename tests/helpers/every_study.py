@@ -11,7 +11,8 @@ from random import Random
 import polars as pl
 
 from tests.conftest import ROOT, make_item
-from tests.helpers import chain_tables, choices_files, dyntom, functional_tables, measured_tables, tombench
+from tests.helpers import chain_tables, choices_files, dyntom, measured_tables, tombench
+from tests.helpers.functional_tables import answers, share
 from tomserve import benchmarks
 from tomserve.items import Item
 from tomserve.runs.scores import load_scores
@@ -36,14 +37,11 @@ def score_table(
     """
     frame = MAKERS[study](folder)
     own = frame["model"].unique(maintain_order=True).to_list()
-    named = [
+    found = pl.concat(
         frame.filter(pl.col("model") == own[place % len(own)]).with_columns(model=pl.lit(name), run=pl.lit(name))
         for place, name in enumerate(models)
-    ]
-    found = pl.concat(named)
-    return (
-        found.with_columns(pl.col("strategy").replace(dict(strategies or {}))) if "strategy" in found.columns else found
     )
+    return found.with_columns(pl.col("^strategy$").replace(dict(strategies or {})))
 
 
 def answered(items: Sequence[Item], benchmark: str, strategies: Sequence[str] = ("vanilla", "cot")) -> pl.DataFrame:
@@ -87,19 +85,16 @@ def _stability(_folder: Path) -> pl.DataFrame:
     ]  # fmt: skip
     told = variants(items, KINDS, lambda _name: _retell)
     rows = [
-        (
-            item,
-            {
-                "strategy": strategy,
-                "status": "ok",
-                "text": f'{{"answer": "{Random(item.base or item.id).choice(item.choices)}"}}',
-            },
-        )
+        (item, {"strategy": strategy, "status": "ok", "text": f'{{"answer": "{_drawn(item)}"}}'})
         for strategy in PLAIN
         for item in [*items, *(one for one in told if isinstance(one, Item))]
     ]
     again = pl.when(pl.col("original_item").is_null()).then([1, 64]).otherwise(None)
     return table("r", "m", rows).with_columns(noise_compared=again)
+
+
+def _drawn(item: Item) -> str:
+    return Random(item.base or item.id).choice(item.choices)
 
 
 def _retell(item: Item, kind: Kind) -> Item:
@@ -109,11 +104,9 @@ def _retell(item: Item, kind: Kind) -> Item:
 
 
 def _functional(_folder: Path) -> pl.DataFrame:
-    right = functional_tables.share
     inside = measured_tables.measured(measured_tables.WORKS, items=60, layers=(1, 2), alphas=(1e-2,))
-    return combined(
-        [functional_tables.answers(right(0.8), 0.9), functional_tables.answers(right(0.9), 0.9, strategy="cot"), inside]
-    )
+    asked = (("vanilla", share(0.8)), ("cot", share(0.9)))
+    return combined([*(answers(right, 0.9, strategy=strategy) for strategy, right in asked), inside])
 
 
 def _choices(benchmark: str, name: str) -> Made:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -81,23 +80,16 @@ class _Table:
         self.truth, self.layers, self.alphas, self.rng = truth, layers, alphas, rng
         place = np.arange(items)
         families = np.array(truth.families)
-        self.items = pl.DataFrame(
-            {
-                "item": [f"worlds/{n // 2}/{n % 2}" for n in place],
-                "cluster": [f"worlds/{n // 2}" for n in place],
-                "family": families[(place // 2) % len(families)],
-            }
+        names = [(f"worlds/{n // 2}/{n % 2}", f"worlds/{n // 2}") for n in place]
+        self.items = pl.DataFrame(names, ["item", "cluster"], orient="row").with_columns(
+            family=pl.Series(families[(place // 2) % len(families)])
         )
         self.says_false = rng.random(items) < truth.eligible
 
     def answers(self) -> pl.DataFrame:
         parts = []
         for told in t.TOLD:
-            role = (
-                np.where(self.says_false, "false", "true")
-                if told in (t.FALSE, t.OWN)
-                else np.full(len(self.items), "true")
-            )
+            role = np.where(self.says_false & (told in (t.FALSE, t.OWN)), "false", "true")
             for order in (0, 1):
                 said = self.items.with_columns(role=pl.Series(role), told=pl.lit(told), order=pl.lit(order))
                 parts.append(said.with_columns(kind=pl.lit(t.ANSWER), strict=pl.lit(True), gap=pl.lit(-1.0)))
@@ -138,33 +130,24 @@ class _Table:
         for target in (t.TO_TRUE, t.TO_FALSE) if both else (t.TO_TRUE,):
             flips = self.rng.random(items.height) < (chance if target == t.TO_TRUE else 0.0)
             for order in (0, 1):
+                fixed = {"kind": t.MOVE, "map": name, "fitted": fitted, "layer": layer, "order": order, "strict": True}
+                fixed |= {"strict_before": True, "gap": 0.5, "gap_before": -1.0}
+                columns = {column: pl.lit(value) for column, value in fixed.items()}
                 role_before = np.where(before, "false", "true")
-                columns: dict[str, Any] = {
-                    "role_before": pl.Series(role_before),
-                    "role": pl.Series(np.where(flips & before, "true", role_before)),
-                    **{"kind": pl.lit(t.MOVE), "map": pl.lit(name), "fitted": pl.lit(fitted), "layer": pl.lit(layer)},
-                    **{
-                        "alpha": pl.lit(alpha, pl.Float64),
-                        "target": pl.lit(None if name in (t.NO_OP, t.REPLACE_NO_OP) else target, pl.String),
-                        "order": pl.lit(order),
-                    },
-                    **{"strict": pl.lit(True), "strict_before": pl.lit(True), "gap": pl.lit(0.5)},
-                    **{"gap_before": pl.lit(-1.0), "displacement": pl.lit(self.truth.displacement)},
+                columns |= {
+                    **{"alpha": pl.lit(alpha, pl.Float64), "displacement": pl.lit(self.truth.displacement)},
+                    "target": pl.lit(None if name in (t.NO_OP, t.REPLACE_NO_OP) else target, pl.String),
+                    **{"role_before": pl.Series(role_before)},
+                    **{"role": pl.Series(np.where(flips & before, "true", role_before))},
                 }
                 found.append(items.with_columns(**columns))
         return found
 
     def maps(self) -> pl.DataFrame:
+        fixed = {"kind": t.MAP, "fitted": t.HELD_OUT, "rank": 40, "gain": 0.9, "norm": 12.0}
         rows = [
-            {
-                "kind": t.MAP,
-                "map": name,
-                "fitted": t.HELD_OUT,
-                "layer": layer,
-                "fold": fold,
-                "penalty": 0.1 * (1 + fold),
-            }
-            | {"error": self.truth.error if name == t.PPT else 1.2, "rank": 40, "gain": 0.9, "norm": 12.0}
+            {**fixed, "map": name, "error": self.truth.error if name == t.PPT else 1.2, "layer": layer}
+            | {"fold": fold, "penalty": 0.1 * (1 + fold)}
             for name in (t.PPT, t.SHUFFLED_PAIRS)
             for layer in self.layers
             for fold in range(5)
@@ -178,11 +161,7 @@ class _Table:
                 for told in (t.FALSE, t.TWIN):
                     for labels, share in ((t.TRUE_LABELS, accuracy), (t.SHUFFLED_LABELS, 0.5)):
                         right = pl.Series(self.rng.random(len(self.items)) < share)
-                        columns: dict[str, Any] = {
-                            "kind": pl.lit(t.PROBE),
-                            "probe": pl.lit(probe),
-                            "labels": pl.lit(labels),
-                        }
-                        columns |= {"layer": pl.lit(layer), "told": pl.lit(told), "right": right, "fold": pl.lit(0)}
-                        found.append(self.items.with_columns(**columns, chance=pl.lit(0.5)))
+                        fixed = {"kind": t.PROBE, "probe": probe, "labels": labels, "layer": layer, "told": told}
+                        columns = {name: pl.lit(value) for name, value in (fixed | {"fold": 0, "chance": 0.5}).items()}
+                        found.append(self.items.with_columns(**columns, right=right))
         return found

@@ -17,10 +17,11 @@ from pathlib import Path
 from tomserve.benchmarks.case import Case
 from tomserve.items import UNKNOWN, Item
 
-FAMILIES = {
-    "contents": "tea salt rice sand flour sugar beans nuts corn wool soap coins".split(),
-    "transfer": "attic cellar garage kitchen pantry shed porch hall loft barn study orchard".split(),
+LABELS = {
+    "contents": "tea salt rice sand flour sugar beans nuts corn wool soap coins",
+    "transfer": "attic cellar garage kitchen pantry shed porch hall loft barn study orchard",
 }
+FAMILIES = {family: labels.split() for family, labels in LABELS.items()}
 """The labels of each family."""
 
 NAMES = ["Ann", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gina", "Hugo", "Ida", "Jon", "Kim", "Lea"]
