@@ -1,0 +1,337 @@
+"""The studies of BigToM, DynToM, ToMi, OpenToM and worlds, on answerers of known behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.conftest import ROOT
+from tests.helpers import golden_tables
+from tests.helpers.dyntom import write_trials
+from tomserve import benchmarks
+from tomserve.benchmarks.bigtom import official, rules
+from tomserve.benchmarks.opentom.rules import class_of
+from tomserve.benchmarks.worlds.drawing import worlds as drawn_worlds
+from tomserve.benchmarks.worlds.lexicon import built_in
+from tomserve.benchmarks.worlds.rendering import items as rendered
+from tomserve.items import Item
+from tomserve.scoring.answers import Reading
+from tomserve.scoring.metric import NO_REPLY
+from tomserve.studies import Context, analyze, load_study
+from tomserve.studies.showing import Card
+
+DATA = ROOT / "tests/data"
+RULES = benchmarks.get("dyntom").rules
+Answerer = Callable[[Item], str | None]
+Tables = dict[str, pl.DataFrame]
+
+
+def of_bigtom(item: Item, said: str) -> dict[str, Any]:
+    text = f"Answer: {official.KEYS[item.choices.index(said)]}{said}"
+    found = {rule.column: rule.answer(item) == item.answer for rule in rules.RULES}
+    return found | rules.PLACES.compute(item, NO_REPLY) | official.compute(item, Reading(None, None, text=text))
+
+
+def of_tomi(item: Item, said: str | None) -> dict[str, Any]:
+    return {
+        "rule_first_choice": item.choices[0] == item.answer,
+        "metric_class": class_of(item, said) if said else None,
+    }
+
+
+def of_opentom(item: Item, said: str | None) -> dict[str, Any]:
+    found = of_tomi(item, said)
+    return found | {"metric_official": found["metric_class"] if said else "unread"}
+
+
+MORE: dict[str, Callable[[Item, Any], dict[str, Any]]] = {
+    "bigtom": of_bigtom,
+    "dyntom": lambda item, said: {rule.column: rule.answer(item) == item.answer for rule in RULES},
+    "opentom": of_opentom,
+    "tomi": of_tomi,
+    "worlds": lambda item, said: {
+        "rule_always_reality": item.factors["reality"] == item.answer,
+        "rule_first_choice": None,
+    },
+}
+"""Rules and metrics of a benchmark, for an item and what was said."""
+
+
+def scored(items: Sequence[Item], **answerers: Answerer) -> pl.DataFrame:
+    """A score table of answerers, each under the name of a strategy."""
+    rows: list[dict[str, Any]] = []
+    for name, answer in answerers.items():
+        for item in items:
+            said = answer(item)
+            row = {"run": "r", "model": "m", "benchmark": item.benchmark, "strategy": name, "item": item.id}
+            row |= {"status": "ok" if said else "invalid", "cluster": item.cluster, "answer": said}
+            row |= {"correct": said == item.answer, **item.factors}
+            rows.append(row | MORE[item.benchmark](item, said))
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def study(items: Sequence[Item], intervals: str = "recommended", **answerers: Answerer) -> Tables:
+    """The tables of the study of the items' benchmark."""
+    return analyze(scored(items, **answerers), load_study(items[0].benchmark), intervals)
+
+
+def told(found: Tables, name: str, question: str = "", chance: float = 0.5) -> Card:
+    """The first card about the only model whose question has these words."""
+    (verdict,) = load_study(name).verdicts(found, Context({"all": chance}))
+    return next(card for card in verdict.cards if question in card.question)
+
+
+def right(item: Item) -> str | None:
+    return item.answer
+
+
+def world(item: Item) -> str:
+    return str(rules.RULES[0].answer(item))
+
+
+def reality(item: Item) -> str | None:
+    real = item.factors["reality"]
+    return str(real) if real in item.choices else None
+
+
+@pytest.fixture(scope="module")
+def bigtom() -> list[Item]:
+    """The small file, its four templates three times under other names, so that there are enough for intervals."""
+    found = benchmarks.load("bigtom", DATA / "bigtom_small.csv", where=benchmarks.ALL)
+    items = [item for item in found if item.factors["usable"]]
+    copies = ({"id": f"{item.id}/{n}", "cluster": f"{item.cluster}/{n}"} for n in range(3) for item in items)
+    return [item.model_copy(update=names) for item, names in zip(items * 3, copies, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def dyntom(tmp_path_factory: pytest.TempPathFactory) -> list[Item]:
+    return list(benchmarks.load("dyntom", write_trials(tmp_path_factory.mktemp("dyntom"), 12)))
+
+
+@pytest.fixture(scope="module")
+def worlds() -> list[Item]:
+    lexicon = built_in()
+    return [item for world in drawn_worlds(lexicon, 40, 5) for item in rendered(world, lexicon)]
+
+
+@cache
+def stories(benchmark: str, file: str) -> tuple[Item, ...]:
+    return tuple(benchmarks.load(benchmark, DATA / file))
+
+
+TOMI, OPENTOM = ("tomi", "tomi_small.txt"), ("opentom", "opentom_small")
+
+
+@pytest.mark.parametrize(
+    ("name", "shares", "joint", "differences"),
+    [
+        ("bigtom", "accuracy conditions order", ("joint", "joint"), "false_minus_true controls initial_belief"),
+        (
+            "dyntom",
+            "accuracy states forms scenes options changes",
+            ("consistency", "all_right"),
+            "understanding_minus_transformation",
+        ),
+        ("worlds", "accuracy families tasks conditions orders", ("joint", "joint"), "false_minus_true"),
+    ],
+)
+def test_whoever_is_always_right_is_right_in_every_table(
+    request: pytest.FixtureRequest, name: str, shares: str, joint: tuple[str, str], differences: str
+) -> None:
+    items = request.getfixturevalue(name)
+    own = "dyntom_" if name == "dyntom" else ""
+    found = study(items, **{f"{own}vanilla": right, f"{own}cot": right})
+    for table in shares.split():
+        assert (found[table]["accuracy"] == 1).all(), table
+    assert found["accuracy"]["total"].to_list() == [len(items)] * 2
+    assert (found[joint[0]][joint[1]] == 1).all()
+    for table in differences.split():
+        assert (found[table]["risk_difference"] == 0).all(), table
+    effects = found["prompting_effects"].select("treatment", "control", "gained").unique().rows()
+    assert effects == [(f"{own}cot", f"{own}vanilla", 0)]
+
+
+def test_whoever_answers_with_the_world_has_true_beliefs_right_and_no_template(bigtom: list[Item]) -> None:
+    found = study(bigtom, vanilla=world)
+    shares = dict(found["conditions"].group_by("condition").agg(pl.col("accuracy").mean()).rows())
+    assert (shares["true_belief"], shares["false_belief"], shares["false_control"]) == (1, 0, 1)
+    assert found["joint"].select("joint", "product", "true_belief").unique().rows() == [(0, 0, 1)]
+    for name in ("false_minus_true", "controls"):
+        assert (found[name]["risk_difference"] == -1).all()
+    assert set(found["controls"]["task"]) == {"forward_belief", "forward_action", "backward_belief"}
+    both, harder = told(found, "bigtom", "both followed"), told(found, "bigtom", "harder")
+    assert (both.verdict[:2], both.tone, harder.verdict[:3], harder.tone) == ("No", "bad", "Yes", "bad")
+    assert "0% of 12 templates right with both" in both.grounds[0][1]
+    assert len(both.grounds) == 3  # a task each, without the initial belief
+
+
+def test_the_authors_scoring_stands_beside_ours(bigtom: list[Item]) -> None:
+    frame = scored(bigtom, vanilla=right).with_columns(
+        metric_official=pl.when(pl.int_range(pl.len()) % 2 == 0).then(pl.lit(False)),
+        metric_both_keys=pl.lit(True),
+    )
+    found = analyze(frame, "bigtom")["official"].row(0, named=True)
+    assert found["undecided"] == len(bigtom) // 2
+    assert (found["official"], found["ours"], found["agree"]) == (0, 1, 0)
+    assert (found["official_only"], found["ours_only"]) == (0, len(bigtom) - len(bigtom) // 2)
+    assert found["both_keys"] == len(bigtom)
+
+
+def test_a_table_without_the_factors_has_what_can_be_said(bigtom: list[Item]) -> None:
+    bare = scored(bigtom, vanilla=right)["model", "strategy", "item", "status", "correct", "answer"]
+    found = analyze(bare, "bigtom")
+    assert found["accuracy"]["accuracy"].to_list() == [1]
+    assert not {"joint", "official"} & set(found)
+
+
+def test_wishes_are_doubted(bigtom: list[Item]) -> None:
+    frame = scored(bigtom, vanilla=right).with_columns(task=pl.lit("backward_desire"))
+    loaded = load_study("bigtom")
+    warned = loaded.warnings(analyze(frame, loaded, "recommended"))
+    assert any("backward_desire was asked" in line for line in warned)
+
+
+def test_the_authors_reasoning_is_compared_with_their_question_which_is_no_reasoning(bigtom: list[Item]) -> None:
+    found = study(bigtom, vanilla=right, bigtom_0shot=world, bigtom_cot=world)
+    pairs = found["prompting_effects"].select("treatment", "control").rows()
+    assert sorted(pairs) == [("bigtom_0shot", "vanilla"), ("bigtom_cot", "bigtom_0shot")]
+    card = told(found, "bigtom", "reasoning")
+    assert [who for who, _ in card.grounds] == ["bigtom cot"]
+    assert "compared with bigtom 0shot" in card.remark
+    alone = study(bigtom, bigtom_0shot=world, bigtom_cot=right)
+    assert told(alone, "bigtom", "reasoning").tone == "good"
+    plain = study(bigtom, vanilla=world, bigtom_cot=world)
+    assert plain["prompting_effects"]["control"].to_list() == ["vanilla"]
+
+
+def by_states(item: Item) -> str:
+    """Whoever has every state right in scenes 1 to 3 and no change."""
+    right = item.factors["form"] == "what" and int(str(item.factors["scene"])) <= 3
+    return item.answer if right else next(choice for choice in item.choices if choice != item.answer)
+
+
+def test_cells_of_a_known_answerer(dyntom: list[Item]) -> None:
+    found = study(dyntom, dyntom_vanilla=by_states)
+    states = {(state, task): (total, share) for state, task, total, share in
+              found["states"].select("state", "task", "total", "accuracy").iter_rows()}  # fmt: skip
+    assert states["belief", "understanding"] == (60, 0.6)
+    assert states["all", "understanding"] == (240, 0.6)
+    assert states["emotion", "influence"] == (60, 0)
+    assert ("belief", "influence") not in states, "nothing influences a belief"
+    scenes = found["scenes"].filter(form="what")
+    assert dict(scenes.select("scene", "accuracy").iter_rows()) == {1: 1, 2: 1, 3: 1, 4: 0, 5: 0}
+    row = found["consistency"].filter(form="what").row(0, named=True)
+    assert (row["states"], row["all_right"], row["product"], row["stories"]) == (48, 0, 0, 12)
+    assert row["mean"] == pytest.approx(0.6)
+    ends = found["changes"].select("ends_right", "total", "accuracy").rows()
+    assert ends == [(0, 48, 0), (1, 48, 0), (2, 96, 0)], "changes 1-2 and 2-3, 3-4, and 4-5 of 48 states"
+
+
+def test_a_state_counts_only_where_all_its_scenes_were_asked(dyntom: list[Item]) -> None:
+    some = [item for item in dyntom if not (item.cluster == "trial1" and item.factors["scene"] == 5)]
+    found = study(some, dyntom_vanilla=right)["consistency"]
+    assert dict(found.select("form", "states").iter_rows()) == {"what": 44, "how": 33, "whether": 48, "why": 48}
+
+
+def test_the_verdict_says_whether_the_words_give_a_change_away(dyntom: list[Item]) -> None:
+    card = told(study(dyntom, dyntom_vanilla=by_states), "dyntom", chance=0.14)
+    assert (card.question, card.verdict[:2]) == ("Is a change of mind followed?", "No")
+    card = told(study(dyntom, dyntom_vanilla=RULES[0].answer), "dyntom")
+    assert card.verdict.startswith("Not shown")
+
+
+def test_whoever_answers_with_what_is_so_has_true_beliefs_right_and_no_pair(worlds: list[Item]) -> None:
+    placed = [item for item in worlds if item.factors["family"] in ("transfer", "contents")]
+    found = study([item for item in placed if item.factors["kind"] == "belief"], vanilla=reality)
+    by_condition = dict(found["conditions"].select("condition", "accuracy").rows())
+    assert by_condition == {"false_belief": 0, "ignorance": 0, "true_belief": 1}
+    assert found["joint"].select("joint", "product").unique().rows() == [(0, 0)]
+    shares = found["false_minus_true"].select("share_treated", "share_control", "risk_difference")
+    assert shares.row(0) == (0, 1, -1)
+
+
+def test_pairs_are_the_same_question_about_the_same_person_in_two_tellings(worlds: list[Item]) -> None:
+    first: dict[str, dict[tuple[object, ...], Item]] = {"false_belief": {}, "true_belief": {}}
+    for item in sorted(worlds, key=lambda one: one.id):
+        key = (item.cluster, item.id.split("/")[2], *(item.factors[name] for name in ("kind", "asked", "task")))
+        first.get(str(item.factors["condition"]), {}).setdefault(key, item)
+    false, true = first.values()
+    pairs = sum(
+        false[key].factors["answer_key"] != true[key].factors["answer_key"] for key in false.keys() & true.keys()
+    )
+    found = study(worlds, vanilla=right)
+    assert found["joint"].filter(family="all")["pairs"].to_list() == [pairs]
+    assert pairs > 20
+
+
+def test_verdicts_say_whether_a_false_belief_is_followed(worlds: list[Item]) -> None:
+    placed = [item for item in worlds if item.factors["kind"] in ("belief", "action")]
+    card = told(study(placed, vanilla=reality), "worlds", chance=0.3)
+    assert (card.question, card.verdict[:2]) == ("Is a belief followed where it is false?", "No")
+    assert "by two blind guesses" in card.grounds[0][1]
+    assert told(study(placed, vanilla=right), "worlds").verdict.startswith("As often")
+
+
+def test_the_grade_of_simtom_stands_beside_ours() -> None:
+    table = scored(stories(*TOMI), vanilla=right)
+    grade = {"metric_official": pl.col("released") == pl.col("answer"), "metric_both_places": pl.lit(True)}
+    for intervals in ("recommended", "published"):
+        found = analyze(table.with_columns(**grade), load_study("tomi"), intervals)["official"]
+        row = found.filter(question_type="second_order_1_no_tom").row(0, named=True)
+        assert (row["replies"], row["accuracy"], row["both_places"]) == (3, 1, 1)
+        assert row["official_accuracy"] == pytest.approx(1 / 3), "two labels of three do not follow from the story"
+    assert "official" not in analyze(table, load_study("tomi"), "recommended")
+
+
+def test_a_story_of_tomi_counts_only_if_all_six_are_right() -> None:
+    found = study(stories(*TOMI), vanilla=lambda item: item.answer if item.factors["task"] != "memory" else None)
+    joint = found["joint"].row(0, named=True)
+    assert (joint["story_type"], joint["stories"], joint["joint"], joint["product"]) == ("all", 3, 0, 0)
+    perfect = study(stories(*TOMI), vanilla=right)["joint"]
+    assert perfect["joint"].to_list() == [1] * 4
+    assert "joint" not in study(stories("tomi", "tomi_fixed_small.jsonl"), vanilla=right)  # no story has all six
+
+
+def test_opentom_counts_classes_and_failures() -> None:
+    found = study(
+        stories(*OPENTOM),
+        vanilla=lambda item: None if item.factors["perspective"] == "narrator" else item.answer,
+        cot=lambda item: "No" if "Yes" in item.choices else item.answer,
+    )
+    f1 = found["macro_f1"]
+    fine = f1.filter(strategy="vanilla", task="location_fine", length="normal")
+    assert fine.select("order", "f1", "unread").rows() == [(0, 0.0, 4), (1, 1.0, 0), (2, 1.0, 0)]
+    coarse = f1.filter(strategy="cot", task="location_coarse", length="normal", order=1).row(0, named=True)
+    # three of four are No: F1 of No is 2*3/(3+4), of Yes 0
+    assert coarse["f1"] == pytest.approx(3 / 7)
+    assert (coarse["constant"], coarse["constant_f1"]) == ("No", pytest.approx(3 / 7))
+    pairs = found["coarse_and_fine"].filter(strategy="cot", length="normal", order=1).row(0, named=True)
+    assert (pairs["pairs"], pairs["both"], pairs["contradict"], pairs["coarse"]) == (4, 0.75, 0.25, 0.75)
+
+
+def test_multihop_as_published_takes_classes_together_by_their_numbers() -> None:
+    swapped = {"less full": "more full", "more full": "less full"}
+    found = study(stories(*OPENTOM), "published", vanilla=lambda item: swapped.get(item.answer, item.answer))
+    both = found["macro_f1"].filter(length="normal", task="multihop", order=1).row(0, named=True)
+    single = found["macro_f1"].filter(length="normal", task="accessibility", order=1).row(0, named=True)
+    assert single["f1"] == 1
+    # less full (3) and more accessible (2), more full (4) and less accessible (1), equally full (1) and accessible (1)
+    assert both["accuracy"] == pytest.approx(5 / 12)
+    assert both["f1"] == pytest.approx((2 * 2 / (5 + 6) + 2 * 1 / (5 + 4) + 1) / 3)
+
+
+@pytest.mark.parametrize("intervals", ["recommended", "published"])
+def test_numbers_of_several_answerers_are_what_they_were(intervals: str) -> None:
+    """One never answers the narrator or about memory, one says what the release says, one always takes the first."""
+    silent = ("narrator", "memory")
+    answerers: dict[str, Answerer] = {
+        "vanilla": lambda item: None if {*silent} & {*map(str, item.factors.values())} else item.answer,
+        "cot": lambda item: str(item.factors.get("released") or ("No" if "Yes" in item.choices else item.answer)),
+        "letters": lambda item: item.choices[0],
+    }
+    for name, file in (TOMI, OPENTOM):
+        golden_tables.check(f"{name}-answerers-{intervals}", study(stories(name, file), intervals, **answerers))
