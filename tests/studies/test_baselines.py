@@ -1,4 +1,5 @@
-"""Baselines beside every accuracy: counted by hand, compared on the same questions, and said in the verdicts."""
+"""Baselines beside every accuracy: counted by hand, compared on the same questions, and said in the verdicts; and other
+numbers and words that stand beside each other, which agree."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +13,10 @@ from tomserve.benchmarks import perturbed
 from tomserve.benchmarks.perturbed.rules import RULES
 from tomserve.items import Item
 from tomserve.scoring.table import table
-from tomserve.studies import GOOD, Context, Study, Verdict, baselines, load_study
+from tomserve.studies import GOOD, OPEN, Card, Context, Study, Verdict, baselines, load_study
 from tomserve.studies.analysis import compute
-from tomserve.studies.baselines import Kinds, beside, compared, counted, place
+from tomserve.studies.baselines import Kinds, beside, compared, counted, place, with_best
+from tomserve.studies.words import cell, number, p_value
 
 ROWS = pl.DataFrame(
     {
@@ -87,10 +89,21 @@ def study() -> Study:
     return load_study("perturbed")
 
 
-def answered(items: list[Item], answer: Callable[[Item], str | None]) -> pl.DataFrame:
-    """The scores of a model that answers so."""
-    rows = [(item, {"strategy": "vanilla", "status": "ok", "text": answer(item)}) for item in items]
+def answered(items: list[Item], answer: Callable[[Item], str | None], strategy: str = "vanilla") -> pl.DataFrame:
+    """The scores of a model that answers so; a reply that is None did not come."""
+    said = [(item, answer(item)) for item in items]
+    rows = [(one, {"strategy": strategy, "status": "ok" if text else "timeout", "text": text}) for one, text in said]
     return table("r", "m", rows, rules=benchmarks.scoring)
+
+
+def marked(right: Callable[[Item], bool | None]) -> Callable[[Item], str | None]:
+    """An answer that is right or wrong, or (None) none at all."""
+
+    def answer(item: Item) -> str | None:
+        wrong = next(choice for choice in item.choices if choice != item.answer)
+        return {None: None, True: item.answer, False: wrong}[right(item)]
+
+    return answer
 
 
 def judged(scores: pl.DataFrame, study: Study) -> tuple[Any, Verdict]:
@@ -165,3 +178,89 @@ def test_a_rule_that_says_nothing_of_most_questions_is_not_listed_among_the_best
     best = baselines.best_of_kinds(rules)
     assert ("always reality" in best, "bag of words" in best) == (True, listed)
     assert bool(baselines.best_of_kinds(rules.filter(rule="bag of words"))) == listed
+
+
+# Numbers and words that stand beside each other agree
+
+
+def cards(scores: pl.DataFrame, study: Study) -> list[Card]:
+    return list(judged(scores, study)[1].cards)
+
+
+def mixed(item: Item) -> bool:
+    """About four of five right, other ones in every task."""
+    return sum(map(ord, item.id)) % 5 != 0
+
+
+@pytest.mark.parametrize("value", [-0.004, -1e-12, 0.0, 0.004])
+def test_nothing_is_shown_as_minus_zero(value: float) -> None:
+    assert (cell(value), number(value)) == (".00", "0.00")
+
+
+def test_no_test_gives_a_p_of_zero_and_rounding_never_contradicts_the_interval() -> None:
+    shown = [p_value(p) for p in (0.0, 1e-9, 0.0006, 0.0496, 0.05, 0.0504, 1.0)]
+    assert shown == ["p < 0.001"] * 2 + ["p = 0.001", "p = 0.0496", "p = 0.050", "p = 0.0504", "p = 1.000"]
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_the_bounds_of_every_effect_hold_it_and_are_it_where_nothing_failed(
+    items: list[Item], study: Study, failing: bool
+) -> None:
+    def right(item: Item) -> bool | None:
+        return None if failing and sum(map(ord, item.id)) % 7 == 0 else mixed(item)
+
+    tables = compute(answered(items[::2], marked(right)), study, "recommended").tables
+    pooled = tables["perturbation_effects"].filter(target="these stages")
+    assert pooled.height == 2
+    assert (pooled["worst_low"] < pooled["worst_high"]).all() == failing
+    for row in tables["perturbation_effects"].iter_rows(named=True):
+        if failing:
+            assert row["worst_low"] <= row["risk_difference"] <= row["worst_high"]
+        else:
+            assert row["worst_low"] == row["worst_high"] == pytest.approx(row["risk_difference"], abs=1e-12)
+
+
+def test_where_accuracies_and_difference_count_otherwise_the_two_shares_stand_beside_it() -> None:
+    row = {"best_rule": "always reality", "best_rule_accuracy": 0.91, "accuracy": 0.80, "over_rule": -0.15}
+    row |= {"over_rule_low": -0.36, "over_rule_high": 0.07, "estimate": 0.75, "best_rule_estimate": 0.90}
+    told = compared({**row, "target": "new stages"})
+    assert told.endswith("(91%; difference −15 [−36, +7] points, 75% against 90% where every stage counts once)")
+    assert compared({**row, "accuracy": 0.76}).endswith("(91%; difference −15 [−36, +7] points)")
+
+
+def test_the_best_rule_of_each_strategy_is_that_of_its_own_questions() -> None:
+    cells = pl.DataFrame({"class": ["a", "b"], "vanilla": ["x", "x"], "cot": ["y", "y"]})
+    rows = [("a", "x", 0.875), ("a", "x", 1.0), ("b", "x", 0.5), ("b", "x", 0.5)]
+    shares = pl.DataFrame(rows, schema=["class", "best_rule", "best_rule_accuracy"], orient="row")
+    assert with_best(cells, shares, "class")["best rule"].to_list() == [".88 / 1.00", ".50"]
+
+
+def test_a_criterion_that_one_strategy_misses_is_met_in_part_only(items: list[Item], study: Study) -> None:
+    two = pl.concat(
+        [answered(items[::2], marked(lambda _: False)), answered(items[::2], marked(lambda _: True), "cot")]
+    )
+    assert cards(two, study)[0].verdict.startswith("Meets the paper's criterion in part only, but so do the rules")
+
+
+def test_what_was_not_asked_is_neither_passed_nor_failed(items: list[Item], study: Study) -> None:
+    for kept, said in (
+        (["none"], "More than half right in 0 of 0 classes, also on unperturbed stories; "),
+        (["late_label"], "More than half right in 1 of 1 classes, and unperturbed stories were not asked; "),
+        (["none", "late_label"], "More than half right in 1 of 1 classes, also on unperturbed stories; "),
+    ):
+        some = [item for item in items[::2] if item.factors["perturbation"] in kept]
+        (shown,) = (
+            one.frame for one in compute(answered(some, marked(mixed)), study).summary() if "criteria" in one.title
+        )
+        assert shown["unperturbed"].unique().to_list() == ["above half" if "none" in kept else "not asked"]
+        assert shown["paper's word"].unique().to_list() == ["cannot be told"]
+        robust, *others = cards(answered(some, marked(mixed)), study)
+        assert (robust.verdict, robust.tone) == ("It cannot be told: not all of it was asked", OPEN)
+        assert robust.grounds[0][1].startswith(f"{said}the paper's criterion asks for 10 classes.")
+        if kept == ["late_label"]:
+            assert others[0].verdict == "No class can be compared with unperturbed stories"
+
+
+def test_half_of_what_was_asked_wrong_is_still_no(items: list[Item], study: Study) -> None:
+    some = [item for item in items[::2] if item.factors["perturbation"] in ("none", "late_label")]
+    assert cards(answered(some, marked(lambda _: False)), study)[0].verdict == "No"

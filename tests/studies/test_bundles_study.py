@@ -12,7 +12,7 @@ from tomserve import benchmarks
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.draw import limited
-from tomserve.scoring.score import item_fields, score_row
+from tomserve.scoring.table import table
 from tomserve.studies import Context, analyze, load_study
 from tomserve.studies.showing import Card
 
@@ -26,13 +26,10 @@ def items() -> list[Item]:
 
 def scores(items: list[Item], wrong: Callable[[Item], bool]) -> pl.DataFrame:
     """The score table of a model that is right but where `wrong` says."""
-    rules = benchmarks.scoring("bundles")
-    rows = []
-    for item in items:
-        other = next(choice for choice in item.choices if choice != item.answer)
-        row = {"strategy": "vanilla", "status": "ok", "text": other if wrong(item) else item.answer}
-        rows.append(item_fields(item, rules) | score_row("run", "model", item, row, scoring=rules))
-    return pl.DataFrame(rows, infer_schema_length=None)
+    others = (next(choice for choice in item.choices if choice != item.answer) for item in items)
+    texts = [other if wrong(item) else item.answer for item, other in zip(items, others, strict=True)]
+    rows = [{"strategy": "vanilla", "status": "ok", "text": text} for text in texts]
+    return table("r", "m", zip(items, rows, strict=True), rules=benchmarks.scoring)
 
 
 def test_the_limit_draws_whole_bundles(items: list[Item]) -> None:

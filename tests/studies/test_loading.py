@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tests.helpers.measurements import SCHEMA
 from tests.helpers.score_tables import scores
 from tomserve.errors import ConfigError, ContentError
 from tomserve.studies import Layout, Study, analyze, compute, load_study, names
@@ -120,6 +121,14 @@ def test_studies_are_found_by_name_as_files_and_folders(tmp_path: Path, monkeypa
         ({"layouts": {"n": "wide"}}, r"Study.layouts\['n'\]: 'wide'; expected a Layout"),
         ({"labels": ["stage"]}, r"Study.labels: \['stage'\]; expected a mapping by name"),
         ({"figures": "heat"}, "Study.figures: 'heat' is not a function"),
+        ({"answers": 1}, "Study.answers: 1; expected True or False"),
+        ({"answers": False}, "Study.columns: is empty"),
+        ({"columns": SCHEMA}, "Study.columns: only a study of measurements has them"),
+        ({"answers": False, "columns": {"a": 1}}, r"Study.columns\['a'\]: 1; expected a type of Polars"),
+        ({"answers": False, "columns": ["a"]}, r"Study.columns: \['a'\]; expected a mapping by name"),
+        ({"together": True}, "Study.columns: is empty"),
+        ({"together": True, "answers": False, "columns": SCHEMA}, "leave out answers=False"),
+        ({"together": 1}, "Study.together: 1; expected True or False"),
     ],
 )
 def test_a_mistake_in_a_field_is_named_when_the_study_is_made(fields: dict, message: str) -> None:

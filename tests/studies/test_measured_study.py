@@ -55,22 +55,6 @@ def test_another_table_is_refused_by_its_column(changed: pl.DataFrame, said: str
     assert said in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"answers": 1}, "Study.answers: 1; expected True or False"),
-        ({"answers": False}, "Study.columns: is empty"),
-        ({"columns": SCHEMA}, "Study.columns: only a study of measurements has them"),
-        ({"answers": False, "columns": {"a": 1}}, "Study.columns['a']: 1; expected a type of Polars"),
-        ({"answers": False, "columns": ["a"]}, "Study.columns: ['a']; expected a mapping by name"),
-    ],
-)
-def test_a_mistake_in_what_it_declares_is_named(fields: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError) as wrong:
-        Study(name="mine", tables=count, **fields)  # type: ignore[arg-type]
-    assert said in str(wrong.value)
-
-
 @pytest.mark.usefixtures("known")
 def test_a_measured_table_is_known_by_its_columns() -> None:
     assert default_study(table()) == "depths"

@@ -374,13 +374,6 @@ def test_studies_are_not_found_in_the_current_folder(tmp_path: Path, monkeypatch
     assert os.getcwd() != str(ROOT)
 
 
-def test_hostile_text_is_inert_in_files() -> None:
-    frame = pl.DataFrame({"model": ["=HYPERLINK(1)", "a|b<script>"], "n": [-1, 2]})
-    assert render(frame, "csv") == "model,n\n'=HYPERLINK(1),-1\na|b<script>,2\n"
-    assert "a\\|b&lt;script>" in render(frame, "md")
-    assert render(frame, "json").startswith("[{")
-
-
 def test_undefined_numbers_are_spelled_alike() -> None:
     frame = pl.DataFrame({"value": [math.nan, math.inf, None, 0.25], "n": [1, 2, 3, 4]})
     assert render(frame, "csv") == "value,n\nnan,1\ninf,2\n,3\n0.25,4\n"
@@ -598,16 +591,6 @@ def test_stages_that_all_agree_do_not_show_that_all_would() -> None:
         assert row["rd_low"] < 0 < row["rd_high"]
         assert (row["minimum_detectable_effect"], row["units_needed"]) == (None, None)
         assert row["verdict"] == said, (row["rd_low"], row["rd_high"])
-
-
-@pytest.mark.parametrize("kept", [["none"], ["none", "late_label"]])
-def test_a_few_questions_have_a_summary_and_verdicts_too(kept: list[str]) -> None:
-    """Where no class can be compared there is no verdict of one, and nothing breaks."""
-    frame = design(lambda *_: True, subtasks=2).filter(pl.col("perturbation").is_in(kept), pl.col("stage") == "C1")
-    study, tables = load_study("perturbed"), recommended(frame)
-    assert study.summary(tables)[0].title == "m: accuracy, all questions (95% intervals)"
-    (verdict,) = study.verdicts(tables, Context())
-    assert "Does step-by-step reasoning help?" in [card.question for card in verdict.cards]
 
 
 def test_a_class_that_lost_answers_warns() -> None:

@@ -101,16 +101,3 @@ def test_runs_of_answers_are_one_model_and_measured_ones_are_not_spoken_of() -> 
     (said,) = as_one(more, {})
     assert "the runs r, other are counted as one model" in said
     assert not as_one(both(), {})
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"together": True}, "Study.columns: is empty"),
-        ({"together": True, "answers": False, "columns": dict(SCHEMA)}, "leave out answers=False"),
-        ({"together": 1}, "Study.together: 1; expected True or False"),
-    ],
-)
-def test_a_study_of_both_says_what_it_reads(fields: dict[str, object], said: str) -> None:
-    with refused(said):
-        Study(name="x", tables=lambda frame, intervals: {}, **fields)  # type: ignore[arg-type]
