@@ -9,8 +9,7 @@ import pytest
 
 from tests.conftest import ROOT, make_item
 from tests.helpers import subjects
-from tests.helpers.mechanism import cases
-from tests.helpers.released import released
+from tests.helpers.mechanism import cases, released
 from tomserve.benchmarks.case import Case
 from tomserve.causal import tokens
 from tomserve.causal.backend import Prompt

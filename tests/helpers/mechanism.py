@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tomserve.benchmarks.case import Case
+from tomserve.benchmarks.worlds.families import BY_NAME
+from tomserve.benchmarks.worlds.lexicon import built_in
+from tomserve.benchmarks.worlds.triples import triples
 from tomserve.items import UNKNOWN, Item
 
 LABELS = {
@@ -63,6 +66,13 @@ PHRASES = {
 def cases(count: int = 160, seed: int = 1) -> list[Case]:
     """So many cases, one a scenario, whose families take turns; the same ones for a seed."""
     return [_case(number, random.Random(f"{seed}/{number}")) for number in range(count)]
+
+
+def released(family: str, number: int) -> Case:
+    """The first case of the release's world of that family and number."""
+    world = BY_NAME[family].world(built_in(), f"{family}-1-{number:04}", "false_belief")
+    first = next(iter(triples(world, built_in())))
+    return Case(first.f, first.p, first.p_twin, family=family)
 
 
 def write_items(path: Path, count: int = 160, seed: int = 1) -> Path:

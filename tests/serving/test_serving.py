@@ -15,7 +15,7 @@ import pytest
 
 from tests.helpers.command import TOMSERVE, environment, group_of, journal, ready, tomserve, until
 from tests.helpers.forked import Forge
-from tests.helpers.released import released
+from tests.helpers.mechanism import released
 from tests.helpers.subjects import PlainBackend
 from tomserve.causal.backend import Prompt
 from tomserve.causal.tokens import fitting_strategy, prompt_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from tests.helpers.crowds import crowd
+from tests.helpers.drawn import crowd
 from tomserve.stats.crossed import crossed_difference, crossed_groups, crossed_mean, crossed_share, p_value
 from tomserve.stats.people_power import Spread
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers.layers import KINDS, M, behaviour, names, stability
+from tests.helpers.drawn import KINDS, M, behaviour, names, stability
 from tomserve.stats.corrected import task_mean
 from tomserve.stats.functional import FTOM_1, Formula, Layers, Scored, scenario_weights, score, weighted, weighted_sum
 from tomserve.stats.layers import Behaviour, Mechanism, Stability

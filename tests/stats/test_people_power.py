@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.helpers.crowds import crowd
+from tests.helpers.drawn import crowd
 from tomserve.stats.crossed import crossed_difference, crossed_mean, p_value
 from tomserve.stats.people_power import MOST, Spread, class_power, least, model_power, spread_of
 

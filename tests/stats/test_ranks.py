@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.helpers.layers import M, behaviour, stability
+from tests.helpers.drawn import M, behaviour, stability
 from tomserve.stats.functional import Layers, Scored, score
 from tomserve.stats.proportions import Interval, square_and_add
 from tomserve.stats.ranks import Compared, compared, rank_probabilities

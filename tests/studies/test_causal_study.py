@@ -112,13 +112,6 @@ def test_the_headline_finds_the_planted_cell_and_measures_it_without_optimism() 
     assert row["published_net"] >= row["net"], "in-sample and the best of all cells"
 
 
-def test_a_map_that_a_control_equals_is_significant_by_itself_and_not_above_it() -> None:
-    row = headline("REPRODUCED")
-    assert row["p_net"] < 0.01 < 0.05 < row["p_over_controls"]
-    assert row["adjusted_low"] <= 0 <= row["adjusted_high"]
-    assert row["control"] == SHUFFLED_PAIRS
-
-
 def test_nothing_reproduces_nothing() -> None:
     """Where no control is above 0 in the map's best cell, none is said to do what the map does."""
     row = {**headline("REPRODUCED"), "control": NOTHING, "control_net": 0.0}
@@ -132,7 +125,6 @@ def test_controls_stand_beside_the_map_one_by_one() -> None:
     rows = {row["control"]: row for row in frame.to_dicts()}
     assert rows[SHUFFLED_PAIRS]["difference_low"] <= 0 < rows[SHUFFLED_PAIRS]["p"]
     assert cards("REPRODUCED")["Is it specific?"].tone == BAD
-    assert cards("WORKS")["Is it specific?"].tone == GOOD
 
 
 def test_transfer_is_measured_between_families_and_said_to_be_missing_without_them() -> None:

@@ -205,20 +205,6 @@ def test_the_card_of_predictions(told: dict[str, float], verdict: str, tone: str
     assert rows[t.CHAIN]["difference"] == pytest.approx(rows[t.CHAIN]["value"] - rows[t.QUESTION]["value"])
 
 
-def test_models_runs_and_benchmarks_stand_side_by_side() -> None:
-    both = pl.concat([measured(FOLLOWER, model="b"), measured(INERT, model="a"), measured(INERT, benchmark="hitom")])
-    found = tables_of(both)
-    assert found["verdict"].select("model", "benchmark", "verdict").rows() == [
-        ("a", "worlds", AFTERWARDS),
-        ("b", "worlds", FOLLOWS),
-        ("m", "hitom", AFTERWARDS),
-    ]
-    alone = tables_of(measured(FOLLOWER, model="b"))
-    assert found["headline"].filter(model="b").equals(alone["headline"]), "one model does not touch the other"
-    verdicts = study().verdicts(found, Context())
-    assert [one.model for one in verdicts] == ["a", "b", "m"]
-
-
 @pytest.mark.parametrize(
     "conditions",
     [(), (t.FULL,), (t.LAST, t.FULL), ("user_wrong",), ("user_neutral",), (t.CHAIN,), (*t.EDITS, *t.HINTS)],
@@ -260,6 +246,9 @@ LONGER = pl.when(condition=t.FILLER).then(pl.lit(125)).otherwise("tokens").cast(
 VARIED: dict[str, Callable[[], pl.DataFrame]] = {
     "shown": lambda: pl.concat(
         measured(one, shown=(way,)).filter(kind="edit") for one, way in ((SOMETIMES, t.PREFILL), (FOLLOWER, t.CALL))
+    ),
+    "models": lambda: pl.concat(
+        [measured(FOLLOWER, model="b"), measured(INERT, model="a"), measured(INERT, benchmark="hitom")]
     ),
     "anyway": lambda: measured(FOLLOWER, conditions=(t.LAST, t.PARAPHRASE)).with_columns(**ANYWAY),
     "longer-filler": lambda: measured(FOLLOWER, units=5).with_columns(tokens=LONGER),

@@ -21,7 +21,7 @@ from tests.helpers import measured_tables as moved
 from tests.helpers.functional_tables import KINDS, answers, share
 from tests.helpers.measured_tables import measured
 from tomserve.stats.functional import weighted
-from tomserve.studies import GOOD, OPEN, Analysis, Card, Context, compute
+from tomserve.studies import Analysis, Card, Context, compute
 from tomserve.studies.combining import combined
 
 FACTS = DATA.parent / "facts/published_functional"
@@ -117,19 +117,6 @@ def test_a_mechanism_that_was_not_measured_is_missing_and_not_zero(truth: moved.
     one = row(found)
     assert (one["c"], one["ftom"], one["ftom_bs"] is None, why in str(one["no_c"])) == (None, None, False, True)
     assert any("C (mechanism) is missing" in line and why in line for line in found.warnings)
-
-
-def test_what_a_control_reproduces_counts_for_nothing() -> None:
-    assert row(whole())["c_low"] > 0.3
-    assert row(whole(), "n-7b")["c"] < 0.15
-    tones = [cards(whole(), name)["How far does it reach, layer by layer?"].tone for name in ("m", "n-7b")]
-    assert tones == [GOOD, OPEN]
-
-
-def test_only_the_score_of_b_and_s_ranks_models_with_and_without_c() -> None:
-    ranks = whole().tables["ranking"]
-    assert set(ranks.filter(score="ftom")["model"]) == {"m", "n-7b"}
-    assert set(ranks.filter(score="ftom_bs")["model"]) == {"m", "n-7b", "closed"}
 
 
 @pytest.mark.usefixtures("alone")

@@ -155,14 +155,6 @@ def test_twins_are_paired_by_group_and_question() -> None:
     assert at(study(twins())["accuracy"], deception="overall")["stories"] == 2  # twins are one unit
 
 
-def test_twins_are_stories_of_their_own_for_joint_accuracy() -> None:
-    """All twins have their family's cluster, which is for inference alone."""
-    family = twins().with_columns(cluster=pl.lit("hitom/") + pl.col("twin"))
-    columns = ["deception", "order", "stories", "accuracy", "joint", "product"]
-    apart = study(family.drop("twin", "twin_kind").with_columns(cluster=pl.col("item").str.head(-6)))["joint_accuracy"]
-    assert study(family)["joint_accuracy"].select(columns).equals(apart.select(columns))
-
-
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
     [(0.3, 0.5, "Better than guessing"), (0.0, 0.1, "No: it copies"), (0.1, 0.5, "Not shown")],
@@ -301,6 +293,7 @@ VARIED: dict[str, Callable[[], pl.DataFrame]] = {
         [scores(semantics=pl.lit(name), item=pl.col("item") + name).drop("gold") for name in ("common", "released")]
     ),
     "twins": twins,
+    "twins-of-a-family": lambda: twins().with_columns(cluster=pl.lit("hitom/") + pl.col("twin")),
     "uneven-twins": lambda: twins().filter((pl.col("twin") == "a") | (pl.col("order") == 0)),
     "errors": error_rows,
     "chains": chained,

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import Outcome
-from tests.helpers.crowds import crowd
+from tests.helpers.drawn import crowd
 from tests.helpers.questionnaires import items
 from tomserve import benchmarks
 from tomserve.errors import ConfigError

@@ -103,16 +103,6 @@ def test_whoever_follows_the_content_survives_every_change() -> None:
     assert (kinds["minus_low"] < 0).all()
 
 
-def test_whoever_always_takes_the_first_place_survives_all_but_the_order_of_choices() -> None:
-    found = {row["variant"]: row for row in stability(scored({"vanilla": first})).to_dicts()}
-    assert found["choices"]["s"] == 0
-    for name in ("object", "person", "condensed", "paraphrase", "order"):
-        assert found[name]["s"] == 1
-    assert found["choices"]["minus_high"] < -0.8
-    assert found["mean T1-T4"]["s"] == 0.75
-    assert found["mean T1-T6"]["s"] == pytest.approx(5 / 6)
-
-
 def test_whoever_always_says_the_same_has_no_kappa_and_is_told_so() -> None:
     scores = scored({"vanilla": lambda item, base: "unknown"})
     analysis = compute(scores, STUDY)

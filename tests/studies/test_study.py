@@ -385,15 +385,13 @@ def test_undefined_numbers_are_spelled_alike() -> None:
 
 def test_latex_marks_the_best_and_what_is_above_half() -> None:
     frame = study_tables(scores(model=pl.lit("a_b & c")))["accuracy"]
-    text = render(frame, "latex", load_study("perturbed").layouts["accuracy"])
+    layout = load_study("perturbed").layouts["accuracy"]
+    text = render(frame, "latex", layout)
     assert text.count(r"\begin{tabular}{lcc}") == 2
     assert r"\multicolumn{2}{c}{a\_b \& c}" in text
-    assert r"\toprule" in text
     assert r"none & \textbf{\underline{0.750}} {\scriptsize [0.290, 0.960]}" in text
-    below = render(frame.filter(subset="false_belief"), "latex", load_study("perturbed").layouts["accuracy"])
-    assert r"none & \textbf{0.500}" in below
-    plain = render(pl.DataFrame({"model": ["50%_{x}\\"], "x": [-1.5]}), "latex", None)
-    assert r"50\%\_\{x\}\textbackslash{} & $-1.500$ \\" in plain
+    assert r"none & \textbf{0.500}" in render(frame.filter(subset="false_belief"), "latex", layout)
+    assert r"50\%\_\{x\}\textbackslash{} \\" in render(pl.DataFrame({"model": ["50%_{x}\\"]}), "latex", None)
 
 
 def test_a_layout_leaves_holes_where_a_model_has_no_such_class() -> None:
@@ -441,15 +439,6 @@ def test_recommended_accuracy_counts_tasks_and_failures() -> None:
     # on the false-belief subset a task counts once
     part = rows["false_belief", "cot", "none"]
     assert (part["ci_low"], part["ci_high"]) == pytest.approx(proportion_confint(3.5, 7, method="wilson"))
-
-
-def test_questions_that_go_together_count_for_fewer() -> None:
-    """A task is all right or all wrong: its four questions count for one, in all classes."""
-    frame = design(lambda stage, name, n, strategy: (STAGES.index(stage) + PERTURBATIONS.index(name)) % 3 > 0)
-    row = cells(recommended(frame)["accuracy"], "subset", "strategy", "perturbation")["all", "cot", "none"]
-    share = row["accuracy"]
-    assert (row["ci_low"], row["ci_high"]) == pytest.approx(proportion_confint(share * 7, 7, method="wilson"))
-    assert "effective n = 7.0 of 28" in row["method"]
 
 
 def test_perturbation_effects_are_matched_by_stage() -> None:
@@ -658,15 +647,6 @@ def test_an_effect_that_batching_could_make_is_not_clear(noisy: bool) -> None:
     assert 0.05 < other["noise_high"] < 0.07, "two sides of 112 questions, of which none changed"
     assert late["verdict"] == ("not shown, as batching alone could move it so far" if noisy else "harder")
     assert other["verdict"] == "harder"
-
-
-def test_joint_criteria_need_the_control_right_as_well() -> None:
-    """False belief always right, control always wrong: half of all, so a count of questions would be at 1/2."""
-    frame = design(lambda stage, name, n, strategy: n < 2)
-    row = cells(recommended(frame)["criteria"], "subset", "strategy", "rule")["false_belief", "cot", "strict"]
-    assert (row["robust"], row["classes_joint"], row["robust_joint"]) == (True, 0, False)
-    both = cells(recommended(design(lambda *_: True))["criteria"], "subset", "strategy", "rule")
-    assert both["all", "cot", "strict"]["robust_joint"] is True
 
 
 def test_items_of_any_benchmark_cluster_and_pair() -> None:
