@@ -18,7 +18,7 @@ learned ones are fitted to the other stages, each stage by all others.
 
     python -c "from tomserve.benchmarks.perturbed_2 import load, shortcuts; shortcuts.write(list(load()))"
 
-fits them anew, which takes about ten seconds, and writes their answers to ``learned.json`` beside this module.
+fits them anew, which takes about ten seconds, and writes their answers to ``learned_2.json`` beside this module.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ _FITTED: dict[str, Features] = {
 
 SHIPPED = Shipped(
     (*_FITTED, "nearest story"),
-    Path(__file__).with_name("learned.json"),
+    Path(__file__).with_name("learned_2.json"),
     'python -c "from tomserve.benchmarks.perturbed_2 import load, shortcuts; shortcuts.write(list(load()))"',
 )
 
