@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tomserve.benchmarks import Benchmark
 from tomserve.humans.making import Made, Wishes, make
 from tomserve.items import Item
 
+HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>{{ 7*7 }}\u2028&amp;"
 JARS = ("red", "blue", "tan", "grey", "pink", "black", "white", "green")
 CANARY = "canary: small test items"
 
@@ -18,25 +20,18 @@ CANARY = "canary: small test items"
 def items() -> list[Item]:
     """Of each jar (a task) two versions of a story, each with a question about belief and one about reality."""
     found = []
-    for jar in JARS:
-        for version in ("seen", "unseen"):
-            story = [f"Ada fills the {jar} jar with tea.", "She leaves.", f"Then Ben, {version}, puts salt into it."]
-            for kind in ("belief", "reality"):
-                right = "tea" if (version, kind) == ("unseen", "belief") else "salt"
-                found.append(
-                    Item(
-                        id=f"{jar}/{version}/{kind}",
-                        benchmark="jars",
-                        story=story,
-                        question="What does Ada believe is in it?" if kind == "belief" else "What is really in it?",
-                        choices=["tea", "salt", "unknown"],
-                        answer=right,
-                        cluster=jar,
-                        factors={"version": version, "question_kind": kind,
-                                 "perturbation": "none" if jar in JARS[:4] else "late_label"},
-                        canary=CANARY,
-                    )
-                )  # fmt: skip
+    for jar, version, kind in product(JARS, ("seen", "unseen"), ("belief", "reality")):
+        story = [f"Ada fills the {jar} jar with tea.", "She leaves.", f"Then Ben, {version}, puts salt into it."]
+        asked = "What does Ada believe is in it?" if kind == "belief" else "What is really in it?"
+        right = "tea" if (version, kind) == ("unseen", "belief") else "salt"
+        told = {"story": story, "question": asked, "choices": ["tea", "salt", "unknown"], "answer": right}
+        factors = {
+            "version": version,
+            "question_kind": kind,
+            "perturbation": "none" if jar in JARS[:4] else "late_label",
+        }
+        place = {"id": f"{jar}/{version}/{kind}", "benchmark": "jars", "cluster": jar, "canary": CANARY}
+        found.append(Item(**told, **place, factors=factors))
     return found
 
 
@@ -48,6 +43,14 @@ def benchmark() -> Benchmark:
 def made(folder: Path, **wishes: Any) -> Made:
     """A questionnaire for four people about four stories each, unless wished otherwise."""
     return make(benchmark(), None, folder, Wishes(**{"people": 4, "stories": 4, **wishes}))
+
+
+def hostile(folder: Path) -> Path:
+    """A questionnaire of one question of which everything is hostile."""
+    one = items()[0].model_copy(update={"story": [HOSTILE], "question": HOSTILE, "choices": [HOSTILE, "salt", "tea"]})
+    told = Benchmark("jars", lambda path, gold: iter([one.model_copy(update={"answer": HOSTILE})]))
+    make(told, None, folder, Wishes(people=1, stories=1, attention=0))
+    return folder
 
 
 Answerer = Callable[[int, int, str, list[str], bool], "str | None"]
@@ -66,13 +69,11 @@ def keys(folder: Path) -> dict[str, list[tuple[str, list[str], bool]]]:
     plan = json.loads((folder / "plan.json").read_text())
     answers = {item["id"]: item["answer"] for item in map(json.loads, (folder / "items.jsonl").open())}
     checks = {check["name"]: check["answer"] for check in plan["attention"]["checks"]}
-    return {
-        form["code"]: [
-            (checks[one["check"]] if "check" in one else answers[one["item"]], one["choices"], "check" in one)
-            for one in form["questions"]
-        ]
-        for form in plan["forms"]
-    }
+
+    def known(one: dict[str, Any]) -> tuple[str, list[str], bool]:
+        return checks[one["check"]] if "check" in one else answers[one["item"]], one["choices"], "check" in one
+
+    return {form["code"]: list(map(known, form["questions"])) for form in plan["forms"]}
 
 
 def form_file(folder: Path, code: str, answers: list[dict[str, Any]], **more: Any) -> dict[str, Any]:

@@ -66,14 +66,13 @@ def test_a_run_of_people_is_scored_and_each_question_keeps_who_answered(study: P
     folder = run_of(study, tmp_path / "human", tmp_path / "in")
     rows = [json.loads(line) for line in (folder / "responses.jsonl").open()]
     assert len(rows) == 3 * 4
-    assert {row["person"] for row in rows} == set(codes[1:])
     assert {(row["person"], row["sample"]) for row in rows} == {(code, codes.index(code) + 1) for code in codes[1:]}
     assert {row["person"] for row in map(json.loads, (folder / "excluded.jsonl").open())} == {codes[0]}
     open_ = [row for row in rows if row["status"] == UNANSWERED]
     assert {row["person"] for row in open_} == {codes[1]}
     scores = scores_of(folder)
-    assert set(scores["model"]) == {"human"}
-    assert set(scores["strategy"]) == {"whole"}
+    assert scores.select("model", "strategy").unique().row(0) == ("human", "whole")
+    assert compute(scores, "accuracy").tables["accuracy"].row(0, named=True)["total"] <= scores.height
     told = scores.explode("people", "people_right").drop_nulls("people")
     assert told.height == 12 - len(open_)
     by_person = dict(told.group_by("people").agg(pl.col("people_right").mean()).iter_rows())
@@ -84,22 +83,8 @@ def test_a_run_of_people_is_scored_and_each_question_keeps_who_answered(study: P
     assert table[2] == f"{codes[1]},yes,,form,{4 - len(open_)},{len(open_)},0,,"
 
 
-def test_a_question_left_open_is_no_wrong_answer(study: Path, tmp_path: Path) -> None:
-    """Everybody leaves out what is no check in the first three places, and has the rest right."""
-    fill(study, tmp_path / "in", shy)
-    folder = run_of(study, tmp_path / "human", tmp_path / "in")
-    scores = scores_of(folder)
-    assert UNANSWERED in set(scores["status"])
-    found = compute(scores, "accuracy")
-    row = found.tables["accuracy"].row(0, named=True)
-    assert row["accuracy"] == 1.0
-    assert row["total"] < scores.height
-    assert found.tables["people"].row(0, named=True)["share"] == 1.0
-    assert not (scores.filter(status=UNANSWERED)["samples"] > 0).any()
-
-
 def test_single_people_are_counted_beside_the_majority(study: Path, tmp_path: Path) -> None:
-    fill(study, tmp_path / "in", careless)
+    paths = fill(study, tmp_path / "in", careless)
     scores = scores_of(run_of(study, tmp_path / "human", tmp_path / "in"))
     found = compute(scores, "accuracy")
     overall = found.tables["people"].row(0, named=True)
@@ -107,54 +92,38 @@ def test_single_people_are_counted_beside_the_majority(study: Path, tmp_path: Pa
     right = int(scores["people_right"].list.sum().sum())
     assert (overall["share"], overall["answers"], overall["people"]) == (right / answered, answered, 3)
     assert 0 <= overall["ci_low"] < overall["share"] < overall["ci_high"] <= 1
-    by_kind = found.tables["people"].filter(factor="question_kind")
-    assert by_kind["answers"].sum() == answered
-    assert set(by_kind["value"]) == {"belief", "reality"}
-    assert found.tables["people_effects"]["perturbation"].to_list() == ["late_label"]
+    assert found.tables["people"].filter(factor="question_kind")["answers"].sum() == answered
     assert "samples" not in found.tables, "people are no samples of one another"
-    assert "people" in found.notes
     assert not found.warnings, "nobody was asked what somebody else was asked"
-    assert any(excerpt.title.startswith("people") for excerpt in found.summary())
-
-
-def test_a_difference_of_few_people_ends_at_one(study: Path, tmp_path: Path) -> None:
-    """A t interval with one degree of freedom would reach beyond; no difference of shares does."""
-    codes = fill(study, tmp_path / "in", careless)
-    scores = scores_of(run_of(study, tmp_path / "human", *codes[1:3]))
+    # A t interval of few people would reach beyond one; no difference of shares does.
+    scores = scores_of(run_of(study, tmp_path / "two", *paths[1:3]))
     row = compute(scores, "accuracy").tables["people_effects"].row(0, named=True)
     assert -1 <= row["low"] <= row["difference"] <= row["high"] <= 1
     assert -1 in (row["low"], -row["high"])
-    assert 0 < row["p"] < 1
 
 
-def test_a_report_says_what_single_people_have_right_and_that_questions_left_open_are_no_failures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
-    study = tmp_path / "study"
-    made(study, people=8, stories=8)
-    fill(study, tmp_path / "in", careless)
-    folder = run_of(study, tmp_path / "runs/human", tmp_path / "in")
-    scores = scores_of(folder)
+def test_a_report_tells_single_people_and_questions_left_open_from_failures(tmp_path: Path) -> None:
+    made(tmp_path / "study", people=8, stories=8)
+    fill(tmp_path / "study", tmp_path / "in", careless)
+    scores = scores_of(run_of(tmp_path / "study", tmp_path / "runs/human", tmp_path / "in"))
     share = float(scores["people_right"].explode().cast(pl.Float64).mean())  # type: ignore[arg-type]
     (said,) = compute(scores, "accuracy").warnings
     assert f"single people have {share:.0%}" in said
-    page = write_report(["human"]).read_text()
-    assert f"{html.escape(said)}. <a" in page
+    assert f"{html.escape(said)}. <a" in write_report(["human"]).read_text()
     made(tmp_path / "alone", people=1, stories=8)
     fill(tmp_path / "alone", tmp_path / "one", shy)
-    folder = run_of(tmp_path / "alone", tmp_path / "runs/alone", tmp_path / "one")
-    count = scores_of(folder).filter(status=UNANSWERED).height
+    scores = scores_of(run_of(tmp_path / "alone", tmp_path / "runs/alone", tmp_path / "one"))
+    count, found = scores.filter(status=UNANSWERED).height, compute(scores, "accuracy").tables
+    assert [
+        found[name].row(0, named=True)[share] for name, share in (("accuracy", "accuracy"), ("people", "share"))
+    ] == [1, 1]
     page = write_report(["alone"]).read_text()
     assert f"human, whole: {count} left open by everybody who was asked" in page
     assert "None: all" in page
     assert "without an answer (" not in page
 
 
-def test_people_and_a_model_are_compared_on_the_same_questions(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
+def test_people_and_a_model_are_compared_on_the_same_questions(study: Path, tmp_path: Path) -> None:
     fill(study, tmp_path / "in")
     run_of(study, tmp_path / "runs/human", tmp_path / "in")
     told = pl.DataFrame(
@@ -170,20 +139,14 @@ def test_people_and_a_model_are_compared_on_the_same_questions(
     scores = scores_of(tmp_path / "runs/human").join(told.select("item", model_right="correct"), on="item")
     weights = scores["people"].list.len()
     share = sum(r * w for r, w in zip(scores["model_right"], weights, strict=True)) / sum(weights)
-    assert row["class"] == "overall"
-    assert row["A"] == 1.0
-    assert row["B"] == pytest.approx(share)
+    assert (row["class"], row["A"], row["B"]) == ("overall", 1.0, pytest.approx(share))
     assert row["difference"] == pytest.approx(share - 1)
     assert row["high"] < 0
     back = comparing.compare(str(tmp_path / "salty.parquet"), "human", common=True).people.row(-1, named=True)
     assert back["difference"] == pytest.approx(1 - share)
     assert any("every person" in title for title in compared.summary(found))
-    run_of(study, tmp_path / "runs/others", tmp_path / "in")
-    same = comparing.compare("human", "others").people.row(-1, named=True)
-    assert (same["A"], same["B"], same["difference"]) == (1.0, 1.0, 0.0)
     both = compute(pl.concat([scores_of(tmp_path / "runs/human"), told], how="diagonal_relaxed"), "accuracy")
-    assert set(both.tables["accuracy"]["model"]) == {"human", "salty"}
-    assert set(both.tables["people"]["model"]) == {"human"}
+    assert [set(both.tables[name]["model"]) for name in ("accuracy", "people")] == [{"human", "salty"}, {"human"}]
 
 
 def test_paper_and_forms_give_the_same_answers(study: Path, tmp_path: Path) -> None:
@@ -210,22 +173,19 @@ def test_who_stops_half_way_has_not_failed_the_checks_that_follow(study: Path, t
     (person,) = read(study, path).people
     assert (person.reason, person.answered, person.left_out) == ("", 1, 3)
     path.write_text(json.dumps(form_file(study, code, [], finished=False)))
-    (person,) = read(study, path).people
-    assert person.reason == "no question answered"
+    assert [person.reason for person in read(study, path).people] == ["no question answered"]
 
 
 def test_one_code_with_two_ages_is_two_people(study: Path, tmp_path: Path) -> None:
     code, asked = next(iter(keys(study).items()))
-    paths = [tmp_path / f"{age}.json" for age in ("34", "35")]
+    paths = [tmp_path / "34.json", tmp_path / "=HYPERLINK(x).json"]
     for path in paths:
         first = [{"question": 1, "answer": asked[0][0]}]
         path.write_text(json.dumps(form_file(study, code, first, finished=False, about={"age": path.stem})))
     with pytest.raises(ContentError, match=f"{code} has answers in .* already, and they differ"):
         read(study, *paths)
-
-
-def _number_of_choice(study: Path) -> str:
-    return next(iter(keys(study)))
+    folder = run_of(study, tmp_path / "human", paths[1])
+    assert "'=HYPERLINK" in (folder / "people.csv").read_text(), "it is no formula of a spreadsheet"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +195,6 @@ def _number_of_choice(study: Path) -> str:
         ({"questionnaire": "0" * 16}, r"in.json:\d+: questionnaire: is '0000000000000000', but this folder's plan"),
         ({"code": "AAAA"}, r"in.json:\d+: code: 'AAAA' is the code of none of the plan's 4 forms"),
         ({"agreed": False}, r"in.json:\d+: agreed: is false: this person has not agreed to take part"),
-        ({"name": "Ada Lovelace"}, r"in.json:\d+: name"),
         ({"code": "<b>hi"}, r"in.json:\d+: code: expected four to eight capital letters and digits; found '<b>hi'"),
         ({"about": {"age": "9" * 201}}, r"in.json:\d+: about.age: expected at most 200 characters in one line"),
         ({"about": {"age": "\x1b[31m"}}, r"in.json:\d+: about.age: .* in one line; found '\\x1b\[31m'"),
@@ -245,13 +204,12 @@ def _number_of_choice(study: Path) -> str:
         ({"answers": [{"question": 1, "answer": None}] * 2}, r"in.json:\d+: answers.1.question: .*answered twice"),
         ({"answers": [{"question": 1, "answer": None, "seconds": -1}]}, r"in.json:\d+: answers.0.seconds"),
         ({"answers": [{"question": 1, "answer": None, "reading": ["x"]}]}, r"in.json:\d+: answers.0.reading.0"),
-        ({"answers": "all right"}, r"in.json:\d+: answers"),
     ],
 )
 def test_a_form_that_does_not_fit_is_refused_by_file_line_and_field(
     study: Path, tmp_path: Path, change: dict[str, Any], said: str
 ) -> None:
-    data = form_file(study, _number_of_choice(study), [{"question": 1, "answer": None}])
+    data = form_file(study, next(iter(keys(study))), [{"question": 1, "answer": None}])
     (tmp_path / "in.json").write_text(json.dumps(data | change, indent=1))
     with pytest.raises(ContentError, match=said) as caught:
         read(study, tmp_path / "in.json")
@@ -264,7 +222,6 @@ def test_a_form_that_does_not_fit_is_refused_by_file_line_and_field(
         ("who,what\n", r"typed.csv:1: has the columns"),
         ("{head}\n{code},1,Z\n", r"typed.csv:2: answer: is 'Z'; expected A \("),
         ("{head}\n{code},77,A\n", r"typed.csv:2: question: question 77 is none of form"),
-        ("{head}\n{code},0,A\n", r"typed.csv:2: question: question 0"),
         ("{head}\n{code},\u0663,A\n", r"typed.csv:2: question: is '\u0663'; expected the number"),
         ("{head}\n{code},colour,A\n", r"typed.csv:2: question: is 'colour'; expected the number .* or age or language"),
         ("{head}\nQQQQ,1,A\n", r"typed.csv:2: participant: 'QQQQ' is the code of none"),
@@ -278,7 +235,7 @@ def test_a_form_that_does_not_fit_is_refused_by_file_line_and_field(
     ],
 )
 def test_a_typed_table_that_does_not_fit_is_refused(study: Path, tmp_path: Path, text: str, said: str) -> None:
-    filled = text.replace("{head}", "participant,question,answer").replace("{code}", _number_of_choice(study))
+    filled = text.replace("{head}", "participant,question,answer").replace("{code}", next(iter(keys(study))))
     (tmp_path / "typed.csv").write_text(filled)
     if '"A' in text:  # a quote that nobody closes takes in the rest of the file, here only the letter
         assert read(study, tmp_path / "typed.csv").people
@@ -289,7 +246,7 @@ def test_a_typed_table_that_does_not_fit_is_refused(study: Path, tmp_path: Path,
 
 def test_a_key_given_twice_and_no_word_of_consent_are_refused(study: Path, tmp_path: Path) -> None:
     """A parser would take one of the two and say nothing."""
-    data = form_file(study, _number_of_choice(study), [{"question": 1, "answer": None}])
+    data = form_file(study, next(iter(keys(study))), [{"question": 1, "answer": None}])
     text = json.dumps(data, indent=1).replace('"answer": null', '"answer": "tea", "answer": null')
     (tmp_path / "in.json").write_text(text)
     with pytest.raises(ContentError, match=r"in.json:\d+: answers.0: the key 'answer' is given twice"):
@@ -307,24 +264,16 @@ def test_two_different_sets_of_answers_of_one_person_are_refused(study: Path, tm
     assert len(read(study, tmp_path / "a", tmp_path / "a").people) == 4
 
 
-@pytest.mark.parametrize("where", ["question", "seconds"])
-def test_millions_of_digits_end_in_one_line(study: Path, tmp_path: Path, where: str) -> None:
-    data = form_file(study, _number_of_choice(study), [{"question": 1, "answer": None, "seconds": 2}])
-    text = json.dumps(data, indent=1).replace(f'"{where}": ', f'"{where}": ' + "9" * 1_500_000)
-    (tmp_path / "in.json").write_text(text)
-    with pytest.raises(ContentError, match=r"in.json:\d+: not JSON") as caught:
-        read(study, tmp_path / "in.json")
-    assert len(str(caught.value)) < 400 + len(str(tmp_path))
-    (tmp_path / "in.json").write_text(text + " " * 1_000_000)
-    with pytest.raises(ContentError, match="has more than 2,000,000 bytes"):
-        read(study, tmp_path / "in.json")
+NO_FORM = [b"", b"{", b"\xff", b"[]", b"null", b'{"schema": 1}', b"[" * 5000]
+NO_FORM += [b'{"schema": ' + b"9" * 1_500_000, b" " * 2_000_001]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b"null", b'{"schema": 1}', b"[" * 5000])
+@pytest.mark.parametrize("content", NO_FORM, ids=range(len(NO_FORM)))
 def test_files_that_are_no_form_end_in_one_line(study: Path, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.json").write_bytes(content)
-    with pytest.raises(ContentError, match=r"x\.json"):
+    with pytest.raises(ContentError, match=r"x\.json") as caught:
         read(study, tmp_path / "x.json")
+    assert len(str(caught.value)) < 400 + len(str(tmp_path))
     (tmp_path / "x.csv").write_bytes(content)
     with pytest.raises(ContentError, match=r"x\.csv"):
         read(study, tmp_path / "x.csv")
@@ -332,15 +281,15 @@ def test_files_that_are_no_form_end_in_one_line(study: Path, tmp_path: Path, con
 
 def test_places_without_answers_are_named(study: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match=r"holds no \.json or \.csv file"):
-        read(study, tmp_path / "empty")
-    with pytest.raises(ConfigError, match=r"expected a \.json file"):
-        read(study, tmp_path / "a.txt")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read(study, tmp_path / "missing.json")
     (tmp_path / "link.json").symlink_to("/etc/passwd")
-    with pytest.raises(ConfigError, match="symbolic link"):
-        read(study, tmp_path / "link.json")
+    for name, said in (
+        ("empty", r"holds no \.json or \.csv file"),
+        ("a.txt", r"expected a \.json file"),
+        ("missing.json", "cannot be read"),
+        ("link.json", "symbolic link"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            read(study, tmp_path / name)
 
 
 def test_nothing_is_written_where_nobody_counts_or_a_run_is_there(study: Path, tmp_path: Path) -> None:
@@ -358,18 +307,7 @@ def test_nothing_is_written_where_nobody_counts_or_a_run_is_there(study: Path, t
     assert (tmp_path / "human/responses.jsonl").read_bytes() == before
 
 
-def test_details_cannot_become_formulas_of_a_spreadsheet(study: Path, tmp_path: Path) -> None:
-    code, asked = next(iter(keys(study).items()))
-    one = [{"question": 1, "answer": asked[0][0]}]
-    (tmp_path / "in.json").write_text(json.dumps(form_file(study, code, one, about={"language": '=HYPERLINK("x")'})))
-    folder = run_of(study, tmp_path / "human", tmp_path / "in.json")
-    assert "'=HYPERLINK" in (folder / "people.csv").read_text()
-
-
-def test_the_commands_make_read_score_analyze_and_report(
-    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
+def test_the_commands_make_read_score_analyze_and_report(cli: Command, tmp_path: Path) -> None:
     own = tmp_path / "jars.py"
     own.write_text(
         "from tests.helpers.questionnaires import items\nfrom tomserve.benchmarks import Benchmark\n"
@@ -380,18 +318,17 @@ def test_the_commands_make_read_score_analyze_and_report(
     done = cli(*make, "--mode", "sentences", "--questions", "all")
     assert done.code == 0, done.err
     assert "9 placeholders that are not filled in" in done.out
-    assert "questions are asked, each once" in done.out
     fill(study, tmp_path / "in", careless)
     done = cli("dataset", "answers", study, tmp_path / "in", "--run", "human")
     assert done.code == 0, done.err
-    code = next(iter(keys(study)))
-    assert f"left out: {code}: " in done.out
-    assert "left open: " in done.out
-    assert "4 forms: 3 counted, 1 left out, 0 not returned" in done.out
+    for said in (
+        f"left out: {next(iter(keys(study)))}: ",
+        "left open: ",
+        "4 forms: 3 counted, 1 left out, 0 not returned",
+    ):
+        assert said in done.out
     assert "people: what single people have right" in cli("analyze", "human", "--study", "accuracy").out
-    assert cli("score", "human").code == 0
-    assert cli("report", "human").code == 0
-    assert "human" in (tmp_path / "runs/human/report.html").read_text()
+    assert cli("score", "human").code == cli("report", "human").code == 0
     again = cli("dataset", "answers", study, tmp_path / "in", "--run", "human")
     assert (again.code, again.err.count("\n")) == (2, 1)
     for wrong, said in (

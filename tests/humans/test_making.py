@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
-from tests.helpers.questionnaires import CANARY, benchmark, items, made
-from tomserve.benchmarks import Benchmark
+from tests.helpers.questionnaires import CANARY, benchmark, hostile, items, made
 from tomserve.errors import ConfigError, ContentError
 from tomserve.humans import plan as planning
 from tomserve.humans.design import assign, spread_over, units
@@ -78,32 +78,26 @@ def test_the_folder_holds_a_plan_that_reads_back_and_forms_without_answers(tmp_p
     for form in plan.forms:
         assert len({asked.page for asked in form.questions}) == 6
         assert form.questions[0].check is None, "an attention check comes first"
-        for page in (folder / "forms" / f"{form.code}.html", folder / "printed" / f"{form.code}.html"):
-            text = page.read_text()
+        for kind in ("forms", "printed"):
+            text = (folder / kind / f"{form.code}.html").read_text()
             assert form.code in text
             assert CANARY in text
-            for name in known:
-                assert name not in text, "a form names an item"
+            assert not [name for name in known if name in text], "a form names an item"
             assert "http" not in text.replace("http-equiv", "")
         online = (folder / "forms" / f"{form.code}.html").read_text()
         assert f'<main id="main"><p>{words().page.no_script}</p></main>' in online, "shown where no script runs"
     rows = list(csv.DictReader((folder / "plan.csv").open()))
-    assert len(rows) == 4 * 6
-    assert {row["question_kind"] for row in rows if row["item"]} == {"belief", "reality"}
-    assert sum(1 for row in rows if row["check"]) == 8
+    assert (len(rows), sum(1 for row in rows if row["check"])) == (4 * 6, 8)
     assert (folder / "typed.csv").read_text().count("\n") == 1 + 24
 
 
 def test_hostile_stories_become_no_part_of_a_page(tmp_path: Path) -> None:
     """Stories may be anybody's file (--path)."""
-    hostile = "</script><script>alert(1)</script><img src=x>{{ 7*7 }}"
-    one = items()[0].model_copy(update={"story": [hostile], "question": hostile, "choices": [hostile, "salt", "tea"]})
-    told = Benchmark("jars", lambda path, gold: iter([one.model_copy(update={"answer": hostile})]))
-    make(told, None, tmp_path / "study", Wishes(people=1, stories=1, attention=0))
+    hostile(tmp_path / "study")
     for page in (*tmp_path.glob("study/forms/*.html"), *tmp_path.glob("study/printed/*.html")):
         text = page.read_text()
         assert "alert(1)" in text
-        for wrong in ("<script>alert", "<img", "</script><script", "49"):
+        for wrong in ("<script>document.title", "<img", "</script><script", "49"):
             assert wrong not in text, page
 
 
@@ -112,10 +106,6 @@ def test_it_is_said_how_even_the_forms_are(tmp_path: Path) -> None:
     assert result.balance[0] == "8 of 32 questions are asked, each once"
     assert "version, in each form: seen 2, unseen 2" in result.balance
     assert made(tmp_path / "all", people=12, stories=8).balance[0] == "32 questions are asked, each 3 times"
-    known = {item.id: item.model_copy(update={"factors": {"swapped": None}}) for item in items()}
-    known["red/seen/belief"].factors["swapped"] = True
-    lines = planning.balance(made(tmp_path / "one", people=1, stories=8).plan, known, ["swapped"], 32)
-    assert "swapped, in each form: (no value) " in lines[1]
 
 
 def test_all_questions_of_a_story_share_a_page_in_both_orders(tmp_path: Path) -> None:
@@ -132,13 +122,9 @@ def test_the_order_of_choices_varies_and_the_forms_repeat_by_seed(tmp_path: Path
     assert first == again
     assert first.questionnaire != other.questionnaire
     assert {tuple(q.choices) for form in first.forms for q in form.questions if q.item} > {("tea", "salt", "unknown")}
-
-
-def test_conditions_and_limits_choose_the_questions(tmp_path: Path) -> None:
-    plan = made(tmp_path / "a", where=("question_kind=belief", "version=unseen"), people=2).plan
-    asked = {q.item for form in plan.forms for q in form.questions if q.item}
-    assert asked
-    assert all(name.endswith("unseen/belief") for name in asked)
+    some = made(tmp_path / "d", where=("question_kind=belief", "version=unseen"), people=2).plan
+    asked = [q.item for form in some.forms for q in form.questions if q.item]
+    assert asked == [name for name in asked if name.endswith("unseen/belief")] != []
 
 
 @pytest.mark.parametrize(
@@ -185,19 +171,16 @@ def test_own_consent_text_and_own_words_are_used(tmp_path: Path, monkeypatch: py
     (own / "words.yaml").write_text(shipped.replace("answer: spoon", "answer: fork"))
     with pytest.raises(ContentError, match=r"words.yaml:\d+: attention.*'fork'"):
         words()
-    text.write_bytes(b"\xff\xfe")
-    with pytest.raises(ContentError, match="not UTF-8"):
-        consent(text)
-    text.write_text("  \n")
-    with pytest.raises(ContentError, match="is empty"):
-        consent(text)
+    for data, said in ((b"\xff\xfe", "not UTF-8"), (b"  \n", "is empty")):
+        text.write_bytes(data)
+        with pytest.raises(ContentError, match=said):
+            consent(text)
 
 
 def test_the_shipped_instructions_are_naive_and_checks_have_one_answer() -> None:
     said = words()
     told = json.dumps(said.model_dump(by_alias=True)).lower() + consent(None).lower()
-    for word in ("theory of mind", "false belief", "false-belief", "mental state", "perspective", "language model"):
-        assert word not in told
+    assert not re.findall("theory of mind|false.belief|mental state|perspective|language model", told)
     assert len(said.attention) >= 2
     assert placeholders(consent(None))
     assert all(check.answer in check.choices for check in said.attention)
@@ -213,9 +196,7 @@ def test_a_broken_plan_is_named(tmp_path: Path) -> None:
     (folder / "plan.json").write_text(json.dumps(data))
     with pytest.raises(ContentError, match=r"plan.json: forms.1: 'elsewhere' is not in items.jsonl"):
         planning.read(folder)
-    (folder / "plan.json").write_text('{"schema": 2}')
-    with pytest.raises(ContentError, match="schema is not 1"):
-        planning.read(folder)
-    (folder / "plan.json").write_text("{")
-    with pytest.raises(ContentError, match=r"plan.json:1: not JSON"):
-        planning.read(folder)
+    for text, said in (('{"schema": 2}', "schema is not 1"), ("{", r"plan.json:1: not JSON")):
+        (folder / "plan.json").write_text(text)
+        with pytest.raises(ContentError, match=said):
+            planning.read(folder)
