@@ -1,26 +1,26 @@
 """Commands in processes that need not import anything: one process imports everything once, and is copied (`os.fork`)
 for every command.
 
-Such a command still has a process of its own, with its own arguments, folder, environment, standard streams and exit
-code. What it does not do again is to import its modules and to read the shipped stages of stories, which was most of
-the time of many tests. Tests that are about starting, imports, signals or the end of a process start new ones, by
-`sys.executable`; of every command some test does.
-
-A copy has no thread but the one that copied, so that what another thread held at that moment would be held for ever.
-The process that is copied therefore has no other thread that is at work, which it checks each time (see `_alone`).
+Such a command has a process, arguments, a folder, an environment, standard streams and an exit code of its own. What it
+does not do again is to import its modules and to read the shipped stages, which was most of the time of many tests.
+Tests that are about starting, imports or signals start new processes, by `sys.executable`; of every command some test
+does. A copy has no thread but the one that copied, so that what another held would be held for ever: the process that is
+copied has no other thread that is at work, which it checks each time (see `_alone`).
 """
 
 from __future__ import annotations
 
 import array
 import atexit
+import contextlib
+import functools
 import gc
 import importlib
 import marshal
 import os
 import pkgutil
 import runpy
-import selectors
+import select
 import shutil
 import signal
 import socket
@@ -31,11 +31,8 @@ import tempfile
 import threading
 import traceback
 import types
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TypeVar
 
 LAZY = (
     *("aiohttp", "altair", "httptools", "httpx", "jinja2", "openai", "polars", "rich.console", "rich.table"),
@@ -49,12 +46,21 @@ OTHERS = ("tomserve.causal", "tomserve.serving.dbrx", "tomserve.serving.vllm_cli
 IDLE = ("jemalloc_bg_thd", "polars-ooc-clea")
 """Threads that begin when a library is imported, and wait for work that nothing gives them before the copy is made."""
 
-Found = TypeVar("Found")
+CLIENT = """
+import _socket, array, marshal, os, struct, sys
+server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+server.connect(sys.argv[1])
+told = marshal.dumps((sys.argv[2:], dict(os.environ), os.getcwd()))
+streams = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))]
+server.sendmsg([struct.pack("!I", len(told))], streams)
+server.sendall(told)
+status = server.recv(4)
+sys.exit(struct.unpack("!i", status)[0] if len(status) == 4 else "the process that runs commands has ended")
+"""
+"""Hands over its arguments, environment, folder and streams, and ends as the command; it imports nothing that takes time."""
 
-CLIENT = Path(__file__).with_name("prepared_client.py")
 
-
-@cache
+@functools.cache
 def prepared() -> list[str]:
     """The words that replace `sys.executable` before ``-m tomserve ...`` or ``-c PROGRAM``. The process that is copied
     starts with the first call, and ends when this one does. Where it cannot be known what other threads do, on systems
@@ -75,7 +81,7 @@ def prepared() -> list[str]:
     atexit.register(process.communicate)
     assert process.stdout is not None
     assert process.stdout.read(1) == b"!", "the process that is copied for commands could not start"
-    return [sys.executable, "-I", "-S", str(CLIENT), str(folder / "address")]
+    return [sys.executable, "-I", "-S", "-c", CLIENT, str(folder / "address")]
 
 
 @dataclass
@@ -90,25 +96,22 @@ class _Command:
     def end(self) -> None:
         """Run it, and end this process as Python ends, but for freeing the memory of everything that was imported:
         that would take longer than most commands."""
-        code = self._code()
-        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, and has no public name
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(code)
-
-    def _code(self) -> int:
+        code = 1
         try:
             self._run()
+            code = 0
         except SystemExit as ended:
             if ended.code is None or isinstance(ended.code, int):
-                return (ended.code or 0) & 0xFF
-            print(ended.code, file=sys.stderr)
-            return 1
+                code = (ended.code or 0) & 0xFF
+            else:
+                print(ended.code, file=sys.stderr)
         except BaseException:
             traceback.print_exc()
-            return 1
-        return 0
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, and has no public name
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
     def _run(self) -> None:
         """What Python does with these words."""
@@ -118,9 +121,13 @@ class _Command:
             os.close(stream)
         os.chdir(self.folder)
         option, what, *arguments = self.words
-        first, given = "" if option == "-c" else self.folder, _given(self.environment)
-        others = [folder for folder in sys.path[1 + len(_given(os.environ)) :] if folder not in given]
-        sys.path[:] = [first, *given, *others]  # a new process, too, has each of them once
+        # The folders of PYTHONPATH stand in `sys.path` behind the first; a new process, too, has each of them once.
+        before, given = (
+            [path for path in known.get("PYTHONPATH", "").split(os.pathsep) if path]
+            for known in (os.environ, self.environment)
+        )
+        others = [folder for folder in sys.path[1 + len(before) :] if folder not in given]
+        sys.path[:] = ["" if option == "-c" else self.folder, *given, *others]
         os.environ.clear()
         os.environ.update(self.environment)
         importlib.invalidate_caches()
@@ -132,13 +139,8 @@ class _Command:
             exec(compile(what, "<string>", "exec"), main.__dict__)
 
 
-def _given(environment: Mapping[str, str]) -> list[str]:
-    """The folders of PYTHONPATH, which stand in `sys.path` behind the first."""
-    return [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
-
-
 def _everything() -> None:
-    """Import what commands import, and read the stages of the dataset."""
+    """Import what commands import, and read the stages of the dataset, of which none is read again that is the same."""
     import tomserve
 
     for name in LAZY:
@@ -148,24 +150,12 @@ def _everything() -> None:
             importlib.import_module(module.name)
     from tomserve.benchmarks.perturbed_2 import benchmark, check
 
-    vars(benchmark)["load_stage"] = _remembered(check.load_stage)
+    read = functools.cache(lambda path, content: check.load_stage(path))
+    vars(benchmark)["load_stage"] = lambda path: read(path, path.read_bytes() if path.is_file() else b"")
     for stage in benchmark.stages():
         stage.items()
     gc.collect()
     gc.freeze()  # no collection in a copy then writes to the memory of all this, of which a page written is a page copied
-
-
-def _remembered(read: Callable[[Path], Found]) -> Callable[[Path], Found]:
-    """The function that reads a file, which reads none again that is still the same."""
-    known: dict[tuple[Path, bytes], Found] = {}
-
-    def reading(path: Path) -> Found:
-        key = (path, path.read_bytes() if path.is_file() else b"")
-        if key not in known:
-            known[key] = read(path)
-        return known[key]
-
-    return reading
 
 
 def _alone() -> bool:
@@ -191,53 +181,35 @@ def _asked(client: socket.socket) -> _Command:
 
 
 def _serve(address: str) -> _Command | None:
-    """Copy this process for every client. Returns in a copy what it has to do, and None when the tests have ended."""
+    """Copy this process for every client: a copy waits for a copy of its own, in which this returns what is to be run,
+    and tells the client how that ended. Returns None when the tests have ended."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listening.bind(address)
     listening.listen(64)
-    ended, ends = socket.socketpair()
-    ends.setblocking(False)
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    signal.set_wakeup_fd(ends.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    clients: dict[int, socket.socket] = {}
-    ready = selectors.DefaultSelector()
-    for one in (listening, ended, sys.stdin.buffer):
-        ready.register(one, selectors.EVENT_READ)
     os.write(1, b"!")
-    while True:
-        found = [key.fileobj for key, _ in ready.select()]
-        if sys.stdin.buffer in found:
-            return None
-        if ended in found:
-            ended.recv(4096)
-            _tell(clients)
-        if listening in found:
-            client, _ = listening.accept()
-            command = _asked(client)
-            assert _alone(), "another thread of the process that is copied is at work"
+    while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
+        client, _ = listening.accept()
+        command = _asked(client)
+        assert _alone(), "another thread of the process that is copied is at work"
+        if not os.fork():
+            listening.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             if not (copy := os.fork()):
-                signal.set_wakeup_fd(-1)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 signal.signal(signal.SIGINT, signal.default_int_handler)
-                ready.close()
-                for one in (listening, ended, ends, client, *clients.values()):
-                    one.close()
+                client.close()
                 return command
-            clients[copy] = client
-            for stream in command.streams:
+            for stream in (0, 1, *command.streams):
                 os.close(stream)
-
-
-def _tell(clients: dict[int, socket.socket]) -> None:
-    """Tell the clients whose commands have ended how: by the exit code, or 128 and the number of the signal."""
-    while clients and (ended := os.waitpid(-1, os.WNOHANG))[0]:
-        code = os.waitstatus_to_exitcode(ended[1])
-        with clients.pop(ended[0]) as client:
-            try:
+            code = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+            with contextlib.suppress(BrokenPipeError):  # the client was ended before its command
                 client.sendall(struct.pack("!i", code if code >= 0 else 128 - code))
-            except BrokenPipeError:
-                continue  # the client was ended before its command
+            os._exit(0)
+        client.close()
+        for stream in command.streams:
+            os.close(stream)
+    return None
 
 
 if __name__ == "__main__":
