@@ -13,14 +13,8 @@ BITS = {name: 1 << place for place, name in enumerate(AGENTS)}
 Names = tuple[str, ...]
 CHAINS: list[Names] = [who for order in range(5) for who in permutations(AGENTS, order)]
 """Every chain of up to four of the five agents, and the empty one."""
-MANNERS: dict[str, Manner] = {
-    "tell": "learn",
-    "see": "learn",
-    "view": "view",
-    "read": "read",
-    "hear": "hear",
-    "infer": "infer",
-}
+MANNERS: dict[str, Manner] = {"view": "view", "read": "read", "hear": "hear", "infer": "infer"}
+"""How something is learned by an event of a perturbed story, where it is not simply known then."""
 
 
 def bits(names: Iterable[str]) -> int:

@@ -15,39 +15,19 @@ CONVERSATION = f"Pia: Good day to both of you.\nIan: Good day.\nUgo: Hello.\n{PA
 SOLD = "the old boat of Pia was sold for nine coins. That is what she said"
 QUESTIONS = {
     (False, 1): [
-        (
-            "What does Ugo believe about the price of Pia's old boat?",
-            "Ugo does not know the price of Pia's old boat. He was not there.",
-            f"Ugo believes that {SOLD}.",
-        ),
-        (
-            "What does Ugo believe about Ian's favourite soup?",
-            "Ugo is unaware of Ian's favourite soup.",
-            "Ugo believes that Ian's favourite soup is leek soup.",
-        ),
+        ("What does Ugo believe about the price of Pia's old boat?", "Ugo does not know the price of Pia's old boat. He was not there.", f"Ugo believes that {SOLD}."),
+        ("What does Ugo believe about Ian's favourite soup?", "Ugo is unaware of Ian's favourite soup.", "Ugo believes that Ian's favourite soup is leek soup."),
     ],
     (False, 2): [
-        (
-            "What does Ian believe Ugo thinks about the price of Pia's old boat?",
-            "Ian believes that Ugo does not know the price of Pia's old boat.",
-            f"Ian believes that Ugo thinks that {SOLD}.",
-        ),
+        ("What does Ian believe Ugo thinks about the price of Pia's old boat?", "Ian believes that Ugo does not know the price of Pia's old boat.", f"Ian believes that Ugo thinks that {SOLD}."),
     ],
     (True, 1): [
-        (
-            "What does Ian believe about the price of Pia's old boat?",
-            f"Ian believes that {SOLD}.",
-            "Ian does not know the price of Pia's old boat.",
-        ),
+        ("What does Ian believe about the price of Pia's old boat?", f"Ian believes that {SOLD}.", "Ian does not know the price of Pia's old boat."),
     ],
     (True, 2): [
-        (
-            "What does Pia believe about Ian's belief regarding the price of her old boat?",
-            f"Pia believes that Ian thinks that {SOLD}.",
-            "Pia is unaware of what Ian believes about the price of her old boat.",
-        ),
+        ("What does Pia believe about Ian's belief regarding the price of her old boat?", f"Pia believes that Ian thinks that {SOLD}.", "Pia is unaware of what Ian believes about the price of her old boat."),
     ],
-}
+}  # fmt: skip
 """By whether the person heard it and the order: questions, each with its right and its wrong option."""
 
 
@@ -72,21 +52,15 @@ def fantom_sets() -> list[dict[str, Any]]:
     """The same questions as the official file has them, and one whose two options are the same."""
     sets: list[dict[str, Any]] = []
     for piece, word in enumerate(("boat", "soup")):
-        asked = [
-            {
-                "question": question,
-                "question_type": f"tom:belief:{'' if accessible else 'in'}accessible",
-                "tom_type": "first-order" if order == 1 else "second-order:acyclic",
-                "correct_answer": right,
-                "wrong_answer": wrong,
-            }
-            for (accessible, order), some in QUESTIONS.items()
-            for question, right, wrong in some
-            if word in question
-        ]
+        asked = []
+        for (accessible, order), some in QUESTIONS.items():
+            kind = {"question_type": f"tom:belief:{'' if accessible else 'in'}accessible"}
+            kind["tom_type"] = "first-order" if order == 1 else "second-order:acyclic"
+            told = [{"question": q, **kind, "correct_answer": a, "wrong_answer": b} for q, a, b in some if word in q]
+            asked += told
         fact = {"question": f"What of the {word}?", "correct_answer": "It was sold.", "wrong_answer": "It was sold."}
-        told = {"short_context": PASSAGE, "full_context": CONVERSATION}
-        sets.append({"set_id": f"0-1-{piece}", **told, "factQA": fact, "beliefQAs": asked})
+        texts = {"short_context": PASSAGE, "full_context": CONVERSATION}
+        sets.append({"set_id": f"0-1-{piece}", **texts, "factQA": fact, "beliefQAs": asked})
     same = {**sets[0]["beliefQAs"][0], "question": "Same?", "wrong_answer": sets[0]["beliefQAs"][0]["correct_answer"]}
     sets[0]["beliefQAs"].append(same)
     return sets
@@ -95,30 +69,17 @@ def fantom_sets() -> list[dict[str, Any]]:
 def mumatom_scenes() -> dict[str, Any]:
     """Two scenes, one of words and one of deeds, with four questions each."""
     said = 'Rui walked in and asked, "Where is the plum?" Noa replied, "I found the plum inside the stove."'
-    heard = [
-        f"When giving information, Noa believed that there was a {one} inside the stove"
-        for one in ("pan", "plum", "cup")
-    ]
+    giving, wants = "When giving information, Noa", "Noa believed that Rui wants the plum on the desk"
+    heard = [f"{giving} believed that there was a {one} inside the stove" for one in ("pan", "plum", "cup")]
     meant = [
-        f"When giving information, Noa {one}"
-        for one in ("wanted Rui to find the plum", "wanted Rui to miss the plum", "was indifferent")
+        f"{giving} {one}" for one in ("wanted Rui to find the plum", "wanted Rui to miss the plum", "was indifferent")
     ]
-    done = [
-        "Noa believed that Rui wants the plum on the desk: she moved it to help Rui.",
-        "Noa believed that Rui wants the plum on the desk: she moved it to hinder Rui.",
-        "Noa doesn't know what Rui wants and moves the plum without a thought.",
-    ]
-    words = [
-        ("MOST", heard, 1, "belief"),
-        ("LEAST", heard, 1, "belief"),
-        ("MOST", meant, 0, "social_goal"),
-        ("LEAST", meant, 1, "social_goal"),
-    ]
+    done = [f"{wants}: she moved it to {one} Rui." for one in ("help", "hinder")]
+    done.append("Noa doesn't know what Rui wants and moves the plum without a thought.")
+    words = [("MOST", heard, 1, "belief"), ("LEAST", heard, 1, "belief")]
+    words += [("MOST", meant, 0, "social_goal"), ("LEAST", meant, 1, "social_goal")]
     deeds = [
-        ("MOST", done, 0, "belief_of_goal"),
-        ("LEAST", done, 1, "belief_of_goal"),
-        ("MOST", done, 2, "belief_of_goal"),
-        ("LEAST", done, 0, "belief_of_goal"),
+        (how, done, right, "belief_of_goal") for how, right in zip(("MOST", "LEAST") * 2, (0, 1, 2, 0), strict=True)
     ]
     return {
         "11": _scene(f"b'{said}\\n\\nRui opened the stove.'", words),

@@ -41,12 +41,26 @@ ELSEWHERE = {
 }
 """Commands that are not run here, each with the reason; `make -n` shows that they exist."""
 
+PUBLISHED = {
+    **{"hitom_small.json": "Hi-ToM_data.json", "bigtom_small.csv": "bigtom.csv", "ullman_small.csv": "ullman.csv"},
+    **{f"tomi_small.{ending}": f"tomi_balanced_story_types/fb_all_test.{ending}" for ending in ("txt", "trace")},
+    "tomi_fixed_small.jsonl": "test_balanced.jsonl",
+}
+"""Small files of ours, and the names of the published ones for which they stand in."""
+
 SIGNS = shutil.which("ssh-keygen") is not None or os.environ.get("NEED_SSH") == "1"
 """Whether a reader can sign: commands with a key are left out where ssh-keygen is missing, but never in CI."""
 
 WITH_TORCH = ("causal", "functional")
 """Commands that look inside a model: they and the programs of their pages are new processes. They take long because of
 what they compute, so that a copy of a process that has imported torch saves hardly anything."""
+
+
+_NAMED = re.compile(r"# ([\w/-]+\.py)\n")
+
+
+def _python(page: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
 
 
 def commands(page: str) -> list[str]:
@@ -78,13 +92,6 @@ def printed(page: str) -> list[str]:
 def pictures(page: str) -> list[str]:
     """The drawings that a page shows, as it names them."""
     return re.findall(r"^```\{(?:figure|image)\} (\S+\.svg)$", page, re.M)
-
-
-_NAMED = re.compile(r"# ([\w/-]+\.py)\n")
-
-
-def _python(page: str) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
 
 
 @dataclass
@@ -129,11 +136,9 @@ class Reader:
     def _environment(self) -> None:
         """What make takes for an environment that is set up already."""
         (self.venv / "bin").mkdir(parents=True)
+        for name, mode in (("bin/python", 0o755), ("bin/tomserve", 0o755), (".core", 0o644), (".dev", 0o644)):
+            (self.venv / name).touch(mode)
         (self.venv / "bin/python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')  # a link has no packages
-        (self.venv / "bin/python").chmod(0o755)
-        (self.venv / "bin/tomserve").touch(0o755)
-        for stamp in (".core", ".dev"):
-            (self.venv / stamp).touch()
 
     def _files(self) -> None:
         """What pages suppose that a reader has: runs, prompts to copy, another tool's answers, files of others."""
@@ -150,16 +155,12 @@ class Reader:
                 shutil.copy(ROOT / "runs" / run / name, self.runs / run / name)
         shutil.copytree(ROOT / "prompts", self.folder / "prompts")
         shutil.copytree(ROOT / "docs/gallery/answers", self.folder / "docs/gallery/answers")
-        theirs = {"item": "C1/none/false_belief/reality/original", "text": "Answer: unknown"}
-        (self.folder / "theirs.jsonl").write_text(json.dumps(theirs))
-        shutil.copy(ROOT / "tests/data/hitom_small.json", self.folder / "Hi-ToM_data.json")
-        (tomi := self.folder / "tomi_balanced_story_types").mkdir()
-        for ending in ("txt", "trace"):
-            shutil.copy(ROOT / f"tests/data/tomi_small.{ending}", tomi / f"fb_all_test.{ending}")
-        shutil.copy(ROOT / "tests/data/tomi_fixed_small.jsonl", self.folder / "test_balanced.jsonl")
+        reply = {"item": "C1/none/false_belief/reality/original", "text": "Answer: unknown"}
+        (self.folder / "theirs.jsonl").write_text(json.dumps(reply))
+        (self.folder / "tomi_balanced_story_types").mkdir()
+        for ours, theirs in PUBLISHED.items():
+            shutil.copy(ROOT / "tests/data" / ours, self.folder / theirs)
         shutil.copytree(ROOT / "tests/data/opentom_small", self.folder / "opentom_data")
-        for name in ("bigtom", "ullman"):
-            shutil.copy(ROOT / f"tests/data/{name}_small.csv", self.folder / f"{name}.csv")
         shutil.copytree(ROOT / "launch/reference/model", self.folder / "my-model")  # a model that has no preset
         if SIGNS:
             new_key(self.folder, "alice@lab")
@@ -211,9 +212,8 @@ class Reader:
         elif words[1] == "causal" and "--plan" not in words:
             words += ["--limit", "24", "--fewest", "2", "--layers", "4", "--alphas", "0.03"]
         elif words[1] == "functional":
-            words += ["--no-report", "--benchmark", f"worlds={self._worlds()}"] + ["--limit", "24"] * (
-                "--plan" not in words
-            )
+            words += ["--no-report", "--benchmark", f"worlds={self._worlds()}"]
+            words += ["--limit", "24"] * ("--plan" not in words)
             words += ["--layers", "4", "--alphas", "0.03", "--fewest", "2", "--cases", "24"] * ("--weights" in words)
         elif words[1] == "eval" and not {"--benchmark", "--limit"} & set(words):
             words += ["--limit", ENOUGH]

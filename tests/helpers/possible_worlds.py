@@ -78,14 +78,11 @@ def most_plausible(percepts: Sequence[Percept], values: Sequence[str]) -> list[H
 def _agreeing(percepts: Sequence[Percept], values: Sequence[str], so_far: History, missed: int) -> Iterator[History]:
     """All ways in which a history goes on that agree with the percepts and have exactly so many missed changes."""
     if not percepts:
-        if not missed:
-            yield so_far
+        yield from [] if missed else [so_far]
         return
     occurrence, claim = percepts[0]
-    unseen: list[History] = [()]
-    if missed:
-        unseen += [(Occurrence("change", value),) for value in values if value != holds(so_far)]
-    for changes in unseen:
+    unseen = [(Occurrence("change", value),) for value in values if missed and value != holds(so_far)]
+    for changes in ((), *unseen):
         history = so_far + changes + ((occurrence,) if occurrence is not None else ())
         if claim is None or holds(history) == claim:
             yield from _agreeing(percepts[1:], values, history, missed - len(changes))
