@@ -105,9 +105,7 @@ def test_what_is_in_doubt_is_refused(texts: Sequence[str], reason: str) -> None:
         told(texts, "Ines", YOU)
 
 
-def test_a_template_makes_a_case_for_each_task_with_the_belief_before_and_after_the_event(
-    small: list[Template],
-) -> None:
+def test_a_template_makes_a_case_for_each_task(small: list[Template]) -> None:
     text = SMALL.read_text().replace("While Ines is at the shed, a goat", "Unbeknownst to Ines, a goat")
     assert triple(read(text, SMALL)[0]) == "the event says that the person knows nothing of it"
     found = list(cases(small))

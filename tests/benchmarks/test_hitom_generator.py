@@ -5,7 +5,6 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from itertools import permutations
 from pathlib import Path
 
 import orjson
@@ -18,12 +17,9 @@ from tests.conftest import make_item as any_item
 from tomserve.benchmarks import hitom
 from tomserve.benchmarks.hitom import words
 from tomserve.benchmarks.hitom.asking import MOST
-from tomserve.benchmarks.hitom.dice import Dice
 from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Place, Stay, Story, Tell
 from tomserve.benchmarks.hitom.generator import generate, item_lines, items, records
-from tomserve.benchmarks.hitom.minds import Minds
 from tomserve.benchmarks.hitom.plan import TRUTHS, TWINS, Plan
-from tomserve.benchmarks.hitom.plot import draw, set_scene
 from tomserve.benchmarks.hitom.question_item import make_item, story_factors
 from tomserve.benchmarks.hitom.reader import read_records
 from tomserve.benchmarks.hitom.tally import Tally
@@ -61,6 +57,13 @@ def plans(draw: st.DrawFn, *, twins: bool | None = None) -> Plan:
     ).check()
 
 
+def lies(story: Story, obj: str) -> bool:
+    """Whether somebody says what they do not believe."""
+    told = [(at, event) for at, event in enumerate(story.events) if isinstance(event, Claim | Tell)]
+    believed = [belief(Story(story.events[:at]), (event.speaker,), obj) for at, event in told]
+    return any(event.container != one for (_, event), one in zip(told, believed, strict=True))
+
+
 def factors(plan: Plan) -> list[dict[str, object]]:
     return [q.factors for family in generate(plan) for story in family.stories for q in story.questions]
 
@@ -96,31 +99,6 @@ def test_twins_differ_in_their_tells_alone(plan: Plan) -> None:
 
 
 @some
-@given(plans(), st.data())
-def test_what_agents_are_quickly_said_to_believe_is_what_the_engine_says(plan: Plan, data: st.DataObject) -> None:
-    """Stories that are thrown away are judged by `Minds`, gold chains are made by the engine."""
-    cell = data.draw(st.sampled_from(plan.cells))
-    dice = Dice(str(plan.seed))
-    plot = draw(dice, plan, cell, set_scene(dice, plan, cell))
-    bits = plot.scene.bits
-    chain = data.draw(st.lists(st.sampled_from(plot.scene.names), unique=True, max_size=6))
-    coded = [bits[name] for name in chain]
-    for kind in plan.kinds:
-        silent = plot.trace("filler", "released", [])
-        for semantics, other in (SEMANTICS, SEMANTICS[::-1]):
-            minds, trace = Minds(plot, kind, semantics), plot.trace(kind, semantics, [])
-            believed = trace.label(chain)
-            assert minds.belief(coded) == believed
-            assert minds.otherwise(coded) == plot.trace(kind, other, []).label(chain)
-            assert minds.witnessed(coded) == silent.label(chain)
-            assert [minds.alone(bits[name]) for name in chain] == [trace.label((name,)) for name in chain]
-            assert minds.places[:2] == [place for place in (minds.first, minds.second) if place is not None]
-            if len(chain) < 5:
-                turned = {trace.label(order) for order in permutations(chain)} != {believed}
-                assert minds.turned(coded, believed) == turned
-
-
-@some
 @given(plans())
 def test_every_story_can_happen_with_the_trackers_gold_among_the_choices(plan: Plan) -> None:
     families = list(generate(plan))
@@ -144,6 +122,7 @@ def test_every_story_can_happen_with_the_trackers_gold_among_the_choices(plan: P
             assert len(rooms) in plan.chapters
             assert rooms.count(first.room) == 1
             assert {**told.factors, **story_factors(story, family.choices)} == told.factors
+            assert plan.truth == "mixed" or plan.twins or told.factors["deception"] == lies(story, family.object)
             traced, semantics = trace(story, family.object), plan.gold
             for question in told.questions:
                 line = next(lines)
@@ -156,25 +135,6 @@ def test_every_story_can_happen_with_the_trackers_gold_among_the_choices(plan: P
                 made = make_item(*about, semantics=semantics, cluster=family.cluster)
                 assert (item, line) == (made, made.to_json())
         assert next(lines, None) is None
-
-
-@some
-@given(plans())
-def test_the_truthful_say_what_they_believe_and_liars_what_neither_they_believe_nor_is(plan: Plan) -> None:
-    for family in generate(plan):
-        for told in family.stories:
-            lies = 0
-            for at, event in enumerate(told.story.events):
-                if isinstance(event, Claim | Tell):
-                    so_far = Story(told.story.events[:at])
-                    lied = event.container != belief(so_far, (event.speaker,), family.object)
-                    lies += lied
-                    assert not lied or event.container != belief(so_far, (), family.object)
-                    kind = told.kind or plan.truth
-                    assert kind == "mixed" or lied == (kind == "deceptive")
-                    if plan.tell_kind != "both":
-                        assert isinstance(event, Claim if plan.tell_kind == "public" else Tell)
-            assert (told.factors["n_deceptive"], told.factors["deception"]) == (lies, lies > 0)
 
 
 FIXED = [

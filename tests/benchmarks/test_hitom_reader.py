@@ -103,9 +103,7 @@ def test_mistakes_are_named_with_record_and_field(tmp_path: Path, change: Any, s
         assert len(list(hitom.load(path, "tracked"))) == 15
 
 
-def test_a_run_and_foreign_responses_keep_their_gold(
-    cli: Callable[..., Outcome], endpoint: Any, tmp_path: Path
-) -> None:
+def test_runs_and_foreign_responses_keep_their_gold(cli: Callable[..., Outcome], endpoint: Any, tmp_path: Path) -> None:
     ask = ("eval", "--benchmark", "hitom", "--path", SMALL, "--base-url", endpoint.url, "--strategy", "vanilla")
     assert cli(*ask, "--gold", "tracked", "--run", "r").code == 0
     manifest = json.loads((tmp_path / "runs/r/manifest.json").read_text())

@@ -92,9 +92,7 @@ def test_any_story_agrees_with_the_table_of_all_tuples(found: Story, name: Seman
 
 @some
 @given(stories(tells=False), semantics, st.permutations(AGENTS), st.integers(1, 5))
-def test_without_tells_nesting_is_joint_witness_in_any_order(
-    found: Story, name: Semantics, order: list[str], n: int
-) -> None:
+def test_without_tells_nesting_is_joint_witness(found: Story, name: Semantics, order: list[str], n: int) -> None:
     asked = tuple(order[:n])
     oracle = joint_witness(found, asked, "pen")
     for who in permutations(asked):

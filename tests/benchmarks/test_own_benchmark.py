@@ -49,9 +49,7 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_a_run_of_a_file_has_its_name_its_metric_and_runs_nothing_without_it(
-    asked: Path, cli: Cli, tmp_path: Path
-) -> None:
+def test_a_run_of_a_file_has_its_metric_and_runs_nothing_without_it(asked: Path, cli: Cli, tmp_path: Path) -> None:
     manifest = json.loads((asked / "manifest.json").read_text())
     assert (manifest["benchmark"], manifest["benchmark_file"]["name"]) == ("keys", "own_benchmark.py")
     assert manifest["benchmark_file"]["digest"].startswith("sha256:")
@@ -175,7 +173,7 @@ def benchmark_of(tmp_path: Path, act: str, lines: str, given: str | None) -> Ben
 
 
 @pytest.mark.parametrize(("act", "lines", "given", "expected"), WRONG)
-def test_what_is_wrong_in_a_file_is_told_in_one_line(
+def test_what_is_wrong_is_told_in_one_line(
     act: str, lines: str, given: str | None, expected: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=expected) as refused:

@@ -112,9 +112,7 @@ def test_the_score_table_holds_what_the_audit_counts_and_always_reality_is_robus
     assert [int(subset[name].sum()) for name in names] == [32, 96, 62, 8]
 
 
-def test_learned_answers_are_those_of_a_fit_and_others_are_a_problem_of_the_audit(
-    items: list[Item], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_learned_answers_are_those_of_a_fit(items: list[Item], monkeypatch: pytest.MonkeyPatch) -> None:
     found = learned.differing(items, learned.fitted(items))
     assert list(found) == list(learned.NAMES)
     assert max(found.values()) <= learned.TOLERATED
@@ -142,9 +140,7 @@ def test_the_datasheet_and_the_changes_are_about_this_dataset(items: list[Item])
     assert not [name for name in {item.cluster.split("/")[1] for item in items} if name not in sheet]
 
 
-def test_the_second_annotation_can_be_recomputed(
-    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_annotation_is_recomputed(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = ROOT / "dataset/annotation"
     sheet, adjudicated = (ROOT / "dataset/README.md").read_text(), (folder / "adjudication.md").read_text()
     monkeypatch.syspath_prepend(str(folder))

@@ -155,9 +155,7 @@ def test_the_file_was_fitted_to_the_stages_as_they_are(room, first_edition, seco
     assert room.SHIPPED.command in (room.__doc__ or "")
 
 
-def test_an_audit_after_an_edit_says_how_to_write_the_file_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_audit_after_an_edit_says_how_to_write_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     items = list(stages(True))
     kept = Shipped(shortcuts.SHIPPED.names, tmp_path / "learned.json", 'python -c "again"')
     monkeypatch.setattr(shortcuts, "SHIPPED", kept)

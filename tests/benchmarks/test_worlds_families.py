@@ -81,9 +81,7 @@ CHANGES = {"contents": {"percept"}, "causal": {"percept", "act"}, "testimony": {
 
 
 @pytest.mark.parametrize(("name", "scenario"), [(f.name, scenario) for f in FAMILIES for scenario in f.twins])
-def test_twins_differ_only_in_who_noticed_and_without_the_change_the_protagonist_is_right(
-    name: str, scenario: str
-) -> None:
+def test_twins_differ_in_who_noticed_and_without_the_change_all_are_right(name: str, scenario: str) -> None:
     family = BY_NAME[name]
     for world in drawn(name, scenario)[:5]:
         twin = family.world(built_in(), world.name, family.twins[scenario])

@@ -63,9 +63,7 @@ def test_a_part_is_not_kept_and_neither_is_another_release(made: Generator, cach
 
 
 @pytest.mark.parametrize("harm", ["changed", "torn", "bomb", "link", "folder", "large"])
-def test_a_file_that_is_not_the_release_is_not_believed(
-    made: Generator, cache: Path, harm: str, tmp_path: Path, monkeypatch
-) -> None:
+def test_another_file_is_not_believed(made: Generator, cache: Path, harm: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(keeping, "LARGEST", 1 << 20)
     release = made.release()
     list(keeping.items(release, made))

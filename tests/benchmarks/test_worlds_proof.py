@@ -48,8 +48,7 @@ def test_possible_worlds_agree_on_whatever_may_happen(part: int) -> None:
                     assert found == possible_worlds.answer(record, raw, line), (raw, line)
 
 
-def test_the_comparison_comes_across_every_kind_of_question() -> None:
-    """Each kind has right answers in what is compared above."""
+def test_the_comparison_comes_across_right_answers_to_every_kind_of_question() -> None:
     told = [(world, asked, rules.happened(world)) for world, asked in map(made_up, range(SEEDS))]
     answered = {q.kind for world, asked, known in told for q in asked if rules.answer(world, q, known) is not None}
     assert answered == set(rules.KINDS)

@@ -79,9 +79,7 @@ BRIEF = [
 
 
 @pytest.mark.parametrize(("phrasing", "problem"), BRIEF)
-def test_a_brief_phrasing_that_is_missing_names_something_else_or_slips_is_a_problem(
-    tmp_path: Path, phrasing: str, problem: str | None
-) -> None:
+def test_a_wrong_brief_phrasing_is_a_problem(tmp_path: Path, phrasing: str, problem: str | None) -> None:
     shutil.copytree(built_in().folder, tmp_path / "worlds")
     file = tmp_path / "worlds/phrases/transfer.yaml"
     text = file.read_text(encoding="utf-8")

@@ -115,9 +115,7 @@ def kind(one: Question) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize(("family", "scenario"), TWINS)
-def test_twins_and_triples_ask_the_same_people_the_same_and_take_the_place_of_the_protagonist(
-    family: str, scenario: str
-) -> None:
+def test_twins_and_triples_ask_the_same_people_the_same(family: str, scenario: str) -> None:
     found = 0
     for world in (drawn(family, scenario, place) for place in range(2)):
         other, name = twin(world, built_in()), world.people[protagonist(world)].name

@@ -206,9 +206,7 @@ def test_one_code_with_two_ages_is_two_people(study: Path, tmp_path: Path) -> No
         ({"answers": [{"question": 1, "answer": None, "reading": ["x"]}]}, r"in.json:\d+: answers.0.reading.0"),
     ],
 )
-def test_a_form_that_does_not_fit_is_refused_by_file_line_and_field(
-    study: Path, tmp_path: Path, change: dict[str, Any], said: str
-) -> None:
+def test_a_form_that_does_not_fit_is_refused(study: Path, tmp_path: Path, change: dict[str, Any], said: str) -> None:
     data = form_file(study, next(iter(keys(study))), [{"question": 1, "answer": None}])
     (tmp_path / "in.json").write_text(json.dumps(data | change, indent=1))
     with pytest.raises(ContentError, match=said) as caught:

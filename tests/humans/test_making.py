@@ -137,9 +137,7 @@ def test_the_order_of_choices_varies_and_the_forms_repeat_by_seed(tmp_path: Path
         ({"consent": Path("nowhere.txt")}, r"nowhere.txt: cannot be read"),
     ],
 )
-def test_wishes_that_cannot_be_are_refused_and_nothing_is_written(
-    tmp_path: Path, wishes: dict[str, Any], said: str
-) -> None:
+def test_what_cannot_be_had_is_refused_and_nothing_written(tmp_path: Path, wishes: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         made(tmp_path / "study", **wishes)
     assert not (tmp_path / "study").exists()

@@ -26,9 +26,7 @@ TURNS = "turns: [{name: think}, {name: answer}]\n"
         ("reason_native", None, None, ("<think>", "</think>")),
     ],
 )
-def test_strategies_that_come_along_say_where_it_is(
-    name: str, turn: str | None, field: str | None, marks: tuple[str, str] | None
-) -> None:
+def test_shipped_ones_say_where(name: str, turn: str | None, field: str | None, marks: tuple[str, str] | None) -> None:
     found = Strategy.load(name).reasoning
     assert found is not None
     assert (found.turn, found.field, found.marks) == (turn, field, marks)

@@ -148,9 +148,7 @@ def test_the_digest_covers_every_demonstration(place: int, tmp_path: Path) -> No
     assert Strategy(folder).digest != Strategy.load("cot").digest
 
 
-def test_the_digest_covers_the_order_of_the_demonstrations_and_the_seed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_digest_covers_the_order_and_the_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = copied(tmp_path)
     data = yaml.safe_load((folder / "strategy.yaml").read_text())
     data["demonstrations"].append(data["demonstrations"].pop(0))

@@ -36,9 +36,7 @@ def ask(endpoint: Endpoint, cli: Ask, items_file: Path) -> Ask:
     return lambda *more: cli("eval", *asked, *more)
 
 
-def test_thinking_is_kept_apart_leaves_room_and_is_another_run_when_off(
-    endpoint: Endpoint, ask: Ask, tmp_path: Path
-) -> None:
+def test_thinking_is_kept_apart_and_is_another_run_when_off(endpoint: Endpoint, ask: Ask, tmp_path: Path) -> None:
     assert ask().code == 0
     assert endpoint.requests
     for body in endpoint.requests:

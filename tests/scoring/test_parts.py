@@ -90,9 +90,7 @@ def test_two_processes_give_the_bytes_of_one(tmp_path: Path, helped: list[int], 
 
 
 @pytest.mark.system
-def test_a_second_process_is_told_nothing_by_the_folder_of_a_run(
-    tmp_path: Path, helped: list[int], monkeypatch
-) -> None:
+def test_a_second_process_is_told_nothing_by_a_runs_folder(tmp_path: Path, helped: list[int], monkeypatch) -> None:
     make(tmp_path)
     there: list[set[str]] = []
     real = beside.Helper.__init__

@@ -105,9 +105,7 @@ def test_a_runs_samples_are_combined_whatever_their_order(tmp_path: Path) -> Non
     assert score_run(folder)["samples_right"].to_list() == [2, 2]  # the later row of a sample counts
 
 
-def test_many_questions_are_combined_across_the_parts_in_which_they_are_scored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_questions_are_combined_across_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = journal(tmp_path / "run", {f"demo/{number}": [TEA, SALT, SALT] for number in range(1, 8)})
     whole = score_run(folder)
     monkeypatch.setattr("tomserve.scoring.table.PART", 2)
