@@ -28,7 +28,19 @@ from tomserve.web.rendering import FOLDER
 from tomserve.web.settings import Settings
 from tomserve.web.workbench import Workbench
 
-PAGES = (dashboard, new, queue, live, run, answers, compare, leaderboard, items, trying, login)
+PAGES = (
+    dashboard.router,
+    new.router,
+    queue.router,
+    live.router,
+    run.router,
+    answers.router,
+    compare.router,
+    leaderboard.router,
+    items.router,
+    trying.router,
+    login.router,
+)
 
 
 def make(settings: Settings) -> FastAPI:
@@ -49,7 +61,7 @@ def make(settings: Settings) -> FastAPI:
     # The style of the report is the style of the workbench, too, so that figures and tables look alike in both.
     static = StaticFiles(directory=FOLDER / "static", packages=[("tomserve.reporting.html", "assets")])
     app.mount("/static", static, name="static")
-    for module in PAGES:
-        app.include_router(module.router)
+    for router in PAGES:
+        app.include_router(router)
     app.include_router(api.router)
     return app

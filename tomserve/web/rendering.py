@@ -47,8 +47,7 @@ def _environment() -> Any:
     environment.filters["readable"] = lambda text: str(text).replace("_", " ")
     environment.filters["counted"] = lambda number: f"{number:,}"
     environment.filters["cut"] = _cut
-    for name in ("size", "lasting", "rate", "moment"):
-        environment.filters[name] = getattr(words, name)
+    environment.filters |= {"size": words.size, "lasting": words.lasting, "rate": words.rate, "moment": words.moment}
     return environment
 
 

@@ -11,7 +11,15 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Security
 from fastapi.security import APIKeyCookie, HTTPBearer
 
-from tomserve.web.api import boards, experiments, following, items, machines, results, runs, tokens, well
+from tomserve.web.api.boards import router as board_router
+from tomserve.web.api.experiments import router as experiment_router
+from tomserve.web.api.following import router as progress_router
+from tomserve.web.api.items import router as item_router
+from tomserve.web.api.machines import router as server_router
+from tomserve.web.api.results import router as result_router
+from tomserve.web.api.runs import router as run_router
+from tomserve.web.api.tokens import router as token_router
+from tomserve.web.api.well import router as health_router
 from tomserve.web.schemas import Refusal
 
 TITLE = "tomserve workbench"
@@ -43,16 +51,16 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 GROUPS = (
-    (experiments, "experiments"),
-    (following, "experiments"),
-    (runs, "runs"),
-    (results, "results"),
-    (boards, "results"),
-    (items, "items"),
-    (machines, "workbench"),
-    (tokens, "tokens"),
+    (experiment_router, "experiments"),
+    (progress_router, "experiments"),
+    (run_router, "runs"),
+    (result_router, "results"),
+    (board_router, "results"),
+    (item_router, "items"),
+    (server_router, "workbench"),
+    (token_router, "tokens"),
 )
-"""The modules, and under which word the OpenAPI document lists their routes."""
+"""The routers, and under which word the OpenAPI document lists their routes."""
 
 
 class Described(FastAPI):
@@ -71,6 +79,6 @@ class Described(FastAPI):
 
 
 router = APIRouter(prefix="/api/v1", responses=REFUSALS)
-router.include_router(well.router, tags=["workbench"])
-for module, tag in GROUPS:
-    router.include_router(module.router, tags=[tag], dependencies=[Security(_bearer), Security(_cookie)])
+router.include_router(health_router, tags=["workbench"])
+for group, tag in GROUPS:
+    router.include_router(group, tags=[tag], dependencies=[Security(_bearer), Security(_cookie)])
