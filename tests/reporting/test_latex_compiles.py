@@ -118,11 +118,6 @@ def test_what_is_printed_is_what_was_written(tmp_path: Path) -> None:
     assert "root:" not in shown
 
 
-def test_a_row_that_begins_with_a_bracket_is_no_length(tmp_path: Path) -> None:
-    frame = pl.DataFrame({"[x]": ["[9pt]", "*", "[0, 1]"], "y": ["[", "*", "]"]})
-    assert "[9pt]" in text(written({"brackets": frame}, tmp_path).pdf)
-
-
 def test_a_table_of_any_length_breaks_between_pages(tmp_path: Path) -> None:
     long = "a word and another " * 200
     frame = pl.DataFrame({"model": [f"m{n}" for n in range(120)], "reply": [long] + ["short"] * 119})

@@ -16,6 +16,7 @@ from tests.conftest import Outcome
 from tests.helpers.command import tomserve
 from tests.helpers.every_study import score_table
 from tests.helpers.examples import copied_example
+from tests.helpers.outcomes import passes, refuses
 from tests.helpers.papers import alike, compiled, fonts, of_pdf, shown, size, text
 from tomserve.reporting import printing
 from tomserve.reporting.html import figured
@@ -193,9 +194,10 @@ def test_a_study_without_pictures_writes_nothing(cli: Command, tmp_path: Path) -
         "              figures=lambda tables, context: ())\n"
     )
     copied_example(tmp_path)
-    done = cli("figures", tmp_path / "example", "--study", tmp_path / "mine.py", "--out", tmp_path / "out")
-    assert done.code == 2
-    assert "no figure that can be drawn" in done.err
+    done = refuses(
+        cli("figures", tmp_path / "example", "--study", tmp_path / "mine.py", "--out", tmp_path / "out"),
+        "no figure that can be drawn",
+    )
     assert "Traceback" not in done.err
     assert not (tmp_path / "out").exists()
 
@@ -203,8 +205,7 @@ def test_a_study_without_pictures_writes_nothing(cli: Command, tmp_path: Path) -
 def test_what_cannot_be_drawn_is_said(cli: Command, tmp_path: Path) -> None:
     scores = score_table("perturbed", tmp_path, ["m"]).filter(pl.col("strategy") == "vanilla")
     write_scores(scores, tmp_path / "s.parquet")
-    done = cli("figures", tmp_path / "s.parquet", "--out", tmp_path / "out", "--format", "svg")
-    assert done.code == 0
+    done = passes(cli("figures", tmp_path / "s.parquet", "--out", tmp_path / "out", "--format", "svg"))
     assert re.search(r"^What step-by-step reasoning does: Not drawn: .+\.$", done.out, re.M)
     assert not list((tmp_path / "out").glob("*.pdf"))
     assert not (tmp_path / "out/figures.tex").exists()
@@ -215,9 +216,7 @@ def test_nothing_of_a_run_and_nothing_that_is_read_is_overwritten(cli: Command, 
     before = {one.name: one.read_bytes() for one in run.iterdir()}
     (tmp_path / "out").mkdir()
     (tmp_path / "out/accuracy.pdf").symlink_to(run / "manifest.json")
-    done = cli("figures", run, "--study", "accuracy", "--out", tmp_path / "out")
-    assert done.code == 2
-    assert "belongs to the run" in done.err
+    refuses(cli("figures", run, "--study", "accuracy", "--out", tmp_path / "out"), "belongs to the run")
     assert {name: (run / name).read_bytes() for name in before} == before
 
 
@@ -229,18 +228,13 @@ def test_a_folder_that_cannot_be_written_is_told(cli: Command, tmp_path: Path) -
         (tmp_path / "closed").mkdir(mode=0o500)
         places.append(tmp_path / "closed")
     for place in places:
-        done = cli("figures", run, "--study", "accuracy", "--out", place)
-        assert done.code == 2
-        assert "choose another --out" in done.err
+        done = refuses(cli("figures", run, "--study", "accuracy", "--out", place), "choose another --out")
         assert len(done.err.strip().splitlines()) == 1
     assert (tmp_path / "file").read_text() == "kept"
 
 
 def test_another_format_is_refused_before_anything_is_read(cli: Command, tmp_path: Path) -> None:
-    done = cli("figures", "nothing-there", "--out", tmp_path / "out", "--format", "png")
-    assert done.code == 2
-    assert "png" in done.err
-    assert "svg" in done.err
+    refuses(cli("figures", "nothing-there", "--out", tmp_path / "out", "--format", "png"), "png", "svg")
 
 
 @pytest.mark.system
@@ -248,8 +242,7 @@ def test_several_runs_stand_in_one_set_of_figures(cli: Command, tmp_path: Path) 
     run = copied_example(tmp_path)
     write_scores(score_table("accuracy", tmp_path, ["other"]), tmp_path / "other.parquet")
     sources = (run, tmp_path / "other.parquet", "--study", "accuracy")
-    done = cli("figures", *sources, "--out", tmp_path / "out", "--format", "svg", "--label", f"example={ODD}")
-    assert done.code == 0, done.err
+    passes(cli("figures", *sources, "--out", tmp_path / "out", "--format", "svg", "--label", f"example={ODD}"))
     told = "".join(one.read_text() for one in (tmp_path / "out").glob("*.txt"))
     assert ODD[:12] in told
     assert "other" in told

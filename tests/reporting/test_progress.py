@@ -8,7 +8,6 @@ import re
 import pytest
 from rich.console import Console
 
-from tomserve.cli import options
 from tomserve.engine.observe import Status
 from tomserve.engine.request import Identity
 from tomserve.reporting import progress
@@ -74,11 +73,6 @@ def test_a_narrow_terminal_shows_everything_below_the_bar(width: int) -> None:
     assert "…" not in said
     assert "12 of 16 in flight, queue 3, 66% cached, 2 waiting to retry, this client is the limit, slowest" in said
     assert "C1/late_label/q (cot) 31 s" in said
-
-
-def test_a_pipe_is_wide_enough_for_any_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    assert options.console().width == options.PIPE
 
 
 def test_quiet_shows_warnings_and_what_answers_a_signal_alone() -> None:

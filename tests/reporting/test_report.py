@@ -168,25 +168,20 @@ def test_an_unwritable_place_is_said(tmp_path: Path) -> None:
         write_report([str(one)], tmp_path / "file/report.html")
 
 
-def test_an_incomplete_run_is_marked(tmp_path: Path) -> None:
-    items = [make_item(1), make_item(2)]
-    text = json.dumps({"answer": "tea"})
-    folder = run_folder(tmp_path / "r", {"vanilla": {"demo/1": {"text": text}}}, items, complete=False)
-    page = report([str(folder)])
-    assert "Run r is incomplete: 1 of 2 answers (50.0%) were not asked for yet" in page
-    assert "<dt>complete</dt><dd>no: 1 not asked yet</dd>" in page
-
-
-def test_what_could_not_be_read_stands_at_the_head_with_a_link(tmp_path: Path) -> None:
-    items = [make_item(number) for number in range(4)]
-    answers = {item.id: {"text": "I would rather not say."} for item in items[:1]}
-    answers |= {item.id: {"text": '{"answer": "tea"}'} for item in items[1:3]}
-    answers |= {item.id: {"text": None, "status": "timeout"} for item in items[3:]}
-    page = report([str(run_folder(tmp_path / "r", {"vanilla": answers}, items))])
-    said = "Run r: 1 of 4 answers (25.0%) could not be read, and 1 (25.0%) did not come (1 timeout)"
-    assert page.index(said) < page.index("<h2")
+def test_an_incomplete_run_is_marked_and_what_could_not_be_read_stands_at_the_head(tmp_path: Path) -> None:
+    items = [make_item(number) for number in range(5)]
+    texts = ["I would rather not say.", '{"answer": "tea"}', '{"answer": "tea"}', None]
+    answers = {
+        item.id: {"text": text, "status": "ok" if text else "timeout"} for item, text in zip(items, texts, strict=False)
+    }
+    page = report([str(run_folder(tmp_path / "r", {"vanilla": answers}, items, complete=False))])
+    for said in (
+        "Run r is incomplete: 1 of 5 answers (20.0%) were not asked for yet",
+        "Run r: 1 of 4 answers (25.0%) could not be read, and 1 (25.0%) did not come (1 timeout)",
+    ):
+        assert page.index(said) < page.index("<h2")
     assert '<a href="#failures">Failures by strategy</a>' in page
-    assert "<dd>no: 1 unreadable, 1 failed</dd>" in page
+    assert "<dt>complete</dt><dd>no: 1 not asked yet, 1 unreadable, 1 failed</dd>" in page
 
 
 def test_two_strategies_in_two_runs_are_one_model(example: Path, whole: str, tmp_path: Path) -> None:
@@ -290,17 +285,6 @@ def test_whether_reasoning_helps_is_read_off_the_interval(
     assert [card.verdict for card in found.cards] == [verdict]
 
 
-def test_a_class_is_harder_only_where_the_corrected_test_agrees() -> None:
-    row = {"subset": "all", "model": "m", "strategy": "cot", "perturbation": "late_label", "risk_difference": -0.3}
-    frame = pl.DataFrame([{**row, "rd_low": -0.5, "rd_high": -0.1, "verdict": "not shown"}])
-    tables = {"accuracy": accuracy(0.4, 0.6), "perturbation_effects": frame}
-    assert verdicts(tables, None)[0].cards[0].verdict == "No class is shown to be harder"
-    tables["perturbation_effects"] = frame.with_columns(verdict=pl.lit("harder"))
-    assert verdicts(tables, None)[0].cards[0].verdict == "Clearly harder: late label"
-    tables["perturbation_effects"] = frame.drop("verdict")  # published intervals correct for nothing
-    assert verdicts(tables, None)[0].cards[0].verdict == "Clearly harder: late label"
-
-
 def test_shares_are_said_as_a_reader_says_them() -> None:
     assert [percent(value) for value in (None, float("nan"), 0, 0.002, 0.5, 0.998, 1)] == [
         "undefined", "undefined", "0%", "0.2%", "50%", "99.8%", "100%",
@@ -308,15 +292,6 @@ def test_shares_are_said_as_a_reader_says_them() -> None:
 
 
 # figures
-
-
-def test_accuracy_is_drawn_from_0_to_1_with_a_chance_line() -> None:
-    found = figures({"accuracy": accuracy(0.4, 0.6)}, {"all": 0.25})["accuracy"]
-    (panel,) = found.panels
-    assert ">0.0</text>" in str(panel.svg)
-    assert ">1.0</text>" in str(panel.svg)
-    assert "chance 0.25" in str(panel.svg)
-    assert "<title>1, vanilla: 0.62 [0.40, 0.60]</title>" in str(panel.svg)
 
 
 def test_undefined_values_are_not_drawn() -> None:
@@ -542,12 +517,11 @@ def test_the_report_of_an_own_study_has_nothing_empty(example: Path, tmp_path: P
 def test_the_page_explains_what_it_has(tmp_path: Path) -> None:
     items = [make_item(n) for n in (1, 2, 3)]
     replies = {item.id: {"text": json.dumps({"answer": "tea"})} for item in items}
-    one = report([str(tea(tmp_path / "one", *items))])
-    assert "vanilla asks for the answer alone" in one
-    assert "Chance is what a blind guess scores" in one
-    assert "a belief chain (what a reply says" in one
-    assert "is flipped if" not in one
-    own = report([str(run_folder(tmp_path / "own", {"mine": replies}, items))])
+    one, own, both = (
+        report([str(run_folder(tmp_path / "-".join(names), dict.fromkeys(names, replies), items))])
+        for names in (("vanilla",), ("mine",), ("vanilla", "cot"))
+    )
+    for said in ("vanilla asks for the answer alone", "Chance is what a blind guess scores", "a belief chain (what a"):
+        assert said in one
     assert "vanilla asks" not in own
-    both = report([str(run_folder(tmp_path / "both", {"vanilla": replies, "cot": replies}, items))])
-    assert "is flipped if" in both
+    assert ["is flipped if" in page for page in (one, both)] == [False, True]

@@ -9,9 +9,6 @@ from urllib.parse import parse_qs, urlencode
 import pytest
 
 from tests.helpers.reports import PAYLOADS, data_of
-from tomserve.reporting.html.build import write_report
-from tomserve.reporting.html.sources import load
-from tomserve.scoring.tablefile import write_scores
 
 pytestmark = pytest.mark.system
 
@@ -51,23 +48,6 @@ def perturbed(path: Path) -> tuple[str, str]:
         at for at, other in enumerate(base) if other >= 0 and words[at] - words[other] and words[other] - words[at]
     )
     return items[place]["id"], items[base[place]]["id"]
-
-
-def test_an_item_opens_by_its_address_and_closes(visit: Any, pair: Path) -> None:
-    name, _ = perturbed(pair)
-    found = visit(pair, "#" + urlencode({"item": name, "model": "second", "strategy": "cot"}))
-    dialog = found.page.locator("dialog[open]")
-    assert dialog.locator("h2").inner_text() == name
-    assert dialog.get_by_text("the chain of second").count() == 1
-    assert dialog.locator(".story tbody tr").count() >= 5
-    assert dialog.locator(".story .off, .story .ok").count() >= 5
-    assert dialog.get_by_text("breaks here").count() >= 1
-    assert dialog.locator(".beside ins").count() >= 1
-    assert dialog.locator(".beside del").count() >= 1
-    assert '"beliefs"' in dialog.locator("pre").all_inner_texts()[-1]
-    found.page.keyboard.press("Escape")
-    found.page.wait_for_selector("dialog:not([open])", state="attached")
-    assert found.page.evaluate("location.hash") == "#items"
 
 
 def test_keyboard_alone_suffices(visit: Any, pair: Path) -> None:
@@ -112,25 +92,6 @@ def test_names_and_roles_for_a_screen_reader(visit: Any, pair: Path) -> None:
         "svg[role=img]", "all => all.filter(one => one.getAttribute('aria-label').length < 60)"
     )
     assert not long  # each tells its numbers
-
-
-def test_tables_sort_by_their_columns(visit: Any, pair: Path) -> None:
-    page = visit(pair).page
-    table = page.locator("#table-accuracy table")
-    place = table.locator("th").all_inner_texts().index("accuracy")
-
-    def column() -> list[float]:
-        return [
-            float(text) for text in table.locator(f"tbody td:nth-child({place + 1})").all_inner_texts() if text != "–"
-        ]
-
-    before = column()
-    button = table.get_by_role("button", name="accuracy", exact=True)
-    button.click()
-    assert column() == sorted(before)
-    assert table.locator("th").nth(place).get_attribute("aria-sort") == "ascending"
-    table.locator("th").nth(place).locator("button").press("Enter")
-    assert column() == sorted(before, reverse=True)
 
 
 def test_the_dark_scheme_is_dark_and_readable(visit: Any, pair: Path) -> None:
@@ -357,12 +318,3 @@ def test_the_policy_stops_what_is_put_in(browser: Any, small: Any) -> None:
     )
     assert ran == [None, "refused"]
     context.close()
-
-
-def test_the_report_of_a_score_table_opens_and_copies(visit: Any, example: Path, tmp_path: Path) -> None:
-    table = tmp_path / "scores.csv"
-    write_scores(load([str(example)], [], None)[1], table)
-    page = visit(write_report([str(table)])).page
-    assert page.locator("#answers, #filters").count() == 0
-    assert "no stories, no replies" in page.inner_text("#items")
-    assert page.locator("button[data-form=csv]:visible").count() > 0

@@ -12,11 +12,9 @@ import pytest
 from tests.conftest import make_item
 from tests.helpers.reports import Elements, data_of, hitom_run, run_folder
 from tomserve.errors import ConfigError
-from tomserve.reporting.html import sources as sources_module
 from tomserve.reporting.html import svg
 from tomserve.reporting.html.build import report, write_report
 from tomserve.runs.scores import load_scores
-from tomserve.scoring.sources import ResponseFile
 from tomserve.studies import Analysis, Study, compute
 
 pytestmark = pytest.mark.usefixtures("checked_charts")
@@ -110,19 +108,6 @@ def test_a_study_of_ones_own_brings_its_figure_its_verdict_and_its_chance(run: P
             assert (kinds[base]["kind"], kinds[base]["place"]) == ("plain", own["place"])
 
 
-def test_a_study_without_figures_is_drawn_by_strategy_factor_and_effect(run: Path) -> None:
-    text = report([str(run)], study="accuracy")
-    labels = [attributes["aria-label"] for attributes in Elements(text).all("svg")]
-    titles = [label.split(":")[0] for label in labels]
-    assert titles == ["Accuracy with its uncertainty", "Accuracy by kind", "Accuracy by place", "Prompting effects"]
-    assert "vanilla, vanilla: 0.54 [" in labels[0]  # 7 of 13
-    assert "turned, vanilla: 0.00 [0.00, " in labels[1]
-    assert "plain, cot: 1.00 [" in labels[1]
-    assert "cot, cot: 0.46 [" in labels[3]  # 6 of 13 gained
-    assert "Not drawn" not in text
-    assert "vanilla: 7 of 13 right" in text
-
-
 def test_a_study_without_any_table_of_accuracy_has_items_and_factors(run: Path) -> None:
     def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         effect = {"model": "tiny", "risk_difference": [0.25, None], "rd_low": [0.0, None], "rd_high": [0.5, None]}
@@ -138,29 +123,6 @@ def test_a_study_without_any_table_of_accuracy_has_items_and_factors(run: Path) 
     assert [label.split(":")[0] for label in labels] == ["Accuracy by kind", "Accuracy by place", "By hour"]
     assert "This study gives no verdicts in words" in text
     assert len(data_of(text)["items"]) == 13
-
-
-def test_what_is_handed_on_is_not_computed_again_and_files_are_read_once(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[str] = []
-
-    def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-        calls.append(intervals)
-        return {"count": scores.select(pl.len()).collect()}
-
-    scores = load_scores(str(run))
-    read: list[str] = []
-
-    class Counted(ResponseFile):
-        def __init__(self, path: Path, *given: Any, **more: Any) -> None:
-            read.append(path.name)
-            super().__init__(path, *given, **more)
-
-    monkeypatch.setattr(sources_module, "ResponseFile", Counted)
-    write_report([str(run)], analysis=compute(scores, Study(name="mine", tables=tables)))
-    assert calls == ["recommended"]
-    assert read == ["responses.jsonl"]
 
 
 def test_an_evaluation_computes_its_study_once(
