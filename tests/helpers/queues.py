@@ -76,6 +76,11 @@ def job(name: str) -> Job:
     return found
 
 
+def put(name: str, **fields: Any) -> None:
+    """Change the place of an experiment in the queue, as if it had come to that."""
+    cards.change(runs_root() / name, lambda card: card.model_copy(update={"job": job(name).model_copy(update=fields)}))
+
+
 def state(name: str) -> str:
     return job(name).state.value
 

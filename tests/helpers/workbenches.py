@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import orjson
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
+from tests.helpers.examples import copied_run
 from tests.helpers.queues import until
 from tomserve.content.places import runs_root
-from tomserve.web import computing, users
+from tomserve.web import cards, computing, users
 from tomserve.web.app import make
+from tomserve.web.cards import Card
 from tomserve.web.client import Workbench
 from tomserve.web.computing import Result
 from tomserve.web.settings import Settings
@@ -110,3 +114,15 @@ def made(work: str, *runs: str, **options: Any) -> Result:
     folders = [runs_root() / run for run in runs]
     found: Result = until(lambda: computing.wanted(work, *folders, **options), f"{work} of {runs}")
     return found
+
+
+def example(name: str, card: Card | None = None, *, strategies: dict[str, Any] | None = None, **manifest: Any) -> Path:
+    """A copy of the committed run under another name, with that card, and with these fields of its manifest changed."""
+    folder = copied_run(runs_root() / name)
+    fields = orjson.loads((folder / "manifest.json").read_bytes())
+    for strategy, changed in (strategies or {}).items():
+        fields["strategies"][strategy].update(changed)
+    (folder / "manifest.json").write_bytes(orjson.dumps({**fields, **manifest}))
+    if card is not None:
+        cards.write(folder, card)
+    return folder

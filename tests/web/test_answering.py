@@ -75,19 +75,23 @@ def test_a_strategy_of_somebody_else_has_no_prompt_here(tmp_path: Path) -> None:
     assert "cannot be made again" in found.untold
 
 
+def read(monkeypatch: pytest.MonkeyPatch, indexed: bool, run: str) -> None:
+    """Let answers of a run be found by an index, or where there is none."""
+    if indexed:
+        made("answers", run)
+    else:
+        monkeypatch.setattr(answering, "index_of", lambda _: None)
+
+
 @pytest.mark.parametrize("indexed", [True, False])
 def test_all_turns_of_a_conversation_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool) -> None:
     talking_run(tmp_path / "runs/talking")
-    if indexed:
-        made("answers", "talking")
-    else:
-        monkeypatch.setattr(answering, "index_of", lambda _: None)
+    read(monkeypatch, indexed, "talking")
     found = answer("talking", "demo/1", "fan")
     assert [row["turn"] for row in found.replies] == [0, 1, 2, 3, 4]
     assert found.reply == '{"answer": "tea"}'
     open_ = answer("talking", "demo/2", "two")
-    assert open_.score["status"] == "unfinished"
-    assert open_.reply is None
+    assert (open_.score["status"], open_.reply) == ("unfinished", None)
 
 
 def test_versions_and_originals_are_named(tmp_path: Path) -> None:
@@ -103,17 +107,8 @@ def test_versions_and_originals_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("indexed", [True, False])
 def test_an_answer_that_there_is_not_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool) -> None:
     copied_example(tmp_path / "runs")
-    if indexed:
-        made("answers", "example")
-    else:
-        monkeypatch.setattr(answering, "index_of", lambda _: None)
-    for item, strategy, sample in (
-        ("none", "cot", 0),
-        (ITEM, "none", 0),
-        ("", "cot", 0),
-        ("\0", "cot", 0),
-        (ITEM, "cot", 7),
-    ):
+    read(monkeypatch, indexed, "example")
+    for item, strategy, sample in (("none", "cot", 0), (ITEM, "none", 0), ("\0", "cot", 0), (ITEM, "cot", 7)):
         with pytest.raises(NoSuchAnswerError):
             answer("example", item, strategy, sample=sample)
 

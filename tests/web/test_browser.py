@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.helpers.browsing import Served, Visitor, served, visiting
 from tests.helpers.examples import copied_run
+from tests.helpers.queues import put
 from tomserve.api.experiments import Experiment
 from tomserve.content.places import runs_root
 from tomserve.web import cards
@@ -74,10 +75,7 @@ def test_every_page_is_named_and_fits(me: Visitor, bench: Served, monkeypatch: p
     submit(bench, "waits", "failed")
     said = f"no model is served at http://127.0.0.1:9/v1/{'x' * 200}"
     for name, state in (("waits", State.WAITING), ("failed", State.FAILED)):
-        card = cards.read(runs_root() / name)
-        assert card.job is not None
-        job = card.job.model_copy(update={"state": state, "said": said})
-        cards.write(runs_root() / name, card.model_copy(update={"job": job}))
+        put(name, state=state, said=said)
     for address in PLACES:
         status = me.page.goto(me.base + address, wait_until="load").status
         assert status == (404 if address == "/live/none" else 200), address

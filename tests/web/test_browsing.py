@@ -14,9 +14,6 @@ import pytest
 
 from tests.helpers.examples import copied_example
 from tests.helpers.reports import talking_run
-from tests.helpers.workbenches import made
-from tomserve.content.places import runs_root
-from tomserve.errors import ConfigError
 from tomserve.runs.scores import load_scores
 from tomserve.web import answerindex, browsing
 from tomserve.web.browsing import NONE, Filters
@@ -166,12 +163,3 @@ def test_samples_and_turns_have_their_places(tmp_path: Path) -> None:
         found = orjson.loads(journal[row["offset"] :].split(b"\n")[0])
         assert (found["item"], found["strategy"], found["turn"]) == (row["item"], row["strategy"], row["turn"])
     assert turns.height == 11 - 1  # the reply that timed out was asked again
-
-
-def test_a_run_without_answers_says_so(tmp_path: Path) -> None:
-    folder = copied_example(tmp_path / "runs")
-    (folder / "responses.jsonl").unlink()
-    found = made("answers", "example")
-    assert found.error == "example: nothing was answered yet"
-    with pytest.raises(ConfigError, match="nothing was answered"):
-        browsing.page_of(runs_root() / "example", Filters())

@@ -13,11 +13,12 @@ from fastapi import FastAPI
 
 from tests.conftest import Endpoint
 from tests.helpers.examples import copied_run
+from tests.helpers.queues import put
 from tests.helpers.workbenches import by_python, lab
 from tomserve.api.experiments import Experiment
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError, ServerError, ServerLostError
-from tomserve.web import cards, client
+from tomserve.web import client
 from tomserve.web.app import make
 from tomserve.web.cards import State
 from tomserve.web.client import Workbench
@@ -146,9 +147,7 @@ def test_a_run_that_failed_is_an_error_and_what_is_computed_is_waited_for(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = bench.start(model="yi-34b")
-    card = cards.read(runs_root() / name)
-    failed = card.job.model_copy(update={"state": State.FAILED, "said": "no such model"})
-    cards.write(runs_root() / name, card.model_copy(update={"job": failed}))
+    put(name, state=State.FAILED, said="no such model")
     with pytest.raises(ServerError, match="failed: no such model"):
         bench.wait(name)
     monkeypatch.setattr(client, "PATIENCE", -1.0)

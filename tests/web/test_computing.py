@@ -141,18 +141,6 @@ def test_two_wishes_at_once_are_computed_once(example: Path, beside: Counted) ->
     assert len(beside.made) == 1
 
 
-def test_at_most_two_compute_at_once_and_the_others_wait(example: Path, beside: Counted) -> None:
-    beside.go.clear()
-    for wish in wishes(example, 5):
-        beside.wanted(wish)
-    for _ in range(2):
-        assert beside.asked.acquire(timeout=60)
-    assert beside.working() == 5
-    beside.go.set()
-    assert all(not beside.settled(wish).error for wish in wishes(example, 5))
-    assert beside.most == computing.MOST
-
-
 def test_what_failed_is_told_and_tried_again_where_somebody_asks_or_later(
     example: Path, beside: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,7 +178,7 @@ def test_several_wishes_are_computed_by_one_process_and_leave_a_place(
     assert [one.error for one in found] == [""] * 5
     by = [one for one, options in beside.made if "number" in options]
     assert [len(by), len(set(by[:3])), len(set(by[3:]))] == [5, 1, 1]
-    assert beside.most == 2
+    assert beside.most == computing.MOST
 
 
 def test_all_ends_with_the_workbench_and_begins_anew_where_it_is_wanted_again(example: Path, beside: Counted) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -87,62 +86,38 @@ def test_what_models_and_datasets_say_is_only_ever_text(tmp_path: Path) -> None:
     assert "sk-verysecret" not in shown
 
 
-def _huge(folder: Path) -> None:
-    with (folder / "manifest.json").open("wb") as file:
-        file.write(b'{"schema": 1, "model": "')
-        file.truncate(1 << 40)
+LINK, PIPE = "a link", "a pipe"
+BROKEN: dict[str, dict[str, str | bytes]] = {
+    "types": {"manifest.json": b'{"schema": 1, "benchmark": 5, "model": ["x"], "strategies": 7}'},
+    "card": {"workbench.json": b'{"schema": 1, "owner": 5, "job": "x"}'},
+    "links": dict.fromkeys(("responses.jsonl", "items.jsonl"), LINK),
+    "pipe": {"responses.jsonl": PIPE},
+    "pipes of the log": dict.fromkeys(("log.txt", "console.txt", "progress.json"), PIPE),
+    "letters": {"responses.jsonl": b"\xff\xfe\x00{}\n" * 50, "log.txt": b"\xff\xfe\x00\x1b[2J" * 50},
+    "lines": {"responses.jsonl": b'{"item": "' + b"x" * 10_000_000 + b'"}\n', "log.txt": b"x" * 10_000_000},
+    "table": {"scores.parquet": b"PAR1" + b"\0" * 100 + b"PAR1", "scores.json": b"[" * 10_000},
+    "huge": {"manifest.json": b'{"schema": 1, "model": "'},
+}
 
 
-def _types(folder: Path) -> None:
-    (folder / "manifest.json").write_bytes(orjson.dumps({"schema": 1, "benchmark": 5, "model": ["x"], "strategies": 7}))
+def break_(folder: Path, files: dict[str, str | bytes]) -> None:
+    for name, text in files.items():
+        (folder / name).unlink(missing_ok=True)
+        if text == LINK:
+            (folder / name).symlink_to("/etc/passwd")
+        elif text == PIPE:
+            os.mkfifo(folder / name)
+        else:
+            (folder / name).write_bytes(text)  # type: ignore[arg-type]
 
 
-def _card(folder: Path) -> None:
-    (folder / "workbench.json").write_bytes(orjson.dumps({"schema": 1, "owner": 5, "job": "x"}))
-
-
-def _link(folder: Path) -> None:
-    for name in ("responses.jsonl", "items.jsonl"):
-        (folder / name).unlink()
-        (folder / name).symlink_to("/etc/passwd")
-
-
-def _pipe(folder: Path) -> None:
-    (folder / "responses.jsonl").unlink()
-    os.mkfifo(folder / "responses.jsonl")
-
-
-def _pipe_of_the_log(folder: Path) -> None:
-    for name in ("log.txt", "console.txt", "progress.json"):
-        os.mkfifo(folder / name)
-
-
-def _letters(folder: Path) -> None:
-    (folder / "responses.jsonl").write_bytes(b"\xff\xfe\x00{}\n" * 50)
-    (folder / "log.txt").write_bytes(b"\xff\xfe\x00\x1b[2J" * 50)
-
-
-def _line(folder: Path) -> None:
-    with (folder / "responses.jsonl").open("ab") as file:
-        file.write(b'{"item": "' + b"x" * 10_000_000 + b'"}\n')
-    (folder / "log.txt").write_bytes(b"x" * 10_000_000)
-
-
-def _table(folder: Path) -> None:
-    (folder / "scores.parquet").write_bytes(b"PAR1" + b"\0" * 100 + b"PAR1")
-    (folder / "scores.json").write_bytes(b"[" * 10_000)
-
-
-BROKEN = [_huge, _types, _card, _link, _pipe, _pipe_of_the_log, _letters, _line, _table]
-
-
-@pytest.mark.parametrize("break_", BROKEN, ids=lambda one: one.__name__.strip("_"))
-def test_a_broken_run_is_told_of_in_words_on_every_page(
-    break_: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_run_is_told_of_in_words_on_every_page(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(computing.Computing, "every", lambda self, wishes, **_: [None] * len(wishes))
     copied_run(runs_root() / "sound")
-    break_(copied_run(runs_root() / "broken"))
+    break_(copied_run(runs_root() / "broken"), BROKEN[how])
+    if how == "huge":
+        os.truncate(runs_root() / "broken/manifest.json", 1 << 40)
     me = client()
     item = urlencode({"item": "C1/none/false_belief/reality/original", "strategy": "cot"})
     pages = ["/", "/queue", "/new?like=broken", "/leaderboard", "/run/broken", "/answers/broken", "/live/broken",

@@ -15,7 +15,7 @@ from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError, NoSuchRunError
 from tomserve.items import Item, where
 from tomserve.runs.scores import scores_of
-from tomserve.web import cards, itemindex, itemlist, varieties
+from tomserve.web import cards, itemindex, itemlist
 from tomserve.web.cards import Card
 from tomserve.web.itemlist import SIZE, Source, Wish
 from tomserve.web.people import Person
@@ -143,10 +143,3 @@ def test_the_page_of_an_item_shows_story_gold_prompt_variants_and_answers() -> N
     shown = settled(me, f"/items/item?{own}&variant=choices").text
     assert "stands for" not in shown  # the choices are called as before
     assert f"{item.id}/choices" in shown
-
-
-def test_variants_of_an_item_are_those_that_an_evaluation_would_make() -> None:
-    item = next(iter(benchmarks.get("perturbed").items()))
-    made = {one.kind: one for one in varieties.variants(item)}
-    assert made["choices"].item.choices == item.choices[::-1]
-    assert all((one.item is None) == bool(one.reason) for one in made.values())

@@ -13,29 +13,16 @@ import pytest
 
 from tests.helpers.examples import copied_run
 from tests.helpers.queues import until
-from tests.helpers.workbenches import client, lab, member, settled
+from tests.helpers.workbenches import client, example, lab, member, settled
 from tomserve.content.places import runs_root
 from tomserve.runs.scores import scores_of
 from tomserve.studies import analyze
-from tomserve.web import cards, leaderboard
+from tomserve.web import leaderboard
 from tomserve.web.cards import Card
 from tomserve.web.people import Person
 from tomserve.web.ranking import Board, Filters
 from tomserve.web.register import Register
 from tomserve.web.settings import Settings
-
-
-def example(name: str, **changes: Any) -> Path:
-    """A copy of the committed run, with another manifest where fields are changed."""
-    folder = copied_run(runs_root() / name)
-    if changes:
-        path = folder / "manifest.json"
-        manifest = orjson.loads(path.read_bytes())
-        strategies = changes.pop("strategies", {})
-        for strategy, fields in strategies.items():
-            manifest["strategies"][strategy].update(fields)
-        path.write_bytes(orjson.dumps({**manifest, **changes}))
-    return folder
 
 
 def board(filters: Filters | None = None) -> Board:
@@ -116,17 +103,6 @@ def test_a_run_whose_replies_mostly_cannot_be_read_is_not_ranked_and_a_broken_on
     assert "not JSON" in said["broken"]
 
 
-def test_a_journal_that_has_changed_is_counted_anew() -> None:
-    folder = example("mine")
-    before = board(Filters(strategy="vanilla")).rows[0]
-    late = {"status": "timeout", "text": None}
-    rewritten(folder, lambda number, row: {**row, **(late if number < 40 and row["strategy"] == "vanilla" else {})})
-    after = board(Filters(strategy="vanilla")).rows[0]
-    (old,), (new,) = before.cells.values(), after.cells.values()
-    assert new.share.failed > 0 == old.share.failed
-    assert new.share.correct < old.share.correct
-
-
 @pytest.mark.system
 def test_the_three_layers_of_a_model_stand_in_a_table_of_their_own() -> None:
     for part in ("worlds", "inside"):
@@ -165,7 +141,7 @@ def test_the_page_links_runs_and_its_files_say_the_same() -> None:
 
 def test_a_private_run_of_somebody_else_is_on_no_list() -> None:
     app = lab()
-    cards.write(example("secret", model="hidden-model"), Card(owner="ada", private=True))
+    example("secret", Card(owner="ada", private=True), model="hidden-model")
     for page in ("/leaderboard", "/", "/api/v1/runs", "/api/v1/leaderboard"):
         shown = ["hidden-model" in settled(member(app, name), page).text for name in ("ada", "ben", "eve")]
         assert shown == [True, False, False], page

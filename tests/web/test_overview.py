@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
-from tests.conftest import ROOT
-from tests.helpers.workbenches import client, lab, member
+from tests.helpers.workbenches import client, example, lab, member
 from tomserve.content.places import runs_root
-from tomserve.web import cards, overview
+from tomserve.web import overview
 from tomserve.web.cards import Card, Job, State
 from tomserve.web.overview import Filters
 from tomserve.web.people import Person
 from tomserve.web.register import Register
-
-
-def example(name: str, card: Card | None = None, **manifest: Any) -> Path:
-    """A copy of the committed run under another name, with parts of its manifest changed."""
-    folder = runs_root() / name
-    folder.mkdir(parents=True)
-    shutil.copy(ROOT / "runs/example/responses.jsonl", folder)
-    fields = orjson.loads((ROOT / "runs/example/manifest.json").read_bytes())
-    (folder / "manifest.json").write_bytes(orjson.dumps({**fields, "run": name, **manifest}))
-    if card is not None:
-        cards.write(folder, card)
-    return folder
 
 
 @pytest.fixture

@@ -61,16 +61,6 @@ def test_variants_of_many_questions_are_estimated_from_some(monkeypatch: pytest.
     assert "about" in plan.sentence()
 
 
-def test_a_plan_says_how_small_an_effect_can_be_found() -> None:
-    small, large = (foresee(Experiment(benchmark="perturbed", limit=limit)) for limit in (100, None))
-    effects = [{one.name: one.effect for one in plan.comparisons} for plan in (small, large)]
-    assert effects[0].keys() & effects[1].keys()
-    pairs = [(effects[0][name], effects[1][name]) for name in effects[0].keys() & effects[1].keys()]
-    known = [(one, other) for one, other in pairs if one is not None and other is not None]
-    assert known
-    assert all(one >= other for one, other in known)
-
-
 @pytest.mark.system
 def test_another_process_gives_the_same_plan_and_keeps_it(desk: Desk) -> None:
     experiment = Experiment(benchmark="perturbed", limit=24)

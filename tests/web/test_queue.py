@@ -13,12 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.helpers.queues import LONG, experiment, free_port, items, job, queue_of, redis_server, state, until
+from tests.helpers.queues import LONG, experiment, free_port, items, job, put, queue_of, redis_server, state, until
 from tomserve.api import experiments
 from tomserve.content.places import runs_root
 from tomserve.errors import ConflictError, NoSuchRunError, NotAllowedError
 from tomserve.web import cards, rescoring
-from tomserve.web.cards import Card, State
+from tomserve.web.cards import State
 from tomserve.web.entries import Entry
 from tomserve.web.people import Person, Role
 from tomserve.web.queue import Queue
@@ -54,12 +54,7 @@ def three(queue: Queue, person: Person = ME) -> list[str]:
 
 
 def ended(name: str, how: State = State.DONE) -> None:
-    def change(card: Card) -> Card:
-        return card.model_copy(
-            update={"job": card.job.model_copy(update={"state": how, "ended": "2026-01-01T00:00:00Z"})}
-        )
-
-    cards.change(runs_root() / name, change)
+    put(name, state=how, ended="2026-01-01T00:00:00Z")
 
 
 def test_an_experiment_is_kept_as_a_file_that_eval_takes_under_a_free_name(queue: Queue) -> None:
@@ -99,12 +94,9 @@ def test_they_come_in_order_and_can_be_moved_within_their_group(queue: Queue) ->
 
 def test_there_is_always_a_place_between_two(queue: Queue) -> None:
     three(queue)
-    card = cards.read(runs_root() / "b")
-    beside = card.job.model_copy(update={"order": math.nextafter(job("a").order, 2)})
-    cards.write(runs_root() / "b", card.model_copy(update={"job": beside}))
+    put("b", order=math.nextafter(job("a").order, 2))
     queue.move("c", ME, "up")
-    assert order(queue) == ["a", "c", "b"]
-    assert taken(queue) == ["a", "c", "b"]
+    assert order(queue) == taken(queue) == ["a", "c", "b"]
 
 
 def test_paused_resumed_cancelled_and_tried_again(queue: Queue) -> None:

@@ -20,6 +20,7 @@ from tests.helpers.queues import (
     job,
     kill,
     processes,
+    put,
     queue_of,
     reaches,
     redis_server,
@@ -27,7 +28,7 @@ from tests.helpers.queues import (
     until,
 )
 from tomserve.content.places import runs_root
-from tomserve.web import cards, keeping
+from tomserve.web import keeping
 from tomserve.web.cards import State
 from tomserve.web.entries import Entry
 from tomserve.web.people import Person
@@ -259,7 +260,7 @@ def test_a_worker_that_dies_is_started_again_and_its_end_says_what_it_waits_for(
     monkeypatch.setattr(keeping, "SOON", 0.0)
     submit(queue, "r")
     if runs:
-        cards.change(runs_root() / "r", _running)
+        put("r", state=State.RUNNING)
     with kept_alive(Settings(queue="redis://:password@h/0")):
         until(lambda: len(Dying.begun) == 3)
         monkeypatch.setattr(Dying, "terminate", lambda self: None)  # it takes its time
@@ -267,10 +268,6 @@ def test_a_worker_that_dies_is_started_again_and_its_end_says_what_it_waits_for(
     assert Dying.begun[-1].ended
     assert b"redis://:password@h/0" in Dying.begun[0].heard
     assert ("waits for the answers that are on their way" in capsys.readouterr().err) is runs
-
-
-def _running(card: cards.Card) -> cards.Card:
-    return card.model_copy(update={"job": card.job.model_copy(update={"state": State.RUNNING})})
 
 
 WORKER, EVAL = "-m tomserve.web.worker", "-m tomserve eval"
