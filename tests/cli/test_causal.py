@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.helpers.mechanism import write_items
+from tests.helpers.outcomes import passes, refuses
 from tests.helpers.subjects import build
 from tomserve.runs.manifest import Manifest
 
@@ -39,15 +40,13 @@ def changed(folder: Path, **fields: object) -> None:
 
 
 def refused(cli: Cli, *arguments: object) -> str:
-    found = cli("causal", *arguments)
-    assert found.code == 2, found.out + found.err
+    found = refuses(cli("causal", *arguments))
     (line,) = found.err.splitlines()
     return str(line)
 
 
 def test_the_help_says_what_is_used_where_nothing_is_said(cli: Cli) -> None:
-    found = cli("causal", "--help")
-    assert found.code == 0
+    found = passes(cli("causal", "--help"))
     text = " ".join(found.out.split())
     for usual in ("[MODEL]", "vanilla", "nine, from 0.0001 to 1", "5.", "50.", "generated stories", "causal-<items>-"):
         assert usual in text
@@ -56,8 +55,7 @@ def test_the_help_says_what_is_used_where_nothing_is_said(cli: Cli) -> None:
 
 def test_the_plan_says_what_it_takes_and_makes_nothing(cli: Cli, items: Path, tmp_path: Path) -> None:
     plan = ("causal", "--items", items, "--plan", "--device", "cpu")
-    found = cli(*plan, "--layers", "4,5", "--alphas", "0.01", "--limit", "10")
-    assert found.code == 0, found.err
+    found = passes(cli(*plan, "--layers", "4,5", "--alphas", "0.01", "--limit", "10"))
     work, time, memory, disk = found.out.splitlines()
     assert work.startswith("10 cases x 2 orders x 2 layers x ")
     assert "billion operations a second" in time
@@ -75,8 +73,7 @@ def test_a_measurement_is_made_shown_and_not_made_twice(cli: Cli, items: Path, t
     subject = build("map", tmp_path / "map")
     command = ("causal", subject, "--items", items, "--layers", "3", "--alphas", "0.1", "--fewest", "9")
     command += ("--device", "cpu", "--run", "mine")
-    found = cli(*command)
-    assert found.code == 0, found.err
+    found = passes(cli(*command))
     assert "20 of 20 false-belief questions are eligible" in found.out
     assert "Does it cause the answer? Cannot be measured." in found.out
     for table in ("the map beside its controls", "what needs no map", "its twin, to you"):
@@ -86,11 +83,9 @@ def test_a_measurement_is_made_shown_and_not_made_twice(cli: Cli, items: Path, t
     (session,) = manifest.sessions
     assert (session.measured_on["devices"], session.measured_on["dtype"]) == (["cpu"], "float32")
     assert (manifest.settings["limit"], manifest.settings["layers"]) == ("all", [3])
-    again = cli(*command, "--no-report")
-    assert again.code == 0
+    again = passes(cli(*command, "--no-report"))
     assert again.out.startswith("nothing left to measure\n")
-    quiet = cli(*command[:-1], "quiet", "--limit", "9", "--no-report", "--quiet")
-    assert quiet.code == 0, quiet.err
+    quiet = passes(cli(*command[:-1], "quiet", "--limit", "9", "--no-report", "--quiet"))
     way = ("loading ", "states: ", "re-runs: ", "probes: ", "disk: ")
     assert not [line for line in quiet.out.splitlines() if line.startswith(way) or "questions are eligible" in line]
     assert "Does it cause the answer?" in quiet.out

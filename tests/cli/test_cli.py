@@ -16,10 +16,10 @@ import pytest
 from aiohttp import web
 from tenacity import wait_none
 
-from tests.conftest import ROOT, Endpoint, completion, make_item
+from tests.conftest import ROOT, Endpoint, completion
+from tests.helpers.outcomes import passes, refuses
 from tomserve.cli import signals
 from tomserve.engine import retry
-from tomserve.items import write_items
 from tomserve.runs.evaluation import evaluate
 from tomserve.runs.planning import EvalOptions
 
@@ -29,8 +29,7 @@ def journal(tmp_path: Path, run: str) -> list[dict]:
 
 
 def test_the_main_job(endpoint: Endpoint, cli, tmp_path: Path) -> None:
-    done = cli("eval", "--base-url", endpoint.url, "--limit", 20)
-    assert done.code == 0, done.err
+    done = passes(cli("eval", "--base-url", endpoint.url, "--limit", 20))
     assert "tiny: accuracy, all questions" in done.out
     folder = tmp_path / "runs" / "perturbed-tiny"
     files = "manifest.json items.jsonl responses.jsonl scores.parquet scores.json log.txt progress.json .lock"
@@ -55,8 +54,7 @@ def test_the_main_job(endpoint: Endpoint, cli, tmp_path: Path) -> None:
 
 def test_a_second_time_asks_nothing_and_extending_asks_the_rest(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     cli("eval", "--base-url", endpoint.url, "--limit", 10, "--strategy", "vanilla", "--run", "r")
-    again = cli("eval", "--base-url", endpoint.url, "--limit", 10, "--strategy", "vanilla", "--run", "r")
-    assert again.code == 0
+    again = passes(cli("eval", "--base-url", endpoint.url, "--limit", 10, "--strategy", "vanilla", "--run", "r"))
     assert "nothing left to ask" in again.out
     assert len(endpoint.requests) == 10
     cli("eval", "--base-url", endpoint.url, "--limit", 16, "--run", "r")
@@ -96,14 +94,12 @@ def test_an_unreadable_answer_is_invalid_with_its_reason(endpoint: Endpoint, cli
 def test_a_minimal_item_of_ones_own(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     line = re.search(r"```json\n(.*?)\n```", (ROOT / "README.md").read_text())[1]
     (tmp_path / "own.jsonl").write_text(line + "\n")
-    done = cli("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", tmp_path / "own.jsonl")
-    assert done.code == 0, done.err
+    done = passes(cli("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", tmp_path / "own.jsonl"))
     assert "tiny" in done.out
 
 
 def test_a_bare_command_prints_its_help(cli) -> None:
-    done = cli()
-    assert done.code == 2
+    done = refuses(cli())
     assert re.search(r"^\s+analyze ", done.err, re.M)
 
 
@@ -122,18 +118,18 @@ def test_scoring_and_analysis_need_no_server_and_repeat_to_the_byte(endpoint: En
     table = tmp_path / "runs/r/scores.parquet"
     first = table.read_bytes()
     table.unlink()
-    assert cli("score", "r").code == 0
+    passes(cli("score", "r"))
     assert table.read_bytes() == first
-    assert cli("analyze", "r", "--format", "csv", "--out", tmp_path / "a").code == 0
-    assert cli("analyze", "r", "--format", "csv", "--out", tmp_path / "b").code == 0
+    passes(cli("analyze", "r", "--format", "csv", "--out", tmp_path / "a"))
+    passes(cli("analyze", "r", "--format", "csv", "--out", tmp_path / "b"))
     written = (tmp_path / "a/accuracy.csv").read_text()
     assert written == (tmp_path / "b/accuracy.csv").read_text()
     assert written.startswith("subset,model,strategy,perturbation,correct,total,accuracy,ci_low,ci_high,")
     shown = cli("analyze", table, "--format", "md").out
     assert shown.startswith("# accuracy: The share of right answers with its 95% interval")
     assert "Wilson" in shown.split("\n", 1)[0]
-    assert cli("score", "r", "--out", tmp_path / "s.csv").code == 0
-    assert cli("analyze", tmp_path / "s.csv", "--format", "json", "--study", "perturbed").code == 0
+    passes(cli("score", "r", "--out", tmp_path / "s.csv"))
+    passes(cli("analyze", tmp_path / "s.csv", "--format", "json", "--study", "perturbed"))
 
 
 def test_runs_and_items_and_validate_and_doctor(endpoint: Endpoint, cli, tmp_path: Path) -> None:
@@ -182,16 +178,13 @@ def test_two_strategies_of_one_name(endpoint: Endpoint, cli, tmp_path: Path) -> 
 def test_two_runs_of_one_model_need_labels(endpoint: Endpoint, cli) -> None:
     for name in ("a", "b"):
         cli("eval", "--base-url", endpoint.url, "--run", name, "--limit", 3, "--strategy", "vanilla")
-    done = cli("analyze", "a", "b")
-    assert done.code == 2
+    done = refuses(cli("analyze", "a", "b"))
     last = done.err.splitlines()[-1]
     assert "runs a, b are of one model, 'tiny', and answer the same questions by the same strategy" in last
     assert last.endswith("tell them apart by --label a=NAME --label b=NAME")
-    done = cli("analyze", "a", "b", "--label", "b=tiny-again")
-    assert done.code == 0
+    done = passes(cli("analyze", "a", "b", "--label", "b=tiny-again"))
     assert "tiny-again: accuracy" in done.out
-    done = cli("analyze", "a", "--label", "c=x")
-    assert done.code == 2
+    done = refuses(cli("analyze", "a", "--label", "c=x"))
     assert "unknown run 'c'" in done.err.splitlines()[-1]
 
 
@@ -261,8 +254,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_one_line(cli, name: str) -> None:
     arguments, text = BAD[name]
-    done = cli(*arguments)
-    assert done.code == 2
+    done = refuses(cli(*arguments))
     assert text in done.err
     assert done.err.count("\n") == 1
     assert done.err.startswith("tomserve: ")
@@ -284,7 +276,7 @@ def test_model_not_served(endpoint: Endpoint, cli) -> None:
     assert_refused(
         cli("eval", "--base-url", endpoint.url), "serves several models; name one by --model (MODEL=): tiny, small"
     )
-    assert cli("eval", "--base-url", endpoint.url, "--model", "small", "--limit", 2).code == 0
+    passes(cli("eval", "--base-url", endpoint.url, "--model", "small", "--limit", 2))
 
 
 def test_not_openai_compatible(endpoint: Endpoint, cli) -> None:
@@ -309,8 +301,7 @@ def test_keys(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch, tmp_path
     assert_refused(done, "the API key was refused")
     assert "sk-wrong" not in done.err
     monkeypatch.setenv("TOMSERVE_API_KEY", "sk-right")
-    done = cli("eval", "--base-url", endpoint.url, "--limit", 4, "--run", "r")
-    assert done.code == 0
+    done = passes(cli("eval", "--base-url", endpoint.url, "--limit", 4, "--run", "r"))
     for path in (tmp_path / "runs/r").iterdir():
         assert b"sk-right" not in path.read_bytes()
     assert "sk-right" not in done.out + done.err
@@ -318,7 +309,7 @@ def test_keys(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch, tmp_path
     (tmp_path / "key").write_text("sk-right\n")
     monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "key"))
     (tmp_path / "key").chmod(0o600)
-    assert cli("eval", "--base-url", endpoint.url, "--limit", 5, "--run", "r").code == 0
+    passes(cli("eval", "--base-url", endpoint.url, "--limit", 5, "--run", "r"))
 
 
 def test_no_chat_template(endpoint: Endpoint, cli) -> None:
@@ -335,7 +326,7 @@ def test_context_too_short_names_the_item_before_anything_is_asked(endpoint: End
     assert_refused(done, "exceed the context of 1100 tokens")
     assert re.search(r"item '\w+/\w+/\w+/\w+/\w+', strategy 'cot': \d+ prompt tokens \+ 1024", done.err)
     assert endpoint.requests == []
-    assert cli("eval", "--base-url", endpoint.url, "--max-tokens", 64, "--limit", 2).code == 0
+    passes(cli("eval", "--base-url", endpoint.url, "--max-tokens", 64, "--limit", 2))
 
 
 def test_broken_files_in_a_run(endpoint: Endpoint, cli, tmp_path: Path) -> None:
@@ -400,19 +391,6 @@ def test_items_pipe_into_head() -> None:
     done = subprocess.run(shell, shell=True, capture_output=True, text=True, check=True)
     assert orjson.loads(done.stdout)["benchmark"] == "perturbed"
     assert "Traceback" not in done.stderr
-
-
-def test_write_items_is_atomic(tmp_path: Path) -> None:
-    path = tmp_path / "i.jsonl"
-    write_items(path, [make_item(1)])
-
-    def broken():
-        yield make_item(2)
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        write_items(path, broken())
-    assert b"demo/1" in path.read_bytes()
 
 
 def test_signals_are_heard_after_asking_too(endpoint: Endpoint, items_file: Path) -> None:

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from tests.conftest import ROOT, Endpoint, running
 from tests.helpers.answerers import Answerer
+from tests.helpers.outcomes import passes, refuses
 from tomserve.api import experiments
 from tomserve.engine.masking import MASKED
 from tomserve.runs.journal import read_rows
@@ -43,8 +44,7 @@ def manifest(tmp_path: Path, name: str) -> Manifest:
 
 
 def test_the_values_of_the_file_are_asked(cli: Cli, file: Path, tmp_path: Path, endpoint: Endpoint) -> None:
-    done = cli("eval", "--config", file, "--benchmark", "items")
-    assert done.code == 0, done.err
+    passes(cli("eval", "--config", file, "--benchmark", "items"))
     assert len(endpoint.requests) == 4
     assert {(body["temperature"], body["seed"]) for body in endpoint.requests} == {(0.5, 7)}
     assert list(manifest(tmp_path, "from-file").strategies) == ["vanilla"]
@@ -54,7 +54,7 @@ def test_the_command_line_wins_also_where_it_says_what_is_the_default_anyway(
     cli: Cli, file: Path, tmp_path: Path, endpoint: Endpoint
 ) -> None:
     line = ("--temperature", "0", "--limit", "3", "--strategy", "cot", "--run", "other", "--benchmark", "items")
-    assert cli("eval", "--config", file, *line).code == 0
+    passes(cli("eval", "--config", file, *line))
     assert {(body["temperature"], body["seed"]) for body in endpoint.requests} == {(0, 7)}
     assert len(endpoint.requests) == 3
     assert list(manifest(tmp_path, "other").strategies) == ["cot"]
@@ -80,9 +80,7 @@ def test_what_is_wrong_is_told_by_file_line_and_field(cli: Cli, file: Path, line
 
 
 def test_a_file_that_is_missing_is_told(cli: Cli, tmp_path: Path) -> None:
-    done = cli("eval", "--config", tmp_path / "none.yaml")
-    assert done.code == 2
-    assert "none.yaml: cannot be read (No such file or directory)" in done.err
+    refuses(cli("eval", "--config", tmp_path / "none.yaml"), "none.yaml: cannot be read (No such file or directory)")
 
 
 def test_the_key_comes_from_the_variable_that_the_file_names_and_is_shown_nowhere(
@@ -128,8 +126,7 @@ def reasoning() -> Iterator[Endpoint]:
 def test_chains_are_edited_afterwards_where_the_file_says_so(cli: Cli, tmp_path: Path, reasoning: Endpoint) -> None:
     path = tmp_path / "experiment.yaml"
     path.write_text(f"base-url: [{reasoning.url}]\nstrategy: [cot]\nlimit: 60\nrun: mine\nfaithfulness: true\n")
-    done = cli("eval", "--config", path)
-    assert done.code == 0, done.out + done.err
+    done = passes(cli("eval", "--config", path))
     assert manifest(tmp_path, "faithfulness-mine").settings["of"] == "mine"
     assert done.out.index("runs/mine") < done.out.index("runs/faithfulness-mine")
 
@@ -137,8 +134,7 @@ def test_chains_are_edited_afterwards_where_the_file_says_so(cli: Cli, tmp_path:
 def test_stability_takes_the_file_too(cli: Cli, tmp_path: Path, endpoint: Endpoint) -> None:
     path = tmp_path / "experiment.yaml"
     path.write_text(f"base-url: {endpoint.url}\nstrategy: vanilla\nbenchmark: perturbed\nlimit: 6\nrun: mine\n")
-    done = cli("stability", "--config", path, "--no-report")
-    assert done.code == 0, done.out + done.err
+    passes(cli("stability", "--config", path, "--no-report"))
     assert manifest(tmp_path, "mine").variants
 
 

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from tests.conftest import Endpoint, running
 from tests.helpers.answerers import Answerer, finished, some_items
+from tests.helpers.outcomes import passes, refuses
 from tomserve.items import Item
 from tomserve.runs.manifest import Manifest
 
@@ -50,14 +51,12 @@ def test_it_measures_prints_its_tables_and_writes_a_report(
     cli: Cli, server: Endpoint, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    planned = cli("faithfulness", "mine", "--plan", "--limit", 10)
-    assert planned.code == 0, planned.err
+    planned = passes(cli("faithfulness", "mine", "--plan", "--limit", 10))
     assert "chains: 10 of cot" in planned.out
     assert re.search(r"requests: [\d,]+ \([\d,]+ after edited chains, [\d,]+ with hints\)", planned.out)
     folder = source.parent / "faithfulness-mine"
     assert (server.requests, folder.exists()) == ([], False), "a plan needs no server"
-    found = cli("faithfulness", "mine", "--base-url", server.url, "--limit", 28)
-    assert found.code == 0, found.out + found.err
+    found = passes(cli("faithfulness", "mine", "--base-url", server.url, "--limit", 28))
     text = said(found.out)
     assert "the answer follows the chain" in text
     assert re.search(r"prompts: [\d,]+ tokens, 50% of them from the server's cache", text)
@@ -67,19 +66,18 @@ def test_it_measures_prints_its_tables_and_writes_a_report(
     assert (manifest.measured, manifest.complete, manifest.study) == (True, True, "faithfulness")
     assert manifest.settings["of"] == "mine"
     assert "the answer follows the chain" in (folder / "report.html").read_text().casefold()
-    assert cli("analyze", "faithfulness-mine").code == 0
-    refused = cli("faithfulness", "faithfulness-mine", "--base-url", server.url)
-    assert (refused.code, "holds a measurement and no answers" in refused.err) == (2, True)
+    passes(cli("analyze", "faithfulness-mine"))
+    refuses(cli("faithfulness", "faithfulness-mine", "--base-url", server.url), "holds a measurement and no answers")
 
 
 def test_plan_counts_faithfulness_before_there_is_a_run(cli: Cli) -> None:
-    found = cli("plan", "--benchmark", "perturbed", "--faithfulness")
-    assert found.code == 0, found.err
+    found = passes(cli("plan", "--benchmark", "perturbed", "--faithfulness"))
     (row,) = [line for line in found.out.splitlines() if line.startswith("cot ") and "136" in line]
     assert row.split()[1:5] == ["136", str(13 * 136), str(10 * 136), str(23 * 136)]
-    refused = cli("plan", "--benchmark", "perturbed", "--faithfulness", "--strategy", "vanilla")
-    assert refused.code == 2
-    assert "none of vanilla marks where its reasoning is" in refused.err
+    refuses(
+        cli("plan", "--benchmark", "perturbed", "--faithfulness", "--strategy", "vanilla"),
+        "none of vanilla marks where its reasoning is",
+    )
 
 
 def test_requests_without_a_reply_end_in_exit_code_1_and_are_told_again(
@@ -119,7 +117,6 @@ def test_requests_without_a_reply_end_in_exit_code_1_and_are_told_again(
 def test_what_is_wrong_is_said_in_one_line(
     cli: Cli, server: Endpoint, source: Path, arguments: tuple[str, ...], text: str
 ) -> None:
-    found = cli("faithfulness", *arguments, "--base-url", server.url)
-    assert found.code == 2, found.out + found.err
+    found = refuses(cli("faithfulness", *arguments, "--base-url", server.url))
     (line,) = found.err.splitlines()
     assert text in line

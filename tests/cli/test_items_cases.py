@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT, Outcome, data_file
+from tests.helpers.outcomes import passes, refuses
 from tomserve import benchmarks
 from tomserve.benchmarks.cases import read_cases
 from tomserve.benchmarks.worlds.drawing import worlds
@@ -29,8 +30,7 @@ def test_the_release_of_worlds_has_cases_enough_and_they_are_read_back(
         return (one for one in worlds(*drawn) if one.family in ("contents", "transfer"))
 
     monkeypatch.setattr("tomserve.benchmarks.worlds.cases.worlds", some)
-    done = cli("items", "worlds", "--cases", "--out", out := tmp_path / "cases.jsonl")
-    assert done.code == 0, done.err
+    done = passes(cli("items", "worlds", "--cases", "--out", out := tmp_path / "cases.jsonl"))
     assert done.out == f"written: 1,784 items to {out}\n"
     told = " ".join(done.err.split())
     assert told.startswith("446 cases of 258 scenarios: contents 160, transfer 286 (--where family=contents,transfer")
@@ -38,18 +38,16 @@ def test_the_release_of_worlds_has_cases_enough_and_they_are_read_back(
     assert Counter(case.family for case in cases) == {"contents": 160, "transfer": 286}
     assert all(all(case.holders.values()) for case in cases)
     assert all(case.f.canary for case in cases)
-    again = cli("items", "items", "--path", out, "--cases", "--out", tmp_path / "again.jsonl")
-    assert again.code == 0, again.err
+    passes(cli("items", "items", "--path", out, "--cases", "--out", tmp_path / "again.jsonl"))
     assert (tmp_path / "again.jsonl").read_bytes() == out.read_bytes()
 
 
 def test_a_file_holds_the_same_cases_that_the_benchmark_makes(cli: Cli, tmp_path: Path) -> None:
     fresh = tmp_path / "worlds.jsonl"
-    assert cli("generate", "worlds", "--worlds", "14", "--seed", "5", "--out", fresh).code == 0
+    passes(cli("generate", "worlds", "--worlds", "14", "--seed", "5", "--out", fresh))
     for name, path in (("worlds", fresh), ("bigtom", SMALL)):
         out = tmp_path / f"{name}-cases.jsonl"
-        done = cli("items", name, "--path", path, "--cases", "--where", "all", "--out", out)
-        assert done.code == 0, done.err
+        passes(cli("items", name, "--path", path, "--cases", "--where", "all", "--out", out))
         assert list(read_cases(out)) == list(benchmarks.get(name).found_cases(path, ["all"]))
 
 
@@ -57,8 +55,7 @@ def test_what_makes_no_case_is_counted_by_reason_in_eighty_columns(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    done = cli("items", "bigtom", "--path", data_file("bigtom.csv"), "--cases", "--limit", "20")
-    assert done.code == 0, done.err
+    done = passes(cli("items", "bigtom", "--path", data_file("bigtom.csv"), "--cases", "--limit", "20"))
     assert done.out.count("\n") == 80
     assert "20 cases of 20 scenarios, drawn from 144" in done.err
     assert "39   it is not sure whom a pronoun means" in done.err
@@ -67,8 +64,7 @@ def test_what_makes_no_case_is_counted_by_reason_in_eighty_columns(
 
 
 def test_a_limit_draws_items_as_an_evaluation_does(cli: Cli, tmp_path: Path) -> None:
-    done = cli("items", "bigtom", "--path", SMALL, "--limit", "6", "--out", tmp_path / "some.jsonl")
-    assert done.code == 0, done.err
+    passes(cli("items", "bigtom", "--path", SMALL, "--limit", "6", "--out", tmp_path / "some.jsonl"))
     found = list(read_items(tmp_path / "some.jsonl"))
     assert len(found) == 6
     assert len({item.cluster for item in found}) == 1
@@ -81,6 +77,4 @@ def test_options_that_do_not_go_with_cases_are_refused(cli: Cli) -> None:
             2,
             "tomserve: --cases goes with --path, --where, --limit and --out only\n",
         )
-    done = cli("items", "perturbed", "--cases")
-    assert done.code == 2
-    assert "those that have: bigtom, worlds" in done.err
+    refuses(cli("items", "perturbed", "--cases"), "those that have: bigtom, worlds")

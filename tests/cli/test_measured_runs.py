@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.helpers import measurements
 from tests.helpers.measurements import measured_run, table
+from tests.helpers.outcomes import passes, refuses
 from tomserve.scoring.tablefile import write_scores
 
 
@@ -22,8 +23,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refused(cli, *arguments: object) -> str:
-    found = cli(*arguments)
-    assert found.code == 2, found.out + found.err
+    found = refuses(cli(*arguments))
     said = [line for line in found.err.splitlines() if not line.startswith("warning: ")]
     assert len(said) == 1, found.err
     return str(said[0])
@@ -44,8 +44,7 @@ def test_it_is_listed_and_shown_without_anything_that_only_answers_have(cli, run
 
 
 def test_it_is_analyzed_by_the_study_that_it_names(cli, runs: Path) -> None:
-    found = cli("analyze", "deep", "--format", "json")
-    assert found.code == 0, found.err
+    found = passes(cli("analyze", "deep", "--format", "json"))
     tables = orjson.loads(found.out)
     assert [row["share"] for row in tables["held"]] == [1 / 3, 2 / 3]
     assert found.err == ""
@@ -71,8 +70,7 @@ def test_several_runs_stand_side_by_side_and_two_of_one_model_need_labels(cli, r
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
 def test_its_table_alone_is_known_by_its_columns(cli, runs: Path, tmp_path: Path, suffix: str) -> None:
     write_scores(table(), path := tmp_path / f"table{suffix}")
-    found = cli("analyze", path, "--format", "json")
-    assert found.code == 0, found.err
+    found = passes(cli("analyze", path, "--format", "json"))
     assert found.err == ""
     assert [row["share"] for row in orjson.loads(found.out)["held"]] == [1 / 3, 2 / 3]
 
@@ -124,6 +122,5 @@ def test_a_manifest_cannot_name_a_study_by_path(cli, runs: Path, tmp_path: Path)
     """A run may come from somebody else: nothing that it names is run as code, unless the user has it by that name."""
     (tmp_path / "evil.py").write_text("raise SystemExit('run as code')")
     measured_run(runs / "theirs", study=str(tmp_path / "evil.py"))
-    found = cli("analyze", "theirs", "--format", "json")
-    assert found.code == 0
+    found = passes(cli("analyze", "theirs", "--format", "json"))
     assert "held" in orjson.loads(found.out)

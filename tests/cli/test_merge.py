@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import Endpoint, Outcome
 from tests.helpers import parting
+from tests.helpers.outcomes import passes, refuses
 from tests.helpers.parting import ONCE, TALK
 from tomserve.shards.record import Shards, part_folder
 
@@ -40,8 +41,7 @@ def parts(tmp_path: Path) -> Path:
 
 
 def test_parts_become_the_run_that_was_divided_whatever_is_asked_by_then(cli: Cli, parts: Path) -> None:
-    done = cli("merge", "mine")
-    assert done.code == 0
+    done = passes(cli("merge", "mine"))
     assert "merged 2 runs, 6 rows" in done.out
     assert "4 of 8 answered, not complete yet" in done.out
     run = parts.with_name("mine")
@@ -56,8 +56,7 @@ def test_a_part_that_is_not_there_is_named_and_the_run_not_complete(cli: Cli, pa
     for path in part_folder(parts, 1).iterdir():
         path.unlink()
     part_folder(parts, 1).rmdir()
-    done = cli("merge", "mine", "--quiet")
-    assert done.code == 0
+    done = passes(cli("merge", "mine", "--quiet"))
     assert "1 parts are not there: 0001" in done.err
     assert "4 of 4 answered, not complete yet" in done.out
 
@@ -77,8 +76,7 @@ def test_what_cannot_be_merged_ends_in_one_line(cli: Cli, parts: Path) -> None:
         (("mine.parts/0000",), "--into is missing"),
         (("mine", "--into", "other"), "was not made by merging"),
     ):
-        done = cli("merge", *arguments)
-        assert done.code == 2
+        done = refuses(cli("merge", *arguments))
         assert said in done.err
         assert len(done.err.splitlines()) == 1
 
@@ -99,13 +97,13 @@ def test_an_evaluation_that_was_divided_and_merged_is_the_one_that_was_not(
         *("--variants", "person", "--noise-check", "0.3", "--base-url", endpoint.url),
     )
     whole, mine = tmp_path / "whole/mine", tmp_path / "runs/mine"
-    assert cli("eval", "--run", whole, *asked).code == 0
-    assert cli("shard", "--run", "mine", "--parts", "3", *asked).code == 0
+    passes(cli("eval", "--run", whole, *asked))
+    passes(cli("shard", "--run", "mine", "--parts", "3", *asked))
     assert "0 of" in cli("merge", "mine").out
-    assert cli("work", "mine", "--part", "1").code == 0
+    passes(cli("work", "mine", "--part", "1"))
     assert "not complete yet" in cli("merge", "mine").out
-    assert cli("work", "mine").code == 0
-    assert cli("pack", "mine.parts/0002").code == 0
+    passes(cli("work", "mine"))
+    passes(cli("pack", "mine.parts/0002"))
     done = cli("merge", "mine")
     assert ", complete" in done.out, done.err
     assert (mine / "items.jsonl").read_bytes() == (whole / "items.jsonl").read_bytes()
@@ -120,5 +118,5 @@ def test_an_evaluation_that_was_divided_and_merged_is_the_one_that_was_not(
     }
     assert [part["run"] for part in one["parts"]] == [f"mine.parts/000{number}" for number in range(3)]
     before = len(endpoint.requests)
-    assert cli("eval", "--run", "mine", *asked).code == 0
+    passes(cli("eval", "--run", "mine", *asked))
     assert len(endpoint.requests) == before  # nothing is left to ask

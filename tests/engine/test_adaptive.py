@@ -132,23 +132,18 @@ def test_what_is_left_at_the_end_of_a_run_tells_nothing_of_the_limit() -> None:
 
 
 def test_more_waits_for_a_queue_to_go_away() -> None:
-    now = [0.0]
-    limit = Adaptive(start=32, clock=lambda: now[0])
+    limit = Adaptive(start=32, clock=lambda: 0.0)
 
-    def load(running: int, waiting: int, kv: float = 0.1, preemptions: int = 0) -> Load:
-        return Load(running, waiting, kv, preemptions, 0, 0, None)
+    def after(running: int, waiting: int, out: int) -> float:
+        limit.load(Load(running, waiting, 0.1, 0, 0, 0, None), out=out)
+        return limit.limit
 
-    limit.load(load(32, 0), out=32)
-    assert limit.limit == 64
-    limit.load(load(40, 24), out=64)  # room for 40
-    held = limit.limit
+    assert after(32, 0, out=32) == 64
+    held = after(40, 24, out=64)  # room for 40
     assert 40 <= held <= 46
-    limit.load(load(40, 24), out=64)  # nothing has come back yet: no reason for less
-    assert limit.limit == held
-    limit.load(load(40, 4), out=44)
-    assert limit.limit == held
-    limit.load(load(44, 0), out=44)  # it takes more now
-    assert limit.limit > held
+    assert after(40, 24, out=64) == held, "nothing has come back yet: no reason for less"
+    assert after(40, 4, out=44) == held
+    assert after(44, 0, out=44) > held, "it takes more now"
 
 
 def test_a_full_cache_stops_growth_and_preemptions_cut() -> None:

