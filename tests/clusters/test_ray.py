@@ -15,7 +15,7 @@ from tests.helpers.ray_nodes import RayNodes, ray_nodes
 from tomserve.cli.ray_cluster import demanded
 from tomserve.clusters import ray as rays
 from tomserve.clusters.job import Job
-from tomserve.clusters.ray_tasks import NAMESPACE, Demand, work_command
+from tomserve.clusters.ray_tasks import Demand, work_command
 from tomserve.errors import ConfigError, MachineError
 from tomserve.runs import preflight
 from tomserve.runs.journal import read_rows
@@ -109,21 +109,6 @@ def test_a_node_dies_while_it_asks(cli: Cli, endpoint: Endpoint, nodes: RayNodes
     assert cli("eval", "--run", "whole", *asked(endpoint, 400), "--quiet", "--no-report").code == 0
     assert keyed(folder.parent / "mine") == keyed(folder.parent / "whole")
     assert len(keyed(folder.parent / "mine")) == 400
-
-
-@pytest.mark.long
-def test_the_conductor_begins_again(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
-    """Its tasks end with it, after the replies under way, and the next ones go on where these were."""
-    import ray
-
-    folder = divided(cli, endpoint, "mine", 200)
-    slow_after(endpoint, 20)
-    job = submit(cli, nodes, "mine")
-    eventually(lambda: endpoint.delay)
-    ray.kill(ray.get_actor(job.id, namespace=NAMESPACE), no_restart=False)
-    endpoint.delay, endpoint.script = 0.0, lambda body, nth: None
-    eventually(lambda: count(job, "FINISHED") == 4)
-    assert {one.state for one in states(folder)} == {"complete"}
 
 
 @pytest.mark.system

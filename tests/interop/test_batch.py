@@ -112,19 +112,15 @@ def test_files_are_split_and_equal_requests_are_sent_once(folder: Path, cli: Any
 
 def test_importing_again_changes_nothing_and_failures_are_asked_again(folder: Path, cli: Any) -> None:
     export(cli, folder, "asked.jsonl", "--strategy", "vanilla")
-    ways = iter([*["expired"] * 3, "cancelled", "busy", "vllm", *["ok"] * 20])
+    ways = iter([*["batch_expired"] * 3, "batch_cancelled", 500, 400])
 
     def told(name: str, body: dict[str, Any]) -> dict[str, Any]:
-        match next(ways):
-            case "expired":
-                return batches.failed(name, "batch_expired")
-            case "cancelled":
-                return batches.failed(name, "batch_cancelled")
-            case "busy":
-                return batches.result(name, 500, {"error": {"message": "out of order"}})
-            case "vllm":  # has no body beside an error
-                return batches.result(name, 400, None, {"error": {"message": "too long", "code": 400}})
-        return batches.ok(name, body)
+        way = next(ways, 200)
+        if isinstance(way, str):
+            return batches.failed(name, way)
+        if way == 400:  # vLLM has no body beside an error
+            return batches.result(name, 400, None, {"error": {"message": "too long", "code": 400}})
+        return batches.ok(name, body) if way == 200 else batches.result(name, way, {"error": {"message": "no"}})
 
     found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl", told)
     done = cli("import", "batch", found, "--run", "r")

@@ -67,23 +67,6 @@ def test_another_metric_and_another_filter_can_count(real: Path, cli) -> None:
     assert "has no such grade; it has: exact_match,letters; exact_match,strict" in refused.err
 
 
-def test_it_is_said_which_grade_counts_and_the_first_one_has_a_name(cli, tmp_path: Path) -> None:
-    rows = [generated(n, f"It is {n}", float(n % 2), filter="strict") for n in range(4)]
-    rows += [generated(n, f"It is {n}", 1.0, filter="flexible") for n in range(4)]
-    path = samples(tmp_path / f"samples_sums_{DATE}.jsonl", rows)
-    plain = cli("import", "lm-eval", path, "--model", "m", "--run", "plain")
-    told = "the other tool's grade 'exact_match,strict' (also there: 'exact_match,flexible'; --scorer NAME chooses)"
-    assert f"reading that counts: {told}\n" in plain.out
-    kept = json.loads((runs_root() / "plain/manifest.json").read_text())["foreign"]
-    assert (kept["grades"], kept["other_grades"]) == (["exact_match,strict"], ["exact_match,flexible"])
-    for number, name in enumerate(("exact_match,strict", "exact_match")):
-        chosen = cli("import", "lm-eval", path, "--model", "m", "--scorer", name, "--run", f"chosen-{number}")
-        assert (chosen.code, chosen.err) == (0, "")
-        assert load_scores(f"chosen-{number}")["correct"].to_list() == [False, True, False, True]
-    other = cli("import", "lm-eval", path, "--model", "m", "--scorer", "exact_match,flexible", "--run", "other")
-    assert "grade 'exact_match,flexible' (also there: 'exact_match,strict';" in other.out
-
-
 def test_one_task_and_one_model_of_a_folder_can_be_taken(real: Path, cli) -> None:
     done = cli("import", "lm-eval", real, "--task", "places", "--run", "mine")
     assert (done.code, done.err) == (0, ""), "what is wrong with other tasks is none of its business"

@@ -14,7 +14,6 @@ import pytest
 
 from tests.conftest import Endpoint, make_item
 from tests.helpers.command import TOMSERVE, environment
-from tests.helpers.outcomes import passes
 from tomserve.errors import JournalError, MachineError
 from tomserve.items import write_items
 from tomserve.runs.journal import Journal, read_rows
@@ -90,36 +89,6 @@ def test_no_room_for_a_file_is_one_line(run: Path, here: Path, cli, name: str, r
     assert contents(run) == before
     nothing_left(here)
     assert not [path for path in (here / "out").rglob("*") if path.is_file() and not path.stat().st_size]
-
-
-@pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Callable[..., None]]:
-    """Mounts something, and takes it away again; the test is skipped where that is not allowed."""
-    places: list[Path] = []
-
-    def mount(place: Path, *options: str) -> None:
-        done = subprocess.run(["mount", *options, place], check=False, capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"cannot mount here: {done.stderr.strip()}")
-        places.append(place)
-
-    yield mount
-    for place in reversed(places):
-        subprocess.run(["umount", "-l", place], check=False)
-
-
-@pytest.mark.system
-def test_a_read_only_mount(run: Path, here: Path, cli, mounted: Callable[..., None]) -> None:
-    for place in (run, here / "out"):
-        mounted(place, "--bind", str(place))
-        mounted(place, "-o", "remount,bind,ro")
-    for command in COMMANDS.values():
-        done = cli(*command)
-        assert done.code in (2, 3), done.err
-        assert "Read-only file system" in the_last_line(done.err)
-    for reading in (("score", "r"), ("analyze", "r"), ("compare", "r", "--strategies", "vanilla,cot")):
-        passes(cli(*reading))
-    nothing_left(here)
 
 
 def test_no_folder_for_temporary_files(run: Path, here: Path, cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """A run folder from somebody else brings no program, and no name in it is taken for the path of one."""
 
-import os
 from pathlib import Path
 
 import orjson
@@ -15,7 +14,6 @@ from tests.helpers.talking import write_strategy
 from tomserve.errors import ConfigError
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.measured import WORK
 from tomserve.scoring.pinned import digest_of
 
 RAN = "import pathlib\npathlib.Path({!r}).touch()\n"
@@ -82,32 +80,6 @@ def test_no_server_is_started_for_a_folder_that_a_run_names(cli, run: Path, tmp_
             source = SimpleNamespace(folder=run, manifest=Manifest.read(run))
             with pytest.raises(ConfigError, match="is running; run `make serve"):
                 reaching.choose(source, Connection(), Waiting())  # type: ignore[arg-type]  # no other part of it is read
-
-
-def plant(folder: Path, victim: Path, kind: str) -> None:
-    if kind == "link":
-        (folder / "moves").symlink_to(victim.parent)
-    elif kind == "deep link":
-        (folder / "moves/aaaa").mkdir(parents=True)
-        (folder / "moves/aaaa/layers-001-001-00000.parquet").symlink_to(victim)
-    elif kind == "pipe":
-        (folder / "states").mkdir()
-        os.mkfifo(folder / "states/layer-001.f32")
-    else:
-        os.link(victim, folder / "rows.jsonl")
-
-
-@pytest.mark.parametrize("kind", ["link", "deep link", "pipe", "second name"])
-def test_what_a_measurement_has_done_so_far_is_files_and_folders_alone(tmp_path: Path, kind: str) -> None:
-    victim = tmp_path / "home/secret"
-    victim.parent.mkdir()
-    victim.write_text("the user's own")
-    folder = measured_run(tmp_path / "runs/deep", finished=False)
-    (folder / WORK).mkdir()
-    plant(folder / WORK, victim, kind)
-    with pytest.raises(ConfigError, match="work/"):
-        measured_run(folder)
-    assert victim.read_text() == "the user's own"
 
 
 def test_a_file_that_is_one_long_hole_is_refused_before_it_is_read(cli, run: Path) -> None:

@@ -96,15 +96,6 @@ def test_parts_are_even_in_tokens_and_their_numbers_are_those_of_their_prompts(t
     assert sum(part.shared_tokens for part in shards.parts) < shards.shared_tokens
 
 
-def test_samples_share_their_prompt(tmp_path: Path) -> None:
-    (one,) = divided(ITEMS, tmp_path / "one.parts", 1).parts
-    (three,) = divided(ITEMS, tmp_path / "three.parts", 1, repeats=3, temperature=0.7).parts
-    assert three.prompt_tokens == pytest.approx(3 * one.prompt_tokens, abs=3)
-    alone = one.prompt_tokens - one.shared_tokens
-    assert three.prompt_tokens - three.shared_tokens == pytest.approx(alone, abs=3)
-    assert three.requests == 3 * one.requests
-
-
 def test_variants_stay_with_their_originals(tmp_path: Path) -> None:
     shards = divided(ITEMS, tmp_path / "mine.parts", 5, variants=("object", "again"))
     parts = [list(read_items(part_folder(tmp_path / "mine.parts", n) / "items.jsonl")) for n in range(5)]

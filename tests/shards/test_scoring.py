@@ -47,15 +47,6 @@ def test_a_broken_part_is_named_and_the_others_are_scored(runs: Path, cli) -> No
     assert (part_folder(folder, 2) / "scores.parquet").exists()
 
 
-def test_a_part_that_was_not_asked_yet_is_said_to_wait(runs: Path, cli) -> None:
-    folder = divided_example(runs)
-    for file in ("manifest.json", "responses.jsonl"):
-        (part_folder(folder, 2) / file).unlink()
-    told = cli("score", "mine.parts")
-    assert told.code == 0, "a part that waits is no fault of the parts that are scored"
-    assert "1 of 3 parts hold no answers yet (part 2); `tomserve work mine` asks them" in told.err
-
-
 def test_analyze_says_of_parts_what_it_says_of_the_whole(runs: Path, cli) -> None:
     divided_example(runs), whole_example(runs)
     asked = ("--study", "perturbed", "--format", "json")

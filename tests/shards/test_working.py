@@ -138,19 +138,6 @@ def test_a_part_that_another_process_asks_is_passed_over(cli: Cli, endpoint: End
     assert [state.state for state in states(folder)] == ["complete", "waiting", "complete"]
 
 
-def test_the_noise_check_of_the_parts_is_that_of_the_whole(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
-    folder = divide(cli, endpoint, tmp_path, "--noise-check", "0.25")
-    whole = tmp_path / "runs/whole"
-    assert cli("eval", "--run", "whole", *ASKED, "--base-url", endpoint.url, "--noise-check", "0.25").code == 0
-    assert cli("work", "mine").code == 0
-    parts = [part_folder(folder, number) for number, part in enumerate(Shards.read(folder).parts) if part.again]
-    found = [{(row["item"], row["key"]) for _, row in read_rows(place / "noise.jsonl")} for place in (whole, *parts)]
-    assert set().union(*found[1:]) == found[0]
-    records = [Manifest.read(place).noise for place in (whole, *parts)]
-    assert len({(one.share, one.items, one.of) for one in records}) == 1
-    assert [state.state for state in states(folder)] == ["complete"] * 3
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
