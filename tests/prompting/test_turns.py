@@ -81,14 +81,6 @@ def test_a_turn_may_be_shared_by_a_story_and_a_person(tmp_path: Path) -> None:
     refused(folder, r"turns\.0\.shared_by: unknown variable 'persn'; did you mean 'person'")
 
 
-def test_what_cannot_continue_is_told(tmp_path: Path) -> None:
-    for turns in ("{name: a, continues: true}", "{name: a}, {name: b, shared_by: story, continues: true}"):
-        folder = write_strategy(tmp_path / "s", {"a.user": "?", "b.user": "?"}, f"turns: [{turns}]\n")
-        refused(folder, r"strategy\.yaml:4: turns\.[01]\.continues: [ab] cannot continue: it is")
-    folder = write_strategy(tmp_path / "two", {**FILES, "answer.system": "Now answer."}, TWO)
-    refused(folder, r"answer\.system\.j2: the turn 'answer' continues a chat")
-
-
 @pytest.mark.parametrize(
     "setting",
     ["seed: -1", f"seed: {2**31}", "temperature: .inf", "temperature: .nan", f"max_tokens: {10**20}", "calls: 20000"],
@@ -99,15 +91,6 @@ def test_a_number_that_no_request_can_hold_is_refused_by_line(setting: str, tmp_
     room = "" if setting.startswith("max_tokens") else "max_tokens: 5"
     (folder / "strategy.yaml").write_text(f"schema: 1\ndescription: x\n{room}\nturns: [{{name: a}}]\n{setting}\n")
     refused(folder, rf"strategy\.yaml:5: {setting.partition(':')[0]}: ")
-
-
-def test_two_turns_of_one_name_and_demonstrations_are_refused(tmp_path: Path) -> None:
-    folder = write_strategy(tmp_path / "s", {"a.user": "?"}, "turns: [{name: a}, {name: a}]\n")
-    refused(folder, "two turns are called 'a'")
-    write_strategy(folder, {}, "turns: [{name: a}]\ndemonstrations: [{file: x, item: y}]\n")
-    refused(folder, "yaml:5: demonstrations: only a strategy of one turn shows them")
-    write_strategy(folder, {}, "turns: [{name: a}]\ncalls: 3\n")
-    refused(folder, r"calls: is for a program, and there is no program\.py")
 
 
 @pytest.mark.parametrize("part", ["system", "user", "schema"])
@@ -140,47 +123,41 @@ def test_a_factor_that_an_item_lacks_is_named_beside_those_it_has(tmp_path: Path
     assert user(asked) == "False"
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("turn2.j2", r"turn2\.j2: is a file that this strategy does not read.*several turns names them under `turns`"),
-        ("usr.j2", r"did you mean 'user\.j2'"),
-        ("notes.txt", r"reads strategy\.yaml, README\.md, system\.j2, user\.j2, schema\.j2, reply\.j2"),
-    ],
-)
-def test_a_stray_file_is_named(name: str, message: str, tmp_path: Path) -> None:
-    folder = write_strategy(tmp_path / "s", {"user": "?", "README.md": "About it.", name: ""})
-    refused(folder, message)
+ONE, WITHOUT = {"a.user": "?", "b.user": "?"}, {name: text for name, text in FILES.items() if name != "answer.user"}
+UNKNOWN = r"unknown reply 'thnk'; did you mean 'think'\? Known: think "
+REFUSED = [
+    (ONE, "turns: [{name: a, continues: true}]", r"strategy\.yaml:4: turns\.0\.continues: a cannot continue: it is"),
+    (ONE, "turns: [{name: a}, {name: b, shared_by: story, continues: true}]", r"turns\.1\.continues: b cannot continue: it is"),
+    (ONE, "turns: [{name: a}, {name: a}]", "two turns are called 'a'"),
+    (ONE, "turns: [{name: a}, {name: b}]\ndemonstrations: [{file: x, item: y}]", "yaml:5: demonstrations: only a strategy of one turn shows them"),
+    (ONE, "turns: [{name: a}, {name: b}]\ncalls: 3", r"calls: is for a program, and there is no program\.py"),
+    ({"user": "?", "turn2.j2": ""}, "", r"turn2\.j2: is a file that this strategy does not read.*several turns names them under `turns`"),
+    ({"user": "?", "usr.j2": ""}, "", r"did you mean 'user\.j2'"),
+    ({"user": "?", "notes.txt": ""}, "", r"reads strategy\.yaml, README\.md, system\.j2, user\.j2, schema\.j2, reply\.j2"),
+    ({**FILES, "answer.system": "Now answer."}, TWO, r"answer\.system\.j2: the turn 'answer' continues a chat"),
+    ({**FILES, "answr.schema": ""}, TWO, r"answr\.schema\.j2: is a file .*; did you mean 'answer\.schema\.j2'"),
+    ({**FILES, "answer.user": "{{ replies.thnk.text }}"}, TWO, rf"answer\.user\.j2:1: {UNKNOWN}"),
+    ({**FILES, "answer.user": "{{ question }}\n{{ replies['thnk'].text }}"}, TWO, rf"answer\.user\.j2:2: {UNKNOWN}"),
+    ({**FILES, "think.user": "{{ replies.answer.text }}"}, TWO, r"unknown reply 'answer'\. Known: none \(the turns before 'think'\)"),
+    ({**WITHOUT, "anwser.user": ""}, TWO, r"answer\.user\.j2: is missing, which the turn 'answer' .* there is a file 'anwser\.user\.j2' that"),
+    (WITHOUT, TWO, r"is missing, which the turn 'answer' of strategy\.yaml needs$"),
+]  # fmt: skip
 
 
-def test_a_mistyped_template_of_a_turn_and_a_mistyped_override_are_named(tmp_path: Path) -> None:
-    folder = write_strategy(tmp_path / "two", {**FILES, "answr.schema": ""}, TWO)
-    refused(folder, r"answr\.schema\.j2: is a file .*; did you mean 'answer\.schema\.j2'")
-    (folder / "answr.schema.j2").unlink()
+@pytest.mark.parametrize(("files", "turns", "said"), REFUSED)
+def test_a_mistake_is_told_before_anything_is_asked(files: dict, turns: str, said: str, tmp_path: Path) -> None:
+    refused(write_strategy(tmp_path / "s", files, f"{turns}\n"), said)
+    refused(tmp_path, r": is no strategy, as it has no file strategy\.yaml$")
+    refused(tmp_path / "nowhere", r"nowhere: is no folder; a strategy is one$")
+
+
+def test_a_part_of_a_turn_is_replaced_by_its_name(tmp_path: Path) -> None:
+    folder = write_strategy(tmp_path / "two", FILES, TWO)
     changed = Strategy(folder, overrides={"two/answer.user": "Well?"})
     assert user(talk(changed, make_item(), lambda turn: "x")[0][1]) == "Well?"
     for wrong in ("two/anser.user", "usr"):
         with pytest.raises(ConfigError, match="unknown part"):
             Strategy(folder, overrides={wrong: "?"})
-
-
-@pytest.mark.parametrize("text", ["{{ replies.thnk.text }}", "{{ question }}\n{{ replies['thnk'].text }}"])
-def test_a_reply_that_no_turn_before_gives_is_told_before_anything_is_asked(text: str, tmp_path: Path) -> None:
-    folder = write_strategy(tmp_path / "two", {**FILES, "answer.user": text}, TWO)
-    message = rf"answer\.user\.j2:{text.count(chr(10)) + 1}: unknown reply 'thnk'; did you mean 'think'\? Known: think "
-    refused(folder, message)
-    write_strategy(folder, {**FILES, "think.user": "{{ replies.answer.text }}"}, TWO)
-    refused(folder, r"unknown reply 'answer'\. Known: none \(the turns before 'think'\)")
-
-
-def test_a_missing_template_and_a_folder_that_is_no_strategy_are_told(tmp_path: Path) -> None:
-    folder = write_strategy(tmp_path / "two", FILES, TWO)
-    (folder / "answer.user.j2").rename(folder / "anwser.user.j2")
-    refused(folder, r"answer\.user\.j2: is missing, which the turn 'answer' .* there is a file 'anwser\.user\.j2' that")
-    (folder / "anwser.user.j2").unlink()
-    refused(folder, r"is missing, which the turn 'answer' of strategy\.yaml needs$")
-    refused(tmp_path, r": is no strategy, as it has no file strategy\.yaml$")
-    refused(tmp_path / "nowhere", r"nowhere: is no folder; a strategy is one$")
 
 
 def test_templates_include_others_by_their_place(tmp_path: Path) -> None:
