@@ -42,7 +42,6 @@ def test_the_model_that_is_shipped() -> None:
     assert (found.layers, found.width, found.heads, found.vocabulary, found.dtype) == (5, 128, 4, 2560, "float32")
     assert found.bytes_per_token_of_cache == 5 * 2 * 4 * 32 * 4
     assert found.weight_bytes == pytest.approx((SHIPPED / "model.safetensors").stat().st_size, rel=0.01)
-    assert found.parameters == found.active
 
 
 @pytest.mark.parametrize(

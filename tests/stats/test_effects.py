@@ -34,7 +34,10 @@ ESTIMATORS = {
 @pytest.mark.parametrize("name", list(ESTIMATORS))
 def test_interval_p_shares_and_ratio_agree(name: str, shares: list[tuple[float, float]]) -> None:
     estimate: Callable[..., Effect] = ESTIMATORS[name]
-    found = estimate(*study(shares))
+    y, arm, task, stage = study(shares)
+    found, mirror = estimate(y, arm, task, stage), estimate(y, ~arm, task, stage)
+    assert -1 <= found.low <= found.estimate + 1e-9 <= found.high + 2e-9 <= 1 + 3e-9
+    assert found.low == pytest.approx(-mirror.high, abs=1e-6)
     assert found.share_treated - found.share_control == pytest.approx(found.estimate, abs=1e-12)
     clear = found.low > 0 or found.high < 0
     assert clear == (found.p <= 0.05), found

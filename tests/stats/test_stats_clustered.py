@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from tomserve.stats.association import (
     within_correlation,
 )
 from tomserve.stats.clustered import (
-    Effect,
     clustered_share,
     matched_effect,
     new_units_share,
@@ -225,32 +223,3 @@ def test_placebo_null_is_the_mean_over_all_permutations() -> None:
     assert found.proper.null == pytest.approx(np.mean(effects))
     assert found.proper.null_sd == pytest.approx(np.std(effects))
     assert math.isnan(placebo_split([1, 0], [1, 0], [1, 1]).improper.effect)
-
-
-# properties
-
-task_shares = st.lists(
-    st.tuples(st.integers(0, 4).map(lambda k: k / 4), st.integers(0, 4).map(lambda k: k / 4)), min_size=1, max_size=6
-)
-
-
-@settings(max_examples=12)
-@given(task_shares)
-@pytest.mark.parametrize(
-    "estimate",
-    [
-        matched_effect,
-        these_strata_effect,
-        lambda y, arm, task, stage: unmatched_effect(y, arm, task),
-        lambda y, arm, task, stage: paired_effect(y[arm], y[~arm], stage[arm]),
-    ],
-)
-def test_effects_hold_their_estimate_stay_in_range_and_mirror(
-    estimate: Callable[..., Effect], shares: list[tuple[float, float]]
-) -> None:
-    y, arm, task, stage = study(shares)
-    found, mirror = estimate(y, arm, task, stage), estimate(y, ~arm, task, stage)
-    assert -1 <= found.low <= found.estimate + 1e-9
-    assert found.estimate - 1e-9 <= found.high <= 1
-    assert found.low == pytest.approx(-mirror.high, abs=1e-6)
-    assert found.method.replace("treated", "") == mirror.method.replace("treated", "")
