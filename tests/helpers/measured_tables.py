@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -130,9 +131,9 @@ class _Table:
         for target in (t.TO_TRUE, t.TO_FALSE) if both else (t.TO_TRUE,):
             flips = self.rng.random(items.height) < (chance if target == t.TO_TRUE else 0.0)
             for order in (0, 1):
-                fixed = {"kind": t.MOVE, "map": name, "fitted": fitted, "layer": layer, "order": order, "strict": True}
-                fixed |= {"strict_before": True, "gap": 0.5, "gap_before": -1.0}
-                columns = {column: pl.lit(value) for column, value in fixed.items()}
+                fixed: dict[str, Any] = {"kind": t.MOVE, "map": name, "fitted": fitted, "layer": layer, "order": order}
+                fixed |= {"strict": True, "strict_before": True, "gap": 0.5, "gap_before": -1.0}
+                columns: dict[str, Any] = {column: pl.lit(value) for column, value in fixed.items()}
                 role_before = np.where(before, "false", "true")
                 columns |= {
                     **{"alpha": pl.lit(alpha, pl.Float64), "displacement": pl.lit(self.truth.displacement)},
@@ -144,7 +145,7 @@ class _Table:
         return found
 
     def maps(self) -> pl.DataFrame:
-        fixed = {"kind": t.MAP, "fitted": t.HELD_OUT, "rank": 40, "gain": 0.9, "norm": 12.0}
+        fixed: dict[str, Any] = {"kind": t.MAP, "fitted": t.HELD_OUT, "rank": 40, "gain": 0.9, "norm": 12.0}
         rows = [
             {**fixed, "map": name, "error": self.truth.error if name == t.PPT else 1.2, "layer": layer}
             | {"fold": fold, "penalty": 0.1 * (1 + fold)}
@@ -161,7 +162,8 @@ class _Table:
                 for told in (t.FALSE, t.TWIN):
                     for labels, share in ((t.TRUE_LABELS, accuracy), (t.SHUFFLED_LABELS, 0.5)):
                         right = pl.Series(self.rng.random(len(self.items)) < share)
-                        fixed = {"kind": t.PROBE, "probe": probe, "labels": labels, "layer": layer, "told": told}
-                        columns = {name: pl.lit(value) for name, value in (fixed | {"fold": 0, "chance": 0.5}).items()}
+                        fixed: dict[str, Any] = {"kind": t.PROBE, "probe": probe, "labels": labels, "layer": layer}
+                        fixed |= {"told": told, "fold": 0, "chance": 0.5}
+                        columns = {name: pl.lit(value) for name, value in fixed.items()}
                         found.append(self.items.with_columns(**columns, right=right))
         return found
