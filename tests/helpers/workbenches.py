@@ -1,7 +1,5 @@
 """A workbench in this process, its routes, and somebody who is let in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -76,7 +74,7 @@ def routes() -> list[tuple[str, str]]:
         found = []
         from tomserve.web import api, app
 
-        for router in (api.router, *(module.router for module in app.PAGES)):
+        for router in (api.router, *app.PAGES):
             for route in router.routes:
                 assert isinstance(route, APIRoute)
                 found += [(method, route.path) for method in sorted(route.methods)]

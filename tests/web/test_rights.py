@@ -120,7 +120,7 @@ def test_a_reader_changes_nothing() -> None:
     reader = member(lab(), "eve")
     for method, path in set(CHANGES) - READERS:
         assert reader.request(method, filled(path, "ours")).status_code == 403, (method, path)
-    routers = (api.router, *(module.router for module in PAGES))
+    routers = (api.router, *PAGES)
     for route in (route for router in routers for route in router.routes if isinstance(route, APIRoute)):
         runner = any(one.call is access.runner for one in route.dependant.dependencies)  # the route itself says it, too
         changes = {(method, route.path) for method in route.methods if (method, route.path) in CHANGES}
