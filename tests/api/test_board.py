@@ -1,7 +1,5 @@
 """The leaderboard ranks only what can be compared, and says what it leaves out, and how sure it is."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import zlib

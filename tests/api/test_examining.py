@@ -1,7 +1,5 @@
 """`tomserve.examine`: the mechanism layer from a script, and from a notebook's running loop."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 from pathlib import Path

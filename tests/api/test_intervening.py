@@ -1,7 +1,5 @@
 """`tomserve.intervene`: chains edited from a script, and from a notebook's running loop."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command `causal`: what it says before, while and after it measures, and how it refuses."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """An experiment in a file: `tomserve eval --config FILE.yaml`, over which the command line wins."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """--content stands anywhere on the line, and every command's help names it."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

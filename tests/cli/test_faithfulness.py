@@ -1,7 +1,5 @@
 """The command `faithfulness`: what it says before, while and after it asks, and how it refuses."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable, Iterator

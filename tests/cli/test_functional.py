@@ -1,7 +1,5 @@
 """The command that measures three layers of a model and computes their score."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from itertools import islice

@@ -1,7 +1,5 @@
 """A signal ends a command wherever it arrives, also where Python or a library swallows the error that it becomes."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

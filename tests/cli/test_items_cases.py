@@ -1,7 +1,5 @@
 """`tomserve items --cases` and `--limit`: the cases of a benchmark as items, and what makes none."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`tomserve items --variants` and its rewriter, and the refusal to ask a model what it has rewritten."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every command that takes a run takes a measured one, or says in one line why it cannot and what to do instead."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command `merge`, as a person sees it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """SIGINT, SIGTERM and SIGHUP in every phase of every command: its exit code, one line, and nothing left behind."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import time

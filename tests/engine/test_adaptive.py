@@ -1,7 +1,5 @@
 """Adaptive concurrency: the whole engine against a simulated server, in virtual time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

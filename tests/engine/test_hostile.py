@@ -1,7 +1,5 @@
 """Hostile servers: every transport, and what is asked before a run, ends with the right status and within bounds."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The journal and the run folder: what was written is never lost or changed, and a run has one writer."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """No key that a server sends back stands in a row, a message or a log, in whatever spelling it comes."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import html

@@ -1,7 +1,5 @@
 """One rule says through which proxy a request goes and whose certificates are trusted, whoever sends the request."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

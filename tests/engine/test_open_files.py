@@ -1,7 +1,5 @@
 """More requests in flight than the system allows open files: the limit is raised, or fewer are in flight, and said."""
 
-from __future__ import annotations
-
 import resource
 
 import pytest

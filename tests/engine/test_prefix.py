@@ -1,7 +1,5 @@
 """The order of requests, what prompts share, stickiness of replicas, and the compact index of what was asked."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A request's body and key, which are put together from parts that many requests share."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The runner on virtual time: what is asked when and of whom, what a failure costs, and how a run ends."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

@@ -1,7 +1,5 @@
 """Runs of a scripted model whose chains are edited: each made once a session, and copied."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whether a chain speaks of a hint: the rules, counted on chains that were written by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A whole measurement through HTTP: what is asked, what is read, and what the table says of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Hints in the prompts of strategies that come with tomserve, and of one's own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Edits of a list of beliefs: each written in the list's own style, and saying what it says it implies."""
 
-from __future__ import annotations
-
 import json
 
 from hypothesis import given

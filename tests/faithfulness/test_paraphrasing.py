@@ -1,7 +1,5 @@
 """A chain in another model's words: what that model is shown, and which of its replies can be used."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conftest import make_item

@@ -1,7 +1,5 @@
 """What the predicting model is shown: never the story, and a chain only as data."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conftest import make_item

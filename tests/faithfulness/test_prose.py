@@ -1,7 +1,5 @@
 """Edits of chains in prose: their lines stay, and the conclusion of what is edited is read again."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

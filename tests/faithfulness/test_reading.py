@@ -1,7 +1,5 @@
 """Chains are read out of replies: their places in the raw text, their beliefs, the answer after them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What a measurement refuses, survives and says when it is gone on with, or meets files and servers that misbehave."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How edited chains are shown for every kind of strategy, and how the answers to them are read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

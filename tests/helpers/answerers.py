@@ -4,8 +4,6 @@ A model knows the story's gold by heart. Asked anew it writes the gold chain and
 the questions. Shown a chain of its own, it answers by what it follows.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Sequence

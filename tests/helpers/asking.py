@@ -1,7 +1,5 @@
 """Requests, and a run of the engine over them, for tests of the engine and of what it writes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from typing import Any

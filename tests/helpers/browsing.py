@@ -1,7 +1,5 @@
 """A workbench that listens, as a thread or as a process, and a browser that keeps whatever it should not have seen."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import select

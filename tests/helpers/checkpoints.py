@@ -9,8 +9,6 @@ the repositories, which presets with a template of their own do not need. Two to
 own files, and gpt-oss's harmony vocabulary; both come with packages that vLLM brings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A server below HTTP that says the same hostile thing to every request, and counts what it could say."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import itertools

@@ -3,8 +3,6 @@
 Tests are skipped where they are missing; with NEED_LATEX=1, as in CI, they fail.
 """
 
-from __future__ import annotations
-
 import base64
 import os
 import re

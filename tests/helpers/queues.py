@@ -1,7 +1,5 @@
 """A workbench's queue: experiments, workers whose processes a test plays, real ones, and waiting for conditions."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

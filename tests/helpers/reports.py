@@ -1,7 +1,5 @@
 """Run folders to make reports of, hostile ones too, and reading what a page holds."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Some items of a benchmark, spread over its first part, without waiting for all of it."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """Commands in processes of their own that are shot at: a signal is sent at some moment, and what is left is looked at."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import subprocess

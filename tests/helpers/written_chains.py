@@ -1,7 +1,5 @@
 """Chains of reasoning for tests of what reads and edits them: lists in several styles, and prose written by rule."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Reports that are made once for all tests that read them, and visits of a browser to them."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path

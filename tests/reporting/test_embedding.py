@@ -1,7 +1,5 @@
 """The letters in an SVG are those of the font that drew the figure: a real browser without that font draws the same."""
 
-from __future__ import annotations
-
 import base64
 import io
 import os

@@ -1,7 +1,5 @@
 """One list of hostile texts, over everything that tomserve prints or writes for people: none of it is obeyed."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable

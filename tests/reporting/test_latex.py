@@ -1,7 +1,5 @@
 """Tables for papers: each fits an ordinary page, and a table without rows is no table."""
 
-from __future__ import annotations
-
 import re
 
 import polars as pl

@@ -3,8 +3,6 @@
 Skipped where pdflatex is missing; with NEED_LATEX=1 (as CI sets it) that is a failure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The report of a measurement: what it says, that it says nothing of answers, and that it works in a browser."""
 
-from __future__ import annotations
-
 import html
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a person sees while something is measured: on a terminal, in a file, and where nobody wants to see it."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

@@ -1,7 +1,5 @@
 """What is said of a run whose replies another tool collected, also where its record tells little."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

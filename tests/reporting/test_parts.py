@@ -1,7 +1,5 @@
 """The table of `tomserve status` fits a terminal, whatever a cluster or a stranger's folder says."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Figures for a paper: as wide as its columns, with letters that can be read, and with the fonts in the files."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Tables in a terminal: whatever its width, no name and no number is cut off."""
 
-from __future__ import annotations
-
 import io
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Keys: from which files they are taken, and to whom they would be shown."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The reference model: what it was trained on, that training can be repeated, and that what is shipped is what it says."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import json

@@ -3,8 +3,6 @@
 Time is virtual: only sleeping moves it, or what a test does whenever something is waited for.
 """
 
-from __future__ import annotations
-
 import email.utils
 import os
 import signal

@@ -1,8 +1,6 @@
 """Tests of the first tier start no process: what the workbench computes beside itself is done in this one, and once a
 session for each content. Tests of the system tier have the real ones."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """Signing in and out: passwords, sessions, roles, and how fast somebody may try."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What an experiment that comes from a browser may name, which keys its process gets, and the proof that it was queued here."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """One answer with all that belongs to it, whether there is an index of the run or not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The programming interface: runs and tokens, and that its OpenAPI document describes what it does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """The pages in real Chromium: they fit and name everything, change while somebody looks, go by the keyboard and without
 scripts, and whatever strangers wrote is text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One real browser opens three pages of the workbench: they come whole, with their scripts, and ask nobody else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

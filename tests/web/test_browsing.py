@@ -1,7 +1,5 @@
 """Pages of answers hold what a plain reading of all rows finds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

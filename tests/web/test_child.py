@@ -1,7 +1,5 @@
 """The process that asks an experiment, and what it prints."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

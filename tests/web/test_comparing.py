@@ -1,7 +1,5 @@
 """The page of a comparison holds what `tomserve compare` finds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import orjson

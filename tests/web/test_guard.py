@@ -1,7 +1,5 @@
 """What stands before every page: names of the host, tokens, forms of strangers, limits, and headers."""
 
-from __future__ import annotations
-
 import pytest
 from fastapi import FastAPI
 

@@ -1,7 +1,5 @@
 """Whatever strangers write into runs, replies and names is text on every page, and a broken run breaks no page."""
 
-from __future__ import annotations
-
 import html
 import os
 import re

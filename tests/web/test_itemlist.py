@@ -1,7 +1,5 @@
 """Items in pages: which are there, which are wanted, and which a person may look at."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from urllib.parse import urlencode
 

@@ -1,7 +1,5 @@
 """The leaderboard: what stands in one column, which run counts, who sees it, and what it is downloaded as."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """Styles and scripts: colours can be told apart, those of others are named with version, licence and digest, and all are
 asked for by digest."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

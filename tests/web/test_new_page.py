@@ -1,8 +1,6 @@
 """New experiment: every field reaches the experiment, errors stand beside their fields, and a file is the same as the
 form."""
 
-from __future__ import annotations
-
 import html
 import re
 from pathlib import Path

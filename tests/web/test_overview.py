@@ -1,7 +1,5 @@
 """The Dashboard: what runs, what waits, what is new, and a list of runs that can be filtered, sorted and paged."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

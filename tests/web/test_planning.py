@@ -1,7 +1,5 @@
 """Plans of experiments: as `tomserve eval` would ask, computed by another process, and refused in words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

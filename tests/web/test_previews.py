@@ -1,7 +1,5 @@
 """What is shown as the request is byte for byte what an evaluation sends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

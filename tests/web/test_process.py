@@ -1,7 +1,5 @@
 """A process beside the server does one work after the other, knows no key, and ends with the server."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

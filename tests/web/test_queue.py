@@ -1,7 +1,5 @@
 """The queue of experiments: names, order, who may do what, and that its databases can be lost."""
 
-from __future__ import annotations
-
 import math
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The page of the queue: what waits in which order, and buttons that work as plain forms."""
 
-from __future__ import annotations
-
 import fcntl
 import re
 from typing import Any

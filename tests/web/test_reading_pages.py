@@ -1,7 +1,5 @@
 """The pages of a run, its answers, one answer and comparisons, as somebody's browser gets them."""
 
-from __future__ import annotations
-
 import html
 import io
 import re

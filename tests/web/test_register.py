@@ -1,7 +1,5 @@
 """The register lists runs quickly, by what stands in their folders, and shows nothing that it should not."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

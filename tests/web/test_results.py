@@ -1,7 +1,5 @@
 """What runs have found out, by the programming interface and the client: the same as in Python and on the command line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import polars as pl

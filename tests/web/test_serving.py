@@ -1,7 +1,5 @@
 """`tomserve web`: it starts, says where, lets in, and ends by a signal; one workbench has a folder of runs."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """What is seen of a run while it goes on: from its folder alone, within bounds, and never an error."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import os

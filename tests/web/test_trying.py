@@ -1,7 +1,5 @@
 """One item asked of one model: what comes of it, who may see it, and where a key is sent."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

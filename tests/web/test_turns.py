@@ -1,7 +1,5 @@
 """Why an experiment whose turn has come has to wait, and what becomes of it when its process has ended."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

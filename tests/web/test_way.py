@@ -1,7 +1,5 @@
 """A person's whole way in a real browser: a new experiment, watching it, an item, a second run, comparing, exporting."""
 
-from __future__ import annotations
-
 import csv
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """How pages say sizes, times and rates."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 
