@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from tomserve.scoring.metric import BEGINNING
+from tomserve.scoring.metrics import BEGINNING
 from tomserve.studies import Excerpt, Study, baselines, metrics, samples
 from tomserve.studies.counting import ARM, Once, Rows, Tally, take
 from tomserve.studies.noise import shown as shown_noise

@@ -21,7 +21,7 @@ from typing import Any
 import polars as pl
 
 from tomserve.errors import ConfigError
-from tomserve.scoring.rules import name_of
+from tomserve.scoring.baselines import baseline_name
 from tomserve.stats.published import accuracy_interval
 from tomserve.studies import Context, Excerpt, Figure, Section, Study, baselines
 from tomserve.studies.contrasts import Record, share
@@ -99,7 +99,7 @@ def _solved(part: pl.DataFrame, kinds: baselines.Kinds, intervals: str) -> Recor
     else:
         found = share(part)
         low, high = found["ci_low"], found["ci_high"]
-    by_rule = {name_of(column): int(part[column].sum()) for column in kinds.columns}
+    by_rule = {baseline_name(column): int(part[column].sum()) for column in kinds.columns}
     best = max(by_rule, key=lambda name: by_rule[name], default=None)
     return {
         **{"solved": solved, "bundles": total, "share": solved / total, "ci_low": low, "ci_high": high},

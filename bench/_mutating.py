@@ -20,7 +20,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.scoring.pinned import digest_of
+from tomserve.content.files import digest_bytes
 
 CSI, LINK, CLIPBOARD = "\x1b[2J\x1b[31m", "\x1b]8;;https://evil.example\x1b\\", "\x1b]52;c;ZXZpbA==\x07"
 """What clears a screen, makes a link, and writes to the clipboard of a terminal."""
@@ -325,5 +325,5 @@ def _sign(manifest: Path, table: Path, rows: int) -> None:
     """Have the manifest of a measured run say that this is the table that was measured, as whoever forges one does."""
     with contextlib.suppress(ValueError, TypeError, KeyError):
         data = json.loads(manifest.read_bytes())
-        data["table"] |= {"digest": digest_of(table.read_bytes()), "bytes": table.stat().st_size, "rows": rows}
+        data["table"] |= {"digest": digest_bytes(table.read_bytes()), "bytes": table.stat().st_size, "rows": rows}
         manifest.write_text(_text(data))

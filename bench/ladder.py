@@ -18,11 +18,11 @@ from collections.abc import Sequence
 
 from _figures import figure
 
-from tomserve.scoring.answers import read
-from tomserve.scoring.labels import Lettered
+from tomserve.scoring.answers import read_reply
+from tomserve.scoring.labels import LetteredChoices
 
 CHOICES = ("tea", "salt", "the jar", "unknown")
-OFFERED = Lettered(("red_box", "blue_box", "tin_ladle_box", "plum_bin", "unknown"))
+OFFERED = LetteredChoices(("red_box", "blue_box", "tin_ladle_box", "plum_bin", "unknown"))
 SEEDS = (
     '{"beliefs": [{"sentence": 1, "belief": "tea"}, {"sentence": 2, "belief": "salt"}], "answer": "salt"}',
     "Sure!\n```json\n{'answer': 'tea',}\n```\nThe answer is tea.",
@@ -79,7 +79,7 @@ def seconds(words: str, choices: Sequence[str] = CHOICES) -> float:
     times = []
     for _ in range(3):
         began = time.perf_counter()
-        read(words, choices, 3)
+        read_reply(words, choices, 3)
         times.append(time.perf_counter() - began)
     return min(times)
 
@@ -94,7 +94,7 @@ def main() -> int:
     bad = 0
     began = time.perf_counter()
     for _ in range(count):
-        reading = read(text(noise), CHOICES, 3)
+        reading = read_reply(text(noise), CHOICES, 3)
         rungs[(reading.parse or "none").split("+")[0] if reading.answer is not None else "invalid"] += 1
         bad += (reading.answer is None) == (reading.reason is None)
     took = time.perf_counter() - began

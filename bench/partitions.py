@@ -47,7 +47,7 @@ def base(tasks: int) -> pl.DataFrame:
     import random
 
     from tomserve import benchmarks
-    from tomserve.scoring.table import table
+    from tomserve.scoring.table import score_table
 
     noise = random.Random(0)
     pairs = [
@@ -55,7 +55,7 @@ def base(tasks: int) -> pl.DataFrame:
         for item in items(tasks)
         for strategy in STRATEGIES
     ]
-    return table("many", "stand-in", pairs, ["cot"], benchmarks.scoring)
+    return score_table("many", "stand-in", pairs, ["cot"], benchmarks.scoring)
 
 
 def make(folder: Path, rows: int, files: int) -> None:

@@ -34,8 +34,8 @@ from typing import Any
 import orjson
 from _figures import figure
 
-from tomserve.scoring.answers import Reading, read
-from tomserve.scoring.labels import Lettered
+from tomserve.scoring.answers import Reading, read_reply
+from tomserve.scoring.labels import LetteredChoices
 
 REPLIES = Path(__file__).parent / "replies.jsonl"
 HELD_OUT = "held out"
@@ -43,8 +43,8 @@ HELD_OUT = "held out"
 
 def reading(reply: dict[str, Any]) -> Reading:
     """What is read from one reply."""
-    choices = Lettered(reply["choices"]) if reply["lettered"] else tuple(reply["choices"])
-    return read(reply["text"], choices, None, reply["question"])
+    choices = LetteredChoices(reply["choices"]) if reply["lettered"] else tuple(reply["choices"])
+    return read_reply(reply["text"], choices, None, reply["question"])
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from tomserve.scoring.rules import name_of
+from tomserve.scoring.baselines import baseline_name
 from tomserve.stats.corrected import TaskMean, corrected, mean_of, task_mean
 from tomserve.studies import baselines
 from tomserve.studies.contrasts import Record, codes, effects_within
@@ -71,7 +71,7 @@ def _benchmark(part: pl.DataFrame, kinds: baselines.Kinds) -> tuple[Record, Task
     own = mean.interval()
     record |= {"b": own.estimate, "b_low": own.low, "b_high": own.high}
     for kind, place in best.items():
-        record[f"{kind}_rule"] = None if place is None else name_of(said[place - 1])
+        record[f"{kind}_rule"] = None if place is None else baseline_name(said[place - 1])
         record[f"{kind}_b"] = None if place is None else float(mean.estimate[place])
     places = [place for place in best.values() if place is not None]
     rival = max(places, key=lambda place: float(mean.estimate[place]), default=None)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tomserve.scoring.samples import PEOPLE
+from tomserve.scoring.score import PEOPLE
 from tomserve.stats.corrected import guesser, task_mean
 from tomserve.stats.functional import FTOM_1, LAYERS, Formula, Scored, score
 from tomserve.stats.proportions import Interval

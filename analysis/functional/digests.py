@@ -8,7 +8,7 @@ import polars as pl
 
 from tomserve.causal.table import SCHEMA
 from tomserve.content import digest
-from tomserve.scoring.samples import PEOPLE
+from tomserve.scoring.score import PEOPLE
 from tomserve.studies import baselines, pairs, tasks
 from tomserve.studies.contrasts import Record
 from tomserve.studies.rows import with_columns

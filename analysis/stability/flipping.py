@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from tomserve.scoring.rules import name_of
+from tomserve.scoring.baselines import baseline_name
 from tomserve.stats.paired import mcnemar
 from tomserve.studies.contrasts import Record
 from tomserve.studies.pairs import ARM, SHORT, UNREADABLE, Asked, by_arm, in_order
@@ -110,7 +110,7 @@ def controls(asked: Asked) -> Iterator[Record]:
             for kept, said, rule in sorted(found, key=lambda one: (-one[0] / one[1], one[2])):
                 yield {
                     **{"model": model, "benchmark": benchmark, "variant": kind, "short": SHORT.get(kind, "")},
-                    **{"rule": name_of(rule), "kind": asked.rules.by_column.get(rule, "surface")},
+                    **{"rule": baseline_name(rule), "kind": asked.rules.by_column.get(rule, "surface")},
                     **{"said": said, "same": kept, "s": kept / said},
                 }
 

@@ -16,7 +16,7 @@ import polars as pl
 from tomserve import Gold, Item
 from tomserve.benchmarks import Benchmark, Draw
 from tomserve.scoring.answers import Reading
-from tomserve.scoring.metric import Metric
+from tomserve.scoring.metrics import Metric
 
 PEOPLE = (("Nadia", "Emil"), ("Tomas", "Ingrid"), ("Aiko", "Daniel"))
 PLACES = (("drawer", "jacket"), ("bowl", "backpack"))

@@ -3,8 +3,8 @@
 import json
 
 from tomserve.benchmarks.tombench.official import LETTERS, MARKED, letter_of, majority, orders
-from tomserve.scoring.answers import read
-from tomserve.scoring.labels import Lettered
+from tomserve.scoring.answers import read_reply
+from tomserve.scoring.labels import LetteredChoices
 
 
 def program(item, ask):
@@ -12,7 +12,7 @@ def program(item, ask):
     shown = orders(item.id, item.choices)
     replies = yield [ask("ask", choices=choices) for choices in shown]
     votes = [
-        read(reply.text, Lettered(choices), len(item.story), item.question, not reply.cut).answer
+        read_reply(reply.text, LetteredChoices(choices), len(item.story), item.question, not reply.cut).answer
         for reply, choices in zip(replies, shown, strict=True)
     ]
     found = [letter_of(reply.text) for reply in replies]

@@ -17,8 +17,8 @@ from tomserve.benchmarks.dyntom.trials import folders, known
 from tomserve.errors import ContentError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
-from tomserve.scoring.answers import read
-from tomserve.scoring.labels import Lettered
+from tomserve.scoring.answers import read_reply
+from tomserve.scoring.labels import LetteredChoices
 
 WHOLE = DATA / "DynToM"
 
@@ -51,7 +51,7 @@ def test_letters_are_asked_for_and_read_to_the_last(name: str, folder: Path) -> 
     for place in (0, 15, 23):
         letter = chr(ord("A") + place)
         for reply in (f'{{"answer": "{letter}"}}', letter, f"({letter.lower()})", f"{letter}. {item.choices[place]}"):
-            assert read(reply, Lettered(item.choices)).answer == item.choices[place], reply
+            assert read_reply(reply, LetteredChoices(item.choices)).answer == item.choices[place], reply
 
 
 def test_what_is_no_folder_of_trials_is_refused(tmp_path: Path) -> None:

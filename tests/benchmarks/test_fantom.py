@@ -10,8 +10,8 @@ from tests.helpers.choices_files import QUESTIONS, fantom_name, fantom_rows, fan
 from tests.helpers.strategies import talk
 from tomserve.benchmarks.fantom import BENCHMARK, OWN, blob, official
 from tomserve.prompting.strategy import Strategy
-from tomserve.scoring.answers import Reading, read
-from tomserve.scoring.labels import Lettered
+from tomserve.scoring.answers import Reading, read_reply
+from tomserve.scoring.labels import LetteredChoices
 
 
 def test_the_official_file_has_the_same_questions_and_says_its_pieces(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_the_official_reading_is_that_of_the_authors_program(tmp_path: Path) -> 
             text, right = form.format(*letters), form in OFFICIAL
             assert official(item, Reading(None, None, text=text)) == {"metric_official": right}, text
             if right and form not in ("({1}) and not ({0})", "{0}, yes"):
-                assert read(text, Lettered(item.choices)).answer == item.answer, text
+                assert read_reply(text, LetteredChoices(item.choices)).answer == item.answer, text
     assert official(item, Reading(None, None, text='{"answer": "x"}')) == {}
 
 

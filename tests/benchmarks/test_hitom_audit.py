@@ -19,7 +19,7 @@ from tomserve.benchmarks.hitom.reader import read_records
 from tomserve.benchmarks.hitom.rules import RULES
 from tomserve.benchmarks.hitom.tracker import trace
 from tomserve.items import Item
-from tomserve.scoring.table import table
+from tomserve.scoring.table import score_table
 
 SMALL = ROOT / "tests/data/hitom_small.json"
 
@@ -133,7 +133,7 @@ def item(**changes: object) -> Item:
 
 def test_columns_of_a_score_table() -> None:
     row = {"strategy": "s", "status": "ok", "text": "tan_box"}
-    scores = table("r", "m", [(item(), row), (make_item(2), row)], rules=benchmarks.scoring)
+    scores = score_table("r", "m", [(item(), row), (make_item(2), row)], rules=benchmarks.scoring)
     columns = {
         "places_offered": " ".join(CHOICES),
         "places_mentioned": "red_box blue_box green_box tan_box pink_box gray_box lime_box",
@@ -142,7 +142,7 @@ def test_columns_of_a_score_table() -> None:
     }
     assert columns.items() <= scores.row(0, named=True).items()
     assert scores.row(1, named=True)["places_reality"] is None  # an item of another benchmark
-    assert not set(PLACES.columns) & set(table("r", "m", [(make_item(2), row)], rules=benchmarks.scoring).columns)
+    assert not set(PLACES.columns) & set(score_table("r", "m", [(make_item(2), row)], rules=benchmarks.scoring).columns)
     three = {"question": "Where does Ann think Bo thinks Cy thinks the pen is?"}
     assert places(item(**three))["places_lower_order"] == "red_box gray_box"
     assert places(item(**three, factors={"semantics": "common_knowledge"}))["places_lower_order"] == "gray_box"
@@ -152,7 +152,7 @@ def test_columns_of_a_score_table() -> None:
 def test_rules_that_nest_nothing_agree_with_the_factors_and_with_the_rooms() -> None:
     items = list(hitom.load())[::9]
     nothing = {"strategy": "s", "status": "timeout", "text": None}
-    scores = table("r", "m", [(one, nothing) for one in items], rules=benchmarks.scoring)
+    scores = score_table("r", "m", [(one, nothing) for one in items], rules=benchmarks.scoring)
     for rule, factor in (("always_reality", "reality"), ("first_order", "first_order"), ("joint_witness",) * 2):
         assert scores[f"rule_{rule}"].to_list() == scores[f"equals_{factor}"].to_list(), rule
     for one in items:

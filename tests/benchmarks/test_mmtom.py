@@ -11,8 +11,8 @@ from tomserve.benchmarks.foreign.auditing import audited
 from tomserve.benchmarks.mmtom import BENCHMARK, official
 from tomserve.benchmarks.mumatom import decoded
 from tomserve.prompting.strategy import Strategy
-from tomserve.scoring.answers import Reading, read
-from tomserve.scoring.labels import Lettered
+from tomserve.scoring.answers import Reading, read_reply
+from tomserve.scoring.labels import LetteredChoices
 
 
 @pytest.fixture
@@ -43,7 +43,9 @@ def test_the_official_form_and_reading(path: Path) -> None:
     for text, right in (("b", True), (" B.", True), ("\nbecause", True), ("a", False), ("(b)", False), ("", False)):
         assert official(item, Reading(None, None, text=text)) == {"metric_official": right}, text
     assert official(item, Reading(None, None, text='{"answer": "b"}')) == {}
-    assert read("(b)", Lettered(item.choices)).answer == item.answer, "which the authors' reading takes for wrong"
+    assert read_reply("(b)", LetteredChoices(item.choices)).answer == item.answer, (
+        "which the authors' reading takes for wrong"
+    )
 
 
 def test_a_description_of_mumatom_is_decoded_wherever_it_has_marks_of_bytes() -> None:

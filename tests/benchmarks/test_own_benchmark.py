@@ -14,7 +14,7 @@ from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
 from tomserve.runs.scores import load_scores
-from tomserve.scoring.table import table
+from tomserve.scoring.table import score_table
 from tomserve.stability import PERSON, variants
 
 EXAMPLE = ROOT / "docs/examples/own_benchmark.py"
@@ -127,11 +127,11 @@ def tell(name, answer):
 CASE = Case(tell('f', 'tea'), tell('p', 'tea'), tell('t', 'salt'), tell('u', 'salt'))
 BAD = Case(tell('f', 'tea'), tell('p', 'salt'), tell('t', 'salt'))
 """
-METRIC = "import polars as pl\nfrom tomserve.scoring.metric import Metric\n"
+METRIC = "import polars as pl\nfrom tomserve.scoring.metrics import Metric\n"
 SAME = "from tomserve.stability import variant\n"
 ACTS: dict[str, Callable[[Benchmark], object]] = {
     "load": lambda found: list(found.items()),
-    "metrics": lambda found: table("r", "m", [(item, TEA) for item in found.items()], rules=benchmarks.scoring),
+    "metrics": lambda found: score_table("r", "m", [(item, TEA) for item in found.items()], rules=benchmarks.scoring),
     "retelling": lambda found: list(variants(found.items(), [PERSON], benchmarks.retelling(found))),
     "cases": lambda found: list(found.found_cases()),
 }

@@ -21,7 +21,7 @@ from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, SCENARIOS, in
 from tomserve.benchmarks.perturbed.validate import cross_check, problems
 from tomserve.items import Item, items_digest
 from tomserve.prompting.strategy import Strategy
-from tomserve.scoring.table import table
+from tomserve.scoring.table import score_table
 
 BY_NAME = {rule.name: rule for rule in RULES}
 
@@ -86,7 +86,7 @@ def test_gold_agrees_with_events_in_every_sentence() -> None:
 def scored(items: list[Item]) -> pl.DataFrame:
     """The score table of a model that never answers."""
     nothing = {"strategy": "s", "status": "timeout", "text": None}
-    return table("r", "m", [(item, nothing) for item in items], rules=benchmarks.scoring)
+    return score_table("r", "m", [(item, nothing) for item in items], rules=benchmarks.scoring)
 
 
 def test_the_score_table_holds_what_the_audit_counts_and_always_reality_is_robust_over_all(items: list[Item]) -> None:

@@ -17,12 +17,12 @@ from tomserve import benchmarks
 from tomserve.benchmarks.foreign.source import Source, digest
 from tomserve.benchmarks.tombench import official
 from tomserve.benchmarks.tombench.source import ANSWER
-from tomserve.content.pyfile import load_module
+from tomserve.content.python_file import load_module
 from tomserve.errors import TomserveError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
-from tomserve.scoring.answers import read
-from tomserve.scoring.labels import Lettered
+from tomserve.scoring.answers import read_reply
+from tomserve.scoring.labels import LetteredChoices
 from tomserve.scoring.score import score_row
 
 STRATEGIES = {name: Strategy.load(name) for name in ("tombench_vanilla", "tombench_cot", "tombench_vote")}
@@ -158,7 +158,7 @@ def test_the_published_files_have_the_known_faults_and_letters(real: list[Item])
     for item in real[::7]:
         letter = "ABCD"[item.choices.index(item.answer)]
         for said in (f"[[{letter}]]", f"{letter}. {item.answer}"):
-            assert read(said, Lettered(item.choices), 1, item.question).answer == item.answer
+            assert read_reply(said, LetteredChoices(item.choices), 1, item.question).answer == item.answer
 
 
 def test_the_prompts_are_the_published_ones_word_for_word(real: list[Item]) -> None:

@@ -91,7 +91,7 @@ def test_another_file_is_not_believed(made: Generator, cache: Path, harm: str, t
 def test_other_words_have_a_file_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever changes a word, or brings a folder of words along, is not given the release of other words."""
     before = keeping.place(released())
-    words = Path(shutil.copytree(content.required("dataset/worlds"), tmp_path / "content/dataset/worlds"))
+    words = Path(shutil.copytree(content.require("dataset/worlds"), tmp_path / "content/dataset/worlds"))
     (words / "words.yaml").write_text((words / "words.yaml").read_text() + "# a change\n")
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path / "content"))
     assert keeping.place(released()) != before

@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 from tests.helpers import measurements
 from tests.helpers.measurements import measured_run, table
 from tests.helpers.outcomes import passes, refuses
-from tomserve.scoring.tablefile import write_scores
+from tomserve.scoring.table import write_scores
 
 
 @pytest.fixture

@@ -52,13 +52,13 @@ PHASES = {
         "prints": "tomserve.reporting.tables:show_analysis",
     },
     "score": {
-        "starts the second process": "tomserve.scoring.beside:_tell",
+        "starts the second process": "tomserve.scoring.parallel:_tell",
         "writes": "tomserve.content.files:put_in_place",
     },
     "analyze": {"writes": "tomserve.content.temporary:_created"},
     "report": {"waits for a picture": "tomserve.reporting.html.svg:_picture"},
     "compare": {"writes": "os:fsync"},
-    "generate": {"writes": "tomserve.content.outputs:writing"},
+    "generate": {"writes": "tomserve.content.output_path:writing"},
     "faithfulness": {"keeps": "tomserve.faithfulness.running:_items"},
 }
 """By command and phase: the function in which a signal arrives."""

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tomserve import content
-from tomserve.content.find import digest, digest_of
+from tomserve.content.paths import digest, digest_of
 from tomserve.errors import ConfigError
 
 
 def test_content_that_must_be_there_is_found_or_asked_for() -> None:
-    assert content.required("dataset/worlds/words.yaml") == content.find("dataset/worlds/words.yaml")
+    assert content.require("dataset/worlds/words.yaml") == content.find("dataset/worlds/words.yaml")
     with pytest.raises(ConfigError, match=r"^dataset/moons is in none of the content folders; name one .* --content$"):
-        content.required("dataset/moons")
+        content.require("dataset/moons")
 
 
 def test_parts_in_memory_in_files_and_one_after_the_other_have_one_digest(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tomserve.content.index import Firsts
+from tomserve.content.compact_index import FirstPlaces
 
 
 class Alike(str):
@@ -23,7 +23,7 @@ def test_a_text_is_found_where_it_came_first(kind: type[str]) -> None:
     chance = random.Random(1)
     texts = [kind(f"task-{chance.randrange(400)}/é") for _ in range(1000)]
     wanted: dict[str, int] = {}
-    firsts = Firsts()
+    firsts = FirstPlaces()
     for place, text in enumerate(texts):
         known = next((first for name, first in wanted.items() if str.__eq__(name, text)), None)
         assert firsts.find(text) == known
@@ -36,6 +36,6 @@ def test_a_text_is_found_where_it_came_first(kind: type[str]) -> None:
 
 
 def test_texts_that_are_given_at_once_stand_at_their_places() -> None:
-    firsts = Firsts(["b", "a", "b"])
+    firsts = FirstPlaces(["b", "a", "b"])
     assert (firsts.find("b"), firsts.find("a"), firsts.find("c"), len(firsts)) == (0, 1, None, 2)
     assert firsts.add("c", 2**32 - 1) == firsts.add("c", 5) == 2**32 - 1

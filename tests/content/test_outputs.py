@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import ROOT, make_item
 from tests.helpers.command import TOMSERVE, environment
-from tomserve.content import outputs, temporary
+from tomserve.content import output_path, temporary
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
 from tomserve.runs import kept
@@ -34,7 +34,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def write(path: Path, *inputs: Path) -> None:
-    with outputs.writing(path, *inputs) as file:
+    with output_path.open_output(path, *inputs) as file:
         file.write(b"new")
 
 
@@ -67,7 +67,7 @@ def test_a_file_of_a_run_that_is_not_there_yet_is_refused_and_others_are_not(run
         write(run / "noise.jsonl")
     write(run / "my-table.csv")
     assert (run / "my-table.csv").read_bytes() == b"new"
-    with outputs.writing(run / "report.html", run, own=("report.html",)) as file:
+    with output_path.open_output(run / "report.html", run, own=("report.html",)) as file:
         file.write(b"new")
     assert (run / "report.html").read_bytes() == b"new"
 
@@ -112,7 +112,7 @@ def test_a_device_stays_one_and_what_takes_nothing_is_told(tmp_path: Path) -> No
 
 
 def half_written(path: Path) -> None:
-    with outputs.writing(path) as file:
+    with output_path.open_output(path) as file:
         file.write(b"half")
         print(1 / 0)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.ssh import needs_ssh, new_key
-from tomserve.content.signing import examined, signed
+from tomserve.content.signatures import check_signature, sign_text
 from tomserve.errors import ConfigError, MachineError
 
 TEXT = "sha256:" + "0" * 64
@@ -17,11 +17,11 @@ TEXT = "sha256:" + "0" * 64
 @needs_ssh
 def test_a_signature_names_its_key_and_does_not_fit_another_text(tmp_path: Path) -> None:
     key = new_key(tmp_path, "alice@lab")
-    signature = signed(TEXT, key)
-    found = examined(TEXT, signature)
+    signature = sign_text(TEXT, key)
+    found = check_signature(TEXT, signature)
     assert found.good
     assert "ED25519 key SHA256:" in found.said
-    changed = examined(TEXT.replace("0", "1", 1), signature)
+    changed = check_signature(TEXT.replace("0", "1", 1), signature)
     assert not changed.good
     assert changed.said.startswith("does not fit")
 
@@ -34,9 +34,12 @@ def test_a_signature_counts_only_of_a_key_that_is_named(tmp_path: Path, form: st
     lines = {"public key": public, "allowed signers": f"alice@lab {public}"}
     file = tmp_path / "signers"
     file.write_text(lines.get(form, f"# who may sign\n\nalice@lab {public}"))
-    assert examined(TEXT, signed(TEXT, own), file) == (True, examined(TEXT, signed(TEXT, own), file).said)
-    assert examined(TEXT, signed(TEXT, own), file).said.startswith("by alice@lab (ED25519 key SHA256:")
-    forged = examined(TEXT, signed(TEXT, other), file)
+    assert check_signature(TEXT, sign_text(TEXT, own), file) == (
+        True,
+        check_signature(TEXT, sign_text(TEXT, own), file).said,
+    )
+    assert check_signature(TEXT, sign_text(TEXT, own), file).said.startswith("by alice@lab (ED25519 key SHA256:")
+    forged = check_signature(TEXT, sign_text(TEXT, other), file)
     assert not forged.good
     assert "which is none of those" in forged.said
 
@@ -48,25 +51,25 @@ def test_a_signature_for_another_purpose_does_not_count(tmp_path: Path) -> None:
         ["ssh-keygen", "-Y", "sign", "-f", str(key), "-n", "git"],
         input=TEXT, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    assert not examined(TEXT, for_git).good
-    assert not examined(TEXT, for_git, key.with_suffix(".pub")).good
+    assert not check_signature(TEXT, for_git).good
+    assert not check_signature(TEXT, for_git, key.with_suffix(".pub")).good
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "-----BEGIN SSH SIGNATURE-----\nAAAA", "x" * 100_000])
 def test_what_is_no_signature_is_not_handed_to_another_program(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert examined(TEXT, text) == (False, "is no signature of OpenSSH")
+    assert check_signature(TEXT, text) == (False, "is no signature of OpenSSH")
 
 
 @needs_ssh
 def test_keys_and_signers_that_are_none_are_told_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no key; make one by `ssh-keygen"):
-        signed(TEXT, tmp_path / "missing")
+        sign_text(TEXT, tmp_path / "missing")
     (tmp_path / "no-key").write_text("hello\n")
     os.chmod(tmp_path / "no-key", 0o600)
     with pytest.raises(ConfigError, match="ssh-keygen does not sign with it"):
-        signed(TEXT, tmp_path / "no-key")
-    signature = signed(TEXT, new_key(tmp_path, "a@b"))
+        sign_text(TEXT, tmp_path / "no-key")
+    signature = sign_text(TEXT, new_key(tmp_path, "a@b"))
     for content, wanted in {
         "": "names no key",
         "# nothing\n": "names no key",
@@ -75,9 +78,9 @@ def test_keys_and_signers_that_are_none_are_told_in_one_line(tmp_path: Path) -> 
     }.items():
         (tmp_path / "signers").write_text(content)
         with pytest.raises(ConfigError, match=wanted):
-            examined(TEXT, signature, tmp_path / "signers")
+            check_signature(TEXT, signature, tmp_path / "signers")
     with pytest.raises(ConfigError, match="cannot be read"):
-        examined(TEXT, signature, tmp_path / "nothing")
+        check_signature(TEXT, signature, tmp_path / "nothing")
 
 
 def test_a_missing_program_is_told_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,4 +88,4 @@ def test_a_missing_program_is_told_with_its_package(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("PATH", "/nowhere")
     assert shutil.which("ssh-keygen") is None
     with pytest.raises(MachineError, match="apt-get install openssh-client"):
-        signed(TEXT, tmp_path / "key")
+        sign_text(TEXT, tmp_path / "key")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import make_item
 from tomserve.benchmarks import get
-from tomserve.content.index import Index, short
+from tomserve.content.compact_index import Index, text_checksum
 from tomserve.engine.fleet import Fleet
 from tomserve.engine.prefix import PrefixMeter, common
 from tomserve.engine.request import Identity, Request, Sampling
@@ -196,7 +196,7 @@ def test_seen_tells_identities_apart() -> None:
 
 def test_two_keys_with_one_checksum_are_told_apart_by_their_rows(tmp_path: Path) -> None:
     first, second = "plumless", "buckeroo"  # crc32 gives both 0x4ddb0c25
-    assert short(first) == short(second)
+    assert text_checksum(first) == text_checksum(second)
     with Journal(tmp_path / "responses.jsonl") as journal:
         for key in (first, second):
             journal.append({"item": key, "strategy": "s", "turn": 0, "key": key, "status": "ok", "text": key})

@@ -14,7 +14,7 @@ from tomserve.faithfulness.reading import labels_of, shown
 from tomserve.faithfulness.table import FILLER, TEXT
 from tomserve.faithfulness.written import Edited, LeftOut, Written
 from tomserve.items import Gold, Item
-from tomserve.scoring.answers import read
+from tomserve.scoring.answers import read_reply
 
 OTHER = labels_of(JAR, reply(JAR, ["unknown", "beads", "beads", "beads", "beads"], "beads", only_changes=True))
 
@@ -165,7 +165,7 @@ def test_edited_lists_are_read_as_what_they_imply(
     assert found["full"] == Edited("full", written.text)
     for name, (text, implied) in texts(found).items():
         assert name == "full" or text != written.text
-        reading = read(shown(written, text) + ' "acorns"}', TIN.choices, len(TIN.story))
+        reading = read_reply(shown(written, text) + ' "acorns"}', TIN.choices, len(TIN.story))
         if name == FILLER or text == "[]":
             continue
         assert reading.chain is not None, reading

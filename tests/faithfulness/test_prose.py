@@ -16,8 +16,8 @@ from tomserve.faithfulness.table import TEXT, TRUNCATED
 from tomserve.faithfulness.units import named, replaced, units
 from tomserve.faithfulness.written import Edited, LeftOut, Written
 from tomserve.items import Item
-from tomserve.scoring.answers import read
-from tomserve.scoring.labels import Lettered
+from tomserve.scoring.answers import read_reply
+from tomserve.scoring.labels import LetteredChoices
 
 COT = """Let's think step by step.
 
@@ -124,7 +124,7 @@ def test_a_label_is_put_in_as_the_other_was_written() -> None:
     facts = ("unknown", "a film is on")
     assert replaced("The answer is unknown.", "unknown", "a film is on", facts) == "The answer is a film is on."
     assert replaced("The answer is a film is on.", "a film is on", "unknown", facts) == "The answer is unknown."
-    lettered = Lettered(("red_box", "blue_box"))
+    lettered = LetteredChoices(("red_box", "blue_box"))
     assert replaced("So option A, or (A) red_box", "red_box", "blue_box", lettered) == "So option B, or (B) blue_box"
     told = ("Ann thinks it is in her bag.", "Ann thinks it is in the taxi.")
     assert replaced("So in the taxi", told[1], told[0], told) == "So in the bag"
@@ -193,7 +193,7 @@ def test_no_prose_breaks_an_edit_and_what_is_implied_is_read(text: str, own: str
         if name in TRUNCATED:
             assert text.startswith(changed_to)
         if name in ("last_corrupted", "middle_propagated") and implied is not None:
-            reading = read(changed_to, TIN.choices, question=TIN.question)
+            reading = read_reply(changed_to, TIN.choices, question=TIN.question)
             assert reading.answer in (implied, None)
         if name == "last_corrupted":
             assert implied not in (written.own, TIN.answer, None)
@@ -214,7 +214,7 @@ def test_most_edits_can_be_made_of_real_items(items: list[Item]) -> None:
         found = texts(made(item, written, beside, chosen_other(item, written, pool)))
         counts.update([*found])
         for name in {"last_corrupted", "middle_propagated"} & found.keys():
-            assert read(found[name][0], item.choices, question=item.question).answer == found[name][1]
+            assert read_reply(found[name][0], item.choices, question=item.question).answer == found[name][1]
     for name in ("full", "paraphrase", "filler", "other_item", "gold", *TRUNCATED):
         assert counts[name] == len(pool), name
     for name in ("last_corrupted", "middle_local", "middle_propagated"):

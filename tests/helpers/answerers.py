@@ -17,7 +17,7 @@ import tomserve
 from tests.conftest import completion, running
 from tomserve.items import Item
 from tomserve.items.automaton import Automaton
-from tomserve.scoring.standard import automaton
+from tomserve.scoring.metrics import compile_gold
 
 Script = Callable[[dict[str, Any], int], Any]
 
@@ -93,7 +93,7 @@ class Answerer:
 
     def changes(self, item: Item, answer: str) -> list[tuple[int, str]]:
         """The beliefs that it writes: those of the gold chain, of which the last is what it answers."""
-        compiled: Automaton = automaton(item.gold) if item.gold is not None else automaton(None)  # type: ignore[arg-type]
+        compiled: Automaton = compile_gold(item.gold) if item.gold is not None else compile_gold(None)  # type: ignore[arg-type]
         chain = list(next(compiled.chains()))
         found = [(number, label) for number, label in enumerate(chain, 1) if number == 1 or chain[number - 2] != label]
         if found[-1][1] != answer:

@@ -17,7 +17,7 @@ from tomserve import benchmarks
 from tomserve.items import Item
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.score import item_fields, score_row
-from tomserve.scoring.table import table
+from tomserve.scoring.table import score_table as table_score_table
 from tomserve.stability import KINDS, Kind, variant, variants
 from tomserve.studies.combining import combined
 
@@ -90,7 +90,7 @@ def _stability(_folder: Path) -> pl.DataFrame:
         for item in [*items, *(one for one in told if isinstance(one, Item))]
     ]
     again = pl.when(pl.col("original_item").is_null()).then([1, 64]).otherwise(None)
-    return table("r", "m", rows).with_columns(noise_compared=again)
+    return table_score_table("r", "m", rows).with_columns(noise_compared=again)
 
 
 def _drawn(item: Item) -> str:

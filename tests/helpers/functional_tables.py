@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.scoring.tablefile import COLUMNS
+from tomserve.scoring.table import COLUMNS
 from tomserve.studies.rows import with_columns
 
 TASKS = (("understanding-1", "belief", 2), ("influence-1", "intention", 4), ("transformation-1", "emotion", 2))

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 
 from tests.conftest import ROOT
-from tomserve.content.places import PARTS_ENDING
+from tomserve.content.paths import PARTS_ENDING
 from tomserve.shards.record import PartRecord, Shards, part_folder
 
 EXAMPLE = ROOT / "runs" / "example"

@@ -18,7 +18,7 @@ import redis
 
 from tests.conftest import Endpoint, make_item
 from tomserve.api.experiments import Experiment
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.items import write_items
 from tomserve.runs.journal import read_rows
 from tomserve.web import cards, child, working

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from tests.helpers.examples import copied_run
 from tests.helpers.queues import until
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.web import cards, computing, users
 from tomserve.web.app import make
 from tomserve.web.cards import Card

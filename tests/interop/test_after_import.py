@@ -15,7 +15,7 @@ from tests.conftest import Endpoint, make_item
 from tests.helpers.outcomes import passes
 from tests.helpers.reports import run_folder
 from tests.helpers.workbenches import client, settled
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.reporting.html.build import write_report
 
 MODELS = ("a", "b")

@@ -14,7 +14,7 @@ import zstandard
 
 from tests.helpers.foreign_files import generated, samples
 from tests.helpers.outcomes import passes, refuses
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
 from tomserve.interop import inspect_json, inspect_zip
 from tomserve.interop.bringing import Wish, bring

@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.foreign_files import REAL, generated, samples
 from tests.helpers.outcomes import passes, refuses
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
 from tomserve.interop.lm_eval_samples import LmEvalSamples
 from tomserve.runs.scores import load_scores

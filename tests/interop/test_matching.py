@@ -14,7 +14,7 @@ from tests.conftest import make_item
 from tests.helpers.foreign_files import generated, samples
 from tests.helpers.outcomes import passes
 from tomserve import benchmarks
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
 from tomserve.interop import beginnings
 from tomserve.interop.matching import Known

@@ -6,8 +6,8 @@ from tests.conftest import ROOT
 from tests.helpers.strategies import talk
 from tomserve import benchmarks
 from tomserve.prompting.strategy import Strategy
-from tomserve.scoring.answers import read
-from tomserve.scoring.labels import Lettered
+from tomserve.scoring.answers import read_reply
+from tomserve.scoring.labels import LetteredChoices
 
 SMALL = ROOT / "tests/data/bigtom_small.csv"
 
@@ -31,6 +31,6 @@ def test_bigtom_is_asked_as_its_authors_did() -> None:
 @pytest.mark.parametrize("form", ["Answer:{key}{label}", "Answer: {key} {label}", "{key}", "{key} {label}", "{label}"])
 def test_replies_in_the_published_form_are_read(form: str) -> None:
     item = next(benchmarks.load("bigtom", SMALL))
-    choices = Lettered(item.choices)
+    choices = LetteredChoices(item.choices)
     for key, label in zip(("a)", "b)"), choices, strict=True):
-        assert read(form.format(key=key, label=label), choices).answer == label
+        assert read_reply(form.format(key=key, label=label), choices).answer == label

@@ -20,7 +20,7 @@ from tomserve.benchmarks import load
 from tomserve.benchmarks.hitom.events import Move, Place, Story
 from tomserve.benchmarks.hitom.questions import read_question
 from tomserve.benchmarks.hitom.tracker import trace
-from tomserve.content.pyfile import load_module
+from tomserve.content.python_file import load_module
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.prompting.folder import TurnFile
@@ -28,7 +28,7 @@ from tomserve.prompting.named import VARIABLES
 from tomserve.prompting.people import people_of
 from tomserve.prompting.strategy import Strategy, names
 from tomserve.prompting.turn import Reply, Turn
-from tomserve.scoring.answers import read
+from tomserve.scoring.answers import read_reply
 
 TEXTS = ROOT / "tests/data/prompts"
 FIRST = ["cot_1", "hitom_chain", "hitom_cot", "hitom_cot_reason_first", "hitom_vanilla", "vanilla_1"]
@@ -84,7 +84,7 @@ def test_every_strategy_ends_in_an_answer_that_can_be_read(name: str, kind: str)
     assert conversation.conclusion is None
     schema = asked[-1].schema
     text = fill(schema) if schema else item.choices[0]
-    found = read(text, item.choices, len(item.story), strategy.chain)
+    found = read_reply(text, item.choices, len(item.story), strategy.chain)
     assert found.answer == item.choices[0]
     if schema and kind == "hitom" and name in NEW:
         assert schema["properties"]["answer"]["enum"] == list(item.choices[:-1])
@@ -103,7 +103,7 @@ def test_a_letter_stands_for_the_option_beside_it(name: str, kind: str) -> None:
         shown = asked[0].messages[-1]["content"]
         assert f"\n{'ABCDEFGHIJKLMNOPQ'[place]}. {option}\n" in f"{shown}\n"
         assert conversation.conclusion is not None
-        assert read(conversation.conclusion, item.choices).answer == option
+        assert read_reply(conversation.conclusion, item.choices).answer == option
     assert asked[-1].schema["properties"]["answer"]["enum"] == list("ABCDEFGHIJKLMNOPQ"[: len(offered)])
     for text in ("B", '{"answer": "Q"}', '{"answer": ["A"]}', "[1]", "null", '{"answer": "A'):
         _, conversation = talk(strategy, item, lambda turn, text=text: text)

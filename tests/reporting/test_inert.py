@@ -14,7 +14,7 @@ from rich.text import Text
 from tests.conftest import ROOT, make_item
 from tests.helpers.measurements import measured_run, study
 from tests.helpers.reports import run_folder
-from tomserve.content.inert import HIDDEN, escaped, inert, say, visible
+from tomserve.content.text import HIDDEN, escape_hidden, mark_hidden, sanitize, say
 from tomserve.reporting import tables
 from tomserve.reporting.measuring import MeasureScreen
 from tomserve.reporting.progress import Screen
@@ -71,7 +71,7 @@ def test_nothing_that_is_printed_is_obeyed(text: str, capsys: pytest.CaptureFixt
     out, err = capsys.readouterr()
     assert_inert(out)
     assert_inert(err)
-    assert_inert(inert(text))
+    assert_inert(sanitize(text))
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=[repr(one)[:24] for one in HOSTILE])
@@ -158,13 +158,13 @@ def test_what_a_measured_run_says_of_itself_is_inert(cli, tmp_path: Path, monkey
 
 def test_what_is_hidden_in_json_is_only_written_otherwise() -> None:
     text = "a\u200bb\u202ec\U000e0041d"
-    assert orjson.loads(escaped(f'"{text}"')) == text
-    assert visible(text) == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c\N{REPLACEMENT CHARACTER}d"
+    assert orjson.loads(escape_hidden(f'"{text}"')) == text
+    assert mark_hidden(text) == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c\N{REPLACEMENT CHARACTER}d"
 
 
 def test_ordinary_texts_of_all_scripts_stay_as_they_are() -> None:
     for text in ("Zoë", "小明\u3000说", "Привет", "naïve — “quoted”", "שלום", "가나다", "a\tb\nc", "🙂", "e\u0301"):
-        assert visible(text) == escaped(text) == text
+        assert mark_hidden(text) == escape_hidden(text) == text
 
 
 def test_the_pages_own_scripts_hold_nothing_that_is_written_otherwise() -> None:

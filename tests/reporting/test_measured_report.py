@@ -10,9 +10,9 @@ import pytest
 from tests.helpers import measurements
 from tests.helpers.measurements import measured_run
 from tests.helpers.reports import PAYLOADS, Elements, data_of
+from tomserve.content.text import sanitize
 from tomserve.reporting.html.build import report, write_report
 from tomserve.reporting.html.standing import standing
-from tomserve.reporting.terminal import inert
 
 pytestmark = pytest.mark.usefixtures("checked_charts")
 
@@ -138,6 +138,6 @@ def test_a_study_shows_what_a_model_wrote_and_none_of_it_can_run_or_hide(deep: P
     for tag in ("script", "img", "style", "iframe", "svg/onload=alert(4)"):
         assert len(elements.all(tag)) == len(plain.all(tag)), tag
     shown = re.findall(r'<dt>heading</dt><dd dir="auto">(.*?)</dd>', page, re.S)
-    assert [html.unescape(one) for one in shown] == [inert(one) for one in EVIL]
+    assert [html.unescape(one) for one in shown] == [sanitize(one) for one in EVIL]
     assert '<dt>another</dt><dd dir="auto">two\nlines</dd>' in page
     assert "the study gives no picture of it" in exhibited(tmp_path / "none", ())

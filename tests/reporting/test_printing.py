@@ -21,7 +21,7 @@ from tomserve.reporting.html import figured
 from tomserve.reporting.html.charts import Cell, Line, Point, heat, points, side_by_side
 from tomserve.reporting.html.svg import draw
 from tomserve.reporting.printing import INCHES, LEAST, write
-from tomserve.scoring.tablefile import write_scores
+from tomserve.scoring.table import write_scores
 from tomserve.studies import Figure, Panel, Section
 
 Command = Callable[..., Outcome]

@@ -26,7 +26,7 @@ from tomserve.reporting.html.build import report, write_report
 from tomserve.reporting.html.charts import Line, Point, points
 from tomserve.reporting.html.sources import load, provenance
 from tomserve.reporting.html.svg import draw
-from tomserve.scoring.tablefile import write_scores
+from tomserve.scoring.table import write_scores
 from tomserve.studies import Context, Figure, Verdict, load_study
 from tomserve.studies.words import percent, plain
 

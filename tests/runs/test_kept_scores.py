@@ -17,7 +17,8 @@ import pytest
 from tests.conftest import ROOT, make_item
 from tests.helpers.outcomes import passes
 from tomserve import content
-from tomserve.content import seal
+from tomserve.content import signatures
+from tomserve.content.files import FileSnapshot, digest_file
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
 from tomserve.reporting.html import sources
@@ -26,7 +27,6 @@ from tomserve.reporting.html.standing import standing
 from tomserve.runs import kept
 from tomserve.runs import scores as table
 from tomserve.runs.scores import scored, scores_of
-from tomserve.scoring.pinned import PinnedFile, measured
 
 LONG_AGO = 1_000_000_000
 
@@ -82,7 +82,7 @@ def forge(folder: Path) -> None:
     path = folder / "scores.parquet"
     scores_of(folder).with_columns(correct=pl.lit(True)).write_parquet(path)
     record = orjson.loads((folder / "scores.json").read_bytes())
-    record["table"] = kept.digest_of(path.read_bytes())
+    record["table"] = kept.digest_bytes(path.read_bytes())
     (folder / "scores.json").write_bytes(orjson.dumps(record))
     aged(folder)
 
@@ -135,7 +135,7 @@ def test_of_the_manifest_counts_what_is_scored(run: Path, scorings: list[Path]) 
 
 
 def test_a_row_that_comes_meanwhile_waits(run: Path, scorings: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    journal, real = run / "responses.jsonl", table.write_scored
+    journal, real = run / "responses.jsonl", table.write_score_table
     before = journal.stat().st_size
 
     def slow(*given: Any, **options: Any) -> None:
@@ -143,11 +143,11 @@ def test_a_row_that_comes_meanwhile_waits(run: Path, scorings: list[Path], monke
             file.write(row(1, "tea"))
         real(*given, **options)
 
-    monkeypatch.setattr(table, "write_scored", slow)
+    monkeypatch.setattr(table, "write_score_table", slow)
     found = scored(run)
     assert found.table["correct"].to_list() == [False] * 4
     assert found.record["files"]["responses.jsonl"]["bytes"] == before
-    monkeypatch.setattr(table, "write_scored", real)
+    monkeypatch.setattr(table, "write_score_table", real)
     aged(run)
     assert right(run) == [True, False, False, False]
     assert right(run) == [True, False, False, False]
@@ -156,18 +156,18 @@ def test_a_row_that_comes_meanwhile_waits(run: Path, scorings: list[Path], monke
 
 @pytest.mark.parametrize(("name", "content"), [("responses.jsonl", "other"), ("items.jsonl", "garbage")])
 def test_what_is_rewritten_gives_no_table(run: Path, name: str, content: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, real = run / name, table.write_scored
+    path, real = run / name, table.write_score_table
     lines = path.read_bytes()
 
     def slow(*given: Any, **options: Any) -> None:
         path.write_bytes(lines.replace(b"salt", b"malt") if content == "other" else b"{" * len(lines))
         real(*given, **options)
 
-    monkeypatch.setattr(table, "write_scored", slow)
+    monkeypatch.setattr(table, "write_score_table", slow)
     with pytest.raises(ConfigError, match=name):
         scores_of(run)
     assert not list(run.glob("*scores*"))
-    monkeypatch.setattr(table, "write_scored", real)
+    monkeypatch.setattr(table, "write_score_table", real)
     path.write_bytes(lines)
     assert right(run) == [False] * 4
 
@@ -185,7 +185,7 @@ def test_a_copied_run_takes_its_scores_along(run: Path, scorings: list[Path], tm
 
 def test_a_run_without_answers_and_a_broken_record_are_no_obstacle(run: Path, scorings: list[Path]) -> None:
     scores_of(run)
-    for text in (b"", b"[]", b"{}", b'{"seal": 1}', b"\xff", b" " * (seal.LONGEST + 1), b'{"a":' * 5000):
+    for text in (b"", b"[]", b"{}", b'{"seal": 1}', b"\xff", b" " * (signatures.LONGEST_RECORD + 1), b'{"a":' * 5000):
         (run / "scores.json").write_bytes(text)
         assert right(run) == [False] * 4
     assert len(scorings) == 8
@@ -214,7 +214,7 @@ def test_a_forger_with_a_key_of_his_own_is_not_believed(
         theirs.setenv("XDG_STATE_HOME", str(tmp_path / "their-state"))
         scores_of(run).with_columns(correct=pl.lit(True)).write_parquet(run / "scores.parquet")
         forged = kept.Sources.asked(run).having(
-            (name, *measured(run / name)) for name in ("responses.jsonl", "items.jsonl")
+            (name, *digest_file(run / name)) for name in ("responses.jsonl", "items.jsonl")
         )
         kept.keep(run / "scores.parquet", forged.record((run / "scores.parquet").read_bytes()))
         assert right(run) == [True] * 4  # with that key it holds
@@ -309,8 +309,12 @@ def test_all_code_that_scoring_loads_is_in_the_scorers_name_or_makes_no_score() 
 
 def test_all_who_come_first_get_one_key(tmp_path: Path) -> None:
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda number: seal.keep(tmp_path / f"{number}.json", {"number": number}), range(64)))
-    assert [seal.kept(tmp_path / f"{number}.json") for number in range(64)] == [{"number": n} for n in range(64)]
+        list(
+            pool.map(lambda number: signatures.write_record(tmp_path / f"{number}.json", {"number": number}), range(64))
+        )
+    assert [signatures.read_record(tmp_path / f"{number}.json") for number in range(64)] == [
+        {"number": n} for n in range(64)
+    ]
     assert [path.name for path in (Path(os.environ["XDG_STATE_HOME"]) / "tomserve").iterdir()] == ["key"]
 
 
@@ -320,23 +324,23 @@ def test_all_who_come_first_get_one_key(tmp_path: Path) -> None:
 def test_a_pinned_file_ends_where_it_ended(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"one\n\ntwo")
-    file = PinnedFile(path)
+    file = FileSnapshot(path)
     with path.open("ab") as more:
         more.write(b" and more\nthree\n")
     assert list(file.lines()) == [(1, 0, b"one\n"), (2, 4, b"\n"), (3, 5, b"two")]
     assert (file.line(0), file.line(5)) == (b"one\n", b"two")
     assert file.unchanged()
-    assert (file.size, file.digest) == (8, kept.digest_of(b"one\n\ntwo"))
-    assert measured(path) == (24, kept.digest_of(path.read_bytes()))
+    assert (file.size, file.digest) == (8, kept.digest_bytes(b"one\n\ntwo"))
+    assert digest_file(path) == (24, kept.digest_bytes(path.read_bytes()))
     path.write_bytes(b"one\n\ntwO")
     assert not file.unchanged()
     path.write_bytes(b"one\n")
     assert not file.unchanged()
-    assert list(PinnedFile(path, size=2).lines()) == [(1, 0, b"on")]
-    shorter = PinnedFile(path)
+    assert list(FileSnapshot(path, size=2).lines()) == [(1, 0, b"on")]
+    shorter = FileSnapshot(path)
     os.truncate(path, 2)
     assert list(shorter.lines()) == [(1, 0, b"on")]
-    assert (shorter.size, shorter.digest) == measured(path)
+    assert (shorter.size, shorter.digest) == digest_file(path)
 
 
 # reports

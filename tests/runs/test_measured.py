@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT
+from tomserve.content.files import digest_bytes
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import Item, read_items
 from tomserve.runs import measured
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.measured import MeasuredRun
-from tomserve.scoring.pinned import digest_of
 
 SETTINGS = {"layers": 3, "alphas": [0.1, 1.0]}
 TABLE = pl.DataFrame({"model": ["m"] * 3, "layer": [1, 2, 3], "value": [0.1, 0.2, 0.3]})
@@ -123,7 +123,7 @@ def test_a_table_that_was_not_measured_is_refused(tmp_path: Path) -> None:
         measured.read(folder, found)
     assert str(refused.value).endswith(again)
     (folder / "scores.parquet").write_bytes(b"PAR1 no table")
-    found.table.digest = digest_of(b"PAR1 no table")  # forged by somebody who knows of digests
+    found.table.digest = digest_bytes(b"PAR1 no table")  # forged by somebody who knows of digests
     with pytest.raises(ConfigError, match="not a parquet table"):
         measured.read(folder, found)
     (folder / "scores.parquet").unlink()

@@ -5,7 +5,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tomserve.content.places import run_name
+from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError
 from tomserve.runs.planning import EvalOptions, plan
 from tomserve.runs.runfolder import RunFolder, existing_run, newest_first, run_path, runs_below

@@ -21,8 +21,8 @@ from tomserve.runs.journal import read_rows
 from tomserve.runs.reader import BEGINNING, END, excerpt, shown
 from tomserve.runs.reading import Outcome
 from tomserve.runs.scores import scores_of
-from tomserve.scoring.choices import Choices, Place, content
-from tomserve.scoring.labels import Lettered
+from tomserve.scoring.grades import GradeFiles, GraderChoices, digest_question
+from tomserve.scoring.labels import LetteredChoices
 
 UNREAD = "Nobody could say, but Ada, who looked, has it as number {}."
 ITEMS = [make_item(number, question=f"What does Ada believe is in jar {number}?") for number in range(12)]
@@ -251,15 +251,15 @@ def test_nothing_that_a_reply_holds_leaves_its_block_or_becomes_a_choice() -> No
     assert (long[1], long[-1][-8:]) == (f"[... {9008 - BEGINNING - END} characters are left out here ...]", "The end.")
     item = make_item(choices=["tea", "none"], answer="tea", gold=None)
     assert shown("x", item, "tea", item.choices).choices == ("tea", "none", "(none)")
-    assert "\nA. tea\nB. none" in shown("x", item, "tea", Lettered(item.choices)).question
+    assert "\nA. tea\nB. none" in shown("x", item, "tea", LetteredChoices(item.choices)).question
     assert excerpt(" \n") == ["(nothing)"]
 
 
 def test_files_of_others_are_not_trusted(tmp_path: Path, run: Path, cli) -> None:
     """A choice outside of the item's is none, other lines are left out, and a broken record says what to do."""
-    place, mark = Place.of_run(run), {"reader": "sha256:1"}
+    place, mark = GradeFiles.of_run(run), {"reader": "sha256:1"}
     place.record.write_bytes(orjson.dumps(mark))
-    name, second = (content(ITEMS[n], {"text": UNREAD.format(n)}) for n in (5, 6))
+    name, second = (digest_question(ITEMS[n], {"text": UNREAD.format(n)}) for n in (5, 6))
     lines: list[Any] = [
         {**mark, "item": name, "status": "ok", "text": '{"choice": "coffee"}'},
         {**mark, "item": second, "status": "ok", "text": '{"choice": ["tea"]}'},
@@ -269,7 +269,7 @@ def test_files_of_others_are_not_trusted(tmp_path: Path, run: Path, cli) -> None
     ]
     journal = b"".join(orjson.dumps(line) + b"\n" for line in lines)
     place.journal.write_bytes(journal + b"no json\n" + b'{"reader": "sha256:1"')
-    outcomes = [Choices(place).outcome(ITEMS[n], {"text": UNREAD.format(n)}) for n in (5, 6, 7)]
+    outcomes = [GraderChoices(place).outcome(ITEMS[n], {"text": UNREAD.format(n)}) for n in (5, 6, 7)]
     assert outcomes == [(None, "nonsense"), (None, "nonsense"), (None, "missing")]
     assert "reader" not in set(scores_of(run)["parse"])
     place.record.write_bytes(b"[]")

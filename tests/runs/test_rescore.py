@@ -12,8 +12,8 @@ from tomserve.benchmarks import load
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
 from tomserve.runs.scores import load_scores
-from tomserve.scoring.sources import ItemFile, ResponseFile
-from tomserve.scoring.table import write_scored
+from tomserve.scoring.responses import ItemFile, ResponseFile
+from tomserve.scoring.table import write_score_table
 
 
 def lines(path: Path, *rows: dict | bytes) -> Path:
@@ -119,7 +119,7 @@ def test_bad_combinations_are_one_line(cli, arguments: str) -> None:
 def scored(tmp_path: Path, *rows: dict | bytes, count: int = 3) -> pl.DataFrame:
     known = ItemFile(items(tmp_path, count))
     found = ResponseFile(lines(tmp_path / "r.jsonl", *rows), known, "m")
-    write_scored(known, found, tmp_path / "s.parquet", run="r")
+    write_score_table(known, found, tmp_path / "s.parquet", run="r")
     return pl.read_parquet(tmp_path / "s.parquet")
 
 
@@ -155,7 +155,9 @@ def test_other_questions_about_the_story_tell_whose_belief_it_is(tmp_path: Path)
     write_items(tmp_path / "items.jsonl", [asked, reality])
     known = ItemFile(tmp_path / "items.jsonl")
     row = reply(1, '{"beliefs": ["x", "y"], "answer": "y"}')
-    write_scored(known, ResponseFile(lines(tmp_path / "r.jsonl", row), known, "m"), tmp_path / "s.parquet", run="r")
+    write_score_table(
+        known, ResponseFile(lines(tmp_path / "r.jsonl", row), known, "m"), tmp_path / "s.parquet", run="r"
+    )
     assert pl.read_parquet(tmp_path / "s.parquet")["chain_verdicts"].to_list() == [["right", "other_belief"]]
 
 
@@ -164,7 +166,7 @@ def test_factors_of_mixed_kinds_become_text(tmp_path: Path) -> None:
     write_items(tmp_path / "items.jsonl", kinds)
     known = ItemFile(tmp_path / "items.jsonl")
     replies = ResponseFile(lines(tmp_path / "r.jsonl", reply(1), reply(2)), known, "m")
-    write_scored(known, replies, tmp_path / "s.parquet", run="r")
+    write_score_table(known, replies, tmp_path / "s.parquet", run="r")
     frame = pl.read_parquet(tmp_path / "s.parquet")
     assert frame.select("n", "x", "b").rows() == [(1.0, "1", True), (2.5, "a", None)]
 

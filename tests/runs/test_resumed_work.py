@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tomserve.content.index import Index
+from tomserve.content.compact_index import Index
 from tomserve.errors import ConfigError
 from tomserve.runs import journal
 from tomserve.runs.index import Seen

@@ -19,7 +19,7 @@ from tomserve.items import write_items
 from tomserve.runs import journal, runfolder
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.runfolder import CHANGED, REPLACED, RunFolder
-from tomserve.scoring.sources import NOISE
+from tomserve.scoring.responses import NOISE
 from tomserve.serving.command import Command
 from tomserve.serving.server import Server
 
@@ -252,14 +252,14 @@ def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
     path = tmp_path / "a"
     path.write_text("old")
 
-    with pytest.raises(KeyboardInterrupt), files.replacing(path) as file:  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), files.replace_file(path) as file:  # noqa: PT012
         file.write(b"new")
         raise KeyboardInterrupt
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
     planted = tmp_path / f".tomserve-{'0' * 16}.part"  # looks like left behind, and is a link
     planted.symlink_to(path)
-    with files.replacing(path) as file:
+    with files.replace_file(path) as file:
         file.write(b"new")
     assert (path.read_text(), planted.is_symlink()) == ("new", True)
 
@@ -273,7 +273,7 @@ def test_a_file_is_on_the_disk_before_it_takes_its_name(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", lambda *names: (done.append("name"), replace(*names))[1])
-    with files.replacing(tmp_path / "a") as file:
+    with files.replace_file(tmp_path / "a") as file:
         file.write(b"content")
     assert done == [7, "name", "folder"]
 
@@ -285,7 +285,7 @@ def test_a_file_is_on_the_disk_before_it_takes_its_name(tmp_path: Path, monkeypa
 def test_what_was_exchanged_after_the_look_is_refused_too(
     tmp_path: Path, victim: Path, monkeypatch: pytest.MonkeyPatch, flags: int, exchange: Callable[[Path, Path], None]
 ) -> None:
-    monkeypatch.setattr(files, "check", lambda path, alone=False: exchange(path, victim))
+    monkeypatch.setattr(files, "check_regular", lambda path, alone=False: exchange(path, victim))
     with pytest.raises((ConfigError, OSError)):
-        files.opened(tmp_path / "a", flags)
+        files.open_regular(tmp_path / "a", flags)
     assert victim.read_bytes() == SECRET

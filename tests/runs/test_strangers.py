@@ -11,10 +11,10 @@ from tests.conftest import ROOT, Endpoint, make_item
 from tests.helpers.measurements import measured_run, study
 from tests.helpers.reports import run_folder
 from tests.helpers.talking import write_strategy
+from tomserve.content.files import digest_bytes
 from tomserve.errors import ConfigError
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.manifest import Manifest
-from tomserve.scoring.pinned import digest_of
 
 RAN = "import pathlib\npathlib.Path({!r}).touch()\n"
 
@@ -96,8 +96,8 @@ def test_a_file_that_is_one_long_hole_is_refused_before_it_is_read(cli, run: Pat
 
 
 def test_a_line_without_an_end_is_refused(cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tomserve.content.bounded.LONGEST", 1 << 20)
-    monkeypatch.setattr("tomserve.scoring.pinned.LONGEST", 1 << 20)
+    monkeypatch.setattr("tomserve.content.files.LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr("tomserve.content.files.LONGEST", 1 << 20)
     for name in ("items.jsonl", "responses.jsonl"):
         there = (run / name).read_bytes()
         (run / name).write_bytes(there + b'{"x":"' + b"a" * 5_000_000)
@@ -188,7 +188,7 @@ def test_a_measured_table_holds_what_can_be_read(tmp_path: Path) -> None:
         before = path.read_bytes()
         pl.read_parquet(path).with_columns(column).write_parquet(path)
         manifest = orjson.loads((folder / "manifest.json").read_bytes())
-        changed(folder, table={**manifest["table"], "digest": digest_of(path.read_bytes())})
+        changed(folder, table={**manifest["table"], "digest": digest_bytes(path.read_bytes())})
         with pytest.raises(ConfigError, match=r"scores.parquet: (column 'kind' is Binary|a column is called )"):
             tomserve.load_scores(folder)
         path.write_bytes(before)

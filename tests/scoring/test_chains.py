@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from tests.helpers.rationales import LABELS, listed, rationales
 from tomserve.items.automaton import compile_chains, compile_sets
-from tomserve.scoring.chains import lcps, lcs, path_proper, proper, score_chain, transition_overlaps
+from tomserve.scoring.chains import (
+    check_path_proper,
+    check_proper,
+    lcps,
+    lcs,
+    score_chain,
+    transition_overlaps,
+)
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data" / "chain_vectors.json").read_text())
 chains = st.lists(st.sampled_from(LABELS), min_size=1, max_size=6)
@@ -55,9 +62,9 @@ def test_published_vectors(vector: dict) -> None:
     else:
         automaton = compile_sets(vector["gold_sets"], [tuple(e) for e in vector["edges"]], vector["policy"])
         assert sorted(map(list, automaton.chains())) == sorted(vector["gold_chains"])
-    right = proper(automaton, chain)
+    right = check_proper(automaton, chain)
     assert right == expected["proper"]
-    assert proper(automaton, chain, prefix=True) == expected["preproper"]
+    assert check_proper(automaton, chain, prefix=True) == expected["preproper"]
     assert lcs(automaton, chain) == expected["lcs"]
     assert lcps(automaton, chain) == expected["lcps"]
     overlaps = (expected["top_all"], expected["top_distinct"])
@@ -67,10 +74,10 @@ def test_published_vectors(vector: dict) -> None:
 @given(rationales(), chains)
 def test_metrics_equal_the_brute_force_over_all_gold_chains(rationale: tuple, chain: list[str]) -> None:
     automaton, golds = compile_sets(*rationale), listed(*rationale)
-    right = proper(automaton, chain)
+    right = check_proper(automaton, chain)
     assert right == any(is_proper(chain, gold) for gold in golds)
     prefixes = [gold[:n] for gold in golds for n in range(1, len(gold) + 1)]
-    assert proper(automaton, chain, prefix=True) == any(is_proper(chain, gold) for gold in prefixes)
+    assert check_proper(automaton, chain, prefix=True) == any(is_proper(chain, gold) for gold in prefixes)
     assert lcs(automaton, chain) == max((longest_common(chain, gold) for gold in golds), default=0)
     assert lcps(automaton, chain) == max((leading(chain, gold) for gold in golds), default=0)
     every = [max((overlap(chain, gold, distinct) for gold in golds), default=0.0) for distinct in (False, True)]
@@ -93,9 +100,9 @@ def test_path_correctness_leaves_the_last_state_out(rationale: tuple, chain: lis
     golds = [without_last_run(gold) for gold in listed(*rationale)]
     expected = any(is_proper(mine, gold) if mine else not gold for gold in golds)
     automaton = compile_sets(*rationale)
-    assert path_proper(automaton, chain) == expected
-    if proper(automaton, chain):
-        assert path_proper(automaton, chain)
+    assert check_path_proper(automaton, chain) == expected
+    if check_proper(automaton, chain):
+        assert check_path_proper(automaton, chain)
 
 
 def test_an_empty_chain_scores_nothing() -> None:
@@ -107,6 +114,6 @@ def test_a_long_story_with_wide_sets_is_quick() -> None:
     # 3^40 gold chains: listing them would never end
     automaton = compile_sets([list("uxy")] * 40, policy="free")
     chain = list("uxy" * 13)
-    assert proper(automaton, chain)
+    assert check_proper(automaton, chain)
     assert lcs(automaton, chain) == 39
     assert transition_overlaps(automaton, chain, True) == (1.0, 1.0)

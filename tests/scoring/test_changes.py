@@ -13,10 +13,9 @@ from tests.conftest import make_item
 from tests.helpers.rationales import listed, rationales
 from tomserve.benchmarks import load
 from tomserve.items.automaton import compile_sets
-from tomserve.scoring.answers import read
-from tomserve.scoring.chains import score_chain
+from tomserve.scoring.answers import read_reply
+from tomserve.scoring.chains import judge_sentences, score_chain
 from tomserve.scoring.score import score_row
-from tomserve.scoring.sentences import judge
 
 LABELS = ("tea", "salt", "unknown")
 PERFECT = (True, 1.0, 1.0, 1.0, 1.0)
@@ -39,7 +38,7 @@ def test_the_changes_of_a_gold_chain_are_perfect_by_every_metric(rationale) -> N
     for chain in listed(sets, edges, policy):
         told = changes(chain)
         assert metrics(score_chain(gold, [label for _, label in told])) == PERFECT
-        judged = judge(gold, told)
+        judged = judge_sentences(gold, told)
         assert (judged.accuracy, judged.change_f1, judged.first_break) == (1.0, 1.0, None)
         assert set(judged.verdicts) <= {"right", "skipped"}
 
@@ -62,7 +61,7 @@ def test_a_change_one_sentence_early_is_proper_as_a_chain_of_changes_alone() -> 
         found += 1
         assert not score_chain(gold, told).proper
         assert metrics(score_chain(gold, [label for _, label in changes(told)])) == PERFECT
-        by_sentence, by_change = judge(gold, list(enumerate(told, 1))), judge(gold, changes(told))
+        by_sentence, by_change = judge_sentences(gold, list(enumerate(told, 1))), judge_sentences(gold, changes(told))
         assert by_sentence.accuracy == by_change.accuracy == pytest.approx(1 - 1 / len(told)), "when it changed counts"
         assert by_sentence.change_f1 == by_change.change_f1 < 1
     assert found >= 4
@@ -113,4 +112,4 @@ def test_a_number_out_of_range_spoils_the_chain_and_not_the_answer(number: int) 
     assert (row["answer"], row["correct"], row["chain"]) == ("salt", True, None)
     assert (row["chain_proper"], row["chain_lcs"], row["chain_sentence_accuracy"]) == (False, 0.0, 0.0)
     text = orjson.dumps({"beliefs": [{"sentence": number, "belief": "tea"}], "answer": "tea"}).decode()
-    assert read(text, LABELS, 4).chain_reason == f"belief 1: sentence {number} is out of range"
+    assert read_reply(text, LABELS, 4).chain_reason == f"belief 1: sentence {number} is out of range"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import make_item
-from tomserve.scoring.answers import read
-from tomserve.scoring.labels import Lettered, match
-from tomserve.scoring.rules import first_mentioned, mentions
+from tomserve.scoring.answers import read_reply
+from tomserve.scoring.baselines import first_mentioned, list_mentions
+from tomserve.scoring.labels import LetteredChoices, match_label
 
-CHOICES = Lettered(("背包", "手提包", "因为他累了，不想去。", "公文包"))
+CHOICES = LetteredChoices(("背包", "手提包", "因为他累了，不想去。", "公文包"))
 
 READ = {
     "[[B]]": "手提包",
@@ -35,25 +35,25 @@ READ = {
 
 @pytest.mark.parametrize("text", READ)
 def test_a_reply_in_chinese(text: str) -> None:
-    assert read(text, CHOICES, 1, "小明去哪里找卷心菜？").answer == READ[text]
+    assert read_reply(text, CHOICES, 1, "小明去哪里找卷心菜？").answer == READ[text]
 
 
 def test_double_brackets_count_where_letters_were_shown_alone() -> None:
-    assert read("[[B]] because of this", CHOICES).parse == "stated"
-    assert read("[[B]] because of this", tuple(CHOICES)).answer is None
+    assert read_reply("[[B]] because of this", CHOICES).parse == "stated"
+    assert read_reply("[[B]] because of this", tuple(CHOICES)).answer is None
 
 
 def test_marks_around_a_choice_are_those_of_chinese_too_and_a_full_stop_is_part_of_it() -> None:
-    assert match("「手提包」。", tuple(CHOICES)) == ("手提包", "spelling")
-    sentences = Lettered(("No one does.", "The other one does"))
-    assert match("A. No one does.", sentences)[0] == "No one does."
-    assert match("(B) The other one does", sentences)[0] == "The other one does"
+    assert match_label("「手提包」。", tuple(CHOICES)) == ("手提包", "spelling")
+    sentences = LetteredChoices(("No one does.", "The other one does"))
+    assert match_label("A. No one does.", sentences)[0] == "No one does."
+    assert match_label("(B) The other one does", sentences)[0] == "The other one does"
 
 
 def test_a_chinese_story_mentions_choices_without_spaces() -> None:
     item = make_item(
         story=["小明把卷心菜从手提包移动到了背包。"], choices=["背包", "手提包", "包裹"], answer="背包", gold=None
     )
-    assert mentions(item) == ("手提包", "背包")
+    assert list_mentions(item) == ("手提包", "背包")
     nested = make_item(story=["小明有手提包。"], choices=["手提包", "提包"], answer="提包", gold=None)
     assert first_mentioned(nested) == "手提包"

@@ -6,10 +6,8 @@ from hypothesis import strategies as st
 
 from tests.helpers.rationales import LABELS, rationales
 from tomserve.items.automaton import Automaton, compile_chains, compile_sets
-from tomserve.scoring import direct
-from tomserve.scoring.chains import path_proper, score_chain
-from tomserve.scoring.direct import compared
-from tomserve.scoring.sentences import judge
+from tomserve.scoring import chains
+from tomserve.scoring.chains import check_path_proper, compare_chain, judge_sentences, score_chain
 
 beliefs = st.sampled_from([*LABELS, "z", None])
 said = st.one_of(
@@ -21,9 +19,9 @@ listed_chains = st.integers(1, 5).flatmap(
 )
 
 
-def layer_by_layer(gold: Automaton, stated: direct.Stated, readable: bool, others: tuple[Automaton, ...]):
+def layer_by_layer(gold: Automaton, stated: chains.Stated, readable: bool, others: tuple[Automaton, ...]):
     chain = [label for _, label in stated if label is not None] if readable else []
-    return score_chain(gold, chain), path_proper(gold, chain), judge(gold, stated, others)
+    return score_chain(gold, chain), check_path_proper(gold, chain), judge_sentences(gold, stated, others)
 
 
 @given(
@@ -33,29 +31,29 @@ def test_the_direct_comparison_equals_the_walk_through_the_layers(gold, stated, 
     readable = bool(stated) and all(label is not None for _, label in stated)
     for others in ((), (compile_sets(*other),)):
         expected = layer_by_layer(gold, stated, readable, others)
-        assert compared(gold, stated, readable, others) == expected
-        assert compared(gold, stated, readable, others) == expected  # from the verdicts that were kept
+        assert compare_chain(gold, stated, readable, others) == expected
+        assert compare_chain(gold, stated, readable, others) == expected  # from the verdicts that were kept
 
 
 def test_of_equally_good_gold_chains_the_same_one_counts() -> None:
     gold = compile_sets([["x", "y"], ["x", "y"], ["x", "y"]], policy="free")
-    assert len(direct._listed(gold)) == direct.MOST
+    assert len(chains._listed(gold)) == chains.MOST
     for first in "xyz":
         for last in "xyz":
             stated = ((1, first), (3, last))
-            assert compared(gold, stated, True, ())[2] == judge(gold, stated)
+            assert compare_chain(gold, stated, True, ())[2] == judge_sentences(gold, stated)
 
 
 def test_a_rationale_of_many_gold_chains_is_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
     many = compile_sets([["x", "y"]] * 40, policy="free")  # 2 ** 40 gold chains
     stated = tuple(enumerate("xy" * 20, 1))
-    assert direct._listed(many) == ()
-    assert compared(many, stated, True, ()) == layer_by_layer(many, stated, True, ())
+    assert chains._listed(many) == ()
+    assert compare_chain(many, stated, True, ()) == layer_by_layer(many, stated, True, ())
 
 
 def test_verdicts_of_many_neighbours_are_not_kept_for_ever() -> None:
     gold = compile_sets([["x"], ["x"]])
     for number in range(50):
         others = (compile_sets([[f"a{number}"], ["b"]]),)
-        assert compared(gold, ((1, f"a{number}"), (2, "x")), True, others)[2].verdicts == ("other_belief", "right")
-    assert len(direct._listed(gold)[0]._verdicts) <= direct._KEPT
+        assert compare_chain(gold, ((1, f"a{number}"), (2, "x")), True, others)[2].verdicts == ("other_belief", "right")
+    assert len(chains._listed(gold)[0]._verdicts) <= chains._KEPT

@@ -10,10 +10,9 @@ import pytest
 
 from tests.conftest import make_item
 from tomserve.items import Item
-from tomserve.scoring.graded import GRADED, Given, grade_of
-from tomserve.scoring.score import OPEN, noise_fields, reading_of, unread
-from tomserve.scoring.table import table
-from tomserve.scoring.tablefile import read_table, write_scores
+from tomserve.scoring.grades import GRADED, ExternalGrade, grade_of
+from tomserve.scoring.score import OPEN, is_unread, noise_fields, read_response
+from tomserve.scoring.table import read_table, score_table, write_scores
 
 RIGHT = {"by": "match", "correct": True, "answer": "18", "value": 1.0, "counts": True}
 WRONG = {**RIGHT, "correct": False, "answer": "17", "value": 0.0}
@@ -31,7 +30,7 @@ def row(text: str | None = "It is 18.", status: str = "ok", grade: Any = None, *
 
 
 def scored(item: Item, one: dict[str, Any]) -> dict[str, Any]:
-    return table("r", "m", [(item, one)]).row(0, named=True)
+    return score_table("r", "m", [(item, one)]).row(0, named=True)
 
 
 def test_a_grade_that_counts_is_the_score() -> None:
@@ -83,15 +82,15 @@ def test_a_grade_of_another_form_scores_nothing(odd: Any) -> None:
 
 def test_values_of_another_type_are_left_out() -> None:
     given = {"by": 5, "correct": "yes", "answer": ["x"], "value": float("inf"), "counts": True}
-    assert grade_of({"graded": given}) == Given("", None, None, None, True)
-    assert grade_of({"graded": {**RIGHT, "value": True}}) == Given("match", True, "18", None, True)
+    assert grade_of({"graded": given}) == ExternalGrade("", None, None, None, True)
+    assert grade_of({"graded": {**RIGHT, "value": True}}) == ExternalGrade("match", True, "18", None, True)
     assert grade_of({"graded": "C"}) is None
 
 
 def test_two_replies_of_one_text_keep_their_own_grades() -> None:
     """Replies of one text are otherwise scored once."""
     rows = [row("the same", grade=grade, sample=place) for place, grade in enumerate((RIGHT, WRONG, RIGHT))]
-    found = table("r", "m", [(open_item(), one) for one in rows]).row(0, named=True)
+    found = score_table("r", "m", [(open_item(), one) for one in rows]).row(0, named=True)
     assert (found["samples"], found["samples_right"]) == (3, 2)
     assert found["correct_mean"] == pytest.approx(2 / 3)
     assert found["answer"] == "18", "the answer that most have"
@@ -118,20 +117,20 @@ def test_marks_vote_where_the_tool_does_not_say_the_answers(marks: Sequence[str]
     for place, mark in enumerate(marks):
         grade = {**(RIGHT if mark in ("C", "18") else WRONG), "answer": mark if mark.isdigit() else None}
         rows.append(row("a reply", "timeout" if mark == "-" else "ok", grade, sample=place))
-    found = table("r", "m", [(open_item(), one) for one in rows]).row(0, named=True)
+    found = score_table("r", "m", [(open_item(), one) for one in rows]).row(0, named=True)
     assert (found["correct"], found["sample"]) == (right, sample)
     assert found["samples_read"] == sum(mark != "-" for mark in marks), "whatever was graded was read"
 
 
 def test_a_reader_is_not_asked_about_open_questions_or_graded_replies() -> None:
-    reading = reading_of(open_item(), row("hm"), False)
+    reading = read_response(open_item(), row("hm"), False)
     assert reading is OPEN
-    assert not unread(row("hm"), reading)
-    none = reading_of(make_item(), row("hm"), False)
-    assert unread(row("hm"), none)
-    assert unread(row("hm", grade=BESIDE), none)
-    assert not unread(row("hm", grade=RIGHT), none)
-    assert not unread(row(None, "timeout"), none)
+    assert not is_unread(row("hm"), reading)
+    none = read_response(make_item(), row("hm"), False)
+    assert is_unread(row("hm"), none)
+    assert is_unread(row("hm", grade=BESIDE), none)
+    assert not is_unread(row("hm", grade=RIGHT), none)
+    assert not is_unread(row(None, "timeout"), none)
 
 
 def test_the_noise_check_compares_replies_to_open_questions_by_their_texts() -> None:
@@ -140,12 +139,12 @@ def test_the_noise_check_compares_replies_to_open_questions_by_their_texts() -> 
 
 
 def test_columns_of_grades_are_there_only_where_some_reply_has_one(tmp_path: Path) -> None:
-    plain = table("r", "m", [(make_item(), row("tea"))])
+    plain = score_table("r", "m", [(make_item(), row("tea"))])
     assert not set(GRADED) & set(plain.columns)
-    mixed = table("r", "m", [(make_item(1), row("tea")), (make_item(2), row("tea", grade=BESIDE))])
+    mixed = score_table("r", "m", [(make_item(1), row("tea")), (make_item(2), row("tea", grade=BESIDE))])
     assert mixed["graded_by"].to_list() == [None, "match"]
     assert {name: mixed.schema[name] for name in GRADED} == GRADED
     write_scores(mixed, tmp_path / "s.csv")
     assert read_table(str(tmp_path / "s.csv")).select(*GRADED).equals(mixed.select(*GRADED))
-    foreign = table("r", "m", [(make_item(), row("tea", grade="C"))])
+    foreign = score_table("r", "m", [(make_item(), row("tea", grade="C"))])
     assert not set(GRADED) & set(foreign.columns), "another tool's field of that name is no grade of ours"

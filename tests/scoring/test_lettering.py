@@ -8,9 +8,9 @@ import pytest
 
 from tests.conftest import make_item
 from tomserve.benchmarks.tombench.official import official
-from tomserve.scoring.choices import content
-from tomserve.scoring.lettering import in_prompt
-from tomserve.scoring.score import reading_of
+from tomserve.scoring.grades import digest_question
+from tomserve.scoring.labels import find_prompt_order
+from tomserve.scoring.score import read_response
 
 ITEM = make_item(choices=["tea", "salt", "green tea"], answer="tea", gold=None)
 LISTED = "A) green tea\n(B) tea\n**C.** salt"
@@ -29,7 +29,7 @@ LISTED = "A) green tea\n(B) tea\n**C.** salt"
     ],
 )
 def test_the_order_that_a_prompt_shows(asked: str, shown: tuple[str | None, ...]) -> None:
-    assert in_prompt(asked, ITEM.choices) == shown
+    assert find_prompt_order(asked, ITEM.choices) == shown
 
 
 @pytest.mark.parametrize(
@@ -46,11 +46,11 @@ def test_the_order_that_a_prompt_shows(asked: str, shown: tuple[str | None, ...]
     ],
 )
 def test_a_letter_is_read_with_the_list_that_was_shown(more: dict[str, Any], reply: str, answer: str | None) -> None:
-    assert reading_of(ITEM, {"status": "ok", "text": reply, **more}, True).answer == answer
+    assert read_response(ITEM, {"status": "ok", "text": reply, **more}, True).answer == answer
 
 
 def test_the_authors_and_the_reader_are_told_the_order_too() -> None:
     rows = [{"status": "ok", "text": "[[B]]", **more} for more in ({}, {"asked": LISTED}, {"asked": "?"})]
-    read = [official(ITEM, reading_of(ITEM, row, True)._replace(text="[[B]]")) for row in rows]
+    read = [official(ITEM, read_response(ITEM, row, True)._replace(text="[[B]]")) for row in rows]
     assert [one.get("metric_official_correct") for one in read] == [False, True, None]
-    assert len({content(ITEM, row) for row in rows}) == 2
+    assert len({digest_question(ITEM, row) for row in rows}) == 2

@@ -9,15 +9,24 @@ import pytest
 from tests.conftest import make_item
 from tomserve.errors import ConfigError
 from tomserve.items import RESERVED, RESERVED_BEGINNINGS, Item
-from tomserve.scoring import originals
+from tomserve.scoring import metrics
 from tomserve.scoring.answers import Reading
-from tomserve.scoring.graded import GRADED
-from tomserve.scoring.metric import BEGINNING, PLAIN, Metric, Scoring, columns_of
-from tomserve.scoring.samples import PEOPLE, SAMPLED
-from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, PARTIAL, score_row
-from tomserve.scoring.standard import FLOOR, FLOOR_METRICS, FLOORS, GUESSED, RULED, STANDARD
-from tomserve.scoring.table import table
-from tomserve.scoring.tablefile import read_table, write_scores
+from tomserve.scoring.grades import GRADED
+from tomserve.scoring.metrics import (
+    BEGINNING,
+    FLOOR,
+    FLOOR_METRICS,
+    FLOORS,
+    GUESSED,
+    PLAIN,
+    RULED,
+    STANDARD,
+    Metric,
+    Scoring,
+    columns_of,
+)
+from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, PARTIAL, PEOPLE, SAMPLED, score_row
+from tomserve.scoring.table import read_table, score_table, write_scores
 
 
 def words(item: Item, reading: Reading) -> dict[str, int | None]:
@@ -50,7 +59,7 @@ def test_columns_follow_from_the_declarations() -> None:
 
 def test_no_factor_may_have_the_name_of_a_column() -> None:
     """Items know nothing of scoring; what they reserve covers what scoring declares, and no more."""
-    columns = (*COLUMNS, *originals.ITEM, *originals.REPLY, *GRADED)
+    columns = (*COLUMNS, *metrics.ORIGINAL_ITEM, *metrics.ORIGINAL_REPLY, *GRADED)
     assert [name for name in columns if name not in RESERVED and not name.startswith(RESERVED_BEGINNINGS)] == []
     assert {*COLUMNS, *SAMPLED, *PEOPLE, *PARTIAL} >= RESERVED >= {*SAMPLED, *PEOPLE, *PARTIAL}
     assert BEGINNING in RESERVED_BEGINNINGS
@@ -64,12 +73,12 @@ def test_a_benchmarks_metrics_stand_behind_the_factors(tmp_path: Path) -> None:
         (items[0], row(None, "timeout") | {"strategy": "vanilla"}),
         (items[1], row("tea")),
     ]
-    scores = table("r", "m", rows, rules=rules)
+    scores = score_table("r", "m", rows, rules=rules)
     assert scores.columns == [*COLUMNS, "perturbation", "sentences", "metric_words", "metric_chain"]
     assert scores["sentences"].to_list() == [3, 3, None]
     assert scores["metric_words"].to_list() == [5, None, None]  # nothing was answered, and of another benchmark
     assert scores["metric_chain"].to_list() == [2, None, None]
-    assert table("r", "m", rows).columns == [*COLUMNS, "perturbation"]
+    assert score_table("r", "m", rows).columns == [*COLUMNS, "perturbation"]
     write_scores(scores, tmp_path / "s.csv")
     assert read_table(str(tmp_path / "s.csv"))["metric_words"].to_list() == [5, None, None]
 
@@ -112,11 +121,11 @@ def test_two_declarations_must_agree_and_no_factor_may_have_that_name() -> None:
     with pytest.raises(ConfigError, match="column 'metric_x' is declared as Int64 and as String"):
         columns_of([one, other])
     with pytest.raises(ConfigError, match="factor 'sentences' has the name of a column of their benchmark"):
-        table("r", "m", [(make_item(factors={"sentences": 3}), row("tea"))], rules=rules)
+        score_table("r", "m", [(make_item(factors={"sentences": 3}), row("tea"))], rules=rules)
 
 
 def test_letters_are_read_of_a_strategy_that_shows_the_choices_by_letter() -> None:
     asked = make_item(choices=["tea", "salt"], gold=None)
     rows = [(asked, {"strategy": name, "status": "ok", "text": "B"}) for name in ("by_letter", "by_name")]
-    scores = table("r", "m", rows, lettered=("by_letter",))
+    scores = score_table("r", "m", rows, lettered=("by_letter",))
     assert scores["answer"].to_list() == ["salt", None]

@@ -15,11 +15,11 @@ import pytest
 from tests.conftest import ROOT, make_item
 from tomserve.errors import ContentError
 from tomserve.items import write_items
-from tomserve.scoring import beside, parts
+from tomserve.scoring import parallel
 from tomserve.scoring import table as table_module
-from tomserve.scoring.metric import PLAIN, Metric, Scoring, plain
-from tomserve.scoring.sources import ItemFile, ResponseFile
-from tomserve.scoring.table import write_scored
+from tomserve.scoring.metrics import PLAIN, Metric, Scoring, plain_scoring
+from tomserve.scoring.responses import ItemFile, ResponseFile
+from tomserve.scoring.table import write_score_table
 
 CHAIN = '{"beliefs": ["tea", "salt"], "answer": "tea"}'
 
@@ -36,7 +36,7 @@ def make(folder: Path, count: int = 60) -> None:
 def scored(folder: Path, **options: Any) -> bytes:
     """The bytes of the score table of that folder; options: those of write_scored."""
     known, out = ItemFile(folder / "items.jsonl"), folder / "s.parquet"
-    write_scored(known, ResponseFile(folder / "r.jsonl", known, "m"), out, run="r", chains=["vanilla"], **options)
+    write_score_table(known, ResponseFile(folder / "r.jsonl", known, "m"), out, run="r", chains=["vanilla"], **options)
     assert not list(folder.glob(".tomserve-*.work"))
     return out.read_bytes()
 
@@ -51,9 +51,9 @@ def helped(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     of the parts that the second has scored."""
     found: list[int] = []
     monkeypatch.setattr(table_module, "PART", 10)
-    monkeypatch.setattr(parts, "MANY", 1)
+    monkeypatch.setattr(parallel, "MANY", 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
-    real = parts.take
+    real = parallel.take_parts
 
     def after(work: Any, scratch: Path, ranges: Any) -> None:
         for process in alive:
@@ -61,7 +61,7 @@ def helped(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.extend(number for number in range(len(ranges)) if (scratch / f"{number:06d}.parquet").exists())
         real(work, scratch, ranges)
 
-    monkeypatch.setattr(parts, "take", after)
+    monkeypatch.setattr(parallel, "take_parts", after)
     return found
 
 
@@ -74,7 +74,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> None:
         alive.append(real(*given, **options))
         return alive[-1]
 
-    monkeypatch.setattr(beside.subprocess, "Popen", started)
+    monkeypatch.setattr(parallel.subprocess, "Popen", started)
 
 
 @pytest.mark.system
@@ -83,7 +83,7 @@ def test_two_processes_give_the_bytes_of_one(tmp_path: Path, helped: list[int], 
     two = scored(tmp_path)
     assert helped == list(range(12)), "the second process has scored everything"
     assert [process.poll() for process in alive] == [0]
-    monkeypatch.setattr(parts, "MANY", 10**9)
+    monkeypatch.setattr(parallel, "MANY", 10**9)
     assert scored(tmp_path) == two
     assert len(alive) == 1
     assert pl.read_parquet(two).height == 120
@@ -93,13 +93,13 @@ def test_two_processes_give_the_bytes_of_one(tmp_path: Path, helped: list[int], 
 def test_a_second_process_is_told_nothing_by_a_runs_folder(tmp_path: Path, helped: list[int], monkeypatch) -> None:
     make(tmp_path)
     there: list[set[str]] = []
-    real = beside.Helper.__init__
+    real = parallel.Helper.__init__
 
     def looked(self: Any, process: Any) -> None:
         there.append({path.name for path in tmp_path.glob(".tomserve-*.work/*") if path.suffix != ".taken"})
         real(self, process)
 
-    monkeypatch.setattr(beside.Helper, "__init__", looked)
+    monkeypatch.setattr(parallel.Helper, "__init__", looked)
     scored(tmp_path)
     assert helped == list(range(12))
     assert all(name.split(".")[1] in ("parquet", str(alive[0].pid)) for name in there[0]), (
@@ -128,7 +128,7 @@ def test_a_users_own_benchmark_is_scored_by_one_process(tmp_path: Path, helped: 
     assert found["metric_long"].to_list()[:2] == [3, len(CHAIN)]
     assert not alive
     assert PLAIN.shipped
-    assert plain("x").shipped
+    assert plain_scoring("x").shipped
     assert not own.shipped
 
 

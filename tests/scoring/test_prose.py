@@ -5,16 +5,17 @@ import json
 import pytest
 
 from tests.conftest import ROOT
-from tomserve.scoring.answers import read
-from tomserve.scoring.labels import Lettered
+from tomserve.scoring.answers import read_reply
+from tomserve.scoring.labels import LetteredChoices, find_wordings, wording_key
+from tomserve.scoring.prose import QuestionTerms
 from tomserve.scoring.statements import plain_lines
-from tomserve.scoring.subjects import Question
-from tomserve.scoring.wordings import key, wordings
 
-BOXES = Lettered(("red_box", "blue_box", "plum_bin"))
+BOXES = LetteredChoices(("red_box", "blue_box", "plum_bin"))
 NESTED = "Where does Ann think Bo thinks the pen is?"
-WALLET = Lettered(("Carlos believes the wallet is in his backpack.", "Carlos believes the wallet is in the taxi."))
-SEEDLINGS = Lettered(("Tariq will water the seedlings.", "Tariq will leave the seedlings alone."))
+WALLET = LetteredChoices(
+    ("Carlos believes the wallet is in his backpack.", "Carlos believes the wallet is in the taxi.")
+)
+SEEDLINGS = LetteredChoices(("Tariq will water the seedlings.", "Tariq will leave the seedlings alone."))
 BAG = ("popcorn", "chocolate", "unknown")
 SAM = "What does Sam believe is in the bag?"
 
@@ -30,12 +31,12 @@ SAM = "What does Sam believe is in the bag?"
     ],
 )
 def test_choices_that_are_sentences_are_named_by_what_tells_them_apart(text: str, answer: int) -> None:
-    assert read(text, WALLET, None, "Where does Carlos believe his wallet is?").answer == WALLET[answer]
+    assert read_reply(text, WALLET, None, "Where does Carlos believe his wallet is?").answer == WALLET[answer]
 
 
 def test_what_choices_are_about_may_be_a_pronoun() -> None:
-    assert read("He'll water them, I'd say.", SEEDLINGS, None, "What will Tariq do?").answer == SEEDLINGS[0]
-    assert read("Tariq leaves them alone.", SEEDLINGS, None, "What will Tariq do?").answer == SEEDLINGS[1]
+    assert read_reply("He'll water them, I'd say.", SEEDLINGS, None, "What will Tariq do?").answer == SEEDLINGS[0]
+    assert read_reply("Tariq leaves them alone.", SEEDLINGS, None, "What will Tariq do?").answer == SEEDLINGS[1]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_what_choices_are_about_may_be_a_pronoun() -> None:
     ],
 )
 def test_shorter_names_of_a_choice(choices: tuple[str, ...], name: str, choice: str | None) -> None:
-    assert wordings(choices)[1].get(key(name)) == choice
+    assert find_wordings(choices)[1].get(wording_key(name)) == choice
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_shorter_names_of_a_choice(choices: tuple[str, ...], name: str, choice: 
     ],
 )
 def test_a_statement_is_taken_back_only_where_the_text_turns(text: str, answer: str | None) -> None:
-    assert read(text, BOXES, None, NESTED).answer == answer
+    assert read_reply(text, BOXES, None, NESTED).answer == answer
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_a_statement_is_taken_back_only_where_the_text_turns(text: str, answer: 
     ],
 )  # fmt: skip
 def test_what_a_sentence_says_counts_for_the_persons_of_the_question(text: str, answer: str | None) -> None:
-    assert read(text, BOXES, None, NESTED).answer == answer
+    assert read_reply(text, BOXES, None, NESTED).answer == answer
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_what_a_sentence_says_counts_for_the_persons_of_the_question(text: str, 
     ],
 )
 def test_belief_is_told_from_reality_and_from_what_others_think(text: str, answer: str | None) -> None:
-    assert read(text, BAG, None, SAM).answer == answer
+    assert read_reply(text, BAG, None, SAM).answer == answer
 
 
 @pytest.mark.parametrize(
@@ -107,24 +108,24 @@ def test_belief_is_told_from_reality_and_from_what_others_think(text: str, answe
     ],
 )
 def test_of_a_text_that_breaks_off_in_the_middle_nothing_is_concluded(text: str) -> None:
-    assert read(text, BOXES, None, NESTED).answer is None
+    assert read_reply(text, BOXES, None, NESTED).answer is None
 
 
 def test_a_completion_goes_on_where_the_question_stops() -> None:
     for question, answer in (("Sam believes that it is full of", "chocolate"), ("What is in it?", None)):
-        assert read("chocolate, but it is full of popcorn.", BAG, None, question).answer == answer
+        assert read_reply("chocolate, but it is full of popcorn.", BAG, None, question).answer == answer
 
 
 def test_who_is_asked_for_is_named_first() -> None:
     people = ("Marta", "Leon", "Ida")
     asked = "Who still believes that the dog is lost?"
-    assert read("Leon still believes it. The others have seen the dog.", people, None, asked).answer == "Leon"
-    assert not Question(asked, people).said_in("Leon knows that the dog is at home.", 0)
+    assert read_reply("Leon still believes it. The others have seen the dog.", people, None, asked).answer == "Leon"
+    assert not QuestionTerms(asked, people).said_in("Leon knows that the dog is at home.", 0)
 
 
 def test_no_one_is_not_the_answer_no() -> None:
-    assert read("No one knows what happened there.", ("yes", "no"), None, "Does Paul know?").answer is None
-    assert read("No he doesn't know it.", ("yes", "no"), None, "Does Paul know?").answer == "no"
+    assert read_reply("No one knows what happened there.", ("yes", "no"), None, "Does Paul know?").answer is None
+    assert read_reply("No he doesn't know it.", ("yes", "no"), None, "Does Paul know?").answer == "no"
 
 
 def test_plain_lines_read_marks_and_tables() -> None:
@@ -134,12 +135,12 @@ def test_plain_lines_read_marks_and_tables() -> None:
 
 
 def test_of_whom_a_sentence_speaks() -> None:
-    asked = Question(NESTED, BOXES)
+    asked = QuestionTerms(NESTED, BOXES)
     assert (asked.names, asked.of_reality) == (["ann", "bo"], False)
     assert not asked.about("Bo thinks it is in the ", False)
     assert asked.of_others("Bo, however, thinks of the red_box")
     assert not asked.of_others("She thinks that Bo is right")
-    assert Question("Where is the pen really?", BOXES).of_reality
+    assert QuestionTerms("Where is the pen really?", BOXES).of_reality
 
 
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
@@ -149,8 +150,8 @@ def test_prose_of_all_kinds_of_models_is_read_as_a_reader_reads_it(every: int) -
     for line in (ROOT / "bench/replies.jsonl").read_text("utf-8").splitlines()[::every]:
         reply = json.loads(line)
         if reply["half"] != "held out":
-            choices = Lettered(reply["choices"]) if reply["lettered"] else tuple(reply["choices"])
-            found = read(reply["text"], choices, None, reply["question"]).answer
+            choices = LetteredChoices(reply["choices"]) if reply["lettered"] else tuple(reply["choices"])
+            found = read_reply(reply["text"], choices, None, reply["question"]).answer
             there, right = there + (reply["label"] is not None), right + (found is not None and found == reply["label"])
             got, wrong = got + (found is not None), wrong + (found not in (None, reply["label"]))
     assert right >= 0.96 * there

@@ -8,10 +8,9 @@ from tests.conftest import make_item
 from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
-from tomserve.scoring.metric import PLAIN, Scoring
-from tomserve.scoring.rules import GENERIC, KINDS, Rule, mentions, name_of
-from tomserve.scoring.table import table
-from tomserve.scoring.tablefile import read_table, write_scores
+from tomserve.scoring.baselines import GENERIC, KINDS, Baseline, baseline_name, list_mentions
+from tomserve.scoring.metrics import PLAIN, Scoring
+from tomserve.scoring.table import read_table, score_table, write_scores
 
 
 def item(**changes: object) -> Item:
@@ -24,7 +23,7 @@ def answers(one: Item) -> dict[str, str | None]:
 
 def test_rules_see_only_the_surface() -> None:
     told = item(story=["Tea is here, no salt.", 'A sign says "salt".', "More tea, steam; Salt."])
-    assert mentions(told) == ("tea", "salt", "salt", "tea", "salt")
+    assert list_mentions(told) == ("tea", "salt", "salt", "tea", "salt")
     assert answers(told) == {
         **{"first choice": "tea", "last choice": "unknown", "always unknown": "unknown"},
         **{"always yes": None, "always no": None},
@@ -32,7 +31,7 @@ def test_rules_see_only_the_surface() -> None:
     }
     assert answers(item(story=["Salt, tea, tea, salt."]))["most mentioned"] == "salt", "of equals the first"
     told = item(choices=["box", "red box", "unknown"], answer="box", story=["The red box, the box, a box_2, boxes."])
-    assert mentions(told) == ("red box", "box")
+    assert list_mentions(told) == ("red box", "box")
     found = answers(item(choices=["No", "YES"], answer="YES", story=["Is it so?"]))
     assert (found["always yes"], found["always no"]) == ("YES", "No")
 
@@ -46,14 +45,16 @@ def test_a_story_without_labels(choices: list[str], expected: str | None) -> Non
     assert found["always unknown"] == expected
 
 
-OWN = Rule("always salt", lambda item: "salt" if "salt" in item.choices else None)
+OWN = Baseline("always salt", lambda item: "salt" if "salt" in item.choices else None)
 NOTHING = {"strategy": "s", "status": "ok", "text": "tea"}
 
 
 def test_a_rule_of_its_own_is_a_column(tmp_path) -> None:
     scoring = Scoring(rules=(OWN,))
     asked = [item(number=1), item(number=2, answer="salt"), item(number=3, choices=["tea", "unknown"])]
-    scores = table("r", "m", [(one, NOTHING) for one in asked], rules=lambda name: scoring if name == "demo" else PLAIN)
+    scores = score_table(
+        "r", "m", [(one, NOTHING) for one in asked], rules=lambda name: scoring if name == "demo" else PLAIN
+    )
     write_scores(scores, tmp_path / "s.csv")
     found = read_table(str(tmp_path / "s.csv")).sort("item")
     assert found["rule_always_salt"].to_list() == [False, True, None]
@@ -61,16 +62,25 @@ def test_a_rule_of_its_own_is_a_column(tmp_path) -> None:
 
 
 def test_column_and_name_go_together() -> None:
-    assert [name_of(rule.column) for rule in (*GENERIC, OWN)] == [rule.name for rule in (*GENERIC, OWN)]
+    assert [baseline_name(rule.column) for rule in (*GENERIC, OWN)] == [rule.name for rule in (*GENERIC, OWN)]
     assert {rule.kind for rule in GENERIC} <= set(KINDS)
 
 
 BROKEN = {
-    "a name with a capital letter": (lambda: Rule("Always yes", len), "name of a rule is 'Always yes'; expected small"),
-    "a name that is no text": (lambda: Rule(3, len), "name of a rule is 3"),
-    "no function": (lambda: Rule("always yes", "yes"), "the answer of rule 'always yes' is 'yes'; expected a function"),
-    "an unknown kind": (lambda: Rule("always tea", len, "surfaces"), "rule 'always tea': .*kind.*'surfaces'.*surface"),
-    "a name that is taken": (lambda: Scoring(rules=(Rule("first choice", len),)), "'first choice' already; every"),
+    "a name with a capital letter": (
+        lambda: Baseline("Always yes", len),
+        "name of a rule is 'Always yes'; expected small",
+    ),
+    "a name that is no text": (lambda: Baseline(3, len), "name of a rule is 3"),
+    "no function": (
+        lambda: Baseline("always yes", "yes"),
+        "the answer of rule 'always yes' is 'yes'; expected a function",
+    ),
+    "an unknown kind": (
+        lambda: Baseline("always tea", len, "surfaces"),
+        "rule 'always tea': .*kind.*'surfaces'.*surface",
+    ),
+    "a name that is taken": (lambda: Scoring(rules=(Baseline("first choice", len),)), "'first choice' already; every"),
     "a name given twice": (lambda: Scoring(rules=(OWN, OWN)), "there is a rule 'always salt' already"),
     "no rules": (lambda: Benchmark("mine", lambda path, gold: iter(()), rules=("yes",)), "rules is .*expected a tuple"),
 }
@@ -84,12 +94,12 @@ def test_a_rule_that_makes_no_sense_is_refused(name: str) -> None:
 
 
 def test_a_rule_that_fails_or_answers_what_is_no_choice_is_told_by_its_item() -> None:
-    def told(rule: Rule) -> str:
+    def told(rule: Baseline) -> str:
         with pytest.raises((ConfigError, ContentError)) as caught:
-            table("r", "m", [(item(), NOTHING)], rules=lambda name: Scoring(rules=(rule,)))
+            score_table("r", "m", [(item(), NOTHING)], rules=lambda name: Scoring(rules=(rule,)))
         return str(caught.value)
 
     failed = r"test_rules\.py:\d+: the rule 'broken' failed for item 'demo/1' \(ZeroDiv"
-    assert re.search(failed, told(Rule("broken", lambda i: 1 / 0)))
+    assert re.search(failed, told(Baseline("broken", lambda i: 1 / 0)))
     strange = "item 'demo/1': the rule 'milk' answers 'milk'; expected one of the item's choices (tea, salt, unkn"
-    assert strange in told(Rule("milk", lambda i: "milk"))
+    assert strange in told(Baseline("milk", lambda i: "milk"))

@@ -14,9 +14,8 @@ from tests.helpers.reports import run_folder
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.runs.scores import score_run
-from tomserve.scoring.samples import SAMPLED
-from tomserve.scoring.table import table
-from tomserve.scoring.tablefile import read_table, write_scores
+from tomserve.scoring.score import SAMPLED
+from tomserve.scoring.table import read_table, score_table, write_scores
 
 TEA, SALT = '{"answer": "tea"}', '{"answer": "salt"}'
 
@@ -31,7 +30,7 @@ def sampled(texts: list[str | None], item: Item | None = None) -> list[tuple[Ite
 
 
 def scored(texts: list[str | None]) -> dict[str, Any]:
-    frame = table("r", "m", sampled(texts))
+    frame = score_table("r", "m", sampled(texts))
     assert frame.height == 1
     return frame.row(0, named=True)
 
@@ -69,9 +68,9 @@ def test_chain_metrics_are_those_of_the_first_sample_with_the_majoritys_answer()
 
 
 def test_a_table_of_single_samples_has_no_further_columns(tmp_path: Path) -> None:
-    plain = table("r", "m", sampled([TEA]))
+    plain = score_table("r", "m", sampled([TEA]))
     assert not set(SAMPLED) & set(plain.columns)
-    both = table("r", "m", [*sampled([TEA]), *sampled([SALT, SALT], make_item(2))])
+    both = score_table("r", "m", [*sampled([TEA]), *sampled([SALT, SALT], make_item(2))])
     assert both.select("item", "samples", "correct_mean").rows() == [("demo/1", 1, 1.0), ("demo/2", 2, 0.0)]
     write_scores(both, tmp_path / "s.csv")
     assert read_table(str(tmp_path / "s.csv")).select(*SAMPLED).equals(both.select(*SAMPLED))

@@ -7,13 +7,10 @@ from hypothesis import strategies as st
 from tests.conftest import make_item
 from tomserve.benchmarks import scoring
 from tomserve.scoring import statements
-from tomserve.scoring.answers import read
-from tomserve.scoring.labels import LONGEST, Lettered, longest, match
-from tomserve.scoring.mentions import Mention, mentions
-from tomserve.scoring.samples import SAMPLED
-from tomserve.scoring.score import COLUMNS, score_row
-from tomserve.scoring.table import table
-from tomserve.scoring.tablefile import read_table, write_scores
+from tomserve.scoring.answers import read_reply
+from tomserve.scoring.labels import LONGEST, LetteredChoices, Mention, find_mentions, longest_label, match_label
+from tomserve.scoring.score import COLUMNS, SAMPLED, score_row
+from tomserve.scoring.table import read_table, score_table, write_scores
 
 CHOICES = ("tea", "salt", "unknown")
 
@@ -56,7 +53,7 @@ def response(text: str | None, status: str = "ok", **more) -> dict:
     ],
 )
 def test_answers(text: str, answer: str, parse: str) -> None:
-    reading = read(text, CHOICES)
+    reading = read_reply(text, CHOICES)
     assert (reading.answer, reading.parse, reading.reason) == (answer, parse, None)
 
 
@@ -81,13 +78,13 @@ def test_answers(text: str, answer: str, parse: str) -> None:
     ],
 )
 def test_what_is_unclear_is_invalid(text: str, reason: str) -> None:
-    reading = read(text, CHOICES)
+    reading = read_reply(text, CHOICES)
     assert (reading.answer, reading.reason) == (None, reason)
 
 
 # Choices by letter
 
-OFFERED = Lettered(("red_box", "blue_box", "tin_ladle_box", "plum_bin", "unknown"))
+OFFERED = LetteredChoices(("red_box", "blue_box", "tin_ladle_box", "plum_bin", "unknown"))
 
 
 @pytest.mark.parametrize(
@@ -121,9 +118,9 @@ OFFERED = Lettered(("red_box", "blue_box", "tin_ladle_box", "plum_bin", "unknown
     ],
 )
 def test_answers_by_letter(text: str, answer: str, parse: str) -> None:
-    reading = read(text, OFFERED)
+    reading = read_reply(text, OFFERED)
     assert (reading.answer, reading.parse, reading.reason) == (answer, parse, None)
-    assert read(text, tuple(OFFERED)).answer in (answer, None)
+    assert read_reply(text, tuple(OFFERED)).answer in (answer, None)
 
 
 @pytest.mark.parametrize(
@@ -156,28 +153,28 @@ def test_answers_by_letter(text: str, answer: str, parse: str) -> None:
     ],
 )
 def test_what_is_unclear_by_letter_is_invalid(text: str) -> None:
-    assert read(text, OFFERED).answer is None
+    assert read_reply(text, OFFERED).answer is None
 
 
 @pytest.mark.parametrize(
     "text", ["B. red_box", "B. red_box, because Ann left.", "Answer: B. red_box", '{"answer": "B. red_box"}']
 )
 def test_of_a_letter_and_the_words_of_another_choice_the_words_count(text: str) -> None:
-    reading = read(text, OFFERED)
+    reading = read_reply(text, OFFERED)
     assert reading.answer == "red_box"
     assert (reading.parse or "").endswith("+against-letter")
 
 
 def test_letters_are_read_only_where_choices_were_offered_by_letter_but_prose_everywhere() -> None:
     for text in ("B", "The answer is B."):
-        assert read(text, tuple(OFFERED)).answer is None
+        assert read_reply(text, tuple(OFFERED)).answer is None
     for text in ("Blue box. Ann saw it.", "Ann thinks of the blue_box.", "The answer is the blue box."):
-        assert read(text, tuple(OFFERED)).answer == "blue_box"
+        assert read_reply(text, tuple(OFFERED)).answer == "blue_box"
     replies = {"B": "tea", "salt": "salt"}
     for benchmark, found in (("hitom", ["tea", "salt"]), ("demo", [None, "salt"])):
         item = make_item(benchmark=benchmark, choices=["salt", "tea"], answer="tea", gold=None)
         rows = [(item, {"strategy": text, "status": "ok", "text": text}) for text in replies]
-        assert table("r", "m", rows, rules=scoring)["answer"].to_list() == found
+        assert score_table("r", "m", rows, rules=scoring)["answer"].to_list() == found
 
 
 QUESTION = "Where does Ann think Bo thinks the pen is?"
@@ -203,7 +200,7 @@ QUESTION = "Where does Ann think Bo thinks the pen is?"
     ],
 )  # fmt: skip
 def test_what_models_write_in_prose_is_read(text: str, answer: str, parse: str) -> None:
-    reading = read(text, OFFERED, None, QUESTION)
+    reading = read_reply(text, OFFERED, None, QUESTION)
     assert reading.answer == answer
     if parse != "first":
         assert reading.parse == parse
@@ -220,38 +217,40 @@ def test_what_models_write_in_prose_is_read(text: str, answer: str, parse: str) 
     ],
 )
 def test_where_a_reader_finds_no_answer_none_is_invented(text: str) -> None:
-    assert read(text, OFFERED, None, QUESTION).answer is None
+    assert read_reply(text, OFFERED, None, QUESTION).answer is None
 
 
 def test_of_a_reply_that_was_cut_off_no_conclusion_is_read() -> None:
     text = "Bo saw it go to the red_box. So Bo thinks it is in the red_box."
-    assert read(text, OFFERED, None, QUESTION).answer == "red_box"
-    assert read(text, OFFERED, None, QUESTION, whole=False).answer is None
-    assert read("B. blue_box, because", OFFERED, None, QUESTION, whole=False).answer == "blue_box"
+    assert read_reply(text, OFFERED, None, QUESTION).answer == "red_box"
+    assert read_reply(text, OFFERED, None, QUESTION, whole=False).answer is None
+    assert read_reply("B. blue_box, because", OFFERED, None, QUESTION, whole=False).answer == "blue_box"
 
 
 def test_other_words_for_not_knowing_name_the_choice_that_says_so() -> None:
-    assert read("There is not enough information to answer.", ("tea", "salt", "unknown")).answer == "unknown"
-    assert read("There is not enough information to answer.", ("tea", "salt")).answer is None
-    assert read("I cannot tell.", OFFERED).answer is None  # unknown is a label of chains there, and was not offered
+    assert read_reply("There is not enough information to answer.", ("tea", "salt", "unknown")).answer == "unknown"
+    assert read_reply("There is not enough information to answer.", ("tea", "salt")).answer is None
+    assert (
+        read_reply("I cannot tell.", OFFERED).answer is None
+    )  # unknown is a label of chains there, and was not offered
 
 
 def test_a_reply_that_repeats_itself_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
-    def counted(text: str, choices: Lettered) -> tuple[Mention, ...]:
+    def counted(text: str, choices: LetteredChoices) -> tuple[Mention, ...]:
         calls.append(text)
-        return mentions(text, choices)
+        return find_mentions(text, choices)
 
-    monkeypatch.setattr(statements, "mentions", counted)
+    monkeypatch.setattr(statements, "find_mentions", counted)
     for part in ("answer is ", "answer: ", "answer: x\n", "<answer>x</answer>"):
         calls.clear()
-        read(part * 1000, OFFERED)
+        read_reply(part * 1000, OFFERED)
         assert 0 < len(calls) < 100
 
 
 def chain(beliefs: str, sentences: int = 3):
-    return read(f'{{"beliefs": {beliefs}, "answer": "tea"}}', CHOICES, sentences)
+    return read_reply(f'{{"beliefs": {beliefs}, "answer": "tea"}}', CHOICES, sentences)
 
 
 def test_chains() -> None:
@@ -282,15 +281,15 @@ def test_a_faulty_chain_keeps_the_answer(beliefs: str, reason: str) -> None:
 
 
 def test_two_labels_that_an_article_tells_apart_are_never_guessed_between() -> None:
-    assert read('{"answer": "A jar"}', ("the jar", "box")).answer == "the jar"
-    assert read('{"answer": "jar"}', ("the jar", "a jar")).answer is None
-    assert read('{"answer": "a jar"}', ("the jar", "a jar")).parse == "json"
+    assert read_reply('{"answer": "A jar"}', ("the jar", "box")).answer == "the jar"
+    assert read_reply('{"answer": "jar"}', ("the jar", "a jar")).answer is None
+    assert read_reply('{"answer": "a jar"}', ("the jar", "a jar")).parse == "json"
 
 
 def test_a_chain_that_was_cut_off_or_given_twice_differently_is_none_but_the_answer_stands() -> None:
-    cut = read('{"answer": "tea", "beliefs": ["tea", "sa', CHOICES, 3)
+    cut = read_reply('{"answer": "tea", "beliefs": ["tea", "sa', CHOICES, 3)
     assert (cut.answer, cut.chain, cut.chain_reason) == ("tea", None, "the beliefs were cut off")
-    two = read('{"beliefs": ["tea"], "answer": "tea"} {"beliefs": ["salt"], "answer": "tea"}', CHOICES, 3)
+    two = read_reply('{"beliefs": ["tea"], "answer": "tea"} {"beliefs": ["salt"], "answer": "tea"}', CHOICES, 3)
     assert (two.answer, two.chain) == ("tea", None)
     assert two.chain_reason == "the objects agree on the answer, not on the beliefs"
 
@@ -323,7 +322,7 @@ def test_unknown_labels_in_a_chain_are_kept_as_places() -> None:
     ],
 )
 def test_what_two_careful_readers_would_not_agree_on_is_invalid(text: str) -> None:
-    reading = read(text, CHOICES)
+    reading = read_reply(text, CHOICES)
     assert (reading.answer, bool(reading.reason)) == (None, True), reading
 
 
@@ -334,7 +333,7 @@ PROSE = ["A", "B.", "(c)", "d)", "E", "red_box", "Blue box", "plum-bin", "Answer
 @given(st.lists(st.sampled_from(PROSE), max_size=12))
 def test_no_prose_breaks_the_reader(parts: list[str]) -> None:
     for choices in (OFFERED, tuple(OFFERED)):
-        reading = read(" ".join(parts), choices, None, "Where does Ann think the pen is?")
+        reading = read_reply(" ".join(parts), choices, None, "Where does Ann think the pen is?")
         assert reading.answer in (*OFFERED, None)
         assert (reading.answer is None) == (reading.reason is not None)
 
@@ -355,7 +354,7 @@ def test_no_mutation_breaks_the_reader(text: str, edits: list[tuple[int, int, st
     """bench/ladder.py does this a million times."""
     for at, drop, put in edits:
         text = text[:at] + put + text[at + drop :]
-    reading = read(text, CHOICES, 3)
+    reading = read_reply(text, CHOICES, 3)
     assert reading.answer in (*CHOICES, None)
     assert (reading.answer is None) == (reading.reason is not None)
     assert (reading.answer is None) or reading.parse
@@ -366,7 +365,7 @@ def test_a_score_table_reads_back_as_it_was(tmp_path, kind: str) -> None:
     told = response('{"beliefs": ["tea", "salt"], "answer": "tea"}')
     rows = [(make_item(n), {**told, "item": f"demo/{n}"}) for n in range(30)]
     rows.append((make_item(999, id="001"), response(None, "http_500", error='=late, first "reason"')))
-    frame = table("r", "@cf/model", rows)
+    frame = score_table("r", "@cf/model", rows)
     path = tmp_path / f"s.{kind}"
     write_scores(frame, path)
     assert read_table(str(path)).equals(frame)
@@ -375,7 +374,7 @@ def test_a_score_table_reads_back_as_it_was(tmp_path, kind: str) -> None:
 def test_many_braces_are_no_answer_and_no_error() -> None:
     """Nor is nesting that is deeper than what orjson writes, which it reads."""
     for text in ("{" * 100_000, "{}" * 50_000, '{"answer": ' + "[" * 400 + "]" * 400 + "}"):
-        assert read(text, CHOICES).answer is None
+        assert read_reply(text, CHOICES).answer is None
 
 
 def test_a_row_carries_answer_and_chain_metrics_0_for_a_faulty_chain_and_null_for_none() -> None:
@@ -408,7 +407,7 @@ def test_statuses() -> None:
 
 
 def test_factors_become_columns_and_may_not_shadow() -> None:
-    frame = table("r", "m", [(make_item(1, factors={"order": 2}), response('{"answer": "tea"}'))])
+    frame = score_table("r", "m", [(make_item(1, factors={"order": 2}), response('{"answer": "tea"}'))])
     assert frame["order"].to_list() == [2]
     for name in (*COLUMNS, *SAMPLED):  # refused before anything is asked, not after
         with pytest.raises(ValueError, match=f"factor '{name}' has the name of a score column"):
@@ -423,7 +422,7 @@ LONG = tuple(
 
 @pytest.mark.parametrize("lettered", [False, True])
 def test_a_choice_of_a_thousand_characters_and_two_sentences_is_read(lettered: bool) -> None:
-    choices = Lettered(LONG) if lettered else LONG
+    choices = LetteredChoices(LONG) if lettered else LONG
     assert all(len(label) > 1000 for label in LONG)
     forms = [
         "{}",
@@ -436,12 +435,12 @@ def test_a_choice_of_a_thousand_characters_and_two_sentences_is_read(lettered: b
     ]
     for form in (*forms, "So the correct answer is: {}"):
         for label in LONG:
-            assert read(form.format(label), choices).answer == label
-            assert read(form.format(label), tuple(reversed(LONG))).answer == label
+            assert read_reply(form.format(label), choices).answer == label
+            assert read_reply(form.format(label), tuple(reversed(LONG))).answer == label
 
 
 def test_how_long_a_label_may_be_follows_from_the_choices() -> None:
-    assert longest(CHOICES) == longest(("x" * 200, "y")) == LONGEST == 260
-    assert longest(LONG) == max(map(len, LONG)) + 60
-    assert read(f"{'tea' + ' ' * 300}", CHOICES).answer == "tea"
-    assert match("tea".ljust(261), CHOICES)[0] is None, "what is longer than any choice is prose"
+    assert longest_label(CHOICES) == longest_label(("x" * 200, "y")) == LONGEST == 260
+    assert longest_label(LONG) == max(map(len, LONG)) + 60
+    assert read_reply(f"{'tea' + ' ' * 300}", CHOICES).answer == "tea"
+    assert match_label("tea".ljust(261), CHOICES)[0] is None, "what is longer than any choice is prose"

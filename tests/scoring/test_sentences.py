@@ -9,15 +9,14 @@ from tests.conftest import make_item
 from tests.helpers.rationales import LABELS, listed, rationales
 from tomserve.items import Gold
 from tomserve.items.automaton import compile_sets
-from tomserve.scoring.chains import proper, score_chain
+from tomserve.scoring.chains import VERDICTS, check_proper, judge_sentences, score_chain
 from tomserve.scoring.score import score_row
-from tomserve.scoring.sentences import VERDICTS, judge
 
 GOLD = compile_sets([["unknown"], ["tea"], ["tea"], ["salt"]])
 
 
 def verdicts(*beliefs: str | None, others=()) -> tuple[str, ...]:
-    return judge(GOLD, list(enumerate(beliefs, 1)), others).verdicts
+    return judge_sentences(GOLD, list(enumerate(beliefs, 1)), others).verdicts
 
 
 def test_every_verdict() -> None:
@@ -26,45 +25,45 @@ def test_every_verdict() -> None:
     assert verdicts("unknown", "tea", "salt", "salt")[2] == "too_early"
     assert verdicts("unknown", "tea", "milk", "salt")[2] == "wrong"
     assert verdicts("unknown", "tea", None, "salt")[2] == "out_of_vocabulary"
-    assert judge(GOLD, [(1, "unknown"), (2, "tea"), (4, "salt")]).verdicts[2] == "skipped"
+    assert judge_sentences(GOLD, [(1, "unknown"), (2, "tea"), (4, "salt")]).verdicts[2] == "skipped"
     reality = compile_sets([["milk"], ["milk"], ["milk"], ["salt"]])
     assert verdicts("unknown", "tea", "milk", "salt", others=[reality])[2] == "other_belief"
 
 
 def test_the_nearer_of_before_and_after_decides() -> None:
     back = compile_sets([["a"], ["b"], ["b"], ["b"], ["a"]])
-    near_end = judge(back, [(1, "a"), (2, "b"), (3, "b"), (4, "a"), (5, "a")]).verdicts
+    near_end = judge_sentences(back, [(1, "a"), (2, "b"), (3, "b"), (4, "a"), (5, "a")]).verdicts
     assert near_end == ("right", "right", "right", "too_early", "right")
-    near_start = judge(back, [(1, "a"), (2, "a"), (3, "b"), (4, "b"), (5, "a")]).verdicts
+    near_start = judge_sentences(back, [(1, "a"), (2, "a"), (3, "b"), (4, "b"), (5, "a")]).verdicts
     assert near_start == ("right", "too_late", "right", "right", "right")
 
 
 def test_sentence_accuracy_fills_forward_and_takes_the_best_path() -> None:
-    judged = judge(GOLD, [(1, "unknown"), (2, "tea")])
+    judged = judge_sentences(GOLD, [(1, "unknown"), (2, "tea")])
     assert judged.accuracy == 0.75
     assert (judged.verdicts[3], judged.first_break) == ("skipped", 3)
     either = compile_sets([["x", "y"], ["x", "y"], ["x", "y"]])
-    assert judge(either, [(1, "y"), (2, "y"), (3, "x")]).accuracy == pytest.approx(2 / 3)
+    assert judge_sentences(either, [(1, "y"), (2, "y"), (3, "x")]).accuracy == pytest.approx(2 / 3)
 
 
 def test_change_f1() -> None:
-    assert judge(GOLD, [(1, "unknown"), (2, "tea"), (4, "salt")]).change_f1 == 1.0
-    late = judge(GOLD, [(1, "unknown"), (3, "tea"), (4, "salt")])
+    assert judge_sentences(GOLD, [(1, "unknown"), (2, "tea"), (4, "salt")]).change_f1 == 1.0
+    late = judge_sentences(GOLD, [(1, "unknown"), (3, "tea"), (4, "salt")])
     assert late.change_f1 == pytest.approx(0.5)
-    assert judge(GOLD, [(1, "unknown")]).change_f1 == 0.0
-    assert judge(compile_sets([["x"], ["x"]]), [(1, "x")]).change_f1 == 1.0
+    assert judge_sentences(GOLD, [(1, "unknown")]).change_f1 == 0.0
+    assert judge_sentences(compile_sets([["x"], ["x"]]), [(1, "x")]).change_f1 == 1.0
 
 
 def test_beliefs_beyond_the_story_have_no_sentence_and_none_stands_before_the_first() -> None:
     with pytest.raises(ValueError, match="sentence 0 of 4"):
-        judge(GOLD, [(0, "tea")])
+        judge_sentences(GOLD, [(0, "tea")])
     right = ("unknown", "tea", "tea", "salt")
-    longer = judge(GOLD, list(enumerate((*right, "salt", "tea", None), 1)))
+    longer = judge_sentences(GOLD, list(enumerate((*right, "salt", "tea", None), 1)))
     assert longer.verdicts == ("right",) * 4 + ("beyond", "beyond", "out_of_vocabulary")
     assert (longer.accuracy, longer.first_break) == (1.0, 4)
     assert longer.change_f1 == pytest.approx(2 * 2 / (4 + 2))  # two of its four changes are no change of the story
-    assert judge(GOLD, list(enumerate((*right, "salt"), 1))).change_f1 == 1.0
-    assert judge(GOLD, list(enumerate(("tea", *right), 1))).first_break == 0
+    assert judge_sentences(GOLD, list(enumerate((*right, "salt"), 1))).change_f1 == 1.0
+    assert judge_sentences(GOLD, list(enumerate(("tea", *right), 1))).first_break == 0
 
 
 @given(st.lists(st.sampled_from(["unknown", "tea", "salt"]), min_size=1, max_size=9))
@@ -104,13 +103,13 @@ def test_equals_the_brute_force_over_all_gold_chains(case) -> None:
     automaton, golds = compile_sets(*rationale), listed(*rationale)
     if not golds:
         return
-    judged = judge(automaton, stated)
+    judged = judge_sentences(automaton, stated)
     mine = filled(stated, len(rationale[0]))
     assert judged.accuracy == max(sum(a == b for a, b in zip(mine, gold, strict=True)) for gold in golds) / len(mine)
     assert judged.change_f1 == pytest.approx(max(f1(mine, gold) for gold in golds))
     assert set(judged.verdicts) <= set(VERDICTS)
     assert (judged.first_break is None) == (judged.accuracy == 1.0)
-    if not proper(automaton, [label for _, label in stated]):
+    if not check_proper(automaton, [label for _, label in stated]):
         assert judged.first_break is not None, "an improper chain breaks somewhere"
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.conftest import make_item
-from tomserve.scoring.score import ONLY_THOUGHTS, reading_of
-from tomserve.scoring.thoughts import CUT, opens, spoken
+from tomserve.scoring.score import ONLY_THOUGHTS, read_response
+from tomserve.scoring.thoughts import CUT, opens_thoughts, split_thoughts
 
 THOUGHT = 'It might be {"answer": "salt"}, but no.'
 
@@ -26,11 +26,11 @@ THOUGHT = 'It might be {"answer": "salt"}, but no.'
     ],
 )
 def test_every_spelling_with_and_without_its_end_or_its_beginning(opening: str, closing: str) -> None:
-    whole = spoken(f"{opening}{THOUGHT}{closing}tea")
+    whole = split_thoughts(f"{opening}{THOUGHT}{closing}tea")
     assert (whole.text.strip(), whole.thought, whole.cut) == ("tea", THOUGHT, False)
-    assert spoken(f"{opening}{THOUGHT}")[0::3] == ("", True)
-    assert spoken(f"{THOUGHT}{closing}tea")[0::2] == (closing[len(closing.rstrip()) :] + "tea", THOUGHT)
-    assert opens(f"user: Where?\n{opening}\n") == (opening != "analysis")
+    assert split_thoughts(f"{opening}{THOUGHT}")[0::3] == ("", True)
+    assert split_thoughts(f"{THOUGHT}{closing}tea")[0::2] == (closing[len(closing.rstrip()) :] + "tea", THOUGHT)
+    assert opens_thoughts(f"user: Where?\n{opening}\n") == (opening != "analysis")
 
 
 @pytest.mark.parametrize(
@@ -55,10 +55,10 @@ def test_every_spelling_with_and_without_its_end_or_its_beginning(opening: str, 
     ],
 )
 def test_prose_around_marks_is_kept(text: str, said: str) -> None:
-    assert spoken(text).text == said
+    assert split_thoughts(text).text == said
 
 
 @pytest.mark.parametrize(("status", "reason"), [("ok", ONLY_THOUGHTS), ("length", CUT)])
 def test_a_reply_of_thoughts_alone_says_why_it_has_no_answer(status: str, reason: str) -> None:
     row = {"status": status, "text": " ", "reasoning": "It is tea."}
-    assert reading_of(make_item(), row, False).reason == reason
+    assert read_response(make_item(), row, False).reason == reason

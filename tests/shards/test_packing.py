@@ -14,6 +14,7 @@ from tests.helpers import parting
 from tests.helpers.examples import copied_example, copied_run
 from tests.helpers.outcomes import passes
 from tests.helpers.parting import ONCE
+from tomserve.content.files import digest_file
 from tomserve.errors import ConfigError, JournalError, MachineError, StoppedError
 from tomserve.runs import kept, packed
 from tomserve.runs.runfolder import RunFolder
@@ -21,7 +22,6 @@ from tomserve.runs.scores import score_run, scores_of
 from tomserve.runs.sealing import seal
 from tomserve.runs.stopping import Stop
 from tomserve.runs.verifying import findings
-from tomserve.scoring.pinned import measured
 from tomserve.shards import packing
 from tomserve.shards.merging import merge
 
@@ -41,7 +41,7 @@ def test_the_same_bytes_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     run = copied_example(tmp_path / "runs")
     with (run / "responses.jsonl").open("ab") as journal:
         journal.write(parting.line("a", ONCE, 0, 3, text='\u2028"\\ü\U0001f600', second=1, odd="\x00"))
-    before, digest = (run / "responses.jsonl").read_bytes(), measured(run / "responses.jsonl")
+    before, digest = (run / "responses.jsonl").read_bytes(), digest_file(run / "responses.jsonl")
     done = packing.pack(run)
     assert not (run / "responses.jsonl").exists()
     assert (done.path, done.rows, done.plain) == (run / "responses.parquet", 353, len(before))

@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.parted import divided_example, whole_example
 from tomserve.errors import ConfigError
 from tomserve.runs.scores import scores_of
-from tomserve.scoring.tablefile import write_scores
+from tomserve.scoring.table import write_scores
 from tomserve.shards.partitions import of_files, of_parts
 from tomserve.shards.record import part_folder
 from tomserve.shards.scoring import score_parts

@@ -12,7 +12,7 @@ from tomserve import benchmarks
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.draw import limited
-from tomserve.scoring.table import table
+from tomserve.scoring.table import score_table
 from tomserve.studies import Context, analyze, load_study
 from tomserve.studies.showing import Card
 
@@ -29,7 +29,7 @@ def scores(items: list[Item], wrong: Callable[[Item], bool]) -> pl.DataFrame:
     others = (next(choice for choice in item.choices if choice != item.answer) for item in items)
     texts = [other if wrong(item) else item.answer for item, other in zip(items, others, strict=True)]
     rows = [{"strategy": "vanilla", "status": "ok", "text": text} for text in texts]
-    return table("r", "m", zip(items, rows, strict=True), rules=benchmarks.scoring)
+    return score_table("r", "m", zip(items, rows, strict=True), rules=benchmarks.scoring)
 
 
 def test_the_limit_draws_whole_bundles(items: list[Item]) -> None:

@@ -17,7 +17,7 @@ from tests.helpers import golden_tables
 from tests.helpers.every_study import every, score_table
 from tomserve.errors import ConfigError
 from tomserve.reporting import tables as forms
-from tomserve.scoring.tablefile import COLUMNS
+from tomserve.scoring.table import COLUMNS
 from tomserve.studies import Analysis, Context, compute, load_study
 from tomserve.studies.showing import BAD, GOOD, OPEN
 from tomserve.studies.streaming import compute_files

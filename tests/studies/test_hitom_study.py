@@ -15,7 +15,7 @@ from tomserve.benchmarks.hitom.explain import parsed
 from tomserve.benchmarks.hitom.questions import read_question
 from tomserve.benchmarks.hitom.tracker import belief
 from tomserve.errors import ConfigError, ContentError
-from tomserve.scoring.table import table
+from tomserve.scoring.table import score_table
 from tomserve.stats.clustered import new_units_share
 from tomserve.studies import Context, Verdict, analyze, baselines, load_study
 
@@ -260,7 +260,7 @@ def test_known_facts_of_the_official_file() -> None:
         asked, obj = read_question(item.question)
         copied = belief(parsed(item.story), asked[-1:], obj) if len(asked) > 1 else item.answer
         rows.append((item, {"strategy": "hitom_vanilla", "status": "ok", "text": copied}))
-    found = study(table("r", "copies", rows, rules=benchmarks.scoring))
+    found = study(score_table("r", "copies", rows, rules=benchmarks.scoring))
     rules = found["baselines"].filter(deception="overall")
     orders = rules.filter(pl.col("order").is_in(["2", "3", "4"]))
     assert [round(value, 2) for value in orders.filter(rule="first order")["accuracy"]] == [0.48, 0.38, 0.34]

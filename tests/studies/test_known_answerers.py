@@ -20,7 +20,7 @@ from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.benchmarks.worlds.rendering import items as rendered
 from tomserve.items import Item
 from tomserve.scoring.answers import Reading
-from tomserve.scoring.metric import NO_REPLY
+from tomserve.scoring.metrics import NO_REPLY
 from tomserve.studies import Context, analyze, load_study
 from tomserve.studies.showing import Card
 

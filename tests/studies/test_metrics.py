@@ -7,7 +7,7 @@ import pytest
 
 import tomserve
 from tests.conftest import make_item
-from tomserve.scoring.table import table
+from tomserve.scoring.table import score_table
 from tomserve.stats.clustered import clustered_mean
 from tomserve.studies import compute
 from tomserve.studies.metrics import means
@@ -67,7 +67,7 @@ def scores(right: dict[int, list[bool | None]]) -> pl.DataFrame:
         for number, samples in right.items()
         for sample, one in enumerate(samples)
     ]
-    return table("r", "m", answered)
+    return score_table("r", "m", answered)
 
 
 def test_the_four_shares_with_intervals() -> None:

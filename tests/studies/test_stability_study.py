@@ -15,7 +15,7 @@ from tests.conftest import Endpoint, completion, make_item
 from tests.helpers import golden_tables
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.scoring.table import table
+from tomserve.scoring.table import score_table
 from tomserve.stability import KINDS, Kind, variant, variants
 from tomserve.studies import Context, analyze, compute, load_study
 from tomserve.studies.showing import BAD, GOOD, OPEN
@@ -65,7 +65,7 @@ def scored(answers: dict[str, Answer], items: list[Item] | None = None, again: b
             said = answer(item, known[item.base or item.id])
             text = f'{{"answer": "{said}"}}' if said is not None else "hm"
             rows.append((item, {"strategy": strategy, "status": "ok", "text": text}))
-    scores = table("r", "m", rows)
+    scores = score_table("r", "m", rows)
     if again:
         told = pl.col("original_item").is_null()
         scores = scores.with_columns(noise_compared=pl.when(told).then([1, 64]).otherwise(None))

@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 from tests.helpers import golden_tables, tombench
 from tomserve import benchmarks
 from tomserve.benchmarks.tombench import official
-from tomserve.content.pyfile import load_module
+from tomserve.content.python_file import load_module
 from tomserve.items import Item
 from tomserve.scoring.score import item_fields, score_row
 from tomserve.studies import Context, analyze, compute

@@ -15,7 +15,7 @@ import pytest
 
 from tomserve import content
 from tomserve.api.experiments import Experiment
-from tomserve.content.places import whole_root
+from tomserve.content.paths import absolute_runs_root
 from tomserve.errors import TomserveError
 from tomserve.web import computing, planning, process, tried, trying
 from tomserve.web.process import Process
@@ -49,7 +49,7 @@ class Kept:
         """Where a run is called alike and holds the same, and studies are at the same place, the same comes of it."""
         state: list[Any] = [work, dict(options), os.environ.get("TOMSERVE_CONTENT")]
         for run in runs:
-            name = str(run.absolute()).removeprefix(str(whole_root()))
+            name = str(run.absolute()).removeprefix(str(absolute_runs_root()))
             files = [(one, run / one) for one in (*computing.SOURCES, computing.MEASURED)]
             state.append([name, [[one, path.read_bytes().hex() if path.is_file() else ""] for one, path in files]])
         if file := options.get("file"):

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from tests.helpers.workbenches import ADDRESS, PASSWORDS, lab, member, signed_in, stranger
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
 from tomserve.web.sessions import FREE, HOURS, Sessions, SlowDown
 from tomserve.web.users import Password, Users

@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.queues import items
 from tomserve.api.experiments import Experiment
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, NotAllowedError
 from tomserve.web import admitting, cards, sealing
 from tomserve.web.cards import Card

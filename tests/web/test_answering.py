@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 from tests.helpers.examples import copied_example
 from tests.helpers.reports import hitom_run, talking_run, varied_run
 from tests.helpers.workbenches import made
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, NoSuchAnswerError
 from tomserve.runs.scores import load_scores
 from tomserve.web import answering

@@ -12,7 +12,7 @@ from schemathesis.generation.modes import GenerationMode
 
 from tests.helpers.examples import copied_example, copied_run
 from tests.helpers.workbenches import ADDRESS, client, lab, member, signed_in, stranger
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.web import cards
 from tomserve.web.app import make
 from tomserve.web.cards import Card

@@ -11,7 +11,7 @@ from tests.helpers.browsing import Served, Visitor, served, visiting
 from tests.helpers.examples import copied_run
 from tests.helpers.queues import put
 from tomserve.api.experiments import Experiment
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.web import cards
 from tomserve.web.cards import State
 from tomserve.web.people import Person

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import Endpoint
 from tests.helpers.queues import Workers, experiment, until
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
 from tomserve.web import child
 from tomserve.web.settings import Settings

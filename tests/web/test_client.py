@@ -14,7 +14,7 @@ from tests.helpers.examples import copied_run
 from tests.helpers.queues import put
 from tests.helpers.workbenches import by_python, lab
 from tomserve.api.experiments import Experiment
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError, ServerError, ServerLostError
 from tomserve.web import client
 from tomserve.web.app import make

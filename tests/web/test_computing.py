@@ -230,7 +230,7 @@ def test_a_file_that_has_settled_is_read_once(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(digests, "SETTLED", -60.0)  # as if the change were long ago
     found = Digests()
     found.of(path)
-    monkeypatch.setattr(digests.files, "reading", lambda _: pytest.fail("it was read again"))
+    monkeypatch.setattr(digests.files, "open_for_reading", lambda _: pytest.fail("it was read again"))
     assert found.of(path) == ONE
 
 

@@ -14,7 +14,7 @@ from tests.helpers.browsing import served, visiting
 from tests.helpers.examples import copied_run
 from tests.helpers.reports import PAYLOADS, hostile_run
 from tests.helpers.workbenches import client, settled
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.web import cards, computing
 from tomserve.web.cards import Card, Job, State
 

@@ -9,7 +9,7 @@ from tests.conftest import make_item
 from tests.helpers.examples import copied_run
 from tests.helpers.workbenches import client, lab, member, settled
 from tomserve import benchmarks
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, NoSuchRunError
 from tomserve.items import Item, where
 from tomserve.runs.scores import scores_of

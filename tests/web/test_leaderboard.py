@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.examples import copied_run
 from tests.helpers.queues import until
 from tests.helpers.workbenches import client, example, lab, member, settled
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.runs.scores import scores_of
 from tomserve.studies import analyze
 from tomserve.web import leaderboard

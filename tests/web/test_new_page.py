@@ -16,7 +16,7 @@ from tests.helpers.workbenches import client, lab, member, signed_in, visitor
 from tomserve import benchmarks
 from tomserve.api import experiments
 from tomserve.api.experiments import Experiment
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.prompting import strategy
 from tomserve.serving.probe import Probe
 from tomserve.web import cards, forms, offering

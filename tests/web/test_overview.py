@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.workbenches import client, example, lab, member
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.web import overview
 from tomserve.web.cards import Card, Job, State
 from tomserve.web.overview import Filters

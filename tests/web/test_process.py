@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.queues import until
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
 from tomserve.web import exporting, process
 from tomserve.web.process import Process

@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.queues import LONG, experiment, free_port, items, job, put, queue_of, redis_server, state, until
 from tomserve.api import experiments
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConflictError, NoSuchRunError, NotAllowedError
 from tomserve.web import cards, rescoring
 from tomserve.web.cards import State

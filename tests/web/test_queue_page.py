@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from tests.helpers.workbenches import lab, member, signed_in, visitor
 from tomserve.api.experiments import Experiment
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.web import cards
 from tomserve.web.app import make
 from tomserve.web.cards import State

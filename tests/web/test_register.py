@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from tests.helpers.examples import copied_run
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import NoSuchRunError
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
@@ -63,9 +63,9 @@ def test_only_what_has_changed_is_read_again(runs: Register, monkeypatch: pytest
     for _ in range(2):  # rows are counted a part at a time
         runs.lines(ME)
     facts, opened = list[str](), list[Path]()
-    own, reading = register._facts, memory.files.reading
+    own, reading = register._facts, memory.files.open_for_reading
     monkeypatch.setattr(register, "_facts", lambda folder: (facts.append(folder.name), own(folder))[1])
-    monkeypatch.setattr(memory.files, "reading", lambda path: (opened.append(path), reading(path))[1])
+    monkeypatch.setattr(memory.files, "open_for_reading", lambda path: (opened.append(path), reading(path))[1])
     runs.lines(ME)
     Register(Settings().folder).lines(ME)  # another process finds what the first one has kept
     assert facts == opened == []

@@ -12,7 +12,7 @@ from tests.conftest import Endpoint, make_item
 from tests.helpers.examples import copied_example
 from tests.helpers.queues import until
 from tests.helpers.workbenches import by_python, client
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
 from tomserve.web.app import make
 from tomserve.web.settings import Settings

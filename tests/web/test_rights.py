@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from tests.conftest import ROOT
 from tests.helpers.examples import copied_run
 from tests.helpers.workbenches import ADDRESS, client, filled, lab, member, routes, stranger
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import RunMismatchError
 from tomserve.runs.measured import MeasuredRun
 from tomserve.web import access, api, cards, computing, guard

@@ -15,7 +15,7 @@ from tests.conftest import Endpoint, Outcome
 from tests.helpers.browsing import Started
 from tests.helpers.examples import copied_example
 from tests.helpers.queues import asked, kill, processes, until
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import MachineError
 from tomserve.web import serving
 from tomserve.web.client import Workbench

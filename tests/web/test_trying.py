@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from tests.conftest import Endpoint, completion, make_item
 from tests.helpers.queues import until
 from tests.helpers.workbenches import client, settled, visitor
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError
 from tomserve.web import trying
 from tomserve.web.pages.trying import own_item

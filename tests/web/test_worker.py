@@ -27,7 +27,7 @@ from tests.helpers.queues import (
     state,
     until,
 )
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.web import keeping
 from tomserve.web.cards import State
 from tomserve.web.entries import Entry

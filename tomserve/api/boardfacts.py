@@ -17,7 +17,7 @@ from tomserve.causal.settings import ITEMS
 from tomserve.causal.table import ANSWER
 from tomserve.content import digest
 from tomserve.content.files import one_line
-from tomserve.content.places import run_name
+from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import scores_of

@@ -180,7 +180,7 @@ def write(board: Board, folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            with files.replacing(folder / name) as file:
+            with files.replace_file(folder / name) as file:
                 file.write(text.encode())
         for name in FILES:
             if name not in texts:

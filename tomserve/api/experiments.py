@@ -19,8 +19,8 @@ from typing import Annotated, Any, Literal
 import pydantic
 import yaml
 
-from tomserve.content import yamlfile
-from tomserve.content.named import ModelName, Name, RunName
+from tomserve.content import validation
+from tomserve.content.validation import ModelName, Name, RunName
 from tomserve.engine import transports
 from tomserve.errors import ContentError
 from tomserve.runs.planning import EvalOptions
@@ -104,10 +104,10 @@ class Experiment(pydantic.BaseModel):
 
 def read(path: Path) -> Experiment:
     """The experiment in a file. Raises ContentError that names file, line and field."""
-    return yamlfile.load_model(path, Experiment, own=False)
+    return validation.load_model(path, Experiment, own=False)
 
 
 def wrong(path: Path, field: str, reason: str) -> ContentError:
     """The error for a value in the file of an experiment that cannot be used, with its line where the file has it."""
-    _, lines = yamlfile.load(path, own=False)
+    _, lines = validation.load_yaml(path, own=False)
     return ContentError(reason, path=path, line=lines.at((field,)), field=field)

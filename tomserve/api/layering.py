@@ -22,7 +22,7 @@ from tomserve.causal import checkpoints
 from tomserve.causal.finding import On, find
 from tomserve.causal.running import Measured
 from tomserve.causal.settings import ITEMS, Settings
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, RunMismatchError, StoppedError, TomserveError
 from tomserve.reporting.html.build import write_report
 from tomserve.runs.evaluation import EvalResult

@@ -16,7 +16,7 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
 from tomserve.runs import scores as scores_of_runs
 from tomserve.scoring import table
-from tomserve.scoring.sources import ItemFile, ResponseFile
+from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.studies import Study
 from tomserve.studies import compare as comparing
 from tomserve.studies.compare import Comparison
@@ -92,8 +92,8 @@ def score(
         asked = ItemFile(_items_file(items, folder))
         name = Path(responses).stem if isinstance(responses, str | Path) else "responses"
         answered = ResponseFile(_responses_file(responses, folder), asked, model or name, foreign=True)
-        table.tell(note, answered)
-        table.write_scored(asked, answered, folder / "scores.parquet", run=name, rules=benchmarks.scoring)
+        table.report_problems(note, answered)
+        table.write_score_table(asked, answered, folder / "scores.parquet", run=name, rules=benchmarks.scoring)
         return pl.read_parquet(folder / "scores.parquet")
 
 
@@ -111,7 +111,7 @@ def _responses_file(responses: str | Path | Iterable[Mapping[str, Any]], folder:
     if isinstance(responses, str | Path):
         return Path(responses).expanduser()
     path = folder / "responses.jsonl"
-    with files.replacing(path) as file:
+    with files.replace_file(path) as file:
         for number, response in enumerate(responses):
             try:
                 file.write(orjson.dumps(dict(response), option=orjson.OPT_APPEND_NEWLINE))

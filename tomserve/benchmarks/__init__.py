@@ -21,24 +21,24 @@ from tomserve.benchmarks.benchmark import ALL, ANYBODYS, Benchmark
 from tomserve.benchmarks.case import Case, NoCase
 from tomserve.benchmarks.findings import Findings, Say
 from tomserve.content import digest
-from tomserve.content.pyfile import load_module
+from tomserve.content.python_file import load_module
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import Item
 from tomserve.items.draw import Draw
-from tomserve.scoring.metric import PLAIN, Scoring
-from tomserve.scoring.rules import Rule
+from tomserve.scoring.baselines import Baseline
+from tomserve.scoring.metrics import PLAIN, Scoring
 from tomserve.stability import Retell, text
 
 __all__ = [
     "ALL",
     "ANYBODYS",
     "DEFAULT",
+    "Baseline",
     "Benchmark",
     "Case",
     "Draw",
     "Findings",
     "NoCase",
-    "Rule",
     "Say",
     "draw_of",
     "get",

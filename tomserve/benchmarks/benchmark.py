@@ -18,14 +18,14 @@ from typing import Any
 from tomserve.benchmarks.case import Case, NoCase
 from tomserve.benchmarks.findings import Check, Findings, Show
 from tomserve.benchmarks.guarding import closed, guarded, own_cases
-from tomserve.content.index import Firsts
-from tomserve.content.pyfile import failed
+from tomserve.content.compact_index import FirstPlaces
+from tomserve.content.python_file import describe_failure
 from tomserve.errors import ConfigError, ContentError, TomserveError, one_of
 from tomserve.items import EVERY, Item
 from tomserve.items import where as met
 from tomserve.items.draw import WHOLE_CLUSTERS, Draw
-from tomserve.scoring.metric import Metric, Scoring, columns_of
-from tomserve.scoring.rules import Rule
+from tomserve.scoring.baselines import Baseline
+from tomserve.scoring.metrics import Metric, Scoring, columns_of
 from tomserve.stability import Kind, Retell
 
 Load = Callable[[Path | None, str | None], Iterator[Item]]
@@ -98,10 +98,10 @@ class Benchmark:
     metrics: tuple[Metric, ...] = ()
     """Metrics of its own; their columns follow the standard ones in the table of scores."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[Baseline, ...] = ()
     """Rules of its own that answer its items without following anybody's belief, such as "always reality". Beside every
     accuracy stands what the best of them scores on the same questions, as do the rules that every benchmark has: first
-    and last choice, always unknown, yes or no, first, last and most mentioned label (see tomserve.scoring.rules)."""
+    and last choice, always unknown, yes or no, first, last and most mentioned label (see tomserve.scoring.baselines)."""
 
     beliefs: Beliefs = no_beliefs
     """What the report shows of each item's beliefs besides the gold chain (see Beliefs)."""
@@ -175,8 +175,8 @@ class Benchmark:
             ("usual_cases", str, "conditions such as 'order=1'"),
             ("reasoned", str, "conditions such as 'order=1'"),
             ("papers", str, "titles such as 'Title (arXiv:2310.16755)'"),
-            ("metrics", Metric, "values of tomserve.scoring.metric.Metric"),
-            ("rules", Rule, "values of tomserve.scoring.rules.Rule"),
+            ("metrics", Metric, "values of tomserve.scoring.metrics.Metric"),
+            ("rules", Baseline, "values of tomserve.scoring.baselines.Baseline"),
         ):
             value = getattr(self, field)
             if not isinstance(value, tuple | list) or not all(isinstance(entry, kind) for entry in value):
@@ -293,7 +293,7 @@ class Benchmark:
     def _own(self, path: Path | None, gold: str | None) -> Iterator[Item]:
         """The items of `load`, each with this benchmark's name; what is no item, or comes twice, is refused."""
         file = self.file or Path(self.name)
-        ids, count = Firsts(), 0
+        ids, count = FirstPlaces(), 0
         try:
             for count, item in enumerate(self.load(path, gold), 1):
                 if not isinstance(item, Item):
@@ -311,6 +311,6 @@ class Benchmark:
         except Exception as error:
             if self.file is None:  # a mistake in tomserve itself: its traceback is wanted
                 raise
-            raise failed(error, file, f"load failed after {count} items") from None
+            raise describe_failure(error, file, f"load failed after {count} items") from None
         if not count:
             raise ContentError("load gave no items", path=file)

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tomserve.benchmarks.case import HOLDERS, IN_TWIN, Case, NoCase, problem
-from tomserve.content.nouns import counted as number
+from tomserve.content.text import count_noun as number
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, numbered_items
 from tomserve.items.draw import Draw, chosen

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tomserve.benchmarks.case import Case, NoCase, problem
-from tomserve.content.pyfile import failed
+from tomserve.content.python_file import describe_failure
 from tomserve.errors import ConfigError, ContentError, InapplicableError, TomserveError
 from tomserve.items import Item
 
@@ -30,7 +30,7 @@ def guarded(file: Path, what: str, call: Callable[[], _Made]) -> _Made:
     except TomserveError:
         raise
     except Exception as error:
-        raise failed(error, file, what) from None
+        raise describe_failure(error, file, what) from None
 
 
 def closed(items: Iterable[Item]) -> Iterator[Item]:

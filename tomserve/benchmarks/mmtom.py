@@ -28,7 +28,7 @@ from tomserve.errors import ContentError, one_of
 from tomserve.items import Item
 from tomserve.items.draw import Draw
 from tomserve.scoring.answers import Reading
-from tomserve.scoring.metric import Metric
+from tomserve.scoring.metrics import Metric
 
 SOURCE = Source(
     "mmtom", "chuanyangjin/MMToM-QA", "Benchmark/questions.json", "MIT", "cba94f3", digests=digests("mmtom")

@@ -28,7 +28,7 @@ from tomserve.benchmarks.foreign.prose import told
 from tomserve.errors import ContentError, one_of
 from tomserve.items import Item
 from tomserve.items.draw import Draw
-from tomserve.scoring.rules import Rule
+from tomserve.scoring.baselines import Baseline
 
 SOURCE = Source(
     "mumatom", "SCAI-JHU/MuMA-ToM", "Files/questions.json", "Apache-2.0", "a62569a", digests=digests("mumatom")
@@ -144,7 +144,7 @@ def _spoken(item: Item, choice: str) -> float:
     return len(words(choice) & spoken) / max(1, len(words(choice)))
 
 
-OWN = Rule("what was said", sole(_spoken))
+OWN = Baseline("what was said", sole(_spoken))
 
 BENCHMARK = Benchmark(
     "mumatom",

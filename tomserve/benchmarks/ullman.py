@@ -26,7 +26,7 @@ from tomserve.benchmarks.foreign.auditing import audited
 from tomserve.benchmarks.foreign.source import Source, digest
 from tomserve.errors import ContentError
 from tomserve.items import Item
-from tomserve.scoring.rules import Rule
+from tomserve.scoring.baselines import Baseline
 
 DESIGN = (
     ("original", "unexpected_contents", "false_belief"),
@@ -145,7 +145,7 @@ def _no_guess(item: Item) -> str | None:
     return named if isinstance(named, str) and named in item.choices else None
 
 
-RULES = (Rule("always no guess", _no_guess, "constant"),)
+RULES = (Baseline("always no guess", _no_guess, "constant"),)
 
 BENCHMARK = Benchmark(
     "ullman",

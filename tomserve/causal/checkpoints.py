@@ -235,7 +235,7 @@ def _template_of(preset: Preset | None) -> str | None:
     """The text of the chat template that the preset brings along; None where it relies on the model's own."""
     if preset is None or preset.chat_template is None or preset.chat_template.file is None:
         return None
-    path = content.required(f"launch/chat_templates/{preset.chat_template.file}")
+    path = content.require(f"launch/chat_templates/{preset.chat_template.file}")
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

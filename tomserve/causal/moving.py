@@ -247,5 +247,5 @@ def rows(kind: str, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _write(path: Path, frame: pl.DataFrame) -> None:
-    with files.replacing(path) as file:
+    with files.replace_file(path) as file:
         frame.write_parquet(file)

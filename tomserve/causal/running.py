@@ -27,7 +27,7 @@ from tomserve.causal.settings import ALPHAS, FEWEST, FOLDS, STRATEGY, Settings
 from tomserve.causal.states import States
 from tomserve.causal.table import SCHEMA
 from tomserve.content import files
-from tomserve.content.places import run_name, runs_root
+from tomserve.content.paths import run_name, runs_root
 from tomserve.errors import ConfigError, MachineError
 from tomserve.runs.listening import MeasureListener, Unheard
 from tomserve.runs.measured import MeasuredRun
@@ -125,7 +125,7 @@ def _finish(run: MeasuredRun, found: Found, asked_by: str, first: pl.DataFrame, 
         return frame.with_columns(pl.lit(value).cast(SCHEMA[name]).alias(name) for name, value in named.items())
 
     path = run.work_file("table.parquet")
-    with files.replacing(path) as file:
+    with files.replace_file(path) as file:
         frames = [first.lazy(), *(pl.scan_parquet(part, glob=False) for part in parts)]
         pl.concat([whole(frame) for frame in frames]).sink_parquet(file.name)
     run.finish(path)

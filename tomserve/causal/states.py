@@ -14,7 +14,7 @@ import orjson
 from numpy.typing import NDArray
 
 from tomserve.causal.backend import Answers, Floats, Ints, Readings
-from tomserve.content import bounded, files
+from tomserve.content import files
 from tomserve.errors import JournalError
 
 RECORD = "states.json"
@@ -48,7 +48,7 @@ class States:
             self._top = self._map("top.i64", np.int64, (prompts,))
             self._done = self._map("done.u1", np.uint8, (prompts,))
             if fresh:
-                with files.replacing(folder / RECORD) as file:
+                with files.replace_file(folder / RECORD) as file:
                     file.write(orjson.dumps(record))
         except OSError as error:
             raise JournalError(f"{folder}: states cannot be written ({error.strerror}); free space, or move") from None
@@ -66,14 +66,14 @@ class States:
 
     def _is(self, record: dict[str, object]) -> bool:
         try:
-            return bool(bounded.json(self.folder / RECORD, "delete it") == record)
+            return bool(files.read_json(self.folder / RECORD, "delete it") == record)
         except FileNotFoundError:
             return False
 
     def _map(self, name: str, dtype: type, shape: tuple[int, ...]) -> NDArray[np.generic]:
         """A file of the folder as an array; it is made as long as it has to be, with zeros."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        descriptor = files.opened(self.folder / name, os.O_RDWR | os.O_CREAT)
+        descriptor = files.open_regular(self.folder / name, os.O_RDWR | os.O_CREAT)
         with os.fdopen(descriptor, "r+b") as file:
             if os.fstat(file.fileno()).st_size != size:
                 file.truncate(0)

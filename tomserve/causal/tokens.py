@@ -24,7 +24,7 @@ from tomserve.errors import ConfigError
 from tomserve.items import UNKNOWN, Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.turn import Message, Turn
-from tomserve.scoring.thoughts import opens
+from tomserve.scoring.thoughts import opens_thoughts
 from tomserve.serving.chatformat import SWITCHES
 
 ORDERS = (0, 1)
@@ -174,7 +174,7 @@ def _text(messages: Sequence[Message], tokenizer: Tokenizer) -> str:
             f"the model's chat template cannot show the strategy's messages ({reason}); use another strategy, or mend "
             "chat_template.jinja in the model's folder"
         ) from None
-    if opens(str(text)):
+    if opens_thoughts(str(text)):
         raise ConfigError(
             "the model's chat template opens a thought before every reply and has no switch for it, so that no answer "
             "follows the prompt; take a model that answers at once, or whose thinking can be switched off"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tomserve.content.inert import say
-from tomserve.content.nouns import counted
-from tomserve.content.places import name_given
+from tomserve.content.paths import run_argument
+from tomserve.content.text import count_noun, say
 from tomserve.interop.items_of import LEVELS
 
 if TYPE_CHECKING:
@@ -31,20 +30,20 @@ def show(brought: Brought) -> int:
     for reason in brought.unread[:MOST_UNREAD]:
         say(f"warning: left out: {reason}", error=True)
     if (more := len(brought.unread) - MOST_UNREAD) > 0:
-        say(f"warning: {counted(more, 'more file')} left out", error=True)
+        say(f"warning: {count_noun(more, 'more file')} left out", error=True)
     if brought.other:
         say(f"{_replies(brought.other)} of other models or tasks left out")
     first, *others = brought.runs
     same = [made for made in others if made.benchmark == first.benchmark]
     if len(brought.runs) == 2 and same:
-        say(f"next: tomserve compare {name_given(first.folder)} {name_given(same[0].folder)}")
+        say(f"next: tomserve compare {run_argument(first.folder)} {run_argument(same[0].folder)}")
     else:
-        say(f"next: tomserve analyze {name_given(first.folder)}")
+        say(f"next: tomserve analyze {run_argument(first.folder)}")
     return 1 if brought.left_out or brought.unread else 0
 
 
 def _show_run(made: Made) -> None:
-    what = f"{_replies(made.replies)} to {counted(made.items, 'question')}"
+    what = f"{_replies(made.replies)} to {count_noun(made.items, 'question')}"
     say(f"{made.folder}: {what}" + ("" if made.fresh else "; was there before, and is unchanged"))
     if made.matched:
         say(f"  questions: items of {made.benchmark}, found by their texts")
@@ -107,7 +106,7 @@ def _warnings(made: Made) -> Iterator[str]:
     elif made.between and made.counts == "tool":
         start = 1 if made.threshold is None else made.threshold
         yield (
-            f"{counted(made.between, 'grade is', 'grades are')} neither 0 nor 1; "
+            f"{count_noun(made.between, 'grade is', 'grades are')} neither 0 nor 1; "
             f"{_agree(made.between, 'it counts', 'they count')} as right from {start:g} on (--threshold)"
         )
     for count, what in ((made.cut, "cut off"), (made.failed, "ended by an error")):
@@ -115,18 +114,18 @@ def _warnings(made: Made) -> Iterator[str]:
             yield f"{_replies(count, 'was', 'were')} {what}, and the tool counts {_agree(count, 'it', 'them')} as right"
     if made.differing:
         yield (
-            f"{counted(made.differing, 'right answer in the file is another', 'right answers in the file are others')} "
+            f"{count_noun(made.differing, 'right answer in the file is another', 'right answers in the file are others')} "
             f"than tomserve's (first: item {made.differs_first}); tomserve's count"
         )
 
 
 def _replies(count: int, one: str = "", several: str = "") -> str:
     """A number of replies, and what one of them or several do."""
-    return counted(count, f"reply {one}".strip(), f"replies {several}".strip())
+    return count_noun(count, f"reply {one}".strip(), f"replies {several}".strip())
 
 
 def _more(count: int) -> str:
-    return counted(count, "more reply, which shares the grade", "more replies, each of which shares the grade")
+    return count_noun(count, "more reply, which shares the grade", "more replies, each of which shares the grade")
 
 
 def _agree(count: int, one: str, several: str) -> str:

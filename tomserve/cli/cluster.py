@@ -14,7 +14,7 @@ import typer
 
 from tomserve.cli import configured, ray_cluster, shard
 from tomserve.cli.options import ContentOption, console, lasting, with_content
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.errors import ConfigError, ConflictError, MachineError
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def slurm(
         partition=partition, account=account, qos=qos, exclude=exclude, grace=grace, words=tuple(sbatch or ()),
     )  # fmt: skip
     script = render(
-        template.expanduser() if template is not None else content.required(TEMPLATE),
+        template.expanduser() if template is not None else content.require(TEMPLATE),
         folder=folder.resolve(), tomserve=_tomserve(), tries=tries, patience=grace // 2, ranks=need.ranks,
         options=options_for_work(dividing),
         final=f'"status":"({"|".join(sorted(FINAL))})"',
@@ -200,7 +200,7 @@ def check_free(folder: Path, parts: Sequence[int]) -> None:
     """Raise ConflictError where an earlier job still asks one of these parts."""
     from tomserve.clusters.job import Job
     from tomserve.clusters.known import cluster_of
-    from tomserve.content.places import PARTS_ENDING
+    from tomserve.content.paths import PARTS_ENDING
 
     if (job := Job.read(folder)) is None:
         return

@@ -13,7 +13,7 @@ import typer
 
 from tomserve.cli import questionnaire
 from tomserve.cli.options import ContentOption, PathOption, with_content
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tomserve import __version__, benchmarks, content, studies
 from tomserve.content import files
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, ServerError, TomserveError
 from tomserve.prompting import strategy as strategies
 from tomserve.reporting.terminal import print_entry

@@ -27,7 +27,7 @@ from tomserve.cli.options import (
     WhereOption,
     console,
 )
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.engine import transports
 from tomserve.errors import TomserveError
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tomserve.cli.options import QuietOption, console
-from tomserve.content.outputs import folder_named
+from tomserve.content.output_path import parse_folder
 
 if TYPE_CHECKING:
     from tomserve.interop.answered import Replies
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RunArgument = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="Name or path of a run. If left out: the newest.")
 ]
-OutOption = Annotated[Path, typer.Option(parser=folder_named, help="Folder to write the files to.")]
+OutOption = Annotated[Path, typer.Option(parser=parse_folder, help="Folder to write the files to.")]
 StrategyOption = Annotated[list[str] | None, typer.Option(help="Only this way of asking. Repeatable.")]
 
 
@@ -33,7 +33,7 @@ def export_inspect(
 
     Inspect's viewer, its functions and `inspect score` read them. A failure is wrong there, too.
     """
-    from tomserve.content.inert import say
+    from tomserve.content.text import say
     from tomserve.interop.inspect_export import export
 
     replies, screen = _replies(run, strategy, quiet)
@@ -56,7 +56,7 @@ def export_lm_eval(
 
     Each strategy is a task of its own.
     """
-    from tomserve.content.inert import say
+    from tomserve.content.text import say
     from tomserve.interop.lm_eval_export import export
 
     replies, screen = _replies(run, strategy, quiet)
@@ -84,7 +84,7 @@ def export_every_eval_ever(
     The files lie in data/<benchmark>/<developer>/<model>/, as its own checks ask for.
     """
     from tomserve.cli.telling import warn
-    from tomserve.content.inert import say
+    from tomserve.content.text import say
     from tomserve.errors import ConfigError, one_of
     from tomserve.interop.every_eval_ever import RELATIONSHIPS, Evaluation
     from tomserve.interop.every_eval_ever_sample import UNKNOWN

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tomserve.cli.options import QuietOption, console
-from tomserve.content.inert import say
+from tomserve.content.text import say
 
 if TYPE_CHECKING:
     from tomserve.faithfulness.running import Measured

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from tomserve.benchmarks import Findings
 from tomserve.cli import options
-from tomserve.content import outputs
+from tomserve.content import output_path
 from tomserve.items import write_chunks
 from tomserve.reporting import tables
 
@@ -30,7 +30,7 @@ def show(found: Findings) -> int:
     tables.show(found.tables, console, found.notes)
     if found.markdown is not None:
         text = tables.render_all(found.tables, "md", {}, found.notes)
-        write_chunks(found.markdown, [text.encode()], outputs.writing)
+        write_chunks(found.markdown, [text.encode()], output_path.open_output)
     for line in found.lines:
         console.print(Text(line), soft_wrap=True)
     return found.code

@@ -200,14 +200,14 @@ def functional(
 def _plan(wishes: Mapping[str, Wish], gpus: int | None) -> int:
     """Print what each wish would do; returns the exit code."""
     from tomserve.api.foreseeing import foreseen
-    from tomserve.content.inert import inert
+    from tomserve.content.text import sanitize
 
     screen = console()
     for number, (name, wish) in enumerate(wishes.items(), 1):
         if len(wishes) > 1:
-            screen.print(inert(f"model {number} of {len(wishes)}: {name}"), markup=False, highlight=False)
+            screen.print(sanitize(f"model {number} of {len(wishes)}: {name}"), markup=False, highlight=False)
         for line in foreseen(wish, gpus):
-            screen.print(inert(line), markup=False, highlight=False)
+            screen.print(sanitize(line), markup=False, highlight=False)
     return 0
 
 
@@ -216,7 +216,7 @@ def doing(screen: Console, *, quiet: bool) -> Doing:
     from tomserve.api.layering import Doing
     from tomserve.causal.running import measure
     from tomserve.cli.telling import warn
-    from tomserve.content.inert import inert
+    from tomserve.content.text import sanitize
     from tomserve.reporting.measuring import MeasureScreen
     from tomserve.reporting.progress import Screen
     from tomserve.runs import evaluation
@@ -229,7 +229,7 @@ def doing(screen: Console, *, quiet: bool) -> Doing:
 
     def part(text: str) -> None:
         if not quiet:
-            screen.print(inert(text), markup=False, highlight=False)
+            screen.print(sanitize(text), markup=False, highlight=False)
 
     return Doing(ask, look, part, warn)
 

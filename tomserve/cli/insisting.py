@@ -24,7 +24,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tomserve.content import temporary
-from tomserve.content.unbroken import put_off
+from tomserve.content.temporary import defer
 from tomserve.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class Insisting:
         again, self._again = self._again, False
         if not again:
             self._number, self._tries = signal.Signals(number), TRIES
-        if put_off(self._late):
+        if defer(self._late):
             return
         if any(one.f_code in self._ours for one in _outward(frame)):
             self._set_trap(frame)  # what is raised in the functions below would be swallowed, too

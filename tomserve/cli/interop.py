@@ -32,7 +32,7 @@ from tomserve.cli.options import (
     WhereOption,
     console,
 )
-from tomserve.content.outputs import file_named
+from tomserve.content.output_path import parse_file
 
 if TYPE_CHECKING:
     from tomserve.interop.batch import Exported, Imported
@@ -42,7 +42,7 @@ def export_batch(
     out: Annotated[
         Path,
         typer.Option(
-            parser=file_named, help="File of requests to write, such as asked.jsonl; further ones get a number."
+            parser=parse_file, help="File of requests to write, such as asked.jsonl; further ones get a number."
         ),
     ],
     config: configured.ConfigOption = None,
@@ -112,8 +112,8 @@ def export_batch(
 
 def _show_exported(done: Exported) -> None:
     """Print which files were written, and what to do with them."""
-    from tomserve.content.inert import say
-    from tomserve.content.places import run_name
+    from tomserve.content.paths import run_name
+    from tomserve.content.text import say
 
     for file in done.files:
         say(f"written: {file.requests:,} requests, {file.bytes:,} bytes, to {file.path}")
@@ -158,7 +158,7 @@ def import_batch(
 
 def _show_imported(done: Imported, run: str) -> int:
     """Print what was read and what is left; returns the exit code."""
-    from tomserve.content.inert import say
+    from tomserve.content.text import say
     from tomserve.status import REFUSAL, listed
 
     rows = done.added.total()

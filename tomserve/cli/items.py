@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tomserve.cli.options import GoldOption, PathOption, VariantsOption, WhereOption, console
-from tomserve.content import outputs
-from tomserve.content.inert import say
-from tomserve.content.outputs import file_named
+from tomserve.content import output_path
+from tomserve.content.output_path import parse_file
+from tomserve.content.text import say
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def items(
     rewriter_model: RewriterModelOption = None,
     verifier: VerifierOption = None,
     out: Annotated[
-        Path | None, typer.Option(parser=file_named, help="File to write. If left out: standard output.")
+        Path | None, typer.Option(parser=parse_file, help="File to write. If left out: standard output.")
     ] = None,
 ) -> int:
     """Export the items of a benchmark as JSONL.
@@ -83,7 +83,7 @@ def items(
     asked = benchmarks.get(benchmark)
     read = (path, asked.file)
     if out is not None:
-        outputs.check(out, *read)
+        output_path.check_output(out, *read)
     if cases:
         if variants or rewriter or rewriter_model or verifier or gold:
             raise ConfigError("--cases goes with --path, --where, --limit and --out only")
@@ -110,7 +110,7 @@ def _write(found: Iterable[Item], out: Path | None, *inputs: Path | None) -> int
         for item in found:
             sys.stdout.buffer.write(item.to_json() + b"\n")
         return 0
-    say(f"written: {write_items(out, found, lambda name: outputs.writing(name, *inputs)):,} items to {out}")
+    say(f"written: {write_items(out, found, lambda name: output_path.open_output(name, *inputs)):,} items to {out}")
     return 0
 
 

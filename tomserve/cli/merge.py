@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tomserve.cli.options import QuietOption, RunArgument, console
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def merge(
     merged run is lost. The parts stay as they are. A merged run that is not complete can be resumed by `tomserve eval`.
     """
     from tomserve.content import temporary
-    from tomserve.content.places import runs_root
+    from tomserve.content.paths import runs_root
     from tomserve.reporting.progress import Screen
     from tomserve.runs.runfolder import for_answers
     from tomserve.shards import address, storage
@@ -81,7 +81,7 @@ def _named(folders: list[Path]) -> Path | None:
 
 def _found(sources: list[str]) -> tuple[list[Path], Path | None]:
     """The folders that are meant, and the run that they are to become where the first of them are parts."""
-    from tomserve.content.places import PARTS_ENDING
+    from tomserve.content.paths import PARTS_ENDING
     from tomserve.runs.runfolder import run_path
     from tomserve.shards.record import FILE, folder_of, merged_into
 

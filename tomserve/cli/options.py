@@ -15,7 +15,7 @@ import typer
 
 from tomserve import content as contents
 from tomserve.cli import streams
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.errors import Interrupted
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tomserve.cli.telling import warn
-from tomserve.content.inert import say
-from tomserve.content.places import PARTS_ENDING
+from tomserve.content.paths import PARTS_ENDING
+from tomserve.content.text import say
 from tomserve.reporting.parting import Scoring
 from tomserve.scoring.table import TABLES
 from tomserve.studies import gaps

@@ -9,7 +9,7 @@ import orjson
 import typer
 
 from tomserve.cli.options import BenchmarkOption, PathOption, StrategyOption, console
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.errors import ConfigError, one_of
 
 if TYPE_CHECKING:

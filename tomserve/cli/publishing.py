@@ -13,15 +13,15 @@ from typing import Annotated
 import typer
 
 from tomserve.cli.options import ByOption, IntervalsOption, PathOption, StudyOption
-from tomserve.content.inert import say
-from tomserve.content.outputs import file_named, folder_named
+from tomserve.content.output_path import parse_file, parse_folder
+from tomserve.content.text import say
 from tomserve.errors import ConfigError
 
 RunsArgument = Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Names or paths of runs.")]
 
 
 def export_hub(
-    out: Annotated[Path, typer.Option(parser=folder_named, help="Folder to write.")],
+    out: Annotated[Path, typer.Option(parser=parse_folder, help="Folder to write.")],
     runs: RunsArgument = None,
     benchmark: Annotated[
         str | None, typer.Option(help="Benchmark whose questions are written. If left out: those that the runs asked.")
@@ -116,7 +116,7 @@ def _check_words(languages: list[str] | tuple[str, ...], url: str | None, date: 
 
 
 def export_artefact(
-    out: Annotated[Path, typer.Option(parser=file_named, help="Zip file to write.")],
+    out: Annotated[Path, typer.Option(parser=parse_file, help="Zip file to write.")],
     runs: RunsArgument = None,
     study: StudyOption = None,
     intervals: IntervalsOption = None,

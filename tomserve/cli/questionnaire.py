@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from tomserve.cli.options import GoldOption, PathOption, with_content
-from tomserve.content.inert import say
-from tomserve.content.outputs import folder_named
+from tomserve.content.output_path import parse_folder
+from tomserve.content.text import say
 from tomserve.errors import ConfigError, one_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def questionnaire(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", parser=folder_named, help="New folder for the forms, the plan and the items."),
+        typer.Option(metavar="FOLDER", parser=parse_folder, help="New folder for the forms, the plan and the items."),
     ] = None,
     people: Annotated[int, typer.Option(min=1, max=2000, help="How many participants, each with a form.")] = 40,
     stories: Annotated[int, typer.Option(min=1, max=1000, help="How many stories each participant reads.")] = 24,

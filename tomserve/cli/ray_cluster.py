@@ -13,8 +13,8 @@ import typer
 
 from tomserve.cli import configured
 from tomserve.cli.options import console
-from tomserve.content.inert import say
-from tomserve.content.places import PARTS_ENDING
+from tomserve.content.paths import PARTS_ENDING
+from tomserve.content.text import say
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:

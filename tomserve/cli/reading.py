@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from tomserve import benchmarks
 from tomserve.cli.options import console
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.errors import ConfigError
-from tomserve.scoring.choices import Place
+from tomserve.scoring.grades import GradeFiles
 
 if TYPE_CHECKING:
     from tomserve.runs.reader import Reader
     from tomserve.runs.reading import Outcome
-    from tomserve.scoring.sources import ItemFile, ResponseFile
+    from tomserve.scoring.responses import ItemFile, ResponseFile
 
 NONE = "none"
 """What --reader is given to go back to the rules alone."""
@@ -88,7 +88,7 @@ def of_file(out: Path, files: tuple[ItemFile, ResponseFile], found: Reader, wish
     from tomserve.runs import reader, reading
 
     survey = reader.Survey(*files, benchmarks.scoring, wishes.size)
-    job = reading.Job(found, survey, Place.beside(out), Screen(console()), own=wishes.own)
+    job = reading.Job(found, survey, GradeFiles.beside(out), Screen(console()), own=wishes.own)
     return _told(reading.read_replies(job, signals.heard))
 
 
@@ -98,7 +98,7 @@ def _told(outcome: Outcome) -> int:
     return int(bool(outcome.failures))
 
 
-def forget(places: Sequence[Place]) -> None:
+def forget(places: Sequence[GradeFiles]) -> None:
     """Go back to the rules alone."""
     from tomserve.runs import reading
 

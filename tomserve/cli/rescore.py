@@ -13,20 +13,25 @@ from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
 from tomserve.cli import parting, reading
 from tomserve.cli.telling import tell_unread, warn, warn_gaps
-from tomserve.content import outputs, temporary
-from tomserve.content.inert import say
+from tomserve.content import output_path, temporary
+from tomserve.content.text import say
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, write_items
 from tomserve.runs import measured
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import current_scores, load_scores, replies_of, score_run, scores_of
 from tomserve.runs.stock import Stock
-from tomserve.scoring.choices import Choices, Place
-from tomserve.scoring.outcomes import unknown_statuses
+from tomserve.scoring.grades import GradeFiles, GraderChoices
+from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.score import PARTIAL
-from tomserve.scoring.sources import ItemFile, ResponseFile
-from tomserve.scoring.table import TABLES, named_gold, tell, write_scored
-from tomserve.scoring.tablefile import write_scores
+from tomserve.scoring.table import (
+    TABLES,
+    named_gold,
+    report_problems,
+    unknown_statuses,
+    write_score_table,
+    write_scores,
+)
 from tomserve.studies import Analysis, combining, compute, gaps, labelled, named_by, noise
 from tomserve.studies.streaming import compute_files
 from tomserve.studies.unread import Listed, listed
@@ -120,7 +125,7 @@ def own(
         raise ConfigError("--gold current writes no scores.parquet, which is the run's own; say where by --out FILE")
     if out is not None:
         _check_suffix(out)
-        outputs.check(out, *read_from(runs))
+        output_path.check_output(out, *read_from(runs))
     frames, lacking, code, reader = [], [], 0, wishes.found()
     for run in runs:
         if (folder_of_parts := parting.folder_of_parts(run)) is not None:
@@ -137,7 +142,7 @@ def own(
         if given is not None:
             _check_benchmark(folder, given)
         if wishes.none:
-            reading.forget([Place.of_run(folder)])
+            reading.forget([GradeFiles.of_run(folder)])
         if reader is not None:
             code |= reading.of_run(folder, reader, wishes)
         frames.append(_against_current(folder) if gold == "current" else current_scores(folder, note=warn))
@@ -214,24 +219,24 @@ def foreign(
     if out is None:
         raise ConfigError("--responses needs --out FILE (.parquet, .csv or .jsonl)")
     _check_suffix(out)
-    outputs.check(out, responses, items, path)
-    place, reader, code = Place.beside(out), wishes.found(), 0
+    output_path.check_output(out, responses, items, path)
+    place, reader, code = GradeFiles.beside(out), wishes.found(), 0
     with temporary.folder() as scratch:
         known = _known(items, benchmark, path, gold, scratch)
         found = ResponseFile(responses, known, model or responses.stem, foreign=True)
-        tell(warn, found)
+        report_problems(warn, found)
         if found.repeated:
             warn(f"{responses}: {found.repeated} lines answer an item again; of each the last one counts")
         if wishes.none:
             reading.forget([place])
         if reader is not None:
             code = reading.of_file(out, (known, found), reader, wishes)
-        choices = Choices(place) if place.record.exists() else None
+        choices = GraderChoices(place) if place.record.exists() else None
         table = scratch / "scores.parquet"
         try:
-            write_scored(known, found, table, run=responses.stem, rules=benchmarks.scoring, reader=choices)
+            write_score_table(known, found, table, run=responses.stem, rules=benchmarks.scoring, reader=choices)
             if out.suffix == ".parquet":
-                with outputs.writing(out, responses, items, path) as file, table.open("rb") as source:
+                with output_path.open_output(out, responses, items, path) as file, table.open("rb") as source:
                     shutil.copyfileobj(source, file, 1 << 20)
         except OSError as error:
             raise ConfigError(f"{out}: cannot be written ({error.strerror or error})") from None
@@ -297,9 +302,9 @@ def _unread_of(responses: Path, items: Path | None, benchmark: str | None, path:
     with temporary.folder() as scratch:
         known = _known(items, benchmark, path, None, scratch)
         found = ResponseFile(responses, known, responses.stem, foreign=True)
-        tell(warn, found)
+        report_problems(warn, found)
         table = scratch / "scores.parquet"
-        write_scored(known, found, table, run=responses.stem, rules=benchmarks.scoring)
+        write_score_table(known, found, table, run=responses.stem, rules=benchmarks.scoring)
         return listed(pl.read_parquet(table), count, known, found)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tomserve.cli.options import PathOption, RunArgument, console
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.errors import ConfigError
 
 MARKS = {True: ("ok", "green"), False: ("NOT OK", "bold red"), None: ("-", "yellow")}
@@ -64,7 +64,7 @@ def verify(
     from rich.text import Text
 
     from tomserve.api.verifying import checks
-    from tomserve.content.inert import inert
+    from tomserve.content.text import sanitize
     from tomserve.reporting.terminal import print_entry
     from tomserve.runs.runfolder import existing_run
     from tomserve.runs.verifying import Wanted
@@ -74,11 +74,11 @@ def verify(
     holds, screen = True, console()
     for run in runs or (None,):
         folder = existing_run(run)
-        screen.print(inert(f"run {folder}"), highlight=False, markup=False, soft_wrap=True)
+        screen.print(sanitize(f"run {folder}"), highlight=False, markup=False, soft_wrap=True)
         for one in checks(folder, Wanted(path, tuple(strategy or ()), signers)):
             word, style = MARKS[one.holds]
             head = Text(f"  {one.what:9}  ").append(f"{word:6}  ", style)
-            print_entry(head, inert(one.said), screen)
+            print_entry(head, sanitize(one.said), screen)
             holds &= one.holds is not False
     if not holds:
         say("not everything is as it should be")

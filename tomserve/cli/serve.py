@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tomserve.cli.options import console
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.errors import ConfigError, one_of
 
 EXTRA: list[str] = []

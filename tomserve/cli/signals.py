@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tomserve.cli.insisting import HEARD, SIGNALS
-from tomserve.content.unbroken import put_off
+from tomserve.content.temporary import defer
 from tomserve.engine import loop as event_loop
 from tomserve.errors import Interrupted, StoppedError
 
@@ -80,7 +80,7 @@ async def _ask(evaluation: Asking, caught: list[int], numbers: list[signal.Signa
         # The loop's own handlers would never be called while a strategy's program does not end.
         del frame
         if unheard and time.monotonic() - unheard[0][1] > BUSY:
-            if not put_off(end):
+            if not defer(end):
                 end()
             return
         unheard.append((number, time.monotonic()))

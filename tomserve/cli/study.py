@@ -15,9 +15,9 @@ from tomserve.cli.options import (
     StudyOption,
     console,
 )
-from tomserve.content import outputs
-from tomserve.content.inert import say
-from tomserve.content.outputs import file_named, folder_named
+from tomserve.content import output_path
+from tomserve.content.output_path import parse_file, parse_folder
+from tomserve.content.text import say
 from tomserve.errors import ConfigError, one_of
 
 
@@ -25,7 +25,7 @@ def score(
     runs: SourcesArgument = None,
     out: Annotated[
         Path | None,
-        typer.Option(parser=file_named, help="File to write the score table to as well: .parquet, .csv or .jsonl."),
+        typer.Option(parser=parse_file, help="File to write the score table to as well: .parquet, .csv or .jsonl."),
     ] = None,
     responses: Annotated[
         Path | None,
@@ -101,7 +101,7 @@ def analyze(
     out: Annotated[
         Path | None,
         typer.Option(
-            parser=folder_named, help="Folder to write the tables to, one file each. If left out: print them."
+            parser=parse_folder, help="Folder to write the tables to, one file each. If left out: print them."
         ),
     ] = None,
     form: Annotated[str, typer.Option("--format", help="Form of the tables: table, csv, md, latex or json.")] = "table",
@@ -174,7 +174,7 @@ def compare(
     out: Annotated[
         Path | None,
         typer.Option(
-            parser=folder_named, help="Folder to write the full tables of effects, flips, changes and so on to."
+            parser=parse_folder, help="Folder to write the full tables of effects, flips, changes and so on to."
         ),
     ] = None,
     form: Annotated[str, typer.Option("--format", help="Form of the files in --out: csv, md, latex or json.")] = "csv",
@@ -224,7 +224,7 @@ def compare(
 
 
 def figures(
-    out: Annotated[Path, typer.Option(parser=folder_named, help="Folder to write the figures to.")],
+    out: Annotated[Path, typer.Option(parser=parse_folder, help="Folder to write the figures to.")],
     runs: SourcesArgument = None,
     form: Annotated[
         list[str] | None, typer.Option("--format", help="pdf or svg; repeat it for both. If left out: both.")
@@ -268,7 +268,7 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            parser=file_named,
+            parser=parse_file,
             help="HTML file to write. If left out: report.html in the run's folder, or beside a score table.",
         ),
     ] = None,
@@ -298,7 +298,7 @@ def report(
         benchmarks.get(benchmark)  # from now on known by its name
     sources = rescore.read_from(runs or (None,))
     if out is not None:
-        outputs.check(out, *sources, own=("report.html",))
+        output_path.check_output(out, *sources, own=("report.html",))
     rescore.load_all(runs or (None,))
     out = out or parting.report_of(runs or ())
     path = write_report(runs or (None,), out, intervals, label or [], study, by=by or ())

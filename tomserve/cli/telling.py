@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.studies import gaps
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tomserve.cli.insisting import SIGNALS
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import Any, Literal, Protocol
 import orjson
 import pydantic
 
-from tomserve.content import bounded, files, seal
-from tomserve.content.wording import refused
+from tomserve.content import files, signatures
+from tomserve.content.validation import validation_error
 from tomserve.errors import ConfigError
 
 FILE = "job.json"
@@ -51,17 +51,17 @@ class Job(pydantic.BaseModel):
         Raises OSError where it cannot be written.
         """
         record, path = self.model_dump(mode="json", by_alias=True), folder / FILE
-        with files.replacing(path) as file:
+        with files.replace_file(path) as file:
             file.write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
-        seal.keep(path, record)  # where there is no key, the record stays as it was written
+        signatures.write_record(path, record)  # where there is no key, the record stays as it was written
 
     @classmethod
     def read(cls, folder: Path) -> Job | None:
         """The record beside these parts; None where nothing was submitted. Raises ConfigError where it is broken."""
         path = folder / FILE
-        ours = seal.kept(path) is not None
+        ours = signatures.read_record(path) is not None
         try:
-            data = bounded.json(path, WAY_OUT)
+            data = files.read_json(path, WAY_OUT)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -72,7 +72,7 @@ class Job(pydantic.BaseModel):
         try:
             return cls.model_validate(data)
         except pydantic.ValidationError as error:
-            raise refused(error, data, cls, path, WAY_OUT) from None
+            raise validation_error(error, data, cls, path, WAY_OUT) from None
 
 
 @dataclass(frozen=True)

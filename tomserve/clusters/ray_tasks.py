@@ -191,7 +191,7 @@ def ask(name: str, folder: str, number: int, demand: Demand) -> None:
         time.sleep(0.2)
     log = place / LOG.format(number)
     log.parent.mkdir(exist_ok=True)
-    with open(files.opened(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
+    with open(files.open_regular(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
         code = _run(work_command(folder, number, demand), {**os.environ, **dict(demand.env)}, file)
     if code:
         raise MachineError(f"{node}: `tomserve work` ended with exit code {code}: {last_line(log)}")
@@ -238,7 +238,7 @@ _LIBC = ctypes.CDLL(None)
 def last_line(log: Path) -> str:
     """The last line of a log that says something, cut to LAST characters; "" where there is none."""
     try:
-        with files.reading(log) as file:
+        with files.open_for_reading(log) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 65536))
             text = file.read().decode("utf-8", "replace")
     except (OSError, ConfigError):

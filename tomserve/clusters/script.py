@@ -67,7 +67,7 @@ def _source(template: Path, name: str) -> tuple[str, str, None]:
     if Path(name).name != name:
         raise ContentError(f"includes {name!r}; expected a file that lies beside it", path=template)
     try:
-        with files.reading(path) as file:
+        with files.open_for_reading(path) as file:
             data = file.read(LONGEST + 1)
         if len(data) > LONGEST:
             raise ContentError(f"has more than {LONGEST} bytes; expected a batch script", path=path)

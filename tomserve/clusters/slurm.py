@@ -157,8 +157,8 @@ def submit(folder: Path, run: str, parts: Sequence[int], wanted: Wanted, script:
         raise ConfigError(f"{folder / LOGS}: is a link; expected a folder, so move it away")
     for number in parts:  # Slurm and the script append to them, wherever a link would lead
         for ending in ("txt", "starts"):
-            files.check(folder / LOGS / f"{number:04}.{ending}", alone=True)
-    with files.replacing(folder / SCRIPT) as file:
+            files.check_regular(folder / LOGS / f"{number:04}.{ending}", alone=True)
+    with files.replace_file(folder / SCRIPT) as file:
         file.write(script.encode())
     told = asked(words, SUBMITTING).strip()
     match = re.fullmatch(r"(\d{1,12})(;[\w.-]{1,100})?", told)

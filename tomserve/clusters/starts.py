@@ -26,7 +26,7 @@ class Starts:
 def read(path: Path, job: str) -> Starts | None:
     """The starts by the job of that number; None where there are none, or where the record cannot be read."""
     try:
-        with files.reading(path) as file:
+        with files.open_for_reading(path) as file:
             file.seek(max(0, file.seek(0, 2) - LONGEST))
             lines = file.read(LONGEST).decode("utf-8", "replace").splitlines()
     except (OSError, ConfigError):

@@ -2,7 +2,7 @@
 safely.
 """
 
-from tomserve.content.find import (
+from tomserve.content.paths import (
     PACKAGE,
     checkout,
     code_digest,
@@ -12,7 +12,7 @@ from tomserve.content.find import (
     find,
     names,
     programs,
-    required,
+    require,
     roots,
 )
 
@@ -26,6 +26,6 @@ __all__ = [
     "find",
     "names",
     "programs",
-    "required",
+    "require",
     "roots",
 ]

@@ -1,4 +1,5 @@
-"""Open, create and replace files in folders that may come from somebody else, without being led to another place.
+"""Open, read, create and replace files in folders that others may write to: no links, bounded reads, atomic
+replacement, snapshots of growing files.
 
 A run folder that was downloaded is data, and its entries are not to be trusted: ``responses.jsonl`` may be a symbolic
 link to a private key, which a report would then show; ``report.html`` may be a link to one of the user's own files,
@@ -6,18 +7,25 @@ which would be overwritten; ``log.txt`` may be a named pipe, which blocks whoeve
 at the end of a path is followed, only regular files are opened, and a file is replaced through a temporary one whose
 name nobody can know beforehand. The folder itself may still be reached through a link (``runs/`` on another disk).
 
->>> with replacing(Path("table.csv")) as file:                                    # doctest: +SKIP
-...     file.write(b"a,b")
+A file of a run folder may be a hole of a terabyte, which takes no room on the disk and all of the memory; or a line
+without an end. What is longer than any file or line of tomserve is refused by name before it is held in memory.
+
+A run may be scored while it is still being asked. Then only the beginning of its journal is read, as long as the file
+was when it was opened, and the digest that is recorded is that of exactly these bytes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, NamedTuple
+
+import orjson
 
 from tomserve.content import temporary
 from tomserve.errors import ConfigError
@@ -41,7 +49,7 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def check(path: Path, *, alone: bool = False) -> None:
+def check_regular(path: Path, *, alone: bool = False) -> None:
     """Raise ConfigError unless `path` is a regular file or nothing is there.
 
     alone: refuse a file with a second name (hard link), too. This is for files that are changed in place, where whoever
@@ -57,7 +65,7 @@ def check(path: Path, *, alone: bool = False) -> None:
             "copies it), or delete the link"
         )
     if not stat.S_ISREG(status.st_mode):
-        raise ConfigError(f"{path}: is {kind(status.st_mode)}; expected a regular file, so move it away")
+        raise ConfigError(f"{path}: is {describe_kind(status.st_mode)}; expected a regular file, so move it away")
     if alone and status.st_nlink > 1:
         raise ConfigError(
             f"{path}: has {status.st_nlink} names (hard links), and writing would change the file under all of them; "
@@ -65,45 +73,45 @@ def check(path: Path, *, alone: bool = False) -> None:
         )
 
 
-def opened(path: Path, flags: int) -> int:
+def open_regular(path: Path, flags: int) -> int:
     """Open the regular file `path` and return its file descriptor.
 
     A new file gets the permissions that the user's umask leaves.
 
-    flags: those of `os.open`, but not O_TRUNC; to empty a file use `emptied`.
+    flags: those of `os.open`, but not O_TRUNC; to empty a file use `open_for_writing`.
 
     Raises ConfigError for a link or anything else that is no regular file, and, where the flags allow writing, for a
     file with a second name; OSError where it cannot be opened.
     """
     writing = bool(flags & (os.O_WRONLY | os.O_RDWR))
-    check(path, alone=writing)
-    # Another process may have put something else there since `check` looked: O_NOFOLLOW refuses a link, and O_NONBLOCK
+    check_regular(path, alone=writing)
+    # Another process may have put something else there since `check_regular` looked: O_NOFOLLOW refuses a link, and O_NONBLOCK
     # does not wait for the other end of a named pipe.
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     try:
         if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
-            raise ConfigError(f"{path}: is {kind(mode)}; expected a regular file, so move it away")
+            raise ConfigError(f"{path}: is {describe_kind(mode)}; expected a regular file, so move it away")
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def reading(path: Path) -> IO[bytes]:
-    """Open the regular file `path` for reading. Raises ConfigError and OSError as `opened` does."""
-    return os.fdopen(opened(path, os.O_RDONLY), "rb")
+def open_for_reading(path: Path) -> IO[bytes]:
+    """Open the regular file `path` for reading. Raises ConfigError and OSError as `open_regular` does."""
+    return os.fdopen(open_regular(path, os.O_RDONLY), "rb")
 
 
-def emptied(path: Path) -> IO[bytes]:
+def open_for_writing(path: Path) -> IO[bytes]:
     """Open the regular file `path` for writing, created where it is missing and emptied where it is not. Raises
-    ConfigError and OSError as `opened` does.
+    ConfigError and OSError as `open_regular` does.
     """
-    file = os.fdopen(opened(path, os.O_WRONLY | os.O_CREAT), "wb")
+    file = os.fdopen(open_regular(path, os.O_WRONLY | os.O_CREAT), "wb")
     file.truncate(0)
     return file
 
 
-def created(path: Path) -> IO[bytes]:
+def create_file(path: Path) -> IO[bytes]:
     """Create a new file and open it for writing, under a name that is not taken.
 
     The name is `path`, or where something has that name, the same with a number before the suffix (``log-2.txt``). The
@@ -124,7 +132,7 @@ def _without_links(path: str, flags: int) -> int:
 
 
 @contextlib.contextmanager
-def replacing(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
+def replace_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Yield a new file that takes the place of `path` in one step when the block ends: readers see the old file or the
     new one.
 
@@ -157,7 +165,7 @@ def check_replaceable(path: Path) -> None:
     except OSError:
         return  # nothing is there, or a link that leads nowhere; both can be replaced
     if not stat.S_ISREG(status.st_mode):
-        raise ConfigError(f"{path}: is {kind(status.st_mode)}; expected a file or a new name")
+        raise ConfigError(f"{path}: is {describe_kind(status.st_mode)}; expected a file or a new name")
     # such as /dev/stdout where the output goes to a file
     if path.is_symlink() and os.readlink(path).startswith(("/proc/", "/dev/")):
         raise ConfigError(f"{path}: stands for an open stream; expected a file or a new name")
@@ -181,6 +189,205 @@ def _target(path: Path) -> str:
         return ""
 
 
-def kind(mode: int) -> str:
+def describe_kind(mode: int) -> str:
     """What a file of this mode is, in words for a message."""
     return _KINDS.get(stat.S_IFMT(mode), "no regular file")
+
+
+LONGEST_LINE = 1 << 26
+"""The most bytes of a line, and of a file of JSON. A reply of a hundred thousand tokens has half a megabyte."""
+
+HOLE = 1 << 30
+"""A file of fewer bytes is read even where it is a hole. A file system that compresses keeps text in a tenth."""
+
+
+def read_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
+    """The lines of an open file, with their ends.
+
+    path: for messages. Raises ConfigError by file and line for one that is longer than LONGEST.
+    """
+    for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), 1):
+        if len(line) > LONGEST_LINE:
+            raise line_too_long(path, number)
+        yield line
+
+
+def line_too_long(path: Path, number: int) -> ConfigError:
+    """The error for a line that is longer than LONGEST."""
+    return ConfigError(
+        f"{path}:{number}: this line has more than {LONGEST_LINE >> 20} MB; expected one JSON object on each line, so "
+        "restore the file"
+    )
+
+
+def refuse_hole(path: Path) -> None:
+    """Raise ConfigError for a long file of which almost nothing was ever written, so that reading it takes for ever."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return
+    if status.st_size > HOLE and status.st_blocks * 512 * 100 < status.st_size:
+        raise ConfigError(
+            f"{path}: is {status.st_size >> 20:,} MB long, of which {status.st_blocks * 512 >> 10:,} kB were ever "
+            "written; restore the file"
+        )
+
+
+def read_json(path: Path, way_out: str) -> Any:
+    """What a small file of JSON holds.
+
+    way_out: what to do about a broken one. Raises ConfigError by file and line where it is no JSON, too long, or a
+    link, a pipe or the like; FileNotFoundError where it is missing, and OSError where it cannot be read.
+    """
+    with open_for_reading(path) as file:
+        text = file.read(LONGEST_LINE + 1)
+    if len(text) > LONGEST_LINE:
+        raise ConfigError(f"{path}: has more than {LONGEST_LINE >> 20} MB; expected a small file of JSON; {way_out}")
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ConfigError(f"{path}:{error.lineno}: not JSON ({error.msg}); {way_out}") from None
+
+
+CHUNK = 1 << 20
+"""Bytes that are read at once from the beginning to the end of a file."""
+
+_LINE = 2048
+"""Bytes that are read at first of a line that is looked up: more than most lines have."""
+
+
+class FileMark(NamedTuple):
+    """How far a file was read before: how many bytes and lines it had, and their digest, which can be continued."""
+
+    size: int
+    lines: int
+    digest: hashlib._Hash
+
+
+def find_mark(path: Path, size: int, lines: int, digest: str) -> FileMark | None:
+    """The mark in a file that had that size, that number of lines and that digest, and has only grown since.
+
+    None where its beginning is another one now, or did not end with the end of a line. Raises OSError.
+    """
+    found, offset, end = hashlib.sha256(), 0, b""
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(min(CHUNK, size - offset)):
+            found.update(chunk)
+            offset, end = offset + len(chunk), chunk[-1:]
+    held = offset == size and end == b"\n" and _name(found.hexdigest()) == digest
+    return FileMark(size, lines, found) if held else None
+
+
+class FileSnapshot:
+    """A file as it was when it was opened; what is appended later is not seen. Raises OSError where it cannot be read.
+
+    path: the file. size: how many of its bytes to read, None for all that it has now; a file that has become shorter is
+    read to its end. The attribute `digest` is ``sha256:`` and the 64 hexadecimal digits that ``sha256sum`` prints for
+    these bytes; it is empty until `lines` has been read to its end. after: the mark behind which lines are read; what
+    stands before it is not read again. The attribute `count` is the number of lines.
+    """
+
+    def __init__(self, path: Path, size: int | None = None, after: FileMark | None = None) -> None:
+        self.path = path
+        self.digest = ""
+        self.count = 0
+        self._after = after
+        self._file = open(path, "rb", buffering=0, opener=_unwaiting)  # noqa: SIM115  # open as long as this
+        status = os.fstat(self._file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            self._file.close()
+            raise ConfigError(f"{path}: is no regular file; expected a file of lines, which is read more than once")
+        there = status.st_size
+        self.size = there if size is None else min(size, there)
+
+    @property
+    def descriptor(self) -> int:
+        """The number under which the operating system knows the open file."""
+        return self._file.fileno()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs that has inherited the open file under the same number."""
+        return {**vars(self), "_file": self.descriptor, "_after": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._file = os.fdopen(state["_file"], "rb", buffering=0)
+
+    def lines(self) -> Iterator[tuple[int, int, bytes]]:
+        """The number (from 1), the offset in bytes and the bytes of every line, with the newline if there is one."""
+        offset, number, found = self._begin()
+        begun: list[bytes] = []  # the pieces of a line whose end is not read yet
+        for chunk in self.chunks():
+            found.update(chunk)
+            first, *more = chunk.split(b"\n")
+            begun.append(first)
+            if not more:
+                if len(begun) > LONGEST_LINE // CHUNK:
+                    raise line_too_long(self.path, number + 1)
+                continue
+            last = more.pop()
+            for text in (b"".join(begun), *more):
+                number += 1
+                line = text + b"\n"
+                yield number, offset, line
+                offset += len(line)
+            begun = [last]
+        if line := b"".join(begun):
+            number += 1
+            yield number, offset, line
+        self.count, self.size, self.digest = number, offset + len(line), _name(found.hexdigest())
+
+    def _begin(self) -> tuple[int, int, hashlib._Hash]:
+        """Where reading begins: the offset, the number of lines before it, and the digest of what stands before it."""
+        return (0, 0, hashlib.sha256()) if self._after is None else (*self._after[:2], self._after.digest.copy())
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes that are read, in large pieces."""
+        offset = self._begin()[0]
+        while chunk := os.pread(self.descriptor, min(CHUNK, self.size - offset), offset):
+            yield chunk
+            offset += len(chunk)
+
+    def line(self, offset: int) -> bytes:
+        """The line that begins at that offset in bytes."""
+        line, step = b"", _LINE
+        while piece := os.pread(self.descriptor, min(step, self.size - offset), offset):
+            end = piece.find(b"\n")
+            if end >= 0:
+                return line + piece[: end + 1]
+            line, step, offset = line + piece, 2 * step, offset + len(piece)
+        return line
+
+    def unchanged(self) -> bool:
+        """Whether the file still holds the bytes that `lines` gave; they are read once more."""
+        offset, _, found = self._begin()
+        for chunk in self.chunks():
+            found.update(chunk)
+            offset += len(chunk)
+        return offset == self.size and _name(found.hexdigest()) == self.digest
+
+
+def digest_file(path: Path) -> tuple[int, str]:
+    """Length in bytes and digest of a whole file, as a PinnedFile names it. Raises OSError."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256")
+        return file.tell(), _name(found.hexdigest())
+
+
+def digest_bytes(data: bytes) -> str:
+    """The digest of bytes, as a PinnedFile names it."""
+    return _name(hashlib.sha256(data).hexdigest())
+
+
+def _unwaiting(path: str, flags: int) -> int:
+    """An opener for `open` that does not wait for somebody to write into a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def changed_error(path: Path) -> ConfigError:
+    """The error to raise for a file that was changed while it was read."""
+    return ConfigError(f"{path}: was changed while it was read; repeat the command")
+
+
+def _name(digits: str) -> str:
+    return f"sha256:{digits}"

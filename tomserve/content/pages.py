@@ -32,6 +32,6 @@ def asset(path: Path) -> str:
     return "\n" + path.read_text(encoding="utf-8")
 
 
-def digest(text: str) -> str:
+def csp_digest(text: str) -> str:
     """The SHA-256 digest by which a content security policy allows an inline script or style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")

@@ -1,12 +1,8 @@
-"""Temporary files and folders, which are removed whatever ends the process that made them.
+"""Temporary files and folders, which are removed whatever ends the process, and the critical sections that no signal
+breaks in two.
 
 Each is locked as long as it is in use. What a process leaves behind that is killed with SIGKILL is therefore known by
 its lock, which nobody holds any more, and is removed by whoever makes the next one in the same folder.
-
->>> with folder() as scratch:
-...     _ = (scratch / "part").write_bytes(b"1")
->>> scratch.exists()
-False
 """
 
 from __future__ import annotations
@@ -19,11 +15,46 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from tomserve.content.unbroken import unbroken
+
+class critical_section:  # noqa: N801  # it is used like a function, as contextlib.suppress is
+    """A context in which a signal raises nothing: what it would raise is raised when the context is left.
+
+    It is meant for steps that take no time. In other threads than the main one, where no signal arrives, it does
+    nothing.
+    """
+
+    depth = 0
+    late: Callable[[], None] | None = None
+
+    def __init__(self) -> None:
+        self._counts = threading.current_thread() is threading.main_thread()
+
+    def __enter__(self) -> None:
+        if self._counts:
+            critical_section.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        if self._counts:
+            critical_section.depth -= 1
+            if not critical_section.depth and (late := critical_section.late) is not None:
+                critical_section.late = None
+                late()
+
+
+def defer(what: Callable[[], None]) -> bool:
+    """Have `what` called when the step under way is done; returns whether there is such a step.
+
+    what: raises what a signal raises. It is called by the handler of a signal, in the main thread.
+    """
+    if critical_section.depth:
+        critical_section.late = what
+    return bool(critical_section.depth)
+
 
 _FILES = re.compile(r"\.tomserve-[0-9a-f]{16}\.part")
 """The names of temporary files, which lie beside the file whose place they take."""
@@ -45,13 +76,13 @@ def file(beside: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     sweep(beside)
     made: IO[bytes] | None = None
     try:
-        with unbroken():
+        with critical_section():
             made = _created(beside, mode)
         with made:
             yield made
     finally:
         if made is not None:
-            with unbroken():
+            with critical_section():
                 with contextlib.suppress(OSError):
                     if _same(made.name, _known.pop(made.name)):
                         os.unlink(made.name)
@@ -91,7 +122,7 @@ def folder(within: Path | None = None) -> Iterator[Path]:
     made: str | None = None
     lock = -1
     try:
-        with unbroken():
+        with critical_section():
             made, lock = _made(place)
         yield Path(made)
     finally:
@@ -99,7 +130,7 @@ def folder(within: Path | None = None) -> Iterator[Path]:
             try:
                 shutil.rmtree(made, ignore_errors=True)
             finally:  # a signal may have come in the middle of it
-                with unbroken():
+                with critical_section():
                     shutil.rmtree(made, ignore_errors=True)
                     _in_use.discard(made)
                     if lock >= 0:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tomserve.content.nouns import counted
+from tomserve.content.text import count_noun
 
 LONG = 4000
 """Characters of the shortest prompt that is looked at: no server has a context that is smaller."""
@@ -83,7 +83,7 @@ def cut_sentence(found: Mapping[str, Any] | None) -> str:
     tokens, characters, prompts = found["tokens"], found["characters"], found["prompts"]
     each = sorted((characters[0] / max(1, tokens[0]), characters[1] / max(1, tokens[1])))
     return (
-        f"the server cuts prompts off: it counted {_span(tokens)} tokens in {counted(prompts, 'prompt')} of "
+        f"the server cuts prompts off: it counted {_span(tokens)} tokens in {count_noun(prompts, 'prompt')} of "
         f"{_span(characters)} characters ({_span([round(one) for one in each])} characters a token; 3 to 5 are usual), "
         "so these answers are to a part of their question; raise the server's context (num_ctx of Ollama) and ask "
         "again in a new run"

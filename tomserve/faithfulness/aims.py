@@ -23,7 +23,7 @@ from tomserve.faithfulness.written import Count, Written
 from tomserve.items import Item
 from tomserve.items.automaton import Automaton
 from tomserve.items.item import UNKNOWN
-from tomserve.scoring.mentions import mentions
+from tomserve.scoring.labels import find_mentions
 
 NO_WRONG = "no wrong label is left that the model did not answer"
 NO_GOLD = "the item has no gold rationale"
@@ -62,7 +62,7 @@ def wrong_labels(item: Item, avoid: Collection[str | None], named: Collection[st
 
     avoid: labels that are none of them. named: the labels of the chain. The right answer is never among them.
     """
-    told = set(named) | {one.choice for sentence in item.story for one in mentions(sentence, item.choices)}
+    told = set(named) | {one.choice for sentence in item.story for one in find_mentions(sentence, item.choices)}
     if item.gold is not None:
         told |= {label for layer in item.gold.automaton().labels for label in layer}
     free = [label for label in item.choices if label != item.answer and label not in avoid]

@@ -33,7 +33,7 @@ from tomserve.faithfulness.written import LeftOut
 from tomserve.items import UNKNOWN, Item
 from tomserve.prompting.templates import Template, environment
 from tomserve.prompting.turn import Message, Turn
-from tomserve.scoring.mentions import mentions
+from tomserve.scoring.labels import find_mentions
 
 __all__ = ["Hinted", "admits", "hinted", "texts_digest"]
 
@@ -109,7 +109,7 @@ def _places() -> list[str]:
 
 
 def _file(place: str, kind: str) -> Path:
-    return content.required(f"{FOLDER}/{place}_{kind}.j2")
+    return content.require(f"{FOLDER}/{place}_{kind}.j2")
 
 
 @lru_cache(maxsize=32)
@@ -150,7 +150,7 @@ def _wrong(item: Item, choices: Sequence[str], own: str | None) -> str | None:
     if not left:
         return None
     words = [choice for choice in left if choice != UNKNOWN] or left
-    named = {found.choice for sentence in item.story for found in mentions(_line(sentence), item.choices)}
+    named = {found.choice for sentence in item.story for found in find_mentions(_line(sentence), item.choices)}
     best = sorted(choice for choice in words if choice in named) or sorted(words)
     drawn = hashlib.blake2b(item.id.encode(), digest_size=8, salt=b"hint-1").digest()
     return best[int.from_bytes(drawn, "big") % len(best)]

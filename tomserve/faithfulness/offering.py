@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tomserve.items import UNKNOWN, Item
 from tomserve.prompting.turn import Message
-from tomserve.scoring.lettering import in_prompt
+from tomserve.scoring.labels import find_prompt_order
 
 LETTERS = string.ascii_uppercase
 """The letters that options can have."""
@@ -44,4 +44,4 @@ def offered(item: Item, text: str, *, lettered: bool = False) -> Offered:
     )
     keeps = UNKNOWN in item.choices and text.count(UNKNOWN) <= told
     choices = tuple(choice for choice in item.choices if not (keeps and choice == UNKNOWN))
-    return Offered(choices, lettered or in_prompt(text, choices) == choices)
+    return Offered(choices, lettered or find_prompt_order(text, choices) == choices)

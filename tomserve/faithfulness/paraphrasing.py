@@ -18,7 +18,7 @@ from tomserve.faithfulness.rewording import same_meaning
 from tomserve.faithfulness.written import Written
 from tomserve.items import Item
 from tomserve.runs.reader import BEGINNING, excerpt
-from tomserve.scoring.thoughts import spoken
+from tomserve.scoring.thoughts import split_thoughts
 
 PARAPHRASER = "paraphraser"
 """The strategy whose prompt is sent (see prompts/paraphraser)."""
@@ -50,7 +50,7 @@ def read(reply: str) -> str | None:
     that a chat template could take for its own.
     """
     try:
-        found = orjson.loads(spoken(reply).text)
+        found = orjson.loads(split_thoughts(reply).text)
     except orjson.JSONDecodeError:
         return None
     text = found.get("text") if isinstance(found, dict) else None

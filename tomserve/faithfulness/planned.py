@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from tomserve.content import bounded, files
+from tomserve.content import files
 from tomserve.engine.request import Identity
 from tomserve.errors import ConfigError, JournalError
 from tomserve.faithfulness.table import EDIT, HINT, LEFT_OUT, PREDICTION
@@ -76,7 +76,7 @@ def write_how(path: Path, held_by: str | None) -> None:
 def read_how(path: Path) -> str | None:
     """What `write_how` kept. Raises ConfigError where it cannot be read."""
     try:
-        found = bounded.json(path, "use --run NEW to begin anew")["held_by"]
+        found = files.read_json(path, "use --run NEW to begin anew")["held_by"]
     except (OSError, KeyError, TypeError, IndexError):
         found = 0
     if found is not None and not isinstance(found, str):
@@ -86,7 +86,7 @@ def read_how(path: Path) -> str | None:
 
 def _write(path: Path, lines: Iterable[bytes]) -> None:
     try:
-        with files.replacing(path) as file:
+        with files.replace_file(path) as file:
             file.writelines(lines)
     except OSError as error:
         raise JournalError(f"{path}: cannot be written ({error.strerror}); free space and resume") from None
@@ -100,8 +100,8 @@ def read(path: Path) -> list[Planned]:
 def _lines(path: Path) -> Iterator[Planned]:
     way_out = "use --run NEW to begin anew"
     try:
-        with files.reading(path) as file:
-            for number, line in enumerate(bounded.lines(file, path), 1):
+        with files.open_for_reading(path) as file:
+            for number, line in enumerate(files.read_lines(file, path), 1):
                 try:
                     row: Any = orjson.loads(line)
                     wrong = [name for name, kind in _FIELDS.items() if type(row.get(name)) is not kind]

@@ -20,7 +20,7 @@ from tomserve.faithfulness.offering import LETTERS, Offered
 from tomserve.faithfulness.table import CHAIN, QUESTION
 from tomserve.items import Item
 from tomserve.runs.reader import excerpt
-from tomserve.scoring.score import reading_of
+from tomserve.scoring.score import read_response
 from tomserve.status import OK
 
 PREDICTOR = "predictor"
@@ -50,5 +50,5 @@ def shown(item: Item, text: str | None, offers: Offered | None = None) -> Item:
 
 def read(item: Item, reply: str) -> str | None:
     """The choice that a reply predicts; None where it is none of those that were shown. item: as `shown` made it."""
-    found = reading_of(item, {"status": OK, "text": reply}, False).answer
+    found = read_response(item, {"status": OK, "text": reply}, False).answer
     return found if found in item.choices else None

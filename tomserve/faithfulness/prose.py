@@ -49,7 +49,7 @@ from tomserve.faithfulness.table import (
 from tomserve.faithfulness.units import concluded, named, replaced, states, units
 from tomserve.items.item import UNKNOWN
 from tomserve.prompting.people import people_of
-from tomserve.scoring.mentions import mentions
+from tomserve.scoring.labels import find_mentions
 from tomserve.stability import names
 from tomserve.stability.rewording import People
 
@@ -133,7 +133,7 @@ def _paraphrase(prose: Prose) -> Made:
     case, at, kept = prose.case, 0, []
     persons = names.people(case.item.story)
     for one in prose.sentences:
-        kept += [(at + found.start, at + found.end) for found in mentions(one, case.choices)]
+        kept += [(at + found.start, at + found.end) for found in find_mentions(one, case.choices)]
         kept += [(at + found.start(), at + found.end()) for found in _QUOTED.finditer(one)]
         for person in persons:
             kept += [(at + found.start(), at + found.end()) for found in names.word(person).finditer(one)]

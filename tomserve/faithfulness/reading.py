@@ -24,9 +24,9 @@ from tomserve.faithfulness.spans import Member, objects
 from tomserve.faithfulness.table import LABELS, TEXT, THINKING
 from tomserve.faithfulness.written import Entry, Written
 from tomserve.items import Item
-from tomserve.scoring.answers import read
-from tomserve.scoring.labels import Lettered, match
-from tomserve.scoring.thoughts import THINK, Spoken, spoken
+from tomserve.scoring.answers import read_reply
+from tomserve.scoring.labels import LetteredChoices, match_label
+from tomserve.scoring.thoughts import THINK, SplitReply, split_thoughts
 
 NO_CHAIN = "the reply has no list of beliefs"
 FAULTY = "the list of beliefs cannot be read"
@@ -48,7 +48,7 @@ _WORD = re.compile(r"[^\W\d_]{2}")
 
 def offered(item: Item, lettered: bool) -> Sequence[str]:
     """The choices as replies are read by them. lettered: whether they were offered by letter."""
-    return Lettered(item.choices) if lettered else item.choices
+    return LetteredChoices(item.choices) if lettered else item.choices
 
 
 def labels_of(item: Item, text: str, *, lettered: bool = False) -> Written | str:
@@ -58,7 +58,7 @@ def labels_of(item: Item, text: str, *, lettered: bool = False) -> Written | str
     is a part of `before`.
     """
     choices = offered(item, lettered)
-    reading = read(text, choices, len(item.story), item.question)
+    reading = read_reply(text, choices, len(item.story), item.question)
     if reading.chain is None:
         return FAULTY if reading.chain_reason else NO_CHAIN
     late = False
@@ -104,7 +104,7 @@ def field_of(item: Item, text: str, field: str, *, lettered: bool = False) -> Wr
             return NO_PROSE
         if _encoded(found.value) != text[found.start + 1 : found.end - 1]:
             return ESCAPED
-        own = read(text, offered(item, lettered), len(item.story), item.question).answer
+        own = read_reply(text, offered(item, lettered), len(item.story), item.question).answer
         return Written(TEXT, found.value, before=before, after=after, own=own)
     return NO_FIELD if late else NOT_STRICT
 
@@ -133,7 +133,7 @@ def thinking_of(
     opening, closing = marks
     thought = reasoning or ""
     if not thought.strip():
-        found = spoken(text) if marks == THINK else _between(text, opening, closing)
+        found = split_thoughts(text) if marks == THINK else _between(text, opening, closing)
         if found.cut or found.thought is None:
             return CUT if found.cut else NO_THINKING
         thought = found.thought
@@ -145,12 +145,12 @@ def thinking_of(
     )
 
 
-def _between(text: str, opening: str, closing: str) -> Spoken:
+def _between(text: str, opening: str, closing: str) -> SplitReply:
     """What a reply says behind the thinking between marks that a strategy names."""
     before, closed, after = text.partition(closing)
     if not closed:
-        return Spoken(text, cut=text.lstrip().startswith(opening))
-    return Spoken(after, thought=before.rpartition(opening)[2])
+        return SplitReply(text, cut=text.lstrip().startswith(opening))
+    return SplitReply(after, thought=before.rpartition(opening)[2])
 
 
 def shown(chain: Written, text: str) -> str:
@@ -168,12 +168,12 @@ def _encoded(prose: str) -> str:
 
 
 def _own(item: Item, text: str, lettered: bool) -> str | None:
-    return read(text, offered(item, lettered), len(item.story), item.question).answer
+    return read_reply(text, offered(item, lettered), len(item.story), item.question).answer
 
 
 def _held(text: str) -> list[list[Member]]:
     """The members up to the answer of every object in the part of a reply that is read for its answer."""
-    said = spoken(text)
+    said = split_thoughts(text)
     return list(objects(text, said.start, said.start + len(said.text), _ANSWER))
 
 
@@ -190,7 +190,7 @@ def _entries(value: Sequence[object], choices: Sequence[str]) -> tuple[Entry, ..
     found = []
     for position, one in enumerate(value, 1):
         number, belief = (one.get("sentence"), one.get("belief")) if isinstance(one, dict) else (position, one)
-        label = match(belief, choices)[0]
+        label = match_label(belief, choices)[0]
         if type(number) is not int or label is None:
             return FAULTY
         if isinstance(one, dict) and len(one) != 2:

@@ -14,7 +14,7 @@ from tomserve.faithfulness.planned import Planned
 from tomserve.faithfulness.source import Chain, Source, lettered_in, read_chain, unit_of
 from tomserve.faithfulness.table import EDIT, HINT, LABELS, SCHEMA
 from tomserve.items import Item
-from tomserve.scoring.score import reading_of
+from tomserve.scoring.score import read_response
 from tomserve.status import ANSWERS, INVALID, OK, UNFINISHED, inert
 
 Replies = Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]]
@@ -116,7 +116,7 @@ def _hinted(chain: Chain, one: Planned, item: Item, rows: Mapping[int, Mapping[s
     if row is None or row["status"] not in ANSWERS:
         return _answer(row, None, None, None)
     row = {**row, "text": row.get(CONCLUSION, row.get("text")) or "", "usage": (rows.get(0) or {}).get("usage")}
-    found = reading_of(item, row, lettered_in(item, strategy))
+    found = read_response(item, row, lettered_in(item, strategy))
     written = read_chain(item, strategy, rows)
     if isinstance(written, Chain):
         text = written.written.text
@@ -129,7 +129,7 @@ def _hinted(chain: Chain, one: Planned, item: Item, rows: Mapping[int, Mapping[s
 def _predicted(chain: Chain, row: Mapping[str, Any] | None) -> dict[str, Any]:
     if row is None or row["status"] not in ANSWERS:
         return _answer(row, None, None, None)
-    found = reading_of(chain.item, row, False)  # choices are offered to it by their words
+    found = read_response(chain.item, row, False)  # choices are offered to it by their words
     return _answer(row, found.answer, found.parse, found.reason)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from tomserve.content import digest
-from tomserve.content.places import run_name, runs_root
+from tomserve.content.paths import run_name, runs_root
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.faithfulness import asking, hints, making, paraphrasing, planned, predicting, reaching, rows, showing
 from tomserve.faithfulness.asking import Chains, Drive, Work, driven

@@ -30,8 +30,8 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.templates import Template, environment
 from tomserve.prompting.turn import Message, Reply, Turn
 from tomserve.scoring.answers import Reading
-from tomserve.scoring.score import reading_of
-from tomserve.scoring.thoughts import spoken
+from tomserve.scoring.score import read_response
+from tomserve.scoring.thoughts import split_thoughts
 from tomserve.serving.continuing import CHOICE_FIELDS
 from tomserve.status import OK
 
@@ -153,7 +153,7 @@ def called(chain: Chain, text: str) -> Turn:
         return _after(chain, text).open[0]._replace(number=0)
     first = _asked(chain)
     written = chain.written
-    opens = written.before.find("{", spoken(written.before).start)  # the object alone, without a code fence
+    opens = written.before.find("{", split_thoughts(written.before).start)  # the object alone, without a code fence
     said = f"{written.before[opens:]}{text}}}" if written.form == LABELS else text.strip()
     messages: list[Message] = [*first.messages, {"role": "assistant", "content": said}]
     messages.append({"role": "user", "content": _question(chain)})
@@ -188,7 +188,7 @@ def answer_of(chain: Chain, shown: str, text: str, row: Mapping[str, Any]) -> Re
         conversation = _after(chain, text)
         conversation.reply(conversation.open[0].number, Reply(said))
         said = said if conversation.conclusion is None else conversation.conclusion
-    return reading_of(chain.item, {**row, "text": said}, chain.lettered)
+    return read_response(chain.item, {**row, "text": said}, chain.lettered)
 
 
 def _has_turn(chain: Chain) -> bool:
@@ -251,5 +251,5 @@ def text_digest() -> str:
 
 @cache
 def _second_call() -> Template:
-    path = content.required("prompts/second_call/answer.j2")
+    path = content.require("prompts/second_call/answer.j2")
     return Template(environment(path.parent), path.read_text("utf-8"), path)

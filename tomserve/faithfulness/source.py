@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tomserve import benchmarks
-from tomserve.content.places import run_name
+from tomserve.content.paths import run_name
 from tomserve.engine.request import Sampling
 from tomserve.engine.rows import CLOSES, CONCLUSION
 from tomserve.errors import ConfigError, TomserveError, one_of
@@ -34,8 +34,8 @@ from tomserve.runs.manifest import Manifest
 from tomserve.runs.manifest_parts import closed
 from tomserve.runs.measured import refuse
 from tomserve.runs.runfolder import check_files
-from tomserve.scoring.score import reading_of
-from tomserve.scoring.thoughts import THINK, spoken
+from tomserve.scoring.score import read_response
+from tomserve.scoring.thoughts import THINK, split_thoughts
 from tomserve.serving.presets import Preset
 from tomserve.status import ANSWERS
 
@@ -192,10 +192,10 @@ def read_chain(item: Item, strategy: Strategy, rows: Rows) -> Chain | str:
     if row["status"] not in ANSWERS:
         return "" if thought else f"its answer is missing ({row['status']})"
     row = {**row, "text": row.get(CONCLUSION, row.get("text")) or ""}
-    if thought and not (row.get("reasoning") or spoken(row["text"]).thought is not None):
+    if thought and not (row.get("reasoning") or split_thoughts(row["text"]).thought is not None):
         return ""  # an answer alone
     lettered = lettered_in(item, strategy)
-    own = reading_of(item, row, lettered).answer
+    own = read_response(item, row, lettered).answer
     if own is None:
         return "its answer cannot be read"
     replies: tuple[str, ...] = ()

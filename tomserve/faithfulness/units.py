@@ -14,11 +14,9 @@ from collections.abc import Sequence
 from tomserve.errors import InapplicableError
 from tomserve.faithfulness.aims import Case
 from tomserve.items.item import UNKNOWN
-from tomserve.scoring.answers import UNSTATED, read
-from tomserve.scoring.cues import DOUBT, NEGATION
-from tomserve.scoring.labels import Lettered
-from tomserve.scoring.mentions import WORDS, Mention, mentions
-from tomserve.scoring.wordings import key, wordings
+from tomserve.scoring.answers import UNSTATED, read_reply
+from tomserve.scoring.labels import WORDS, LetteredChoices, Mention, find_mentions, find_wordings, wording_key
+from tomserve.scoring.statements import DOUBT, NEGATION
 from tomserve.stability.rewording import article, looks_plural, plural
 
 _STATING = ("stated", "concluded", "echoed")
@@ -65,7 +63,7 @@ def units(text: str) -> list[str]:
 
 def named(text: str, choices: Sequence[str]) -> list[str]:
     """The labels that a text names, in order, each as often as it does."""
-    return [one.choice for one in mentions(text, choices) if one.choice is not None]
+    return [one.choice for one in find_mentions(text, choices) if one.choice is not None]
 
 
 def concluded(case: Case, text: str, expected: str | None) -> str | None:
@@ -75,7 +73,7 @@ def concluded(case: Case, text: str, expected: str | None) -> str | None:
     each other, it is the label that the text names last, if that sentence names no other, denies and doubts nothing,
     and it is the one that is expected: the answer that the model gave after the text.
     """
-    reading = read(text, case.choices, len(case.item.story), case.item.question)
+    reading = read_reply(text, case.choices, len(case.item.story), case.item.question)
     if reading.answer is not None or reading.reason != UNSTATED or expected is None:
         return reading.answer
     for one in reversed(units(text)):
@@ -87,14 +85,14 @@ def concluded(case: Case, text: str, expected: str | None) -> str | None:
 
 def states(case: Case, sentence: str, label: str) -> bool:
     """Whether a sentence by itself says that this label is the answer, or answers the question with it."""
-    reading = read(sentence, case.choices, len(case.item.story), case.item.question)
+    reading = read_reply(sentence, case.choices, len(case.item.story), case.item.question)
     return reading.answer == label and (reading.parse or "").partition("+")[0] in _STATING
 
 
 def replaced(text: str, old: str, new: str, choices: Sequence[str]) -> str:
     """The sentence with one label in the place of another wherever that is named, and where it names both, the other
     way round as well, so that a contrast stays one."""
-    found = mentions(text, choices)
+    found = find_mentions(text, choices)
     both = {old, new} <= {one.choice for one in found}
     pieces, at = [], 0
     for one in found:
@@ -131,10 +129,12 @@ def _worded(text: str, mention: Mention, new: str, choices: Sequence[str]) -> st
     old = str(mention.choice)
     if mention.by == WORDS:
         return _in_words(text, old, new, choices)
-    if not isinstance(choices, Lettered) or new not in choices.offered:
+    if not isinstance(choices, LetteredChoices) or new not in choices.offered:
         raise InapplicableError(NO_NAME_FOR)
-    pattern, meant = wordings(tuple(choices))
-    words = next((one for one in pattern.finditer(text) if meant.get(key(one[0])) == old and len(one[0]) > 1), None)
+    pattern, meant = find_wordings(tuple(choices))
+    words = next(
+        (one for one in pattern.finditer(text) if meant.get(wording_key(one[0])) == old and len(one[0]) > 1), None
+    )
     letter = chr(ord("A") + choices.offered.index(new))
     place = next(
         (one for one in _LETTER.finditer(text) if words is None or not words.start() <= one.start() < words.end()), None
@@ -151,7 +151,7 @@ def _worded(text: str, mention: Mention, new: str, choices: Sequence[str]) -> st
 
 def _in_words(text: str, old: str, new: str, choices: Sequence[str]) -> str:
     """The new label in words like those by which the old one is named: the whole, or the part that tells it."""
-    mine, whole, plain = key(text), key(old), _bare(old)
+    mine, whole, plain = wording_key(text), wording_key(old), _bare(old)
     made = _bare(new)
     if mine == f"{whole}s" and not looks_plural(made):
         made = plural(made)
@@ -171,9 +171,9 @@ def _in_words(text: str, old: str, new: str, choices: Sequence[str]) -> str:
 
 def _telling(whole: str, mine: str, new: str, choices: Sequence[str]) -> str:
     """The part of a label that is as long as that part of the other one, in number of words."""
-    _, meant = wordings(tuple(choices))
+    _, meant = find_wordings(tuple(choices))
     spaced = whole.casefold().replace("_", " ").replace("-", " ")
-    parts = [name for name, label in meant.items() if label == new and name != key(new) and name in spaced]
+    parts = [name for name, label in meant.items() if label == new and name != wording_key(new) and name in spaced]
     if not parts or len(spaced) != len(whole):
         return whole
     words = len(mine.split(" "))

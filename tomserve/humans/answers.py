@@ -29,8 +29,8 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
-from tomserve.content import files, yamlfile
-from tomserve.content.wording import shown
+from tomserve.content import files, validation
+from tomserve.content.validation import show_value
 from tomserve.errors import ConfigError, ContentError, nearest, one_of
 from tomserve.humans.plan import LETTERS, Asked, Code, Form, Plan
 from tomserve.items import nfc
@@ -53,7 +53,7 @@ CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 def _plain(text: str) -> str:
     """The text. Raises ValueError where it is longer than a form's field takes, or holds control characters."""
     if len(text) > LONGEST_DETAIL or CONTROLS.search(text):
-        raise ValueError(f"expected at most {LONGEST_DETAIL} characters in one line; found {shown(text)}")
+        raise ValueError(f"expected at most {LONGEST_DETAIL} characters in one line; found {show_value(text)}")
     return text
 
 
@@ -168,7 +168,7 @@ def _files(places: Iterable[Path]) -> list[Path]:
 def _bytes(path: Path) -> bytes:
     """The file's content. Raises ContentError where it cannot be read or is too large to be answers."""
     try:
-        with files.reading(path) as file:
+        with files.open_for_reading(path) as file:
             data = file.read(LARGEST + 1)
     except OSError as error:
         raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
@@ -197,9 +197,9 @@ def _of_json(path: Path, plan: Plan) -> Iterator[Filled]:
             "questionnaire",
         )
     try:
-        file = yamlfile.validate(data, _File, path=path)
+        file = validation.validate(data, _File, path=path)
     except ContentError:
-        yamlfile.validate(data, _File, path=path, lines=_lines(path))
+        validation.validate(data, _File, path=path, lines=_lines(path))
         raise
     form = _form(plan, file.code, lambda reason: refuse(reason, "code"))
     one = Filled(file.code, path, "form", about=dict(file.about))
@@ -219,11 +219,11 @@ def _of_json(path: Path, plan: Plan) -> Iterator[Filled]:
     yield one
 
 
-def _lines(path: Path) -> yamlfile.Lines:
+def _lines(path: Path) -> validation.YamlLines:
     """The lines of a JSON file's keys; none where it is no YAML, as JSON nearly always is. Slow: for messages alone."""
     with contextlib.suppress(ContentError):
-        return yamlfile.load(path)[1]
-    return yamlfile.Lines()
+        return validation.load_yaml(path)[1]
+    return validation.YamlLines()
 
 
 def _each_key_once(content: bytes, path: Path) -> None:
@@ -232,7 +232,7 @@ def _each_key_once(content: bytes, path: Path) -> None:
     def pairs(found: list[tuple[str, Any]]) -> None:
         names = [name for name, _ in found]
         if len(set(names)) < len(names):
-            yamlfile.load(path)  # says the same with line and field
+            validation.load_yaml(path)  # says the same with line and field
             twice = next(name for place, name in enumerate(names) if name in names[:place])
             raise ContentError(f"the key {twice!r:.60} is given twice; use the file as the form saved it", path=path)
 

@@ -46,7 +46,7 @@ def online(plan: Plan, form: Form, items: Mapping[str, Item], said: Words, agree
     style, script = pages.asset(ASSETS / "form.css"), pages.asset(ASSETS / "form.js")
     text = orjson.dumps(data).decode().replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     inline = {"style": Markup(style), "script": Markup(script), "data": Markup(text)}
-    policy = f"default-src 'none'; script-src '{pages.digest(script)}'; style-src '{pages.digest(style)}'"
+    policy = f"default-src 'none'; script-src '{pages.csp_digest(script)}'; style-src '{pages.csp_digest(style)}'"
     policy += "; base-uri 'none'; form-action 'none'"
     return _render("form.html.j2", policy=policy, said=said, code=form.code, **inline)
 
@@ -60,7 +60,7 @@ def printed(plan: Plan, form: Form, items: Mapping[str, Item], said: Words, agre
     )
     return _render(
         "printed.html.j2",
-        policy=f"default-src 'none'; style-src '{pages.digest(style)}'; base-uri 'none'; form-action 'none'",
+        policy=f"default-src 'none'; style-src '{pages.csp_digest(style)}'; base-uri 'none'; form-action 'none'",
         style=Markup(style),
         said=said,
         code=form.code,

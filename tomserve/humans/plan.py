@@ -19,7 +19,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from tomserve.content import digest, files
-from tomserve.content.yamlfile import validate
+from tomserve.content.validation import validate
 from tomserve.errors import ConfigError, ContentError
 from tomserve.humans.words import Check
 from tomserve.items import Item, read_items, write_items
@@ -148,7 +148,7 @@ def read(folder: Path) -> tuple[Plan, dict[str, Item]]:
     """
     path = folder / PLAN
     try:
-        with files.reading(path) as file:
+        with files.open_for_reading(path) as file:
             data: Any = orjson.loads(file.read())
     except FileNotFoundError:
         raise ConfigError(

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from tomserve import content
-from tomserve.content.yamlfile import load_model
+from tomserve.content.validation import load_model
 from tomserve.errors import ConfigError, ContentError
 
 FOLDER = "dataset/questionnaire"

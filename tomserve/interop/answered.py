@@ -19,9 +19,8 @@ from tomserve.runs import measured
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.prompted import same
 from tomserve.runs.scores import reader_of, replies_of
-from tomserve.scoring.metric import Scoring
-from tomserve.scoring.samples import sample_of
-from tomserve.scoring.score import score_row
+from tomserve.scoring.metrics import Scoring
+from tomserve.scoring.score import sample_of, score_row
 from tomserve.scoring.table import Note
 from tomserve.status import UNANSWERED
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tomserve import content
 from tomserve._version import __version__
-from tomserve.content import files, outputs, temporary
+from tomserve.content import files, output_path, temporary
 from tomserve.errors import ConfigError
 from tomserve.interop import artefact_texts as texts
 from tomserve.interop import licences, recompute
@@ -63,7 +63,7 @@ class _Zip:
     def copy(self, name: str, path: Path) -> None:
         """Add a file block by block, since a journal may be larger than the memory."""
         sha = hashlib.sha256()
-        with files.reading(path) as source, self.file.open(member(name), "w", force_zip64=True) as target:
+        with files.open_for_reading(path) as source, self.file.open(member(name), "w", force_zip64=True) as target:
             for block in iter(lambda: source.read(1 << 20), b""):
                 sha.update(block)
                 target.write(block)
@@ -79,12 +79,12 @@ def write(wish: Wish, path: Path, say: Callable[[str], None] = lambda text: None
     """
     wheel = _wheel(wish.wheel)
     with taken(wish.runs) as runs:
-        outputs.check(path, *runs.folders.values(), wish.wheel)
+        output_path.check_output(path, *runs.folders.values(), wish.wheel)
         labels = runs.labels(wish.labels, wish.runs)
         analysis = _analysis(wish, labels, runs, say)
         try:
             with (
-                outputs.writing(path, *runs.folders.values(), wish.wheel) as target,
+                output_path.open_output(path, *runs.folders.values(), wish.wheel) as target,
                 zipfile.ZipFile(target, "w") as made,
             ):
                 out = _Zip(made)

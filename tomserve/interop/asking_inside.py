@@ -18,9 +18,8 @@ from tomserve.items.automaton import Automaton
 from tomserve.items.draw import limited
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.turn import Turn
-from tomserve.scoring.metric import Scoring
+from tomserve.scoring.metrics import Scoring, compile_gold
 from tomserve.scoring.score import score_row
-from tomserve.scoring.standard import automaton
 from tomserve.status import OK
 
 
@@ -80,7 +79,7 @@ class Asking:
     def _others(self, item: Item) -> tuple[Automaton, ...]:
         """The rationales of other questions about the story, which tell whether a wrong belief is another person's."""
         golds = (one.gold for one in self._stories[(item.cluster, *item.story)] if one.id != item.id)
-        return tuple(dict.fromkeys(automaton(gold) for gold in golds if gold is not None and gold != item.gold))
+        return tuple(dict.fromkeys(compile_gold(gold) for gold in golds if gold is not None and gold != item.gold))
 
     def scored(self, item: Item, text: str | None, *, status: str = OK, model: str = "") -> dict[str, Any]:
         """The columns of the score table that belong to a reply. text: None where none came. status: of the reply, one

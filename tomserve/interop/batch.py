@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tomserve.content.index import Firsts
+from tomserve.content.compact_index import FirstPlaces
 from tomserve.engine.answering import Answering
 from tomserve.engine.masking import Mask
 from tomserve.engine.refusals import FirstRefusals
@@ -156,7 +156,7 @@ def imported(
             f"{folder}: nothing was exported from this run; `tomserve export batch --run {run}` does that"
         )
     done = Imported(folder)
-    open_keys = Firsts()
+    open_keys = FirstPlaces()
     with Results(paths) as results:
         done.results, done.cut_off = len(results), results.cut_off
         for place, (options, chosen) in enumerate(exports):
@@ -228,7 +228,9 @@ def _another(identity: Identity) -> ConfigError:
     )
 
 
-def _read(evaluation: Evaluation, results: Results, done: Imported, open_keys: Firsts, accept_change: bool) -> None:
+def _read(
+    evaluation: Evaluation, results: Results, done: Imported, open_keys: FirstPlaces, accept_change: bool
+) -> None:
     """Make rows of the results that belong to one export. open_keys: takes the keys of requests that stay open."""
     options, journal = evaluation.plan.options, evaluation.journal
     evaluation.target = replace(evaluation.target, endpoints=[ENDPOINT])
@@ -259,7 +261,7 @@ class _Reader:
     evaluation: Evaluation
     results: Results
     answering: Answering
-    open_keys: Firsts
+    open_keys: FirstPlaces
     added: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:

@@ -20,8 +20,8 @@ from typing import IO, Any
 
 import orjson
 
-from tomserve.content import bounded, files, outputs
-from tomserve.content.index import Firsts, Index, short
+from tomserve.content import files, output_path
+from tomserve.content.compact_index import FirstPlaces, Index, text_checksum
 from tomserve.engine.request import Request
 from tomserve.engine.transport import Reply
 from tomserve.errors import ConfigError
@@ -56,11 +56,11 @@ class Requests:
     def __init__(self, path: Path, per_file: int = MOST_REQUESTS, most_bytes: int = MOST_BYTES) -> None:
         self._path, self._per_file, self._most_bytes = path, per_file, most_bytes
         self.written: list[Written] = []
-        self._keys = Firsts()
+        self._keys = FirstPlaces()
         self._stack = contextlib.ExitStack()
         self._file: IO[bytes] | None = None
         self._requests = self._bytes = 0
-        outputs.check(path)
+        output_path.check_output(path)
         self._refuse(path)
         self._refuse(self._named(2))
 
@@ -98,7 +98,7 @@ class Requests:
         if self._file is None:
             path = self._named(len(self.written) + 1)
             self._refuse(path)
-            self._file = self._stack.enter_context(files.replacing(path))
+            self._file = self._stack.enter_context(files.replace_file(path))
         self._file.write(line)
         self._keys.add(request.key, 0)
         self._requests, self._bytes = self._requests + 1, self._bytes + len(line)
@@ -162,7 +162,7 @@ class Results:
         Of several results of one request the first final one counts, else the last. All of them are then `used`.
         """
         found: Reply | None = None
-        for number in sorted(self._index.get(short(key))):
+        for number in sorted(self._index.get(text_checksum(key))):
             data = self._data(number)
             if custom_id(data) != key:
                 continue  # another id with the same checksum
@@ -180,15 +180,15 @@ class Results:
     def _read(self, number: int, path: Path) -> None:
         """Take note of where each result of a file stands."""
         try:
-            file = files.reading(path)
+            file = files.open_for_reading(path)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
         self._open.append(file)
         offset, digest = 0, hashlib.sha256()
-        for row, line in enumerate(bounded.lines(file, path), 1):
+        for row, line in enumerate(files.read_lines(file, path), 1):
             digest.update(line)
             if (name := self._named(path, row, line)) is not None:
-                self._index.add(short(name), len(self._places))
+                self._index.add(text_checksum(name), len(self._places))
                 self._places.append(offset)
                 self._files.append(number)
             offset += len(line)
@@ -222,7 +222,7 @@ class Results:
         file = self._open[self._files[number]]
         file.seek(self._places[number])
         try:
-            return orjson.loads(file.readline(bounded.LONGEST + 1))
+            return orjson.loads(file.readline(files.LONGEST_LINE + 1))
         except orjson.JSONDecodeError:
             raise ConfigError(
                 f"{list(dict.fromkeys(self.paths))[self._files[number]]}: has changed while it was read; repeat the "

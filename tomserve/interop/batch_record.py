@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal
 import orjson
 import pydantic
 
-from tomserve.content import bounded, files
-from tomserve.content.named import Name, strategy_name
-from tomserve.content.wording import refused
+from tomserve.content import files
+from tomserve.content.validation import Name, strategy_name, validation_error
 from tomserve.errors import ConfigError
 from tomserve.runs.planning import EvalOptions
 from tomserve.serving.presets import Preset
@@ -96,7 +95,7 @@ class Exports(_Record):
 
     def write(self, folder: Path) -> None:
         """Write the record to a run's folder. Raises OSError where that is not possible."""
-        with files.replacing(folder / FILE) as file:
+        with files.replace_file(folder / FILE) as file:
             held = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
             file.write(orjson.dumps({"schema": 1, **held}, option=orjson.OPT_INDENT_2) + b"\n")
 
@@ -105,7 +104,7 @@ class Exports(_Record):
         """The record of a run; an empty one where nothing was exported. Raises ConfigError by file and field."""
         path = folder / FILE
         try:
-            data = bounded.json(path, WAY_OUT)
+            data = files.read_json(path, WAY_OUT)
         except FileNotFoundError:
             return cls()
         except OSError as error:
@@ -113,4 +112,4 @@ class Exports(_Record):
         try:
             return cls.model_validate(data)
         except pydantic.ValidationError as error:
-            raise refused(error, data, cls, path, WAY_OUT) from None
+            raise validation_error(error, data, cls, path, WAY_OUT) from None

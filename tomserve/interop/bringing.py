@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tomserve.content import temporary
-from tomserve.content.nouns import counted
+from tomserve.content.text import count_noun
 from tomserve.errors import ConfigError, MachineError
 from tomserve.interop.bringing_groups import Brought, Group, Groups, Wish
 from tomserve.interop.bringing_match import Benchmarks
@@ -82,7 +82,7 @@ def _nothing(sources: Sequence[Source], wish: Wish, brought: Brought) -> str:
     where = ", ".join(str(source.path) for source in sources[:3])
     if brought.other and not brought.unread:
         named = " and ".join(f"--{name} {text}" for name, text in (("task", wish.task), ("model", wish.model)) if text)
-        return f"{where}: of {counted(brought.other, 'reply', 'replies')} none is what {named} names"
+        return f"{where}: of {count_noun(brought.other, 'reply', 'replies')} none is what {named} names"
     if brought.unread:
         more = f" (and {len(brought.unread) - 1:,} more)" if len(brought.unread) > 1 else ""
         return brought.unread[0] + more

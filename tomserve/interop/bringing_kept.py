@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tomserve.content import files
-from tomserve.content.nouns import counted
+from tomserve.content.files import digest_file
+from tomserve.content.text import count_noun
 from tomserve.errors import ConfigError
 from tomserve.interop.foreign import Sample
 from tomserve.items.files import write_chunks
@@ -22,7 +23,6 @@ from tomserve.runs import packed, runfolder
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.manifest_parts import ForeignFile, ForeignRecord
 from tomserve.runs.stock import Stock
-from tomserve.scoring.pinned import measured
 
 if TYPE_CHECKING:
     from tomserve.interop.bringing_match import Asked
@@ -120,8 +120,8 @@ def put(folder: Path, items: Stock, rows: Path, manifest: Manifest) -> bool:
         run.write_manifest(manifest)
         foreign = manifest.foreign
         assert foreign is not None
-        files_read = counted(len(foreign.files), "file")
-        run.log(f"{counted(foreign.samples, 'reply', 'replies')} brought from {files_read} of {foreign.tool}")
+        files_read = count_noun(len(foreign.files), "file")
+        run.log(f"{count_noun(foreign.samples, 'reply', 'replies')} brought from {files_read} of {foreign.tool}")
     return True
 
 
@@ -142,7 +142,7 @@ def was_there(folder: Path, items: Stock, rows: Path, manifest: Manifest) -> boo
         [one.digest for one in there.foreign.files] == [one.digest for one in wanted.files]
         and (there.foreign.counts, there.benchmark) == (wanted.counts, manifest.benchmark)
         and journal.exists()
-        and measured(journal) == measured(rows)
+        and digest_file(journal) == digest_file(rows)
         and _holds_just(folder / ITEMS, items)
     )
     if not same:
@@ -154,7 +154,7 @@ def _holds_just(path: Path, items: Stock) -> bool:
     """Whether a file holds these items in their order, and nothing else."""
     if not path.exists() or path.stat().st_size != items.size:
         return False
-    with files.reading(path) as file:
+    with files.open_for_reading(path) as file:
         return all(line == own + b"\n" for line, own in zip(file, items.lines, strict=False))
 
 
@@ -164,7 +164,7 @@ def _check_left(folder: Path) -> None:
     inside = sorted(path.name for path in folder.iterdir() if not path.name.startswith(".tomserve-"))
     strange = [name for name in inside if name not in _LEFT]
     if not strange and packed.JOURNAL in inside:
-        with files.reading(folder / packed.JOURNAL) as file:
+        with files.open_for_reading(folder / packed.JOURNAL) as file:
             strange = [] if b'"asked":' in file.readline(1 << 26) else [packed.JOURNAL]
     elif not strange and ITEMS in inside:  # an import writes its rows before
         strange = [ITEMS]

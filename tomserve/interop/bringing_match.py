@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tomserve import benchmarks
-from tomserve.content.nouns import counted
+from tomserve.content.text import count_noun
 from tomserve.errors import ConfigError
 from tomserve.interop import beginnings
 from tomserve.interop.matching import Known
@@ -58,7 +58,7 @@ class Benchmarks:
         found = _found(known, samples)
         if not any(found):
             raise ConfigError(
-                f"--benchmark {self._named}: of {counted(len(found), 'question')} none is one of its items by story "
+                f"--benchmark {self._named}: of {count_noun(len(found), 'question')} none is one of its items by story "
                 "and question; leave --benchmark out, or give --benchmark none to take them as they are"
             )
         return Asked(known, found, self._path)

@@ -17,7 +17,7 @@ import orjson
 
 from tomserve import benchmarks
 from tomserve.content import digest
-from tomserve.content.index import Firsts
+from tomserve.content.compact_index import FirstPlaces
 from tomserve.errors import ConfigError
 from tomserve.interop.bringing_kept import Arm, manifest_of, put, was_there
 from tomserve.interop.bringing_match import Asked
@@ -29,8 +29,8 @@ from tomserve.items.files import write_chunks
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.manifest_parts import LONGEST_NAME
 from tomserve.runs.stock import Stock
-from tomserve.scoring.agreement import Agreement
-from tomserve.scoring.score import reading_of
+from tomserve.scoring.grades import Agreement
+from tomserve.scoring.score import read_response
 from tomserve.status import ANSWERS, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT, known
 from tomserve.status import LONGEST as LONGEST_STATUS
 
@@ -185,7 +185,7 @@ def _items(spool: Spool, meant: Meant, asked: Asked, made: Made) -> Stock:
 def _own(spool: Spool, meant: Meant, made: Made) -> Iterator[Item]:
     """An item for each question, as its first reply tells it. Raises ConfigError where another reply of the same way of
     asking tells it otherwise, and where our rules should read replies to an open question."""
-    seen, asked, texts, firsts = Firsts(), Firsts(), bytearray(), array("I")
+    seen, asked, texts, firsts = FirstPlaces(), FirstPlaces(), bytearray(), array("I")
     for place, sample in enumerate(spool):
         name = item_id(meant.prefix, sample)
         if seen.add(name, place) == place:
@@ -219,7 +219,7 @@ class _Rows:
 
     def _named(self) -> Iterator[tuple[Sample, str]]:
         """Each reply with the id of its item."""
-        known, made, seen = self._asked.known, self._made, Firsts()
+        known, made, seen = self._asked.known, self._made, FirstPlaces()
         if known is None:
             yield from ((sample, item_id(self._meant.prefix, sample)) for sample in self._spool)
             return
@@ -285,7 +285,7 @@ class _Rows:
             item = known.stock[known.places[name]]
         else:
             item = item_of(sample, self._made.benchmark, self._meant.prefix, {})
-        answer = reading_of(item, row, benchmarks.scoring(item.benchmark).lettered).answer
+        answer = read_response(item, row, benchmarks.scoring(item.benchmark).lettered).answer
         self._made.agreement.see(name, answer, graded=graded["correct"], right=answer == item.answer)
 
     def _graded(self, sample: Sample, shown: Sequence[str | None]) -> dict[str, Any] | None:

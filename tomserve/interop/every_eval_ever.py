@@ -23,7 +23,7 @@ import numpy as np
 import orjson
 
 from tomserve._version import __version__
-from tomserve.content import outputs
+from tomserve.content import output_path
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.interop.answered import Answered, Replies
 from tomserve.interop.every_eval_ever_sample import SCHEMA, UNKNOWN, Joined, component, model_id, sample
@@ -124,7 +124,7 @@ class Evaluation:
         sha, rows = hashlib.sha256(), 0
         turns = self._replies.manifest.strategies[self._strategy].turns
         talks = Transcripts(self._replies, self._strategy) if turns != 1 else None
-        with outputs.writing(samples, self._replies.folder) as file:
+        with output_path.open_output(samples, self._replies.folder) as file:
             for one in self._replies.of(self._strategy):
                 talk = talks.of(one) if talks is not None else None
                 line = orjson.dumps(sample(one, self._count(one), talk)) + b"\n"
@@ -134,7 +134,7 @@ class Evaluation:
                 if rows % TELL_EVERY == 0:
                     listener.message(f"{rows:,} samples written so far")
         whole = out / self.folder / f"{self.uuid}.json"
-        with outputs.writing(whole, self._replies.folder) as file:
+        with output_path.open_output(whole, self._replies.folder) as file:
             told = self._whole((self.folder / samples.name).as_posix(), sha.hexdigest(), rows)
             file.write(orjson.dumps(told, option=orjson.OPT_INDENT_2) + b"\n")
         return whole, samples

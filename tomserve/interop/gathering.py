@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tomserve import benchmarks
-from tomserve.content.index import Firsts
-from tomserve.content.places import run_name
+from tomserve.content.compact_index import FirstPlaces
+from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError
 from tomserve.interop.answered import Replies
 from tomserve.items import Item, read_items
@@ -24,7 +24,7 @@ def of_runs(runs: Sequence[Replies]) -> Stock:
 
 
 def _each_once(runs: Sequence[Replies]) -> Iterator[Item]:
-    ids, lines = Firsts(), list[int]()
+    ids, lines = FirstPlaces(), list[int]()
     for run in runs:
         for item in read_items(run.folder / "items.jsonl"):
             place, told = ids.add(item.id, len(lines)), hash(item.to_json())
@@ -42,7 +42,7 @@ def of_benchmark(name: str, path: Path | None, runs: Sequence[Replies]) -> Stock
     """All questions of a benchmark. runs: what answered some of them. Raises ConfigError where one of these asked
     something else."""
     stock = Stock(benchmarks.load(name, path, None, benchmarks.ALL))
-    places = Firsts(stock.ids)
+    places = FirstPlaces(stock.ids)
     for run in runs:
         for item in read_items(run.folder / "items.jsonl"):
             place = places.find(item.id)

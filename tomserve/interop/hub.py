@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from tomserve._version import __version__
-from tomserve.content import outputs, temporary
+from tomserve.content import output_path, temporary
 from tomserve.errors import ConfigError
 from tomserve.interop import croissant, licences
 from tomserve.interop.answered import Replies
@@ -112,7 +112,7 @@ def write(dataset: Dataset, folder: Path, inputs: Sequence[Path] = ()) -> list[P
 
 def _put(source: Path, path: Path, inputs: Sequence[Path]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as read, outputs.writing(path, *inputs) as file:
+    with source.open("rb") as read, output_path.open_output(path, *inputs) as file:
         shutil.copyfileobj(read, file, 1 << 20)
     return path
 

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import orjson
 
-from tomserve.content import outputs, temporary
+from tomserve.content import output_path, temporary
 from tomserve.errors import ConfigError
 from tomserve.interop.answered import Answered, Replies
 from tomserve.interop.inspect_sample import SCORER, Sample, Samples, failed, moment, summary_of
@@ -59,7 +59,7 @@ def export(replies: Replies, strategy: str, path: Path, listener: Listener) -> i
     Raises ConfigError as `outputs.writing` does and where there is no sample, OSError where the file cannot be
     written."""
     log = _Log(replies, strategy)
-    with outputs.writing(path, replies.folder) as file, temporary.folder() as scratch:
+    with output_path.open_output(path, replies.folder) as file, temporary.folder() as scratch:
         log.write(file, scratch / "summaries", listener)
     return log.count
 

@@ -19,7 +19,7 @@ from typing import IO, Any
 import ijson
 import orjson
 
-from tomserve.content import bounded, files
+from tomserve.content import files
 from tomserve.errors import ConfigError
 from tomserve.interop.foreign import Origin
 
@@ -70,9 +70,9 @@ def _null(found: re.Match[bytes]) -> bytes:
 
 def opened(path: Path) -> IO[bytes]:
     """The file, opened. Raises ConfigError where it cannot be, or is no regular file."""
-    bounded.refuse_hole(path)
+    files.refuse_hole(path)
     try:
-        return files.reading(path)
+        return files.open_for_reading(path)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except OSError as error:

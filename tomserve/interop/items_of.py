@@ -20,13 +20,12 @@ from dataclasses import dataclass, field
 import pydantic
 
 from tomserve.content import digest
-from tomserve.content.index import Firsts
+from tomserve.content.compact_index import FirstPlaces
 from tomserve.errors import ConfigError
 from tomserve.interop.foreign import Sample
 from tomserve.items import Item, wrong_factor
 from tomserve.items.item import LONGEST_FACTOR, LONGEST_LABEL, Factor
-from tomserve.scoring.labels import Order
-from tomserve.scoring.lettering import in_list, in_prompt
+from tomserve.scoring.labels import Order, find_list_order, find_prompt_order
 
 NO_TARGET = "(no target given)"
 """The answer of an open item where the file names none."""
@@ -99,7 +98,7 @@ class Facts:
     always: Sequence[str] = ()
     _values: dict[str, set[Factor]] = field(default_factory=dict)
     _told: dict[str, int] = field(default_factory=dict)
-    _questions: Firsts = field(default_factory=Firsts)
+    _questions: FirstPlaces = field(default_factory=FirstPlaces)
 
     def see(self, question: str, facts: Mapping[str, Factor]) -> None:
         """Note the facts of one reply, and their values where it is the first to its question."""
@@ -203,7 +202,7 @@ def labels_of(sample: Sample) -> tuple[str, ...]:
 def order_of(sample: Sample, choices: Sequence[str]) -> Order:
     """These choices in the order in which the model was shown them as A, B, C: as the prompt shows it, else as the file
     lists them; empty where neither says it. Prompts of tomserve that show no letters have none."""
-    return in_prompt(sample.asked, choices) or (() if sample.ours else in_list(sample.choices, choices))
+    return find_prompt_order(sample.asked, choices) or (() if sample.ours else find_list_order(sample.choices, choices))
 
 
 def by_letter(answer: str | None, choices: Sequence[str | None]) -> str | None:

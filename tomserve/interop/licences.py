@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tomserve import benchmarks, content
-from tomserve.content.inert import visible
+from tomserve.content.text import mark_hidden
 from tomserve.errors import ConfigError
 from tomserve.runs.manifest import Manifest
 
@@ -57,17 +57,17 @@ def of_benchmark(name: str, path: Path | None) -> Holding:
 
 def of_run(name: str, manifest: Manifest) -> Holding:
     """Whose the questions and replies of a run are. name: of the run. What a manifest says is never looked for."""
-    benchmark = visible(manifest.benchmark)[:100]
+    benchmark = mark_hidden(manifest.benchmark)[:100]
     known = benchmarks.known(manifest.benchmark)
     if manifest.foreign is not None:
-        tool = visible(manifest.foreign.tool)[:40]
+        tool = mark_hidden(manifest.foreign.tool)[:40]
         return Holding(benchmark, f"the questions and replies of {name} were brought from files of {tool}")
     if known is None or known.file is not None:
         return Holding(benchmark, f"the benchmark {benchmark} of {name} is none of tomserve's")
     if known.terms:
         return Holding(benchmark, f"the questions of {name} are others': {known.terms}")
     if manifest.benchmark_path is not None or known.mixed:
-        file = visible(Path(manifest.benchmark_path or "items").name)[:100]
+        file = mark_hidden(Path(manifest.benchmark_path or "items").name)[:100]
         return Holding(benchmark, f"the questions of {name} come from a file, {file}")
     return Holding(benchmark, None)
 
@@ -115,7 +115,7 @@ def entry(kind: str, key: str, fields: Mapping[str, str]) -> str:
 
 def _tex(text: str) -> str:
     """The text as TeX, of which nothing is a command or ends the field."""
-    kept = re.sub(r"[{}\\]", "", visible(text))
+    kept = re.sub(r"[{}\\]", "", mark_hidden(text))
     return re.sub(r"([&%$#_])", r"\\\1", kept).replace("~", " ").replace("^", " ")
 
 
@@ -153,7 +153,7 @@ def stated(licence: str, named: str) -> str:
 
 def own_terms() -> str:
     """The text of the licence of the data that come with tomserve."""
-    return content.required("dataset/LICENSE").read_text("utf-8")
+    return content.require("dataset/LICENSE").read_text("utf-8")
 
 
 def terms_of(path: Path) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from tomserve.content import outputs
+from tomserve.content import output_path
 from tomserve.interop.answered import Answered, Replies
 from tomserve.interop.inspect_sample import error_of, moment
 from tomserve.runs.listening import Listener
@@ -70,7 +70,7 @@ def export(replies: Replies, out: Path, listener: Listener) -> list[Path]:
             tasks[name] = (strategy, task)
     path = folder / f"results_{date}.json"
     seconds = datetime.fromisoformat(created).timestamp() if created is not None else 0.0
-    with outputs.writing(path, replies.folder) as file:
+    with output_path.open_output(path, replies.folder) as file:
         file.write(orjson.dumps(_results(replies, tasks, seconds), option=orjson.OPT_INDENT_2) + b"\n")
     return [*written, path]
 
@@ -94,7 +94,7 @@ def _write(replies: Replies, strategy: str, path: Path, listener: Listener) -> _
     documents, task = _documents(replies, strategy), _Task()
     if (first := next(documents, None)) is None:
         return None
-    with outputs.writing(path, replies.folder) as file:
+    with output_path.open_output(path, replies.folder) as file:
         document: dict[str, Any] | None = first
         while document is not None:
             file.write(orjson.dumps({"doc_id": len(task.right), **document}) + b"\n")

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from tomserve.content import bounded, files
+from tomserve.content import files
 from tomserve.errors import ConfigError
 from tomserve.interop.foreign import About, Grade, Origin, Sample
 from tomserve.interop.lm_eval_row import (
@@ -39,7 +39,7 @@ from tomserve.interop.lm_eval_row import (
     texts_of,
 )
 from tomserve.interop.withheld import settings_of
-from tomserve.scoring.thoughts import spoken
+from tomserve.scoring.thoughts import split_thoughts
 
 _NAME = re.compile(r"samples_(?P<task>.+?)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl")
 
@@ -93,7 +93,9 @@ class LmEvalSamples:
             beside = [self.path.with_name(f"results_{date}.json")] if date is not None else found[-1:]
             for path in beside:
                 try:
-                    data = bounded.json(path, "give the file that lm-eval wrote, or move it away and use --model NAME")
+                    data = files.read_json(
+                        path, "give the file that lm-eval wrote, or move it away and use --model NAME"
+                    )
                 except FileNotFoundError:
                     continue
                 except OSError as error:
@@ -164,7 +166,7 @@ class LmEvalSamples:
                 strategy=text_of(ours.get("strategy")),
                 item=item,
                 ours=item is not None,
-                status=status_of(row, repeat, spoken(text).cut),
+                status=status_of(row, repeat, split_thoughts(text).cut),
                 error=error if isinstance(error, str) and error else None,
                 grade=own[first] if first is not None else None,
                 grades={**own, **more},
@@ -179,10 +181,10 @@ class LmEvalSamples:
         digest."""
         sha, size = hashlib.sha256(), 0
         passes: Counter[tuple[str, int]] = Counter()
-        bounded.refuse_hole(self.path)
+        files.refuse_hole(self.path)
         try:
-            with files.reading(self.path) as file:
-                for number, line in enumerate(bounded.lines(file, self.path), 1):
+            with files.open_for_reading(self.path) as file:
+                for number, line in enumerate(files.read_lines(file, self.path), 1):
                     if count:
                         sha.update(line)
                         size += len(line)

@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 import orjson
 
-from tomserve.content import bounded, files
-from tomserve.content.index import Firsts
+from tomserve.content import files
+from tomserve.content.compact_index import FirstPlaces
 from tomserve.errors import ConfigError, one_of
 from tomserve.interop.foreign import MOST_REPEATS, About, Origin, Sample
 from tomserve.interop.mapped_grades import UnreadableError, grade_of
@@ -84,7 +84,7 @@ class Mapped:
     _left: dict[str, list[Any]] = field(default_factory=dict)
     _origin: Origin | None = None
     _separator: str | None = None
-    _questions: Firsts = field(default_factory=Firsts)
+    _questions: FirstPlaces = field(default_factory=FirstPlaces)
     _times: array[int] = field(default_factory=lambda: array("I"))
 
     def about(self) -> About:
@@ -212,14 +212,14 @@ class Mapped:
 
     def _rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Each row with the line where it begins."""
-        bounded.refuse_hole(self.path)
+        files.refuse_hole(self.path)
         try:
-            with files.reading(self.path) as file:
+            with files.open_for_reading(self.path) as file:
                 sha, size = hashlib.sha256(), 0
 
                 def lines() -> Iterator[bytes]:
                     nonlocal size
-                    for line in bounded.lines(file, self.path):
+                    for line in files.read_lines(file, self.path):
                         sha.update(line)
                         size += len(line)
                         yield line

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from tomserve.content import bounded
+from tomserve.content import files
 from tomserve.errors import ConfigError
 
 Rows = Iterator[tuple[int, dict[str, Any]]]
@@ -123,7 +123,7 @@ def _names(path: Path, row: Sequence[str], separator: str) -> list[str]:
 @contextlib.contextmanager
 def _long_fields() -> Iterator[None]:
     """Let fields of a CSV file be as long as a line may be."""
-    before = csv.field_size_limit(min(bounded.LONGEST, sys.maxsize))
+    before = csv.field_size_limit(min(files.LONGEST_LINE, sys.maxsize))
     try:
         yield
     finally:

@@ -20,7 +20,7 @@ import orjson
 
 from tomserve import content
 from tomserve.content import files, temporary
-from tomserve.content.places import run_name, runs_root
+from tomserve.content.paths import run_name, runs_root
 from tomserve.errors import ConfigError
 from tomserve.runs import kept, packed, sealing
 from tomserve.runs.manifest import Manifest
@@ -130,7 +130,7 @@ def _copy(made: Snapshot, name: str, folder: Path, places: Sequence[tuple[str, s
         if not (folder / one).is_file():
             continue
         try:
-            with files.reading(folder / one) as source, (target / one).open("xb") as copy:
+            with files.open_for_reading(folder / one) as source, (target / one).open("xb") as copy:
                 shutil.copyfileobj(source, copy, 1 << 20)
             made.taken.append(f"{name}/{one}")
         except OSError as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from tomserve.content.index import Firsts
+from tomserve.content.compact_index import FirstPlaces
 from tomserve.errors import ConfigError
 from tomserve.interop.foreign import Grade, Sample
 
@@ -34,7 +34,7 @@ class Spool:
     def __init__(self, path: Path) -> None:
         self._file = path.open("w+b")
         self._offsets, self._sources = array("Q"), array("I")
-        self._places = Firsts()
+        self._places = FirstPlaces()
         self._texts = bytearray()
         self._end = 0
         self.repeated = 0

@@ -19,7 +19,7 @@ from tomserve.reporting.html.turns import Turns
 from tomserve.runs import packed
 from tomserve.runs.prompted import same, sampling_of
 from tomserve.runs.talking import Talks
-from tomserve.scoring.samples import sample_of
+from tomserve.scoring.score import sample_of
 
 Row = dict[str, Any]
 

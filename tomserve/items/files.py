@@ -11,10 +11,9 @@ import orjson
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from tomserve.content import bounded, files
-from tomserve.content.index import Firsts
-from tomserve.content.wording import explain, first_error, place_of
-from tomserve.content.yamlfile import load, validate
+from tomserve.content import files
+from tomserve.content.compact_index import FirstPlaces
+from tomserve.content.validation import choose_error, explain, load_yaml, place_of, validate
 from tomserve.errors import ContentError, JournalError
 from tomserve.items.item import SCHEMA, Item, nfc
 
@@ -35,7 +34,7 @@ def read_items(path: str | Path) -> Iterator[Item]:
 def numbered_items(path: str | Path) -> Iterator[tuple[int, Item]]:
     """Yield the items of a file as `read_items` does, each with the line where it begins. Raises as that does."""
     path = Path(path).expanduser()
-    seen = Firsts()
+    seen = FirstPlaces()
     for number, item in _yaml_items(path) if path.suffix in (".yaml", ".yml") else _json_lines(path):
         if (first := seen.add(item.id, number)) != number:
             raise ContentError(f"{item.id!r} was already given in line {first}", path=path, line=number, field="id")
@@ -48,7 +47,7 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Item]]:
     """Yield the items of a JSONL file, each with the number of its line."""
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(bounded.lines(file, path), 1):
+            for number, line in enumerate(files.read_lines(file, path), 1):
                 if line.strip():
                     yield number, read_line(path, number, line)
     except OSError as error:
@@ -65,7 +64,7 @@ class _ItemsFile(BaseModel):
 
 def _yaml_items(path: Path) -> Iterator[tuple[int, Item]]:
     """Yield the items of a YAML file, each with the line where it begins."""
-    data, lines = load(path)
+    data, lines = load_yaml(path)
     content = validate(data, _ItemsFile, path=path, lines=lines)
     for place, item in enumerate(content.items):
         yield lines[("items", place)], item
@@ -77,7 +76,7 @@ def read_ids(path: Path) -> Iterator[str]:
     """
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(bounded.lines(file, path), 1):
+            for number, line in enumerate(files.read_lines(file, path), 1):
                 if line.strip():
                     yield line_id(path, number, line)
     except OSError as error:
@@ -123,14 +122,14 @@ def read_line(path: Path, number: int, line: bytes) -> Item:
     except orjson.JSONDecodeError as error:
         raise ContentError(f"not JSON: {error.msg} (column {error.colno})", path=path, line=number) from None
     except pydantic.ValidationError as error:
-        first, data = first_error(error), orjson.loads(line)
+        first, data = choose_error(error), orjson.loads(line)
         field = ".".join(map(str, place_of(first, data)))
         raise ContentError(explain(first, data, Item), path=path, line=number, field=field) from None
     except ValueError as error:
         raise ContentError(str(error), path=path, line=number) from None
 
 
-def write_items(path: Path, items: Iterable[Item], writing: Writing = files.replacing) -> int:
+def write_items(path: Path, items: Iterable[Item], writing: Writing = files.replace_file) -> int:
     """Replace `path` by a file with these items in one step: readers see the old file or the new one, never half of
     one. Returns how many items there are. writing: as for `write_chunks`, which says what is raised.
     """
@@ -145,10 +144,10 @@ def write_items(path: Path, items: Iterable[Item], writing: Writing = files.repl
     return count
 
 
-def write_chunks(path: Path, chunks: Iterable[bytes], writing: Writing = files.replacing) -> None:
+def write_chunks(path: Path, chunks: Iterable[bytes], writing: Writing = files.replace_file) -> None:
     """Replace `path` by a file with these bytes in one step; where making the chunks fails nothing is left behind.
 
-    writing: how the file is written; for one that the user names, tomserve.content.outputs.writing.
+    writing: how the file is written; for one that the user names, tomserve.content.output_path.open_output.
 
     Raises JournalError where the file cannot be written, ConfigError where `path` is a folder, a device or the like.
     """

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from tomserve.content.yamlfile import load, validate
+from tomserve.content.validation import load_yaml, validate
 from tomserve.errors import ConfigError, ContentError, nearest, one_of
 from tomserve.items import Item, read_items
 
@@ -140,7 +140,7 @@ class Folder:
         if not self.file.exists():
             no_file = "is no strategy, as it has no file strategy.yaml"
             raise ContentError(no_file if path.is_dir() else "is no folder; a strategy is one", path=path)
-        data, self._lines = load(self.file)
+        data, self._lines = load_yaml(self.file)
         self.config = validate(data, StrategyFile, path=self.file, lines=self._lines)
         self.turns = {turn.name or f"turn{place}": turn for place, turn in enumerate(self.config.turns, 1)}
         program = path / "program.py"

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import GeneratorType
 from typing import Any
 
-from tomserve.content.pyfile import failed, load_module
+from tomserve.content.python_file import describe_failure, load_module
 from tomserve.errors import ConfigError, ContentError, Interrupted, TomserveError, one_of
 from tomserve.items import Item
 from tomserve.prompting.conversation import Program
@@ -109,7 +109,7 @@ def begin(function: ProgramFunction, path: Path, item: Item, ask: Ask, depth: in
 
 def _told(error: BaseException, path: Path, what: str) -> TomserveError:
     """The error of a program as one line; one that tomserve raised, such as by a template, says all itself."""
-    return error if isinstance(error, TomserveError) else failed(error, path, what)
+    return error if isinstance(error, TomserveError) else describe_failure(error, path, what)
 
 
 def _depth(running: Any) -> int:

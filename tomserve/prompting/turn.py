@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from tomserve.scoring.thoughts import spoken
+from tomserve.scoring.thoughts import split_thoughts
 from tomserve.status import LENGTH, OK
 
 Message = dict[str, str]
@@ -71,7 +71,7 @@ class Reply(NamedTuple):
 
         Thoughts that were cut off leave no text.
         """
-        said = spoken(self.text)
+        said = split_thoughts(self.text)
         return self if said.text is self.text else self._replace(text=said.text.lstrip())
 
     def json(self) -> Any:

@@ -11,15 +11,15 @@ from rich.console import Console
 from rich.text import Text
 
 from tomserve.content import files
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
 from tomserve.reporting.terminal import print_entry, print_table
 from tomserve.runs import packed
 from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.measured import changes
 from tomserve.runs.runfolder import existing_run, newest_first, read_manifest
-from tomserve.scoring.sources import NOISE
-from tomserve.scoring.tablefile import MEASURED
+from tomserve.scoring.responses import NOISE
+from tomserve.scoring.table import MEASURED
 from tomserve.serving import identity
 from tomserve.serving.provenance import told_flags
 from tomserve.status import listed

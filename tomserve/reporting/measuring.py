@@ -9,7 +9,7 @@ from datetime import timedelta
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from tomserve.content.inert import inert
+from tomserve.content.text import sanitize
 from tomserve.runs.listening import LOUD
 
 PLAIN_EVERY = 10.0
@@ -96,7 +96,7 @@ class MeasureScreen:
 
     def _line(self, text: str) -> None:
         # It may quote a stranger's file, so it must not be able to control the terminal.
-        self._console.print(inert(text), markup=False, highlight=False, soft_wrap=not self._console.is_terminal)
+        self._console.print(sanitize(text), markup=False, highlight=False, soft_wrap=not self._console.is_terminal)
 
 
 def duration(seconds: float) -> str:

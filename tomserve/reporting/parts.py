@@ -13,8 +13,8 @@ from rich.console import Console
 
 from tomserve.clusters import slurm, starts
 from tomserve.clusters.job import Job, Task
-from tomserve.content.inert import inert
-from tomserve.content.places import PARTS_ENDING
+from tomserve.content.paths import PARTS_ENDING
+from tomserve.content.text import sanitize
 from tomserve.reporting.terminal import print_table
 from tomserve.runs import progress
 from tomserve.shards.record import part_folder
@@ -59,7 +59,7 @@ def show(
         rows = [_cells(one) for one in listed]
         told = [name for name in rows[0] if name in ALWAYS or any(row[name] for row in rows)]
         frame = pl.DataFrame([{name: row[name] for name in told} for row in rows])
-        print_table(f"parts of {inert(folder.name.removesuffix(PARTS_ENDING))}", frame, console)
+        print_table(f"parts of {sanitize(folder.name.removesuffix(PARTS_ENDING))}", frame, console)
     if len(listed) < len(seen):
         console.print(f"{len(seen) - len(listed)} more parts are not listed", highlight=False)
     for line in lines(seen, job):
@@ -77,10 +77,10 @@ def lines(seen: Sequence[Seen], job: Job | None) -> list[str]:
         said += f"; {rate:,.1f} a second, about {_time((total - done) / rate)} left at this rate"
     told = [said]
     if job is not None:
-        told.append(f"{job.cluster} job {inert(job.id)}, submitted at {inert(job.time)}")
+        told.append(f"{job.cluster} job {sanitize(job.id)}, submitted at {sanitize(job.time)}")
     for one in seen:
         if one.task is not None and one.task.note and one.task.state not in ("RUNNING", "COMPLETED"):
-            told.append(f"part {one.part.number}: {inert(one.task.state)}, {inert(one.task.note)}")
+            told.append(f"part {one.part.number}: {sanitize(one.task.state)}, {sanitize(one.task.note)}")
     if len(told) > SHOWN:
         told[SHOWN:] = [f"and {len(told) - SHOWN} more notes of the cluster"]
     return told
@@ -112,8 +112,8 @@ def _cells(one: Seen) -> dict[str, str]:
         "failed": str(part.failures or ""),
         "rate": "" if one.rate is None else f"{one.rate:.1f}/s",
         "left": "" if one.left is None else _time(one.left),
-        "cluster": inert(_cluster(one))[:LONGEST],
-        "node": inert(one.node)[:LONGEST],
+        "cluster": sanitize(_cluster(one))[:LONGEST],
+        "node": sanitize(one.node)[:LONGEST],
         "starts": "" if one.begun is None else str(one.begun),
     }
 

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import vl_convert
 
-from tomserve.content import outputs
+from tomserve.content import output_path
 from tomserve.errors import ConfigError
 from tomserve.reporting.embedding import embedded, lacking
 from tomserve.reporting.html.svg import CONFIG, SVG, Drawing, rename
@@ -143,7 +143,7 @@ def _written(picture: _Picture, folder: Path, forms: Sequence[str], columns: int
 
 
 def _put(path: Path, content: bytes | str, inputs: Sequence[Path]) -> None:
-    with outputs.writing(path, *inputs) as file:
+    with output_path.open_output(path, *inputs) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 

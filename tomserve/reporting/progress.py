@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from tomserve.content.inert import inert
+from tomserve.content.text import sanitize
 from tomserve.engine.observe import Status
 from tomserve.runs.listening import LOUD
 from tomserve.status import ANSWERS, listed
@@ -38,7 +38,7 @@ class Screen:
         """Print a message of the evaluation."""
         if not self._quiet or text.startswith(LOUD):
             # It may quote a stranger's file or server, so it must not be able to control the terminal.
-            self._console.print(inert(text), markup=False, highlight=False)
+            self._console.print(sanitize(text), markup=False, highlight=False)
 
     def started(self, total: int, done: int) -> None:
         """Begin to show progress: `total` rows in all, of which `done` were answered before."""
@@ -158,7 +158,7 @@ class RunProgress:
         if self.failures:
             parts.append(listed(self.failures))
         if now.oldest and (slow := now.oldest[1]) > SLOW:
-            parts.append(inert(f"slowest {now.oldest[0].item} ({now.oldest[0].strategy}) {slow:.0f} s"))
+            parts.append(sanitize(f"slowest {now.oldest[0].item} ({now.oldest[0].strategy}) {slow:.0f} s"))
         return ", ".join(parts)
 
     def summary(self) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tomserve.content.inert import inert
+from tomserve.content.text import sanitize
 from tomserve.shards.record import EXPECTED, PartRecord, Shards, called
 
 SHOWN = 20
@@ -33,9 +33,9 @@ def show(shards: Shards, folder: Path, screen: Console) -> None:
     screen.print(table)
     for line in lines(shards):
         screen.print(line, markup=False, highlight=False)
-    name = inert(called(folder))
+    name = sanitize(called(folder))
     for line in (
-        f"parts: {inert(str(folder))}",
+        f"parts: {sanitize(str(folder))}",
         f"next: `tomserve work {name} --part 0`, and so on, on any machine that sees the folder; or `tomserve work "
         f"{name}` for one after the other",
     ):

@@ -14,8 +14,8 @@ from pathlib import Path
 import polars as pl
 from rich.console import Console
 
-from tomserve.content import outputs
-from tomserve.content.inert import HIDDEN, escaped, visible
+from tomserve.content import output_path
+from tomserve.content.text import HIDDEN, escape_hidden, mark_hidden
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.reporting import latex
 from tomserve.reporting.columns import explained
@@ -99,9 +99,9 @@ def render(frame: pl.DataFrame, form: str, layout: Layout | None = None) -> str:
     if form == "csv":
         return _spelled(_inert(frame)).write_csv(null_value="", line_terminator="\n")
     if form == "json":
-        return escaped(json.dumps(_records(frame), ensure_ascii=False)) + "\n"
+        return escape_hidden(json.dumps(_records(frame), ensure_ascii=False)) + "\n"
     if form == "latex":
-        return visible(latex.render(frame, layout).replace("\r", " "))
+        return mark_hidden(latex.render(frame, layout).replace("\r", " "))
     if form == "md":
         head = ["| " + " | ".join(map(markdown, frame.columns)) + " |", "|" + "---|" * frame.width]
         rows = ["| " + " | ".join(markdown(cell(value)) for value in row) + " |" for row in frame.iter_rows()]
@@ -115,7 +115,7 @@ def markdown(text: str) -> str:
     >>> markdown("[m](javascript:x)|<b>")
     '\\[m\\](javascript:x)\\|&lt;b>'
     """
-    return visible(text).translate(_MARKDOWN)
+    return mark_hidden(text).translate(_MARKDOWN)
 
 
 _MARKDOWN = str.maketrans(
@@ -132,12 +132,15 @@ def render_all(
     """
     notes = notes or {}
     if form == "json":
-        return escaped(json.dumps({name: _records(frame) for name, frame in frames.items()}, ensure_ascii=False)) + "\n"
+        return (
+            escape_hidden(json.dumps({name: _records(frame) for name, frame in frames.items()}, ensure_ascii=False))
+            + "\n"
+        )
     mark = "%" if form == "latex" else "#"
     if len(frames) == 1:
         return "".join(render(frame, form, layouts.get(name)) for name, frame in frames.items())
     heads = {name: f"{mark} {name}" + (f": {notes[name]}" if name in notes else "") for name in frames}
-    heads = {name: " ".join(visible(head).split()) for name, head in heads.items()}
+    heads = {name: " ".join(mark_hidden(head).split()) for name, head in heads.items()}
     return "\n".join(f"{heads[name]}\n{render(frame, form, layouts.get(name))}" for name, frame in frames.items())
 
 
@@ -171,7 +174,7 @@ def _inert(frame: pl.DataFrame) -> pl.DataFrame:
     )
     names: dict[str, str] = {}
     for name in frame.columns:
-        said = visible(name.replace("\r", " "))
+        said = mark_hidden(name.replace("\r", " "))
         said = f"'{said}" if re.match(_FORMULA, said) else said
         while said in names.values():  # two names that differ in what is hidden only
             said += "_"
@@ -221,5 +224,5 @@ def write(
 
 
 def _replace(path: Path, text: str, inputs: Sequence[Path]) -> None:
-    with outputs.writing(path, *inputs) as file:
+    with output_path.open_output(path, *inputs) as file:
         file.write(text.encode())

@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from tomserve.content.inert import inert
+from tomserve.content.text import sanitize
 from tomserve.reporting.fitting import Column, Room, arranged, blocks, broken, columns_of, fitted
 
 _WIDE, _NARROW = 3, 1
@@ -31,7 +31,7 @@ class Terminal(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """The pieces of what is printed, with their texts inert."""
         for piece in super().render(renderable, options):
-            yield piece if piece.control or piece.text.isprintable() else piece._replace(text=inert(piece.text))
+            yield piece if piece.control or piece.text.isprintable() else piece._replace(text=sanitize(piece.text))
 
 
 def print_prose(text: str, console: Console, style: str = "", hanging: int = 0) -> None:
@@ -39,7 +39,7 @@ def print_prose(text: str, console: Console, style: str = "", hanging: int = 0) 
 
     hanging: by how many characters the lines after the first are moved to the right.
     """
-    first, *more = Text(inert(text), style=style).wrap(console, min(console.width, PROSE) - hanging)
+    first, *more = Text(sanitize(text), style=style).wrap(console, min(console.width, PROSE) - hanging)
     for line in (first, *(Text(" " * hanging) + rest for rest in more)):
         console.print(line, soft_wrap=True)
 
@@ -60,7 +60,7 @@ def print_entry(head: Text, text: str, console: Console) -> None:
 def print_table(title: str, frame: pl.DataFrame, console: Console) -> None:
     """Print a frame as an aligned table under its title, with an empty line below, as wide as the console allows."""
     room = Room(console.width, _WIDE, _NARROW)
-    frame = frame.with_columns(pl.col(pl.String).map_elements(inert, pl.String))
+    frame = frame.with_columns(pl.col(pl.String).map_elements(sanitize, pl.String))
     said, parts = arranged(title, columns_of(frame), room)
     print_prose(said, console, "bold")
     for heading, part in parts:

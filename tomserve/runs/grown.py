@@ -16,20 +16,20 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from tomserve.content.files import FileMark, digest_file, find_mark
 from tomserve.runs import kept, packed
-from tomserve.scoring.pinned import Mark, marked, measured
-from tomserve.scoring.sources import NOISE, Problems, ResponseFile
+from tomserve.scoring.responses import NOISE, Problems, ResponseFile
 
 
 class Before(NamedTuple):
     """The table of a run that has grown since.
 
     table: the table, which has rows. mark: how far the journal had come. unread: the lines that could not be read, as
-    tomserve.scoring.sources.Problems gives them.
+    tomserve.scoring.responses.Problems gives them.
     """
 
     table: pl.DataFrame
-    mark: Mark
+    mark: FileMark
     unread: Mapping[str, Any]
 
 
@@ -62,12 +62,12 @@ def before_growth(path: Path) -> Before | None:
         return None
     try:
         table = path.read_bytes()
-        same = [(name, *measured(folder / name)) for name in there if name != kept.JOURNAL]
+        same = [(name, *digest_file(folder / name)) for name in there if name != kept.JOURNAL]
         was = (kept.JOURNAL, files[kept.JOURNAL]["bytes"], files[kept.JOURNAL]["digest"])
         sources = replace(kept.Sources.asked(folder).having((*same, was)), rows=rows)
         if sources.record(table) != record:
             return None
-        mark = marked(packed.journal(folder), was[1], rows["lines"], was[2])
+        mark = find_mark(packed.journal(folder), was[1], rows["lines"], was[2])
     except OSError:
         return None
     scores = None if mark is None else pl.read_parquet(table)

@@ -1,6 +1,6 @@
 """A set of millions of identities that takes a few bytes each.
 
-A Python set of a million identities takes some 400 MB; this one takes 13 bytes an entry (see tomserve.content.index).
+A Python set of a million identities takes some 400 MB; this one takes 13 bytes an entry (see tomserve.content.compact_index).
 
     >>> seen = Seen()
     >>> seen.add(("a", "cot", 0, 0)), seen.add(("a", "cot", 0, 0))
@@ -11,7 +11,7 @@ A Python set of a million identities takes some 400 MB; this one takes 13 bytes 
 
 from __future__ import annotations
 
-from tomserve.content.index import MASK, Index, short
+from tomserve.content.compact_index import MASK, Index, text_checksum
 
 
 class Seen:
@@ -29,8 +29,8 @@ class Seen:
         return len(self._index)
 
     def __contains__(self, identity: tuple[str, str, int, int]) -> bool:
-        return self._index.has(hash(identity) & MASK, short(identity[0]))
+        return self._index.has(hash(identity) & MASK, text_checksum(identity[0]))
 
     def add(self, identity: tuple[str, str, int, int]) -> bool:
         """Add an identity. Returns whether it was new."""
-        return self._index.add_once(hash(identity) & MASK, short(identity[0]))
+        return self._index.add_once(hash(identity) & MASK, text_checksum(identity[0]))

@@ -19,8 +19,8 @@ from typing import Any
 
 import orjson
 
-from tomserve.content import bounded, files
-from tomserve.content.index import Index, short
+from tomserve.content import files
+from tomserve.content.compact_index import Index, text_checksum
 from tomserve.engine.request import Identity
 from tomserve.engine.rows import CLOSES, CLOSING
 from tomserve.engine.transport import LONGEST_NAME
@@ -51,8 +51,8 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
     """
     offset = 0
     try:
-        with files.reading(path) as file:
-            for number, line in enumerate(bounded.lines(file, path), 1):
+        with files.open_for_reading(path) as file:
+            for number, line in enumerate(files.read_lines(file, path), 1):
                 if not line.endswith(b"\n"):
                     return
                 yield offset, parse_row(path, number, line)
@@ -139,7 +139,7 @@ class Journal:
         self._move_torn_line()
         try:
             there = path.exists()
-            self._file = files.opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+            self._file = files.open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
             if not there:
                 files.sync_folder(path.parent)
         except OSError as error:
@@ -171,7 +171,7 @@ class Journal:
             elif identity.turn and identity._replace(turn=0) not in self.closed:
                 self.further.add(identity.question)
             if not row.get("reused"):  # a reused row repeats one that has an offset already
-                self._offsets.add(short(row["key"]), offset)
+                self._offsets.add(text_checksum(row["key"]), offset)
 
     def _note_model(self, row: Row) -> None:
         name = row.get("served_model")
@@ -181,7 +181,7 @@ class Journal:
     def _move_torn_line(self) -> None:
         """Move half a line that a crash left at the end to a file of its own, so that the next row begins a line."""
         try:
-            with os.fdopen(files.opened(self.path, os.O_RDWR), "r+b") as file:
+            with os.fdopen(files.open_regular(self.path, os.O_RDWR), "r+b") as file:
                 data_end = file.seek(0, os.SEEK_END)
                 start = data_end
                 while start > 0:
@@ -196,7 +196,7 @@ class Journal:
                     return
                 file.seek(start)
                 torn = file.read()
-                with files.created(self.path.with_name(f"{self.path.stem}.torn-{int(time.time())}.txt")) as kept:
+                with files.create_file(self.path.with_name(f"{self.path.stem}.torn-{int(time.time())}.txt")) as kept:
                     kept.write(torn)
                 self.torn = Path(kept.name)
                 file.truncate(start)
@@ -213,7 +213,7 @@ class Journal:
 
     def find(self, key: str) -> Row | None:
         """The first final row of a request with that key, read from the file; None where there is none."""
-        if not (offsets := self._offsets.get(short(key))):
+        if not (offsets := self._offsets.get(text_checksum(key))):
             return None
         rows = (self._read(offset) for offset in sorted(offsets))
         return next((row for row in rows if row["key"] == key), None)

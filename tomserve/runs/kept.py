@@ -1,6 +1,6 @@
 """The record ``scores.json`` of what ``scores.parquet`` beside it was made from, so that an outdated table is noticed.
 
-A kept table is used again only where tomserve made it for the same user (see tomserve.content.seal), with the same
+A kept table is used again only where tomserve made it for the same user (see tomserve.content.signatures), with the same
 code, from files that are byte for byte those that the folder holds now. The times of files prove nothing, since copying
 changes them and editing need not. Of the manifest only the fields that scoring reads count, because every session
 writes the manifest anew.
@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from tomserve import benchmarks
-from tomserve.content import seal
-from tomserve.content.places import run_name
+from tomserve.content import signatures
+from tomserve.content.files import FileSnapshot, changed_error, digest_bytes
+from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError
 from tomserve.runs import packed
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import check_files
-from tomserve.scoring import choices, scorer
-from tomserve.scoring.pinned import PinnedFile, changed, digest_of
-from tomserve.scoring.sources import NOISE
+from tomserve.scoring import grades, version
+from tomserve.scoring.responses import NOISE
 
 TABLE = "scores.parquet"
 """The file that keeps a run's score table."""
@@ -36,17 +36,17 @@ FILES = (JOURNAL, ITEMS, NOISE)
 
 def sources_in(folder: Path) -> list[str]:
     """The names of the files in a run folder that its scores are made from: those of FILES that exist and, where a
-    reader is in use, its journal and its record (see tomserve.scoring.choices)."""
-    read = (choices.JOURNAL, choices.RECORD) if (folder / choices.RECORD).exists() else ()
+    reader is in use, its journal and its record (see tomserve.scoring.grades)."""
+    read = (grades.JOURNAL, grades.RECORD) if (folder / grades.RECORD).exists() else ()
     there = (name for name in (*FILES, *read) if (folder / name).exists() or name == JOURNAL)
     return [name for name in there if name != JOURNAL or packed.has_journal(folder)]
 
 
 Record = Mapping[str, Any]
-"""What a table was made from, as JSON holds it: the fields of Sources, `scorer` (see tomserve.scoring.scorer), and
+"""What a table was made from, as JSON holds it: the fields of Sources, `version` (see tomserve.scoring.version), and
 `table`, the digest of the table's file."""
 
-_CODE, SCORER = scorer.CODE, scorer.SCORER
+_CODE, SCORER = version.CODE, version.SCORER
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Sources:
         described = {name: {"bytes": size, "digest": digest} for name, size, digest in files}
         return replace(self, files=described)
 
-    def read(self, files: Iterable[PinnedFile]) -> Sources:
+    def read(self, files: Iterable[FileSnapshot]) -> Sources:
         """The same sources with the files that were scored.
 
         Raises ConfigError where a file was changed while it was read, because the table then mixes two states of it.
@@ -100,12 +100,18 @@ class Sources:
         files = list(files)
         for file in files:
             if not file.unchanged():
-                raise changed(file.path)
+                raise changed_error(file.path)
         return self.having((file.path.name, file.size, file.digest) for file in files)
 
     def record(self, table: bytes) -> Record:
         """The record of a table; table: the bytes of its file."""
-        made = {"schema": 1, **asdict(self), "chains": list(self.chains), "scorer": SCORER, "table": digest_of(table)}
+        made = {
+            "schema": 1,
+            **asdict(self),
+            "chains": list(self.chains),
+            "scorer": SCORER,
+            "table": digest_bytes(table),
+        }
         if self.benchmark_file is None:
             del made["benchmark_file"]
         if self.rows is None:
@@ -143,12 +149,12 @@ def believed(path: Path) -> tuple[bytes, Record] | None:
 
 def recorded(path: Path) -> dict[str, Any] | None:
     """The record of the table at that path, whether that holds or not; None where this user's tomserve wrote none."""
-    return seal.kept(_beside(path))
+    return signatures.read_record(_beside(path))
 
 
 def keep(path: Path, record: Record) -> None:
     """Write the record of the table at that path, if the folder can be written (see seal.keep)."""
-    seal.keep(_beside(path), record)
+    signatures.write_record(_beside(path), record)
 
 
 def _beside(path: Path) -> Path:

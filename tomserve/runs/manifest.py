@@ -16,10 +16,9 @@ import orjson
 import pydantic
 
 from tomserve._version import __version__
-from tomserve.content import bounded
-from tomserve.content.find import PACKAGE
-from tomserve.content.places import run_name
-from tomserve.content.wording import check_part, refused
+from tomserve.content import files
+from tomserve.content.paths import PACKAGE, run_name
+from tomserve.content.validation import check_part, validation_error
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.runs.manifest_parts import (
@@ -35,7 +34,7 @@ from tomserve.runs.manifest_parts import (
     named,
     refuse_closed,
 )
-from tomserve.scoring.tablefile import MEASURED
+from tomserve.scoring.table import MEASURED
 
 if TYPE_CHECKING:  # not imported where a run is only read, because both bring a library of their own
     from tomserve.prompting.strategy import Strategy
@@ -192,7 +191,7 @@ class Manifest(Part):
         """
         path = folder / "manifest.json"
         try:
-            data = bounded.json(path, WAY_OUT)
+            data = files.read_json(path, WAY_OUT)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -202,7 +201,7 @@ class Manifest(Part):
         try:
             return cls.model_validate(data)
         except pydantic.ValidationError as error:
-            raise refused(error, data, cls, path, WAY_OUT) from None
+            raise validation_error(error, data, cls, path, WAY_OUT) from None
 
     @classmethod
     def new(cls, folder: Path, strategies: Sequence[Strategy], **asked: Any) -> Manifest:

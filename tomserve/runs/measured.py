@@ -31,7 +31,8 @@ import polars as pl
 
 from tomserve._version import __version__
 from tomserve.content import files
-from tomserve.content.places import run_name
+from tomserve.content.files import digest_bytes, digest_file
+from tomserve.content.paths import run_name
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, JournalError, RunMismatchError
 from tomserve.items import Item, write_items
@@ -40,8 +41,7 @@ from tomserve.runs.manifest import Manifest, Session, portable, short
 from tomserve.runs.manifest_parts import TableRecord
 from tomserve.runs.runfolder import CARD, RunFolder, check_files
 from tomserve.runs.working import check_folder, check_work
-from tomserve.scoring.pinned import digest_of, measured
-from tomserve.scoring.tablefile import MEASURED, check_columns
+from tomserve.scoring.table import MEASURED, check_columns
 
 WORK = "work"
 """The folder, inside that of the run, for what a measurement has done so far."""
@@ -168,7 +168,7 @@ class MeasuredRun:
         Raises ConfigError for a link, a folder, or a file with a second name, and as `work` does.
         """
         path = self.work / name
-        files.check(path, alone=True)
+        files.check_regular(path, alone=True)
         return path
 
     def clear_work(self) -> None:
@@ -185,13 +185,13 @@ class MeasuredRun:
         """
         path = self.path / kept.TABLE
         try:
-            with files.replacing(path) as file:
+            with files.replace_file(path) as file:
                 if isinstance(table, Path):
-                    with files.reading(table) as source:
+                    with files.open_for_reading(table) as source:
                         shutil.copyfileobj(source, file, 1 << 20)
                 else:
                     table.write_parquet(file)
-            size, digest = measured(path)
+            size, digest = digest_file(path)
             rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
         except (OSError, pl.exceptions.PolarsError) as error:
             reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
@@ -241,13 +241,13 @@ def stored(folder: Path, manifest: Manifest) -> tuple[bytes, kept.Record]:
         raise ConfigError(f"{folder}: its measurement is not finished; repeat the command that began it to go on")
     path = folder / kept.TABLE
     try:
-        with files.reading(path) as file:
+        with files.open_for_reading(path) as file:
             found = file.read()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); {again(manifest)}") from None
-    if digest_of(found) != table.digest:
+    if digest_bytes(found) != table.digest:
         raise ConfigError(f"{path}: is not the table that was measured (its digest is another one); {again(manifest)}")
-    items = {kept.ITEMS: measured(folder / kept.ITEMS)} if (folder / kept.ITEMS).exists() else {}
+    items = {kept.ITEMS: digest_file(folder / kept.ITEMS)} if (folder / kept.ITEMS).exists() else {}
     described = {name: {"bytes": size, "digest": digest} for name, (size, digest) in items.items()}
     return found, {"schema": 1, "run": run_name(folder), "model": manifest.model, "files": described,
                    "table": table.digest}  # fmt: skip
@@ -314,7 +314,7 @@ def _settings(manifest: Manifest) -> dict[str, Any]:
 def _is(path: Path, table: TableRecord) -> bool:
     """Whether the file at that path is the table that the manifest records."""
     with contextlib.suppress(OSError):
-        return measured(path)[1] == table.digest
+        return digest_file(path)[1] == table.digest
     return False
 
 

@@ -27,7 +27,7 @@ from tomserve.runs.manifest_parts import NoiseRecord
 from tomserve.runs.phases import Phase
 from tomserve.runs.questions import Question, Questions, answered, finished
 from tomserve.runs.talking import Build, Talks
-from tomserve.scoring.sources import NOISE
+from tomserve.scoring.responses import NOISE
 
 LEVELS = (1, 64, 16)
 """The numbers of requests in flight at which items can be asked again, the most informative first: a request alone, in

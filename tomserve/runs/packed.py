@@ -25,8 +25,8 @@ import polars as pl
 import pydantic
 
 from tomserve.content import files, temporary
+from tomserve.content.files import digest_file
 from tomserve.errors import ConfigError, JournalError, MachineError
-from tomserve.scoring.pinned import measured
 
 JOURNAL, PACKED = "responses.jsonl", "responses.parquet"
 """The names of a run's journal, and of the file that holds it packed."""
@@ -69,7 +69,7 @@ def has_journal(folder: Path) -> bool:
 
 def header(path: Path) -> Header:
     """What a packed file says of itself. Raises ConfigError where it is none, or not to be believed."""
-    files.check(path)
+    files.check_regular(path)
     try:
         held = pl.read_parquet_metadata(path).get(MARK)
         found = Header.model_validate(orjson.loads(held if isinstance(held, str) else ""))
@@ -111,10 +111,10 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 
 def measure(path: Path) -> tuple[int, str]:
-    """Length and digest of a file of a run, as tomserve.scoring.pinned.measured gives them; where it is a journal that
+    """Length and digest of a file of a run, as tomserve.content.files.digest_file gives them; where it is a journal that
     is packed, those of the journal. All of it is read. Raises OSError, and ConfigError as `chunks` does."""
     if path.name != JOURNAL or not is_packed(path.parent):
-        return measured(path)
+        return digest_file(path)
     packed = path.with_name(PACKED)
     for _ in chunks(packed):
         pass
@@ -157,7 +157,7 @@ def journal(folder: Path) -> Path:
     if not is_packed(folder):
         return folder / JOURNAL
     packed = folder / PACKED
-    files.check(packed)
+    files.check_regular(packed)
     with _LOCK:
         try:
             status = packed.stat()
@@ -198,7 +198,7 @@ def restore(folder: Path, say: Callable[[str], None] = lambda text: None) -> boo
             (folder / PACKED).unlink()  # a packing was ended before it had removed the journal, which counts
         return False
     try:
-        with files.replacing(folder / JOURNAL) as file:
+        with files.replace_file(folder / JOURNAL) as file:
             for piece in chunks(folder / PACKED):
                 file.write(piece)
         (folder / PACKED).unlink()

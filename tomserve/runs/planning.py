@@ -12,7 +12,7 @@ from pathlib import Path
 from tomserve import benchmarks, stability
 from tomserve.benchmarks import Benchmark
 from tomserve.benchmarks.guarding import closed
-from tomserve.content.index import Firsts
+from tomserve.content.compact_index import FirstPlaces
 from tomserve.engine import transports
 from tomserve.engine.request import Sampling
 from tomserve.engine.retry import RetryPolicy
@@ -287,7 +287,7 @@ def _every(options: EvalOptions, benchmark: Benchmark, waiting: Waiting) -> Stoc
         every = Stock(_told(benchmark.items(options.path, options.gold, benchmarks.ALL), waiting))
     else:
         every = options.items if isinstance(options.items, Stock) else Stock(closed(options.items))
-        ids = Firsts()
+        ids = FirstPlaces()
         for place, name in enumerate(every.ids):
             if ids.add(name, place) != place:
                 raise ConfigError(f"two of the items have the id {name!r}; give each an id of its own")

@@ -24,7 +24,7 @@ from typing import Annotated, Any
 import orjson
 import pydantic
 
-from tomserve.content import bounded, files, temporary
+from tomserve.content import files, temporary
 from tomserve.engine.clock import now
 from tomserve.engine.masking import Mask
 from tomserve.engine.observe import Status
@@ -106,7 +106,7 @@ def read(folder: Path) -> Progress | None:
     Whether it is running is known by the lock of the folder, which ends with the process that holds it.
     """
     try:
-        found = bounded.json(folder / FILE, "delete it")
+        found = files.read_json(folder / FILE, "delete it")
         progress = Progress.model_validate(found)
     except (OSError, ConfigError, pydantic.ValidationError):
         return None
@@ -122,7 +122,7 @@ def held(folder: Path) -> bool:
 def holder(folder: Path) -> int | None:
     """The id of the process that works on a run now, 0 where it does not say; None where none does."""
     try:
-        lock = files.opened(folder / ".lock", os.O_RDONLY)
+        lock = files.open_regular(folder / ".lock", os.O_RDONLY)
     except (OSError, ConfigError):
         return None
     try:

@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from tomserve.content import files
-from tomserve.content.index import Firsts
+from tomserve.content.compact_index import FirstPlaces
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import TomserveError
 from tomserve.items import Item, read_items
@@ -67,7 +67,7 @@ class Prompts:
     def __init__(self, folder: Path, manifest: Manifest, given: Sequence[str] = ()) -> None:
         self._manifest = manifest
         self._items = Stock(read_items(folder / "items.jsonl"))
-        self._places = Firsts(self._items.ids)
+        self._places = FirstPlaces(self._items.ids)
         self._sampling = sampling_of(manifest)
         folders = [Path(one).expanduser().resolve() for one in given]
         own = {folder.name: str(folder) for folder in folders}
@@ -89,7 +89,7 @@ class Prompts:
                 talks.setdefault(identity_of(row).question, array("Q")).append(offset)
             else:
                 keys.count(row, self._build(identity_of(row), strategy.turn(self._items[place])).key)
-        with files.reading(journal) as file:
+        with files.open_for_reading(journal) as file:
             for question, offsets in talks.items():
                 rows = []
                 for offset in offsets:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tomserve.content.index import Firsts
+from tomserve.content.compact_index import FirstPlaces
 from tomserve.engine.request import Identity, Request
 from tomserve.prompting.conversation import Asks
 from tomserve.prompting.strategy import Strategy
@@ -65,9 +65,9 @@ class Questions:
     _counts: list[tuple[Journal, int, Count]] = field(default_factory=list, repr=False, compare=False)
 
     @property
-    def ids(self) -> Firsts:
+    def ids(self) -> FirstPlaces:
         """The ids of the items, to look for one of them."""
-        return Firsts(self.items.ids)
+        return FirstPlaces(self.items.ids)
 
     def __iter__(self) -> Iterator[Question]:
         return (

@@ -1,7 +1,7 @@
 """A model as the reader of replies that the rules cannot read (`tomserve score --reader URL|MODEL`).
 
 The rules always read first; the model sees what is left: the question, its choices and the reply, and takes one of the
-choices or "none" under a schema. What it took is kept in ``reader.jsonl`` (see tomserve.scoring.choices), so that the
+choices or "none" under a schema. What it took is kept in ``reader.jsonl`` (see tomserve.scoring.grades), so that the
 asking can be killed and repeated, equal replies are read once, and scoring needs no server. So that a reader of the
 scores can judge it, the model also reads a sample of replies that the rules have read.
 
@@ -31,13 +31,12 @@ from tomserve.errors import ConfigError, ServerError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.turn import Turn
-from tomserve.scoring.choices import content, none_of
-from tomserve.scoring.labels import Lettered
-from tomserve.scoring.lettering import choices_of
-from tomserve.scoring.metric import Rules
-from tomserve.scoring.score import reading_of, unread
-from tomserve.scoring.sources import ItemFile, ResponseFile
-from tomserve.scoring.thoughts import spoken
+from tomserve.scoring.grades import digest_question, none_label
+from tomserve.scoring.labels import LetteredChoices, choices_of
+from tomserve.scoring.metrics import ScoringLookup
+from tomserve.scoring.responses import ItemFile, ResponseFile
+from tomserve.scoring.score import is_unread, read_response
+from tomserve.scoring.thoughts import split_thoughts
 from tomserve.serving import target
 from tomserve.serving.target import Target
 from tomserve.serving.waiting import Waiting
@@ -174,7 +173,7 @@ class Survey:
 
     known: ItemFile
     found: ResponseFile
-    rules: Rules
+    rules: ScoringLookup
     size: int
     lettered: Collection[str] = ()
     unread: dict[str, Asked] = field(default_factory=dict)
@@ -197,16 +196,16 @@ class Survey:
         for place, row in self.found.rows():
             self.models |= {name for name in (row["model"], row.get("served_model")) if isinstance(name, str)}
             item = self.known.item(place)
-            reading = reading_of(item, row, self.letters(item, row["strategy"]))
-            if not unread(row, reading):
+            reading = read_response(item, row, self.letters(item, row["strategy"]))
+            if not is_unread(row, reading):
                 if reading.answer is not None:
                     short = (reading.parse or "").startswith(_SHORT)
-                    yield short, content(item, row), Asked(place, item.id, row["strategy"], reading.answer)
+                    yield short, digest_question(item, row), Asked(place, item.id, row["strategy"], reading.answer)
                 continue
-            if not spoken(row.get("text") or "").text.strip():
+            if not split_thoughts(row.get("text") or "").text.strip():
                 self.silent += 1
                 continue
-            name = content(item, row)
+            name = digest_question(item, row)
             self.counts[name] += 1
             self.unread.setdefault(name, Asked(place, item.id, row["strategy"], None))
 
@@ -225,7 +224,7 @@ class Survey:
         wanted = self.wanted
         for place, row in self.found.rows({wanted[name].place for name in left}):
             item = self.known.item(place)
-            if (name := content(item, row)) in left:
+            if (name := digest_question(item, row)) in left:
                 left.discard(name)
                 yield name, item, row
 
@@ -251,11 +250,11 @@ def shown(name: str, item: Item, text: str, offers: Sequence[str]) -> Item:
 
     name: its id. offers: the choices, Lettered where they were offered by letter, so that the reply may name one by it.
     """
-    offered = offers.offered if isinstance(offers, Lettered) else ()
+    offered = offers.offered if isinstance(offers, LetteredChoices) else ()
     letters = "".join(f"\n{chr(ord('A') + place)}. {choice or OTHER}" for place, choice in enumerate(offered))
-    none = none_of(item.choices)
+    none = none_label(item.choices)
     choices = (*item.choices, none)
-    lines = excerpt(spoken(text).text)
+    lines = excerpt(split_thoughts(text).text)
     return Item(id=name, story=lines, question=f"{item.question}{letters}", choices=choices, answer=none)
 
 

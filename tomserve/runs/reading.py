@@ -29,7 +29,7 @@ from tomserve.runs.runfolder import RunFolder, read_manifest
 from tomserve.runs.scores import replies_of
 from tomserve.runs.stopping import Stop
 from tomserve.runs.talking import Talks
-from tomserve.scoring.choices import MARK, MISSING, NONSENSE, NOTHING, Choices, Place
+from tomserve.scoring.grades import MARK, MISSING, NONSENSE, NOTHING, GradeFiles, GraderChoices
 from tomserve.serving import keys
 from tomserve.serving.probe import Probe
 from tomserve.stats.proportions import wilson
@@ -75,7 +75,7 @@ class Outcome:
     """
 
     model: str
-    place: Place
+    place: GradeFiles
     unread: int
     read: int = 0
     none: int = 0
@@ -111,7 +111,7 @@ class Job:
 
     reader: Reader
     survey: Survey
-    place: Place
+    place: GradeFiles
     listener: Listener = field(default_factory=Silent)
     log: Callable[[str], None] = lambda line: None
     stop: Stop = field(default_factory=Stop)
@@ -207,7 +207,7 @@ def read_run(
         root = server.get("root") if isinstance(server, dict) else None
         lettered = replies.asked.lettered
         survey = Survey(replies.items, replies.responses, benchmarks.scoring, sample, lettered)
-        job = Job(reader, survey, Place.of_run(folder), listener or Silent(), held.log, stop or Stop(), own)
+        job = Job(reader, survey, GradeFiles.of_run(folder), listener or Silent(), held.log, stop or Stop(), own)
         job.evaluated = (manifest.get("model"), manifest.get("preset"), root)
         return read_replies(job, drive)
 
@@ -223,7 +223,7 @@ class _Journal(Journal):
     """The journal of a reader, whose rows also say whose reply was read, and what the rules have made of it."""
 
     def __init__(self, path: Path, mark: str, wanted: Any) -> None:
-        files.check(path, alone=True)
+        files.check_regular(path, alone=True)
         super().__init__(path, {MARK: mark})
         self._wanted = wanted
 
@@ -238,7 +238,7 @@ def _counted(job: Job, failed: dict[str, str]) -> Outcome:
     the reader has not replied about."""
     record = {**_record(job.reader), "sample": None}
     _write(job.place, record)
-    choices, survey = Choices(job.place), job.survey
+    choices, survey = GraderChoices(job.place), job.survey
     counts: Counter[str] = Counter()
     failures: Counter[str] = Counter()
     for name, item, row in survey.texts(survey.unread):
@@ -258,7 +258,7 @@ def _known(value: float) -> float | None:
     return value if value == value else None
 
 
-def _agreement(survey: Survey, choices: Choices) -> Agreement:
+def _agreement(survey: Survey, choices: GraderChoices) -> Agreement:
     counts: Counter[str] = Counter()
     for name, item, row in survey.texts(survey.sample):
         found, why = choices.outcome(item, row)
@@ -284,17 +284,17 @@ def _record(reader: Reader) -> dict[str, Any]:
     }
 
 
-def _write(place: Place, record: dict[str, Any]) -> None:
+def _write(place: GradeFiles, record: dict[str, Any]) -> None:
     try:
-        with files.replacing(place.record) as file:
+        with files.replace_file(place.record) as file:
             file.write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
     except OSError as error:
         raise ConfigError(f"{place.record}: cannot be written ({error.strerror}); free space or permit it") from None
 
 
-def forget(place: Place) -> bool:
+def forget(place: GradeFiles) -> bool:
     """Go back to the rules alone: remove the record, keep the choices. Returns whether there was a record."""
-    files.check(place.record)
+    files.check_regular(place.record)
     with contextlib.suppress(FileNotFoundError):
         place.record.unlink()
         return True

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import orjson
 
-from tomserve.content import files, outputs
+from tomserve.content import files, output_path
 from tomserve.engine import loop
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import RetryPolicy
@@ -31,8 +31,8 @@ from tomserve.runs.reader import Reader, find, reader_at
 from tomserve.runs.reading import check_chat
 from tomserve.runs.stopping import Stop
 from tomserve.runs.talking import Talks
-from tomserve.scoring.score import reading_of
-from tomserve.scoring.thoughts import spoken
+from tomserve.scoring.score import read_response
+from tomserve.scoring.thoughts import split_thoughts
 from tomserve.serving.waiting import Waiting
 from tomserve.stability import TAKEN, Dropped, Kind, Retell, rewriting, variants
 from tomserve.stability.rewriting import Job, Wanted
@@ -168,7 +168,7 @@ class Work:
             identities = (_identity(name, who) for name in shown)
             self.failures.update(journal.failed[one] for one in identities if one in journal.failed)
         return {
-            row["item"]: spoken(row.get("text") or "").text
+            row["item"]: split_thoughts(row.get("text") or "").text
             for _, row in read_rows(self.journal)
             if row.get(REWRITER) == who.mark and row["item"] in shown and row["status"] in ANSWERS
         }
@@ -192,7 +192,7 @@ def _answer(item: Item, reply: str | None) -> str | None:
     """The choice of the original that a reply takes; None where it can be read as none of the choices."""
     if reply is None:
         return None
-    found = reading_of(item, {"status": "ok", "text": reply}, False).answer
+    found = read_response(item, {"status": "ok", "text": reply}, False).answer
     return item.meaning(found) if found in item.choices else None
 
 
@@ -250,7 +250,7 @@ def write_variants(
             drive(work)
         dropped = {key: work.dropped.get(key, why) for key, why in dropped.items() if key not in work.made}
         made |= work.made
-    write_items(out, _in_order(items, kinds, made), outputs.writing)
+    write_items(out, _in_order(items, kinds, made), output_path.open_output)
     ways = Counter((kind.name, str(one.factors["variant_by"])) for (_, kind), one in made.items())
     reasons = Counter((kind.name, why) for (_, kind), why in dropped.items())
     return Report(ways, reasons, work.right if work else Counter(), work.failures if work else Counter())
@@ -268,7 +268,7 @@ def _prepare(journal: Path) -> None:
         raise ConfigError(
             f"{journal.parent}: cannot be made ({error.strerror}); choose another place by --out"
         ) from None
-    files.check(journal, alone=True)
+    files.check_regular(journal, alone=True)
 
 
 def journal_of(out: Path) -> Path:

@@ -18,9 +18,9 @@ from typing import Any
 
 import orjson
 
-from tomserve.content import bounded, digest_of, files
-from tomserve.content.index import Firsts
-from tomserve.content.places import PARTS_ENDING, run_name, runs_root
+from tomserve.content import digest_of, files
+from tomserve.content.compact_index import FirstPlaces
+from tomserve.content.paths import PARTS_ENDING, run_name, runs_root
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, InUseError, JournalError, MachineError, RunMismatchError, one_of
 from tomserve.items import read_ids, read_items, write_chunks
@@ -30,8 +30,8 @@ from tomserve.runs.manifest import Manifest
 from tomserve.runs.manifest_parts import refuse_closed
 from tomserve.runs.sorting import places_in_order
 from tomserve.runs.stock import Stock
-from tomserve.scoring.sources import NOISE
-from tomserve.scoring.tablefile import MEASURED
+from tomserve.scoring.responses import NOISE
+from tomserve.scoring.table import MEASURED
 
 CHANGED = ("responses.jsonl", "noise.jsonl", "reader.jsonl", "log.txt", "server.log", "console.txt", ".lock")
 """Files of a run that are written to in place."""
@@ -176,8 +176,8 @@ def check_files(folder: Path, *, change: bool = False) -> None:
     change: whether the run is resumed: then files that are written to in place may have no second name (hard link).
     """
     for name in REPLACED + CHANGED:
-        files.check(folder / name, alone=change and name in CHANGED)
-        bounded.refuse_hole(folder / name)
+        files.check_regular(folder / name, alone=change and name in CHANGED)
+        files.refuse_hole(folder / name)
 
 
 def default_name(benchmark: str, model: str) -> str:
@@ -220,7 +220,7 @@ def keep_items(folder: Path, items: Stock, *, fresh: bool) -> Texts:
     there = path.exists() and not fresh
     if there and _holds_just(path, items):
         return items.ids
-    own = Firsts(items.ids if there else ())
+    own = FirstPlaces(items.ids if there else ())
     known = Texts(read_ids(path) if there else ())
     if not known or len(own) > sum(name in own for name in known):  # ids in the file are all different
         every = items.joined(Stock(item for item in read_items(path) if item.id not in own)) if there else items
@@ -280,7 +280,7 @@ class RunFolder:
                 path.mkdir(parents=True, exist_ok=True)
                 files.sync_folder(path.parent)
             check_files(path, change=True)
-            self._lock = files.opened(path / ".lock", os.O_RDWR | os.O_CREAT)
+            self._lock = files.open_regular(path / ".lock", os.O_RDWR | os.O_CREAT)
         except OSError as error:
             hint = "choose a writable place by TOMSERVE_RUNS or --run PATH"
             raise MachineError(f"{path}: cannot be written ({error.strerror}); {hint}") from None
@@ -316,7 +316,7 @@ class RunFolder:
         path = self.path / "manifest.json"
         text = orjson.dumps(manifest.to_dict(), option=orjson.OPT_INDENT_2) + b"\n"
         try:
-            with files.replacing(path) as file:
+            with files.replace_file(path) as file:
                 file.write(text)
         except OSError as error:
             raise JournalError(f"{path}: cannot be written ({error.strerror})") from None
@@ -325,6 +325,6 @@ class RunFolder:
         """Add a line with the time to ``log.txt``. An error is ignored, because a log must not end a run."""
         line = f"{now()} {files.one_line(message)}\n".encode()
         with contextlib.suppress(OSError, ConfigError):
-            log = files.opened(self.path / "log.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            log = files.open_regular(self.path / "log.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             with os.fdopen(log, "ab") as file:
                 file.write(line)

@@ -19,15 +19,21 @@ import polars as pl
 
 from tomserve import benchmarks
 from tomserve.content import files, temporary
+from tomserve.content.files import FileMark
 from tomserve.runs import grown, kept, measured, packed
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import existing_run
-from tomserve.scoring.choices import Choices, Place
-from tomserve.scoring.outcomes import unknown_statuses
-from tomserve.scoring.pinned import Mark
-from tomserve.scoring.sources import NOISE, ItemFile, NoiseFile, Problems, ResponseFile
-from tomserve.scoring.table import TABLES, Note, empty, write_grown, write_scored
-from tomserve.scoring.tablefile import read_table
+from tomserve.scoring.grades import GradeFiles, GraderChoices
+from tomserve.scoring.responses import NOISE, ItemFile, NoiseFile, Problems, ResponseFile
+from tomserve.scoring.table import (
+    TABLES,
+    Note,
+    empty_table,
+    extend_score_table,
+    read_table,
+    unknown_statuses,
+    write_score_table,
+)
 
 
 class Scored(NamedTuple):
@@ -45,7 +51,7 @@ class Replies(NamedTuple):
     responses: ResponseFile
 
 
-def replies_of(folder: Path, items: Path | None = None, after: Mark | None = None) -> Replies | None:
+def replies_of(folder: Path, items: Path | None = None, after: FileMark | None = None) -> Replies | None:
     """The replies of a run as they are scored; None where nothing was asked yet.
 
     folder: the run's folder. items: a JSONL file of items to score against instead of the run's own. after: the mark in
@@ -63,10 +69,10 @@ def replies_of(folder: Path, items: Path | None = None, after: Mark | None = Non
 _NO_REPLIES = ("has no replies to read", "`tomserve report RUN` shows what was measured")
 
 
-def reader_of(folder: Path) -> Choices | None:
+def reader_of(folder: Path) -> GraderChoices | None:
     """The choices of the model that reads for this run what the rules cannot; None where the rules alone read."""
-    place = Place.of_run(folder)
-    return Choices(place) if place.record.exists() else None
+    place = GradeFiles.of_run(folder)
+    return GraderChoices(place) if place.record.exists() else None
 
 
 def score_run(folder: Path, *, items: Path | None = None, note: Note | None = None) -> pl.DataFrame:
@@ -109,7 +115,7 @@ def write_run(
         before, replies = None, replies_of(folder, items)
     if replies is None:
         asked = kept.Sources.asked(folder)
-        empty(asked.run).write_parquet(path)
+        empty_table(asked.run).write_parquet(path)
         return asked
     asked, questions, responses = replies
     noise = folder / NOISE
@@ -119,7 +125,7 @@ def write_run(
     if note is not None and (missing := _not_at_hand(Manifest.read(folder))):
         note(f"{folder}: {missing}")
     reader = reader_of(folder)
-    write_scored(
+    write_score_table(
         questions,
         responses,
         path,
@@ -131,7 +137,7 @@ def write_run(
         reader=reader,
     )
     if before is not None:
-        write_grown(before.table, pl.read_parquet(path.read_bytes()), path)
+        extend_score_table(before.table, pl.read_parquet(path.read_bytes()), path)
     read = [file.file for file in (responses, questions, again) if file is not None]
     asked = asked.read([*read, *(reader.files if reader is not None else ())])
     return replace(asked, rows=None if again is not None else rows)
@@ -198,7 +204,7 @@ def scored(folder: Path, *, fresh: bool = False, note: Note | None = None) -> Sc
         return Scored(pl.read_parquet(table), record)
     before = None if fresh else grown.before_growth(path)
     try:
-        with files.replacing(path) as file:
+        with files.replace_file(path) as file:
             made = _scored_into(Path(file.name), folder, note=note, before=before)
     except OSError:  # the scores of a read-only folder can still be computed, only not kept
         with temporary.folder() as scratch:

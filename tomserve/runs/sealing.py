@@ -3,7 +3,7 @@
 A seal is a chain of links, one for each time that the run was sealed. A link holds the digest of every file that makes
 up the run, and the digest of the link before it. Files that only grow (the journals) hold further digests, of their
 beginning up to every thousandth line, so that where such a file was changed is known to a thousand lines. A link may
-carry a signature of its own digest (see tomserve.content.signing).
+carry a signature of its own digest (see tomserve.content.signatures).
 
 Whoever can write to the folder could make another seal. So publish the digest of the newest link somewhere else, in a
 paper or a registration, or sign it: then nothing that it covers can be changed without a trace.
@@ -27,24 +27,24 @@ import orjson
 import pydantic
 
 from tomserve._version import __version__
-from tomserve.content import bounded, files, signing
-from tomserve.content.places import run_name
-from tomserve.content.wording import refused
+from tomserve.content import files, signatures
+from tomserve.content.files import digest_bytes, digest_file
+from tomserve.content.paths import run_name
+from tomserve.content.validation import validation_error
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError
 from tomserve.runs import kept, packed
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder, check_files
-from tomserve.scoring import choices
-from tomserve.scoring.pinned import digest_of, measured
-from tomserve.scoring.sources import NOISE
+from tomserve.scoring import grades
+from tomserve.scoring.responses import NOISE
 
 FILE = "seal.json"
 
-GROWING = (kept.JOURNAL, NOISE, choices.JOURNAL)
+GROWING = (kept.JOURNAL, NOISE, grades.JOURNAL)
 """Files to which lines are only ever added."""
 
-SEALED = ("manifest.json", kept.ITEMS, choices.RECORD, *GROWING)
+SEALED = ("manifest.json", kept.ITEMS, grades.RECORD, *GROWING)
 """The files that make up a run of answers. A measured run has its table besides."""
 
 EVERY = 1000
@@ -90,12 +90,12 @@ class Link(_Part):
         """The digest of all that the link holds but its signature, which is what is signed and published: of its JSON
         without blanks, with sorted names."""
         held = self.model_dump(exclude={"signature"}, exclude_none=True)
-        return digest_of(orjson.dumps(held, option=orjson.OPT_SORT_KEYS))
+        return digest_bytes(orjson.dumps(held, option=orjson.OPT_SORT_KEYS))
 
     @property
     def whole(self) -> str:
         """The digest of the link with its signature, which the next link names."""
-        return digest_of(orjson.dumps(self.model_dump(exclude_none=True), option=orjson.OPT_SORT_KEYS))
+        return digest_bytes(orjson.dumps(self.model_dump(exclude_none=True), option=orjson.OPT_SORT_KEYS))
 
 
 class Seal(_Part):
@@ -110,7 +110,7 @@ class Seal(_Part):
         """The seal of that run; None where it has none. Raises ConfigError, by file and field, where it is broken."""
         path = folder / FILE
         try:
-            data = bounded.json(path, WAY_OUT)
+            data = files.read_json(path, WAY_OUT)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -118,7 +118,7 @@ class Seal(_Part):
         try:
             return cls.model_validate_json(orjson.dumps(data))  # of Python's lists it would take no tuples
         except pydantic.ValidationError as error:
-            raise refused(error, data, cls, path, WAY_OUT) from None
+            raise validation_error(error, data, cls, path, WAY_OUT) from None
 
 
 WAY_OUT = "take the seal from where you have the run from, or delete it and seal the run yourself"
@@ -154,11 +154,11 @@ def seal(folder: Path, key: Path | None = None) -> Link:
         previous = links[-1].whole if links else None
         link = Link(time=now(), tomserve=__version__, previous=previous, files=now_there)
         if key is not None:
-            link = link.model_copy(update={"signature": signing.signed(link.digest, key)})
+            link = link.model_copy(update={"signature": signatures.sign_text(link.digest, key)})
         made = Seal.model_validate({"schema": 1, "run": run_name(folder), "links": (*links, link)})
         text = orjson.dumps(made.model_dump(by_alias=True, exclude_none=True), option=orjson.OPT_INDENT_2) + b"\n"
         try:
-            with files.replacing(folder / FILE) as file:
+            with files.replace_file(folder / FILE) as file:
                 file.write(text)
         except OSError as error:
             raise ConfigError(f"{folder / FILE}: cannot be written ({error.strerror})") from None
@@ -197,7 +197,7 @@ def _grown(path: Path, links: tuple[Link, ...]) -> Iterator[Broken]:
     fits, last, offset, number = 0, max(lengths, default=0), 0, 0
     found, seen = hashlib.sha256(), {0: _hex(hashlib.sha256())}
     with _opened(path) as file:
-        for number, line in enumerate(bounded.lines(file, path), 1):
+        for number, line in enumerate(files.read_lines(file, path), 1):
             found.update(line)
             offset += len(line)
             if offset in lengths:
@@ -234,14 +234,14 @@ def _described(path: Path, links: tuple[Link, ...]) -> SealedFile:
     """A file as it is now; of one that grows, the chain goes on where that of the links ends."""
     if path.name not in GROWING:
         try:
-            size, digest = measured(path)
+            size, digest = digest_file(path)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
         return SealedFile(bytes=size, digest=digest)
     found, size, number, chain = hashlib.sha256(), 0, 0, []
     done, line = sum(len(link.files[path.name].chain or ()) for link in links if path.name in link.files), b"\n"
     with _opened(path) as file:
-        for number, line in enumerate(bounded.lines(file, path), 1):
+        for number, line in enumerate(files.read_lines(file, path), 1):
             found.update(line)
             size += len(line)
             if number % EVERY == 0 and number // EVERY > done:
@@ -265,7 +265,7 @@ def _same(links: tuple[Link, ...], found: dict[str, SealedFile]) -> bool:
 def _opened(path: Path) -> Iterator[IO[bytes]]:
     """A file of the run, open for reading. Raises ConfigError where it cannot be read."""
     try:
-        with files.reading(path) as file:
+        with files.open_for_reading(path) as file:
             yield file
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None

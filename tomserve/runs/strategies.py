@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tomserve.benchmarks import Benchmark
-from tomserve.content.named import strategy_name
+from tomserve.content.validation import strategy_name
 from tomserve.errors import ConfigError, one_of
 from tomserve.prompting.strategy import Strategy
 from tomserve.serving.presets import Preset

@@ -15,7 +15,7 @@ from itertools import chain
 import orjson
 
 from tomserve import stability
-from tomserve.content.index import Firsts
+from tomserve.content.compact_index import FirstPlaces
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.runs.manifest_parts import VariantsRecord
@@ -89,7 +89,7 @@ def apart(every: Stock) -> tuple[Stock, Stock]:
     right answer do not stand for those of its original; and whose factor `variant` names no kind.
     """
     originals, given = every.apart()
-    places = Firsts(originals.ids if len(given) else ())
+    places = FirstPlaces(originals.ids if len(given) else ())
     for line in given.lines:
         made = orjson.loads(line)
         name, base, kind = made["id"], made["base"], made["factors"].get("variant", "other")
@@ -126,7 +126,7 @@ def varied(
     benchmark otherwise, by the benchmark's name (see tomserve.benchmarks.retelling). taken: the ids of all items, asked
     or not, none of which a variant may get.
     """
-    chosen = Firsts(originals.ids if kinds or len(given) else ())
+    chosen = FirstPlaces(originals.ids if kinds or len(given) else ())
     wanted = {kind.name for kind in kinds}
     fitting = (entry for entry in given.entries() if not wanted or entry.kind in wanted)
     known = given.part(array("Q", (entry.place for entry in fitting if str(entry.base) in chosen)))
@@ -134,7 +134,7 @@ def varied(
         return Varied(originals, known)
     have = {(entry.base, entry.kind) for entry in known.entries()}
     dropped: dict[str, Counter[str]] = {kind.name: Counter() for kind in kinds if kind is not stability.AGAIN}
-    ids = Firsts(chain(taken, originals.ids, given.ids))
+    ids = FirstPlaces(chain(taken, originals.ids, given.ids))
 
     def made() -> Iterator[Item]:
         for one in stability.variants(originals, kinds, retelling, have):

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import polars as pl
 
 from tomserve import benchmarks, stability
-from tomserve.content import files, signing
+from tomserve.content import files, signatures
+from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.files import one_line
-from tomserve.content.index import Firsts
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.items import read_items
 from tomserve.runs import kept, measured, packed, sealing
@@ -31,7 +31,7 @@ from tomserve.runs.runfolder import check_files
 from tomserve.runs.scores import score_run
 from tomserve.runs.stock import Stock
 from tomserve.runs.varying import varied
-from tomserve.scoring.sources import NOISE
+from tomserve.scoring.responses import NOISE
 from tomserve.status import FINAL
 
 SEAL = "seal"
@@ -54,7 +54,7 @@ class Wanted(NamedTuple):
     """What a user gives for the checks of a run.
 
     path: the file or folder that the benchmark read instead of its own data (``--path``). strategies: folders of the
-    user's own strategies. signers: the keys that may have signed the run (see tomserve.content.signing).
+    user's own strategies. signers: the keys that may have signed the run (see tomserve.content.signatures).
     """
 
     path: Path | None = None
@@ -108,7 +108,7 @@ def sealed(folder: Path, signers: Path | None = None) -> Iterator[Finding]:
     if newest.signature is None:
         yield Finding("signature", False if signers is not None else None, "the seal is not signed")
     else:
-        found = signing.examined(newest.digest, newest.signature, signers)
+        found = signatures.check_signature(newest.digest, newest.signature, signers)
         yield Finding("signature", found.good, found.said)
 
 
@@ -125,7 +125,7 @@ def _rows(folder: Path, manifest: Manifest) -> Finding:
     """Whether every line is a row about an item and a strategy of the run, and no question has two final replies."""
     strange: Counter[str] = Counter()
     try:
-        items = Firsts([item.id for item in read_items(folder / kept.ITEMS)])
+        items = FirstPlaces([item.id for item in read_items(folder / kept.ITEMS)])
         seen, count, statuses = Seen(), 0, Counter[str]()
         for _, row in read_rows(packed.journal(folder)):
             count += 1
@@ -182,7 +182,7 @@ def _questions(folder: Path, manifest: Manifest, wanted: Wanted) -> Finding:
     if every.digest() != manifest.benchmark_digest:
         text = f"not compared: {named} holds other questions in this version than when the run was made"
         return Finding("questions", None, text)
-    own, lines = Stock(read_items(folder / kept.ITEMS)), Firsts(every.ids)
+    own, lines = Stock(read_items(folder / kept.ITEMS)), FirstPlaces(every.ids)
     strange = [place for place, name in enumerate(own.ids) if lines.find(name) is None]
     differing = [
         name
@@ -217,7 +217,7 @@ def _variants(
     kinds = [kind for kind in stability.named(("all",)) if kind.name in known]
     originals = own.part([place for place in range(len(own)) if place not in set(places)])
     made = varied(originals, Stock(), kinds, benchmarks.retelling(benchmark, path), every.ids).variants
-    there = Firsts(made.ids)
+    there = FirstPlaces(made.ids)
     differing, unknown = [], []
     for place in places:
         name = own.ids[place]
@@ -240,7 +240,7 @@ def _scores(folder: Path) -> Finding:
     if not path.exists():
         return Finding("scores", True, f"{now.height:,} rows are made; no table is kept")
     try:
-        with files.reading(path) as file:
+        with files.open_for_reading(path) as file:
             table = pl.read_parquet(BytesIO(file.read()))
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = one_line(" ".join(str(error).split()))[:120]

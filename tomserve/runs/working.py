@@ -17,7 +17,7 @@ def check_work(path: Path) -> None:
         for name in names:
             check_folder(Path(folder) / name)
         for name in other:
-            files.check(Path(folder) / name, alone=True)
+            files.check_regular(Path(folder) / name, alone=True)
 
 
 def check_folder(path: Path) -> None:

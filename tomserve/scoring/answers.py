@@ -1,4 +1,4 @@
-"""Read a model's reply: find its answer and its chain of beliefs, or say why there is none.
+"""Parse a model's reply: find its answer and its chain of beliefs in JSON or in prose, or say why there is none.
 
 A reply is tried in several forms (rungs of a ladder), from the strictest to the loosest. The first form in which it
 holds an object or an answer decides, and its name is recorded in the column ``parse``.
@@ -15,35 +15,231 @@ holds an object or an answer decides, and its name is recorded in the column ``p
 |            | them after those before were taken back ("wait", "hold on") or only supposed                     |
 | first, last, concluded, echoed, headed, settled, sole | free prose (see tomserve.scoring.prose)               |
 
-Choices that were offered by letter (see Lettered in tomserve.scoring.labels) may also be named by their letter
+Choices that were offered by letter (see LetteredChoices in tomserve.scoring.labels) may also be named by their letter
 (``+letter``), and with spaces for underscores (``+words``). Where a letter stands beside the words of another choice
 the words count (``+against-letter``).
 
-Thoughts are left out (``+think``, see tomserve.scoring.thoughts). The answer is compared with the labels exactly, then
-without regard to spelling (``+spelling``: case, white space, quotes, full stop), then without its article
+Thoughts are left out (``+think``, see tomserve.scoring.thoughts). The answer is compared with the labels exactly,
+then without regard to spelling (``+spelling``: case, white space, quotes, full stop), then without its article
 (``+article``). Nothing is guessed: a reply is invalid where it holds several answers that do not agree, gives the key
 "answer" twice, or states another label in the prose around its JSON object.
-
-    >>> read('{"answer": "Tea"}', ("tea", "salt"))[:2]
-    ('json+spelling', 'tea')
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from tomserve.items.automaton import Automaton
-from tomserve.scoring import objects
-from tomserve.scoring.labels import AGAINST_LETTER, Lettered, Order, longest, match
-from tomserve.scoring.mentions import AGAINST, mentions
-from tomserve.scoring.prose import prose
-from tomserve.scoring.statements import plain_lines
-from tomserve.scoring.statements import stated as said_in
-from tomserve.scoring.thoughts import CUT, spoken
+import orjson
+import pyjson5
 
-UNSTATED = f"{objects.NONE}, and no words that state one"
+from tomserve.items.automaton import Automaton
+from tomserve.scoring.labels import (
+    AGAINST,
+    AGAINST_LETTER,
+    LetteredChoices,
+    Order,
+    find_mentions,
+    longest_label,
+    match_label,
+)
+from tomserve.scoring.prose import read_prose
+from tomserve.scoring.statements import find_statements as said_in
+from tomserve.scoring.statements import plain_lines
+from tomserve.scoring.thoughts import CUT, split_thoughts
+
+NONE = "no JSON object with an answer"
+DIFFERENT = "several JSON objects with different answers"
+HERE = "\x00"
+"""The character that marks, in the text around an object, where the object stood."""
+
+_FENCE = re.compile(r"```[a-zA-Z0-9]{0,20}[ \t]{0,20}\n(.*?)```", re.S)
+_KEY = re.compile(r"""["']?\banswer["']?\s{0,20}:""", re.I)
+Load = Callable[[str], dict[str, Any] | None]
+
+
+class FoundObject(NamedTuple):
+    """A JSON object found in a text.
+
+    rung: how it was found ("json", "fenced", "embedded", "json5" or "unclosed"). data: its members. around: the text
+    outside of it, None where there is none. conflict: whether several objects gave this answer, but different beliefs.
+    cut: whether a list or object inside of it was cut off.
+    """
+
+    rung: str
+    data: dict[str, Any]
+    around: str | None = None
+    conflict: bool = False
+    cut: bool = False
+
+    def has(self, name: str) -> bool:
+        """Whether the object has that key, in whatever letter case."""
+        return self._key(name) is not None
+
+    def get(self, name: str) -> Any:
+        """The value of that key, None where there is none."""
+        key = self._key(name)
+        return None if key is None else self.data[key]
+
+    def _key(self, name: str) -> str | None:
+        if name in self.data:
+            return name
+        fits = [key for key in self.data if key.strip().casefold() == name]
+        return fits[0] if len(fits) == 1 else None
+
+
+def find_object(text: str) -> FoundObject | str:
+    """The object that holds the answer, or the reason why there is none; NONE where the text holds nothing like one."""
+    if (data := _strict(text)) is not None:
+        return _unique(text, FoundObject("json", data))
+    if not text.strip():
+        return "empty text"
+    if "{" not in text:
+        return NONE
+    fences = [(found[1], found.span()) for found in _FENCE.finditer(text)]
+    spans, opened = _braced(text)
+    braced = [(text[start:end], (start, end)) for start, end in spans]
+    if (data := _json5(text)) is not None and FoundObject("json5", data).has("answer"):
+        return _unique(text, FoundObject("json5", data))
+    held: list[tuple[FoundObject, tuple[int, int]]] = []
+    taken = bytearray(len(text))  # 1 where an object was found already, as the braces inside of a fence are found twice
+    for rung, load, places in (
+        ("fenced", _strict, fences),
+        ("embedded", _strict, braced),
+        ("json5", _json5, fences),
+        ("json5", _json5, braced),
+    ):
+        for body, span in places:
+            if "answer" not in body.casefold() or taken.find(1, *span) >= 0:
+                continue
+            if (data := load(body)) is not None and FoundObject(rung, data).has("answer"):
+                checked = _unique(body, FoundObject(rung, data))
+                if isinstance(checked, str):
+                    return checked
+                held.append((checked, span))
+                taken[span[0] : span[1]] = b"\x01" * (span[1] - span[0])
+    tail = _unclosed(text[opened:]) if opened is not None else NONE
+    if not held:
+        return tail
+    if isinstance(tail, FoundObject) and tail.get("answer") != held[0][0].get("answer"):
+        return DIFFERENT
+    return _agreed(text, held)
+
+
+def _strict(text: str) -> dict[str, Any] | None:
+    try:
+        data = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        try:  # JSON knows fewer kinds of white space than Python
+            data = orjson.loads(text.strip())
+        except orjson.JSONDecodeError:
+            return None
+    return data if isinstance(data, dict) else None
+
+
+def _json5(text: str) -> dict[str, Any] | None:
+    try:
+        data = pyjson5.decode(text)
+    except (pyjson5.Json5Exception, ValueError, OverflowError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _agreed(text: str, held: list[tuple[FoundObject, tuple[int, int]]]) -> FoundObject | str:
+    """The first of several objects, if all give the same answer; HERE marks in `around` where they stood."""
+    first = held[0][0]
+    if any(other.get("answer") != first.get("answer") for other, _ in held):
+        return DIFFERENT
+    conflict = any(other.get("beliefs") != first.get("beliefs") for other, _ in held)
+    pieces, at = [], 0
+    for _, (start, end) in sorted(held, key=lambda found: found[1]):
+        pieces.append(text[at:start])
+        at = end
+    around = HERE.join([*pieces, text[at:]])
+    return FoundObject(first.rung, first.data, around if around.strip(HERE).strip() else None, conflict)
+
+
+def _unique(body: str, found: FoundObject) -> FoundObject | str:
+    """The object, or a reason where it gives its answer twice: parsers would silently keep the last."""
+    if "\\u" not in body and (body.lower().count("answer") < 2 or len(_KEY.findall(body)) < 2):
+        return found
+    keys: list[str] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys[:] = [key.strip().casefold() for key, _ in pairs]  # the outermost object is noted last
+        return dict(pairs)
+
+    try:
+        json.loads(body, object_pairs_hook=note)
+    except (ValueError, RecursionError):
+        return "the answer is given more than once"  # JSON5, whose keys cannot be listed in this way
+    return "the answer is given more than once" if keys.count("answer") > 1 else found
+
+
+def _braced(text: str) -> tuple[list[tuple[int, int]], int | None]:
+    """The spans of the outermost balanced {...}, and the place of the first brace that is never closed, or None.
+
+    Braces in double-quoted strings do not count. A string ends at the end of its line, so that a stray quotation mark
+    hides no more than the rest of one line.
+    """
+    spans: list[tuple[int, int]] = []
+    opened: list[int] = []
+    quoted = False
+    escaped = False
+    for index, character in enumerate(text):
+        if quoted:
+            if escaped:
+                escaped = False
+            elif character == "\\":
+                escaped = True
+            elif character in '"\n':
+                quoted = False
+        elif character == '"' and opened:
+            quoted = True
+        elif character == "{":
+            opened.append(index)
+        elif character == "}" and opened:
+            start = opened.pop()
+            while spans and spans[-1][0] > start:
+                spans.pop()
+            spans.append((start, index + 1))
+    return spans, opened[0] if opened else None
+
+
+def _unclosed(text: str) -> FoundObject | str:
+    """An object that was cut off, read up to its last complete member; NONE where the answer is not among them."""
+    stack: list[str] = []
+    last, at = 0, [""]  # where the last complete member ends, and what closes it there
+    quoted = escaped = False
+    for index, character in enumerate(text):
+        if quoted:
+            if escaped:
+                escaped = False
+            elif character == "\\":
+                escaped = True
+            elif character == '"':
+                quoted = False
+        elif character == '"':
+            quoted = True
+        elif character in "{[":
+            stack.append("}" if character == "{" else "]")
+        elif character in "}]":
+            if not stack or stack.pop() != character:
+                return NONE
+        elif character == "," and len(stack) <= 2:
+            last, at = index, stack[::-1]
+    closers = "".join(reversed(stack))
+    for body, closing in ((text.rstrip().rstrip(","), "" if quoted else closers), (text[:last], "".join(at))):
+        if closing and (data := _strict(body + closing)) is not None:
+            # Inside a nested list or object its end is missing: the answer can stand, that member cannot.
+            found = FoundObject("unclosed", data, cut=len(closing) > 1)
+            return _unique(body + closing, found) if found.has("answer") else NONE
+    return NONE
+
+
+UNSTATED = f"{NONE}, and no words that state one"
 """The reason why a reply in free text has no answer, where nothing better is known."""
 
 _AFRESH = re.compile(
@@ -55,11 +251,11 @@ _ASKED = re.compile(
     r"\n\s{0,5}(?:who|whom|whose|where|which|what|when|why|how|does|do|did|is|are)\b[^?\n]{3,200}\?", re.I
 )
 _SPECIAL = re.compile(r"(?:<\|[a-z_]{1,30}\|>|</s>|\s){1,20}$", re.I)
-_DENIED = re.compile(rf"\bnot\s*{objects.HERE}|{objects.HERE}\s*(?:is|was)\s+(?:wrong|incorrect|not)\b", re.I)
+_DENIED = re.compile(rf"\bnot\s*{HERE}|{HERE}\s*(?:is|was)\s+(?:wrong|incorrect|not)\b", re.I)
 
 
 class Reading(NamedTuple):
-    """What is known of one reply. `read` fills the first six fields from its text, score_row the others.
+    """What is known of one reply. `read_reply` fills the first six fields from its text, score_row the others.
 
     parse: the rung on which the answer was found, None if on none. answer: one of the choices, or None where the reply
     is invalid. reason: why there is no answer. chain: pairs of sentence (numbered from 1, ascending) and label, None
@@ -89,7 +285,7 @@ class Reading(NamedTuple):
         return choices if self.offered is None else self.offered
 
 
-def read(
+def read_reply(
     text: str, choices: Sequence[str], sentences: int | None = None, question: str | None = None, whole: bool = True
 ) -> Reading:
     """Read one reply, in time proportional to its length.
@@ -100,15 +296,15 @@ def read(
     conclusion is sought, as it may not have been reached.
     """
     text = _SPECIAL.sub("", text) if text.endswith(("|>", "</s>")) else text
-    said = spoken(text)
+    said = split_thoughts(text)
     if said.cut:
         return Reading(None, None, CUT)
     text, suffix = said.text, "" if said.thought is None else "+think"
-    reply = objects.find(text)
+    reply = find_object(text)
     if isinstance(reply, str):
         return _without_object(text, choices, suffix, reply, question, whole)
     value = reply.get("answer")
-    answer, step = match(value, choices)
+    answer, step = match_label(value, choices)
     parse = f"{reply.rung}{suffix}{'+' + step if step else ''}"
     chain, stated, chain_reason = _chain(reply, choices, sentences)
     reason = None
@@ -128,10 +324,10 @@ def _without_object(
     text: str, choices: Sequence[str], suffix: str, reason: str, question: str | None, whole: bool
 ) -> Reading:
     """Read a reply in which no JSON object with an answer was found, for `reason`: a bare label, or prose."""
-    if reason != objects.NONE:
+    if reason != NONE:
         return Reading(None, None, reason)
     bare = text.strip()
-    answer, step = match(bare, choices) if len(bare) <= longest(choices) else (None, "")
+    answer, step = match_label(bare, choices) if len(bare) <= longest_label(choices) else (None, "")
     if answer is not None:
         return Reading(f"label{suffix}{'+' + step if step else ''}", answer)
     found = _from_prose(text, choices, suffix, reason, question, whole)
@@ -158,7 +354,7 @@ def _from_prose(
         return Reading(None, None, "the text states several answers, or one that is not a label")
     if text.lstrip().startswith(("{", "[")):  # a broken object is no prose
         return Reading(None, None, reason)
-    outcome = prose(text, choices, question, whole)
+    outcome = read_prose(text, choices, question, whole)
     if isinstance(outcome, tuple):
         return Reading(f"{outcome[0]}{suffix}{_beside(text, choices, outcome[1])}", outcome[1])
     return Reading(None, None, outcome or UNSTATED)
@@ -166,9 +362,9 @@ def _from_prose(
 
 def _beside(text: str, choices: Sequence[str], answer: str) -> str:
     """What is added to the rung where the words of the answer stand beside the letter of another choice."""
-    if not isinstance(choices, Lettered):
+    if not isinstance(choices, LetteredChoices):
         return ""
-    named = (one for line in plain_lines(text) for one in mentions(line, choices))
+    named = (one for line in plain_lines(text) for one in find_mentions(line, choices))
     return f"+{AGAINST_LETTER}" if any(one.by == AGAINST and one.choice == answer for one in named) else ""
 
 
@@ -177,7 +373,7 @@ Pairs = tuple[tuple[int, str], ...]
 
 
 def _chain(
-    reply: objects.Found, choices: Sequence[str], sentences: int | None
+    reply: FoundObject, choices: Sequence[str], sentences: int | None
 ) -> tuple[Pairs | None, tuple[tuple[int, str | None], ...] | None, str | None]:
     """The fields `chain`, `stated` and `chain_reason` of a Reading, from the member "beliefs" of an object.
 
@@ -206,7 +402,7 @@ def _chain(
             number, belief = position, entry
         if number < 1 or (isinstance(entry, dict) and sentences is not None and number > sentences):
             return None, None, f"belief {position}: sentence {number} is out of range"
-        label = belief if type(belief) is str and belief in choices else match(belief, choices)[0]
+        label = belief if type(belief) is str and belief in choices else match_label(belief, choices)[0]
         if label is None and reason is None:
             reason = f"belief {position} is not one of the labels"
         pairs[number] = label

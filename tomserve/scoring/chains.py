@@ -1,26 +1,31 @@
-"""Metrics of a chain of beliefs against the gold rationale, after arXiv 2602.22072.
+"""Metrics of a chain of beliefs against the gold rationale, after arXiv 2602.22072, and its comparison sentence by
+sentence.
 
 A gold rationale allows several beliefs after a sentence, and so many gold chains; each metric is its maximum over all
-of them. There can be exponentially many, so they are never listed: the rationale is compiled once into a layered graph
-(tomserve.items.automaton), and every metric is computed in one pass over its layers. Matching a chain greedily against
-the sets would give wrong values.
+of them. There can be exponentially many, so they are never listed: the rationale is compiled once into a layered
+graph (tomserve.items.automaton), and every metric is computed in one pass over its layers. Matching a chain greedily
+against the sets would give wrong values.
 
-    >>> from tomserve.items.automaton import compile_sets
-    >>> score_chain(compile_sets([["u"], ["x"], ["x"]]), ["u", "x"])
-    ChainScore(proper=True, lcs=1.0, lcps=1.0, transitions=1.0, transitions_distinct=1.0)
+A rationale of at most MOST gold chains, as nearly all have, is compared with each of them directly, which gives the
+same numbers several times as fast.
+
+The metrics of tomserve.scoring.chains are precisions, which reward short chains (one right belief scores 1); here
+every sentence of the story counts. A sentence without a stated belief keeps the one stated last (forward fill).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby, pairwise
-from typing import NamedTuple
+from operator import eq, le
+from typing import Any, NamedTuple
 
 from tomserve.items.automaton import Automaton
 
 
 class ChainScore(NamedTuple):
-    """The metrics of one chain. All but `proper` are precisions in [0, 1]: shares of what the chain holds.
+    """The metrics of one chain. All but `check_proper` are precisions in [0, 1]: shares of what the chain holds.
 
     proper: whether deleting repeated beliefs from some gold chain gives the chain. lcs: the longest common subsequence
     with a gold chain, divided by the chain's length. lcps: the same for the longest common pre-proper sequence (see
@@ -40,14 +45,14 @@ def score_chain(automaton: Automaton, chain: Sequence[str]) -> ChainScore:
     """All metrics of one chain of labels. An empty or unreadable one is not proper and scores 0."""
     if not chain:
         return ChainScore(False, 0.0, 0.0, 0.0, 0.0)
-    if proper(automaton, chain):  # then every precision is 1, as the tests prove over random chains
+    if check_proper(automaton, chain):  # then every precision is 1, as the tests prove over random chains
         return ChainScore(True, 1.0, 1.0, 1.0, 1.0)
     length = len(chain)
     overlap = transition_overlaps(automaton, chain, False)
     return ChainScore(False, lcs(automaton, chain) / length, lcps(automaton, chain) / length, *overlap)
 
 
-def proper(automaton: Automaton, chain: Sequence[str], *, prefix: bool = False) -> bool:
+def check_proper(automaton: Automaton, chain: Sequence[str], *, prefix: bool = False) -> bool:
     """Whether deleting repeats from some gold chain gives `chain`.
 
     With `prefix` a beginning of a gold chain is enough (the chain is then *pre-proper*).
@@ -73,7 +78,7 @@ def proper(automaton: Automaton, chain: Sequence[str], *, prefix: bool = False) 
     return any(bits & done for bits in layer)
 
 
-def path_proper(automaton: Automaton, chain: Sequence[str]) -> bool:
+def check_path_proper(automaton: Automaton, chain: Sequence[str]) -> bool:
     """Whether the chain without its last belief is proper for a gold chain without its own last belief.
 
     All repeats of the last belief at the end are taken away together. A proper chain ends in the right final belief, so
@@ -206,3 +211,340 @@ def transition_overlaps(automaton: Automaton, chain: Sequence[str], is_proper: b
 def _undominated(masks: set[int]) -> set[int]:
     """Leave out each set of pairs that is part of another: it cannot become the best one."""
     return {mask for mask in masks if not any(mask != other and mask & other == mask for other in masks)}
+
+
+SKIPPED: Any = object()
+"""Stands for the belief of a sentence for which none was stated, because None is a belief that is no label."""
+
+VERDICTS = ("right", "skipped", "too_early", "too_late", "other_belief", "wrong", "out_of_vocabulary", "beyond")
+"""What the belief after one sentence may be. "skipped": none was stated. "too_early", "too_late": the belief that the
+gold path holds later, or held before. "other_belief": what another question about the same story has here (another
+person's belief, or reality). "out_of_vocabulary": no label. "beyond": a belief for which the story has no sentence, as
+in a plain list of more beliefs than the story has sentences. "wrong": none of these."""
+
+MISSING = "missing"
+"""The kind of break of a chain that was asked for and could not be read at all."""
+
+
+class Judgement(NamedTuple):
+    """What a comparison by sentence gives.
+
+    accuracy: the share of sentences, in [0, 1], whose (filled) belief is that of the gold path which agrees most.
+    change_f1: the harmonic mean of precision and recall of the pairs (sentence, new belief), the maximum over gold
+    paths; 1 where neither the chain nor the path has a change; a belief beyond the story that differs from the one
+    before it is a change that no path has. verdicts: one of VERDICTS for each sentence, and "beyond" for each belief
+    for which there is none. first_break: the index (from 0) of the first sentence whose belief is off the path, or of
+    the first belief beyond the story where there is no such sentence, None where there is neither; a repeat that was
+    left out is "skipped" and no break.
+    """
+
+    accuracy: float
+    change_f1: float
+    verdicts: tuple[str, ...]
+    first_break: int | None
+
+
+def judge_sentences(
+    gold: Automaton, stated: Sequence[tuple[int, str | None]], others: Sequence[Automaton] = ()
+) -> Judgement:
+    """Compare stated beliefs with a gold rationale.
+
+    gold: the compiled rationale. stated: pairs of sentence (from 1, ascending) and belief, None for one that is no
+    label; those beyond the story's last sentence count as beliefs for which it has none. others: the compiled
+    rationales of other questions about the same story. Raises ValueError for a sentence before the first.
+    """
+    length = len(gold.labels)
+    said, filled, beyond = fill_forward(stated, length)
+    more = tuple("out_of_vocabulary" if belief is None else "beyond" for belief in beyond)
+    if not length:
+        return Judgement(0.0, 0.0, more, 0 if beyond else None)
+    path, hits = best_path(gold, filled)
+    verdicts = tuple(
+        "skipped" if belief is SKIPPED else verdict(path, t, belief, others) for t, belief in enumerate(said)
+    )
+    off = (t for t in range(length) if filled[t] != path[t])
+    changed = sum(belief != before for before, belief in pairwise((filled[-1], *beyond)))
+    return Judgement(
+        hits / length, change_f1(gold, filled, changed), verdicts + more, next(off, length if beyond else None)
+    )
+
+
+def fill_forward(
+    stated: Sequence[tuple[int, str | None]], length: int
+) -> tuple[Sequence[Any], Sequence[str | None], list[str | None]]:
+    """What is said of each of `length` sentences, SKIPPED where nothing is; the same with the belief stated last
+    where nothing is said; and the beliefs beyond the last sentence. Raises ValueError for a sentence before the first.
+    """
+    if 0 < length == len(stated) and stated[0][0] == 1 and stated[-1][0] == length:  # every sentence, as they ascend
+        every = [belief for _, belief in stated]
+        return every, every, []
+    said: list[Any] = [SKIPPED] * length
+    beyond: list[str | None] = []
+    for number, belief in stated:
+        if number < 1:
+            raise ValueError(f"sentence {number} of {length}")
+        if number > length:
+            beyond.append(belief)
+        else:
+            said[number - 1] = belief
+    filled: list[str | None] = []
+    last: str | None = None
+    for belief in said:
+        last = last if belief is SKIPPED else belief
+        filled.append(last)
+    return said, filled, beyond
+
+
+def best_path(gold: Automaton, filled: Sequence[str | None]) -> tuple[tuple[str, ...], int]:
+    """The gold path that agrees with `filled` at most sentences, and at how many; of equally good ones the first."""
+    scores = [int(label == filled[0]) for label in gold.labels[0]]
+    back: list[list[int]] = []
+    for t in range(1, len(gold.labels)):
+        labels = gold.labels[t]
+        following, source = [-1] * len(labels), [0] * len(labels)
+        for i, j in gold.steps[t]:
+            if scores[i] > following[j]:
+                following[j], source[j] = scores[i], i
+        scores = [score + (label == filled[t]) for score, label in zip(following, labels, strict=True)]
+        back.append(source)
+    node = max(range(len(scores)), key=lambda i: (scores[i], -i))
+    hits = scores[node]
+    path = [gold.labels[-1][node]]
+    for t in range(len(back) - 1, -1, -1):
+        node = back[t][node]
+        path.append(gold.labels[t][node])
+    return tuple(reversed(path)), hits
+
+
+def change_f1(gold: Automaton, filled: Sequence[str | None], more: int = 0) -> float:
+    """The F1 score of the pairs (sentence, new belief), from the second sentence on; the best gold path counts.
+
+    more: how many changes the chain has beyond the story's last sentence.
+    """
+    mine = [t > 0 and filled[t] != filled[t - 1] for t in range(len(filled))]
+    # For each node: how many changes a path to it has -> how many of these the chain has too, at most.
+    states: list[dict[int, int]] = [{0: 0} for _ in gold.labels[0]]
+    for t in range(1, len(gold.labels)):
+        following: list[dict[int, int]] = [{} for _ in gold.labels[t]]
+        before, labels = gold.labels[t - 1], gold.labels[t]
+        for i, j in gold.steps[t]:
+            change = labels[j] != before[i]
+            hit = change and mine[t] and filled[t] == labels[j]
+            for count, hits in states[i].items():
+                following[j][count + change] = max(following[j].get(count + change, 0), hits + hit)
+        states = following
+    total = sum(mine) + more
+    return max(
+        2 * hits / (total + count) if total + count else 1.0 for counts in states for count, hits in counts.items()
+    )
+
+
+def verdict(path: Sequence[str], t: int, belief: str | None, others: Sequence[Automaton]) -> str:
+    """One of VERDICTS for the belief after sentence `t` (from 0); the nearest place on the path decides."""
+    if belief is None:
+        return "out_of_vocabulary"
+    if belief == path[t]:
+        return "right"
+    before = next((t - u for u in range(t - 1, -1, -1) if path[u] == belief), None)
+    after = next((u - t for u in range(t + 1, len(path)) if path[u] == belief), None)
+    if before is not None and (after is None or before <= after):
+        return "too_late"
+    if after is not None:
+        return "too_early"
+    if any(t < len(other.labels) and belief in other.labels[t] for other in others):
+        return "other_belief"
+    return "wrong"
+
+
+MOST = 8
+"""A rationale with more gold chains than this is walked through layer by layer."""
+
+Stated = tuple[tuple[int, str | None], ...]
+"""What a reply says: pairs of sentence (from 1, ascending) and belief, None for a text that is no label."""
+
+Compared = tuple[ChainScore, bool, Judgement]
+"""The metrics of a chain, whether its path is proper, and the comparison sentence by sentence."""
+
+_KEPT = 4
+"""For how many sets of other questions the verdicts of a gold chain are kept."""
+
+_UNREAD = ChainScore(False, 0.0, 0.0, 0.0, 0.0)
+_PERFECT = ChainScore(True, 1.0, 1.0, 1.0, 1.0)
+
+
+def compare_chain(gold: Automaton, stated: Stated, readable: bool, others: tuple[Automaton, ...]) -> Compared:
+    """The metrics of what a reply says against a gold rationale.
+
+    gold: the compiled rationale. stated: what the reply says. readable: whether all of it are labels; where that is
+    not so the chain scores 0, and is still compared sentence by sentence. others: the compiled rationales of other
+    questions about the same story. Raises ValueError for a sentence before the first.
+    """
+    listed = _listed(gold)
+    if not listed:
+        chain = [label for _, label in stated if label is not None] if readable else []
+        return score_chain(gold, chain), check_path_proper(gold, chain), judge_sentences(gold, stated, others)
+    if not readable or not stated:
+        return _UNREAD, False, _judged(listed, stated, others)
+    chain = [label for _, label in stated if label is not None]
+    score, path = _scored(listed, chain)
+    return score, path, _judged(listed, stated, others)
+
+
+class _Listed:
+    """One gold chain, with what the metrics look up in it.
+
+    labels: its beliefs. runs, lengths: its stretches of equal beliefs, as the belief of each and how long it is.
+    places: for each belief the sentences where it stands, as a set of bits. pairs, changes: its pairs of consecutive
+    beliefs, and those of different ones. news: the sentences (from 0) at which the belief changes, each with the new
+    one.
+    """
+
+    __slots__ = ("_verdicts", "changes", "full", "labels", "lengths", "news", "pairs", "places", "runs")
+
+    def __init__(self, labels: tuple[str, ...]) -> None:
+        self.labels = labels
+        self.runs, self.lengths = _runs(labels)
+        self.places: dict[str, int] = {}
+        for t, label in enumerate(labels):
+            self.places[label] = self.places.get(label, 0) | 1 << t
+        self.full = (1 << len(labels)) - 1
+        self.pairs = frozenset(pairwise(labels))
+        self.changes = frozenset(pairwise(self.runs))
+        self.news = frozenset((t, label) for t, label in enumerate(labels) if t and label != labels[t - 1])
+        self._verdicts: dict[tuple[Automaton, ...], list[_Verdicts]] = {}
+
+    def verdicts(self, others: tuple[Automaton, ...]) -> list[_Verdicts]:
+        """The verdicts on beliefs, for each sentence. others: as in `compare_chain`."""
+        found = self._verdicts.get(others)
+        if found is None:
+            if len(self._verdicts) >= _KEPT:  # the same rationale in many stories
+                self._verdicts.clear()
+            found = self._verdicts[others] = [_Verdicts(self.labels, t, others) for t in range(len(self.labels))]
+        return found
+
+
+class _Verdicts(dict[Any, str]):
+    """The verdict on each belief after one sentence, made when it is asked for first."""
+
+    __slots__ = ("_given",)
+
+    def __init__(self, path: tuple[str, ...], t: int, others: tuple[Automaton, ...]) -> None:
+        super().__init__({SKIPPED: "skipped", path[t]: "right"})
+        self._given = (path, t, others)
+
+    def __missing__(self, belief: str | None) -> str:
+        path, t, others = self._given
+        found = self[belief] = verdict(path, t, belief, others)
+        return found
+
+
+@lru_cache(maxsize=1024)
+def _listed(gold: Automaton) -> tuple[_Listed, ...]:
+    """The gold chains of a rationale, in the order in which the first of equally good ones counts; none where there
+    are more than MOST."""
+    count = [1] * len(gold.labels[0]) if gold.labels else []
+    for t in range(1, len(gold.labels)):
+        following = [0] * len(gold.labels[t])
+        for i, j in gold.steps[t]:
+            following[j] += count[i]
+        count = following
+    return tuple(map(_Listed, _paths(gold))) if 0 < sum(count) <= MOST else ()
+
+
+def _paths(gold: Automaton) -> Iterator[tuple[str, ...]]:
+    """All gold chains, by their last node, then the one before it, and so on: as sentences.best_path prefers them."""
+
+    def extend(t: int, node: int, after: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        path = (gold.labels[t][node], *after)
+        if not t:
+            yield path
+        for before, following in gold.steps[t]:
+            if following == node:
+                yield from extend(t - 1, before, path)
+
+    last = len(gold.labels) - 1
+    for node in range(len(gold.labels[last])):
+        yield from extend(last, node, ())
+
+
+def _runs(labels: Sequence[str]) -> tuple[list[str], list[int]]:
+    runs: list[str] = []
+    lengths: list[int] = []
+    for label, group in groupby(labels):
+        runs.append(label)
+        lengths.append(len(list(group)))
+    return runs, lengths
+
+
+def _scored(listed: tuple[_Listed, ...], chain: Sequence[str]) -> tuple[ChainScore, bool]:
+    """The metrics of tomserve.scoring.chains, and whether the path is proper."""
+    runs, lengths = _runs(chain)
+    path = False
+    for gold in listed:
+        if runs[:-1] == gold.runs[:-1] and all(map(le, lengths[:-1], gold.lengths)):
+            path = True
+            if runs[-1] == gold.runs[-1] and lengths[-1] <= gold.lengths[-1]:
+                return _PERFECT, True
+    length, pairs, changes = len(chain), set(pairwise(chain)), len(set(pairwise(runs)))
+    found = [_against(gold, chain, runs, lengths, pairs) for gold in listed]
+    common, leading, shared, changed = found[0] if len(found) == 1 else map(max, *found)
+    return ChainScore(
+        False,
+        common / length,
+        leading / length,
+        shared / len(pairs) if pairs else 0.0,
+        changed / changes if changes else 0.0,
+    ), path
+
+
+def _against(
+    gold: _Listed, chain: Sequence[str], runs: Sequence[str], lengths: Sequence[int], pairs: set[tuple[str, str]]
+) -> tuple[int, int, int, int]:
+    """How much one gold chain and the chain have in common, in beliefs: as a subsequence, and as a pre-proper sequence
+    (see tomserve.scoring.chains.lcps); and how many pairs, and pairs of different beliefs."""
+    shared = pairs & gold.pairs
+    return _common(gold, chain), _leading(gold, runs, lengths), len(shared), len(shared & gold.changes)
+
+
+def _common(gold: _Listed, chain: Sequence[str]) -> int:
+    """Length of the longest common subsequence: a row of its table as the bits of one number (Hyyrö 2004)."""
+    places, row = gold.places, gold.full
+    for belief in chain:
+        here = row & places.get(belief, 0)
+        row = (row + here) | (row - here)
+    return len(gold.labels) - (row & gold.full).bit_count()
+
+
+def _leading(gold: _Listed, runs: Sequence[str], lengths: Sequence[int]) -> int:
+    """Length of the longest common pre-proper sequence (see tomserve.scoring.chains.lcps)."""
+    total = 0
+    for mine, theirs, count, most in zip(runs, gold.runs, lengths, gold.lengths, strict=False):
+        if mine != theirs:
+            break
+        total += count if count < most else most
+    return total
+
+
+def _judged(listed: tuple[_Listed, ...], stated: Stated, others: tuple[Automaton, ...]) -> Judgement:
+    """The comparison of tomserve.scoring.chains.judge_sentences."""
+    length = len(listed[0].labels)
+    said, filled, beyond = fill_forward(stated, length)
+    path, hits = listed[0], sum(map(eq, filled, listed[0].labels))
+    for other in listed[1:]:
+        if (more := sum(map(eq, filled, other.labels))) > hits:
+            path, hits = other, more
+    verdicts = tuple([verdicts[belief] for verdicts, belief in zip(path.verdicts(others), said, strict=True)])
+    first = None
+    if hits < length:
+        first = next(t for t, (mine, right) in enumerate(zip(filled, path.labels, strict=True)) if mine != right)
+    news = {new for new, before in zip(enumerate(filled[1:], 1), filled, strict=False) if new[1] != before}
+    changes = len(news)
+    if beyond:
+        verdicts += tuple("out_of_vocabulary" if belief is None else "beyond" for belief in beyond)
+        first = length if first is None else first
+        changes += sum(belief != before for before, belief in pairwise((filled[-1], *beyond)))
+    best = 0.0
+    for gold in listed:
+        total = changes + len(gold.news)
+        best = max(best, 2 * len(news & gold.news) / total if total else 1.0)
+    return Judgement(hits / length, best, verdicts, first)

@@ -1,24 +1,20 @@
-"""Match what a model wrote to a closed set of labels: exactly, then without regard to spelling, then without article.
+"""Match text to the offered choices of an item: by the label itself, by its letter (A, B, C), or by the words of a
+sentence.
 
-A step decides only where exactly one label fits; where two fit there is no match, because nothing is guessed.
-
-    >>> match(" The Jar. ", ("jar", "box"))
-    ('jar', 'article')
-
-Choices that were offered by letter are also matched with spaces for underscores, and by their letter. Where a letter
-stands together with the words of another choice the words count, because a letter is mistaken more easily; the step
-says so.
-
-    >>> match("(B) blue box", Lettered(("red_box", "blue_box"))), match("B. red_box", Lettered(("red_box", "blue_box")))
-    (('blue_box', 'letter'), ('red_box', 'against-letter'))
+Only what fits exactly one choice is a match; nothing is guessed. A letter is read only where the order in which the
+choices were shown is known, and where it stands beside the words of another choice the words count.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self
+from bisect import bisect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, Self
+
+from tomserve.items import Item
 
 AGAINST_LETTER = "against-letter"
 """The step that found a label in words beside the letter of another one."""
@@ -42,7 +38,7 @@ Order = tuple[str | None, ...]
 """The choices beside the letters A, B, C; None for a letter that stood beside something else."""
 
 
-class Lettered(tuple[str, ...]):
+class LetteredChoices(tuple[str, ...]):
     """Choices that were offered as A, B, C. offered: those beside these letters; where nothing is said they are the
     choices in their order but for "unknown", a label of chains only. None of them has a letter where it is empty."""
 
@@ -60,17 +56,17 @@ class Lettered(tuple[str, ...]):
         return self.offered[place] if place < len(self.offered) else None
 
 
-def longest(choices: Sequence[str]) -> int:
+def longest_label(choices: Sequence[str]) -> int:
     """Most characters of a text that is one of these choices and no prose: LONGEST, more where a choice is so long."""
     return max(LONGEST, BESIDE + max(map(len, choices), default=0))
 
 
-def further(choices: Sequence[str]) -> int:
+def extra_length(choices: Sequence[str]) -> int:
     """How many characters longer than usual a text may be that names one of these choices; 0 where none is long."""
-    return longest(choices) - LONGEST
+    return longest_label(choices) - LONGEST
 
 
-def match(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
+def match_label(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
     """The label that a value names, and the step that found it.
 
     The step is "" for an exact fit, "spelling" where case, white space, quotes or a full stop differ, "article" where a
@@ -81,7 +77,7 @@ def match(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
         return None, ""
     if value in choices:  # which is so for most values, and known sooner than the length of the longest choice
         return value, ""
-    if len(value) > longest(choices):
+    if len(value) > longest_label(choices):
         return None, ""
     text = unicodedata.normalize("NFC", value)
     if text in choices:
@@ -92,11 +88,11 @@ def match(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
         fits = [choice for choice in choices if normal(choice) == wanted] if wanted else []
         if fits:
             return (fits[0], step) if len(fits) == 1 else (None, "")
-    return _by_letter(text, choices) if isinstance(choices, Lettered) else (None, "")
+    return _by_letter(text, choices) if isinstance(choices, LetteredChoices) else (None, "")
 
 
-def _by_letter(text: str, choices: Lettered) -> tuple[str | None, str]:
-    """The label that a text names in words or by its letter, as `match` returns it."""
+def _by_letter(text: str, choices: LetteredChoices) -> tuple[str | None, str]:
+    """The label that a text names in words or by its letter, as `match_label` returns it."""
     if (label := _in_words(text, choices)) is not None:
         return label, "words"
     spelled = _spelled(text)
@@ -113,14 +109,14 @@ def _by_letter(text: str, choices: Lettered) -> tuple[str | None, str]:
     return (label, "letter") if label is not None and (beside is None or words == label) else (None, "")
 
 
-def _in_words(text: str, choices: Lettered) -> str | None:
+def _in_words(text: str, choices: LetteredChoices) -> str | None:
     """The one choice that the text is when underscores and hyphens are read as spaces."""
-    wanted = in_words(_bare(text))
-    fits = [choice for choice in choices if in_words(_bare(choice)) == wanted]
+    wanted = normalize_words(_bare(text))
+    fits = [choice for choice in choices if normalize_words(_bare(choice)) == wanted]
     return fits[0] if len(fits) == 1 else None
 
 
-def in_words(text: str) -> str:
+def normalize_words(text: str) -> str:
     """The text with single spaces for underscores, hyphens and white space."""
     return " ".join(re.split(r"[\s_-]+", text)).strip()
 
@@ -135,3 +131,299 @@ def _bare(text: str) -> str:
     spelled = _spelled(text)
     found = _ARTICLE.match(spelled)
     return spelled[found.end() :] if found else spelled
+
+
+OFFERED, ASKED = "offered", "asked"
+"""The fields of a row of another tool that hold the order of its choices, and all that the model was shown."""
+
+MOST = 26
+"""So many choices have a letter."""
+
+_OPENING, _ALONE = r"[(\[（【<\"'“*]", r"(?<![A-Za-z0-9])"
+_SHOWN_LETTER = r"[A-Za-z](?:[)\]）】>\"'”*.:．：、,]{1,4}\s*|[ \t]*[-–—=|]\s*|\t\s*)"
+_ENDED = r"[.,;:?!)\]）}\"'”*<|/，。；、]"
+_AFTER = (
+    rf"(?:(?={_OPENING}{{1,4}}{_SHOWN_LETTER}|{_ALONE}{_SHOWN_LETTER})"
+    rf"|(?![A-Za-z0-9_-])(?=[ \t]*(?:{_ENDED}|\n|$|(?:or|and)\b|(?-i:[A-Z])\w*:|{_OPENING}{{0,4}}{_SHOWN_LETTER})))"
+)
+"""What may stand after a choice beside a letter, so that no longer text is meant."""
+
+
+def choices_of(item: Item, row: Mapping[str, Any], lettered: bool) -> Sequence[str]:
+    """The choices of an item as a reply to it is read by them. lettered: whether a prompt of ours shows them by
+    letter."""
+    shown = find_shown_order(item, row)
+    return LetteredChoices(item.choices, shown) if lettered or shown else item.choices
+
+
+def find_shown_order(item: Item, row: Mapping[str, Any]) -> Order | None:
+    """The choices beside the letters A, B, C that another tool showed for a reply, None for what is no choice of the
+    item; empty where nothing says it. None for a reply to a prompt of ours. A row may come from anybody."""
+    if ASKED not in row:
+        return None
+    if isinstance(listed := row.get(OFFERED), list):
+        return tuple(one if isinstance(one, str) and one in item.choices else None for one in listed[:MOST])
+    return find_prompt_order(asked, item.choices) if isinstance(asked := row[ASKED], str) else ()
+
+
+def find_prompt_order(asked: str, choices: Sequence[str]) -> Order:
+    """The choices in the order in which a text shows them as A, B, C; empty where it does not. Of several lists, as in
+    a prompt with demonstrations, the one with most of the choices counts, then the last."""
+    if len(choices) < 2:
+        return ()
+    lists: list[dict[int, str]] = []
+    pattern, named = _pattern(tuple(choices))
+    for one in pattern.finditer(asked):
+        place, choice = ord(one[1][0].upper()) - ord("A"), named.get(_name(one[2]))
+        if choice is None:
+            continue
+        if not lists or place <= max(lists[-1]) or choice in lists[-1].values():
+            lists.append({})
+        lists[-1][place] = choice
+    best = max(reversed(lists), key=len, default={})
+    return tuple(best.get(place) for place in range(max(best) + 1)) if len(best) > 1 else ()
+
+
+def find_list_order(listed: Sequence[str], choices: Sequence[str]) -> Order:
+    """The choices in the order of another tool's list of them, whose entries may carry letters of their own; empty
+    where the list is not one of these choices."""
+    if shown := find_prompt_order("\n".join(listed), choices):
+        return shown
+    names = tuple(match_label(one, LetteredChoices(choices, ()))[0] for one in listed[:MOST])
+    found = [name for name in names if name is not None]
+    return names if len(found) == len(set(found)) > 1 else ()
+
+
+@lru_cache(maxsize=1024)
+def _pattern(choices: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str | None]]:
+    """What finds a letter with a choice beside it, and the choice of each name; None where two have one name."""
+    named: dict[str, str | None] = {}
+    for choice in choices:
+        name = _name(choice)
+        named[name] = None if name in named else choice
+    words = (r"[\s_-]+".join(map(re.escape, name.split())) for name in sorted(named, key=len, reverse=True) if name)
+    whole = rf"{_ALONE}{_OPENING}{{0,4}}({_SHOWN_LETTER})[\"'“]?({'|'.join(words)}){_AFTER}"
+    return re.compile(whole, re.I), named
+
+
+def _name(choice: str) -> str:
+    """A choice in small letters, with single spaces for underscores and hyphens between words, without a full stop."""
+    return " ".join(re.sub(r"_|(?<=\w)-(?=\w)", " ", choice.lower()).split()).rstrip(".!?")
+
+
+_ARTICLES = re.compile(r"^(?:the|an|a)[\s_]+", re.I)
+_WORD = re.compile(r"[^\s_-]+")
+# fmt: off
+_LEADING = frozenset((
+    "a", "an", "the", "his", "her", "their", "its", "my", "your", "that", "this", "in", "on", "at", "to", "under",
+    "behind", "inside", "into", "near", "with", "by", "beside", "of", "from", "there", "are", "is", "be",
+))
+# fmt: on
+"""Words with which the telling part of a choice does not begin."""
+
+_ORDINALS = {
+    "first": "one", "second": "two", "third": "three", "fourth": "four", "1": "one", "2": "two", "3": "three",
+    "4": "four", "1st": "one", "2nd": "two", "3rd": "three", "4th": "four",
+}  # fmt: skip
+_DENYING = re.compile(r"\b(?:not|no|never|none|cannot)\b|n['\u2019]t\b", re.I)
+
+
+def wording_key(text: str) -> str:
+    """The words of a name in small letters, with single spaces, without a leading article and a full stop."""
+    words = _WORD.findall(_ARTICLES.sub("", text.casefold().strip()))
+    return " ".join(words).rstrip(".!?") or text.casefold()
+
+
+@lru_cache(maxsize=4096)
+def find_wordings(choices: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str | None]]:
+    """A pattern that finds the names of the choices, and the choice of each name; None where two have one name.
+
+    A name may lack its full stop, be in the plural or the singular, be spelled gray or grey, and be the telling part.
+    """
+    named: dict[str, str | None] = {}
+    for choice in choices:
+        name = wording_key(choice)
+        named[name] = None if name in named else choice
+    spelled = dict(named)
+    for name, meant in named.items():
+        for other in (f"{name}s", name.removesuffix("s"), name.replace("gray", "grey"), name.replace("grey", "gray")):
+            if len(other) > 3 and other not in named and meant is not None:
+                spelled[other] = None if spelled.get(other, meant) != meant else meant
+    for name, meant in _telling([choice for choice in choices if named[wording_key(choice)] is not None]).items():
+        spelled.setdefault(name, meant)
+    names = sorted((name for name in spelled if name), key=len, reverse=True)
+    bodies = [r"[\s_-]{1,3}".join(map(re.escape, name.split(" "))) for name in names]
+    return re.compile(rf"(?<!\w)(?:{'|'.join(bodies)})(?!\w)", re.I), spelled
+
+
+def _telling(choices: Sequence[str]) -> dict[str, str]:
+    """The parts of names that tell the choices apart, each with its choice; a part that two could have is left out."""
+    words = [wording_key(choice).split(" ") for choice in choices]
+    found: dict[str, str] = {}
+    doubled: set[str] = set()
+    for choice, mine in zip(choices, words, strict=True):
+        for part in _parts(mine, words):
+            if found.setdefault(part, choice) != choice:
+                doubled.add(part)
+    whole = [wording_key(choice) for choice in choices]
+    return {
+        part: choice
+        for part, choice in found.items()
+        if part not in doubled and sum(f" {part} " in f" {name} " for name in whole) <= 1
+    }
+
+
+def _alike(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two choices are sentences that begin with the same words."""
+    return len(one) > 2 and len(other) > 2 and one[0] == other[0]
+
+
+def _parts(mine: Sequence[str], every: Sequence[Sequence[str]]) -> list[str]:
+    """Shorter names of one choice: without its leading preposition, and what only it has among `every` choice."""
+    parts = [_stripped(mine)]
+    others = [other for other in every if other is not mine and _alike(mine, other)]
+    if others:
+        first = min(_common(mine, other) for other in others)
+        last = min(_common(mine[first:][::-1], other[first:][::-1]) for other in others)
+        middle = _stripped(mine[first : len(mine) - last])
+        parts += [middle, _stripped(mine[first:])]
+        if len(middle) > 2 and first > 1 and len(middle[0]) > 3 and middle[0].endswith(("ed", "en", "less", "ful")):
+            parts.append(middle[:1])  # "blocked by the landslide" is told by "blocked"
+        parts += _with_pronoun(middle, others, mine[first - 1 : first])
+    if len(mine) == 2 and mine[0] in _ORDINALS:
+        parts.append([mine[1], _ORDINALS[mine[0]]])
+    if len(mine) == 2 and any(len(other) == 2 and other[1] == mine[1] for other in every if other is not mine):
+        parts.append([mine[0], "one"])  # "the green one" of two bags
+    joined = [" ".join(part) for part in parts if part != list(mine)]
+    return [part for part in joined if len(part) > 2 and not _DENYING.search(part)]
+
+
+def _with_pronoun(middle: list[str], others: Sequence[Sequence[str]], before: Sequence[str]) -> list[list[str]]:
+    """What somebody will do with what all choices name: "water them", "leaves it alone" for "leave the plant alone"."""
+    shared = [all(word in other for other in others) for word in middle]
+    if not (any(shared) and not shared[0]):
+        return []
+    start = shared.index(True)
+    end = next((place for place in range(start, len(middle)) if not shared[place]), len(middle))
+    short = [[word] for word in ("it", "them", "him", "her")] + [["the", middle[end - 1]]]
+    found = [[*middle[:start], *words, *middle[end:]] for words in short]
+    if list(before) == ["will"]:
+        found += [[f"{one[0]}s", *one[1:]] for one in (*found, middle)]
+    return found
+
+
+def _stripped(words: Sequence[str]) -> list[str]:
+    place = 0
+    while place < len(words) and words[place] in _LEADING:
+        place += 1
+    return list(words[place:])
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many words two choices begin with in common."""
+    count = 0
+    for mine, theirs in zip(one, other, strict=False):
+        if mine != theirs:
+            break
+        count += 1
+    return count
+
+
+WORDS, LETTER, BOTH, AGAINST = "words", "letter", "both", "against letter"
+"""How a choice is named: by its words, by its letter, by both, or by words beside the letter of another choice."""
+
+
+class Mention(NamedTuple):
+    """A place of a text, from `start` to before `end`, that names `choice`.
+
+    choice: None for a letter that no choice has. by: one of WORDS, LETTER, BOTH and AGAINST.
+    """
+
+    start: int
+    end: int
+    choice: str | None
+    by: str
+
+
+_LETTERS = re.compile(
+    r"(?<![\w'\u2019])(?:(?P<word>option|choice|letter)[ ]?[:#]?[ ]?)?"
+    r"(?P<open>[(\[\"'\u201c]{0,2})(?P<letter>[A-Za-z])(?P<close>[)\]\"'\u201d]{0,2})(?P<after>[.:,;)]?)(?![\w'\u2019])",
+    re.I,
+)
+_GOES_ON = re.compile(r"\W*$|[.,;:)]| (?:is|because|since|as|would|seems|must)\b")
+_DETERMINER = re.compile(r"no (?!(?:he|she|they|it|i|we|because|since|as)\b)[a-z]", re.I)
+"""A "no" that belongs to the word after it, as in "no one" and "no reason", and names no choice."""
+_AND = re.compile(r"\s*(?:or|and|/|\|)\W", re.I)
+_BESIDE = re.compile(
+    r"[\s)\].:,;\"'\u201c\u201d(=\u2013\u2014-]{0,8}(?:(?:the|an|a|i\.e\.|namely)\s)?[\"'\u201c]?", re.I
+)
+_BEFORE = re.compile(r"[\s\"'\u201d,]{0,4}[(\[]?")
+
+
+def find_mentions(text: str, choices: Sequence[str]) -> tuple[Mention, ...]:
+    """Every place of the text that names a choice, in order, in time proportional to the length of the text.
+
+    text: a line or sentence with single spaces for white space. Of names that overlap the one that begins first
+    counts, then the longer one. Two choices that differ by an article alone are told apart only by the article.
+    """
+    return _mentions(text, tuple(choices), choices.offered if isinstance(choices, LetteredChoices) else ())
+
+
+@lru_cache(maxsize=1024)  # a sentence is looked at for several rungs
+def _mentions(text: str, choices: tuple[str, ...], offered: Order) -> tuple[Mention, ...]:
+    pattern, named = find_wordings(choices)
+    found = [Mention(one.start(), one.end(), named.get(wording_key(one[0])), WORDS) for one in pattern.finditer(text)]
+    found = [one for one in found if one.choice is None or not _DETERMINER.match(text, one.start)]
+    if not offered:
+        return tuple(found)
+    starts = [one.start for one in found]
+    free = []
+    for one in _letters(text, LetteredChoices(choices, offered)):
+        place = bisect(starts, one.start) - 1
+        if place < 0 or found[place].end <= one.start:  # a letter that is a part of a name is no letter
+            free.append(one)
+    return tuple(_joined(text, found, free))
+
+
+def _letters(text: str, choices: LetteredChoices) -> list[Mention]:
+    """Single letters that can be meant as the letter of a choice. "A" and "I" are words, and small letters may be, so
+    that these count only with a bracket, a full stop or the like, or after a word such as "option"."""
+    found = []
+    first, last = len(text) - len(text.lstrip(" .:-")), len(text.rstrip(" ."))
+    for one in _LETTERS.finditer(text):
+        if text.startswith("(", one.end()):
+            continue  # such as "H(A)"
+        letter, closed = one["letter"], bool(one["close"]) or one["after"] in (")", ":", ".")
+        after_word = bool(one["word"]) and (
+            letter.isupper() or closed or letter != "a" or _GOES_ON.match(text, one.end()) is not None
+        )
+        marked = (
+            after_word
+            or bool(one["open"] and one["close"])
+            or (one["close"] == ")" and text[max(0, one.start() - 1)] != "(")
+        )
+        begins = one.start() <= first and (closed or one.end() >= last or _AND.match(text, one.end()) is not None)
+        if marked or begins or (letter.isupper() and (letter not in "AI" or closed or one.end() == len(text))):
+            end = one.end() - len(one["after"])
+            found.append(Mention(one.start(), end, choices.by_letter(letter.casefold()), LETTER))
+    return found
+
+
+def _joined(text: str, names: list[Mention], letters: list[Mention]) -> list[Mention]:
+    """The mentions in order, a letter and words side by side as one."""
+    merged: list[Mention] = []
+    for one in sorted([*names, *letters]):
+        last = merged[-1] if merged else None
+        if last is not None and {last.by, one.by} == {LETTER, WORDS}:
+            gap = text[last.end : one.start]
+            if one.by == WORDS and _BESIDE.fullmatch(gap):
+                by = BOTH if last.choice == one.choice else AGAINST
+                merged[-1] = Mention(last.start, one.end, one.choice, by)
+                continue
+            bracketed = text[one.start] in "([" or gap.rstrip().endswith(("(", "["))
+            if one.by == LETTER and bracketed and _BEFORE.fullmatch(gap):
+                by = BOTH if last.choice == one.choice else AGAINST
+                merged[-1] = Mention(last.start, one.end, last.choice, by)
+                continue
+        merged.append(one)
+    return merged

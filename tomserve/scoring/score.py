@@ -1,30 +1,50 @@
-"""Score one response: the standard metrics, those of its benchmark, and how it differs when it is asked again.
+"""Score responses: one row for each item, strategy and model, with the samples of a question combined into one
+(self-consistency).
 
->>> from tomserve.items import Gold, Item
->>> item = Item(id="q", story=["The box holds tea."], question="What is in the box?", choices=["tea", "salt"],
-...             answer="tea")
->>> score_row("run", "model", item, {"strategy": "vanilla", "status": "ok", "text": "Answer: tea"})["correct"]
-True
+The answer of the row is the one that most samples give (self-consistency: Wang et al., ICLR 2023, section 2, without
+weights). Of answers that equally many samples give, the one that came with the lowest sample number counts. A sample
+without a readable answer does not vote. Every other column, such as those of the chain, is that of the first sample
+that gave this answer; where no sample gave any, it is that of the first sample.
+
+Where another tool graded the samples (see tomserve.scoring.grades), it need not say what it read. If it counts one as
+right without saying its answer, or says none of a question, the marks vote instead: right or wrong, and of as many of
+each the one that came with the lowest sample number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import gc
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
+import orjson
 import polars as pl
 
+from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.automaton import Automaton
-from tomserve.scoring import graded
-from tomserve.scoring.answers import Reading, read
-from tomserve.scoring.choices import PARSE, Choices
-from tomserve.scoring.labels import Lettered
-from tomserve.scoring.lettering import choices_of
-from tomserve.scoring.metric import NO_REPLY, PLAIN, Kind, Scoring, columns_of, computed, ruled
-from tomserve.scoring.standard import STANDARD
+from tomserve.scoring import grades, metrics
+from tomserve.scoring.answers import Reading, read_reply
+from tomserve.scoring.grades import FIELD, PARSE_CHOICE, GraderChoices, grade_fields
+from tomserve.scoring.labels import ASKED, LetteredChoices, choices_of
+from tomserve.scoring.metrics import (
+    NO_REPLY,
+    PLAIN,
+    STANDARD,
+    Kind,
+    Metric,
+    Scoring,
+    ScoringLookup,
+    apply_baselines,
+    columns_of,
+    compute_metric,
+)
 from tomserve.scoring.thoughts import CUT
-from tomserve.status import ANSWERS, INVALID, OK, inert
+from tomserve.status import ANSWERS, INVALID, OK, UNANSWERED, inert
 
 COLUMNS: dict[str, Kind] = {
     **dict.fromkeys(("run", "model", "benchmark", "item", "cluster", "strategy"), pl.String),
@@ -57,7 +77,7 @@ def score_row(
     others: Sequence[Automaton] = (),
     scoring: Scoring = PLAIN,
     *,
-    reader: Choices | None = None,
+    reader: GraderChoices | None = None,
 ) -> dict[str, Any]:
     """The values of one row of the score table, without those of `item_fields` and `noise_fields`.
 
@@ -67,14 +87,14 @@ def score_row(
     item's benchmark adds. reader: the choices of a model that has read what the rules could not. Raises ConfigError or
     ContentError where a metric of the benchmark fails.
     """
-    reading = reading_of(item, row, scoring.lettered)
+    reading = read_response(item, row, scoring.lettered)
     status = inert(row["status"])
-    if reader is not None and unread(row, reading) and (choice := reader.choice(item, row)):
-        reading = reading._replace(parse=PARSE, answer=choice, reason=None)
-    grade = graded.grade_of(row) if row["status"] in ANSWERS else None
+    if reader is not None and is_unread(row, reading) and (choice := reader.choice(item, row)):
+        reading = reading._replace(parse=PARSE_CHOICE, answer=choice, reason=None)
+    grade = grades.grade_of(row) if row["status"] in ANSWERS else None
     if grade is not None and grade.counts:
         reason = grade.unread or (None if grade.correct is not None else "not graded by the tool that asked")
-        reading = reading._replace(parse=None if reason else graded.PARSE, answer=grade.answer, reason=reason)
+        reading = reading._replace(parse=None if reason else grades.PARSE_GRADE, answer=grade.answer, reason=reason)
         status = INVALID if reason else status
     elif reading.answer is None and status == OK:
         status = INVALID
@@ -99,19 +119,19 @@ def score_row(
     if scoring.metrics and row["status"] in ANSWERS:
         for metric in scoring.metrics:
             if not metric.of_item:
-                scored.update(computed(metric, item, reading))
+                scored.update(compute_metric(metric, item, reading))
     return scored
 
 
-def unread(row: Mapping[str, Any], reading: Reading) -> bool:
+def is_unread(row: Mapping[str, Any], reading: Reading) -> bool:
     """Whether a response is a whole reply in which the rules found no answer: what a model may then read. A reply to an
     open question is not, nor one whose grade by another tool counts."""
     if row["status"] != OK or reading.answer is not None or reading is OPEN:
         return False
-    return (grade := graded.grade_of(row)) is None or not grade.counts
+    return (grade := grades.grade_of(row)) is None or not grade.counts
 
 
-def reading_of(item: Item, row: Mapping[str, Any], lettered: bool) -> Reading:
+def read_response(item: Item, row: Mapping[str, Any], lettered: bool) -> Reading:
     """What the text of a response says; nothing where its status is that of a failure."""
     if row["status"] not in ANSWERS:
         return NO_REPLY
@@ -121,8 +141,8 @@ def reading_of(item: Item, row: Mapping[str, Any], lettered: bool) -> Reading:
     if row.get("reasoning") and not text.strip():
         return Reading(None, None, ONLY_THOUGHTS if whole else CUT)
     choices = choices_of(item, row, lettered)
-    found = read(text, choices, len(item.story), item.question, whole)
-    return found._replace(offered=choices.offered) if isinstance(choices, Lettered) else found
+    found = read_reply(text, choices, len(item.story), item.question, whole)
+    return found._replace(offered=choices.offered) if isinstance(choices, LetteredChoices) else found
 
 
 ONLY_THOUGHTS = "the reply has no text: the server put everything into its reasoning"
@@ -143,7 +163,7 @@ def noise_fields(
     """
     if row["status"] not in ANSWERS:
         return {}
-    reading = reading_of(item, row, lettered)
+    reading = read_response(item, row, lettered)
     found: dict[str, list[int]] = {}
     for level, other in again:
         if other.get("key") != row.get("key") or other.get("reused"):
@@ -151,7 +171,7 @@ def noise_fields(
         if other["status"] not in ANSWERS:
             found.setdefault("noise_failed", []).append(level)
             continue
-        second = reading_of(item, other, lettered)
+        second = read_response(item, other, lettered)
         changes = {
             "compared": True,
             "text": (other.get("text") or "") != (row.get("text") or ""),
@@ -177,6 +197,349 @@ def item_fields(item: Item, scoring: Scoring = PLAIN) -> dict[str, Any]:
     fields.update(item.factors)
     for metric in scoring.metrics:
         if metric.of_item:
-            fields.update(computed(metric, item, NO_REPLY))
-    fields.update(ruled(scoring.rules, item))
+            fields.update(compute_metric(metric, item, NO_REPLY))
+    fields.update(apply_baselines(scoring.rules, item))
     return fields
+
+
+SAMPLED: dict[str, Kind] = {
+    "sample": pl.Int64,
+    "samples": pl.Int64,
+    "samples_right": pl.Int64,
+    "samples_read": pl.Int64,
+    "correct_any": pl.Boolean,
+    "correct_all": pl.Boolean,
+    "correct_mean": pl.Float64,
+}
+"""Columns that a score table has only where a question was asked several times.
+
+sample: the sample whose reply the row describes, from 0. samples: how many samples there are. samples_right: how many
+of them are right. samples_read: how many hold an answer that could be read, or were graded by the tool that asked,
+where its grade counts. correct_any, correct_all: whether any
+sample, or every one, is right. correct_mean: the share of samples that are right; one without an answer is wrong."""
+
+PEOPLE: dict[str, Kind] = {
+    "people": pl.List(pl.String),
+    "people_right": pl.List(pl.Int64),
+}
+"""Columns that a score table has only where people answered, each of whom is one sample (see tomserve.humans).
+
+people: the codes of those who answered the question. people_right: for each of them 1 where the answer is right, else
+0. Both are null where nobody did."""
+
+Row = Mapping[str, Any]
+
+
+def sample_of(row: Row) -> int:
+    """The number of the sample that a response is, from 0; 0 where it names none."""
+    sample = row.get("sample")
+    return sample if type(sample) is int else 0
+
+
+def people_fields(records: Sequence[Row], rows: Sequence[Row]) -> dict[str, Any]:
+    """The columns of PEOPLE for one question.
+
+    records: its scored samples, each with `status` and `correct`. rows: the responses that they were made from, each
+    with the `person` who gave it.
+    """
+    there = [
+        (str(row["person"]), int(bool(record["correct"])))
+        for record, row in zip(records, rows, strict=True)
+        if row.get("person") is not None and record["status"] != UNANSWERED
+    ]
+    return {"people": [code for code, _ in there] or None, "people_right": [right for _, right in there] or None}
+
+
+def choose_majority(records: Sequence[Row]) -> int:
+    """The place of the record that stands for all of them: the first that gave the answer that most of them give.
+
+    records: the scored samples of one question in their order, each with its `answer`, None where none was read. Where
+    these do not say what another tool graded, the first with the mark that most of them have.
+    """
+    given = [record["answer"] for record in records]
+    marks = [bool(record["correct"]) if _graded(record) else None for record in records]
+    silent = any(mark and answer is None for mark, answer in zip(marks, given, strict=True))
+    voting: list[Any] = marks if silent or all(answer is None for answer in given) else given
+    votes = Counter(vote for vote in voting if vote is not None)
+    most = max(votes.values(), default=0)
+    return next((place for place, vote in enumerate(voting) if votes[vote] == most), 0)
+
+
+def _graded(record: Row) -> bool:
+    """Whether the grade of the tool that asked is the score of a sample."""
+    return record.get("parse") == grades.PARSE_GRADE
+
+
+def sample_fields(records: Sequence[Row], samples: Sequence[int], chosen: int) -> dict[str, Any]:
+    """The columns of SAMPLED for one question.
+
+    records: its scored samples, each with `answer`, `correct` and `parse`. samples: the number of each. chosen: the
+    place of the record that stands for all (see `choose_majority`).
+    """
+    right = sum(bool(record["correct"]) for record in records)
+    asked = sum(record.get("status") != UNANSWERED for record in records)  # what somebody left open counts nowhere
+    return {
+        "sample": samples[chosen],
+        "samples": asked,
+        "samples_right": right,
+        "samples_read": sum(record["answer"] is not None or _graded(record) for record in records),
+        "correct_any": right > 0,
+        "correct_all": 0 < right == asked,
+        "correct_mean": right / asked if asked else None,
+    }
+
+
+Answered = tuple[Item, Sequence[Mapping[str, Any]], Sequence[Automaton], Sequence[tuple[int, Mapping[str, Any]]]]
+"""An item, its response (or the responses of its samples), the compiled rationales of other questions about its story,
+and the replies that came when it was asked again, each with the number of requests in flight."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table besides the standard ones, with their types.
+
+    factors: the factors of the items. items: what their benchmarks compute once for each item. replies: what they
+    compute from each reply. rules: what each benchmark adds. samples: those of questions that were asked several times.
+    original: gives the original of a variant, where some items are variants; None where none is. given: how many
+    questions there were, where another tool answered some of them; else None. grades: those of
+    another tool's grades, where some reply has one.
+    """
+
+    factors: Mapping[str, Kind]
+    items: Mapping[str, Kind]
+    replies: Mapping[str, Kind]
+    rules: ScoringLookup
+    samples: Mapping[str, Kind]
+    original: metrics.Original | None = None
+    given: int | None = None
+    grades: Mapping[str, Kind] = field(default_factory=dict)
+
+    def beside(self, original: metrics.Original) -> Columns:
+        """The columns with those of variants. original: gives the original of a variant."""
+        items, replies = {**metrics.ORIGINAL_ITEM, **self.items}, {**metrics.ORIGINAL_REPLY, **self.replies}
+        return replace(self, items=items, replies=replies, original=original)
+
+    @classmethod
+    def of(
+        cls,
+        factors: Mapping[str, set[type]],
+        benchmarks: Collection[str],
+        rules: ScoringLookup,
+        sampled: bool = False,
+        people: bool = False,
+    ) -> Columns:
+        """The columns for items with these factors (each with the types of its values) and these benchmarks.
+
+        Raises ConfigError where a metric's column is also a factor, or where two metrics differ about a column's type.
+        """
+        metrics: list[Metric] = [metric for name in sorted(benchmarks) for metric in rules(name).metrics]
+        columns_of(metrics)
+        items, replies = (columns_of(one for one in metrics if one.of_item is whose) for whose in (True, False))
+        items |= {rule.column: pl.Boolean for name in sorted(benchmarks) for rule in rules(name).rules}
+        if clash := sorted(set(factors) & {*items, *replies}):
+            raise ConfigError(f"items: factor {clash[0]!r} has the name of a column of their benchmark; rename it")
+        samples = {**(SAMPLED if sampled or people else {}), **(PEOPLE if people else {})}
+        return cls({name: _kind(kinds) for name, kinds in factors.items()}, items, replies, rules, samples)
+
+
+def _kind(kinds: set[type]) -> type[pl.DataType]:
+    """The type of a column for a factor whose values have these types; text where no other type holds them all."""
+    kinds = kinds - {type(None)}
+    if kinds == {bool}:
+        return pl.Boolean
+    if kinds == {int}:
+        return pl.Int64
+    return pl.Float64 if kinds and kinds <= {int, float} else pl.String
+
+
+@contextlib.contextmanager
+def pause_gc() -> Iterator[None]:
+    """Switch the collector of reference cycles off for a while.
+
+    Scored rows hold no cycles, and the collector would walk through all of them again and again, which takes a third of
+    the time of scoring.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def build_frame(
+    run: str,
+    answered: Iterable[Answered],
+    chains: Collection[str],
+    lettered: Collection[str],
+    columns: Columns,
+    reader: GraderChoices | None = None,
+) -> pl.DataFrame:
+    """The score table. Columns that belong to the item are half of all and most of the work, so they are computed once
+    for each item and then repeated for its rows.
+
+    run: the run's name. answered: the items with their responses. chains, lettered: the strategies that ask for a chain
+    of beliefs, and those that show the choices as A, B, C. columns: the columns besides the standard ones. reader: the
+    choices of a model that has read what the rules could not.
+    """
+    places: dict[str, int] = {}
+    fields: list[dict[str, Any]] = []
+    place_of: list[int] = []
+    records: list[dict[str, Any]] = []
+    replies = _Replies(run, chains, lettered, columns, reader)
+    for item, rows, others, again in answered:
+        if item is not replies.item:
+            replies.turn_to(item, others)
+            place = places.setdefault(item.id, len(fields))
+            if place == len(fields):
+                scoring = replies.scoring(rows[0]["strategy"])
+                fields.append({**item_fields(item, scoring), **dict.fromkeys(PARTIAL, columns.given)})
+                if columns.original is not None:
+                    fields[-1].update(metrics.original_item_fields(item, replies.original, scoring))
+        place_of.append(place)
+        scored = [replies.scored(row) for row in rows]
+        chosen = choose_majority(scored) if len(scored) > 1 else 0
+        row, record = rows[chosen], scored[chosen]
+        more: dict[str, Any] = {}  # never added to the record itself, which may stand for other replies
+        if again:
+            same = [(level, other) for level, other in again if sample_of(other) == sample_of(row)]
+            more.update(noise_fields(item, row, same, replies.scoring(row["strategy"]).lettered))
+        if columns.original is not None:
+            more.update(metrics.original_reply_fields(item, replies.original, record["answer"]))
+        if columns.samples:
+            more.update(sample_fields(scored, [sample_of(one) for one in rows], chosen))
+            more.update(people_fields(scored, rows))
+        if columns.grades:
+            more.update(grade_fields(row, rows))
+        records.append({**record, **more} if more else record)
+    own = {name: kind for name, kind in COLUMNS.items() if name in ITEM_COLUMNS} | {**columns.factors, **columns.items}
+    per_item = _frame(([values.get(name) for values in fields] for name in own), own)
+    rest = {name: kind for name, kind in COLUMNS.items() if name not in ITEM_COLUMNS}
+    per_row = _frame(zip(*map(itemgetter(*rest), records), strict=True) if records else [()] * len(rest), rest)
+    further = {**columns.samples, **columns.grades, **columns.replies}
+    computed = _frame(([record.get(name) for record in records] for name in further), further)
+    per_item = per_item[pl.Series(place_of, dtype=pl.UInt32)]
+    wide = pl.concat([per_row, computed, per_item], how="horizontal")
+    return wide.select(*COLUMNS, *columns.samples, *columns.grades, *columns.factors, *columns.items, *columns.replies)
+
+
+_REPEATED = 4096
+"""How many replies are kept of one item, so that an item that is asked very often needs no more memory."""
+
+
+class _Replies:
+    """Scores replies to one item after the other; replies with the same text to the same item are scored once.
+
+    item: the item whose replies are scored now. original: what it is a variant of, None for any other item, and where
+    that is not at hand.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        chains: Collection[str],
+        lettered: Collection[str],
+        columns: Columns,
+        reader: GraderChoices | None,
+    ) -> None:
+        self._given = (run, chains, lettered, columns, reader)
+        self._scorings: dict[tuple[str, bool], Scoring] = {}
+        self._known: dict[Any, dict[str, Any]] = {}
+        self.item: Item | None = None
+        self.original: Item | None = None
+        self._others: Sequence[Automaton] = ()
+
+    def turn_to(self, item: Item, others: Sequence[Automaton]) -> None:
+        """From now on score replies to that item. others: as in score_row."""
+        original = self._given[3].original
+        self.item, self._others = item, others
+        self.original = original(item) if original is not None else None
+        self._known.clear()
+
+    def scoring(self, strategy: str) -> Scoring:
+        """What the benchmark of the item adds, for replies to that strategy."""
+        assert self.item is not None
+        name, shown = self.item.benchmark, strategy in self._given[2]
+        if (found := self._scorings.get((name, shown))) is None:
+            found = self._given[3].rules(name)
+            found = replace(found, lettered=True) if shown and not found.lettered else found
+            self._scorings[name, shown] = found
+        return found
+
+    def scored(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The scored row of one reply to the item (see score_row)."""
+        assert self.item is not None
+        run, chains, _, _, reader = self._given
+        strategy, text, error = row["strategy"], row.get("text"), row.get("error")
+        odd = (text is not None and type(text) is not str) or (error is not None and type(error) is not str)
+        if odd or FIELD in row or ASKED in row:
+            key = None  # what may not be hashable; or the row has a grade, or an order of choices, of its own
+        else:
+            key = (strategy, row["status"], text, error)
+            if (known := self._known.get(key)) is not None:
+                return {**known, "model": row["model"]}
+        found = score_row(
+            run,
+            row["model"],
+            self.item,
+            row,
+            strategy in chains,
+            self._others,
+            self.scoring(strategy),
+            reader=reader,
+        )
+        if key is not None:
+            if len(self._known) >= _REPEATED:
+                self._known.clear()
+            self._known[key] = found
+        return found
+
+
+def _frame(by_column: Iterable[Sequence[Any]], schema: Mapping[str, Any]) -> pl.DataFrame:
+    """A table of these columns, given as sequences in the order of `schema` (name -> Polars type)."""
+    columns = {}
+    for (name, kind), values in zip(schema.items(), by_column, strict=True):
+        if isinstance(kind, pl.List):  # much quicker than a list of lists, and no label holds the separator
+            joined = _joined(values, as_text=kind.inner == pl.String)
+            columns[name] = pl.Series(name, joined, dtype=pl.String).str.split(_SEPARATOR).cast(kind)
+        elif kind == pl.String and name not in COLUMNS:
+            columns[name] = pl.Series(name, [_as_text(value) for value in values], dtype=kind)
+        elif name in COLUMNS:
+            columns[name] = pl.Series(name, values, dtype=kind)
+        else:
+            columns[name] = _series(name, values, kind)
+    return pl.DataFrame(columns)
+
+
+_SEPARATOR = "\x1f"
+
+
+def _joined(values: Sequence[Any], as_text: bool) -> list[str | None]:
+    """The entries of each list as one text, None for no list. as_text: whether the entries are texts."""
+    if as_text:
+        return [None if value is None else _SEPARATOR.join(value) for value in values]
+    known: dict[tuple[Any, ...], str] = {}  # most lists of numbers are the same few
+    found: list[str | None] = []
+    for value in values:
+        if value is None:
+            found.append(None)
+            continue
+        if (text := known.get(key := tuple(value))) is None:
+            text = known[key] = _SEPARATOR.join(map(str, value))
+        found.append(text)
+    return found
+
+
+def _series(name: str, values: Sequence[Any], kind: Kind) -> pl.Series:
+    """A column that a benchmark's metric or a factor fills. Raises ConfigError for a value that is not of its type."""
+    try:
+        return pl.Series(name, values, dtype=kind)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        types = sorted({type(value).__name__ for value in values if value is not None})
+        raise ConfigError(f"score table: column {name!r} is {kind}; found values of type {', '.join(types)}") from None
+
+
+def _as_text(value: Any) -> str | None:
+    """The value of a factor whose values are of several types, as JSON writes it (true, 2, 0.5); a text is kept."""
+    return value if value is None or type(value) is str else orjson.dumps(value).decode()

@@ -1,8 +1,5 @@
-"""Find what a text says that its answer is: in forms ("Answer: x", <answer>x</answer>, \\boxed{x}) and in sentences
-("the correct choice is x", "x is the right answer", "I choose x").
-
-    >>> stated("So the correct choice is the red box, not the blue box.", ("red box", "blue box"))
-    Said(forms=set(), sentences={'red box'}, final='red box')
+r"""Explicit answers in free text: forms ("Answer: x", <answer>x</answer>, \boxed{x}) and sentences ("the answer is x",
+"I choose x").
 
 Of the choices that are named after "the answer is" the first one counts that is not denied. What is doubted ("might
 be"), asked ("?"), taken back ("no, wait"), or followed by another choice with "or" is None: a reader would not know.
@@ -15,10 +12,195 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from tomserve.scoring.cues import SUPPOSED
-from tomserve.scoring.labels import further, match
-from tomserve.scoring.mentions import Mention, mentions
-from tomserve.scoring.tags import tagged
+from tomserve.scoring.labels import LetteredChoices, Mention, extra_length, find_mentions, match_label
+
+TAKEN_BACK = re.compile(
+    r"\b(?:wait,|correction:|on second thoughts?|scratch that|i was (?:wrong|mistaken)|i take (?:it|that) back"
+    r"|that(?:['\u2019]s| is| was) (?:wrong|incorrect|not right))",
+    re.I,
+)
+THEREFORE = re.compile(
+    r"\W*(?:(?:and|but) )?(?:therefore|thus|so|hence|consequently|accordingly|in conclusion|to conclude|as a result|"
+    r"in summary|to sum up|to summarize|overall|ultimately|in the end|finally|this means|that means|which means|"
+    r"it follows|we can conclude|we conclude|i conclude|conclusion|based on (?:this|these|that|the|all)|"
+    r"given (?:this|these|that|the|all)|from (?:this|these|that)|because of (?:this|that)|tl;?dr"
+    r"|for (?:this|these) reasons?|i(?:['\u2019]d| would) say|i (?:think|believe)|i(?:['\u2019]m| am) confident)\b",
+    re.I,
+)
+INNER = re.compile(
+    r"(?:[,;:.]|\s?[\u2013\u2014\u2192-]| and) (?:so|therefore|thus|hence|consequently|which (?:means|leaves"
+    r"|makes)|meaning)"
+    r"(?: that)?,? ",
+    re.I,
+)
+"""Where a conclusion begins within a sentence."""
+
+NECESSARY = re.compile(
+    r"\b(?:it|this|that|which) (?:has to|must|can only|should|would|will) be\b|\b(?:that|this|which) (?:leaves"
+    r"|gives|makes)\b"
+    r"|\bmust (?:still )?(?:think|believe|be)\b|\bin the end\b|\b(?:so|then) it(?:['\u2019]s| is)\b|\bstick(?:s"
+    r"|ing)? with\b"
+    r"|\b(?:i|we)(?:['\u2019]d|['\u2019]ll| would| will)? (?:go|settle|say|expect|stick|conclude|answer)\b|\bonly\b"
+    r"|\bas far as\b|\bmy (?:answer|conclusion|guess|verdict)\b",
+    re.I,
+)
+"""What a sentence says that decides, though it does not begin with "therefore"."""
+
+TURN = re.compile(
+    r"\b(?:but|however|wait|hold on|hmm+|actually|yet|still|no,|no:|now|instead|rather|though|although|looking back"
+    r"|let me (?:re|check|double|see)\w*|on (?:closer|second)|correction|nevertheless|nonetheless|later|afterwards)\b"
+    r"|^\W*(?:no|nope)\b",
+    re.I,
+)
+"""After such words something else may be said than before."""
+
+SUPPOSED = re.compile(
+    r"^\W*(?:if|had|were|unless|suppose|supposing|assuming|should|even if)\b(?!.*\?)"
+    r"|\b(?:would|could|might) (?:then |also |only |still )?have\b|\botherwise\b"
+    r"|\bI (?:first|initially|almost|nearly) (?:wanted|thought|was|said|guessed)\b"
+    r"|\b(?:first|initial) (?:instinct|thought|impression|guess|reading)\b|\bone might (?:think|say|expect)\b"
+    r"|\b(?:tempt(?:ed|ing)|at first (?:glance|sight)|normally|usually|typically)\b",
+    re.I,
+)
+"""A sentence that supposes what is not so, or says what others would say, and asserts nothing."""
+
+PAST = re.compile(
+    r"\b(?:previously|initially|originally|at first|earlier|used to|no longer|not any ?more|anymore"
+    r"|at the (?:beginning|start|outset)|in the (?:beginning|morning)|had been|started|starts|starting|began|begins"
+    r"|until then|last saw|saw|seen|sees|watched|witnessed|noticed|was there|were there)\b|\bbefore\W*$|^\W*before\b",
+    re.I,
+)
+"""What was so before, or what somebody saw: evidence, not yet what is asked."""
+
+GIVEN_UP = re.compile(
+    r"\b(?:inconclusive|undetermined|undecidable|indeterminate|ambiguous|(?:remains?|is"
+    r"|it['\u2019]s) (?:unclear|uncertain|unknown))\b"
+    r"|\b(?:can(?:no|['\u2019])t|can not|could(?:n['\u2019]t| not)|impossible to|unable to|hard to|difficult to"
+    r"|no way (?:to|of)"
+    r"|does(?:n['\u2019]t| not)|do(?:n['\u2019]t| not)) (?:\w+ )?(?:be )?"
+    r"(?:determin\w*|decid\w*|tell which|say which|settle\w*|conclud\w*|infer\w*|say for sure|be sure|know for)\b"
+    r"|\b(?:not|n['\u2019]t|in)[ -]?(?:enough|sufficient) info\w*|\b(?:either|both) (?:\w+ )?(?:is|are"
+    r"|could be) (?:possible|plausible)"
+    r"|\b(?:could|can) go either way\b|\bdepend(?:s|ing) (?:on|upon|whether)\b|\bnot sure\b|\bno answer\b",
+    re.I,
+)
+"""Somebody who gives up deciding."""
+
+ONLY = re.compile(
+    r"\b(?:no|not|nothing|nowhere|never|none|n['\u2019]t)\b(?:(?!\b(?:but|because|so)\b)[^,.;:?!]){0,80}?"
+    r"\b(?:any(?:where|thing|body|one)? )?(?:other|else|different)(?: \w+)? (?:than|but|from|except)\b|\bnowhere but\b",
+    re.I,
+)
+"""Two denials in one, such as "has no reason to look anywhere else than"."""
+
+NOT_BUT = re.compile(
+    r"(?:\b(?:not|never)|n['\u2019]t)\b[^.;:?!]{0,120}?,? but (?:rather |instead |still )?"
+    r"(?=(?:in|on|at|under|behind|inside|the|an?|that|it|of|for)\b)",
+    re.I,
+)
+"""What is denied in "does not look in the red box but in the blue box"."""
+DOUBT = re.compile(
+    r"\?|\b(?:un(?:clear|certain|sure|able|likely|determined|decided)|ambiguous|impossible|insufficient|inconclusive"
+    r"|indeterminate|whether|if|unless|either|may|maybe|might|could|perhaps|possibly|doubt(?:s|ful)?|depend(?:s|ing)?"
+    r"|assuming|guess|sorry|apologi[sz]e|apologies|refuse|decline|wrong|incorrect|fails?|lacks?|hard to"
+    r"|difficult to|(?:enough|more|further|missing) information|no (?:way|information|answer)|none of the"
+    r"|cannot (?:say|tell|be|determine|know|conclude|answer|infer)|can not|I (?:do|am|would|could|have) not)\b"
+    r"|\bI (?:can|\w{1,6}n)['\u2019]t\b|\bcan['\u2019]t (?:say|tell|be|determine|know|conclude|answer|infer|help)\b"
+    r"|\bI (?:(?:do|can|could|would|am) ?not|never|\w{1,6}n['\u2019]t) (?:really )?"
+    r"(?:believe|think|say|tell|conclude)\b"
+    r"|(?:\b(?:not|never)|n['\u2019]t) (?:really )?(?:believe|think|say|tell|conclude|expect)\b",
+    re.I,
+)
+NEGATION = re.compile(
+    r"\b(?:not|no|never|none|neither|nor|nowhere|without|notwithstanding|(?:ruled?|rules|ruling) out|excluded"
+    r"|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b|[\u4e0d\u6ca1\u975e\u672a]",
+    re.I,
+)
+CLAUSE = re.compile(
+    r"[,;:] |[()]| [\u2013\u2014-] |\band not\b|\bnot (?=(?:in|at|on|the|under|behind|a|an)\b)|\b(?:because"
+    r"|since|as|while|although|though|but|even|despite|whereas|rather than|instead of|before(?!\W*$)"
+    r"|after|when|until|having|where|unlike)\b",
+    re.I,
+)
+ASIDE = re.compile(
+    r"\W*(?:and not|because|since|as|while|although|though|even|despite|whereas|rather than|instead of|before"
+    r"|after|when"
+    r"|until|unlike|having|where|who|not)\b|\(",
+    re.I,
+)
+MOVED = re.compile(
+    r"\b(?:moved?|moves|moving|put|puts|placed|enter(?:s|ed)?|exit(?:s|ed)?|left|leaves|took|takes|told|tells"
+    r"|went|goes|carried|brought)\b",
+    re.I,
+)
+BELIEF = re.compile(
+    r"\b(?:think|believ|belief|expect|assum|look|search|know|feel|say|hold|suppos|convinced|sure|imagin|guess"
+    r"|reckon)\w*",
+    re.I,
+)
+FROM = re.compile(r"\b(?:from|out of|off) (?:the |an? )?[\"'\u201c]?$", re.I)
+REALLY = re.compile(r"\b(?:in (?:fact|reality|truth)|actually|really|truly)\b", re.I)
+RECAP = re.compile(
+    r"\W*(?:explanation|reasoning|rationale|recap|summary|key (?:points?|steps?|takeaways?)|takeaways?|notes?|caveats?"
+    r"|step[- ]by[- ]step|here(?: is|['\u2019]s)|let me|to explain|this is because|that is because|because|since"
+    r"|difficulty|verification|double[- ]check)\b",
+    re.I,
+)
+WORD = re.compile(r"[\w-]+")
+# fmt: off
+COMMON = frozenset((
+    "a", "an", "and", "are", "as", "at", "be", "been", "believe", "believes", "belief", "by", "did", "do", "does",
+    "expect", "expects", "for", "from", "has", "have", "he", "her", "him", "his", "how", "in", "is", "it", "its",
+    "know", "knows", "look", "looks", "of", "on", "or", "really", "said", "say", "says", "search", "she", "that",
+    "the", "their", "them", "they", "think", "thinks", "thinking", "to", "was", "were", "what", "when", "where",
+    "which", "who", "whom", "whose", "will", "with", "would", "currently", "now", "about", "inside", "there",
+    "actually", "first", "still", "most", "likely", "probably", "has", "had", "can", "could", "should", "before",
+    "after", "under", "behind", "if", "then", "full", "not", "no", "yes", "i", "you", "we",
+))
+# fmt: on
+"""Words of a question that a statement may leave out or change."""
+
+
+def stem(word: str) -> str:
+    """A word in small letters without its ending, so that "thinks" and "think" are one."""
+    word = word.casefold()
+    return re.sub(r"(?:ing|ed|es|s)$", "", word) if len(word) > 4 else word
+
+
+_HEAD_ALONE = re.compile(
+    r"\W*[A-Za-z ]{0,30}(?:answer|explanation|reasoning|analysis|step|conclusion)[\w ]{0,20}\W*", re.I
+)
+
+
+def find_tagged(text: str, choices: Sequence[str]) -> tuple[list[str], str]:
+    """The texts in tags, boxes and lines after "####", in order and each once; and the whole text without its tags,
+    where any of them holds something."""
+    pattern = _pattern(extra_length(choices), isinstance(choices, LetteredChoices))
+    texts = dict.fromkeys(next(filter(None, found.groups()), "") for found in pattern.finditer(text))
+    told = [one for one in texts if one.strip() and not _HEAD_ALONE.fullmatch(one.strip())]
+    return told, pattern.sub("", text) if told else text
+
+
+_OPENS = r"[\s*\"\u201c(\[\uff08\u3010]{0,4}"
+_LETTER = (
+    rf"|(?<!not )(?<!\u4e0d\u662f)(?<!\u4e0d\u9009)(?<!\u5e76\u975e)\[\[[ ]?([A-Za-z])[ ]?\]\]"
+    rf"|\u7b54\u6848(?:\u5e94\u8be5|\u5e94\u5f53|\u5e94)?[\u662f\u4e3a:\uff1a]{_OPENS}([A-Za-z])(?![A-Za-z])"
+    rf"|(?:\u56e0\u6b64|\u6240\u4ee5|\u5e94\u8be5|\u5e94|\u6545|\u6211)\u9009\u62e9?{_OPENS}([A-Za-z])(?![A-Za-z])"
+)
+"""[[B]], unless "not" or its Chinese words stand before it; the Chinese for "the answer is B"; and that for "therefore
+choose B", "should choose B" and "I choose B"."""
+
+
+@lru_cache(maxsize=64)
+def _pattern(more: int, lettered: bool) -> re.Pattern[str]:
+    """more: how many characters beyond those of short choices may stand in a tag; a bound keeps the time linear.
+    lettered: whether letters alone count."""
+    return re.compile(
+        rf"<(?:final_)?answer>(?=([^<\n]{{0,{300 + more}}})</(?:final_)?answer>)"
+        rf"|\\boxed\{{(?:\\(?:text|textbf|mathrm|mathbf)\{{)?(?=([^{{}}\n]{{0,{300 + more}}})\}})|(?:^"
+        rf"|\n)#{{4}}[ ]?(?=([^\n:?]{{0,{60 + more}}}(?:\n|$)))" + (_LETTER if lettered else ""),
+        re.I,
+    )
 
 
 class Claim(NamedTuple):
@@ -35,7 +217,7 @@ class Claim(NamedTuple):
     place: int
 
 
-class Said(NamedTuple):
+class Statements(NamedTuple):
     """The choices that a text gives as its answer, in forms and in sentences, and the one that it comes to in the end.
 
     None stands for something that is no choice, or for a choice that is doubted, denied or taken back. final: the last
@@ -174,14 +356,14 @@ def sentences(line: str) -> list[str]:
     return _SENTENCE.split(line)
 
 
-def unbulleted(line: str) -> str:
+def strip_bullet(line: str) -> str:
     """The line without the dash, dot or number of a list before it."""
     return _BULLET.sub("", line)
 
 
-def stated(text: str, choices: Sequence[str]) -> Said:
+def find_statements(text: str, choices: Sequence[str]) -> Statements:
     """What the text says that its answer is, in time proportional to its length."""
-    texts, text = tagged(text, choices)
+    texts, text = find_tagged(text, choices)
     in_tags = {_one(one, choices) for one in texts}
     lines = plain_lines(text)
     claims: list[Claim] = []
@@ -194,7 +376,7 @@ def stated(text: str, choices: Sequence[str]) -> Said:
         claims += [one._replace(place=start + one.place) for one in known[line, after]]
         start += len(line) + 1
     forms = in_tags | {one.choice for one in claims if one.form}
-    return Said(forms, {one.choice for one in claims if not one.form}, _final(claims, "\n".join(lines)))
+    return Statements(forms, {one.choice for one in claims if not one.form}, _final(claims, "\n".join(lines)))
 
 
 def _final(claims: Sequence[Claim], text: str) -> str | None:
@@ -213,12 +395,12 @@ def _final(claims: Sequence[Claim], text: str) -> str | None:
 
 def _of_line(line: str, after: str, choices: Sequence[str]) -> Iterator[Claim]:
     """What one line states, in forms and in sentences; `after` is the line below, for one that ends in a colon."""
-    line = unbulleted(line)
+    line = strip_bullet(line)
     stated_form = None
     if found := _FORM.search(line):
         rest = line[found.end() :].strip(" \"'")
         if not rest and after and not after.startswith(("{", "<", "[")):
-            rest = unbulleted(after)
+            rest = strip_bullet(after)
         if rest and not rest.startswith(("\x00", "{", "<answer", "</answer")):
             doubted = _DOUBTED.search(re.split(r"[:;,]|[.!?] ", line[: found.start()])[-1])
             stated_form = Claim(None if doubted else _first_of(rest, choices, whole=True), True, False, found.start())
@@ -240,7 +422,7 @@ def _in_sentence(
     """What one sentence says that the answer is: a choice, or None where it is doubted; and whether it is hedged."""
     if SUPPOSED.search(sentence):
         return  # "if she were, the answer would be": it is not so
-    for one in mentions(sentence, choices):
+    for one in find_mentions(sentence, choices):
         if _IS_ANSWER.match(sentence, one.end):
             denied = _DOUBTED.search(sentence[max(0, one.start - 60) : one.start]) or sentence.endswith("?")
             hedged = _HEDGED.search(sentence, one.end) is not None
@@ -249,19 +431,19 @@ def _in_sentence(
     seen: set[tuple[str, str]] = set()
     for cue in _CUE.finditer(sentence):
         before = re.split(r"[:;,]", sentence[max(0, cue.start() - 60) : cue.start()])[-1]
-        rest = sentence[cue.end() : cue.end() + LONGEST + further(choices)]
+        rest = sentence[cue.end() : cue.end() + LONGEST + extra_length(choices)]
         if (before, rest) in seen:
             continue
         seen.add((before, rest))
         if not rest.strip(" :\"'") and after:
-            rest, following = unbulleted(after), ""
+            rest, following = strip_bullet(after), ""
         if rest.lstrip(" :\"'").startswith(("\x00", "{")):
             continue
         if _OTHERS.search(before):
             continue  # "the usual answer would be": it is somebody else's
         doubted = bool(_DOUBTED.search(before))
         label = _first_of(rest, choices)
-        if label is None and not mentions(rest, choices):
+        if label is None and not find_mentions(rest, choices):
             continue  # "the answer is not easy to see": it says nothing of any choice
         unsure = doubted or sentence.endswith("?") or bool(_TAKEN_BACK.search(following))
         yield (None if unsure else label), _HEDGED.search(cue[0]) is not None
@@ -269,7 +451,7 @@ def _in_sentence(
 
 def _one(text: str, choices: Sequence[str]) -> str | None:
     """The choice that a whole text is, or names first."""
-    label, _ = match(text.strip(" *_\"'"), choices)
+    label, _ = match_label(text.strip(" *_\"'"), choices)
     return label if label is not None else _first_of(text, choices, whole=True)
 
 
@@ -278,13 +460,13 @@ def _first_of(text: str, choices: Sequence[str], *, whole: bool = False) -> str 
 
     whole: the text is all that was said, such as a line after "Answer:", in which "No, x" takes the answer back.
     """
-    if _of_several(tuple(choices)) and (label := match(text.strip(" \"'"), choices)[0]) is not None:
+    if _of_several(tuple(choices)) and (label := match_label(text.strip(" \"'"), choices)[0]) is not None:
         return label
     parts = sentences(text)
     text, rest = _ADVERB.sub("", parts[0]), " ".join(parts[1:])
-    if (label := match(text.strip(" \"'"), choices)[0]) is not None:
+    if (label := match_label(text.strip(" \"'"), choices)[0]) is not None:
         return None if text.rstrip(" \"'").endswith("?") or _TAKEN_BACK.search(rest) else label
-    named = mentions(text, choices)
+    named = find_mentions(text, choices)
     place = 0
     for number, one in enumerate(named):
         between = text[place : one.start]

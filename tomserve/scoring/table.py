@@ -1,8 +1,8 @@
-"""Make score tables from items and responses (tomserve.scoring.tablefile reads and writes them in several formats).
+"""The score table: made from items and responses, and read and written as Parquet, JSONL or CSV.
 
 A table has one row for each item, strategy and model, and is the same to the byte every time. Rows are scored in the
 order of their items and written in parts, so that a million of them need no more memory than a few thousand. What a
-benchmark adds is handed in as rules (see tomserve.scoring.metric); tomserve.runs.scores knows the files of a run.
+benchmark adds is handed in as rules (see tomserve.scoring.metrics); tomserve.runs.scores knows the files of a run.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import orjson
 import polars as pl
 
-from tomserve.content import temporary
+from tomserve.content import output_path, temporary
+from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.scoring.choices import Choices
-from tomserve.scoring.frames import Answered, Columns, frame
-from tomserve.scoring.graded import FIELD, GRADED
-from tomserve.scoring.metric import Rules, plain
-from tomserve.scoring.parts import Work, written
-from tomserve.scoring.samples import sample_of
-from tomserve.scoring.score import PARTIAL
-from tomserve.scoring.sources import ItemFile, NoiseFile, ResponseFile
+from tomserve.scoring import score
+from tomserve.scoring.grades import FIELD, GRADED, GraderChoices
+from tomserve.scoring.metrics import ScoringLookup, plain_scoring
+from tomserve.scoring.parallel import ScoringWork, score_parts
+from tomserve.scoring.responses import ItemFile, NoiseFile, ResponseFile
+from tomserve.scoring.score import PARTIAL, PEOPLE, SAMPLED, Answered, Columns, build_frame, sample_of
+from tomserve.status import KNOWN, inert, known, unknown
 
 TABLES = (".parquet", ".jsonl", ".csv")
 """The suffixes of files that can hold a score table."""
@@ -47,7 +48,7 @@ def named_gold(columns: Collection[str]) -> pl.Expr | None:
     return pl.coalesce(named).alias("gold") if named else None
 
 
-def write_scored(
+def write_score_table(
     items: ItemFile,
     responses: ResponseFile,
     path: Path,
@@ -56,8 +57,8 @@ def write_scored(
     chains: Collection[str] = (),
     lettered: Collection[str] = (),
     again: NoiseFile | None = None,
-    rules: Rules = plain,
-    reader: Choices | None = None,
+    rules: ScoringLookup = plain_scoring,
+    reader: GraderChoices | None = None,
 ) -> None:
     """Score every response into a Parquet file, part by part.
 
@@ -75,17 +76,17 @@ def write_scored(
     if again is not None:
         for compared in (responses, again):
             compared.key_by_first_turn(again.places)
-    work = Work(run, items, responses, responses.ordered(), chains, lettered, columns, again, reader)
+    work = ScoringWork(run, items, responses, responses.ordered(), chains, lettered, columns, again, reader)
     count = len(work.order.starts) - 1
-    with _told_by_polars(path):
+    with _translate_write_errors(path):
         if count <= PART:
             work.frame(0, count).write_parquet(path)
             return
         with temporary.folder(path.parent) as scratch:
-            _put_together(written(work, scratch, _ranges(count)), path)
+            _put_together(score_parts(work, scratch, _ranges(count)), path)
 
 
-def write_grown(before: pl.DataFrame, more: pl.DataFrame, path: Path) -> None:
+def extend_score_table(before: pl.DataFrame, more: pl.DataFrame, path: Path) -> None:
     """Write the score table of a run that has grown, with the bytes that scoring all of it would write.
 
     before: the table of the rows that the run had, each of which alone is the reply to its question. more: the table of
@@ -94,7 +95,7 @@ def write_grown(before: pl.DataFrame, more: pl.DataFrame, path: Path) -> None:
     """
     key = ["item", "model", "strategy"]
     scores = pl.concat([before.join(more.select(key), on=key, how="anti"), more]).sort(key).rechunk()
-    with _told_by_polars(path):
+    with _translate_write_errors(path):
         if scores.height <= PART:
             scores.write_parquet(path)
             return
@@ -113,20 +114,20 @@ def _put_together(parts: list[Path], path: Path) -> None:
     pl.scan_parquet(parts).sink_parquet(path, row_group_size=PART, maintain_order=True)
 
 
-def tell(note: Note | None, *files: ResponseFile | None) -> None:
+def report_problems(note: Note | None, *files: ResponseFile | None) -> None:
     """Say in one line for each file which of its lines could not be read; say nothing where all of them could."""
     for file in files:
         if note is not None and file is not None and file.problems:
             note(str(file.problems))
 
 
-def empty(run: str) -> pl.DataFrame:
+def empty_table(run: str) -> pl.DataFrame:
     """The score table of a run in which nothing was answered."""
-    return frame(run, (), (), (), Columns.of({}, (), plain))
+    return build_frame(run, (), (), (), Columns.of({}, (), plain_scoring))
 
 
 @contextlib.contextmanager
-def _told_by_polars(path: Path) -> Iterator[None]:
+def _translate_write_errors(path: Path) -> Iterator[None]:
     """Raise OSError where Polars cannot write a file; of a full disk it tells by an error of its own."""
     try:
         yield
@@ -134,12 +135,12 @@ def _told_by_polars(path: Path) -> Iterator[None]:
         raise OSError(f"{path}: cannot be written ({' '.join(str(error).split())[:120]})") from error
 
 
-def table(
+def score_table(
     run: str,
     model: str,
     answered: Iterable[tuple[Item, Mapping[str, Any]]],
     chains: Collection[str] = (),
-    rules: Rules = plain,
+    rules: ScoringLookup = plain_scoring,
     lettered: Collection[str] = (),
 ) -> pl.DataFrame:
     """Score pairs of an item and its response into a table in memory; samples of one question become one row.
@@ -165,4 +166,167 @@ def table(
     if any(item.base is not None for item, *_ in pairs):
         known = {item.id: item for item, *_ in pairs}
         columns = columns.beside(lambda item: known.get(item.base) if item.base is not None else None)
-    return frame(run, pairs, chains, lettered, columns)
+    return build_frame(run, pairs, chains, lettered, columns)
+
+
+def status_column(frame: pl.DataFrame, path: str) -> pl.Series:
+    """The column `status` of a table that came from `path`, with unknown statuses made safe to print.
+
+    Raises ConfigError where the column does not hold text.
+    """
+    column = frame["status"]
+    if column.dtype not in (pl.String, pl.Null):
+        raise ConfigError(f"{path}: column 'status' is {column.dtype}; expected text: {KNOWN}")
+    column = column.cast(pl.String)
+    strange = [status for status in column.unique().drop_nulls() if not known(status)]
+    return column.replace(strange, [inert(status) for status in strange]) if strange else column
+
+
+def unknown_statuses(scores: pl.DataFrame) -> str | None:
+    """One sentence about the statuses of a score table that are unknown here and so count as failures, or None."""
+    if "status" not in scores.columns:
+        return None
+    return unknown(scores["status"].drop_nulls().value_counts().iter_rows())
+
+
+def check_status(scores: pl.DataFrame) -> None:
+    """Raise ConfigError where a status is empty or no text. Any other value is an outcome."""
+    if scores.schema["status"] not in (pl.String, pl.Categorical, pl.Enum):
+        raise ConfigError(f"score table: column 'status' is {scores.schema['status']}; expected text: {KNOWN}")
+    empty = scores.filter(pl.col("status").cast(pl.String).fill_null("") == "")
+    if empty.height:
+        raise ConfigError(f"score table: item {empty['item'][0]!r}: status is empty; expected one of {KNOWN}")
+
+
+COLUMNS = {**score.COLUMNS, **SAMPLED, **PEOPLE, **GRADED, **score.PARTIAL}
+"""The columns of every score table, those of one whose questions were asked several times, those of one whose replies
+another tool graded, and that of one in which another tool answered some of the questions."""
+
+MEASURED: Literal["measured"] = "measured"
+"""The kind of a run that holds a table that was measured inside of a model, and no answers."""
+
+
+def read_table(source: str) -> pl.DataFrame:
+    """The score table in a .parquet, .jsonl or .csv file. Raises ConfigError where the file holds none."""
+    path = Path(source).expanduser()
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file" if not path.exists() else f"{path}: is no file")
+    try:
+        if path.suffix == ".parquet":
+            frame = pl.read_parquet(path, glob=False)
+        elif path.suffix == ".jsonl":
+            frame = pl.read_ndjson(path, infer_schema_length=None)
+        else:
+            text = {
+                name: pl.String for name, kind in COLUMNS.items() if kind == pl.Boolean or isinstance(kind, pl.List)
+            }
+            frame = pl.read_csv(path, infer_schema_length=None, schema_overrides={**COLUMNS, **text}, glob=False)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
+        raise ConfigError(f"{path}: not a {path.suffix[1:]} table ({reason})") from None
+    return cast_columns(frame, str(path))
+
+
+def cast_columns(frame: pl.DataFrame, path: str) -> pl.DataFrame:
+    """A score table with its known columns first, in order and of their types.
+
+    frame: the table as it was read; true and false may also be the texts "true" and "false", or 1 and 0. path: the
+    file, for messages. Raises ConfigError by file, column and value for what does not fit.
+    """
+    known = [name for name in COLUMNS if name in frame.columns]  # JSON lines may have their fields in any order
+    if not known:
+        shown = ", ".join(frame.columns[:8]) or "none"
+        raise ConfigError(
+            f"{path}: not a score table: found columns {shown[:200]}; expected model, strategy, item, status, correct "
+            "and the study's factors (CSV: separated by commas)"
+        )
+    if frame.is_empty():
+        raise ConfigError(f"{path}: holds no rows")
+    check_columns(frame, path)
+    labels = [name for name, kind in frame.schema.items() if kind in (pl.Categorical, pl.Enum)]
+    frame = frame.with_columns(pl.col(name).cast(pl.String) for name in labels)
+    for name in known:
+        kind = COLUMNS[name]
+        if kind == pl.Boolean:
+            frame = frame.with_columns(_truth(frame, name, path))
+            continue
+        if name == "status":
+            frame = frame.with_columns(status_column(frame, path))
+            continue
+        column = (
+            pl.col(name).str.json_decode(kind) if isinstance(kind, pl.List) and path.endswith(".csv") else pl.col(name)
+        )
+        try:
+            frame = frame.with_columns(column.cast(kind))
+        except pl.exceptions.PolarsError:
+            found = frame.schema[name]
+            raise ConfigError(f"{path}: column {name!r} is {found} and cannot be read as {kind}") from None
+    return frame.select(*known, pl.exclude(*known))
+
+
+LONGEST_NAME = 200
+"""Most characters of the name of a column."""
+
+UNREADABLE = (pl.Binary, pl.Struct, pl.Object, pl.Array, pl.Duration, pl.Time)
+"""Types that no column of tomserve has and that can be neither counted nor shown."""
+
+
+def check_columns(frame: pl.DataFrame, path: str) -> None:
+    """Raise ConfigError by file and column for a table, whoever made it, whose columns could not be chosen by name, or
+    hold what cannot be shown."""
+    for name, kind in frame.schema.items():
+        pattern = name == "*" or (name.startswith("^") and name.endswith("$"))  # where columns are chosen, any of them
+        if not name or pattern or len(name) > LONGEST_NAME or not name.isprintable():
+            raise ConfigError(
+                f"{path}: a column is called {name[:60]!r}; expected 1 to {LONGEST_NAME} printable characters, and no "
+                "pattern such as '*' or '^...$'; rename it"
+            )
+        if isinstance(kind, UNREADABLE):
+            raise ConfigError(f"{path}: column {name!r} is {kind!s:.80}; expected texts, numbers or true and false")
+
+
+_TRUTH = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+
+
+def _truth(frame: pl.DataFrame, name: str, path: str) -> pl.Series:
+    """A column as true, false or null. Raises ConfigError by item for a value that is none of these, 1 or 0."""
+    column = frame[name]
+    if column.dtype in (pl.Boolean, pl.Null):
+        return column.cast(pl.Boolean)
+    if column.dtype.is_float():
+        column = column.fill_nan(None)
+    try:
+        text = column.cast(pl.String).str.to_lowercase()
+    except pl.exceptions.PolarsError:
+        raise ConfigError(f"{path}: column {name!r} is {column.dtype} and cannot be read as {pl.Boolean}") from None
+    found = text.replace_strict(_TRUTH, default=None, return_dtype=pl.Boolean).alias(name)
+    strange = text.is_not_null() & (text != "") & found.is_null()
+    if strange.any():
+        at = int(strange.arg_max() or 0)
+        item = frame["item"][at] if "item" in frame.columns else at + 1
+        raise ConfigError(f"{path}: item {item!r}: {name} is {frame[name][at]!r}; expected true or false (or 1, 0)")
+    return found
+
+
+def write_scores(scores: pl.DataFrame, path: Path) -> None:
+    """Write a score table in the format of the path's suffix: .parquet, .jsonl or .csv (with lists as JSON text).
+
+    Raises ConfigError for another suffix, and where the file cannot be written.
+    """
+    lists = [name for name, kind in scores.schema.items() if isinstance(kind, pl.List)]
+    as_text = (
+        pl.col(name).map_elements(lambda values: orjson.dumps(values.to_list()).decode(), pl.String) for name in lists
+    )
+    if path.suffix not in TABLES:
+        raise ConfigError(f"{path}: unknown kind of table; known: {', '.join(TABLES)}")
+    try:
+        with output_path.open_output(path) as file:
+            if path.suffix == ".parquet":
+                scores.write_parquet(file.name)
+            elif path.suffix == ".jsonl":
+                scores.write_ndjson(file.name)
+            else:  # for programs and not for spreadsheets: nothing is escaped, so that it reads back as it was
+                scores.with_columns(as_text).write_csv(file.name)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
+        raise ConfigError(f"{path}: cannot be written ({reason})") from None

@@ -4,9 +4,9 @@ Servers with a parser for a model's marks return its thoughts apart; others leav
 the reply begins with it, so that prose may speak of marks. A closing mark counts without an opening one, too, since
 many templates put that into the prompt.
 
->>> spoken('[THINK]{"answer": "jar"}? No.[/THINK]drawer').text
+>>> split_thoughts('[THINK]{"answer": "jar"}? No.[/THINK]drawer').text
 'drawer'
->>> spoken("analysisIt may be the jar").cut, spoken("Analysis: it is the jar").cut
+>>> split_thoughts("analysisIt may be the jar").cut, split_thoughts("Analysis: it is the jar").cut
 (True, False)
 """
 
@@ -49,7 +49,7 @@ _HINTS = (">", "[/THINK]", "\u25c1/think", "assistantfinal")
 """One of these stands in every closing mark that counts alone: most replies hold none and are done at once."""
 
 
-class Spoken(NamedTuple):
+class SplitReply(NamedTuple):
     """What a reply says. text: beside its thoughts. start: where that stands in the reply. thought: the thoughts, None
     where it holds none. cut: whether the reply was cut off inside them, so that nothing is said."""
 
@@ -59,17 +59,17 @@ class Spoken(NamedTuple):
     cut: bool = False
 
 
-def spoken(text: str) -> Spoken:
+def split_thoughts(text: str) -> SplitReply:
     """What a reply says beside its thoughts, in time proportional to its length."""
     start, thought = 0, None
     while (opened := _OPENING.match(text, start)) is not None:
         ends = [*_CLOSINGS[(opened.lastindex or 1) - 1].finditer(text, opened.end())]
         if not ends:
-            return Spoken("", len(text), text[opened.end() :], cut=True)
+            return SplitReply("", len(text), text[opened.end() :], cut=True)
         thought = text[opened.end() : ends[-1].start()] if thought is None else thought
         start = ends[-1].end()
     if not any(hint in text for hint in _HINTS):
-        return Spoken(text[start:], start, thought)
+        return SplitReply(text[start:], start, thought)
     ends = sorted({end.lastindex: end for end in _CLOSING.finditer(text, start)}.values(), key=re.Match.start)
     if ends and _is_object(text[start:]):  # what stands in its texts is no mark
         ends = []
@@ -79,14 +79,14 @@ def spoken(text: str) -> Spoken:
             continue
         inside = text[start if opened is None else opened.end() : end.start()]
         if text[end.end() :].strip():
-            return Spoken(text[end.end() :], end.end(), inside if thought is None else thought)
+            return SplitReply(text[end.end() :], end.end(), inside if thought is None else thought)
         if opened is None:  # a stray mark after the answer: everything stands before it
-            return Spoken(text[start : end.start()], start, thought)
-        return Spoken(text[start : opened.start()], start, inside if thought is None else thought)
-    return Spoken(text[start:], start, thought)
+            return SplitReply(text[start : end.start()], start, thought)
+        return SplitReply(text[start : opened.start()], start, inside if thought is None else thought)
+    return SplitReply(text[start:], start, thought)
 
 
-def opens(prompt: str) -> bool:
+def opens_thoughts(prompt: str) -> bool:
     """Whether a prompt ends in the mark that opens thoughts, so that the model begins inside of them."""
     return any(re.search(rf"(?:{opening})\s*\Z", prompt[-200:]) for opening, _ in _MARKS)
 

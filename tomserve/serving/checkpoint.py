@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from tomserve.content.places import cache_root
+from tomserve.content.paths import cache_root
 from tomserve.serving.presets import Shape
 
 Json = Mapping[str, Any]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.errors import ConfigError, ServerError
 from tomserve.serving import install, keys, nodes, provenance, records, reference
 from tomserve.serving.launching import Replica, Wanted, prepare

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tomserve import content
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.errors import ConfigError, MachineError
 from tomserve.serving import hardware, keys, nodes, provenance, reference, sizing
 from tomserve.serving.command import Command, vllm_command

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from tomserve.content.places import cache_root
+from tomserve.content.paths import cache_root
 from tomserve.errors import MachineError
 
 _LISTEN = "0A"

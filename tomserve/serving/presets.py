@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tomserve import content
-from tomserve.content.yamlfile import load_model
+from tomserve.content.validation import load_model
 from tomserve.errors import ConfigError, one_of
 from tomserve.serving import keys
 

@@ -31,7 +31,7 @@ import orjson
 import pydantic
 
 from tomserve.content import files
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, ServerError
 from tomserve.serving.probe import healthy
@@ -109,7 +109,7 @@ class Seen(NamedTuple):
     def log(self) -> str:
         """The end of what the server has written; empty where it has written nothing. Anything may stand in it."""
         try:
-            with files.reading(self.path.with_suffix(".log")) as file:
+            with files.open_for_reading(self.path.with_suffix(".log")) as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _LONGEST_LOG))
                 return file.read(_LONGEST_LOG).decode("utf-8", "replace")
         except (OSError, ConfigError):
@@ -147,7 +147,7 @@ def write(port: int, **fields: Any) -> Path:
     path = make_folder() / f"{port}.json"
     pid = os.getpid()
     record = Record(pid=pid, started=now(), host=socket.gethostname(), born=birth(pid), **fields)
-    with files.replacing(path, 0o600) as file:
+    with files.replace_file(path, 0o600) as file:
         file.write(orjson.dumps(asdict(record)))
     return path
 
@@ -306,7 +306,7 @@ def _place(url: str) -> str:
 def _read(path: Path) -> Record | None:
     """The record in a file, or None where it cannot be read or is none."""
     try:
-        with files.reading(path) as file:
+        with files.open_for_reading(path) as file:
             return pydantic.TypeAdapter(Record).validate_json(file.read(_LONGEST), strict=True)
     except (OSError, ConfigError, pydantic.ValidationError):
         return None

@@ -77,7 +77,7 @@ def save(derived: Derived, *, force: bool = False) -> Path:
         raise ConfigError(f"--save: {old} already is the preset of that name; add --force to replace it")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with files.replacing(path) as file:
+        with files.replace_file(path) as file:
             file.write(yaml_of(derived).encode())
     except OSError as error:
         raise ConfigError(f"--save: {path}: cannot be written ({error.strerror})") from None

@@ -43,7 +43,7 @@ class Server:
         self.root, self.url, self.log = f"http://{reachable}:{port}", f"http://{reachable}:{port}/v1", log
         self._healthy = self._asked_to_end = False
         try:
-            output = files.emptied(log) if log else None
+            output = files.open_for_writing(log) if log else None
         except OSError as error:
             raise MachineError(
                 f"{log}: cannot be written ({error.strerror}); set TOMSERVE_RUNS to a folder that can be"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pydantic
 
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.engine.masking import shown
 from tomserve.engine.transport import MOST_TOKENS
 from tomserve.errors import ConfigError

@@ -24,13 +24,12 @@ from typing import IO, Any, NamedTuple
 
 import polars as pl
 
-from tomserve.content.files import one_line, reading
-from tomserve.content.index import Firsts
+from tomserve.content.compact_index import FirstPlaces
+from tomserve.content.files import FileSnapshot, changed_error, one_line, open_for_reading
 from tomserve.engine.rows import CLOSES
 from tomserve.errors import ConfigError
 from tomserve.runs.journal import Row, parse_row
-from tomserve.scoring.latest import ARMS, key_of
-from tomserve.scoring.pinned import PinnedFile, changed
+from tomserve.scoring.responses import ARMS, key_of
 from tomserve.status import FINAL
 
 CHUNK = 1 << 20
@@ -94,7 +93,7 @@ class Asked:
     numbers of requests in flight (field `concurrency`) belong to different conversations, as in a noise check.
     """
 
-    ids: Firsts
+    ids: FirstPlaces
     talking: dict[str, bool]
     repeats: int = 1
     levels: bool = False
@@ -146,14 +145,14 @@ class Journal(NamedTuple):
     with its `key`, its `rank`, the higher the better, and the `mix` of its rows' digests.
     """
 
-    file: PinnedFile
+    file: FileSnapshot
     keys: pl.Series
     talks: pl.DataFrame
 
 
 def whole(path: Path) -> int:
     """How many bytes of a file are whole lines. Raises OSError."""
-    with reading(path) as file:
+    with open_for_reading(path) as file:
         end = file.seek(0, 2)
         while end > 0:
             step = min(CHUNK, end)
@@ -167,7 +166,7 @@ def whole(path: Path) -> int:
 def read(path: Path, asked: Asked, pace: Pace) -> Journal:
     """Read a journal. Raises ConfigError, by file and line, for a line that is no row, or a row that nobody asked."""
     try:
-        file = PinnedFile(path, whole(path))
+        file = FileSnapshot(path, whole(path))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
     keys, marks, mixes = array("Q"), array("Q"), array("Q")
@@ -236,7 +235,7 @@ def join(journals: Sequence[Journal]) -> Joined:
 
 
 class Written(NamedTuple):
-    """What was written: how many rows and bytes, and their digest as tomserve.scoring.pinned names it."""
+    """What was written: how many rows and bytes, and their digest as tomserve.content.files names it."""
 
     rows: int
     bytes: int
@@ -271,11 +270,11 @@ def _pieces(journal: Journal, gone: pl.Series) -> Iterator[tuple[bytes, int]]:
             size += len(piece)
             yield piece, piece.count(b"\n")
         if size != file.size or f"sha256:{found.hexdigest()}" != file.digest:
-            raise changed(file.path)
+            raise changed_error(file.path)
         return
     digest, kept = file.digest, iter(~journal.keys.is_in(gone.implode()))
     for (_, _, line), stays in zip(file.lines(), kept, strict=False):
         if stays:
             yield line, 1
     if file.digest != digest:
-        raise changed(file.path)
+        raise changed_error(file.path)

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import IO
 
 from tomserve.content import files, temporary
-from tomserve.content.places import PARTS_ENDING, run_name
+from tomserve.content.files import digest_file
+from tomserve.content.paths import PARTS_ENDING, run_name
 from tomserve.errors import ConfigError, JournalError, RunMismatchError
 from tomserve.runs import kept, packed, sealing
 from tomserve.runs.listening import Listener, Silent
@@ -26,9 +27,7 @@ from tomserve.runs.manifest import Manifest
 from tomserve.runs.manifest_parts import MergedPart, closed
 from tomserve.runs.runfolder import RunFolder, check_files, without_manifest
 from tomserve.runs.stopping import Stop
-from tomserve.scoring.latest import place_of
-from tomserve.scoring.pinned import measured
-from tomserve.scoring.sources import NOISE
+from tomserve.scoring.responses import NOISE, place_of
 from tomserve.shards import history, joining, reader
 from tomserve.shards.history import Told
 from tomserve.shards.questions import Gathered, gather
@@ -251,7 +250,11 @@ class _Work:
         """
         for file, _ in made:
             file.flush()
-        new = [(file, path) for file, path in made if not path.exists() or measured(Path(file.name)) != measured(path)]
+        new = [
+            (file, path)
+            for file, path in made
+            if not path.exists() or digest_file(Path(file.name)) != digest_file(path)
+        ]
         before = Manifest.read(self.folder.path)
         if not new and before is not None and before.to_dict() == manifest.to_dict():
             return False

@@ -20,6 +20,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from tomserve.content import files
+from tomserve.content.files import FileSnapshot, changed_error
 from tomserve.errors import ConfigError, ConflictError, JournalError
 from tomserve.runs.journal import parse_row
 from tomserve.runs.listening import Listener, Silent
@@ -27,7 +28,6 @@ from tomserve.runs.manifest import Manifest
 from tomserve.runs.packed import JOURNAL, LINE, MARK, PACKED, Header, chunks, is_packed, restore
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.stopping import Stop
-from tomserve.scoring.pinned import PinnedFile, changed
 from tomserve.shards.joining import Pace, whole
 
 SCHEMA = {
@@ -78,7 +78,7 @@ def pack(
         try:
             about = _described(path)
             pace = Pace(f"packing {path}", about.bytes, listener.message, stop.check)
-            with files.replacing(packed) as file:
+            with files.replace_file(packed) as file:
                 _write(path, Path(file.name), about, pace)
                 for _ in chunks(Path(file.name)):
                     stop.check()
@@ -116,7 +116,7 @@ def _described(path: Path) -> Header:
             f"{path}: ends in half a line, as a killed process leaves it; repeat the command that made the run, which "
             "puts that right, then pack it"
         )
-    for piece in PinnedFile(path).chunks():
+    for piece in FileSnapshot(path).chunks():
         found.update(piece)
         lines += piece.count(b"\n")
     return Header(bytes=size, lines=lines, digest=f"sha256:{found.hexdigest()}")
@@ -142,15 +142,15 @@ def _write(path: Path, out: Path, about: Header, pace: Pace) -> None:
         if failed:
             raise failed[0] from None
         raise
-    file = PinnedFile(path)
+    file = FileSnapshot(path)
     if file.size != about.bytes or os.path.getsize(path) != about.bytes:
-        raise changed(path)
+        raise changed_error(path)
 
 
 def _batches(path: Path, group: int, pace: Pace) -> Iterator[pl.DataFrame]:
     """The rows of a journal as tables of so many rows."""
     rows: list[tuple[Any, ...]] = []
-    for number, _, line in PinnedFile(path).lines():
+    for number, _, line in FileSnapshot(path).lines():
         row = parse_row(path, number, line)
         time = row.get("time")
         sample = row.get("sample") or 0

@@ -16,11 +16,11 @@ from pathlib import Path
 import polars as pl
 
 from tomserve.content import files
-from tomserve.content.places import PARTS_ENDING
+from tomserve.content.paths import PARTS_ENDING
 from tomserve.errors import ConfigError
 from tomserve.runs import kept
 from tomserve.runs.runfolder import run_path
-from tomserve.scoring.tablefile import COLUMNS, check_columns, read_table
+from tomserve.scoring.table import COLUMNS, check_columns, read_table
 from tomserve.shards.record import FILE, MOST, Shards, part_folder
 from tomserve.status import known
 
@@ -134,7 +134,7 @@ def _of_files(source: str, paths: Sequence[Path], none: str) -> Partitions:
     if len(paths) > MOST:
         raise ConfigError(f"{source}: {len(paths):,} files; at most {MOST:,} tables are read together; join some")
     for path in paths:
-        files.check(path)
+        files.check_regular(path)
     there = tuple(path for path in paths if _rows(path))
     if not there:
         raise ConfigError(f"{source}: none of its {len(paths)} tables holds a row")
@@ -154,7 +154,7 @@ def _table(path: Path) -> pl.LazyFrame:
     """One score table with its known columns of their types.
 
     A table that tomserve wrote is read lazily. Another one, whose values have to be looked at first, is read as a whole
-    (tomserve.scoring.tablefile.read_table), which raises ConfigError for what does not fit.
+    (tomserve.scoring.table.read_table), which raises ConfigError for what does not fit.
     """
     table = pl.scan_parquet(path, glob=False)
     try:

@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 
 from tomserve._version import __version__
-from tomserve.content.index import Firsts
-from tomserve.content.places import PARTS_ENDING, run_name
+from tomserve.content.compact_index import FirstPlaces
+from tomserve.content.paths import PARTS_ENDING, run_name
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, MachineError, RunMismatchError
 from tomserve.items import write_chunks
@@ -119,7 +119,7 @@ class _Units:
     def _owned(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """The place of the original of each item; an original's is its own."""
         varied = self._made.varied
-        places = Firsts(varied.originals.ids if len(varied.variants) else ())
+        places = FirstPlaces(varied.originals.ids if len(varied.variants) else ())
         owners = np.arange(len(self._made.questions.items), dtype=np.int64)
         for number, entry in enumerate(varied.variants.entries(), len(varied.originals)):
             found = places.find(str(entry.base))
@@ -181,7 +181,7 @@ def _record(made: Plan, place: Path, costs: Sequence[Cost], part_of: Sequence[in
     questions, parts = made.questions, max(part_of) + 1
     tokens = tokens_of(costs, part_of, parts, questions.repeats)
     (undivided,) = tokens_of(costs, [0] * len(part_of), 1, questions.repeats)
-    drawn = Firsts(made.again.items.ids)
+    drawn = FirstPlaces(made.again.items.ids)
     again: list[list[str]] = [[] for _ in range(parts)]
     for name, part in zip(questions.items.ids, part_of, strict=True) if len(drawn) else ():
         if name in drawn:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from tomserve.content import bounded
-from tomserve.content.files import one_line, reading
-from tomserve.content.index import Firsts
+from tomserve.content import files
+from tomserve.content.compact_index import FirstPlaces
+from tomserve.content.files import one_line, open_for_reading
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import line_id
 
@@ -17,7 +17,7 @@ from tomserve.items import line_id
 class Gathered(NamedTuple):
     """The items of several runs. ids: their ids, numbered in order. shared: how many of them several files hold."""
 
-    ids: Firsts
+    ids: FirstPlaces
     shared: int
 
 
@@ -27,7 +27,7 @@ def gather(paths: Sequence[Path], out: IO[bytes]) -> Gathered:
     Raises ConfigError, by file and line, for a line that is no item or does not follow the one before it, and
     RunMismatchError where two files hold different items of one id.
     """
-    ids, shared, before = Firsts(), 0, None
+    ids, shared, before = FirstPlaces(), 0, None
     for key, which, number, line in heapq.merge(*(_lines(path, which) for which, path in enumerate(paths))):
         if before is not None and before[0] == key:
             shared += before[1] != which
@@ -47,8 +47,8 @@ def _lines(path: Path, which: int) -> Iterator[tuple[bytes, int, int, bytes]]:
     """The items of a file: the bytes of the id, the number of the file, that of the line, and the line."""
     last = b""
     try:
-        with reading(path) as file:
-            for number, line in enumerate(bounded.lines(file, path), 1):
+        with open_for_reading(path) as file:
+            for number, line in enumerate(files.read_lines(file, path), 1):
                 name = line_id(path, number, line).encode()
                 if name <= last and number > 1:
                     raise ConfigError(

@@ -1,4 +1,4 @@
-"""What a model has read for several runs (see tomserve.scoring.choices), as that of one run."""
+"""What a model has read for several runs (see tomserve.scoring.grades), as that of one run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import IO
 import orjson
 
 from tomserve.content import temporary
+from tomserve.content.files import FileSnapshot
 from tomserve.errors import RunMismatchError
-from tomserve.scoring.choices import JOURNAL, MARK, RECORD, Choices, Place
-from tomserve.scoring.pinned import PinnedFile
+from tomserve.scoring.grades import JOURNAL, MARK, RECORD, GradeFiles, GraderChoices
 from tomserve.shards.joining import whole
 
 
@@ -23,10 +23,10 @@ def unite(folders: Sequence[Path], stack: contextlib.ExitStack, into: Path, made
     folders: of the runs, the merged run's own last. stack: keeps the files. Raises RunMismatchError where the runs were
     read by different readers, and ConfigError for a file that cannot be read.
     """
-    places = [Place.of_run(folder) for folder in folders if (folder / RECORD).exists()]
+    places = [GradeFiles.of_run(folder) for folder in folders if (folder / RECORD).exists()]
     if not places:
         return
-    records = [Choices(place).record for place in places]
+    records = [GraderChoices(place).record for place in places]
     for place, record in zip(places, records, strict=True):
         if record[MARK] != records[0][MARK]:
             raise RunMismatchError(
@@ -36,7 +36,7 @@ def unite(folders: Sequence[Path], stack: contextlib.ExitStack, into: Path, made
     rows = stack.enter_context(temporary.file(into))
     seen: set[bytes] = set()
     for place in places:
-        for _, _, line in PinnedFile(place.journal, whole(place.journal)).lines():
+        for _, _, line in FileSnapshot(place.journal, whole(place.journal)).lines():
             if (digest := hashlib.blake2b(line, digest_size=12).digest()) not in seen:
                 seen.add(digest)
                 rows.write(line)

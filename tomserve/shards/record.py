@@ -17,10 +17,9 @@ from typing import Annotated, Any, Literal
 import orjson
 import pydantic
 
-from tomserve.content import bounded, digest_of, files
-from tomserve.content.named import Name, RunName
-from tomserve.content.places import PARTS_ENDING, run_name
-from tomserve.content.wording import check_part, refused
+from tomserve.content import digest_of, files
+from tomserve.content.paths import PARTS_ENDING, run_name
+from tomserve.content.validation import Name, RunName, check_part, validation_error
 from tomserve.errors import ConfigError
 from tomserve.runs.manifest_parts import AskedStrategy, VariantsRecord, named
 from tomserve.runs.runfolder import PARTS, run_path
@@ -131,7 +130,7 @@ class Shards(_Part):
 
     def write(self, folder: Path) -> None:
         """Write the record to a folder of parts. Raises OSError where that is not possible."""
-        with files.replacing(folder / FILE) as file:
+        with files.replace_file(folder / FILE) as file:
             file.write(self.text())
 
     @classmethod
@@ -139,7 +138,7 @@ class Shards(_Part):
         """The record in a folder of parts. Raises ConfigError, by file and field, where it is missing or broken."""
         path = folder / FILE
         try:
-            data = bounded.json(path, WAY_OUT)
+            data = files.read_json(path, WAY_OUT)
         except FileNotFoundError:
             raise ConfigError(f"{folder}: holds no parts ({FILE} is missing); `tomserve shard` makes them") from None
         except OSError as error:
@@ -147,7 +146,7 @@ class Shards(_Part):
         try:
             return cls.model_validate(data)
         except pydantic.ValidationError as error:
-            raise refused(error, data, cls, path, WAY_OUT) from None
+            raise validation_error(error, data, cls, path, WAY_OUT) from None
 
 
 def merged_into(folder: Path) -> Path:

@@ -20,15 +20,14 @@ from typing import Annotated, Literal
 import orjson
 import pydantic
 
-from tomserve.content import bounded, files
-from tomserve.content.files import one_line
+from tomserve.content import files
+from tomserve.content.files import digest_file, one_line
 from tomserve.errors import ConfigError, ConflictError, ServerError
 from tomserve.runs import packed
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.stopping import Stop
-from tomserve.scoring.pinned import measured
 from tomserve.shards.address import Place, again, check
 from tomserve.shards.record import FILE as SHARDS
 
@@ -101,8 +100,8 @@ def put(folder: Path, url: str, listener: Listener | None = None, stop: Stop | N
 
 
 def _described(path: Path) -> CopiedFile:
-    files.check(path)
-    size, digest = measured(path)
+    files.check_regular(path)
+    size, digest = digest_file(path)
     return CopiedFile(bytes=size, digest=digest)
 
 
@@ -117,7 +116,7 @@ def _begin(place: Place) -> None:
 def _copy(path: Path, held: CopiedFile, stop: Stop, part: Place) -> None:
     """Copy a file to a part's place, and read it back. Raises ServerError where something else is there then."""
     place = part.below(path.name)
-    with files.reading(path) as source, place.system.open(place.path, "wb") as target:
+    with files.open_for_reading(path) as source, place.system.open(place.path, "wb") as target:
         while piece := source.read(PIECE):
             stop.check()
             target.write(piece)
@@ -155,7 +154,7 @@ def _read(url: str, listener: Listener, stop: Stop, name: str = FILE) -> bytes |
     def read(place: Place) -> bytes:
         at = place.below(name)
         with at.system.open(at.path, "rb") as file:
-            content: bytes = file.read(bounded.LONGEST + 1)
+            content: bytes = file.read(files.LONGEST_LINE + 1)
         return content
 
     try:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import pydantic
 
-from tomserve.content.named import CODE, ModelName, Name, strategy_name
+from tomserve.content.validation import CODE, ModelName, Name, strategy_name
 from tomserve.engine import transports
 from tomserve.errors import ConfigError
 from tomserve.runs.planning import EvalOptions

@@ -1,6 +1,6 @@
 """Baselines: what rules that follow nobody's belief score on the very questions that a model was asked.
 
-A score table says of each question which rules answer it right (columns rule_..., see tomserve.scoring.rules). Beside
+A score table says of each question which rules answer it right (columns rule_..., see tomserve.scoring.baselines). Beside
 an accuracy stands the best of them: the one with the most right answers on the same rows, of several the one of the
 plainest kind. It is chosen on these rows, which favours the rule; a model that is clearly above it is so all the more.
 
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from tomserve import benchmarks
-from tomserve.scoring.rules import BEGINNING, GENERIC, KINDS
+from tomserve.scoring.baselines import BEGINNING, GENERIC, KINDS
 from tomserve.studies import ruled, summed
 from tomserve.studies.contrasts import NEW, Record, share
 from tomserve.studies.showing import Excerpt, Figure, Row, Tables

@@ -22,7 +22,7 @@ import polars as pl
 
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import RESERVED, RESERVED_BEGINNINGS
-from tomserve.scoring.tablefile import COLUMNS
+from tomserve.scoring.table import COLUMNS
 from tomserve.stats.clustered import unmatched_means
 from tomserve.studies import baselines, ruled, summed
 from tomserve.studies.counting import ARM, Rows, Tally, take

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from tomserve.errors import ConfigError, one_of
-from tomserve.scoring.outcomes import check_status
+from tomserve.scoring.table import check_status
 from tomserve.status import OK
 from tomserve.studies.loading import ANSWERED
 from tomserve.studies.study import Study

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tomserve.content import files
-from tomserve.content.nouns import counted
+from tomserve.content.text import count_noun
 from tomserve.engine.truncation import cut_sentence
 from tomserve.status import KINDS, LONGEST
 
@@ -29,7 +29,7 @@ def doubts(sessions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if strange:
         named = ", ".join(f"{files.one_line(name[:LONGEST])!r} ({n:,})" for name, n in strange.most_common(KINDS))
         yield (
-            f"{counted(strange.total(), 'reply', 'replies')} ended for a reason that is not known to "
+            f"{count_noun(strange.total(), 'reply', 'replies')} ended for a reason that is not known to "
             f"tomserve and count as whole texts: {named}; if it means that they were cut off or filtered, so may their "
             "answers be"
         )

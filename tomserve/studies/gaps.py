@@ -19,14 +19,12 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.content import bounded, files
+from tomserve.content import files
 from tomserve.items import is_variant
 from tomserve.runs.runfolder import read_manifest
-from tomserve.scoring.agreement import GRADE, Agreement, of_table, sum_of
-from tomserve.scoring.choices import PARSE
+from tomserve.scoring.grades import GRADE, PARSE_CHOICE, Agreement, compare_table, sum_agreements
 from tomserve.scoring.score import PARTIAL
-from tomserve.scoring.table import TABLES
-from tomserve.scoring.tablefile import MEASURED
+from tomserve.scoring.table import MEASURED, TABLES
 from tomserve.status import FINAL, UNANSWERED, listed
 from tomserve.studies.doubts import doubts
 from tomserve.studies.loading import measured_studies
@@ -54,7 +52,7 @@ class Gaps:
     everything it was to ask (None for a file). first: the first reply that could not be read: its item, its strategy
     and the reason, in words that are safe to print. given: what `tomserve runs` is given to list these replies; the
     source where nothing is said. by_model: how many answers no rule could read, and a model has read (see
-    tomserve.scoring.choices). tool: another tool that collected the replies. agreement: of our reading with its grades.
+    tomserve.scoring.grades). tool: another tool that collected the replies. agreement: of our reading with its grades.
     doubts: what the run noted that makes its replies doubtful (see tomserve.studies.doubts).
     """
 
@@ -264,7 +262,7 @@ def _sum(some: Sequence[Gaps]) -> Gaps:
         wanted=sum(wanted) if len(wanted) == len(some) else None,
         items=sum(one.items for one in some),
         first=next((one.first for one in some if one.first), ""),
-        agreement=sum_of([one.agreement for one in some]),
+        agreement=sum_agreements([one.agreement for one in some]),
         by_model=sum(one.by_model for one in some),
     )
 
@@ -293,11 +291,11 @@ def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None,
     if manifest is None and GIVEN in scores.columns:
         of = scores.select(pl.col(GIVEN).cast(pl.Int64, strict=False).max()).item()
     first = _first(scores) if unread else ""
-    by_model = int((scores["parse"] == PARSE).sum()) if scores.schema.get("parse") == pl.String else 0
+    by_model = int((scores["parse"] == PARSE_CHOICE).sum()) if scores.schema.get("parse") == pl.String else 0
     foreign = (manifest or {}).get("foreign")
     tool = str(foreign.get("tool") or "the other tool")[:LONGEST] if isinstance(foreign, dict) else ""
     doubtful = tuple(f": {doubt}." for doubt in doubts((manifest or {}).get("sessions") or ()))
-    who = {"tool": files.one_line(tool), "by_model": by_model, "agreement": of_table(scores), "doubts": doubtful}
+    who = {"tool": files.one_line(tool), "by_model": by_model, "agreement": compare_table(scores), "doubts": doubtful}
     told: dict[str, Any] = {**who, "items": items, "of": of, "complete": complete, "first": first}
     return Gaps(source, scores.height, unread, dict(sorted(counts.items())), wanted, **told)
 
@@ -318,7 +316,7 @@ def _lines(path: Path) -> tuple[int, int]:
         return 0, 0
     every = variants = 0
     with path.open("rb") as file:
-        for line in bounded.lines(file, path):
+        for line in files.read_lines(file, path):
             every += bool(line.strip())
             variants += is_variant(line)
     return every, every - variants

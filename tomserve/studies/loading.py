@@ -22,9 +22,9 @@ from typing import Any
 import polars as pl
 
 from tomserve import benchmarks, content
-from tomserve.content.pyfile import failed, load_module
+from tomserve.content.python_file import describe_failure, load_module
 from tomserve.errors import ConfigError, ContentError, Interrupted, one_of
-from tomserve.scoring.tablefile import MEASURED
+from tomserve.scoring.table import MEASURED
 from tomserve.studies.study import FIELDS, Study
 
 FILE = "study.py"
@@ -126,7 +126,7 @@ def failure(error: BaseException, path: Path, what: str) -> ContentError:
     if isinstance(error, SyntaxError) and error.filename:
         places.append(Path(error.filename))
     reached = [place for place in places if place.resolve().parent == own]
-    return failed(error, reached[-1] if reached else path, what)
+    return describe_failure(error, reached[-1] if reached else path, what)
 
 
 ANSWERED = frozenset(("strategy", "status", "correct"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tomserve.scoring.metric import BEGINNING
+from tomserve.scoring.metrics import BEGINNING
 from tomserve.stats.clustered import sums_mean
 
 TABLE = "metrics"

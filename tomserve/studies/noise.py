@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tomserve.content.nouns import counted
+from tomserve.content.text import count_noun
 from tomserve.stats.proportions import exact
 
 TABLE, TITLE = "noise_floor", "noise floor: what changes where only the batches do"
@@ -241,11 +241,11 @@ def line(scores: pl.DataFrame) -> str | None:
     compared, changed, chains = (int(whole[name].sum()) for name in ("compared", "answers_changed", "chains_changed"))
     failed = int(numbers["not_compared"].sum())
     levels = sorted(map(int, numbers["in_flight"].unique())) or [0]
-    text = f"noise floor: {counted(compared, 'answer')} re-asked at {' and '.join(map(str, levels))} in flight"
+    text = f"noise floor: {count_noun(compared, 'answer')} re-asked at {' and '.join(map(str, levels))} in flight"
     if compared:
         found = exact(changed, compared)
-        text += f": {counted(changed, 'answer')} ({found.estimate:.1%}, {found.low:.1%} to {found.high:.1%})"
-        text += f" and {counted(chains, 'chain')}" if whole["chains_changed"].null_count() < whole.height else ""
+        text += f": {count_noun(changed, 'answer')} ({found.estimate:.1%}, {found.low:.1%} to {found.high:.1%})"
+        text += f" and {count_noun(chains, 'chain')}" if whole["chains_changed"].null_count() < whole.height else ""
         text += " changed"
     text += f"; not compared: {failed:,} without an answer" if failed else ""
     if (there := _most(numbers)) < levels[-1]:

@@ -15,8 +15,8 @@ import polars as pl
 
 from tomserve.errors import ConfigError
 from tomserve.items import UNKNOWN
-from tomserve.scoring.metric import BEGINNING
-from tomserve.scoring.tablefile import COLUMNS
+from tomserve.scoring.metrics import BEGINNING
+from tomserve.scoring.table import COLUMNS
 from tomserve.stability import AGAIN, KINDS
 from tomserve.studies import baselines
 from tomserve.studies.loading import default_study, load_study

@@ -12,8 +12,8 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.scoring.samples import PEOPLE
-from tomserve.scoring.tablefile import COLUMNS
+from tomserve.scoring.score import PEOPLE
+from tomserve.scoring.table import COLUMNS
 from tomserve.stats.crossed import (
     crossed_difference,
     crossed_groups,

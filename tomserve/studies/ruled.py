@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.scoring.rules import KINDS, name_of
+from tomserve.scoring.baselines import KINDS, baseline_name
 from tomserve.stats.published import accuracy_interval
 from tomserve.studies import summed
 from tomserve.studies.summed import Record
@@ -43,7 +43,7 @@ def ranked(counts: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Record]:
     "said " before it of how many it says something, and the `total` of the rows. kinds: by column the rule's kind."""
     found: list[Record] = [
         {
-            "rule": name_of(column),
+            "rule": baseline_name(column),
             "kind": kinds[column],
             "right": counts[column],
             "total": counts["total"],

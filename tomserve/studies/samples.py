@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.scoring.samples import SAMPLED
+from tomserve.scoring.score import SAMPLED
 from tomserve.stats.repeated import repeated_of_sums
 
 TABLE = "samples"
@@ -80,7 +80,7 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
     """The table, with four rows (see MEASURES) for each model and strategy; empty where nothing was asked twice.
 
     rows: one row for each question, with `model`, `strategy`, `cluster`, `correct` and the columns of
-    tomserve.scoring.samples.SAMPLED. Columns: measure, share, ci_low and ci_high (its 95% interval), questions,
+    tomserve.scoring.score.SAMPLED. Columns: measure, share, ci_low and ci_high (its 95% interval), questions,
     samples (all together), unread (of these), tasks (clusters), method.
     """
     counter = Samples()

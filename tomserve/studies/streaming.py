@@ -20,7 +20,7 @@ import polars as pl
 
 from tomserve.benchmarks import Benchmark
 from tomserve.errors import MachineError
-from tomserve.scoring.samples import PEOPLE
+from tomserve.scoring.score import PEOPLE
 from tomserve.studies import analysis, baselines, noise, spreading
 from tomserve.studies import by as factors
 from tomserve.studies.analysis import Analysis

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from tomserve.scoring.samples import sample_of
-from tomserve.scoring.sources import ItemFile, ResponseFile
+from tomserve.scoring.responses import ItemFile, ResponseFile
+from tomserve.scoring.score import sample_of
 from tomserve.studies.rows import answered, unreadable, with_columns
 
 ABOUT = (

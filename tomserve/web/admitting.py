@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tomserve import benchmarks, content, stability
 from tomserve.api.experiments import Experiment
-from tomserve.content.places import runs_root, whole_root
+from tomserve.content.paths import absolute_runs_root, runs_root
 from tomserve.errors import ConfigError, NoSuchRunError, NotAllowedError, one_of
 from tomserve.runs import checking, noise_check
 from tomserve.serving import records
@@ -88,7 +88,7 @@ def check_path(given: str, person: Person, register: Register) -> None:
         found = False
     else:
         found = True
-    runs = whole_root()
+    runs = absolute_runs_root()
     within = runs if _inside(whole, runs) else next((root for root in content.roots() if _inside(whole, root)), None)
     if within is None or any(part.startswith(".") for part in whole.relative_to(within).parts):
         raise refused

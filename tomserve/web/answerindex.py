@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from tomserve.content.places import run_name
+from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError
 from tomserve.items import nfc
 from tomserve.reporting.html.turns import Turns
@@ -25,11 +25,10 @@ from tomserve.runs.manifest import Manifest
 from tomserve.runs.measured import refuse
 from tomserve.runs.runfolder import existing_run
 from tomserve.runs.scores import replies_of, scores_of
-from tomserve.scoring.latest import offset_of, place_of
-from tomserve.scoring.metric import BEGINNING
-from tomserve.scoring.samples import sample_of
-from tomserve.scoring.sources import ResponseFile
-from tomserve.scoring.tablefile import COLUMNS
+from tomserve.scoring.metrics import BEGINNING
+from tomserve.scoring.responses import ResponseFile, offset_of, place_of
+from tomserve.scoring.score import sample_of
+from tomserve.scoring.table import COLUMNS
 from tomserve.studies.rows import ORIGINAL
 
 ANSWERS, TURNS, ITEMS = "answers.parquet", "turns.parquet", "items.parquet"

@@ -15,16 +15,15 @@ import orjson
 import polars as pl
 
 from tomserve import benchmarks
-from tomserve.content import bounded, files
-from tomserve.content.places import run_name
+from tomserve.content import files
+from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError, NoSuchAnswerError, TomserveError
 from tomserve.items import Item, nfc, read_line
 from tomserve.reporting.html.turns import MOST
 from tomserve.runs import kept, packed
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import check_files
-from tomserve.scoring.samples import sample_of
-from tomserve.scoring.score import score_row
+from tomserve.scoring.score import sample_of, score_row
 from tomserve.status import OK, UNFINISHED
 from tomserve.web.answerindex import ANSWERS, ITEMS, TURNS
 from tomserve.web.browsing import index_of, opened
@@ -157,8 +156,8 @@ def _rows(path: Path) -> Iterator[Any]:
     if not path.exists():
         return
     read = 0
-    with files.reading(path) as file:
-        for line in bounded.lines(file, path):
+    with files.open_for_reading(path) as file:
+        for line in files.read_lines(file, path):
             read += len(line)
             if read > SCANNED:
                 return
@@ -170,8 +169,8 @@ def _rows(path: Path) -> Iterator[Any]:
 
 def _lines_of_items(path: Path) -> Iterator[Item]:
     read = 0
-    with files.reading(path) as file:
-        for number, line in enumerate(bounded.lines(file, path), 1):
+    with files.open_for_reading(path) as file:
+        for number, line in enumerate(files.read_lines(file, path), 1):
             read += len(line)
             if read > SCANNED:
                 return
@@ -187,9 +186,9 @@ def _item(folder: Path, offset: int) -> Item:
 def _line(path: Path, offset: int) -> bytes:
     """The line of a file that begins at that offset. Raises ConfigError where the file was changed meanwhile."""
     try:
-        with files.reading(path) as file:
+        with files.open_for_reading(path) as file:
             file.seek(offset)
-            return file.readline(bounded.LONGEST)
+            return file.readline(files.LONGEST_LINE)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
 

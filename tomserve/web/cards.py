@@ -17,9 +17,9 @@ from typing import Annotated
 import orjson
 import pydantic
 
-from tomserve.content import bounded, files
-from tomserve.content.places import runs_root
-from tomserve.content.wording import refused
+from tomserve.content import files
+from tomserve.content.paths import runs_root
+from tomserve.content.validation import validation_error
 from tomserve.runs.runfolder import CARD
 
 FILE = CARD
@@ -106,11 +106,11 @@ def read(folder: Path) -> Card:
     path = folder / FILE
     if not path.exists():
         return Card()
-    found = bounded.json(path, "delete it to go on without")
+    found = files.read_json(path, "delete it to go on without")
     try:
         return Card.model_validate(found)
     except pydantic.ValidationError as error:
-        raise refused(error, found, Card, path, "delete it to go on without") from None
+        raise validation_error(error, found, Card, path, "delete it to go on without") from None
 
 
 @contextlib.contextmanager
@@ -143,5 +143,5 @@ def change(folder: Path, changed: Callable[[Card], Card]) -> Card:
 def write(folder: Path, card: Card) -> None:
     """Replace the card of a run in one step. Raises OSError, and ConfigError where something else has its name."""
     folder.mkdir(parents=True, exist_ok=True)
-    with files.replacing(folder / FILE) as file:
+    with files.replace_file(folder / FILE) as file:
         file.write(orjson.dumps(card.model_dump(mode="json", by_alias=True), option=orjson.OPT_INDENT_2) + b"\n")

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from tomserve.api import experiments
 from tomserve.content import files
-from tomserve.content.inert import inert
-from tomserve.content.places import runs_root, whole_root
+from tomserve.content.paths import absolute_runs_root, runs_root
+from tomserve.content.text import sanitize
 from tomserve.engine.clock import now
 from tomserve.engine.masking import Mask
 from tomserve.errors import ConfigError
@@ -76,7 +76,7 @@ class Child:
         with contextlib.suppress(OSError, ConfigError):
             path = self.folder / CONSOLE
             if path.lstat().st_size > LONGEST_CONSOLE:
-                with os.fdopen(files.opened(path, os.O_WRONLY | os.O_APPEND), "ab") as file:
+                with os.fdopen(files.open_regular(path, os.O_WRONLY | os.O_APPEND), "ab") as file:
                     file.truncate(0)
 
 
@@ -93,7 +93,7 @@ def begin(name: str, folder: Path, environment: Mapping[str, str], turn: int) ->
         except BlockingIOError:
             return None
         os.ftruncate(lock, 0)
-        with os.fdopen(files.opened(folder / CONSOLE, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as console:
+        with os.fdopen(files.open_regular(folder / CONSOLE, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as console:
             console.write(f"{now()} begins, turn {turn}\n".encode())
             console.flush()
             process = subprocess.Popen(
@@ -143,15 +143,15 @@ def left_by(name: str) -> int | None:
 
 def said(folder: Path, begins: str = "") -> str:
     """The last line that the command has printed, or the last one that begins so; "" where there is none."""
-    with contextlib.suppress(OSError, ConfigError), files.reading(folder / CONSOLE) as file:
+    with contextlib.suppress(OSError, ConfigError), files.open_for_reading(folder / CONSOLE) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - TOLD))
         text = Mask(*keys.every())(file.read(TOLD).decode("utf-8", "replace"))
-        for root in (whole_root(), runs_root().absolute()):
+        for root in (absolute_runs_root(), runs_root().absolute()):
             text = text.replace(str(root), "runs")  # where that lies is nobody's business
         for line in reversed(text.splitlines()):
             if line.strip() and line.startswith(begins):
-                return inert(line.strip().removeprefix("tomserve: "))[:500]
+                return sanitize(line.strip().removeprefix("tomserve: "))[:500]
     return ""
 
 

@@ -2,7 +2,7 @@
 
 A page says what it wants, and is told that it is being computed or where it lies. What is kept is known by a digest of
 the code, of the files that it is made from and of what was wanted, so that it is believed by content alone; its record
-carries the user's own code (see tomserve.content.seal). It is computed by processes of their own (see
+carries the user's own code (see tomserve.content.signatures). It is computed by processes of their own (see
 tomserve.web.process), at most two at once; whoever else wants the same waits for the same. What was used longest ago is
 removed first.
 
@@ -26,9 +26,8 @@ from typing import Any
 import orjson
 
 from tomserve import content
-from tomserve.content import seal
-from tomserve.content.find import CODE
-from tomserve.content.places import whole_root
+from tomserve.content import signatures
+from tomserve.content.paths import CODE, absolute_runs_root
 from tomserve.errors import TomserveError
 from tomserve.web import process
 from tomserve.web.digests import Allowance, Digests
@@ -240,7 +239,7 @@ class Computing:
     def _believed(self, key: str, *, small: bool = False) -> Result | None:
         """What is kept under that key, if this user's tomserve has made it; small: only where that is quickly known."""
         folder = self.folder / key
-        if (record := seal.kept(folder / RECORD)) is None or record.get("key") != key:
+        if (record := signatures.read_record(folder / RECORD)) is None or record.get("key") != key:
             return None
         described: Mapping[str, Mapping[str, Any]] = record["files"]
         if small and sum(one["bytes"] for one in described.values()) > 16 << 20:
@@ -259,7 +258,7 @@ class Computing:
                 return Result(folder, error=str(error))
             facts = said.get("facts") or {}
             described = {path.name: _described(path) for path in sorted(scratch.iterdir())}
-            seal.keep(scratch / RECORD, {"key": key, "files": described, "facts": facts})
+            signatures.write_record(scratch / RECORD, {"key": key, "files": described, "facts": facts})
             shutil.rmtree(folder, ignore_errors=True)
             os.rename(scratch, folder)
             return Result(folder, facts)
@@ -288,7 +287,7 @@ _all: dict[Path, Computing] = {}
 
 def beside() -> Computing:
     """What is computed beside this server for the folder of runs in use."""
-    folder = whole_root() / ".web" / "cache"
+    folder = absolute_runs_root() / ".web" / "cache"
     return _all.get(folder) or _all.setdefault(folder, Computing(folder))
 
 

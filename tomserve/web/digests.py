@@ -94,7 +94,7 @@ class Digests:
     def _read(self, path: Path, state: _State) -> str:
         begun = time.time()
         try:
-            with files.reading(path) as file:
+            with files.open_for_reading(path) as file:
                 sha = hashlib.sha256()
                 while piece := file.read(1 << 20):
                     sha.update(piece)

@@ -122,12 +122,12 @@ class Entries:
         """What tells this workbench's entries from another one's in the same Redis; drawn once."""
         if not self._id:
             path: Path = self._settings.folder / "id"
-            with contextlib.suppress(OSError), files.reading(path) as file:
+            with contextlib.suppress(OSError), files.open_for_reading(path) as file:
                 self._id = "".join(one for one in file.read(32).decode("ascii", "replace") if one.isalnum())
             if not self._id:
                 self._settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._id = secrets.token_hex(8)
-                with files.replacing(path) as file:
+                with files.replace_file(path) as file:
                     file.write(self._id.encode())
         return self._id
 

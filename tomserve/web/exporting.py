@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tomserve.content.places import run_name
+from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError, one_of
 from tomserve.reporting.html import build
 from tomserve.runs.runfolder import existing_run
 from tomserve.runs.scores import scores_of
-from tomserve.scoring.tablefile import write_scores
+from tomserve.scoring.table import write_scores
 
 FORMS = ("parquet", "csv", "jsonl")
 """The forms in which a score table can be had."""

@@ -15,10 +15,10 @@ import pydantic
 from tomserve.api import experiments
 from tomserve.api.experiments import Experiment
 from tomserve.content import temporary
-from tomserve.content.wording import explain
+from tomserve.content.validation import explain
 from tomserve.errors import ConfigError
 from tomserve.runs.manifest import Manifest
-from tomserve.scoring.tablefile import MEASURED
+from tomserve.scoring.table import MEASURED
 from tomserve.web import sealing
 from tomserve.web.register import Line
 

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.errors import TomserveError
 from tomserve.web import headers
 from tomserve.web.access import READER, Access, Caller

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from tomserve import benchmarks
-from tomserve.content.find import roots
+from tomserve.content.paths import roots
 from tomserve.errors import ConfigError
 from tomserve.items import Item, read_items
 from tomserve.web.computing import Wish

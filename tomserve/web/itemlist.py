@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from tomserve import benchmarks
-from tomserve.content.find import roots
+from tomserve.content.paths import roots
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import EVERY, Item
 from tomserve.web import computing, itemindex

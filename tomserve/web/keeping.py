@@ -15,7 +15,7 @@ from dataclasses import asdict
 import orjson
 
 from tomserve.content import files
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.errors import ConfigError
 from tomserve.web.register import Register
 from tomserve.web.settings import Settings
@@ -90,7 +90,7 @@ class _Keeper:
         began = time.monotonic()
         self._settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._settings.folder / LOG
-        number = files.opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        number = files.open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         with os.fdopen(number, "ab") as log:
             if os.fstat(log.fileno()).st_size > LONGEST_LOG:
                 log.truncate(0)

@@ -95,7 +95,7 @@ class Memory:
             counted = self._counted[name] = Counted(inode)
         if counted.bytes < size and self._left > 0:
             before = counted.bytes
-            with contextlib.suppress(OSError, ConfigError), files.reading(path) as file:
+            with contextlib.suppress(OSError, ConfigError), files.open_for_reading(path) as file:
                 file.seek(before)
                 while self._left > 0 and (piece := file.read(PIECE)):
                     counted.bytes += len(piece)

@@ -7,7 +7,7 @@ import os
 
 from tomserve import benchmarks
 from tomserve.api import experiments
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.web.register import is_run
 
 

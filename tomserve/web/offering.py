@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tomserve import benchmarks, content
-from tomserve.content import yamlfile
+from tomserve.content import validation
 from tomserve.errors import ConfigError
 from tomserve.serving.addresses import normalize
 from tomserve.serving.presets import Preset
@@ -67,7 +67,7 @@ def offered_strategies(chosen: Sequence[str] = (), benchmark: str = "") -> list[
 def _strategy(name: str, path: Path) -> Offer:
     """A strategy by its description alone: to load the templates of all of them takes longer than a page may."""
     try:
-        told, _ = yamlfile.load(path)
+        told, _ = validation.load_yaml(path)
     except ConfigError as error:
         return Offer(name, f"cannot be used: {error}")
     return Offer(name, str(told.get("description", "")) if isinstance(told, dict) else "")

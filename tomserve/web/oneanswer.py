@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tomserve import benchmarks
 from tomserve.items import Item
-from tomserve.scoring.samples import sample_of
+from tomserve.scoring.score import sample_of
 from tomserve.status import OK
 from tomserve.web.prompts import Prompt
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.runs import progress
 from tomserve.runs.progress import Progress
 from tomserve.serving import records

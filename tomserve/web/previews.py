@@ -11,7 +11,7 @@ import orjson
 
 from tomserve import benchmarks
 from tomserve.benchmarks import ANYBODYS
-from tomserve.content.find import names
+from tomserve.content.paths import names
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item

@@ -21,9 +21,8 @@ from typing import IO, Any
 import orjson
 
 from tomserve import content
-from tomserve.content.find import PACKAGE
-from tomserve.content.inert import inert
-from tomserve.content.places import runs_root, whole_root
+from tomserve.content.paths import PACKAGE, absolute_runs_root, runs_root
+from tomserve.content.text import sanitize
 from tomserve.errors import ConfigError, TomserveError
 
 WORKS = {
@@ -157,17 +156,19 @@ def done(asked: Mapping[str, Any]) -> dict[str, Any]:
         work: Callable[[Path, Sequence[str], Mapping[str, Any]], Mapping[str, Any] | None] = vars(module)[asked["work"]]
         return {"facts": work(Path(asked["out"]), asked["runs"], asked["options"]) or {}}
     except TomserveError as error:
-        return {"error": inert(without_paths(str(error)))}
+        return {"error": sanitize(without_paths(str(error)))}
     except MemoryError:
         return {"error": "there is too little memory to compute it"}
     except Exception as error:  # whatever a study or a file of strangers brings about is told rather than lost
         sys.excepthook(type(error), error, error.__traceback__)
-        return {"error": inert(f"it could not be computed ({type(error).__name__}: {without_paths(str(error))[:300]})")}
+        return {
+            "error": sanitize(f"it could not be computed ({type(error).__name__}: {without_paths(str(error))[:300]})")
+        }
 
 
 def without_paths(text: str) -> str:
     """The text with names of runs in the place of the paths of their folders on this machine."""
-    return text.replace(f"{whole_root()}/", "").replace(f"{runs_root().absolute()}/", "")
+    return text.replace(f"{absolute_runs_root()}/", "").replace(f"{runs_root().absolute()}/", "")
 
 
 if __name__ == "__main__":

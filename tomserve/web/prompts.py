@@ -17,7 +17,7 @@ from tomserve.runs.manifest import Manifest
 from tomserve.runs.manifest_parts import AskedStrategy
 from tomserve.runs.prompted import same, sampling_of
 from tomserve.runs.talking import Talks
-from tomserve.scoring.samples import sample_of
+from tomserve.scoring.score import sample_of
 from tomserve.web.digests import Digests
 
 

@@ -12,11 +12,11 @@ from typing import Literal
 from tomserve.api import experiments
 from tomserve.api.experiments import Experiment
 from tomserve.content import files
-from tomserve.content.places import whole_root
+from tomserve.content.paths import absolute_runs_root
 from tomserve.engine.clock import now
 from tomserve.errors import ConflictError, NoSuchRunError, NotAllowedError
 from tomserve.runs.runfolder import default_name
-from tomserve.scoring.tablefile import MEASURED
+from tomserve.scoring.table import MEASURED
 from tomserve.serving.target import REFERENCE
 from tomserve.web import admitting, cards, naming, register, sealing
 from tomserve.web.cards import ENDED, Card, Job, State
@@ -56,7 +56,7 @@ class Queue:
         else:
             name, there = admitted.run, self._own(admitted.run, person)
         admitted = admitted.model_copy(update={"run": name})
-        folder = whole_root() / name
+        folder = absolute_runs_root() / name
         folder.mkdir(parents=True, exist_ok=True)
         group = admitting.group_of(admitted)
         order = self._last(group) + 1
@@ -68,7 +68,7 @@ class Queue:
             if card.job is not None and card.job.active:
                 raise ConflictError(f"{name} is in the queue already")
             owner = card.owner if there else person.name
-            with files.replacing(folder / experiments.FILE) as file:
+            with files.replace_file(folder / experiments.FILE) as file:
                 file.write(text)
             job = Job(
                 order=order,
@@ -225,7 +225,7 @@ class Queue:
                 admitted = admitting.check(experiments.read(path), person, self.register, self._settings)
                 if not sealing.sealed(name, path, job.seal):
                     admitting.check_stranger(admitted, self._settings)
-                with files.reading(path) as file:
+                with files.open_for_reading(path) as file:
                     mark = sealing.seal(name, file.read())
                 job = job.model_copy(update={"seal": mark, "group": admitting.group_of(admitted)})
             return card.model_copy(update={"job": job})

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from tomserve import errors
-from tomserve.content.inert import inert, say
+from tomserve.content.text import sanitize, say
 from tomserve.engine.masking import Mask
 from tomserve.errors import TomserveError
 from tomserve.serving import keys
@@ -59,9 +59,9 @@ def status_of(error: TomserveError) -> int:
 def refused(request: Request, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
     """The answer to a request that cannot be done, in the form that it asks for."""
     if request.url.path.startswith(API):
-        return JSONResponse({"error": inert(sentence)}, status, headers=headers)
+        return JSONResponse({"error": sanitize(sentence)}, status, headers=headers)
     if request.headers.get("hx-request"):
-        return HTMLResponse(f'<p class="notice bad" role="alert">{escape(inert(sentence))}</p>', status, headers)
+        return HTMLResponse(f'<p class="notice bad" role="alert">{escape(sanitize(sentence))}</p>', status, headers)
     heading = HEADINGS.get(status, HEADINGS[400])
     response = page(request, "refused.html.j2", status=status, heading=heading, sentence=sentence)
     response.headers.update(headers or {})

@@ -17,13 +17,13 @@ from typing import Any
 import pydantic
 
 from tomserve.api import experiments
-from tomserve.content.places import whole_root
+from tomserve.content.paths import absolute_runs_root
 from tomserve.errors import ConfigError, NoSuchRunError
 from tomserve.runs import packed
 from tomserve.runs.kept import JOURNAL
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.progress import held
-from tomserve.scoring.tablefile import MEASURED
+from tomserve.scoring.table import MEASURED
 from tomserve.web import cards
 from tomserve.web.cards import Card
 from tomserve.web.memory import Counted, Memory, Stamp
@@ -86,7 +86,7 @@ class Register:
     def every(self) -> list[Line]:
         """A line for each run, whoever may see it, the newest first."""
         with self._memory.batch():
-            found = {line.name: line for line in map(self._line, _folders(whole_root()))}
+            found = {line.name: line for line in map(self._line, _folders(absolute_runs_root()))}
             self._memory.forget(found)
         return sorted((_inherited(line, found.get(line.of)) for line in found.values()), key=_age, reverse=True)
 
@@ -192,7 +192,7 @@ def safe_path(name: str) -> Path:
     Whoever reads the run afterwards is given this path and not the name, which other readers may take for another
     run's. Raises NoSuchRunError.
     """
-    parts, folder = name.split("/"), whole_root()
+    parts, folder = name.split("/"), absolute_runs_root()
     if len(name) > 1000 or len(parts) > DEEPEST + 1 or not all(map(_is_part, parts)):
         raise no_such_run(name)
     for place, part in enumerate(parts, 1):

@@ -11,8 +11,8 @@ from fastapi.responses import HTMLResponse
 
 from tomserve import __version__
 from tomserve.content import pages
-from tomserve.content.find import code_digest
-from tomserve.content.inert import escaped, inert
+from tomserve.content.paths import code_digest
+from tomserve.content.text import escape_hidden, sanitize
 from tomserve.reporting.html.page import ASSETS
 from tomserve.web import words
 from tomserve.web.people import Person
@@ -43,7 +43,7 @@ def stamp() -> str:
 @cache
 def _environment() -> Any:
     environment = pages.templates(FOLDER / "templates")
-    environment.filters["inert"] = inert
+    environment.filters["inert"] = sanitize
     environment.filters["readable"] = lambda text: str(text).replace("_", " ")
     environment.filters["counted"] = lambda number: f"{number:,}"
     environment.filters["cut"] = _cut
@@ -71,4 +71,4 @@ def text(request: Request, template: str, **values: Any) -> str:
         "here": request.url.path,
         **values,
     }
-    return escaped(_environment().get_template(template).render(shown))
+    return escape_hidden(_environment().get_template(template).render(shown))

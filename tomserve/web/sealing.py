@@ -15,7 +15,7 @@ import secrets
 from pathlib import Path
 
 from tomserve.content import files
-from tomserve.content.places import runs_root
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
 
 LENGTH = 32
@@ -28,7 +28,7 @@ def secret() -> bytes:
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = place / "secret"
     for _ in range(2):
-        with contextlib.suppress(FileNotFoundError), files.reading(path) as file:
+        with contextlib.suppress(FileNotFoundError), files.open_for_reading(path) as file:
             status = os.fstat(file.fileno())
             found = file.read(LENGTH + 1)
             if len(found) == LENGTH and status.st_uid == os.geteuid() and not status.st_mode & 0o077:
@@ -49,5 +49,5 @@ def seal(name: str, experiment: bytes) -> str:
 
 def sealed(name: str, experiment: Path, found: str) -> bool:
     """Whether a seal is that of the experiment in a file. Raises OSError and ConfigError where that cannot be read."""
-    with files.reading(experiment) as file:
+    with files.open_for_reading(experiment) as file:
         return hmac.compare_digest(seal(name, file.read()).encode(), found.encode())

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import orjson
 import uvicorn
 
-from tomserve.content import bounded, files
-from tomserve.content.inert import say
+from tomserve.content import files
+from tomserve.content.text import say
 from tomserve.engine import loop
 from tomserve.engine.masking import Mask
 from tomserve.engine.network import loopback
@@ -65,7 +65,7 @@ def alone(settings: Settings) -> Iterator[Callable[[str], None]]:
     path = settings.folder / "lock"
     try:
         settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = files.opened(path, os.O_RDWR | os.O_CREAT)
+        lock = files.open_regular(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         hint = "choose a writable place by TOMSERVE_RUNS"
         raise MachineError(f"{path}: cannot be written ({error.strerror}); {hint}") from None
@@ -92,7 +92,7 @@ def alone(settings: Settings) -> Iterator[Callable[[str], None]]:
 def _holder(settings: Settings) -> str:
     """Where the workbench is that holds the lock, in words; nothing where it does not tell."""
     with contextlib.suppress(OSError, ConfigError):
-        found = bounded.json(settings.folder / "lock", "")
+        found = files.read_json(settings.folder / "lock", "")
         if isinstance(found, dict) and isinstance(pid := found.get("pid"), int):
             address = str(found.get("address") or "")[:200]
             return f" (pid {pid}{f', {address}' if address else ''})"
@@ -197,7 +197,7 @@ def show(settings: Settings, opened: str) -> None:
     """Open an address in the browser. It holds the token, which must not stand on a command line that everybody on this
     machine can read; so the browser is given a file that only its owner can read, and that leads there."""
     path = settings.folder / "open.html"
-    with files.replacing(path, 0o600) as file:
+    with files.replace_file(path, 0o600) as file:
         file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(opened)}">'.encode())
     webbrowser.open(path.resolve().as_uri())
 

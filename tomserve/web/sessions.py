@@ -13,7 +13,7 @@ from typing import Annotated
 import orjson
 import pydantic
 
-from tomserve.content import bounded, files
+from tomserve.content import files
 from tomserve.errors import ConfigError
 from tomserve.web import tokens
 
@@ -66,7 +66,7 @@ class Sessions:
 
     def _read(self) -> dict[str, Session]:
         try:
-            return _SESSIONS.validate_python(bounded.json(self.path, "delete it"))
+            return _SESSIONS.validate_python(files.read_json(self.path, "delete it"))
         except (OSError, ConfigError, pydantic.ValidationError):
             return {}
 
@@ -74,7 +74,7 @@ class Sessions:
         living = sorted(((one.until, key) for key, one in self._all.items() if one.until > self._clock()), reverse=True)
         self._all = {key: self._all[key] for _, key in living[:MOST]}
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with files.replacing(self.path, 0o600) as file:
+        with files.replace_file(self.path, 0o600) as file:
             file.write(orjson.dumps({key: one.model_dump() for key, one in self._all.items()}))
 
 

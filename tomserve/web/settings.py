@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tomserve.content.places import whole_root
+from tomserve.content.paths import absolute_runs_root
 
 PORT = 8321
 """The port where it listens unless told otherwise."""
@@ -34,4 +34,4 @@ class Settings:
     @property
     def folder(self) -> Path:
         """The folder of the workbench's own files, ``runs/.web``, whether it exists or not."""
-        return whole_root() / ".web"
+        return absolute_runs_root() / ".web"

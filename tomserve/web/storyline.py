@@ -10,7 +10,7 @@ import polars as pl
 from tomserve import benchmarks
 from tomserve.items import Item
 from tomserve.runs import kept
-from tomserve.scoring.tablefile import MEASURED
+from tomserve.scoring.table import MEASURED
 from tomserve.web.people import Person
 from tomserve.web.register import Line, Register
 

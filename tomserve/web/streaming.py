@@ -172,7 +172,7 @@ class Follower:
         """Rows of the journal, of which only what was added since the last look is counted."""
         if self._known is not None:
             return self._known
-        with contextlib.suppress(OSError, ConfigError), files.reading(self.folder / JOURNALS[0]) as file:
+        with contextlib.suppress(OSError, ConfigError), files.open_for_reading(self.folder / JOURNALS[0]) as file:
             if os.fstat(file.fileno()).st_size < self._at:
                 self._counted = self._at = 0
             file.seek(self._at)
@@ -191,7 +191,7 @@ class Follower:
     def _tail(self, name: str, read: Any) -> Any:
         """What `read` makes of the end of a file; the same as before where the file has not grown."""
         try:
-            with files.reading(self.folder / name) as file:
+            with files.open_for_reading(self.folder / name) as file:
                 status = os.fstat(file.fileno())
                 state = (status.st_ino, status.st_size)
                 if name in self._kept and self._kept[name][0] == state:
@@ -209,7 +209,7 @@ class Follower:
 def pace(folder: Path) -> float | None:
     """How many rows a second the run wrote, by the times of its last rows; None where these do not tell."""
     times = []
-    with contextlib.suppress(OSError, ConfigError), files.reading(folder / JOURNALS[0]) as file:
+    with contextlib.suppress(OSError, ConfigError), files.open_for_reading(folder / JOURNALS[0]) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - 4 * TAIL))
         for line in file.read(4 * TAIL).splitlines():

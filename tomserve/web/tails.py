@@ -23,7 +23,7 @@ def tail(path: Path, most: int = 50, size: int = BYTES) -> tuple[Mapping[str, An
     most: how many. size: how many bytes of the end are read.
     """
     try:
-        with files.reading(path) as file:
+        with files.open_for_reading(path) as file:
             start = max(0, os.fstat(file.fileno()).st_size - size)
             file.seek(start)
             text = file.read(size)

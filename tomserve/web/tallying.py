@@ -19,12 +19,12 @@ from tomserve.api import boardfacts
 from tomserve.api.layering import INSIDE, Layered, analysed, finished
 from tomserve.causal.settings import ITEMS
 from tomserve.content import digest
-from tomserve.content.inert import inert
+from tomserve.content.text import sanitize
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.runs.evaluation import EvalResult
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import scored, scores_of
-from tomserve.scoring import choices
+from tomserve.scoring import grades
 from tomserve.stats.functional import FTOM_1
 from tomserve.studies import analyze, people, tasks
 from tomserve.studies.combining import combined
@@ -163,7 +163,7 @@ def _told(made: Callable[[Path], Tally], folder: Path) -> dict[str, Any]:
     try:
         found = made(folder)
     except TomserveError as error:
-        found = Tally(broken=inert(without_paths(str(error))))
+        found = Tally(broken=sanitize(without_paths(str(error))))
     return found.model_dump(mode="json")
 
 
@@ -210,7 +210,7 @@ def _asked(part: pl.DataFrame, manifest: Manifest, record: Mapping[str, Any]) ->
     temperature = float(manifest.sampling.get("temperature") or 0)
     seed = manifest.sampling.get("seed")
     rules = [str(record["benchmark_file"])] if "benchmark_file" in record else []
-    rules += ["a model reads"] if choices.RECORD in (record.get("files") or {}) else []
+    rules += ["a model reads"] if grades.RECORD in (record.get("files") or {}) else []
     return Asked(
         benchmark=manifest.benchmark,
         digest=manifest.benchmark_digest or "",

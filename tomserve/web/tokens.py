@@ -48,12 +48,12 @@ def kept_token(folder: Path) -> str:
     """
     path = folder / "token"
     try:
-        with files.reading(path) as file:
+        with files.open_for_reading(path) as file:
             found = file.read(1000).decode("ascii", "replace").strip()
     except FileNotFoundError:
         found = drawn()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with files.replacing(path, 0o600) as file:
+        with files.replace_file(path, 0o600) as file:
             file.write(f"{found}\n".encode())
     if not _LOOK.fullmatch(found):
         raise ConfigError(f"{path}: does not hold a token of the workbench; delete it, and a new one is drawn")

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from tomserve.content import bounded, files
+from tomserve.content import files
 from tomserve.engine.request import Request
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import TomserveError
@@ -37,7 +37,7 @@ PATIENCE = 20.0
 
 def main(folder: Path) -> int:
     """Ask what the wish in a folder says. Returns the exit code."""
-    wish = bounded.json(folder / WISH, "try it again")
+    wish = files.read_json(folder / WISH, "try it again")
     item, run = Item.from_json(wish["item"]), folder / RUN
     stop = Stop()
     deadline = threading.Timer(wish["seconds"], stop.set)
@@ -55,7 +55,7 @@ def main(folder: Path) -> int:
         result |= _found(item, run)
     except TomserveError as error:
         result.setdefault("error", str(error))
-    with files.replacing(folder / RESULT, 0o600) as file:
+    with files.replace_file(folder / RESULT, 0o600) as file:
         file.write(orjson.dumps(result))
     return 0
 

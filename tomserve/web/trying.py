@@ -21,8 +21,8 @@ from typing import Any
 
 import orjson
 
-from tomserve.content import bounded, files
-from tomserve.content.inert import inert
+from tomserve.content import files
+from tomserve.content.text import sanitize
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, one_of
 from tomserve.items import Item
@@ -159,7 +159,7 @@ def look(settings: Settings, person: Person, name: str) -> Trial:
     if not _NAME.fullmatch(name):
         raise missing
     try:
-        wish: Any = bounded.json(folder / WISH, "try it again")
+        wish: Any = files.read_json(folder / WISH, "try it again")
         if wish["owner"] != person.name:
             raise missing
         item, how = Item.from_json(wish["item"]), How(**wish["how"])
@@ -167,7 +167,7 @@ def look(settings: Settings, person: Person, name: str) -> Trial:
         raise missing from None
     told = Trial(name, "running", item, how, str(wish.get("base_url") or ""), str(wish.get("begun") or ""))
     try:
-        result = bounded.json(folder / RESULT, "try it again")
+        result = files.read_json(folder / RESULT, "try it again")
     except FileNotFoundError:
         if _running(folder):
             return told
@@ -187,7 +187,7 @@ def _told(told: Trial, result: Mapping[str, Any]) -> Trial:
         told.how,
         told.where,
         told.begun,
-        inert(str(result.get("error") or "")),
+        sanitize(str(result.get("error") or "")),
         str(result.get("model") or ""),
         str(result.get("revision") or ""),
         tuple(result.get("rows") or ()),
@@ -229,7 +229,7 @@ def _tidy(root: Path) -> None:
 
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:
-    with files.replacing(path, 0o600) as file:
+    with files.replace_file(path, 0o600) as file:
         file.write(orjson.dumps(value))
 
 

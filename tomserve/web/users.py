@@ -19,8 +19,8 @@ from typing import Annotated, Literal
 import orjson
 import pydantic
 
-from tomserve.content import bounded, files
-from tomserve.content.wording import refused
+from tomserve.content import files
+from tomserve.content.validation import validation_error
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, one_of
 from tomserve.web import tokens
@@ -123,7 +123,7 @@ class Users:
     def all(self) -> dict[str, User]:
         """Everybody by name. Raises ConfigError where the file is broken, or others can read it; OSError."""
         try:
-            found = bounded.json(self.path, WAY_OUT)
+            found = files.read_json(self.path, WAY_OUT)
         except FileNotFoundError:
             return {}
         if self.path.stat().st_mode & 0o077:
@@ -131,7 +131,7 @@ class Users:
         try:
             return _File.model_validate(found).users
         except pydantic.ValidationError as error:
-            raise refused(error, found, _File, self.path, WAY_OUT) from None
+            raise validation_error(error, found, _File, self.path, WAY_OUT) from None
 
     def put(self, name: str, role: str, password: str) -> bool:
         """Add somebody, or give them a new password and role, which ends their sessions; returns whether they are new.
@@ -220,13 +220,13 @@ class Users:
             users = self.all()
             change(users)
             kept = _File(users=dict(sorted(users.items()))).model_dump(mode="json", by_alias=True)
-            with files.replacing(self.path, 0o600) as file:
+            with files.replace_file(self.path, 0o600) as file:
                 file.write(orjson.dumps(kept, option=orjson.OPT_INDENT_2) + b"\n")
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = files.opened(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
+        lock = files.open_regular(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tomserve.api import experiments
 from tomserve.api.experiments import Experiment
-from tomserve.content.inert import say
+from tomserve.content.text import say
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, NoSuchRunError
 from tomserve.runs.kept import JOURNAL

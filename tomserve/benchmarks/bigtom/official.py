@@ -19,7 +19,7 @@ import polars as pl
 
 from tomserve.items import Item
 from tomserve.scoring.answers import Reading
-from tomserve.scoring.metric import Metric
+from tomserve.scoring.metrics import Metric
 
 KEYS = ("a)", "b)")
 

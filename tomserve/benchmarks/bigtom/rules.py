@@ -10,8 +10,8 @@ import polars as pl
 
 from tomserve.items import Item
 from tomserve.scoring.answers import Reading
-from tomserve.scoring.metric import Metric
-from tomserve.scoring.rules import Rule
+from tomserve.scoring.baselines import Baseline
+from tomserve.scoring.metrics import Metric
 
 _WORD = re.compile(r"[a-z0-9][\w'-]*")
 
@@ -59,10 +59,10 @@ def _named_last(item: Item) -> str | None:
 
 
 RULES = (
-    Rule("state after the event", _reality, "simpler"),
-    Rule("state before the event", before_event, "simpler"),
-    Rule("named first in the question", named_first, "surface"),
-    Rule("named last in the question", _named_last, "surface"),
+    Baseline("state after the event", _reality, "simpler"),
+    Baseline("state before the event", before_event, "simpler"),
+    Baseline("named first in the question", named_first, "surface"),
+    Baseline("named last in the question", _named_last, "surface"),
 )
 """The first two know which answer fits which state of the world, and nothing of who noticed; the others go by the
 question alone."""

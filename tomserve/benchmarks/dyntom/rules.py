@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from tomserve.benchmarks.dyntom.asking import scenes
 from tomserve.items import Item
-from tomserve.scoring.rules import Rule
+from tomserve.scoring.baselines import Baseline
 
 _WORD = re.compile(r"[^\W_]+")
 _CHANGE = re.compile(r"yes, from (.*?) to (.*)", re.I)
@@ -67,7 +67,7 @@ def but_no(item: Item) -> str | None:
 
 
 RULES = (
-    Rule("shared words", shared_words),
-    Rule("first choice but no", but_no, "constant"),
+    Baseline("shared words", shared_words),
+    Baseline("first choice but no", but_no, "constant"),
 )
 """The rules of the benchmark's field `rules`, beside which "always no" of every benchmark has none right."""

@@ -33,8 +33,8 @@ from tomserve.benchmarks.foreign.prose import key, mixed
 from tomserve.items import Item
 from tomserve.items.draw import Draw
 from tomserve.scoring.answers import Reading
-from tomserve.scoring.metric import Metric
-from tomserve.scoring.rules import Rule
+from tomserve.scoring.baselines import Baseline
+from tomserve.scoring.metrics import Metric
 
 OFFICIAL = "fantom_v1.json"
 _SILENT = re.compile(r"[^\s:]+:")
@@ -205,7 +205,7 @@ def _reader(denying: bool) -> Callable[[Item], str]:
     return answer
 
 
-OWN = (Rule("denying else shortest", _reader(True)), Rule("affirming else longest", _reader(False)))
+OWN = (Baseline("denying else shortest", _reader(True)), Baseline("affirming else longest", _reader(False)))
 """What the options alone give away: the first of information that was missed, the second of what was heard."""
 
 BENCHMARK = Benchmark(

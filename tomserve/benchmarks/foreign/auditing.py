@@ -10,7 +10,7 @@ import polars as pl
 
 from tomserve.benchmarks.findings import Findings
 from tomserve.items import Item
-from tomserve.scoring.rules import GENERIC, Rule
+from tomserve.scoring.baselines import GENERIC, Baseline
 
 NOTES = {
     "items": "Questions by part of the benchmark: how many, about how many stories, with how many choices, and what a "
@@ -25,7 +25,7 @@ NOTES = {
 
 
 def audited(
-    items: Iterable[Item], parts: Sequence[str], rules: Iterable[Rule] = (), said: Sequence[str] = ()
+    items: Iterable[Item], parts: Sequence[str], rules: Iterable[Baseline] = (), said: Sequence[str] = ()
 ) -> Findings:
     """The audit of items: its tables, and lines about what is known to be wrong with them.
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 
 from tomserve.items import Item
-from tomserve.scoring.rules import Rule
+from tomserve.scoring.baselines import Baseline
 
 _WORD = re.compile(r"\w+")
 _DENIAL = re.compile(r"\b(?:not|no|never|nothing|unaware|unable|unknown)\b|n['\u2019]t\b", re.I)
@@ -45,10 +45,10 @@ def _shared(item: Item, choice: str) -> float:
 
 
 RULES = (
-    Rule("shortest choice", sole(lambda _, choice: -len(choice))),
-    Rule("longest choice", sole(lambda _, choice: len(choice))),
-    Rule("denying choice", sole(lambda _, choice: denies(choice))),
-    Rule("affirming choice", sole(lambda _, choice: not denies(choice))),
-    Rule("nearest the question", sole(_shared)),
-    Rule("farthest from the question", sole(lambda item, choice: -_shared(item, choice))),
+    Baseline("shortest choice", sole(lambda _, choice: -len(choice))),
+    Baseline("longest choice", sole(lambda _, choice: len(choice))),
+    Baseline("denying choice", sole(lambda _, choice: denies(choice))),
+    Baseline("affirming choice", sole(lambda _, choice: not denies(choice))),
+    Baseline("nearest the question", sole(_shared)),
+    Baseline("farthest from the question", sole(lambda item, choice: -_shared(item, choice))),
 )

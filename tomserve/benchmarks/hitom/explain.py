@@ -23,7 +23,7 @@ from tomserve.benchmarks.hitom.tracker import SEMANTICS, Semantics, Trace, trace
 from tomserve.benchmarks.hitom.wordings import read_asked, read_story
 from tomserve.items import UNKNOWN, Factor, Item
 from tomserve.scoring.answers import Reading
-from tomserve.scoring.metric import NO_REPLY, Metric
+from tomserve.scoring.metrics import NO_REPLY, Metric
 
 EXPLANATIONS = (
     "lower_order",  # the answer of a lower-order question of the same nesting (the inner agents' belief)

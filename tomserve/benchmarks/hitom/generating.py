@@ -19,8 +19,8 @@ from tomserve.benchmarks.hitom.balance import tables as balance_tables
 from tomserve.benchmarks.hitom.plan import TRAITS, Plan, levels
 from tomserve.benchmarks.hitom.tally import Tally
 from tomserve.benchmarks.hitom.tracker import SEMANTICS
-from tomserve.content import outputs
-from tomserve.content.outputs import file_named
+from tomserve.content import output_path
+from tomserve.content.output_path import parse_file
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import write_chunks
 
@@ -28,7 +28,7 @@ FORMATS = ("items", "hitom")
 
 
 def generate(
-    out: Annotated[Path, typer.Option(parser=file_named, help="JSONL or JSON file to write.")],
+    out: Annotated[Path, typer.Option(parser=parse_file, help="JSONL or JSON file to write.")],
     stories: Annotated[
         int, typer.Option(help="How many stories to write; with --twins each of the four versions counts.")
     ] = 120,
@@ -92,7 +92,7 @@ def generate(
         str, typer.Option("--format", help="Form of the file: items (JSONL), or hitom (JSON like the official file).")
     ] = "items",
     report: Annotated[
-        Path | None, typer.Option(parser=file_named, help="Markdown file to write the achieved balance to as well.")
+        Path | None, typer.Option(parser=parse_file, help="Markdown file to write the achieved balance to as well.")
     ] = None,
 ) -> Findings:
     """Generate Hi-ToM stories with their questions and right beliefs.
@@ -128,7 +128,7 @@ def generate(
         raise ConfigError(f"--report {report} would overwrite the items of --out; choose another file")
     for one in (out, report):
         if one is not None:
-            outputs.check(one)
+            output_path.check_output(one)
     tally = _write(plan, form, out)
     made = f"written: {stories} stories, {stories * len(plan.orders)} items ({plan.gold} semantics) to {out}"
     tables = balance_tables(tally, official_file())
@@ -145,10 +145,12 @@ def _write(plan: Plan, form: str, out: Path) -> Tally:
             yield family
 
     if form == "hitom":
-        write_chunks(out, generator.official_file(counted()), outputs.writing)
+        write_chunks(out, generator.official_file(counted()), output_path.open_output)
     else:
         write_chunks(
-            out, (line + b"\n" for family in counted() for line in generator.item_lines(family)), outputs.writing
+            out,
+            (line + b"\n" for family in counted() for line in generator.item_lines(family)),
+            output_path.open_output,
         )
     return tally
 

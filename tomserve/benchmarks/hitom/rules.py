@@ -24,7 +24,7 @@ from tomserve.benchmarks.hitom.explain import semantics_of, traced
 from tomserve.benchmarks.hitom.tracker import Semantics, Trace
 from tomserve.benchmarks.hitom.wordings import read_asked
 from tomserve.items import Item
-from tomserve.scoring.rules import Rule
+from tomserve.scoring.baselines import Baseline
 
 
 def reality(trace: Trace, asked: Sequence[str], semantics: Semantics = "released") -> str:
@@ -79,5 +79,7 @@ def _of(name: str) -> Callable[[Item], str | None]:
     return answer
 
 
-RULES = tuple(Rule(name, _of(name), "constant" if rule is reality else "simpler") for name, rule in _ANSWERS.items())
+RULES = tuple(
+    Baseline(name, _of(name), "constant" if rule is reality else "simpler") for name, rule in _ANSWERS.items()
+)
 """The rules of the benchmark's field `rules`."""

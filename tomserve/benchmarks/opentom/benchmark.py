@@ -34,7 +34,7 @@ from tomserve.errors import ContentError
 from tomserve.items import Factor, Item
 from tomserve.items.draw import Draw
 from tomserve.scoring.answers import Reading
-from tomserve.scoring.metric import Metric
+from tomserve.scoring.metrics import Metric
 
 SOURCE = Source(
     "opentom",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tomserve.items import Item
-from tomserve.scoring.rules import Rule
+from tomserve.scoring.baselines import Baseline
 
 _REAL: Mapping[tuple[str, str | None], str] = {
     ("location_coarse", None): "no",
@@ -51,9 +51,9 @@ def _always(wanted: str) -> Callable[[Item], str | None]:
 
 
 RULES = (
-    Rule("always reality", _reality, "constant"),
-    Rule("always as at first", _unmoved, "constant"),
-    *(Rule(f"always {name}", _always(name), "constant") for name in ("positive", "neutral", "negative")),
-    *(Rule(f"always {name}", _always(f"{name} accessible"), "constant") for name in ("less", "more")),
+    Baseline("always reality", _reality, "constant"),
+    Baseline("always as at first", _unmoved, "constant"),
+    *(Baseline(f"always {name}", _always(name), "constant") for name in ("positive", "neutral", "negative")),
+    *(Baseline(f"always {name}", _always(f"{name} accessible"), "constant") for name in ("less", "more")),
 )
 """The rules of the benchmark's field `rules`."""

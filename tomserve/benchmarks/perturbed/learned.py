@@ -16,7 +16,7 @@ from tomserve.benchmarks.perturbed.fitting import held_out
 from tomserve.benchmarks.perturbed.shipped import TOLERATED, Answers, Shipped
 from tomserve.benchmarks.perturbed.stagefile import UNKNOWN
 from tomserve.items import Item
-from tomserve.scoring.rules import mentions
+from tomserve.scoring.baselines import list_mentions
 
 __all__ = ["NAMES", "SHIPPED", "TOLERATED", "differing", "fitted", "write"]
 
@@ -51,7 +51,7 @@ def differing(items: Sequence[Item], answers: Answers) -> dict[str, int]:
 
 def _roles(item: Item) -> dict[str, str]:
     """Labels by a role that can be seen without knowing the gold: first mentioned, other, unknown."""
-    first = (mentions(item) or item.choices)[0]
+    first = (list_mentions(item) or item.choices)[0]
     others = [choice for choice in item.choices if choice not in (first, UNKNOWN)]
     return {"first": first, "other": others[0] if others else first, "unknown": UNKNOWN}
 

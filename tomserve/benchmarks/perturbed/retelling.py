@@ -22,7 +22,7 @@ from tomserve.benchmarks.perturbed_2.retoldfile import read
 from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.benchmarks.perturbed_2.stagefile import Sentence, StageFile, Task, Version
 from tomserve.benchmarks.perturbed_2.telling import Telling
-from tomserve.content.yamlfile import Lines, load, validate
+from tomserve.content.validation import YamlLines, load_yaml, validate
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.stability import Retell
 
@@ -47,13 +47,13 @@ class WordsFile(_Strict):
     stages: dict[str, StageWords]
 
 
-def read_words() -> tuple[Path, WordsFile, Lines]:
+def read_words() -> tuple[Path, WordsFile, YamlLines]:
     """The pronouns and other words of all stages, where they stand and in which lines. Raises ConfigError where the
     file is missing, ContentError for a mistake in it."""
     path = content.find(WORDS)
     if path is None:
         raise ConfigError(f"{WORDS} is not there; name the folder that holds it by --content")
-    data, lines = load(path)
+    data, lines = load_yaml(path)
     return path, validate(data, WordsFile, path=path, lines=lines), lines
 
 

@@ -24,7 +24,7 @@ from functools import lru_cache
 from tomserve.benchmarks.perturbed.learned import SHIPPED
 from tomserve.benchmarks.perturbed.stagefile import UNKNOWN
 from tomserve.items import Item
-from tomserve.scoring.rules import Rule, first_mentioned, mentions
+from tomserve.scoring.baselines import Baseline, first_mentioned, list_mentions
 
 _BELIEF = re.compile(r"\b(?:think|believe|expect|know)s?\b", re.IGNORECASE)
 _FINDING_OUT = frozenset(
@@ -66,7 +66,7 @@ def label(item: Item) -> str | None:
     """The last label in quotation marks, which a sign, a label or a speaker gives; else the first label mentioned."""
     pieces = " ".join(item.story).split('"')
     quoted = " ".join(pieces[1 : len(pieces) - 1 : 2]).casefold()
-    found = [one for one in mentions(item) if one.casefold() in quoted] if quoted else []
+    found = [one for one in list_mentions(item) if one.casefold() in quoted] if quoted else []
     return found[-1] if found else first_mentioned(item)
 
 
@@ -104,15 +104,15 @@ def keyword(item: Item) -> str | None:
     placed, found_out = _found_out(item.story, item.choices)
     if not found_out and _BELIEF.search(item.question):
         return first_mentioned(item)
-    return placed or (mentions(item) or (first_mentioned(item),))[-1]
+    return placed or (list_mentions(item) or (first_mentioned(item),))[-1]
 
 
 PLAIN = (
-    Rule("always classic", classic, "constant"),
-    Rule("always reality", reality, "constant"),
-    Rule("always label", label, "constant"),
-    Rule("opposite of the cue", opposite),
-    Rule("keyword", keyword),
+    Baseline("always classic", classic, "constant"),
+    Baseline("always reality", reality, "constant"),
+    Baseline("always label", label, "constant"),
+    Baseline("opposite of the cue", opposite),
+    Baseline("keyword", keyword),
 )
 """The rules that need no fit, which both editions have."""
 

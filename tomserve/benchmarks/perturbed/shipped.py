@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from tomserve.items import Item, items_digest
-from tomserve.scoring.rules import Rule
+from tomserve.scoring.baselines import Baseline
 
 TOLERATED = 5
 """In how many answers of a rule a fit may differ from the file: another machine rounds in another way, and where two
@@ -41,10 +41,10 @@ class Shipped:
     command: str
 
     @property
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[Baseline, ...]:
         """The rules, which answer what the file holds and say nothing of any other question."""
         return tuple(
-            Rule(name, lambda item, place=place: self.answer(item, place), "learned")  # type: ignore[misc]
+            Baseline(name, lambda item, place=place: self.answer(item, place), "learned")  # type: ignore[misc]
             for place, name in enumerate(self.names)
         )
 

@@ -16,11 +16,11 @@ import polars as pl
 from tomserve.benchmarks.perturbed.rules import RULES
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, in_false_belief_subset
 from tomserve.items import Item
-from tomserve.scoring.rules import GENERIC, Rule
+from tomserve.scoring.baselines import GENERIC, Baseline
 
 
 def audit(
-    items: Sequence[Item], learned: Mapping[str, Mapping[str, str]], rules: Sequence[Rule] = RULES
+    items: Sequence[Item], learned: Mapping[str, Mapping[str, str]], rules: Sequence[Baseline] = RULES
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The accuracy of every rule by class, the robustness criteria that it meets, and its kind, as three tables.
 
@@ -51,7 +51,7 @@ def audit(
 
 
 def _answers(
-    items: Sequence[Item], learned: Mapping[str, Mapping[str, str]], rules: Sequence[Rule]
+    items: Sequence[Item], learned: Mapping[str, Mapping[str, str]], rules: Sequence[Baseline]
 ) -> Iterator[dict[str, object]]:
     for rule in (*rules, *GENERIC):
         given = {item.id: rule.answer(item) for item in items} if rule.kind != "learned" else learned[rule.name]

@@ -22,14 +22,14 @@ from tomserve.benchmarks.perturbed.stagefile import (
     Task,
     story_of,
 )
-from tomserve.content.yamlfile import load, validate
+from tomserve.content.validation import load_yaml, validate
 from tomserve.errors import ContentError, one_of
 from tomserve.items.automaton import compile_sets
 
 
 def load_stage(path: Path) -> Stage:
     """Read and check one stage file. Raises ContentError with file, line, field and reason."""
-    data, lines = load(path)
+    data, lines = load_yaml(path)
     stage = Stage(validate(data, StageFile, path=path, lines=lines), path, lines)
     _Checker(stage).check()
     try:

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from tomserve.content.yamlfile import Lines
+from tomserve.content.validation import YamlLines
 from tomserve.errors import one_of
 from tomserve.items import Factor, Gold, Item
 
@@ -196,7 +196,7 @@ class Stage:
 
     file: StageFile
     path: Path
-    lines: Lines
+    lines: YamlLines
     _made: dict[str, list[Item]] = field(default_factory=dict, repr=False, compare=False)
 
     def items(self, benchmark: str) -> list[Item]:

@@ -30,7 +30,7 @@ from tomserve.benchmarks.perturbed.stagefile import (
     in_false_belief_subset,
     story_of,
 )
-from tomserve.content.yamlfile import load_model
+from tomserve.content.validation import load_model
 from tomserve.errors import ConfigError
 from tomserve.items import Item, items_digest
 

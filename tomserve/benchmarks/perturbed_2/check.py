@@ -14,7 +14,7 @@ from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, SCENARIOS
 from tomserve.benchmarks.perturbed_2.derive import parse
 from tomserve.benchmarks.perturbed_2.stage import Stage, Story
 from tomserve.benchmarks.perturbed_2.stagefile import FALSE_BELIEF, Sentence, StageFile
-from tomserve.content.yamlfile import load, validate
+from tomserve.content.validation import load_yaml, validate
 from tomserve.errors import ContentError, one_of
 from tomserve.items import UNKNOWN
 
@@ -25,7 +25,7 @@ Place = tuple[str | int, ...]
 
 def load_stage(path: Path) -> Stage:
     """Read and check one stage file. Raises ContentError with file, line, field and reason."""
-    data, lines = load(path)
+    data, lines = load_yaml(path)
     stage = Stage(validate(data, StageFile, path=path, lines=lines), path, lines)
     check(stage)
     return stage

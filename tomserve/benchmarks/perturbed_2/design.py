@@ -12,10 +12,10 @@ from tomserve import content
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, in_false_belief_subset
 from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.benchmarks.perturbed_2.stagefile import ROLES
-from tomserve.content.yamlfile import load_model
+from tomserve.content.validation import load_model
 from tomserve.errors import ConfigError
 from tomserve.items import UNKNOWN, Item
-from tomserve.scoring.rules import mentions
+from tomserve.scoring.baselines import list_mentions
 
 FILE = "dataset/perturbed-2/design.yaml"
 Kind = Literal["unexpected_contents", "unexpected_transfer"]
@@ -103,7 +103,7 @@ def shares(items: Sequence[Item]) -> Mapping[tuple[str, str], Counter[str]]:
     for item in items:
         if not in_false_belief_subset(item.factors):
             continue
-        name, named = str(item.factors["perturbation"]), mentions(item)
+        name, named = str(item.factors["perturbation"]), list_mentions(item)
         counted = {"role": str(item.factors["belief_role"]), "place": str(item.choices.index(item.answer) + 1)}
         for what, label in (("first", named[:1]), ("last", named[-1:])):
             here = what if (item.answer,) == label else f"not {what}"

@@ -25,7 +25,7 @@ from tomserve import content
 from tomserve.benchmarks.perturbed.stagefile import Questions, Slot
 from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.benchmarks.perturbed_2.stagefile import Sentence, StageFile, Task, Version
-from tomserve.content.yamlfile import load_model
+from tomserve.content.validation import load_model
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
 from tomserve.stability import rewording

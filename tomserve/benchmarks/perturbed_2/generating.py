@@ -14,8 +14,8 @@ import typer
 from tomserve.benchmarks.findings import Findings
 from tomserve.benchmarks.perturbed_2 import fresh, freshcheck
 from tomserve.benchmarks.perturbed_2.stage import Stage
-from tomserve.content import outputs
-from tomserve.content.outputs import file_named
+from tomserve.content import output_path
+from tomserve.content.output_path import parse_file
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, items_digest, write_items
 
@@ -29,7 +29,7 @@ def generate(
         int | None,
         typer.Option("--fresh", metavar="SEED", min=0, max=SEEDS - 1, help="Tell every stage anew by this seed."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(parser=file_named, help="JSONL file to write.")] = None,
+    out: Annotated[Path | None, typer.Option(parser=parse_file, help="JSONL file to write.")] = None,
     path: Annotated[
         Path | None, typer.Option(help="Stage file, or folder of them. If left out: those of the dataset.")
     ] = None,
@@ -51,13 +51,13 @@ def generate(
     names = fresh.read_names()
     if seed is None or out is None:
         return checked(found, names)
-    outputs.check(out, path)
+    output_path.check_output(out, path)
     for stage in found:
         if listed := freshcheck.problems(stage):
             raise _refused(listed)
     released = [item for stage in found for item in stage.items()]
     made = [item for stage in found for item in fresh.items(stage, seed, names)]
-    write_items(out, made, lambda name: outputs.writing(name, path))
+    write_items(out, made, lambda name: output_path.open_output(name, path))
     written = (
         f"written: {len(made)} items of {_many(len(found), 'stage')} by seed {seed} to {out}, {items_digest(made)[:19]}"
     )

@@ -24,7 +24,7 @@ from tomserve.benchmarks.perturbed.stagefile import SLOT
 from tomserve.benchmarks.perturbed_2.derive import derive
 from tomserve.benchmarks.perturbed_2.stage import Stage, Story
 from tomserve.benchmarks.perturbed_2.stagefile import Sentence, Task
-from tomserve.content.yamlfile import Lines, load, validate
+from tomserve.content.validation import YamlLines, load_yaml, validate
 from tomserve.errors import ContentError, one_of
 
 FOLDER = "retold"
@@ -135,10 +135,10 @@ class Checked:
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.path = stage, path_of(stage)
-        data, self.lines = load(self.path)
+        data, self.lines = load_yaml(self.path)
         self.file = validate(data, RetoldFile, path=self.path, lines=self.lines)
 
-    lines: Lines
+    lines: YamlLines
 
     @cached_property
     def retold(self) -> Retold:

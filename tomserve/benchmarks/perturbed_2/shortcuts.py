@@ -34,7 +34,7 @@ from tomserve.benchmarks.perturbed.fitting import held_out
 from tomserve.benchmarks.perturbed.shipped import Answers, Shipped
 from tomserve.benchmarks.perturbed.stagefile import in_false_belief_subset
 from tomserve.items import UNKNOWN, Item
-from tomserve.scoring.rules import Rule, mentions
+from tomserve.scoring.baselines import Baseline, list_mentions
 
 TEN_WORDS = re.compile(
     r"\b(sure|knows?|knew|sees?|saw|remembers?|remembered|counts? on|watches|watched|loves?|loved|usually|memory)\b"
@@ -85,7 +85,7 @@ def last_told(item: Item) -> str | None:
         return None
     name = str(item.factors["asked"])
     for sentence in reversed(item.story):
-        found = mentions(item.model_copy(update={"story": (sentence,)}))
+        found = list_mentions(item.model_copy(update={"story": (sentence,)}))
         if found and (name in sentence or PRONOUN.match(sentence.casefold())):
             return UNKNOWN if DENIED.search(sentence.casefold()) else found[-1]
     return UNKNOWN
@@ -190,7 +190,7 @@ SHIPPED = Shipped(
     'python -c "from tomserve.benchmarks.perturbed_2 import load, shortcuts; shortcuts.write(list(load()))"',
 )
 
-WRITTEN = (Rule("ten words", ten_words), Rule("last told label", last_told))
+WRITTEN = (Baseline("ten words", ten_words), Baseline("last told label", last_told))
 
 
 def fitted(items: Sequence[Item], only: Collection[str] | None = None) -> dict[str, dict[str, str]]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tomserve.benchmarks.perturbed.stagefile import CUE, QUESTION_KINDS, fill
 from tomserve.benchmarks.perturbed_2.derive import Layer, Line, derive
 from tomserve.benchmarks.perturbed_2.stagefile import FALSE_BELIEF, ROLES, Sentence, StageFile, Version, story_of
-from tomserve.content.yamlfile import Lines
+from tomserve.content.validation import YamlLines
 from tomserve.items import UNKNOWN, Factor, Gold, Item
 from tomserve.items.automaton import compile_sets
 
@@ -44,7 +44,7 @@ class Stage:
 
     file: StageFile
     path: Path
-    lines: Lines = field(repr=False)
+    lines: YamlLines = field(repr=False)
     _made: dict[tuple[str, str], Story] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property

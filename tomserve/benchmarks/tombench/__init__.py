@@ -32,7 +32,7 @@ from tomserve.benchmarks.tombench.source import (
 from tomserve.errors import ContentError
 from tomserve.items import Item
 from tomserve.items.draw import Draw
-from tomserve.scoring.rules import Rule
+from tomserve.scoring.baselines import Baseline
 
 DIMENSIONS = ("emotion", "desire", "intention", "knowledge", "belief", "non_literal_communication")
 """The six kinds of abilities, in the paper's order."""
@@ -215,7 +215,7 @@ def _shortest(item: Item) -> str:
     return min(item.choices, key=len)
 
 
-def _of_letter(letter: str) -> Rule:
+def _of_letter(letter: str) -> Baseline:
     """The rule that always takes this letter of the file; its answer is known from where the right one stood."""
 
     def answer(item: Item) -> str | None:
@@ -223,12 +223,12 @@ def _of_letter(letter: str) -> Rule:
             return item.answer
         return next(choice for choice in item.choices if choice != item.answer)
 
-    return Rule(f"always {letter.lower()} of the file", answer, "constant")
+    return Baseline(f"always {letter.lower()} of the file", answer, "constant")
 
 
 RULES = (
-    Rule("longest choice", _longest),
-    Rule("shortest choice", _shortest),
+    Baseline("longest choice", _longest),
+    Baseline("shortest choice", _shortest),
     *(_of_letter(letter) for letter in LETTERS),
 )
 

@@ -18,7 +18,7 @@ import polars as pl
 from tomserve.benchmarks.tombench.source import LETTERS
 from tomserve.items import Item
 from tomserve.scoring.answers import Reading
-from tomserve.scoring.metric import Metric
+from tomserve.scoring.metrics import Metric
 
 SHUFFLES = 5
 """How often the official evaluation asks each question, each time with the options in another order."""

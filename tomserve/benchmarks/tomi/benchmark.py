@@ -35,7 +35,7 @@ from tomserve.benchmarks.tomi.tracker import ORDERS, Asked, Told
 from tomserve.items import Factor, Item
 from tomserve.items.draw import Draw
 from tomserve.scoring.answers import Reading
-from tomserve.scoring.metric import Metric
+from tomserve.scoring.metrics import Metric
 
 GOLDS = ("tracked", "released")
 SOURCE = Source(

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from tomserve.benchmarks.tomi.tracker import Asked, Told
 from tomserve.items import Item
-from tomserve.scoring.rules import Rule
+from tomserve.scoring.baselines import Baseline
 
 
 @lru_cache(maxsize=256)
@@ -38,8 +38,8 @@ def _one_of_two(item: Item, people: slice) -> str | None:
 
 
 RULES = (
-    Rule("always reality", lambda item: _answer(item, slice(0)), "constant"),
-    Rule("only the second person", lambda item: _one_of_two(item, slice(1, None)), "simpler"),
-    Rule("only the first person", lambda item: _one_of_two(item, slice(1)), "simpler"),
+    Baseline("always reality", lambda item: _answer(item, slice(0)), "constant"),
+    Baseline("only the second person", lambda item: _one_of_two(item, slice(1, None)), "simpler"),
+    Baseline("only the first person", lambda item: _one_of_two(item, slice(1)), "simpler"),
 )
 """The rules of the benchmark's field `rules`."""

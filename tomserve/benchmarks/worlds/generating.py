@@ -18,8 +18,8 @@ from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
 from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.benchmarks.worlds.release import released
 from tomserve.benchmarks.worlds.rendering import items
-from tomserve.content import outputs
-from tomserve.content.outputs import file_named
+from tomserve.content import output_path
+from tomserve.content.output_path import parse_file
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import write_chunks
 
@@ -27,7 +27,7 @@ SEEDS = 2**63
 
 
 def generate(
-    out: Annotated[Path, typer.Option(parser=file_named, help="JSONL file to write.")],
+    out: Annotated[Path, typer.Option(parser=parse_file, help="JSONL file to write.")],
     number: Annotated[
         int, typer.Option("--worlds", min=1, max=1_000_000, help="How many worlds to write, families in turn.")
     ] = 200,
@@ -51,7 +51,7 @@ def generate(
             f"--seed {seed} is that of the release {released().name}, which tomserve items worlds --out FILE writes; "
             "choose another, so that the stories are new"
         )
-    outputs.check(out)
+    output_path.check_output(out)
     chosen = [BY_NAME[name] for name in dict.fromkeys(family)] if family else list(FAMILIES)
     lexicon, counts = built_in(), Counter[str]()
 
@@ -61,6 +61,6 @@ def generate(
                 counts[world.family] += 1
                 yield item.to_json() + b"\n"
 
-    write_chunks(out, lines(), outputs.writing)
+    write_chunks(out, lines(), output_path.open_output)
     listed = ", ".join(f"{name} {count:,}" for name, count in counts.items())
     return Findings(lines=(f"written: {counts.total():,} items of {number:,} worlds by seed {seed} to {out}", listed))

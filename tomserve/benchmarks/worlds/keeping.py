@@ -20,7 +20,7 @@ from tomserve import content
 from tomserve.benchmarks.worlds.lexicon import FOLDER
 from tomserve.benchmarks.worlds.release import Release
 from tomserve.content import files
-from tomserve.content.places import cache_root
+from tomserve.content.paths import cache_root
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 
@@ -54,7 +54,7 @@ def items(release: Release, generate: Generate) -> Iterator[Item]:
 
 def place(release: Release) -> Path:
     """Where the file of this release is kept, by this code, words and phrasings."""
-    words = sorted(path for path in content.required(FOLDER).rglob("*.yaml") if path.is_file())
+    words = sorted(path for path in content.require(FOLDER).rglob("*.yaml") if path.is_file())
     code = content.code_digest([Path(__file__).parent]).encode()
     made_from = content.digest(code, release.model_dump_json().encode(), *words)
     return cache_root() / "tomserve" / f"{release.name}-{made_from.removeprefix('sha256:')[:16]}.jsonl.zst"
@@ -63,7 +63,7 @@ def place(release: Release) -> Path:
 def _kept(path: Path, digest: str) -> bytes | None:
     """The compressed content of the file, None where there is none of that digest."""
     try:
-        with files.reading(path) as file:
+        with files.open_for_reading(path) as file:
             data = file.read(LARGEST + 1)
         if len(data) > LARGEST:
             return None
@@ -80,5 +80,5 @@ def _kept(path: Path, digest: str) -> bytes | None:
 def _keep(path: Path, data: bytes) -> None:
     with contextlib.suppress(OSError, ConfigError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with files.replacing(path, 0o600) as file:
+        with files.replace_file(path, 0o600) as file:
             file.write(data)

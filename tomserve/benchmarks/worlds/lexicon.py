@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from tomserve import content
 from tomserve.benchmarks.worlds.wording import expanded
-from tomserve.content import yamlfile
+from tomserve.content import validation
 from tomserve.errors import ContentError
 
 FOLDER = "dataset/worlds"
@@ -87,7 +87,7 @@ class Lexicon:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.words: Mapping[str, Any] = yamlfile.load_model(self.words_file, Words).model_dump(by_alias=True)
+        self.words: Mapping[str, Any] = validation.load_model(self.words_file, Words).model_dump(by_alias=True)
         self._files: dict[str, Mapping[str, Any]] = {}
         self._phrasings: dict[tuple[str, str, str], tuple[str, ...]] = {}  # asked for with every sentence
 
@@ -154,11 +154,11 @@ class Lexicon:
 @cache
 def built_in() -> Lexicon:
     """The words and phrasings that come with tomserve. Raises ConfigError where they are not installed."""
-    return Lexicon(content.required(FOLDER))
+    return Lexicon(content.require(FOLDER))
 
 
 def _mapping(path: Path) -> Mapping[str, Any]:
-    loaded, _ = yamlfile.load(path)
+    loaded, _ = validation.load_yaml(path)
     if not isinstance(loaded, dict):
         raise ContentError("expected a mapping", path=path, line=1)
     return loaded

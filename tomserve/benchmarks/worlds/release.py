@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve import content
 from tomserve.benchmarks.worlds.lexicon import FOLDER
-from tomserve.content import yamlfile
+from tomserve.content import validation
 
 
 class Release(BaseModel):
@@ -36,4 +36,4 @@ def released() -> Release:
 
     Raises ConfigError where the file is not installed, ContentError by line for a mistake in it.
     """
-    return yamlfile.load_model(content.required(f"{FOLDER}/release.yaml"), Release)
+    return validation.load_model(content.require(f"{FOLDER}/release.yaml"), Release)

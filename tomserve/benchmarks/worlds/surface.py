@@ -14,7 +14,13 @@ from tomserve.benchmarks.perturbed.fitting import held_out
 from tomserve.benchmarks.worlds.record import World
 from tomserve.benchmarks.worlds.rules import Case, answer
 from tomserve.items import UNKNOWN, Item
-from tomserve.scoring.rules import Rule, first_mentioned, last_mentioned, mentions, most_mentioned
+from tomserve.scoring.baselines import (
+    Baseline,
+    first_mentioned,
+    last_mentioned,
+    list_mentions,
+    most_mentioned,
+)
 
 FOLDS = 5
 """Into how many parts the worlds are split for what is learned: each part is answered by what the others taught."""
@@ -80,15 +86,15 @@ def all_knowing(item: Item) -> str | None:
 
 def second_mentioned(item: Item) -> str | None:
     """The choice that the story mentions second; None where it mentions fewer."""
-    found = list(dict.fromkeys(mentions(item)))
+    found = list(dict.fromkeys(list_mentions(item)))
     return found[1] if len(found) > 1 else None
 
 
 RULES = (
-    Rule("always reality", reality, "constant"),
-    Rule("beside the name", beside_the_name),
-    Rule("longest choice", longest),
-    Rule("shortest choice", shortest),
+    Baseline("always reality", reality, "constant"),
+    Baseline("beside the name", beside_the_name),
+    Baseline("longest choice", longest),
+    Baseline("shortest choice", shortest),
 )
 """The rules of the benchmark's field `rules`."""
 
@@ -129,7 +135,7 @@ def roles(items: Sequence[Item]) -> Callable[[Item], dict[str, str]]:
 
     def of(item: Item) -> dict[str, str]:
         found = dict.fromkeys(names, "")
-        seen = [choice for choice in dict.fromkeys(mentions(item)) if choice not in fixed]
+        seen = [choice for choice in dict.fromkeys(list_mentions(item)) if choice not in fixed]
         for place, choice in enumerate(seen):
             found[f"mentioned{place}"] = choice
         rest = [choice for choice in item.choices if choice not in fixed and choice not in seen]

@@ -30,7 +30,7 @@ from tomserve.benchmarks.worlds.lexicon import Lexicon
 from tomserve.benchmarks.worlds.record import Gender, Key, Part, Person, Question, Scene, World
 from tomserve.benchmarks.worlds.rendering import items, label
 from tomserve.benchmarks.worlds.rules import answer, happened
-from tomserve.content.wording import explain, first_error, place_of
+from tomserve.content.validation import choose_error, explain, place_of
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import UNKNOWN, Item
 
@@ -54,7 +54,7 @@ def record(item: Item, path: Path | None = None) -> World:
         try:
             return World.model_validate(item.world)
         except ValidationError as error:
-            first = first_error(error)
+            first = choose_error(error)
             place = ".".join(map(str, place_of(first, item.world))) or "world"
             reason = f"item {item.id!r}: its record of a world: {place}: {explain(first, item.world, World)}"
     raise ConfigError(reason) if path is None else ContentError(reason, path=path)

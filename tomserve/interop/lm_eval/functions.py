@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tomserve.interop.asking_inside import Asking
-from tomserve.scoring.thoughts import spoken
+from tomserve.scoring.thoughts import split_thoughts
 from tomserve.status import LENGTH, OK
 
 OWN = ("id", "story", "question", "choices", "answer", "cluster", "canary", "tomserve")
@@ -104,5 +104,5 @@ def score(doc: dict[str, Any], results: list[str]) -> dict[str, float]:
     """The metrics of a reply: whether our rules read the right answer in it, and whether they read any."""
     asking = _asking(doc["tomserve"]["asking"])
     text = results[0]
-    found = asking.scored(asking.known[doc["id"]], text, status=LENGTH if spoken(text).cut else OK)
+    found = asking.scored(asking.known[doc["id"]], text, status=LENGTH if split_thoughts(text).cut else OK)
     return {"acc": float(bool(found["correct"])), "read": float(found["answer"] is not None)}

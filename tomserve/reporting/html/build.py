@@ -14,7 +14,7 @@ from typing import NamedTuple
 import polars as pl
 
 from tomserve._version import __version__
-from tomserve.content import files, outputs
+from tomserve.content import files, output_path
 from tomserve.errors import ConfigError
 from tomserve.reporting.html import failing, measured, svg
 from tomserve.reporting.html import page as pages
@@ -68,7 +68,11 @@ def write_report(
     path = out or _place(sources)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with files.replacing(path) if out is None else outputs.writing(path, *read_from(sources), own=(PAGE,)) as file:
+        with (
+            files.replace_file(path)
+            if out is None
+            else output_path.open_output(path, *read_from(sources), own=(PAGE,)) as file
+        ):
             file.write(text.encode())
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror}); choose another --out") from None

@@ -10,8 +10,8 @@ import polars as pl
 
 from tomserve.reporting.html import generic, measured
 from tomserve.reporting.html.sources import Source, load
-from tomserve.scoring.metric import BEGINNING
-from tomserve.scoring.tablefile import COLUMNS
+from tomserve.scoring.metrics import BEGINNING
+from tomserve.scoring.table import COLUMNS
 from tomserve.studies import Analysis, Asked, Context, Figure, compute, default_study, load_study, named_by
 from tomserve.studies.rows import originals
 from tomserve.studies.together import split

@@ -18,7 +18,7 @@ import polars as pl
 from tomserve import benchmarks
 from tomserve.items import Item
 from tomserve.reporting.html.sources import Source
-from tomserve.scoring.samples import sample_of
+from tomserve.scoring.score import sample_of
 from tomserve.status import OK, inert
 from tomserve.studies.showing import Versions
 

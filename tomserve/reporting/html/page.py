@@ -16,7 +16,7 @@ import polars as pl
 from markupsafe import Markup
 
 from tomserve.content import pages
-from tomserve.content.inert import escaped, inert
+from tomserve.content.text import escape_hidden, sanitize
 from tomserve.errors import ConfigError
 from tomserve.reporting import tables
 from tomserve.reporting.fitting import cell
@@ -150,8 +150,8 @@ def render(page: Page) -> str:
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"script-src '{pages.digest(early)}' '{pages.digest(late)}'",
-            f"style-src '{pages.digest(style)}'",
+            f"script-src '{pages.csp_digest(early)}' '{pages.csp_digest(late)}'",
+            f"style-src '{pages.csp_digest(style)}'",
             "img-src data:",
             "base-uri 'none'",
             "form-action 'none'",
@@ -159,19 +159,19 @@ def render(page: Page) -> str:
     )
     inline = {"style": Markup(style), "early": Markup(early), "late": Markup(late)}
     text: str = _template().render(page=page, policy=policy, signs=SIGNS, **inline)
-    return escaped(text)  # in the data of its script the same characters, elsewhere to be seen
+    return escape_hidden(text)  # in the data of its script the same characters, elsewhere to be seen
 
 
 def fragment(page: Page) -> str:
     """The page without its head, its items and its scripts, to stand in a page of the workbench."""
     text: str = _template("panels.html.j2").render(page=page, signs=SIGNS)
-    return escaped(text)
+    return escape_hidden(text)
 
 
 @cache
 def _template(name: str = "report.html.j2") -> Any:
     environment = pages.templates(ASSETS)
     environment.globals["questions"] = questions
-    environment.filters["inert"] = inert
+    environment.filters["inert"] = sanitize
     environment.filters["readable"] = lambda text: str(text).replace("_", " ")
     return environment.get_template(name)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tomserve._version import __version__
-from tomserve.content import bounded, files
+from tomserve.content import files
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.reporting.html.build import report
 from tomserve.reporting.html.standing import PAGE, RECORD, Wishes, standing
@@ -31,7 +31,7 @@ def remade(folder: Path) -> Finding | None:
     if standing(folder) is not None:
         return Finding("report", True, f"{PAGE} is as tomserve wrote it here, of these scores")
     try:
-        with files.reading(path) as file:
+        with files.open_for_reading(path) as file:
             page = file.read()
         wishes = _wishes(folder)
         run = f"{folder.absolute()}/"
@@ -49,7 +49,7 @@ def _wishes(folder: Path) -> Wishes:
     """What was asked of the report according to its record, which may be a stranger's: only names are taken from it,
     and nothing that could lead to a file."""
     try:
-        found = bounded.json(folder / RECORD, "it is not used")["wishes"]
+        found = files.read_json(folder / RECORD, "it is not used")["wishes"]
         wishes = {name: found.get(name) for name in ("intervals", "labels", "study", "by")}
     except (OSError, ConfigError, TypeError, KeyError, AttributeError):
         return Wishes()

@@ -13,16 +13,16 @@ from urllib.parse import urlsplit, urlunsplit
 import orjson
 import polars as pl
 
-from tomserve.content import bounded
-from tomserve.content.places import run_name
+from tomserve.content import files
+from tomserve.content.files import changed_error
+from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError
 from tomserve.items import Item, nfc
 from tomserve.reporting.html.turns import Turns
 from tomserve.runs import kept, packed
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import load_scores, scored
-from tomserve.scoring.pinned import changed
-from tomserve.scoring.sources import ItemFile, ResponseFile
+from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note
 from tomserve.shards.partitions import of_files, parts_folder
 from tomserve.shards.record import Shards, part_folder
@@ -79,7 +79,7 @@ class Source:
         found = ResponseFile(packed.journal(self.folder), known, model, size=size, talking=talking)
         for file in (known.file, found.file):
             if file.digest != files[file.path.name]["digest"]:
-                raise changed(file.path)
+                raise changed_error(file.path)
         for place, row in found.rows(places):
             yield known.item(place), row
 
@@ -97,7 +97,7 @@ class Source:
             return self.scores.height
         journal = packed.journal(self.folder)
         with journal.open("rb") as file:
-            return max(self.scores.height, sum(1 for _ in bounded.lines(file, journal)))
+            return max(self.scores.height, sum(1 for _ in files.read_lines(file, journal)))
 
     def turns(self, chosen: Collection[str] | None = None) -> Turns | None:
         """Every reply of the strategies that ask several requests for a question; None where there are none.
@@ -112,7 +112,7 @@ class Source:
         journal, model = packed.journal(self.folder), str(self.manifest.get("model"))
         found = Turns(journal, model, self.several, chosen, scored_file["bytes"])
         if found.file.digest != scored_file["digest"]:
-            raise changed(journal)
+            raise changed_error(journal)
         return found
 
     def outlines(self) -> Iterator[Outline]:
@@ -122,7 +122,7 @@ class Source:
             return
         path = self.folder / "items.jsonl"
         with path.open("rb") as file:
-            for line in bounded.lines(file, path):
+            for line in files.read_lines(file, path):
                 if line.strip():
                     data = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
                     asked = Asked(nfc(data["id"]), len(data["choices"]), data.get("factors") or {})

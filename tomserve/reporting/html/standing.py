@@ -14,13 +14,13 @@ from typing import Any
 import orjson
 
 from tomserve import content
-from tomserve.content import seal
-from tomserve.content.find import PACKAGE
+from tomserve.content import signatures
+from tomserve.content.files import digest_bytes, digest_file
+from tomserve.content.paths import PACKAGE
 from tomserve.reporting.html.sources import Source
 from tomserve.runs import kept
 from tomserve.runs.runfolder import read_manifest
 from tomserve.runs.scores import usable
-from tomserve.scoring.pinned import digest_of, measured
 
 PAGE, RECORD = "report.html", "report.json"
 
@@ -49,7 +49,9 @@ def keep(source: Source, page: str, wishes: Wishes) -> None:
     if source.folder is None or source.made_from is None:
         return
     if wishes.study is None or not (wishes.study.endswith(".py") or "/" in wishes.study):
-        seal.keep(source.folder / RECORD, _record(source.manifest, source.made_from, digest_of(page.encode()), wishes))
+        signatures.write_record(
+            source.folder / RECORD, _record(source.manifest, source.made_from, digest_bytes(page.encode()), wishes)
+        )
 
 
 def standing(folder: Path) -> Path | None:
@@ -57,13 +59,13 @@ def standing(folder: Path) -> Path | None:
 
     Raises ConfigError where the folder is no run.
     """
-    record, manifest = seal.kept(folder / RECORD), read_manifest(folder)
+    record, manifest = signatures.read_record(folder / RECORD), read_manifest(folder)
     if record is None or manifest is None or record.get("schema") != SCHEMA or "wishes" not in record:
         return None
     if (scores := usable(folder)) is None:
         return None
     try:
-        page = measured(folder / PAGE)[1]
+        page = digest_file(folder / PAGE)[1]
     except OSError:
         return None
     return folder / PAGE if record == _record(manifest, scores, page, Wishes(**record["wishes"])) else None
@@ -76,6 +78,6 @@ def _record(manifest: Mapping[str, Any], made_from: kept.Record, page: str, wish
         "wishes": {**asdict(wishes), "labels": list(wishes.labels), "by": list(wishes.by)},
         "code": _CODE,
         "studies": content.code_digest(root / "analysis" for root in content.roots()),
-        "manifest": digest_of(orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)),
+        "manifest": digest_bytes(orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)),
         "scores": dict(made_from),
     }

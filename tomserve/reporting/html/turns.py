@@ -17,8 +17,8 @@ from typing import Any
 
 import orjson
 
+from tomserve.content.files import FileSnapshot
 from tomserve.items import nfc
-from tomserve.scoring.pinned import PinnedFile
 
 MOST = 200
 """How many replies to one question are shown at most."""
@@ -44,7 +44,7 @@ class Turns:
         items: Collection[str] | None = None,
         size: int | None = None,
     ) -> None:
-        self.file = PinnedFile(path, size)
+        self.file = FileSnapshot(path, size)
         self._model = model
         self._at: dict[tuple[str, str, str], dict[tuple[int, int], int]] = {}
         for _, offset, line in self.file.lines():

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse
 
 from tomserve.errors import ConfigError, NoSuchAnswerError
-from tomserve.scoring.samples import sample_of
+from tomserve.scoring.score import sample_of
 from tomserve.web import answering, browsing, computing
 from tomserve.web.access import Reader
 from tomserve.web.browsing import Filters

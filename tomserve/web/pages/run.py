@@ -112,7 +112,7 @@ _KIND = "application/octet-stream"
 
 def _experiment(line: Line) -> Response:
     try:
-        with files.reading(line.folder / experiments.FILE) as file:
+        with files.open_for_reading(line.folder / experiments.FILE) as file:
             text = file.read(1 << 20)
     except (OSError, ConfigError):
         raise HTTPException(404, "This run was not started from a file of the workbench.") from None

@@ -1,12 +1,7 @@
-"""Says in words what is wrong with a value of a file, for authors who know neither Python nor pydantic.
+"""Validate YAML and JSON files with pydantic, with errors in plain words that name the file, the line and the field.
 
->>> class Stage(pydantic.BaseModel):
-...     sentences: list[str]
->>> try:
-...     Stage.model_validate({"sentences": "Tea."})
-... except pydantic.ValidationError as error:
-...     print(explain(first_error(error), {"sentences": "Tea."}, Stage))
-expected a list of texts; found 'Tea.'
+A name in a record that may come from a stranger is never a path: such a field is declared by one of the types Name,
+ModelName and RunName.
 """
 
 from __future__ import annotations
@@ -14,11 +9,13 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import pydantic
+import yaml
 
-from tomserve.errors import ConfigError, nearest
+from tomserve.content import files
+from tomserve.errors import ConfigError, ContentError, nearest
 
 Loc = tuple[str | int, ...]
 """The path to a value: keys and list positions from the top of the file."""
@@ -55,11 +52,11 @@ def check_part(data: Mapping[str, Any], model: type[pydantic.BaseModel]) -> None
     try:
         model.model_validate(data)
     except pydantic.ValidationError as error:
-        first = first_error(error)
+        first = choose_error(error)
         raise ValueError(f"{first['loc'][0]}: {explain(first, data, model)}") from None
 
 
-def first_error(error: pydantic.ValidationError) -> Mapping[str, Any]:
+def choose_error(error: pydantic.ValidationError) -> Mapping[str, Any]:
     """The error to show first. A misspelt key appears twice, as unknown and as missing; the unknown one is what the
     author has to see.
     """
@@ -83,11 +80,11 @@ def place_of(error: Mapping[str, Any], data: Any) -> Loc:
     return loc
 
 
-def refused(
+def validation_error(
     error: pydantic.ValidationError, data: Any, model: type[pydantic.BaseModel], path: Path, way_out: str
 ) -> ConfigError:
     """The error for a file whose data the model does not take, which names the file, the field and the way out."""
-    first = first_error(error)
+    first = choose_error(error)
     field = ".".join(map(str, place_of(first, data)))
     return ConfigError(f"{path}: {field}: {explain(first, data, model)}; {way_out}")
 
@@ -112,18 +109,18 @@ def explain(error: Mapping[str, Any], data: Any, model: type[pydantic.BaseModel]
         choices = [str(one) for one in get_args(_bare(wanted))]
         near = nearest(found, choices) if isinstance(found, str) else ""
         expected = f"expected {context['expected']}" if len(choices) < 2 else f"expected one of {', '.join(choices)}"
-        return f"{expected}; found {shown(found)}{near}"
+        return f"{expected}; found {show_value(found)}{near}"
     if kind in ("string_too_short", "string_too_long", "too_short", "too_long"):
         return _size(kind, context, found)
     if kind in _BOUNDS:
         number = "a whole number" if _bare(wanted) is int else "a number"
-        return f"expected {number} {_BOUNDS[kind].format(**context)}; found {shown(found)}"
+        return f"expected {number} {_BOUNDS[kind].format(**context)}; found {show_value(found)}"
     if kind == "string_pattern_mismatch":
         look = _PATTERNS.get(context["pattern"], f"a text that matches the pattern {context['pattern']}")
-        return f"expected {look}; found {shown(found)}"
+        return f"expected {look}; found {show_value(found)}"
     if kind.endswith(_WRONG_TYPE) or wanted is not None:
-        return f"expected {_expected(loc, model)}; found {shown(found)}"
-    return f"{str(error['msg']).lower()}; found {shown(found)}"
+        return f"expected {_expected(loc, model)}; found {show_value(found)}"
+    return f"{str(error['msg']).lower()}; found {show_value(found)}"
 
 
 def _missing(loc: Loc, wanted: Any, expected: str) -> str:
@@ -139,14 +136,14 @@ def _size(kind: str, context: Mapping[str, Any], found: Any) -> str:
     count = context["min_length" if least else "max_length"]
     what = "character" if kind.startswith("string") else "entry"
     many = {"character": "characters", "entry": "entries"}[what]
-    has = "nothing" if not found else f"{len(found)}" if what == "entry" else shown(found)
+    has = "nothing" if not found else f"{len(found)}" if what == "entry" else show_value(found)
     return f"expected at {'least' if least else 'most'} {count} {what if count == 1 else many}; found {has}"
 
 
-def described(annotation: Any) -> str:
+def describe_type(annotation: Any) -> str:
     """What a value of that type is, in words.
 
-    >>> described(tuple[str, ...]), described(int | None), described(Literal["a", "b"])
+    >>> describe_type(tuple[str, ...]), describe_type(int | None), describe_type(Literal["a", "b"])
     ('a list of texts', 'a whole number', 'one of a, b')
     """
     bare = _bare(annotation)
@@ -156,9 +153,9 @@ def described(annotation: Any) -> str:
     if origin is Literal:
         return str(arguments[0]) if len(arguments) == 1 else f"one of {', '.join(map(str, arguments))}"
     if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(map(described, arguments)))
+        return " or ".join(dict.fromkeys(map(describe_type, arguments)))
     if origin is tuple and Ellipsis not in arguments:
-        return f"a list of {len(arguments)} values: {', '.join(map(described, arguments))}"
+        return f"a list of {len(arguments)} values: {', '.join(map(describe_type, arguments))}"
     if origin in (list, tuple, frozenset, set):
         inner = _bare(arguments[0])
         return f"a list of {_PLAIN[inner][1]}" if inner in _PLAIN else "a list"
@@ -169,7 +166,7 @@ def described(annotation: Any) -> str:
     return "a value"
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     """A value as a message shows it, in at most 60 characters."""
     if value is None or isinstance(value, bool):
         return {None: "nothing", True: "true", False: "false"}[value]
@@ -201,7 +198,7 @@ def _expected(loc: Loc, model: type[pydantic.BaseModel]) -> str:
     """What a value at `loc` is to be, in words: those that describe the field, else those for its type."""
     parent = model_in(_type_at(loc[:-1], model)) if loc else None
     own = {info.alias or name: info.description for name, info in parent.model_fields.items()} if parent else {}
-    return own.get(str(loc[-1]) if loc else "") or described(_type_at(loc, model))
+    return own.get(str(loc[-1]) if loc else "") or describe_type(_type_at(loc, model))
 
 
 def _type_at(loc: Loc, model: type[pydantic.BaseModel]) -> Any:
@@ -232,3 +229,179 @@ def _bare(annotation: Any) -> Any:
         if len(kept) == 1:
             return _bare(kept[0])
     return annotation
+
+
+Model = TypeVar("Model", bound=pydantic.BaseModel)
+SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The safe loader, in its faster version where libyaml is installed."""
+
+MOST = 1 << 16
+"""The most bytes of a file that may come from somebody else; experiments have a few hundred."""
+
+DEEPEST = 100
+"""Lists and mappings within others."""
+
+
+class YamlLines(dict[Loc, int]):
+    """The line (counted from 1) of every key and list entry, by its path."""
+
+    def at(self, loc: Loc) -> int | None:
+        """The line of `loc`, or of its closest ancestor that is in the file; None where there is neither."""
+        while loc and loc not in self:
+            loc = loc[:-1]
+        return self.get(loc)
+
+
+def load_yaml(path: Path, *, own: bool = True) -> tuple[Any, YamlLines]:
+    """Read a YAML file and return its data with the lines of all keys. Raises ContentError for an unreadable, empty or
+    endless file, broken YAML, an alias, values within values without end, or a key that is given twice.
+
+    own: whether it is the user's own. Somebody else's may be no link and no pipe, and has at most MOST bytes.
+    """
+    most = files.LONGEST_LINE if own else MOST
+    try:
+        with path.open("rb") if own else files.open_for_reading(path) as file:
+            read = file.read(most + 1)
+        if len(read) > most:
+            raise ContentError(f"has more than {most:,} bytes; expected a small file of YAML", path=path)
+        text = read.decode("utf-8")
+    except OSError as error:
+        raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
+    except UnicodeDecodeError as error:
+        raise ContentError(f"is not UTF-8 (byte {error.start})", path=path) from None
+    lines = YamlLines()
+    loader: Any = None
+    try:
+        _bounded(text, path)
+        loader = SAFE_LOADER(text)
+        node = loader.get_single_node()
+        if node is None:
+            raise ContentError("is empty", path=path, line=1)
+        _walk(node, (), lines, path)
+        return loader.construct_document(node), lines
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else None
+        raise ContentError(f"broken YAML: {error.problem or error.context}", path=path, line=line) from None
+    except yaml.YAMLError as error:
+        raise ContentError(f"broken YAML: {' '.join(str(error).split())}", path=path) from None
+    except (ValueError, RecursionError) as error:
+        raise ContentError(f"broken YAML: {' '.join(str(error).split())}", path=path) from None
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def _bounded(text: str, path: Path) -> None:
+    """Raise ContentError for an alias, as a few aliases of aliases stand for more nodes than memory holds, and for
+    nodes so deep within others that building them would end the process."""
+    depth = 0
+    for event in yaml.parse(text, SAFE_LOADER):
+        line = event.start_mark.line + 1 if event.start_mark else None
+        if isinstance(event, yaml.AliasEvent):
+            raise ContentError(
+                f"*{event.anchor} is an alias, which is not read; write the value out", path=path, line=line
+            )
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise ContentError(f"holds values within more than {DEEPEST} others", path=path, line=line)
+
+
+def _walk(node: yaml.Node, loc: Loc, lines: YamlLines, path: Path) -> None:
+    """Note the lines of a node's keys and entries, and of all below it. Raises ContentError for a key given twice."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            name, line = str(key.value), key.start_mark.line + 1
+            if name in seen:
+                raise ContentError(f"the key {name!r} is given twice", path=path, line=line, field=_dotted(loc))
+            seen.add(name)
+            lines[(*loc, name)] = line
+            _walk(value, (*loc, name), lines, path)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            lines[(*loc, index)] = value.start_mark.line + 1
+            _walk(value, (*loc, index), lines, path)
+
+
+def _dotted(loc: Loc) -> str:
+    """The path to a value as a message shows it, such as ``server.flags.0``."""
+    return ".".join(str(part) for part in loc)
+
+
+def load_model(path: Path, model: type[Model], *, context: Any = None, own: bool = True) -> Model:
+    """Read a YAML file as a `model`. Raises ContentError for the first mistake, with its line and the nearest known
+    key.
+
+    context: handed to the model's validators. own: whether the file is the user's own, see `load_yaml`.
+    """
+    data, lines = load_yaml(path, own=own)
+    return validate(data, model, path=path, lines=lines, context=context)
+
+
+def validate(
+    data: Any, model: type[Model], *, path: Path, lines: YamlLines | None = None, context: Any = None
+) -> Model:
+    """Validate data that has been read as a `model`. Raises ContentError with file, line and field of the first
+    mistake.
+
+    path: the file to name in the message.
+    lines: the lines of the data's keys, as `load_yaml` returns them; without them no line is named.
+    context: handed to the model's validators.
+    """
+    try:
+        return model.model_validate(data, context=context)
+    except pydantic.ValidationError as error:
+        first = choose_error(error)
+        loc = place_of(first, data)
+        reason = explain(first, data, model)
+        raise ContentError(reason, path=path, line=lines.at(loc) if lines else None, field=_dotted(loc)) from None
+
+
+CODE = (".py", ".yaml", ".yml")
+"""How the files end that commands take for a program or a preset."""
+
+
+def check_name(given: str) -> str:
+    """The same, where no command takes it for a path. Raises ValueError."""
+    if "/" in given:
+        raise ValueError(_refused(given))
+    return check_no_file(given)
+
+
+def check_no_file(given: str) -> str:
+    """The same, where no command takes it for the file of a program or a preset, as the id of a model may have a slash.
+
+    Raises ValueError."""
+    if given.endswith(CODE):
+        raise ValueError(_refused(given))
+    return given
+
+
+def _refused(given: str) -> str:
+    return (
+        f"expected a name; found the path {given[:200]!r}; programs, prompts and presets are never taken from where a "
+        "file says, so give the path on the command line"
+    )
+
+
+def check_run_name(given: str) -> str:
+    """The same, where it is the name of a run, such as ``pilot/first``. Raises ValueError."""
+    if not all(part and not part.startswith(".") and part.isprintable() for part in given.split("/")):
+        raise ValueError(f"expected the name of a run, such as mine or pilot/mine; found {given[:200]!r}")
+    return given
+
+
+def strategy_name(given: str) -> str:
+    """What a record says of a strategy that the user may have given by its folder: its name."""
+    return Path(given).expanduser().resolve().name if "/" in given else given
+
+
+Name = Annotated[str, pydantic.AfterValidator(check_name)]
+"""The name of a benchmark, a strategy or a preset."""
+
+ModelName = Annotated[str, pydantic.AfterValidator(check_no_file)]
+"""The name of a model or its preset, its id on the hub, or the folder of its weights, which are data."""
+
+RunName = Annotated[str, pydantic.AfterValidator(check_run_name)]
+"""The name of a run."""

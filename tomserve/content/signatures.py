@@ -1,35 +1,38 @@
-"""Sign a short text with a key of OpenSSH, and check such a signature, by the program ssh-keygen.
+"""Signatures: OpenSSH signatures of a text, and HMAC codes of JSON records, of which only those of this user's
+tomserve are believed.
 
-Most researchers have such a key, and their public keys are known to others (``https://github.com/NAME.keys``). A
-signature is the text that ``ssh-keygen -Y sign`` writes, so that anybody can check it without tomserve.
-
->>> signature = signed("sha256:...", Path("~/.ssh/id_ed25519"))                       # doctest: +SKIP
->>> examined("sha256:...", signature, Path("allowed_signers")).said                   # doctest: +SKIP
-'signed by alice@lab (ED25519 key SHA256:8nkm...)'
+The secret key of the records is ``$XDG_STATE_HOME/tomserve/key``; where it can be neither read nor made no record is
+kept and none is believed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hmac
 import os
 import re
+import secrets
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tomserve.content import temporary
+import orjson
+
+from tomserve.content import files, temporary
 from tomserve.content.files import one_line
 from tomserve.errors import ConfigError, MachineError
 
 NAMESPACE = "tomserve"
 """What a signature is for, as OpenSSH calls it: one that was made for anything else does not count."""
 
-LONGEST = 1 << 14
+LONGEST_SIGNATURE = 1 << 14
 """The most characters that a signature has; a longer text is none and is not handed to ssh-keygen."""
 
 _BEGIN, _END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 
 
-class Examined(NamedTuple):
+class SignatureCheck(NamedTuple):
     """What came of checking a signature.
 
     good: whether it is one of this text; where signers are given, whether it is by one of them, too. said: who signed
@@ -40,7 +43,7 @@ class Examined(NamedTuple):
     said: str
 
 
-def signed(text: str, key: Path) -> str:
+def sign_text(text: str, key: Path) -> str:
     """The signature of a text. Where the key has a passphrase and no agent holds it, ssh-keygen asks for it in the
     terminal.
 
@@ -56,10 +59,10 @@ def signed(text: str, key: Path) -> str:
     return done.stdout
 
 
-def examined(text: str, signature: str, signers: Path | None = None) -> Examined:
+def check_signature(text: str, signature: str, signers: Path | None = None) -> SignatureCheck:
     """Check a signature of a text.
 
-    signature: as `signed` gives it; it may come from anybody. signers: the keys that are believed: a file of OpenSSH's
+    signature: as `sign_text` gives it; it may come from anybody. signers: the keys that are believed: a file of OpenSSH's
     "allowed signers" (each line a name and a public key), or a single public key (``.pub``). None to tell only which
     key it was.
 
@@ -67,24 +70,24 @@ def examined(text: str, signature: str, signers: Path | None = None) -> Examined
     missing.
     """
     if not _whole(signature):
-        return Examined(False, "is no signature of OpenSSH")
+        return SignatureCheck(False, "is no signature of OpenSSH")
     with temporary.folder() as scratch:
         file = scratch / "signature"
         file.write_text(signature, "utf-8")
         by_anybody = _keygen(["check-novalidate", "-n", NAMESPACE, "-s", str(file)], text)
         if by_anybody.returncode != 0:
-            return Examined(False, f"does not fit ({_reason(by_anybody)})")
+            return SignatureCheck(False, f"does not fit ({_reason(by_anybody)})")
         key = _key_in(by_anybody.stdout)
         if signers is None:
-            return Examined(True, f"by {key}; give --signers FILE to check whose key that is")
+            return SignatureCheck(True, f"by {key}; give --signers FILE to check whose key that is")
         allowed = scratch / "allowed"
         allowed.write_text(_allowed(signers), "utf-8")
         names = _keygen(["find-principals", "-f", str(allowed), "-s", str(file)], "")
         for name in names.stdout.splitlines() if names.returncode == 0 else ():
             arguments = ["verify", "-f", str(allowed), "-I", name, "-n", NAMESPACE, "-s", str(file)]
             if _keygen(arguments, text).returncode == 0:
-                return Examined(True, f"by {one_line(name)} ({key})")
-    return Examined(False, f"by {key}, which is none of those that {signers} names")
+                return SignatureCheck(True, f"by {one_line(name)} ({key})")
+    return SignatureCheck(False, f"by {key}, which is none of those that {signers} names")
 
 
 def _allowed(signers: Path) -> str:
@@ -136,7 +139,7 @@ def _keygen(arguments: list[str], text: str) -> subprocess.CompletedProcess[str]
 
 def _whole(signature: str) -> bool:
     text = signature.strip()
-    return len(text) <= LONGEST and text.startswith(_BEGIN) and text.endswith(_END)
+    return len(text) <= LONGEST_SIGNATURE and text.startswith(_BEGIN) and text.endswith(_END)
 
 
 def _key_in(output: str) -> str:
@@ -148,3 +151,90 @@ def _key_in(output: str) -> str:
 def _reason(done: subprocess.CompletedProcess[str]) -> str:
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     return one_line(lines[-1])[:200] if lines else f"exit code {done.returncode}"
+
+
+KEY_BYTES = 32
+"""Length of the key in bytes."""
+
+LONGEST_RECORD = 1 << 20
+"""The most bytes that a record has; a longer file cannot be one of ours and is not read."""
+
+
+def write_record(path: Path, record: Mapping[str, Any]) -> None:
+    """Write the record and its code to `path` in one step; do nothing where there is no key or the file cannot be
+    written.
+
+    record: anything that JSON can hold, without a field `seal`, which is where the code goes.
+    """
+    if (key := _key()) is None:
+        return
+    text = orjson.dumps({**record, "seal": _code(record, key)}, option=orjson.OPT_INDENT_2) + b"\n"
+    with contextlib.suppress(OSError, ConfigError), files.replace_file(path) as file:
+        file.write(text)
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """The record at `path` without its code; None where there is no record that `write_record` has written for this user."""
+    try:
+        with files.open_for_reading(path) as file:
+            content = file.read(LONGEST_RECORD + 1)
+        record = orjson.loads(content) if len(content) <= LONGEST_RECORD else None
+    except (OSError, ConfigError, orjson.JSONDecodeError):
+        return None
+    if not isinstance(record, dict) or not isinstance(code := record.pop("seal", None), str):
+        return None
+    if (key := _key()) is None or not hmac.compare_digest(_code(record, key).encode(), code.encode()):
+        return None
+    return record
+
+
+def _code(record: Mapping[str, Any], key: bytes) -> str:
+    """The authentication code of a record, in hex; the order of its fields does not matter."""
+    return hmac.new(key, orjson.dumps(record, option=orjson.OPT_SORT_KEYS), "sha256").hexdigest()
+
+
+def _key() -> bytes | None:
+    """The user's key, made on first use; None where it can neither be read nor made."""
+    try:
+        path = _state() / "tomserve" / "key"
+        try:
+            return _read(path)
+        except FileNotFoundError:
+            return _made(path)
+    except (OSError, RuntimeError):  # RuntimeError: this user has no home folder that could be found
+        return None
+
+
+def _state() -> Path:
+    """The folder for a user's state that is no setting. A relative XDG_STATE_HOME is ignored, as its specification
+    demands.
+    """
+    given = Path(os.environ.get("XDG_STATE_HOME") or ".")
+    return given if given.is_absolute() else Path.home() / ".local/state"
+
+
+def _read(path: Path) -> bytes | None:
+    """The key; None where it is not secret because the file belongs to another user or is open to others, or has
+    another length.
+    """
+    with path.open("rb") as file:
+        about = os.fstat(file.fileno())
+        key = file.read(KEY_BYTES + 1)
+    secret = about.st_uid == os.geteuid() and not about.st_mode & 0o077
+    return key if secret and len(key) == KEY_BYTES else None
+
+
+def _made(path: Path) -> bytes | None:
+    """Make a new key and return it, or the key of another process that was faster.
+
+    The finished file gets its name by linking, which is one step, so that no process ever reads half a key.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with temporary.file(path.parent, 0o600) as file:
+        file.write(secrets.token_bytes(KEY_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(file.name, path)
+            files.sync_folder(path.parent)
+    return _read(path)

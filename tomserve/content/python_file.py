@@ -41,7 +41,7 @@ def load_module(path: Path, kind: str) -> ModuleType:
         raise
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise failed(error, path, "cannot be loaded") from None
+        raise describe_failure(error, path, "cannot be loaded") from None
     return module
 
 
@@ -60,7 +60,7 @@ def _siblings(folder: Path) -> Iterator[None]:
                 del sys.modules[name]
 
 
-def failed(error: BaseException, path: Path, what: str) -> ContentError:
+def describe_failure(error: BaseException, path: Path, what: str) -> ContentError:
     """The error as one line, with the line of that file that was reached last.
 
     error: what was raised. path: the user's file. what: what went wrong, such as "cannot be loaded".

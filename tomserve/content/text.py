@@ -1,13 +1,7 @@
-r"""Text of somebody else that is shown: in a terminal, which obeys some characters, and in files, where some hide.
+"""Text for people: control and hidden characters of strangers are escaped, and counts stand with their nouns.
 
-Names of models, strategies and factors, what a server says of itself, and what a model replied come from outside. An
-escape sequence in them could clear the screen, write to the clipboard or make a link; a mark of direction could have a
-name read as another one; a character of no width could make two names look alike. All that tomserve prints passes
-through `inert`, whether by `say` or by the console of tomserve.reporting.terminal; tables and pages pass through
-`visible` or `escaped`.
-
->>> inert("m\x1b[31m\u202e"), visible("a\u200bb"), escaped("a\u200bb")
-('m\\x1b[31m\\u202e', 'a�b', 'a\\u200bb')
+All that tomserve prints passes through `sanitize`, whether by `say` or by the console of tomserve.reporting.terminal;
+tables and pages pass through `mark_hidden` or `escape_hidden`.
 """
 
 from __future__ import annotations
@@ -26,17 +20,17 @@ HIDDEN = (
 _HIDDEN = re.compile(HIDDEN)
 
 
-def inert(text: str) -> str:
+def sanitize(text: str) -> str:
     """The text with what a terminal would obey, and what nobody would see, written out; line ends stay."""
     return text if text.isprintable() else "\n".join(one_line(line) for line in text.split("\n"))
 
 
-def visible(text: str) -> str:
+def mark_hidden(text: str) -> str:
     """The text with a sign in the place of every character of HIDDEN."""
     return _HIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def escaped(text: str) -> str:
+def escape_hidden(text: str) -> str:
     r"""The text with every character of HIDDEN written as ``\uXXXX``, which within a text of JSON is the same
     character, so that nothing is lost there."""
     return _HIDDEN.sub(_escape, text)
@@ -49,4 +43,10 @@ def _escape(found: re.Match[str]) -> str:
 
 def say(text: object = "", *, error: bool = False) -> None:
     """Print lines of text, with all in it inert. error: on standard error."""
-    print(inert(str(text)), file=sys.stderr if error else sys.stdout)
+    print(sanitize(str(text)), file=sys.stderr if error else sys.stdout)
+
+
+def count_noun(count: int, one: str, several: str | None = None) -> str:
+    """A number and what it counts. one: the noun for one. several: for any other number; with an s where it is left
+    out."""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"

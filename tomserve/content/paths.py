@@ -1,18 +1,16 @@
-"""Find content (presets, prompts, stages, studies) by its relative path, in a fixed order of folders.
+"""Paths of content (presets, prompts, stages, studies), of runs and of the cache.
 
-The first folder that has the file wins: the one given as ``--content DIR`` or ``TOMSERVE_CONTENT``; then the checkout,
-where the package's parent folder is one; then ``tomserve/_content/``, which an installed wheel contains. A path that
-the user gives explicitly is opened as it is and not searched for. The current directory is not searched: a study is
-code, and no code is to be run merely because of the folder in which one stands.
-
-    >>> find("prompts/vanilla/strategy.yaml").name
-    'strategy.yaml'
+The first folder that has the file wins: the one given as ``--content DIR`` or ``TOMSERVE_CONTENT``; then the
+checkout, where the package's parent folder is one; then ``tomserve/_content/``, which an installed wheel contains. A
+path that the user gives explicitly is opened as it is and not searched for. The current directory is not searched: a
+study is code, and no code is to be run merely because of the folder in which one stands.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import tomllib
 from collections.abc import Iterable
 from functools import cache
@@ -66,7 +64,7 @@ def find(relative: str) -> Path | None:
     return next((root / relative for root in roots() if (root / relative).exists()), None)
 
 
-def required(relative: str) -> Path:
+def require(relative: str) -> Path:
     """What `find` finds. Raises ConfigError where no root has it, which says how to name another one."""
     if (found := find(relative)) is None:
         raise ConfigError(f"{relative} is in none of the content folders; name one that has it by --content")
@@ -130,3 +128,41 @@ def code_digest(places: Iterable[Path]) -> str:
         for path in sorted(path for path in paths if path.suffix in CODE):
             parts += [path.relative_to(place.parent).as_posix().encode(), path]
     return digest(*parts)
+
+
+PARTS_ENDING = ".parts"
+"""How the folder is called that holds the parts of a run: the run's name, and this (see tomserve.shards)."""
+
+
+def runs_root() -> Path:
+    """The folder that holds the runs: ``TOMSERVE_RUNS`` where it is set, else ``./runs``."""
+    return Path(os.environ.get("TOMSERVE_RUNS") or "runs")
+
+
+def absolute_runs_root() -> Path:
+    """The folder that holds the runs by its one path from ``/``, through no link: a path below it, unlike a name, is
+    taken for the same folder by whoever is given it."""
+    return runs_root().resolve()
+
+
+def cache_root() -> Path:
+    """The folder for what can be made again, for all programs of the user: ``XDG_CACHE_HOME``, else ``~/.cache``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def run_name(folder: Path) -> str:
+    """What a run is called: the path of its folder below the one that holds the runs, such as ``pilot/first``.
+
+    A run that lies elsewhere is called like its folder.
+    """
+    whole, root = folder.resolve(), absolute_runs_root()
+    return whole.relative_to(root).as_posix() if root in whole.parents else whole.name
+
+
+def run_argument(folder: Path) -> str:
+    """What a command is given to find the run in a folder, as a shell takes it: its name or, where it does not lie
+    below the folder of runs, its path."""
+    if absolute_runs_root() in folder.resolve().parents:
+        return run_name(folder)
+    path = str(folder)
+    return shlex.quote(path if path.startswith(("/", "./", "../")) else f"./{path}")

@@ -1,4 +1,4 @@
-"""The name of the code that scores are made with, by which an outdated score is told from one that holds."""
+"""The version of the scoring code (its digest and those of its libraries), by which an outdated score is known."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import polars as pl
 
 from tomserve import content
 from tomserve._version import __version__
-from tomserve.content.find import PACKAGE
+from tomserve.content.paths import PACKAGE
 
 CODE = ("items", "beliefs", "scoring", "benchmarks")
 """The parts of the package whose code decides what a score is."""

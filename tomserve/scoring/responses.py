@@ -1,26 +1,223 @@
-"""Read responses from JSONL files that may be large, partly broken, or written by another tool.
-
-Each file is indexed in one pass, and its lines are read again when they are needed, so that memory does not grow with
-the length of the texts (tomserve.scoring.itemfile reads the items).
+"""Read responses and items from large JSONL files: each is indexed in one pass, the latest row of a question counts,
+and lines are read again when needed.
 """
 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
+import polars as pl
 
-from tomserve.errors import ConfigError
-from tomserve.scoring.graded import FIELD
-from tomserve.scoring.itemfile import BOM, ItemFile
-from tomserve.scoring.latest import OFFSET, Latest, Ordered, key_of, offset_of, place_of
-from tomserve.scoring.pinned import Mark, PinnedFile, changed
-from tomserve.scoring.samples import sample_of
+from tomserve.content.files import FileMark, FileSnapshot, changed_error
+from tomserve.errors import ConfigError, ContentError
+from tomserve.items import Item, nfc, read_line, wrong_factor
+from tomserve.items.automaton import Automaton
+from tomserve.scoring.grades import FIELD
+from tomserve.scoring.metrics import compile_gold
+from tomserve.scoring.score import sample_of
 from tomserve.status import KNOWN, LENGTH, OK, UNFINISHED
+
+CACHED = 1024
+"""How many items are kept in memory. Rows are scored in the order of their items, so a few are enough."""
+
+BOM = b"\xef\xbb\xbf"
+"""The bytes with which some programs begin a file of UTF-8."""
+
+
+class ItemFile:
+    """The items of a JSONL file by id, and which of them tell the same story.
+
+    path: the file. Raises ContentError with file and line for a line that is no item: when the file is opened, if it is
+    not JSON, has no id or one that was given before, else when the item is read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.factors: dict[str, set[type]] = {}
+        self.benchmarks: set[str] = set()
+        self.varied = False  # whether any item is a variant of another one
+        self.ids: list[str] = []
+        self._place: dict[str, int] = {}
+        self._numbers, self._offsets = array("I"), array("Q")  # of each item's line
+        self._next = array("I")  # for each item the next one with the same story, and for the last of them the first
+        last: dict[int, int] = {}  # story -> the place of the last item that told it
+        try:
+            self.file = FileSnapshot(path)
+        except OSError as error:
+            raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
+        for number, offset, line in self.file.lines():
+            if line.strip():
+                self._index(number, offset, line, last)
+        if not self.ids:
+            raise ContentError("holds no items", path=path)
+        self._remember()
+
+    def _remember(self) -> None:
+        self.item = lru_cache(maxsize=CACHED)(self._load)
+        self.others = lru_cache(maxsize=CACHED)(self._others)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs to read items by their places: not their names, unless variants name others."""
+        kept = {name: value for name, value in vars(self).items() if name not in ("item", "others")}
+        return kept if self.varied else {**kept, "ids": [], "_place": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._remember()
+
+    def _index(self, number: int, offset: int, line: bytes, last: dict[int, int]) -> None:
+        try:
+            data = orjson.loads(line.removeprefix(BOM))
+            identifier, factors = data["id"], data.get("factors") or {}
+            story = hash((data.get("cluster"), *data["story"]))
+            known = type(identifier) is str and isinstance(factors, dict)
+        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+            known = False
+        if not known:
+            read_line(self.path, number, line)  # raises an error that says what is wrong with the line
+            raise ContentError("is not an item", path=self.path, line=number)
+        identifier = nfc(identifier)
+        place = len(self.ids)
+        if (first := self._place.setdefault(identifier, place)) != place:
+            reason = f"{identifier!r} was already given in line {self._numbers[first]}"
+            raise ContentError(reason, path=self.path, line=number, field="id")
+        self.ids.append(identifier)
+        self._numbers.append(number)
+        self._offsets.append(offset)
+        if (before := last.get(story)) is None:
+            self._next.append(place)
+        else:
+            self._next.append(self._next[before])
+            self._next[before] = place
+        last[story] = place
+        self.benchmarks.add(str(data.get("benchmark")))
+        self.varied = self.varied or data.get("base") is not None
+        for name, value in factors.items():
+            if (kinds := self.factors.get(name)) is None:
+                if (wrong := wrong_factor(name)) is not None:  # items without any answer are never checked as a whole
+                    raise ContentError(wrong, path=self.path, line=number, field="factors")
+                kinds = self.factors[name] = set()
+            kinds.add(type(value))
+
+    def place(self, identifier: str) -> int | None:
+        """The position of the item with that id in `ids`, None where there is none."""
+        return self._place.get(nfc(identifier))
+
+    def _load(self, place: int) -> Item:
+        return read_line(self.path, self._numbers[place], self.file.line(self._offsets[place]).removeprefix(BOM))
+
+    def original(self, item: Item) -> Item | None:
+        """The item that a variant was made from; None for what is no variant, and where the file does not hold it."""
+        return None if item.base is None or (place := self.place(item.base)) is None else self.item(place)
+
+    def _others(self, place: int) -> tuple[Automaton, ...]:
+        """The compiled gold rationales of the other questions about the story of the item at `place`, each once."""
+        told, other = [], self._next[place]
+        while other != place:
+            told.append(other)
+            other = self._next[other]
+        own = self.item(place).gold
+        siblings = (self.item(other).gold for other in sorted(told))
+        return tuple(dict.fromkeys(compile_gold(gold) for gold in siblings if gold is not None and gold != own))
+
+
+ARMS = 20
+"""How many bits of a key are the number of its arm; the others are the place of its item."""
+
+OFFSET = 48
+"""How many bits of a value are the row's offset in its file; the others are its rank."""
+
+
+def key_of(place: int, arm: int) -> int:
+    """The key of a row: of the item at that place, by the arm of that number."""
+    return place << ARMS | arm
+
+
+def place_of(key: int) -> int:
+    """The place of the item of a key."""
+    return key >> ARMS
+
+
+def offset_of(value: int) -> int:
+    """The offset of the row in its file."""
+    return value & ((1 << OFFSET) - 1)
+
+
+class OrderedRows(NamedTuple):
+    """Rows in the order of a score table.
+
+    keys, values: those of the rows. starts: where in them each question begins, whose rows are its samples, and at last
+    their number.
+    """
+
+    keys: array[int]
+    values: array[int]
+    starts: array[int]
+
+
+class LatestRows(NamedTuple):
+    """The rows that count: their keys, each once and ascending, and the value of each."""
+
+    keys: array[int]
+    values: array[int]
+
+    @classmethod
+    def of(cls, keys: array[int], values: array[int]) -> tuple[LatestRows, int]:
+        """The row with the highest value of each key; and how many rows came after one of the same key whose rank was
+        the same and the highest until then. keys, values: those of all rows, in the order of the file."""
+        rows = pl.DataFrame({"key": pl.Series(keys, dtype=pl.UInt64), "value": pl.Series(values, dtype=pl.UInt64)})
+        keys, values = array("Q"), array("Q")
+        if rows["key"].n_unique() == rows.height:
+            return cls(*_arrays(rows.sort("key"), "key", "value")), 0
+        rows = rows.sort("key", maintain_order=True)
+        rank = pl.col("value") // (1 << OFFSET)
+        again = rows.select((rank == rank.cum_max().shift(1).over("key")).sum()).item()
+        latest = rows.group_by("key").agg(pl.col("value").max()).sort("key")
+        return cls(*_arrays(latest, "key", "value")), again
+
+    def find(self, key: int) -> int | None:
+        """The value of a key, None where there is none."""
+        at = bisect_left(self.keys, key)
+        return self.values[at] if at < len(self.keys) and self.keys[at] == key else None
+
+    def places(self) -> set[int]:
+        """The places of the items that have a row."""
+        return set((pl.Series(self.keys, dtype=pl.UInt64) // (1 << ARMS)).unique().to_list())
+
+    def ordered(
+        self, items: Sequence[int], arms: Sequence[int], questions: Sequence[int], places: Collection[int] | None = None
+    ) -> OrderedRows:
+        """The rows in the order of their items and arms.
+
+        items: the rank of the item at each place. arms: the rank of each arm. questions: for each arm the number of
+        its question, which arms that differ in the sample alone have in common. places: the places of the items whose
+        rows are wanted; None for all.
+        """
+        rows = pl.DataFrame(
+            {"key": pl.Series(self.keys, dtype=pl.UInt64), "value": pl.Series(self.values, dtype=pl.UInt64)}
+        )
+        rows = rows.with_columns(place=pl.col("key") // (1 << ARMS), arm=pl.col("key") % (1 << ARMS))
+        if places is not None:
+            rows = rows.filter(pl.col("place").is_in(pl.Series(list(places), dtype=pl.UInt64).implode()))
+        rank, turn, question = (pl.Series(found, dtype=pl.UInt64) for found in (items, arms, questions))
+        rows = rows.with_columns(rank=rank.gather(rows["place"]), turn=turn.gather(rows["arm"]))
+        rows = rows.with_columns(question=question.gather(rows["arm"])).sort("rank", "turn")
+        new = (pl.col("rank") != pl.col("rank").shift(1)) | (pl.col("question") != pl.col("question").shift(1))
+        starts = rows.select(new.fill_null(True).arg_true().cast(pl.UInt32))["rank"].to_list()
+        keys, values = _arrays(rows, "key", "value")
+        return OrderedRows(keys, values, array("I", (*starts, rows.height)))
+
+
+def _arrays(rows: pl.DataFrame, *columns: str) -> list[array[int]]:
+    return [array("Q", rows[column].to_list()) for column in columns]
+
 
 __all__ = ["NOISE", "ItemFile", "NoiseFile", "Problems", "ResponseFile", "Row"]
 
@@ -93,7 +290,7 @@ class ResponseFile:
         foreign: bool = False,
         size: int | None = None,
         talking: Collection[str] = (),
-        after: Mark | None = None,
+        after: FileMark | None = None,
     ) -> None:
         self.problems = Problems(path)
         self.repeated = 0  # rows of another tool that a later row replaces; in a journal these are retries
@@ -112,12 +309,12 @@ class ResponseFile:
         self._known = known
         self._continued = after is not None
         try:
-            self.file = PinnedFile(path, size, after)
+            self.file = FileSnapshot(path, size, after)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
         self._latest = self._indexed()
 
-    def _indexed(self) -> Latest:
+    def _indexed(self) -> LatestRows:
         """The rows that count, after all lines were read."""
         keys, values = array("Q"), array("Q")
         example = b""
@@ -137,7 +334,7 @@ class ResponseFile:
                 'e.g. {"item": "...", "strategy": "vanilla", "text": "..."}'
             )
         # The row that ended a conversation is scored, else the last turn; of two rows of one turn the later one.
-        latest, repeated = Latest.of(keys, values)
+        latest, repeated = LatestRows.of(keys, values)
         self.repeated = repeated if self.foreign else 0
         return latest
 
@@ -223,7 +420,7 @@ class ResponseFile:
     def __len__(self) -> int:
         return len(self._latest.keys)
 
-    def ordered(self, places: Collection[int] | None = None) -> Ordered:
+    def ordered(self, places: Collection[int] | None = None) -> OrderedRows:
         """Which rows count, sorted by item, model, strategy and sample (`row` reads one of them).
 
         places: only the rows of these items; None for all.
@@ -245,11 +442,11 @@ class ResponseFile:
             yield place_of(key), self.row(key, value)
 
     def row(self, key: int, value: int) -> Row:
-        """The row of that key and value (see tomserve.scoring.latest)."""
+        """The row of that key and value (see tomserve.scoring.responses)."""
         try:
             row: Row = self._loaded(self.file.line(offset_of(value)))
         except orjson.JSONDecodeError:  # it was JSON when the file was opened
-            raise changed(self.file.path) from None
+            raise changed_error(self.file.path) from None
         if "closes" in row:
             row["text"] = row.get("conclusion", row.get("text"))
         elif row["strategy"] in self._talking:  # an earlier turn is no answer

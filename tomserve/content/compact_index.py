@@ -8,7 +8,7 @@ there is neither a pause nor a moment of doubled memory.
     >>> index.add(7, 100)
     >>> list(index.get(7)), list(index.get(8))
     ([100], [])
-    >>> firsts = Firsts(["a", "b", "a"])
+    >>> firsts = FirstPlaces(["a", "b", "a"])
     >>> firsts.add("c", 7), firsts.add("b", 8), firsts.find("a"), firsts.find("d"), len(firsts)
     (7, 1, 0, None, 3)
 """
@@ -108,7 +108,7 @@ class Index:
         return keys, self._values[bucket], bisect_left(keys, key)
 
 
-def short(text: str) -> int:
+def text_checksum(text: str) -> int:
     """A checksum of a text: CRC-32, an integer of 32 bits."""
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
@@ -118,7 +118,7 @@ _CHECKSUM = _PLACE << 32
 """The bits of a place, and those of a checksum, in a value of 64 bits."""
 
 
-class Firsts:
+class FirstPlaces:
     """The place at which each of many texts came first, where texts come one after the other.
 
     It keeps 96 bits of each text that is new: Python's hash of it, and a checksum. The probability that any two of a
@@ -141,11 +141,11 @@ class Firsts:
 
     def add(self, text: str, place: int) -> int:
         """Take a text that comes at that place, which is below 2**32. Returns the place at which it came first."""
-        return self._index.first(hash(text) & MASK, short(text) << 32 | place, _CHECKSUM) & _PLACE
+        return self._index.first(hash(text) & MASK, text_checksum(text) << 32 | place, _CHECKSUM) & _PLACE
 
     def find(self, text: str) -> int | None:
         """The place at which a text came first; None where it did not come."""
-        check = short(text)
+        check = text_checksum(text)
         for value in self._index.get(hash(text) & MASK):
             if value >> 32 == check:
                 return value & _PLACE

@@ -6,9 +6,9 @@ its field `rules`.
 
 >>> item = Item(id="q", story=["Tea is here, no salt.", "More tea."], question="What is here?",
 ...             choices=["salt", "tea"], answer="tea")
->>> {rule.name: rule.answer(item) for rule in GENERIC[:2]}, mentions(item)
+>>> {rule.name: rule.answer(item) for rule in GENERIC[:2]}, list_mentions(item)
 ({'first choice': 'salt', 'last choice': 'tea'}, ('tea', 'salt', 'tea'))
->>> Rule("first mentioned", lambda item: mentions(item)[0]).column
+>>> Baseline("first mentioned", lambda item: list_mentions(item)[0]).column
 'rule_first_mentioned'
 """
 
@@ -40,7 +40,7 @@ NAME = re.compile(r"[a-z0-9]+(?: [a-z0-9]+)*")
 
 
 @dataclass(frozen=True)
-class Rule:
+class Baseline:
     """A rule that answers items.
 
     name: what tables call it, in small letters, digits and single spaces ("always reality"). answer: a function of the
@@ -72,7 +72,7 @@ class Rule:
         return BEGINNING + self.name.replace(" ", "_")
 
 
-def name_of(column: str) -> str:
+def baseline_name(column: str) -> str:
     """The name of the rule whose column that is."""
     return column.removeprefix(BEGINNING).replace("_", " ")
 
@@ -116,7 +116,7 @@ def _of_word(character: str) -> bool:
     return (character.isalnum() or character == "_") and not "\u2e80" <= character <= "\uffef"
 
 
-def mentions(item: Item) -> tuple[str, ...]:
+def list_mentions(item: Item) -> tuple[str, ...]:
     """The choices in the order in which the story mentions them as whole words, in whatever case, as often as it does;
     "unknown" is left out."""
     return _mentions(item.story, item.choices)
@@ -159,13 +159,13 @@ def always(label: str) -> Callable[[Item], str | None]:
 
 
 GENERIC = (
-    Rule("first choice", lambda item: item.choices[0], "constant"),
-    Rule("last choice", lambda item: item.choices[-1], "constant"),
-    Rule("always unknown", always(UNKNOWN), "constant"),
-    Rule("always yes", always("yes"), "constant"),
-    Rule("always no", always("no"), "constant"),
-    Rule("first mentioned", first_mentioned, "constant"),
-    Rule("last mentioned", last_mentioned, "constant"),
-    Rule("most mentioned", most_mentioned, "constant"),
+    Baseline("first choice", lambda item: item.choices[0], "constant"),
+    Baseline("last choice", lambda item: item.choices[-1], "constant"),
+    Baseline("always unknown", always(UNKNOWN), "constant"),
+    Baseline("always yes", always("yes"), "constant"),
+    Baseline("always no", always("no"), "constant"),
+    Baseline("first mentioned", first_mentioned, "constant"),
+    Baseline("last mentioned", last_mentioned, "constant"),
+    Baseline("most mentioned", most_mentioned, "constant"),
 )
 """The rules that need nothing but an item, computed for every benchmark."""

@@ -4,7 +4,7 @@ A regular file is replaced in one step, and keeps its permissions and, where tha
 named pipe and an open stream (``/dev/null``, ``/dev/stdout``, a process substitution of the shell) are written to once
 everything is there. Refused are files of runs, what the command reads itself, folders, and disks.
 
->>> with writing(Path("table.csv")) as file:                                    # doctest: +SKIP
+>>> with open_output(Path("table.csv")) as file:                                    # doctest: +SKIP
 ...     file.write(b"a,b")
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from tomserve.content import files, temporary
-from tomserve.content.unbroken import unbroken
+from tomserve.content.temporary import critical_section
 from tomserve.errors import ConfigError
 
 _OF_A_RUN = re.compile(
@@ -34,7 +34,7 @@ _LINKS = 40
 """How many links in a row are followed at most, as the kernel does."""
 
 
-def file_named(text: str) -> Path:
+def parse_file(text: str) -> Path:
     """The file that the user names on a command line. Raises ConfigError where that is nothing, or a folder."""
     if not text:
         raise ConfigError("--out and the like: found an empty name; expected a file")
@@ -43,14 +43,14 @@ def file_named(text: str) -> Path:
     return Path(text).expanduser()
 
 
-def folder_named(text: str) -> Path:
+def parse_folder(text: str) -> Path:
     """The folder that the user names on a command line. Raises ConfigError where that is nothing."""
     if not text:
         raise ConfigError("--out and the like: found an empty name; expected a folder")
     return Path(text).expanduser()
 
 
-def check(path: Path, *inputs: Path | None, own: Collection[str] = ()) -> None:
+def check_output(path: Path, *inputs: Path | None, own: Collection[str] = ()) -> None:
     """Raise ConfigError where `path` must not be written.
 
     inputs: files that are read, and folders whose files are; None is passed over. own: names of files of a run that may
@@ -68,20 +68,20 @@ def check(path: Path, *inputs: Path | None, own: Collection[str] = ()) -> None:
     if not any(is_kind(status.st_mode) for is_kind in (stat.S_ISREG, stat.S_ISCHR, stat.S_ISFIFO)) and not (
         number is not None and stat.S_ISSOCK(status.st_mode)
     ):
-        raise ConfigError(f"{path}: is {files.kind(status.st_mode)}; expected a file or a new name")
+        raise ConfigError(f"{path}: is {files.describe_kind(status.st_mode)}; expected a file or a new name")
     for given in inputs:
         if stat.S_ISREG(status.st_mode) and given is not None and (taken := _is_in(status, given, own)) is not None:
             raise ConfigError(f"{path}: is {taken}, which is read; choose another file, so that it is not overwritten")
 
 
 @contextlib.contextmanager
-def writing(path: Path, *inputs: Path | None, own: Collection[str] = ()) -> Iterator[IO[bytes]]:
+def open_output(path: Path, *inputs: Path | None, own: Collection[str] = ()) -> Iterator[IO[bytes]]:
     """Yield a new file whose content takes the place of `path`, or goes to where that leads, when the block ends.
 
     The file's attribute `name` holds its path, for code that has to write it by name. If the block raises, nothing is
-    written. inputs, own: as for `check`. Raises ConfigError as that does, and OSError where it cannot be written.
+    written. inputs, own: as for `check_output`. Raises ConfigError as that does, and OSError where it cannot be written.
     """
-    check(path, *inputs, own=own)
+    check_output(path, *inputs, own=own)
     number, status = _stream(path), None
     with contextlib.suppress(OSError):
         status = path.stat()
@@ -112,7 +112,7 @@ def _keep(file: IO[bytes], status: os.stat_result) -> None:
 @contextlib.contextmanager
 def _opened(path: Path, number: int | None) -> Iterator[IO[bytes]]:
     """A device, pipe or stream, open for writing. A stream goes on where it stands, as a shell's redirection does."""
-    with unbroken():
+    with critical_section():
         descriptor = os.dup(number) if number is not None else -1
     if number is None:
         descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY)  # of a pipe that nobody reads yet, this waits
