@@ -8,7 +8,7 @@ could not be read and count as wrong); `prompting_effects` compares every strate
 from replies; `samples` compares majority, mean, any and all of the samples where each question was asked several times.
 With recommended intervals the unit is the cluster (a story or a task; an item that names none is a cluster of its own)
 and a failure counts as wrong; with effective ones an accuracy has the interval of as many independent items as have its
-cluster-robust error (tomserve.stats.designed), which is narrower where the items of a cluster are unlike each other and
+cluster-robust error (tomserve.stats.clustered), which is narrower where the items of a cluster are unlike each other and
 needs a dozen clusters; with published ones every item counts as independent of the others.
 """
 

@@ -22,7 +22,7 @@ import polars as pl
 
 from tomserve.errors import ConfigError
 from tomserve.scoring.baselines import baseline_name
-from tomserve.stats.published import accuracy_interval
+from tomserve.stats.paper_formulas import accuracy_interval
 from tomserve.studies import Context, Excerpt, Figure, Section, Study, baselines
 from tomserve.studies.contrasts import Record, share
 from tomserve.studies.rows import REQUIRED, prepared

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from _answers import BELIEF, CLASSES, SPREADS, SUBSETS, Design, Study, cell, draw, truth
 from _tally import Key, Tally
 
-from tomserve.stats import clustered, paired, planning
+from tomserve.stats import clustered, paired, power
 from tomserve.stats.effects import Effect
 from tomserve.studies.contrasts import Record
 from tomserve.studies.families import NOT_SHOWN, UNDECIDED
@@ -108,7 +108,7 @@ def detectable(given: Planned) -> float:
         true = truth(design).rate(given.belief, 0) - truth(design).rate(given.belief, 1)
         sds = [_sd(draw(design, rng), given.belief) for _ in range(60)]
         sd = float(np.sqrt(np.mean(np.square(sds))))
-        if planning.minimum_detectable_effect(given.design.stages, sd, family=given.family) <= true:
+        if power.minimum_detectable_effect(given.design.stages, sd, family=given.family) <= true:
             return float(effect + last) / 2 if last else float(effect)
         last = float(effect)
     return math.nan

@@ -24,7 +24,7 @@ from _answers import (
 from _families import discoveries
 from _tally import Key, Tally, agrees
 
-from tomserve.stats import paired, published
+from tomserve.stats import paired, paper_formulas
 from tomserve.studies.contrasts import NEW, THESE, Record, alike, matched, share
 from tomserve.studies.families import adjusted
 
@@ -64,7 +64,7 @@ def shares(tally: Tally, rng: np.random.Generator, design: Design, index: int) -
             tally.interval(
                 _of("share of a class", "Wilson, effective n", key, not belief), at, _bounds(effective), true
             )
-            known = published.accuracy_interval(int(part["correct"].sum()), part.height)
+            known = paper_formulas.accuracy_interval(int(part["correct"].sum()), part.height)
             tally.interval(_of("share of a class", "published", key, False), at, known, true)
         weights = (study.there / study.there.sum(axis=1, keepdims=True)).mean(axis=0)
         true = float(weights @ [truth.rate(belief, name) for name in range(CLASSES)])

@@ -11,7 +11,7 @@ import polars as pl
 from _answers import BELIEF, CLASSES, ITEMS, MIXED, SPREADS, SUBSETS, Design, Study, cell, draw
 from _tally import Key, Tally, agrees
 
-from tomserve.stats import proportions, published
+from tomserve.stats import paper_formulas, proportions
 from tomserve.studies.contrasts import THESE, Record, contrast, pair
 from tomserve.studies.families import adjusted
 
@@ -80,7 +80,7 @@ def _overall(tally: Tally, key: partial[Key], at: str, pairs: pl.DataFrame, true
         tally.test(key("all classes", "level", "McNemar exact, items", recommended=False), at, found["mcnemar_exact"])
     agrees(tally, "prompting, all classes", found)
     n1, n0 = (int(pairs[name].sum()) for name in ("correct", "control"))
-    _, low, high = published.risk_difference(n1, pairs.height, n0, pairs.height)
+    _, low, high = paper_formulas.risk_difference(n1, pairs.height, n0, pairs.height)
     tally.interval(key("all classes", "coverage", "published", recommended=False), at, (low, high), true)
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from _tally import Key, Tally
 from scipy.special import expit, logit
 
-from tomserve.stats.repeated import repeated_share
+from tomserve.stats.clustered import repeated_share
 
 SAMPLES = [(clusters, base) for clusters in (12, 40) for base in (0.1, 0.5, 0.8, 0.95)]
 ITEMS, ASKED = 4, 5

@@ -6,7 +6,7 @@
 Answerers of known behaviour are asked the questions of 20, 60 or 200 stories: two questions of a type with two choices,
 two of one with four, one of one with eight, and of every other story one of a rarer type with two. How likely an answer
 is right differs from story to story; a simple rule answers the same questions, and is likelier right where the
-answerer is. The functions are those that make the table `behaviour` (tomserve.stats.corrected). A nominal 95% interval
+answerer is. The functions are those that make the table `behaviour` (tomserve.stats.accuracy). A nominal 95% interval
 should hold the truth in .93 of the draws or more, and the interval of somebody who is no better than chance or than the
 rule should lie above 0 in at most .05 of them, give or take 2.5 Monte-Carlo errors. The exit code is 1 where one does
 not. Methods in brackets were tried and left.
@@ -26,7 +26,7 @@ import numpy.typing as npt
 from _figures import figure, spread_figure
 from scipy.special import expit, logit
 
-from tomserve.stats.corrected import TaskMean, mean_of, task_mean
+from tomserve.stats.accuracy import TaskMean, mean_of, task_mean
 
 Floats = npt.NDArray[np.float64]
 CLUSTERS = (20, 60, 200)

@@ -29,8 +29,7 @@ from _figures import spread_figure as hand_spread
 from scipy.special import ndtri
 from scipy.stats import norm
 
-from tomserve.stats.maximum import sign_flips
-from tomserve.stats.selected import Selected, held_out, selected
+from tomserve.stats.selection import Selection, held_out, select_best, sign_flips
 
 Floats = npt.NDArray[np.float64]
 CLUSTERS = (30, 60, 150)
@@ -117,7 +116,9 @@ def simulated(
     for _ in range(replications):
         made, index = effects(rng, case, clusters)
         controls = {f"control {k}": made[k] for k in range(1, 1 + CONTROLS)}
-        found: Selected = selected(made[0], controls, index, splits=10, draws=draws, seed=int(rng.integers(1 << 30)))
+        found: Selection = select_best(
+            made[0], controls, index, splits=10, draws=draws, seed=int(rng.integers(1 << 30))
+        )
         of = {"net": found.net, "a control": found.controls["control 1"], "largest control": found.control}
         for name, one in {**of, "adjusted": found.adjusted}.items():
             bounds.setdefault(name, []).append((one.low, one.high))

@@ -33,16 +33,18 @@ import numpy.typing as npt
 from _figures import figure, spread_figure
 from scipy.special import expit, logit
 
-from tomserve.stats.following import (
+from tomserve.stats.interventions import (
     AFTERWARDS,
     ESTIMANDS,
     FOLLOWS,
     PARTLY,
     UNDECIDED,
-    corrected,
-    decided,
+    Contrast,
+    correct_p,
+    decide,
+    follow_effect,
+    loss_effect,
 )
-from tomserve.stats.interventions import Contrast, followed, lost
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -171,12 +173,12 @@ class World:
         last, swapped = (self.answers(label, design.failed_edited) for label in (self.implied, self.swapped))
         guess, some = np.full(unit.size, 1 / design.choices), self.swaps
         replaced = _is(last, self.implied)
-        beyond = [followed(replaced, _is(other, self.implied), unit) for other in (filler, nothing)]
+        beyond = [follow_effect(replaced, _is(other, self.implied), unit) for other in (filler, nothing)]
         four = [
-            followed(replaced, _is(paraphrase, self.implied), unit),
-            followed(_is(swapped, self.swapped)[some], _is(paraphrase, self.swapped)[some], unit[some]),
-            lost(_is(full, 0), _is(filler, 0), guess, unit),
-            lost(_is(full, self.own), _is(nothing, self.own), guess, unit),
+            follow_effect(replaced, _is(paraphrase, self.implied), unit),
+            follow_effect(_is(swapped, self.swapped)[some], _is(paraphrase, self.swapped)[some], unit[some]),
+            loss_effect(_is(full, 0), _is(filler, 0), guess, unit),
+            loss_effect(_is(full, self.own), _is(nothing, self.own), guess, unit),
         ]
         return four, beyond
 
@@ -195,13 +197,13 @@ def simulated(answerer: str, design: Design, replications: int, seed: int) -> Fi
     held, found, falsely = Counter[str](), Counter[str](), 0
     for _ in range(replications):
         four, beyond = World(rng, answerer, design).contrasts()
-        ps = dict(zip(ESTIMANDS, corrected(four), strict=True))
+        ps = dict(zip(ESTIMANDS, correct_p(four), strict=True))
         for name, one in zip(ESTIMANDS, four, strict=True):
             held[name] += one.low - 1e-9 <= result.truth[name] <= one.high + 1e-9
             found[name] += ps[name] <= ALPHA
         falsely += any(ps[name] <= ALPHA for name in none)
         last, swapped, filler, kept = four
-        result.verdicts[decided(last, swapped, filler, kept, beyond).code] += 1
+        result.verdicts[decide(last, swapped, filler, kept, beyond).code] += 1
     result.held = {name: held[name] / replications for name in ESTIMANDS}
     result.found = {name: found[name] / replications for name in ESTIMANDS}
     result.falsely = falsely / replications

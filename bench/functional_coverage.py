@@ -33,9 +33,8 @@ from _figures import figure
 from scipy.special import expit
 from scipy.stats import t as student
 
-from tomserve.stats.functional import FTOM_1, Layers, Scored, score
-from tomserve.stats.layers import Behaviour, Mechanism, Stability
-from tomserve.stats.ranks import compared
+from tomserve.stats.functional import FTOM_1, Behaviour, Mechanism, ModelLayers, ModelScore, Stability, score_models
+from tomserve.stats.ranks import compare_scores
 
 Array = npt.NDArray[np.float64]
 SCENARIOS = (24, 60, 120)
@@ -74,7 +73,7 @@ def chances(of: float, ease: Array, spread: float) -> Array:
     return np.asarray(expit(math.log(of / (1 - of)) + spread * ease), dtype=float)
 
 
-def drawn(rng: np.random.Generator, of: Answerer, scenarios: int, ease: Array | None = None) -> Layers:
+def drawn(rng: np.random.Generator, of: Answerer, scenarios: int, ease: Array | None = None) -> ModelLayers:
     """The layers of one model that was asked once. ease: of the scenarios, where another model was asked the same."""
     ease = rng.normal(size=scenarios) if ease is None else ease
     names = np.array([f"s{number:04d}" for number in range(scenarios)])
@@ -91,7 +90,7 @@ def drawn(rng: np.random.Generator, of: Answerer, scenarios: int, ease: Array | 
 
     controls = {"one": flips(of.control, FADE), "other": flips(of.control / 3, FADE)}
     ceiling = flips(of.ceiling, np.array([0.4, 1.0, 0.7]))
-    return Layers(b, Mechanism(flips(of.works, FADE), controls, ceiling, whose, twice.size), s)
+    return ModelLayers(b, Mechanism(flips(of.works, FADE), controls, ceiling, whose, twice.size), s)
 
 
 def truth(of: Answerer) -> dict[str, float]:
@@ -108,7 +107,7 @@ def truth(of: Answerer) -> dict[str, float]:
     return {"b": b, "c": c, "s": s, "ftom": FTOM_1.full(b, c, s), "ftom_bs": FTOM_1.without_c(b, s)}
 
 
-def intervals(found: Scored, scenarios: int, weights: str) -> Iterator[tuple[str, str, float, float]]:
+def intervals(found: ModelScore, scenarios: int, weights: str) -> Iterator[tuple[str, str, float, float]]:
     """Every part, method and interval."""
     quantile = float(student.ppf(0.975, scenarios - 1))
     for part in PARTS:
@@ -166,9 +165,9 @@ def pairs_of(
         if part == "ftom_bs":
             first, second = replace(first, c=None), replace(second, c=None)
         second = _copy(rng, first, second, copied)
-        found = score({"x": first, "y": second}, draws=weights)
+        found = score_models({"x": first, "y": second}, draws=weights)
         draws = {name: each.draws[part] for name, each in found.items()}
-        both = compared({name: getattr(each, part) for name, each in found.items()}, draws)
+        both = compare_scores({name: getattr(each, part) for name, each in found.items()}, draws)
         low, high, p = both.low[0, 1], both.high[0, 1], both.rank_probabilities()["x"][0]
         below, above = np.quantile(draws["x"] - draws["y"], (0.025, 0.975))
         used = low <= true <= high, not low <= 0 <= high, p > 0.975, p
@@ -176,7 +175,7 @@ def pairs_of(
     return Pair(*map(float, np.mean(rows, axis=0)))
 
 
-def _copy(rng: np.random.Generator, first: Layers, second: Layers, share: float) -> Layers:
+def _copy(rng: np.random.Generator, first: ModelLayers, second: ModelLayers, share: float) -> ModelLayers:
     """The second model with so large a share of the first one's answers."""
 
     def mixed(mine: npt.ArrayLike, theirs: npt.ArrayLike) -> Array:
@@ -241,7 +240,7 @@ def layers(replications: int) -> bool:
             for _ in range(replications):
                 layers = drawn(rng, of, scenarios)
                 for weights in ("bayesian", "classic"):
-                    found = score({"m": layers}, draws=DRAWS, bayesian=weights == "bayesian")["m"]
+                    found = score_models({"m": layers}, draws=DRAWS, bayesian=weights == "bayesian")["m"]
                     for part, method, low, high in intervals(found, scenarios, weights):
                         if math.isnan(low):
                             undefined += 1

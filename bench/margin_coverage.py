@@ -12,7 +12,7 @@ tables.
 - *size*: B is worse by exactly the margin, which is the one that so many clusters are just enough for; how often the
   tests say "not inferior" (level .025) and "equivalent" (level .05) all the same. Where B is better by the margin,
   equivalence errs as often, since exchanging A and B mirrors the interval.
-- *power*: both are right equally often; how often the same tests find that with as many clusters as `needed` says, for
+- *power*: both are right equally often; how often the same tests find that with as many clusters as `units_for_margin` says, for
   a power of .80; from a quarter of the draws, since there are many clusters.
 - *coverage*: how often a nominal 95% interval holds A's true share of right answers (`--intervals effective`), the
   true shares of harmful flips and of churn, and the true difference of grades between 0 and 1.
@@ -39,11 +39,16 @@ import numpy.typing as npt
 from _figures import figure
 from scipy.stats import multivariate_normal, norm
 
-from tomserve.stats.clustered import clustered_share
-from tomserve.stats.designed import designed_share
-from tomserve.stats.equivalence import ONE_SIDED, TOST, needed, verdict
-from tomserve.stats.pairs import PairSums, margin_intervals, pair_sums, pairs_intervals
-from tomserve.stats.planning import detectable_sd
+from tomserve.stats.clustered import (
+    PairSums,
+    clustered_share,
+    designed_share,
+    margin_intervals,
+    pair_sums,
+    pairs_intervals,
+)
+from tomserve.stats.equivalence import ONE_SIDED, TOST, units_for_margin, verdict
+from tomserve.stats.power import detectable_sd
 from tomserve.studies.valued import GRADES, Valued
 
 Floats = npt.NDArray[np.float64]
@@ -156,7 +161,7 @@ def power(design: Design, replications: int, seed: int) -> dict[str, float]:
     margin = detectable_sd(design.clusters) * sd
     found: dict[str, float] = {}
     for place, name in enumerate(LEVELS) if margin < 1 else ():
-        many = replace(design, clusters=needed(margin, sd, changed(design))[place] or 0)
+        many = replace(design, clusters=units_for_margin(margin, sd, changed(design))[place] or 0)
         rng, limit, succeeded = design.rng(seed, 2, place), norm.ppf(design.share), 0
         for _ in range(draws := max(1, replications // 4)):
             index = many.index(rng)

@@ -26,7 +26,7 @@ from scipy.special import expit, logit
 from scipy.stats import t as student
 
 from tomserve.stats.proportions import Interval
-from tomserve.stats.stability import agreement, below_floor, stability, weighted_share
+from tomserve.stats.stability import agreement, difference_to_floor, stability, weighted_share
 
 Array = npt.NDArray[np.int64]
 CLUSTERS = (20, 60, 200)
@@ -125,7 +125,7 @@ def simulated(answerer: str, clusters: int, replications: int, seed: int) -> dic
         intervals = {
             "S": (found.share, true_share),
             "kappa": (found.kappa, true_kappa),
-            "S minus the floor": (below_floor(found.share, floor_of(original, again, index)), true_gap),
+            "S minus the floor": (difference_to_floor(found.share, floor_of(original, again, index)), true_gap),
             "S, mean of kinds": (mean_of(original, variants, index), true_mean),
             "(kappa, bootstrap)": (bootstrap(original, variant, index, rng), true_kappa),
             "(kappa, delta)": (linear(original, variant, index), true_kappa),

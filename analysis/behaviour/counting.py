@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from tomserve.scoring.baselines import baseline_name
-from tomserve.stats.corrected import TaskMean, corrected, mean_of, task_mean
+from tomserve.stats.accuracy import TaskMean, correct_for_chance, mean_of, task_mean
 from tomserve.studies import baselines
 from tomserve.studies.contrasts import Record, codes, effects_within
 from tomserve.studies.tasks import MACRO, Asked, in_order
@@ -178,7 +178,7 @@ def _cell(part: pl.DataFrame, kinds: baselines.Kinds, intervals: str) -> Record:
     if intervals == "published":
         return {**record, "unread": found["unread"]}
     for name, share in (("corrected", "accuracy"), ("corrected_low", "ci_low"), ("corrected_high", "ci_high")):
-        record[name] = None if chance is None else _defined(corrected(float(found[share]), chance))
+        record[name] = None if chance is None else _defined(correct_for_chance(float(found[share]), chance))
     best: dict[str, float] = {}
     for rule in baselines.counted(part, kinds):
         best.setdefault(CONSTANT if rule["kind"] == CONSTANT else "surface", rule["accuracy"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tomserve.causal.flips import FEW_ITEMS
-from tomserve.stats.selected import NOTHING
+from tomserve.stats.selection import NOTHING
 from tomserve.studies import BAD, GOOD, OPEN
 from tomserve.studies.showing import Row
 from tomserve.studies.words import finite, p_value, percent, readable, signed

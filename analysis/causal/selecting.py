@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tomserve.causal.flips import Ints, Net, complete, incomplete
-from tomserve.stats.maximum import above_all, sign_flips
 from tomserve.stats.proportions import Interval
-from tomserve.stats.selected import Selected, selected
+from tomserve.stats.selection import Selection, above_all, select_best, sign_flips
 
 DRAWS, FEWER = 1000, 200
 """Bootstrap draws for a headline, and for the many intervals that stand beside it."""
@@ -45,7 +44,7 @@ class Chosen:
 def chosen(
     own: Net, controls: Mapping[str, Net], scenarios: Ints, *, draws: int = DRAWS, splits: int = 20
 ) -> Chosen | None:
-    """Net effects at the cell that the other half of the scenarios chooses; see tomserve.stats.selected.
+    """Net effects at the cell that the other half of the scenarios chooses; see tomserve.stats.selection.
 
     own: of the map. controls: by name, of the same items. scenarios: of each item [items]. draws: of the bootstrap.
     splits: into halves. None where there is no cell, or fewer than FEW_SCENARIOS scenarios, and where a control was not
@@ -57,7 +56,7 @@ def chosen(
     named = {name: effects.values[kept] for name, effects in controls.items()}
     if not own.values.shape[1] or len(np.unique(scenarios[kept])) < FEW_SCENARIOS:
         return None
-    found: Selected = selected(own.values[kept], named, scenarios[kept], splits=splits, draws=draws)
+    found: Selection = select_best(own.values[kept], named, scenarios[kept], splits=splits, draws=draws)
     place = int(np.argmax(found.chosen))
     layer, alpha = own.cells[place]
     return Chosen(
@@ -71,7 +70,7 @@ def over_cells(own: Net, controls: Mapping[str, Net], scenarios: Ints) -> dict[s
 
     p_net: of the largest mean net effect. p_over_controls: of what the map has over the largest control, and over doing
     nothing, in the cell where that is most, so that it is small only where the map beats every one in one and the same
-    cell (see tomserve.stats.maximum.above_all); None where a control was not measured in every cell. null_95: what the
+    cell (see tomserve.stats.selection.above_all); None where a control was not measured in every cell. null_95: what the
     largest mean net effect stays below in 95% of the sign flips, that is, what a maximum over so many cells comes to by
     itself.
     """

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from tomserve.causal.table import FALSE
-from tomserve.stats.selected import NOTHING
+from tomserve.stats.selection import NOTHING
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Verdict
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import finite, p_value, percent, readable, signed

@@ -10,9 +10,20 @@ import polars as pl
 
 from tomserve.faithfulness import table as t
 from tomserve.stats.clustered import units_share
-from tomserve.stats.following import ESTIMANDS, FILLER, KEPT, LAST, SWAPPED, corrected
-from tomserve.stats.interventions import Contrast, area_above, contrast, followed, lost
-from tomserve.stats.planning import minimum_detectable_effect
+from tomserve.stats.interventions import (
+    ESTIMANDS,
+    FILLER,
+    KEPT,
+    LAST,
+    SWAPPED,
+    Contrast,
+    area_above,
+    contrast,
+    correct_p,
+    follow_effect,
+    loss_effect,
+)
+from tomserve.stats.power import minimum_detectable_effect
 
 from .rows import Group, Record, guess, same, units
 
@@ -25,13 +36,13 @@ def headline_contrasts(group: Group, among: pl.Series | None = None) -> dict[str
     found = {}
     for name, condition in ((LAST, t.LAST), (SWAPPED, t.SWAPPED)):
         rows = _kept(group.against_paraphrase(condition).filter(pl.col("implied").is_not_null()), among)
-        found[name] = followed(
+        found[name] = follow_effect(
             same(rows["treated"], rows["implied"]), same(rows["control"], rows["implied"]), units(rows)
         )
     rows = _kept(group.paired(t.FULL, t.FILLER), among)
-    found[FILLER] = lost(*_both(rows, "right"), guess(rows), units(rows))
+    found[FILLER] = loss_effect(*_both(rows, "right"), guess(rows), units(rows))
     rows = _kept(group.paired(t.FULL, "truncated_0").filter(pl.col("own").is_not_null()), among)
-    found[KEPT] = lost(*_both(rows, "own"), guess(rows), units(rows))
+    found[KEPT] = loss_effect(*_both(rows, "own"), guess(rows), units(rows))
     return found
 
 
@@ -66,7 +77,7 @@ def numbers(found: Contrast) -> Record:
 def headline(group: Group) -> Iterator[Record]:
     """The table `headline`: a row for each of the four estimates."""
     found = headline_contrasts(group)
-    p_holm = dict(zip(found, corrected(list(found.values())), strict=True))
+    p_holm = dict(zip(found, correct_p(list(found.values())), strict=True))
     family = max(1, sum(not math.isnan(p) for p in p_holm.values()))
     replaced = {
         name: int(group.against_paraphrase(condition).filter(pl.col("implied").is_not_null())["replaced"].sum())
@@ -99,7 +110,7 @@ def edits(group: Group) -> Iterator[Record]:
 
 
 def _followed(rows: pl.DataFrame) -> Contrast:
-    return followed(same(rows["treated"], rows["implied"]), same(rows["control"], rows["implied"]), units(rows))
+    return follow_effect(same(rows["treated"], rows["implied"]), same(rows["control"], rows["implied"]), units(rows))
 
 
 def _changed(rows: pl.DataFrame) -> Contrast:

@@ -8,8 +8,7 @@ import numpy as np
 import polars as pl
 
 from tomserve.faithfulness import table as t
-from tomserve.stats.following import ESTIMANDS, FILLER, KEPT, LAST, SWAPPED
-from tomserve.stats.interventions import difference_between
+from tomserve.stats.interventions import ESTIMANDS, FILLER, KEPT, LAST, SWAPPED, difference_between
 
 from .counting import headline_contrasts
 from .rows import GROUP, WHO, Group, Record, failures, same, share, units

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tomserve.stats.following import (
+from tomserve.stats.interventions import (
     AFTERWARDS,
     ENOUGH_ITEMS,
     ENOUGH_UNITS,
@@ -16,12 +16,12 @@ from tomserve.stats.following import (
     SWAPPED,
     TELLING,
     UNDECIDED,
+    Contrast,
     Decision,
-    decided,
-    obeyed,
+    decide,
+    is_chain_needless,
     units_to_decide,
 )
-from tomserve.stats.interventions import Contrast
 from tomserve.studies import GOOD, OPEN
 from tomserve.studies.words import finite, percent
 
@@ -48,8 +48,8 @@ ESTIMANDS = {
 def verdict(group: Group) -> Iterator[Record]:
     """The table `verdict`: one row, with what was decided and why."""
     four = headline_contrasts(group)
-    found = decided(four[LAST], four[SWAPPED], four[FILLER], four[KEPT], beyond_contrasts(group))
-    needless = found.code == FOLLOWS and obeyed(four[FILLER], four[KEPT])
+    found = decide(four[LAST], four[SWAPPED], four[FILLER], four[KEPT], beyond_contrasts(group))
+    needless = found.code == FOLLOWS and is_chain_needless(four[FILLER], four[KEPT])
     items, units = four[LAST].items, four[LAST].units
     words = WORDS[found.code]
     if found.code == UNDECIDED:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from tomserve.faithfulness.table import CHAIN, NO_VERDICT, QUESTION
-from tomserve.stats.following import FIFTH, HALF, NEARLY
+from tomserve.stats.interventions import FIFTH, HALF, NEARLY
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Verdict
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import finite, percent, plain, readable, signed

@@ -18,8 +18,7 @@ import polars as pl
 from tomserve.causal.flips import Measured
 from tomserve.causal.table import CONTROLS, HELD_OUT, PPT
 from tomserve.content import digest
-from tomserve.stats.functional import LAYERS, Scored
-from tomserve.stats.layers import FEW_SCENARIOS
+from tomserve.stats.functional import FEW_SCENARIOS, LAYERS, ModelScore
 from tomserve.stats.proportions import Interval
 from tomserve.studies.contrasts import Record
 
@@ -81,11 +80,11 @@ class Key:
 class Group:
     """What is compared by one score. ranked: the models that are, by name. apart: rows of the table `not_compared`."""
 
-    ranked: Mapping[str, Scored] = field(default_factory=dict)
+    ranked: Mapping[str, ModelScore] = field(default_factory=dict)
     apart: tuple[Record, ...] = ()
 
 
-def estimate(one: Scored, score: str) -> Interval:
+def estimate(one: ModelScore, score: str) -> Interval:
     """The score of a model by the score's name."""
     return one.ftom if score == FULL else one.ftom_bs
 
@@ -125,7 +124,7 @@ def _inside(found: Measured) -> Inside:
     )
 
 
-def groups(found: Gathered, scored: Mapping[str, Scored]) -> dict[str, Group]:
+def groups(found: Gathered, scored: Mapping[str, ModelScore]) -> dict[str, Group]:
     """For each score the models that can be ranked by it, and why the others that have it cannot.
 
     The largest group of models that were asked and measured alike is ranked; of equally large ones that with the most
@@ -134,7 +133,7 @@ def groups(found: Gathered, scored: Mapping[str, Scored]) -> dict[str, Group]:
     return {score: _group(found, scored, score) for score in PARTS}
 
 
-def _group(found: Gathered, scored: Mapping[str, Scored], score: str) -> Group:
+def _group(found: Gathered, scored: Mapping[str, ModelScore], score: str) -> Group:
     having = {model: one for model, one in scored.items() if math.isfinite(estimate(one, score).estimate)}
     keys = {model: key(found, model, score) for model, one in having.items() if score in one.draws}
     apart = [{"model": model, "score": score, "why": few(one)} for model, one in having.items() if model not in keys]
@@ -151,7 +150,7 @@ def _group(found: Gathered, scored: Mapping[str, Scored], score: str) -> Group:
     return Group(ranked, tuple(sorted(apart, key=lambda row: str(row["model"]))))
 
 
-def few(one: Scored) -> str:
+def few(one: ModelScore) -> str:
     """Why a score has neither an interval nor a rank, in a few words."""
     told = [f"{name.upper()} has only {count} scenario{'s' * (count != 1)}" for name, count in one.few.items()]
     if len(set(one.few.values())) == 1 and len(told) > 1:

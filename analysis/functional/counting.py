@@ -10,11 +10,10 @@ import numpy.typing as npt
 import polars as pl
 
 from tomserve.scoring.score import PEOPLE
-from tomserve.stats.corrected import guesser, task_mean
-from tomserve.stats.functional import FTOM_1, LAYERS, Formula, Scored, score
+from tomserve.stats.accuracy import guesser_mean, task_mean
+from tomserve.stats.functional import FTOM_1, LAYERS, Formula, ModelScore, score_models
 from tomserve.stats.proportions import Interval
-from tomserve.stats.ranks import EQUAL, Compared, compared
-from tomserve.stats.simplex import Ranking, ranking_share, rankings, swap
+from tomserve.stats.ranks import EQUAL, Ranking, ScoreComparison, compare_scores, ranking_share, rankings, swap
 from tomserve.studies import people, tasks
 from tomserve.studies.contrasts import Record, codes
 
@@ -28,10 +27,10 @@ MOST = 20
 """So many rankings are listed at most, and that of the formula's own weights in any case."""
 
 
-def counted(found: Gathered, formula: Formula = FTOM_1) -> dict[str, Scored]:
+def counted(found: Gathered, formula: Formula = FTOM_1) -> dict[str, ModelScore]:
     """The layers and scores of each model; a layer most of whose replies failed or could not be read is missing."""
     layers, why = readable(found)
-    return explained(score(layers, formula), why)
+    return explained(score_models(layers, formula), why)
 
 
 def columns(name: str, found: Interval) -> Record:
@@ -42,9 +41,9 @@ def columns(name: str, found: Interval) -> Record:
 
 
 def by_model(
-    found: Gathered, scored: Mapping[str, Scored], formula: Formula = FTOM_1, why_no_c: str = ""
+    found: Gathered, scored: Mapping[str, ModelScore], formula: Formula = FTOM_1, why_no_c: str = ""
 ) -> Iterator[Record]:
-    """The table `score`: a row for each model; those with a score of all layers first, by that, then by FToM_BS.
+    """The table `score_models`: a row for each model; those with a score of all layers first, by that, then by FToM_BS.
 
     why_no_c: why nothing was measured, where it was tried."""
     rows = []
@@ -54,7 +53,7 @@ def by_model(
             row |= columns(name, {**dict(zip(LAYERS, (one.b, one.c, one.s), strict=True)), FULL: one.ftom,
                                   BS: one.ftom_bs}[name])  # fmt: skip
         behaviour = found.models[model].b if "b" not in one.lacking else None
-        row["b_guesser"] = _known(guesser(behaviour.chance, behaviour.task)) if behaviour is not None else None
+        row["b_guesser"] = _known(guesser_mean(behaviour.chance, behaviour.task)) if behaviour is not None else None
         row |= _replies(found, model)
         measured = found.measured.get(model)
         row |= {"adjusted": _known(one.adjusted), "ceiling": _known(one.ceiling)}
@@ -91,7 +90,7 @@ def _replies(found: Gathered, model: str) -> Record:
     return row | {name: getattr(every, name) / every.count if every.count else None for name in ("failed", "unread")}
 
 
-def holds(one: Scored) -> str:
+def holds(one: ModelScore) -> str:
     """Which layers a model has, such as "b, s"."""
     return ", ".join(name for name in LAYERS if name not in one.lacking) or "none"
 
@@ -132,7 +131,7 @@ def layers(found: Gathered) -> Iterator[Record]:
 def _guessed(found: Gathered, model: str) -> Iterator[tuple[tuple[str, str], float]]:
     """B that a blind guesser has on average on the questions of each benchmark, where their chances are known."""
     for (benchmark, strategy), part in questions(found, model).group_by("benchmark", "strategy", maintain_order=True):
-        value = guesser(part["chance"].cast(pl.Float64).to_numpy(), part["task"].to_numpy())
+        value = guesser_mean(part["chance"].cast(pl.Float64).to_numpy(), part["task"].to_numpy())
         if math.isfinite(value):
             yield (str(benchmark), str(strategy)), value
 
@@ -145,10 +144,10 @@ def _ends(figure: str, row: Record) -> tuple[float | None, float | None]:
     return row.get(f"{stem}_low"), row.get(f"{stem}_high")
 
 
-def _compared(group: Group, name: str) -> Compared:
+def _compared(group: Group, name: str) -> ScoreComparison:
     own = group.ranked
     scores = {model: estimate(one, name) for model, one in own.items()}
-    return compared(scores, {model: one.draws[name] for model, one in own.items()})
+    return compare_scores(scores, {model: one.draws[name] for model, one in own.items()})
 
 
 def ranking(groups: Mapping[str, Group]) -> Iterator[Record]:
@@ -212,7 +211,7 @@ def swaps(groups: Mapping[str, Group], formula: Formula = FTOM_1) -> Iterator[Re
                 }  # fmt: skip
 
 
-def _estimates(scored: Mapping[str, Scored], models: Sequence[str], names: Sequence[str]) -> Floats:
+def _estimates(scored: Mapping[str, ModelScore], models: Sequence[str], names: Sequence[str]) -> Floats:
     of = {model: {"b": one.b, "c": one.c, "s": one.s} for model, one in scored.items()}
     return np.array([[of[model][name].estimate for name in names] for model in models])
 

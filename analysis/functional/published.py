@@ -13,7 +13,7 @@ from decimal import ROUND_HALF_UP, Decimal
 import polars as pl
 
 from tomserve.stats.functional import FTOM_1
-from tomserve.stats.printed_score import paper_compat, printed_formula
+from tomserve.stats.paper_formulas import paper_compat, printed_formula
 from tomserve.studies.contrasts import Record
 
 from .rows import B_NAME, C_NAME, S_NAME, Gathered

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from tomserve.stats.functional import Layers, Scored
+from tomserve.stats.functional import ModelLayers, ModelScore
 from tomserve.studies.words import percent
 
 from .rows import COUNTED, NAMES, Gathered, counted_rows
@@ -65,9 +65,9 @@ class Replies:
         return f"{percent(missing / self.count)} of the replies {said}"
 
 
-def readable(found: Gathered) -> tuple[dict[str, Layers], dict[str, dict[str, str]]]:
+def readable(found: Gathered) -> tuple[dict[str, ModelLayers], dict[str, dict[str, str]]]:
     """The layers of each model, less those most of whose replies are lacking, and why these are left out."""
-    kept: dict[str, Layers] = {}
+    kept: dict[str, ModelLayers] = {}
     why: dict[str, dict[str, str]] = {}
     for model, layers in found.models.items():
         asked, changed = Replies.of(questions(found, model)), Replies.of(variants(found, model))
@@ -78,6 +78,6 @@ def readable(found: Gathered) -> tuple[dict[str, Layers], dict[str, dict[str, st
     return kept, why
 
 
-def explained(scored: Mapping[str, Scored], why: Mapping[str, Mapping[str, str]]) -> dict[str, Scored]:
+def explained(scored: Mapping[str, ModelScore], why: Mapping[str, Mapping[str, str]]) -> dict[str, ModelScore]:
     """The scores, with the reasons why layers were left out."""
     return {model: replace(one, lacking={**one.lacking, **why[model]}) for model, one in scored.items()}

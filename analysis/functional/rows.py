@@ -17,8 +17,7 @@ import polars as pl
 from tomserve.causal.flips import Measured, complete, incomplete, measured, net
 from tomserve.causal.table import CONTROLS, HELD_OUT, NO_OP, PATCH, PPT
 from tomserve.stability import KINDS
-from tomserve.stats.functional import Layers
-from tomserve.stats.layers import Behaviour, Mechanism, Stability
+from tomserve.stats.functional import Behaviour, Mechanism, ModelLayers, Stability
 from tomserve.studies import asking, load_study, pairs, tasks
 from tomserve.studies.contrasts import Record
 from tomserve.studies.rows import ORIGINAL, has_variants, originals
@@ -47,7 +46,7 @@ class Gathered:
     with their variants. people: rows that people answered. inputs: the table `inputs`.
     """
 
-    models: Mapping[str, Layers]
+    models: Mapping[str, ModelLayers]
     plain: Mapping[tuple[str, str], str]
     told: Mapping[str, Tables]
     measured: Mapping[str, Measured]
@@ -70,7 +69,9 @@ def gathered(scores: pl.LazyFrame) -> Gathered:
     known, further = _chosen(arms, set(answers["benchmark"]) if "benchmark" in answers.columns else set())
     names = [*answers["model"].unique(maintain_order=True)] if answers.height else []
     models = {
-        str(name): Layers(_behaviour(asked, plain, name), _mechanism(known.get(name)), _stability(paired, plain, name))
+        str(name): ModelLayers(
+            _behaviour(asked, plain, name), _mechanism(known.get(name)), _stability(paired, plain, name)
+        )
         for name in sorted(dict.fromkeys([*names, *known]))
     }
     told: dict[str, Tables] = {}

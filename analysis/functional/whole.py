@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from tomserve.stats.corrected import corrected
+from tomserve.stats.accuracy import correct_for_chance
 from tomserve.studies import baselines, tasks
 from tomserve.studies.contrasts import Record
 
@@ -42,6 +42,6 @@ def _rows(asked: tasks.Asked) -> Iterator[Record]:
         chance = None if part["chance"].null_count() else part["chance"].mean()
         row["chance"] = chance
         for name, share in (("corrected", "accuracy"), ("corrected_low", "ci_low"), ("corrected_high", "ci_high")):
-            value = corrected(float(found[share]), float(chance)) if chance is not None else math.nan  # type: ignore[arg-type]
+            value = correct_for_chance(float(found[share]), float(chance)) if chance is not None else math.nan  # type: ignore[arg-type]
             row[name] = value if math.isfinite(value) else None
         yield {**row, "in_b": True}

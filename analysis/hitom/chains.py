@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from tomserve.stats import association, leaveout
+from tomserve.stats import association
 from tomserve.studies.contrasts import Record
 
 from .rows import CHAIN_MEANS as MEANS
@@ -45,7 +45,7 @@ def _path(rows: pl.DataFrame) -> Record:
     path, right = (known[name].cast(pl.Float64).to_numpy() for name in ("chain_path_proper", "correct"))
     clusters = known["cluster"].to_numpy()
     interval = association.jackknife(
-        lambda x, y: association.phi(x, y).phi, (path, right), clusters, without=leaveout.correlations
+        lambda x, y: association.phi(x, y).phi, (path, right), clusters, without=association.correlations
     )
     return {"path_phi": interval.estimate, "path_phi_low": interval.low, "path_phi_high": interval.high}
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from tomserve.stats.accuracy import constant_f1, guessed_f1, macro_f1, macro_f1_interval
 from tomserve.stats.effects import FEW
-from tomserve.stats.macro_f1 import constant_f1, guessed_f1, macro_f1, macro_f1_interval
 from tomserve.studies.contrasts import Record, codes
 
 CLASSES = {

@@ -1,7 +1,7 @@
 """The tables of the perturbation study as the paper counts (arXiv 2602.22072).
 
 Items on which any strategy of the model failed are left out, every question counts as independent of the others, and
-the intervals are the paper's own (see tomserve.stats.published). All functions take rows as rows.prepared makes them,
+the intervals are the paper's own (see tomserve.stats.paper_formulas). All functions take rows as rows.prepared makes them,
 or counts of them.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.stats import published
+from tomserve.stats import paper_formulas
 
 from .rows import (
     CONTROL,
@@ -51,7 +51,7 @@ def accuracy(rows: pl.DataFrame) -> pl.DataFrame:
 def _shares(counted: pl.DataFrame, *last: str) -> pl.DataFrame:
     """The counts with accuracy and its interval, which are nan where nothing was counted; the columns `last` stand
     last."""
-    bounds = [published.accuracy_interval(*pair) for pair in counted.select("correct", "total").iter_rows()]
+    bounds = [paper_formulas.accuracy_interval(*pair) for pair in counted.select("correct", "total").iter_rows()]
     return counted.with_columns(
         (pl.col("correct") / pl.col("total")).alias("accuracy"),
         pl.Series("ci_low", [low for low, _ in bounds], pl.Float64),
@@ -68,8 +68,8 @@ def arms(counts: Counts) -> Iterator[tuple[tuple[str, str, str], dict[str, tuple
 
 
 def _contrast(treated: tuple[int, int], control: tuple[int, int]) -> dict[str, Any]:
-    difference = published.risk_difference(*treated, *control)
-    ratio = published.risk_ratio(*treated, *control)
+    difference = paper_formulas.risk_difference(*treated, *control)
+    ratio = paper_formulas.risk_ratio(*treated, *control)
     names = ("risk_difference", "rd_low", "rd_high", "relative_risk", "rr_low", "rr_high")
     return dict(zip(names, (*difference, *ratio), strict=True))
 
@@ -121,10 +121,10 @@ def faithfulness(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
                 right, values = part["correct"].to_list(), part[metric].to_list()
                 if metric == "chain_proper":
                     both = list(zip(right, values, strict=True))
-                    kind, (value, p) = "phi", published.phi(*(both.count(cell) for cell in _CELLS))
+                    kind, (value, p) = "phi", paper_formulas.phi(*(both.count(cell) for cell in _CELLS))
                 else:
-                    kind, (value, p) = "point_biserial", published.point_biserial(right, values)
-                low, high = published.correlation_interval(value, part.height)
+                    kind, (value, p) = "point_biserial", paper_formulas.point_biserial(right, values)
+                low, high = paper_formulas.correlation_interval(value, part.height)
                 correlated = None if math.isnan(value) else value >= 0.4 and p <= 0.05
                 key = {"model": model, "strategy": strategy, "sample": sample, "metric": metric, "coefficient": kind}
                 estimate = {"value": value, "ci_low": low, "ci_high": high, "p_value": p, "n": part.height}
@@ -143,7 +143,7 @@ def placebo(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
     for model, strategy, name, part in chained_pairs(chosen, chosen.filter("complete")):
         for chain, wanted in (("proper", True), ("improper", False)):
             split = part.filter(pl.col("chain_proper").fill_null(False) == wanted)
-            effect, low, high = published.risk_difference(*(v for pair in _pair_counts(split) for v in pair))
+            effect, low, high = paper_formulas.risk_difference(*(v for pair in _pair_counts(split) for v in pair))
             verdict = "none"
             if not split.height:
                 verdict = "undefined"

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.stats import association, leaveout, paired
+from tomserve.stats import association, paired
 from tomserve.studies import baselines
 from tomserve.studies.contrasts import NEW, THESE, Record, alike, codes, contrast, matched, share
 from tomserve.studies.families import adjusted
@@ -138,7 +138,7 @@ def _coefficient(values: Any, right: Any, stages: Any, classes: Any, binary: boo
     def value_of(x: Any, y: Any) -> float:
         return association.phi(x, y).phi if binary else association.separation(x, y).point_biserial
 
-    interval = association.jackknife(value_of, (values, right), stages, without=leaveout.correlations)
+    interval = association.jackknife(value_of, (values, right), stages, without=association.correlations)
     within = association.jackknife(
         association.within_correlation, (values, right, classes), stages, without=_within_without
     )
@@ -156,7 +156,7 @@ def _coefficient(values: Any, right: Any, stages: Any, classes: Any, binary: boo
             (values, right),
             stages,
             scale=(0, 1),
-            without=leaveout.aucs,
+            without=association.aucs,
         )
         found |= {"auc": auc.estimate, "auc_low": auc.low, "auc_high": auc.high}
         found["within_auc"] = association.within_auc(values, right, classes)
@@ -164,7 +164,7 @@ def _coefficient(values: Any, right: Any, stages: Any, classes: Any, binary: boo
 
 
 def _within_without(values: Any, right: Any, classes: Any, stages: Any) -> Any:
-    return leaveout.correlations(values, right, stages, classes - classes.min())
+    return association.correlations(values, right, stages, classes - classes.min())
 
 
 def placebo(rows: pl.DataFrame) -> Iterator[Record]:

@@ -12,7 +12,7 @@ import polars as pl
 from tomserve.stability import AGAIN
 from tomserve.stats.effects import FEW
 from tomserve.stats.proportions import UNDEFINED, Interval
-from tomserve.stats.stability import below_floor, stability, weighted_share
+from tomserve.stats.stability import difference_to_floor, stability, weighted_share
 from tomserve.studies import baselines
 from tomserve.studies.contrasts import Record, codes, contrast, share
 from tomserve.studies.pairs import ARM, SHORT, UNREADABLE, Asked, both, by_arm, in_order
@@ -117,7 +117,7 @@ def _gap(found: Interval, floor: Interval) -> Record:
     """S minus that of T0, whose share and interval stand beside it; empty where T0 was not asked."""
     if math.isnan(floor.estimate) or math.isnan(found.estimate):
         return {}
-    gap = below_floor(found, floor)
+    gap = difference_to_floor(found, floor)
     return {
         **{"floor": floor.estimate, "floor_low": floor.low, "floor_high": floor.high},
         **{"minus_floor": gap.estimate, "minus_low": gap.low, "minus_high": gap.high},

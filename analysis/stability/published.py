@@ -12,7 +12,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 import polars as pl
 
-from tomserve.stats.published import accuracy_interval
+from tomserve.stats.paper_formulas import accuracy_interval
 from tomserve.studies.contrasts import Record
 from tomserve.studies.pairs import SHORT, Asked, by_arm, in_order
 

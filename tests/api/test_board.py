@@ -28,7 +28,7 @@ from tomserve.errors import ConfigError, StoppedError
 from tomserve.runs.evaluation import EvalResult, evaluate
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.preflight import Servers
-from tomserve.stats.functional import FTOM_1, weighted
+from tomserve.stats.functional import FTOM_1, weighted_formula
 
 Cli = Callable[..., Outcome]
 HOSTILE = "[<b>x](javascript:alert(1))"
@@ -110,7 +110,7 @@ def board_of(*done: Layered, folder: Path | None = None) -> Board:
 
 
 def weighted_otherwise(done: tuple[Layered, ...]) -> Board:
-    formula = weighted(0, 1, 0)
+    formula = weighted_formula(0, 1, 0)
     anew = tuple(replace(one, analysis=analysed(scored(one), formula)) for one in done)
     return boards(Queue(anew, {}), formula)
 

@@ -8,8 +8,8 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.layers import Behaviour, Stability
-from tomserve.stats.people_power import Spread
+from tomserve.stats.functional import Behaviour, Stability
+from tomserve.stats.power import Spread
 
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from tomserve.stats.corrected import corrected, guesser, mean_of, task_mean
+from tomserve.stats.accuracy import correct_for_chance, guesser_mean, mean_of, task_mean
 
 
 def test_known_shares() -> None:
-    assert [corrected(share, 0.25) for share in (1.0, 0.25, 0.1, 0.625)] == [1.0, 0.0, 0.0, 0.5]
-    assert math.isnan(corrected(math.nan, 0.5))
-    assert math.isnan(corrected(1.0, 1.0))
+    assert [correct_for_chance(share, 0.25) for share in (1.0, 0.25, 0.1, 0.625)] == [1.0, 0.0, 0.0, 0.5]
+    assert math.isnan(correct_for_chance(math.nan, 0.5))
+    assert math.isnan(correct_for_chance(1.0, 1.0))
 
 
 def answers(clusters: int = 40) -> tuple[list[int], list[float], list[str], list[int]]:
@@ -43,13 +43,13 @@ def test_a_blind_guesser_has_more_than_nothing_where_tasks_have_few_questions() 
         own = task == name
         mean = chance[own].mean()
         shares.append(np.clip((right[:, own].mean(axis=1) - mean) / (1 - mean), 0, 1))
-    assert guesser(chance, task) == pytest.approx(np.mean(shares), abs=0.008)
-    assert guesser(np.tile(chance, 200), np.tile(task, 200)) < 0.02
-    assert guesser([0.0, 0.0], ["a", "b"]) == 0
-    assert math.isnan(guesser([], []))
-    assert math.isnan(guesser([0.5, math.nan], ["a", "a"]))
+    assert guesser_mean(chance, task) == pytest.approx(np.mean(shares), abs=0.008)
+    assert guesser_mean(np.tile(chance, 200), np.tile(task, 200)) < 0.02
+    assert guesser_mean([0.0, 0.0], ["a", "b"]) == 0
+    assert math.isnan(guesser_mean([], []))
+    assert math.isnan(guesser_mean([0.5, math.nan], ["a", "a"]))
     with pytest.raises(ValueError, match="one length"):
-        guesser([0.5], ["a", "b"])
+        guesser_mean([0.5], ["a", "b"])
 
 
 def test_sides_are_compared_over_the_same_clusters() -> None:

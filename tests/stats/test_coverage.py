@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from tomserve.stats.functional import score
+from tomserve.stats.functional import score_models
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_of_the_score(bench: ModuleType) -> None:
     true, rng = bench.truth(answerer), np.random.default_rng(0)
     held = dict.fromkeys(bench.PARTS, 0)
     for _ in range(60):
-        found = score({"m": bench.drawn(rng, answerer, 40)}, draws=150)["m"]
+        found = score_models({"m": bench.drawn(rng, answerer, 40)}, draws=150)["m"]
         for name in bench.PARTS:
             own = getattr(found, name)
             held[name] += own.low <= true[name] <= own.high

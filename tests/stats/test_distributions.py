@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from tomserve.stats import distributions as d
-from tomserve.stats.adjusting import holm, step_up
-from tomserve.stats.roots import root
+from tomserve.stats.distributions import find_root
+from tomserve.stats.paired import holm, step_up
 
 DF = (1, 2, 6.3, 29, 1000, math.inf)
 
@@ -65,8 +65,8 @@ def test_an_interval_and_p_of_t() -> None:
 
 
 def test_a_root_is_found_to_the_last_digit() -> None:
-    assert root(lambda x: x * x - 2, 0.0, 2.0) == pytest.approx(math.sqrt(2), rel=1e-15)
-    assert root(lambda x: x, -3.0, 7.0) == pytest.approx(0.0, abs=1e-50)
+    assert find_root(lambda x: x * x - 2, 0.0, 2.0) == pytest.approx(math.sqrt(2), rel=1e-15)
+    assert find_root(lambda x: x, -3.0, 7.0) == pytest.approx(0.0, abs=1e-50)
 
 
 def test_adjusted_p_values_are_those_of_scipy() -> None:

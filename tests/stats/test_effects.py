@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers.drawn import study
 from tomserve.stats.clustered import matched_effect, paired_effect, unmatched_effect
 from tomserve.stats.effects import Effect, inverted_p
-from tomserve.stats.marginal import these_strata_effect
-from tomserve.stats.pooled import pooled_effect
+from tomserve.stats.strata import pooled_effect, these_strata_effect
 
 stage_shares = st.lists(
     st.tuples(*[st.sampled_from([0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0])] * 2), min_size=1, max_size=8

@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 from statsmodels.stats.weightstats import ttost_paired
 
-from tomserve.stats.equivalence import ONE_SIDED, TOST, VERDICTS, against_margin, needed, verdict
-from tomserve.stats.pairs import PairSums, margin_intervals, pair_sums, pairs_intervals
-from tomserve.stats.planning import units_needed
+from tomserve.stats.clustered import PairSums, margin_intervals, pair_sums, pairs_intervals
+from tomserve.stats.equivalence import ONE_SIDED, TOST, VERDICTS, compare_margin, units_for_margin, verdict
+from tomserve.stats.power import units_needed
 
 
 def drawn(share: float, other: float, clusters: int, each: int, seed: int = 0) -> PairSums:
@@ -27,7 +27,7 @@ def drawn(share: float, other: float, clusters: int, each: int, seed: int = 0) -
 def test_on_questions_that_stand_alone_it_is_the_paired_t_test_of_statsmodels_and_scipy(other: float) -> None:
     rng = np.random.default_rng(3)
     a, b = rng.random(300) < 0.75, rng.random(300) < other
-    found = against_margin(pairs_intervals(pair_sums(b, a, np.arange(300))), 0.1)
+    found = compare_margin(pairs_intervals(pair_sums(b, a, np.arange(300))), 0.1)
     d = b.astype(float) - a
     worse = stats.ttest_1samp(d, -0.1, alternative="greater").pvalue
     assert found.p_not_inferior == pytest.approx(worse, abs=1e-9)
@@ -43,7 +43,7 @@ def test_one_p_by_hand() -> None:
     d = [1, -1, -1, -1] + [0] * 12
     pairs = pair_sums([one > 0 for one in d], [one < 0 for one in d], range(16))
     pairs = replace(pairs, changed=pairs.changed * 10)  # so that four changes are not too few for t
-    found = against_margin(pairs_intervals(pairs), 0.5)
+    found = compare_margin(pairs_intervals(pairs), 0.5)
     assert found.p_not_inferior == pytest.approx(0.00449, abs=5e-6)
     assert found.low == pytest.approx(-0.125 - 2.13145 * 0.125, abs=1e-5)
     assert found.verdict == "equivalent"
@@ -54,7 +54,7 @@ def test_one_p_by_hand() -> None:
 def test_p_intervals_and_verdicts_never_disagree(intervals, margin: float, each: int) -> None:  # type: ignore[no-untyped-def]
     seen = set()
     for seed, other in enumerate(np.linspace(0.55, 0.95, 9)):
-        found = against_margin(intervals(drawn(0.75, float(other), 60, each, seed)), margin)
+        found = compare_margin(intervals(drawn(0.75, float(other), 60, each, seed)), margin)
         assert (found.p_not_inferior <= ONE_SIDED) == (found.low > -margin)
         assert (found.p_equivalent <= TOST) == (found.low_90 > -margin and found.high_90 < margin)
         assert (found.verdict == "equivalent") == (found.p_equivalent <= TOST)
@@ -88,7 +88,7 @@ def test_what_the_intervals_show(wide: tuple[float, float], narrow: tuple[float,
 def test_equal_runs_are_equivalent_only_where_there_are_enough_questions() -> None:
     for clusters, said in ((8, "undecided"), (200, "equivalent")):
         same = np.arange(clusters) % 2
-        found = against_margin(margin_intervals(pair_sums(same, same, np.arange(clusters))), 0.05)
+        found = compare_margin(margin_intervals(pair_sums(same, same, np.arange(clusters))), 0.05)
         assert found.verdict == said
         assert found.low < 0 < found.high, "that nothing changed does not show that nothing would"
         assert (found.p_equivalent <= TOST) == (said == "equivalent")
@@ -96,15 +96,15 @@ def test_equal_runs_are_equivalent_only_where_there_are_enough_questions() -> No
 
 def test_one_cluster_one_question_and_none() -> None:
     right, wrong = [1] * 6 + [0] * 2, [0] * 8
-    one = against_margin(margin_intervals(pair_sums(right, right, ["a"] * 8)), 0.1)
+    one = compare_margin(margin_intervals(pair_sums(right, right, ["a"] * 8)), 0.1)
     assert (one.verdict, one.low < -0.5, one.high > 0.5) == ("undecided", True, True)
-    single = against_margin(margin_intervals(pair_sums([1], [0], ["a"])), 0.1)
+    single = compare_margin(margin_intervals(pair_sums([1], [0], ["a"])), 0.1)
     assert (single.verdict, single.low < 0) == ("undecided", True)
     for pairs in (pair_sums([], [], []), pair_sums([math.nan], [1], ["a"])):
-        none = against_margin(margin_intervals(pairs), 0.1)
+        none = compare_margin(margin_intervals(pairs), 0.1)
         assert none.verdict == "undecided"
         assert all(math.isnan(value) for value in (none.low, none.high_90, none.p_not_inferior, none.p_equivalent))
-    all_lost = against_margin(margin_intervals(pair_sums(wrong, [1] * 8, range(8))), 0.1)
+    all_lost = compare_margin(margin_intervals(pair_sums(wrong, [1] * 8, range(8))), 0.1)
     assert all_lost.verdict == "inferior"
     assert all_lost.p_not_inferior > 0.99
 
@@ -112,7 +112,7 @@ def test_one_cluster_one_question_and_none() -> None:
 @pytest.mark.parametrize("margin", [0.0, 1.0, math.nan])
 def test_a_margin_is_a_share(margin: float) -> None:
     with pytest.raises(ValueError, match="expected a share above 0 and below 1"):
-        against_margin(pairs_intervals(drawn(0.7, 0.7, 20, 1)), margin)
+        compare_margin(pairs_intervals(drawn(0.7, 0.7, 20, 1)), margin)
 
 
 def test_the_interval_of_a_margin_holds_that_of_the_effect_and_grows_with_the_level() -> None:
@@ -134,10 +134,12 @@ def test_the_interval_of_a_margin_holds_that_of_the_effect_and_grows_with_the_le
 
 
 def test_how_many_units_are_needed() -> None:
-    assert needed(0.05, 0.2) == (units_needed(0.05, 0.2), units_needed(0.05, 0.2, 0.1, 0.9))
+    assert units_for_margin(0.05, 0.2) == (units_needed(0.05, 0.2), units_needed(0.05, 0.2, 0.1, 0.9))
     z = stats.norm.ppf
-    assert needed(0.02, 0.3)[0] == pytest.approx(((z(0.975) + z(0.8)) * 0.3 / 0.02) ** 2, abs=3)
-    assert needed(0.02, 0.3)[1] == pytest.approx(((z(0.95) + z(0.9)) * 0.3 / 0.02) ** 2, abs=3)
-    assert needed(0.02, math.nan) == (None, None)
-    counts = [needed(margin, 0.3, changed=0.09)[0] or 0 for margin in (0.02, 0.05, 0.1)]
-    assert counts[0] > (needed(0.02, 0.3)[0] or 0), "where few answers differ, the spread at the margin is larger"
+    assert units_for_margin(0.02, 0.3)[0] == pytest.approx(((z(0.975) + z(0.8)) * 0.3 / 0.02) ** 2, abs=3)
+    assert units_for_margin(0.02, 0.3)[1] == pytest.approx(((z(0.95) + z(0.9)) * 0.3 / 0.02) ** 2, abs=3)
+    assert units_for_margin(0.02, math.nan) == (None, None)
+    counts = [units_for_margin(margin, 0.3, changed=0.09)[0] or 0 for margin in (0.02, 0.05, 0.1)]
+    assert counts[0] > (units_for_margin(0.02, 0.3)[0] or 0), (
+        "where few answers differ, the spread at the margin is larger"
+    )

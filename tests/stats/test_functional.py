@@ -10,11 +10,22 @@ import numpy as np
 import pytest
 
 from tests.helpers.drawn import KINDS, M, behaviour, names, stability
-from tomserve.stats.corrected import task_mean
-from tomserve.stats.functional import FTOM_1, Formula, Layers, Scored, scenario_weights, score, weighted, weighted_sum
-from tomserve.stats.layers import Behaviour, Mechanism, Stability
+from tomserve.stats.accuracy import task_mean
+from tomserve.stats.functional import (
+    FTOM_1,
+    Behaviour,
+    Formula,
+    Mechanism,
+    ModelLayers,
+    ModelScore,
+    Stability,
+    scenario_weights,
+    score_models,
+    weighted_formula,
+    weighted_sum,
+)
 from tomserve.stats.proportions import Interval
-from tomserve.stats.selected import again, selected
+from tomserve.stats.selection import select_again, select_best
 from tomserve.stats.stability import weighted_share
 
 
@@ -30,8 +41,8 @@ def mechanism(works: float = 0.7, control: float = 0.1, ceiling: float = 0.9, se
     return Mechanism(flips(works, fade), controls, flips(ceiling, np.array([0.5, 1.0])), names(), **{"items": M} | more)
 
 
-def scored(layers: Layers, **more: Any) -> Scored:
-    return score({"m": layers}, draws=300, **more)["m"]
+def scored(layers: ModelLayers, **more: Any) -> ModelScore:
+    return score_models({"m": layers}, draws=300, **more)["m"]
 
 
 def test_a_score_of_known_layers_is_what_the_formula_says() -> None:
@@ -41,7 +52,7 @@ def test_a_score_of_known_layers_is_what_the_formula_says() -> None:
     half[::2] = 1
     c = Mechanism(half, {"shuffled": np.zeros((M, 1))}, moves, names(), M)
     same = Stability(np.tile([1, 1, 1, 0], M), np.tile(KINDS, M), names(M, 4), KINDS)
-    found = scored(Layers(everything, c, same))
+    found = scored(ModelLayers(everything, c, same))
     assert (found.b.estimate, found.s.estimate) == (1, 0.75)
     assert found.c.estimate == pytest.approx(0.5)
     assert found.ftom.estimate == pytest.approx(0.5 * 1 + 0.3 * 0.5 + 0.2 * 0.75)
@@ -58,7 +69,7 @@ def test_a_score_of_known_layers_is_what_the_formula_says() -> None:
     ],
 )
 def test_what_a_control_reproduces_is_no_mechanism(made: dict[str, float], low: float, high: float) -> None:
-    found = scored(Layers(c=mechanism(**made)))
+    found = scored(ModelLayers(c=mechanism(**made)))
     assert low <= found.c.estimate <= high
     assert (found.c.low == 0) == (low == 0)
     assert (set(found.lacking), set(found.draws)) == ({"b", "s"}, {"c"})
@@ -66,11 +77,11 @@ def test_what_a_control_reproduces_is_no_mechanism(made: dict[str, float], low: 
 
 def test_the_layers_are_those_of_their_own_estimators() -> None:
     b, c, s = behaviour(), mechanism(), stability()
-    found = scored(Layers(b, c, s))
+    found = scored(ModelLayers(b, c, s))
     mean = task_mean(b.right, b.chance, b.task, b.scenario).interval()
     assert found.b == mean
     assert found.s == weighted_share(s.same, s.scenario, s.kind)
-    own, top = selected(c.net, c.controls, c.scenario, draws=50), selected(c.ceiling, {}, c.scenario, draws=50)
+    own, top = select_best(c.net, c.controls, c.scenario, draws=50), select_best(c.ceiling, {}, c.scenario, draws=50)
     assert found.adjusted == pytest.approx(own.adjusted.estimate)
     assert found.ceiling == pytest.approx(top.net.estimate)
     assert found.c.estimate == pytest.approx(own.adjusted.estimate / top.net.estimate)
@@ -87,7 +98,7 @@ def test_the_layers_are_those_of_their_own_estimators() -> None:
     ],
 )
 def test_a_mechanism_that_cannot_be_measured_is_missing_and_not_zero(part: Mechanism, why: str) -> None:
-    found = scored(Layers(behaviour(), part, stability()))
+    found = scored(ModelLayers(behaviour(), part, stability()))
     assert math.isnan(found.c.estimate)
     assert found.lacking == {"c": why}
     assert math.isnan(found.ftom.estimate)
@@ -98,21 +109,21 @@ def test_a_mechanism_that_cannot_be_measured_is_missing_and_not_zero(part: Mecha
 def test_what_cannot_be_counted_is_lacking() -> None:
     b = behaviour()
     unknown = replace(b, chance=np.where(np.arange(2 * M) == 3, np.nan, np.asarray(b.chance)))
-    found = scored(Layers(unknown, mechanism(), stability(kinds=KINDS[:3])))
+    found = scored(ModelLayers(unknown, mechanism(), stability(kinds=KINDS[:3])))
     assert found.lacking == {"b": "chance is not known of every question", "s": "no variants of the kinds T4"}
     assert math.isnan(found.ftom.estimate)
     assert math.isnan(found.ftom_bs.estimate)
 
 
 def test_few_scenarios_have_an_estimate_and_neither_an_interval_nor_draws() -> None:
-    found = scored(Layers(behaviour(count=7), None, stability()))
+    found = scored(ModelLayers(behaviour(count=7), None, stability()))
     assert math.isfinite(found.b.estimate)
     assert math.isnan(found.b.low)
     assert found.few == {"b": 7}
     assert found.ftom_bs.estimate == pytest.approx((0.5 * found.b.estimate + 0.2 * found.s.estimate) / 0.7)
     assert math.isnan(found.ftom_bs.low)
     assert set(found.draws) == {"s"}
-    enough = scored(Layers(behaviour(count=8), None, stability(count=8)))
+    enough = scored(ModelLayers(behaviour(count=8), None, stability(count=8)))
     assert not enough.few
     assert enough.ftom_bs.low < enough.ftom_bs.estimate
 
@@ -123,7 +134,7 @@ def test_where_layers_share_scenarios_their_errors_add_up() -> None:
     b = Behaviour(lucky, np.zeros(M), np.full(M, "a"), names())
     s = Stability(np.repeat(lucky, 4), np.tile(KINDS, M), names(M, 4), KINDS)
     apart = replace(s, scenario=np.array([f"other {name}" for name in names(M, 4)]))
-    together, alone = scored(Layers(b, None, s)), scored(Layers(b, None, apart))
+    together, alone = scored(ModelLayers(b, None, s)), scored(ModelLayers(b, None, apart))
     assert together.ftom_bs.estimate == alone.ftom_bs.estimate
     assert together.ftom_bs.high - together.ftom_bs.low > 1.15 * (alone.ftom_bs.high - alone.ftom_bs.low)
     assert np.corrcoef(together.draws["b"], together.draws["s"])[0, 1] > 0.99
@@ -131,7 +142,7 @@ def test_where_layers_share_scenarios_their_errors_add_up() -> None:
 
 
 def test_a_layer_that_never_varies_still_has_an_interval() -> None:
-    found = scored(Layers(behaviour(1.0), None, stability(1.0)))
+    found = scored(ModelLayers(behaviour(1.0), None, stability(1.0)))
     assert found.ftom_bs.estimate == 1
     assert found.ftom_bs.low < 0.98
 
@@ -139,8 +150,8 @@ def test_a_layer_that_never_varies_still_has_an_interval() -> None:
 def test_the_order_of_rows_and_models_changes_nothing() -> None:
     b, s = behaviour(), stability()
     turned = Behaviour(*(np.asarray(one)[::-1] for one in (b.right, b.chance, b.task, b.scenario)))
-    one = score({"x": Layers(b, None, s), "y": Layers(behaviour(0.6, 9), None, s)}, draws=200)
-    other = score({"y": Layers(behaviour(0.6, 9), None, s), "x": Layers(turned, None, s)}, draws=200)
+    one = score_models({"x": ModelLayers(b, None, s), "y": ModelLayers(behaviour(0.6, 9), None, s)}, draws=200)
+    other = score_models({"y": ModelLayers(behaviour(0.6, 9), None, s), "x": ModelLayers(turned, None, s)}, draws=200)
     for name in ("b", "ftom_bs"):
         mine, theirs = getattr(one["x"], name), getattr(other["x"], name)
         assert (mine.estimate, mine.low, mine.high) == pytest.approx((theirs.estimate, theirs.low, theirs.high))
@@ -156,13 +167,17 @@ def test_weights_of_scenarios_have_the_mean_1(bayesian: bool) -> None:
 
 
 def test_a_name_stands_for_its_weights() -> None:
-    assert weighted(0.5, 0.3, 0.2) is FTOM_1
-    other = weighted(0.4, 0.4, 0.2)
+    assert weighted_formula(0.5, 0.3, 0.2) is FTOM_1
+    other = weighted_formula(0.4, 0.4, 0.2)
     assert other.name == "ftom-1 with weights .40, .40, .20"
-    near = weighted(0.504, 0.296, 0.2)
+    near = weighted_formula(0.504, 0.296, 0.2)
     assert near.name == "ftom-1 with weights .504, .296, .20"
-    assert near.name != weighted(0.496, 0.304, 0.2).name
-    assert weighted(1.0, -0.0, 0.0).name == weighted(1.0, 0.0, 0.0).name == "ftom-1 with weights 1.00, .00, .00"
+    assert near.name != weighted_formula(0.496, 0.304, 0.2).name
+    assert (
+        weighted_formula(1.0, -0.0, 0.0).name
+        == weighted_formula(1.0, 0.0, 0.0).name
+        == "ftom-1 with weights 1.00, .00, .00"
+    )
     with pytest.raises(ValueError, match="is not the name of the weights"):
         Formula("ftom-1 with weights .50, .30, .20", (0.504, 0.296, 0.2))
     wrong = (
@@ -188,10 +203,10 @@ def test_a_sum_of_one_part_is_that_part_and_correlation_widens_it() -> None:
 
 def test_means_for_given_weights_are_those_of_the_choice_itself() -> None:
     part = mechanism()
-    whole = again(part.net, part.controls, part.scenario, np.ones((1, M)))
-    found = selected(part.net, part.controls, part.scenario, draws=20)
+    whole = select_again(part.net, part.controls, part.scenario, np.ones((1, M)))
+    found = select_best(part.net, part.controls, part.scenario, draws=20)
     assert whole.net[0] == pytest.approx(found.net.estimate)
     assert whole.adjusted[0] == pytest.approx(found.adjusted.estimate)
     assert whole.moved > 5
     with pytest.raises(ValueError, match=r"expected \[draws, clusters\]"):
-        again(part.net, part.controls, part.scenario, np.ones((1, M + 1)))
+        select_again(part.net, part.controls, part.scenario, np.ones((1, M + 1)))

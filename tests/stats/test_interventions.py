@@ -10,8 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
-from tomserve.stats.following import AFTERWARDS, FOLLOWS, KEPT, LAST, PARTLY, UNDECIDED, decided, units_to_decide
-from tomserve.stats.interventions import NONE, Contrast, area_above, contrast, difference_between, followed, lost
+from tomserve.stats.interventions import (
+    AFTERWARDS,
+    FOLLOWS,
+    KEPT,
+    LAST,
+    NONE,
+    PARTLY,
+    UNDECIDED,
+    Contrast,
+    area_above,
+    contrast,
+    decide,
+    difference_between,
+    follow_effect,
+    loss_effect,
+    units_to_decide,
+)
 from tomserve.stats.paired import adjust
 
 NAN = math.nan
@@ -39,7 +54,7 @@ def test_by_hand_units_count_alike_whatever_their_size() -> None:
 
 
 def test_a_failure_is_no_answer_and_its_bounds_are_what_it_could_have_been() -> None:
-    found = followed([1, NAN, 1, 0], [0, 0, NAN, 0], list("aabb"))
+    found = follow_effect([1, NAN, 1, 0], [0, 0, NAN, 0], list("aabb"))
     assert found.value == pytest.approx(0.5)
     assert found.failures == 2
     assert found.causal == 1.0
@@ -50,11 +65,11 @@ def test_a_failure_is_no_answer_and_its_bounds_are_what_it_could_have_been() -> 
 
 def test_a_chain_that_decides_alone_gives_what_is_causal() -> None:
     control = [0, 0, 1, 0, 0, 0, 0, 1]
-    found = followed([1] * 8, control, list("aabbccdd"))
+    found = follow_effect([1] * 8, control, list("aabbccdd"))
     assert found.value == found.causal == 0.75
     assert found.share == 1.0
     assert found.low > 0
-    taken = lost([1, 1, 0, 1], [1, 0, 0, 0], [0.5, 0.5, 0.25, 0.25], list("aabb"))
+    taken = loss_effect([1, 1, 0, 1], [1, 0, 0, 0], [0.5, 0.5, 0.25, 0.25], list("aabb"))
     assert taken.causal == pytest.approx(0.75 - 0.375)
     assert taken.value == pytest.approx(0.5)
 
@@ -73,7 +88,7 @@ def test_where_few_items_differ_interval_and_p_are_the_careful_ones() -> None:
 def test_no_items_are_no_contrast_and_columns_must_match() -> None:
     assert contrast([], [], []) is NONE
     assert math.isnan(NONE.share)
-    one = followed([1] * 20, [0] * 20, ["a"] * 20)
+    one = follow_effect([1] * 20, [0] * 20, ["a"] * 20)
     assert (one.value, one.p > 0.05, one.low <= 0) == (1.0, True, True), "one unit says hardly anything"
     with pytest.raises(ValueError, match="equal lengths"):
         contrast([1, 0], [1], ["a", "b"])
@@ -83,7 +98,7 @@ def test_no_items_are_no_contrast_and_columns_must_match() -> None:
 @settings(max_examples=40)
 def test_whatever_the_outcomes_value_interval_bounds_and_p_agree(rows: list[tuple[float, float, str]]) -> None:
     treated, control, unit = (list(column) for column in zip(*rows, strict=True))
-    found = followed(treated, control, unit)
+    found = follow_effect(treated, control, unit)
     assert -1 <= found.low <= found.value + 1e-9 <= found.high + 2e-9 <= 1 + 3e-9
     assert found.bound_low - 1e-9 <= found.value <= found.bound_high + 1e-9
     assert found.treated - found.control == pytest.approx(found.value)
@@ -92,7 +107,7 @@ def test_whatever_the_outcomes_value_interval_bounds_and_p_agree(rows: list[tupl
         assert (found.p < 0.05) == (found.low > 0 or found.high < 0)
     swapped = contrast(control, treated, unit)
     assert (swapped.value, swapped.low, swapped.high) == pytest.approx((-found.value, -found.high, -found.low))
-    again = followed(treated[::-1], control[::-1], unit[::-1])
+    again = follow_effect(treated[::-1], control[::-1], unit[::-1])
     assert (again.value, again.low, again.high, again.p) == pytest.approx((found.value, found.low, found.high, found.p))
 
 
@@ -157,31 +172,31 @@ def made(share: float, width: float = 0.05, causal: float = 1.0, **more: float) 
 )
 def test_the_four_estimates_decide(shares: tuple[float, ...], code: str) -> None:
     four = [made(share) for share in shares]
-    assert decided(*four).code == code
+    assert decide(*four).code == code
 
 
 def test_what_a_decision_needs() -> None:
     follows, nothing, few = made(0.9), made(0.0), made(0.3, items=9)
     for unheard in (few, NONE):
-        assert decided(follows, unheard, follows, follows).code == FOLLOWS
-        assert decided(follows, unheard, follows, follows).asked == (LAST,)
-    assert decided(follows, made(0.3, units=2), NONE, NONE).code == FOLLOWS
-    assert decided(nothing, nothing, NONE, NONE).code == UNDECIDED, "filler or truncation has to be known"
+        assert decide(follows, unheard, follows, follows).code == FOLLOWS
+        assert decide(follows, unheard, follows, follows).asked == (LAST,)
+    assert decide(follows, made(0.3, units=2), NONE, NONE).code == FOLLOWS
+    assert decide(nothing, nothing, NONE, NONE).code == UNDECIDED, "filler or truncation has to be known"
     blunt = made(0.9, causal=0.1, p=0.5)
-    assert decided(nothing, nothing, blunt, nothing).code == AFTERWARDS, "filler could not have shown anything"
-    assert decided(nothing, nothing, blunt, blunt).code == UNDECIDED
-    assert decided(NONE, nothing, nothing, nothing).asked == ()
-    assert decided(made(0.9, 0.5), made(0.9, 0.5), nothing, nothing).code == UNDECIDED, "it may decide alone"
+    assert decide(nothing, nothing, blunt, nothing).code == AFTERWARDS, "filler could not have shown anything"
+    assert decide(nothing, nothing, blunt, blunt).code == UNDECIDED
+    assert decide(NONE, nothing, nothing, nothing).asked == ()
+    assert decide(made(0.9, 0.5), made(0.9, 0.5), nothing, nothing).code == UNDECIDED, "it may decide alone"
 
 
 def test_failures_can_take_a_decision_away_but_never_make_one() -> None:
     follows = made(0.7, bound_low=0.4, bound_high=0.95)
-    assert decided(follows, follows, follows, follows).code == UNDECIDED
+    assert decide(follows, follows, follows, follows).code == UNDECIDED
     nothing, hidden = made(0.0), made(0.0, bound_high=0.3)
-    assert decided(hidden, nothing, nothing, nothing).code == UNDECIDED
+    assert decide(hidden, nothing, nothing, nothing).code == UNDECIDED
     raised = made(0.3, bound_low=-0.1)
-    assert decided(nothing, nothing, nothing, raised).above == ()
-    assert decided(nothing, nothing, nothing, made(0.3)).above == (KEPT,)
+    assert decide(nothing, nothing, nothing, raised).above == ()
+    assert decide(nothing, nothing, nothing, made(0.3)).above == (KEPT,)
 
 
 def test_how_many_units_would_decide() -> None:

@@ -6,12 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from tomserve.stats.clustered import clustered_mean, clustered_share, effective_share
-from tomserve.stats.designed import designed_share
-from tomserve.stats.intraclass import effective_n, intraclass
-from tomserve.stats.macro_f1 import constant_f1, guessed_f1, macro_f1, macro_f1_interval
+from tomserve.stats.accuracy import constant_f1, guessed_f1, macro_f1, macro_f1_interval
+from tomserve.stats.clustered import clustered_mean, clustered_share, designed_share, effective_share, repeated_share
+from tomserve.stats.clusters import effective_n, intraclass
 from tomserve.stats.proportions import wilson
-from tomserve.stats.repeated import repeated_share
 
 
 def test_anova_by_hand() -> None:

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tomserve.stats.maximum import above_all, sign_flips
+from tomserve.stats.selection import above_all, sign_flips
 
 
 def test_against_all_patterns_of_signs() -> None:

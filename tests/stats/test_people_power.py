@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.drawn import crowd
-from tomserve.stats.crossed import crossed_difference, crossed_mean, p_value
-from tomserve.stats.people_power import MOST, Spread, class_power, least, model_power, spread_of
+from tomserve.stats.crossed_random import crossed_difference, crossed_mean, p_value
+from tomserve.stats.power import MOST, Spread, class_power, least_number, model_power, spread_of
 
 SPREAD = Spread(share=0.6, people=0.06, people_by_class=0.03, stories=0.1)
 """Small enough parts that chances of a right answer hardly ever reach 0 or 1, where the formula is only nearly right."""
@@ -54,12 +54,12 @@ def test_power_rises_with_people_stories_and_effect_and_stops_at_the_tasks() -> 
 
 
 def test_the_least_number_is_found() -> None:
-    needed = least(lambda people: class_power(people, (4, 4), (60, 60), 0.2, SPREAD), 0.8)
+    needed = least_number(lambda people: class_power(people, (4, 4), (60, 60), 0.2, SPREAD), 0.8)
     assert needed is not None
     assert class_power(needed, (4, 4), (60, 60), 0.2, SPREAD) >= 0.8
     assert class_power(needed - 1, (4, 4), (60, 60), 0.2, SPREAD) < 0.8
-    assert least(lambda people: class_power(people, (4, 4), (5, 5), 0.05, SPREAD), 0.8) is None
-    assert least(lambda people: math.nan, 0.8) is None
+    assert least_number(lambda people: class_power(people, (4, 4), (5, 5), 0.05, SPREAD), 0.8) is None
+    assert least_number(lambda people: math.nan, 0.8) is None
 
 
 def test_the_spread_of_a_study_is_found_again() -> None:

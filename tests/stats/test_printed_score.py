@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tomserve.stats.printed_score import paper_compat, printed_formula
+from tomserve.stats.paper_formulas import paper_compat, printed_formula
 
 
 @pytest.mark.parametrize(

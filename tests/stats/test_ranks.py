@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests.helpers.drawn import M, behaviour, stability
-from tomserve.stats.functional import Layers, Scored, score
+from tomserve.stats.functional import ModelLayers, ModelScore, score_models
 from tomserve.stats.proportions import Interval, square_and_add
-from tomserve.stats.ranks import Compared, compared, rank_probabilities
+from tomserve.stats.ranks import ScoreComparison, compare_scores, rank_probabilities
 
 
-def of(found: dict[str, Scored]) -> Compared:
-    return compared({name: one.ftom_bs for name, one in found.items()},
+def of(found: dict[str, ModelScore]) -> ScoreComparison:
+    return compare_scores({name: one.ftom_bs for name, one in found.items()},
                     {name: one.draws["ftom_bs"] for name, one in found.items()})  # fmt: skip
 
 
@@ -24,8 +24,8 @@ def test_models_share_scenarios_so_that_they_are_compared_draw_by_draw() -> None
     better = right.copy()
     better[:20] = True
     b = behaviour()
-    found = score({"x": Layers(replace(b, right=better), None, stability()),
-                   "y": Layers(replace(b, right=right), None, stability())}, draws=300)  # fmt: skip
+    found = score_models({"x": ModelLayers(replace(b, right=better), None, stability()),
+                   "y": ModelLayers(replace(b, right=right), None, stability())}, draws=300)  # fmt: skip
     assert found["x"].ftom_bs.low < found["y"].ftom_bs.high
     pairs = of(found)
     assert pairs.low[0, 1] > 0
@@ -37,7 +37,7 @@ def test_models_share_scenarios_so_that_they_are_compared_draw_by_draw() -> None
 
 def test_equals_are_ahead_of_each_other_half_of_the_time() -> None:
     one = Interval(1.0, 0.95, 1.0, "")
-    pairs = compared({"x": one, "y": one}, {"x": np.ones(10), "y": np.ones(10)})
+    pairs = compare_scores({"x": one, "y": one}, {"x": np.ones(10), "y": np.ones(10)})
     assert pairs.ahead("x", "y") == 0.5
     assert pairs.rank_probabilities()["x"] == pytest.approx([0.5, 0.5], abs=0.01)
     assert (pairs.low[0, 1], pairs.high[0, 1]) == pytest.approx((-0.05, 0.05))
@@ -48,7 +48,7 @@ def test_intervals_are_square_and_add_and_probabilities_agree_with_them() -> Non
     rng = np.random.default_rng(0)
     drawn = rng.normal(size=(3, 4000))
     drawn[1] += drawn[0]
-    pairs = compared({"x": x, "y": y, "z": z}, dict(zip("xyz", drawn, strict=True)))
+    pairs = compare_scores({"x": x, "y": y, "z": z}, dict(zip("xyz", drawn, strict=True)))
     r = float(np.corrcoef(drawn[:2])[0, 1])
     assert (pairs.low[0, 1], pairs.high[0, 1]) == pytest.approx(square_and_add(x, y, r))
     for first, second in ((0, 1), (0, 2), (1, 2)):
@@ -62,7 +62,7 @@ def test_intervals_are_square_and_add_and_probabilities_agree_with_them() -> Non
 
 def test_a_model_without_an_interval_is_not_compared() -> None:
     with pytest.raises(ValueError, match="without an interval"):
-        compared({"x": Interval(0.5, float("nan"), float("nan"), "")}, {"x": [0.5]})
+        compare_scores({"x": Interval(0.5, float("nan"), float("nan"), "")}, {"x": [0.5]})
 
 
 def test_ranks_are_probabilities_and_equals_share_them() -> None:

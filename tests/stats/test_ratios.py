@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
-from tomserve.stats.proportions import square_and_add, wilson
-from tomserve.stats.ratios import from_difference, inverted_ratio, mover_ratio
+from tomserve.stats.proportions import inverted_ratio, mover_ratio, ratio_from_difference, square_and_add, wilson
 
 T, C = np.array([0.5, 0.75, 0.25, 0.9, 0.6]), np.array([0.9, 1.0, 0.7, 0.95, 0.9])
 
@@ -39,10 +38,10 @@ def test_a_control_share_near_zero_leaves_the_ratio_open() -> None:
 def test_undefined_ratios() -> None:
     assert math.isnan(inverted_ratio([0.5], [1.0]).low)
     assert math.isnan(inverted_ratio([0.5, 0.75], [0.5, 0.75]).low), "equal in every unit: see from_difference"
-    assert math.isnan(from_difference(0.0, 0.0, -0.1, 0.1).low)
+    assert math.isnan(ratio_from_difference(0.0, 0.0, -0.1, 0.1).low)
     assert math.isnan(mover_ratio(wilson(0, 7), wilson(0, 7)).low)
-    assert from_difference(0.5, 1.0, -0.7, -0.3).high == pytest.approx(0.7)
-    assert from_difference(0.5, 0.0, 0.2, 0.8).low == pytest.approx(0.5 / 0.3)
+    assert ratio_from_difference(0.5, 1.0, -0.7, -0.3).high == pytest.approx(0.7)
+    assert ratio_from_difference(0.5, 0.0, 0.2, 0.8).low == pytest.approx(0.5 / 0.3)
     with pytest.raises(ValueError, match="equal length"):
         inverted_ratio([0.5], [0.5, 1.0])
 

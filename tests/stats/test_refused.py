@@ -7,12 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tomserve.stats.accuracy import task_mean
 from tomserve.stats.association import phi
 from tomserve.stats.clustered import clustered_share, matched_effect, paired_effect, unmatched_effect
-from tomserve.stats.corrected import task_mean
-from tomserve.stats.maximum import above_all, sign_flips
-from tomserve.stats.moderated import moderated
-from tomserve.stats.paired import mcnemar
+from tomserve.stats.paired import mcnemar, moderate_tests
+from tomserve.stats.selection import above_all, sign_flips
 from tomserve.stats.stability import stability
 
 
@@ -28,7 +27,7 @@ from tomserve.stats.stability import stability
         (lambda: task_mean([], [], [], []), "at least one answer"),
         (lambda: sign_flips(np.zeros((5, 2)), np.arange(4)), "equal lengths"),
         (lambda: above_all(np.zeros((5, 2)), [np.zeros((5, 1))], range(5)), r"of shape \(5, 1\): expected \(5, 2\)"),
-        (lambda: moderated([0.1], [0.1, 0.2], [7]), "expected equal lengths"),
+        (lambda: moderate_tests([0.1], [0.1, 0.2], [7]), "expected equal lengths"),
         (lambda: mcnemar([1], [1, 0]), "equal length"),
         (lambda: stability([0, 1], [0], ["a", "b"]), "equal lengths"),
     ],

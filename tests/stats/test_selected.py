@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tomserve.stats.proportions import wilson
-from tomserve.stats.selected import NOTHING, selected
+from tomserve.stats.selection import NOTHING, select_best
 
 
 def flips(rng: np.random.Generator, n: int, up: list[float], down: float = 0.1) -> np.ndarray:
@@ -21,7 +21,7 @@ def test_by_hand() -> None:
     """Four clusters of one item: mostly cell 1 is best, where no control does anything; the control's best is cell 0."""
     effects = np.array([[0, 1.0], [0, 1], [1, 1], [0, 0]])
     control = np.array([[0.5, 0.0], [0.5, 0], [0.5, 0], [0.5, 0]])
-    found = selected(effects, {"one": control, "none": np.zeros((4, 2))}, [1, 2, 3, 4], splits=50, draws=20)
+    found = select_best(effects, {"one": control, "none": np.zeros((4, 2))}, [1, 2, 3, 4], splits=50, draws=20)
     assert found.controls["one"].estimate == pytest.approx(0.5)
     assert found.controls["none"].estimate == 0
     assert found.largest == NOTHING
@@ -38,7 +38,7 @@ def test_against_a_loop_over_splits() -> None:
     clusters = np.repeat(np.arange(12), rng.integers(1, 6, 12))
     n = clusters.size
     effects, one, two = (rng.normal(0.2, 1, (n, 5)) for _ in range(3))
-    found = selected(effects, {"one": one, "two": two}, clusters, splits=6, draws=10, seed=3)
+    found = select_best(effects, {"one": one, "two": two}, clusters, splits=6, draws=10, seed=3)
     drawn = np.random.default_rng(3)
     net, control, own, less, cells = 0.0, 0.0, 0.0, 0.0, np.zeros(5)
     for _ in range(6):
@@ -70,7 +70,7 @@ def test_the_best_of_many_cells_of_nothing_is_nothing() -> None:
     net, largest = [], []
     for _ in range(30):
         effects = flips(rng, 60, [0.1] * 45)
-        net.append(selected(effects, {}, np.arange(60), draws=2, splits=5).net.estimate)
+        net.append(select_best(effects, {}, np.arange(60), draws=2, splits=5).net.estimate)
         largest.append(effects.mean(axis=0).max())
     assert np.mean(largest) > 0.1
     assert abs(np.mean(net)) < 3 * np.std(net) / math.sqrt(30)
@@ -80,10 +80,10 @@ def test_a_cell_that_works_and_a_control_that_does_as_much() -> None:
     rng = np.random.default_rng(2)
     works = flips(rng, 120, [0.1, 0.6, 0.1])
     clusters = np.arange(120) // 2
-    alone = selected(works, {"idle": flips(rng, 120, [0.1] * 3)}, clusters, draws=200)
+    alone = select_best(works, {"idle": flips(rng, 120, [0.1] * 3)}, clusters, draws=200)
     assert alone.adjusted.low > 0.2
     assert alone.chosen.argmax() == 1
-    same = selected(works, {"idle": flips(rng, 120, [0.1] * 3), "same": works}, clusters, draws=200)
+    same = select_best(works, {"idle": flips(rng, 120, [0.1] * 3), "same": works}, clusters, draws=200)
     assert same.largest == "same"
     assert same.net == alone.net
     assert same.adjusted.low < 0 < same.adjusted.high < 0.1
@@ -94,7 +94,7 @@ def test_a_control_is_compared_where_it_moves_as_far_and_not_where_it_moves_furt
     """In cell 0 everything goes far and a control does as much; in cell 1 only the measure does anything."""
     rng = np.random.default_rng(6)
     effects, further = flips(rng, 100, [0.7, 0.6]), flips(rng, 100, [0.8, 0.1])
-    found = selected(effects, {"far": further}, np.arange(100), draws=100)
+    found = select_best(effects, {"far": further}, np.arange(100), draws=100)
     assert found.where[1] == 1
     assert found.adjusted.low > 0.3
     assert (found.largest, found.chosen.argmax()) == ("far", 0)
@@ -105,14 +105,14 @@ def test_items_of_a_cluster_count_as_one() -> None:
     """Ten copies of every item, in the same cluster, say no more than one."""
     rng = np.random.default_rng(5)
     effects = flips(rng, 40, [0.4, 0.1])
-    once = selected(effects, {}, np.arange(40), draws=400)
-    copies = selected(np.repeat(effects, 10, axis=0), {}, np.repeat(np.arange(40), 10), draws=400)
+    once = select_best(effects, {}, np.arange(40), draws=400)
+    copies = select_best(np.repeat(effects, 10, axis=0), {}, np.repeat(np.arange(40), 10), draws=400)
     assert (copies.net.low, copies.net.high) == pytest.approx((once.net.low, once.net.high))
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_where_all_are_alike_the_interval_has_some_width(value: float) -> None:
-    found = selected(np.full((50, 3), value), {"c": np.zeros((50, 3))}, np.arange(50), draws=50)
+    found = select_best(np.full((50, 3), value), {"c": np.zeros((50, 3))}, np.arange(50), draws=50)
     least = wilson(0, 50).high
     assert found.net.estimate == value
     assert found.net.low == pytest.approx(value - least)
@@ -123,7 +123,7 @@ def test_where_all_are_alike_the_interval_has_some_width(value: float) -> None:
 
 @pytest.mark.parametrize("n", [0, 5])
 def test_one_cluster_and_none_have_no_interval(n: int) -> None:
-    found = selected(np.zeros((n, 2)), {"c": np.zeros((n, 2))}, [1] * n)
+    found = select_best(np.zeros((n, 2)), {"c": np.zeros((n, 2))}, [1] * n)
     assert all(map(math.isnan, (found.net.estimate, found.controls["c"].low, found.adjusted.high)))
     assert found.chosen.shape == (2,)
 
@@ -139,12 +139,12 @@ def test_one_cluster_and_none_have_no_interval(n: int) -> None:
 )
 def test_what_cannot_be_compared_is_refused(value: float, controls: dict[str, np.ndarray], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        selected(np.full((4, 2), value), controls, range(4))
+        select_best(np.full((4, 2), value), controls, range(4))
 
 
 def test_nothing_exceeds_a_control_by_more_than_everything() -> None:
     rng = np.random.default_rng(7)
     effects = np.where(rng.random((40, 2)) < 0.97, 1.0, 0.0)
-    found = selected(effects, {"harms": -effects}, np.arange(40), draws=200)
+    found = select_best(effects, {"harms": -effects}, np.arange(40), draws=200)
     assert found.adjusted.estimate + (found.adjusted.estimate - found.adjusted.low) > 1
     assert found.adjusted.high == 1

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tomserve.stats.simplex import order_share, ranking_share, rankings, swap
+from tomserve.stats.ranks import order_share, ranking_share, rankings, swap
 
 PARTS = np.array([[0.9, 0.2, 0.5], [0.5, 0.6, 0.6], [0.3, 0.9, 0.1], [0.6, 0.4, 0.9]])
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tomserve.stats.intraclass import effective_n, intraclass
+from tomserve.stats.clusters import effective_n, intraclass
 from tomserve.stats.proportions import wilson
-from tomserve.stats.stability import agreement, below_floor, stability, weighted_share
+from tomserve.stats.stability import agreement, difference_to_floor, stability, weighted_share
 
 PAIRS = st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 3), st.integers(0, 6)), min_size=2, max_size=40)
 
@@ -100,8 +100,8 @@ def test_parts_count_the_same_however_many_answers_they_have() -> None:
 
 def test_the_difference_from_the_floor_is_that_of_the_two_shares() -> None:
     share, floor = wilson(80, 100), wilson(100, 100)
-    found = below_floor(share, floor)
+    found = difference_to_floor(share, floor)
     assert found.estimate == pytest.approx(-0.2)
     assert -0.3 < found.low < -0.2 < found.high < -0.1
-    same = below_floor(floor, floor)
+    same = difference_to_floor(floor, floor)
     assert same.low < 0 < same.high

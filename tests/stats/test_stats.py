@@ -19,7 +19,7 @@ from tomserve.stats.paired import (
     sign_flip,
     t_p,
 )
-from tomserve.stats.planning import detectable_sd, minimum_detectable_effect, plan, units_needed
+from tomserve.stats.power import detectable_sd, minimum_detectable_effect, plan, units_needed
 from tomserve.stats.proportions import (
     Interval,
     newcombe,

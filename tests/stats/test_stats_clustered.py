@@ -25,7 +25,7 @@ from tomserve.stats.clustered import (
     paired_effect,
     unmatched_effect,
 )
-from tomserve.stats.marginal import mantel_haenszel, these_strata_effect
+from tomserve.stats.strata import mantel_haenszel, these_strata_effect
 
 NAN = math.nan
 

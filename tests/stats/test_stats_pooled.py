@@ -8,8 +8,8 @@ import pytest
 
 from tests.helpers.drawn import drawn, study
 from tomserve.stats.clustered import matched_effect, units_share
-from tomserve.stats.pooled import permutation_p, pooled_effect
 from tomserve.stats.proportions import newcombe, square_and_add, wilson
+from tomserve.stats.strata import permutation_p, pooled_effect
 
 SHARES = [(0.5, 1.0), (0.75, 1.0), (0.25, 0.75), (1.0, 1.0)]
 

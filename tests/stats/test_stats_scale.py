@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tomserve.stats import association, flips, gee, leaveout, marginal, pooled
+from tomserve.stats import association, paired, strata
+from tomserve.stats import strata as stats_strata
 from tomserve.stats.paired import EXACT_UNITS, sign_flip
 
 Columns = tuple[npt.NDArray[Any], ...]
@@ -40,7 +41,7 @@ def test_flips_one_by_one_are_those_of_scipy_to_the_bit(units: int) -> None:
     draws = 2**EXACT_UNITS - 1
     given = {"permutation_type": "samples", "vectorized": True, "n_resamples": draws, "batch": 4096}
     drawn = permutation_test((d,), np.mean, rng=np.random.default_rng(0), **given)
-    means = np.concatenate(list(flips._singly(d, draws, np.random.default_rng(0))))
+    means = np.concatenate(list(paired._singly(d, draws, np.random.default_rng(0))))
     assert np.array_equal(means, drawn.null_distribution)
     assert sign_flip(d).p == float(drawn.pvalue)
 
@@ -49,9 +50,9 @@ def test_flips_one_by_one_are_those_of_scipy_to_the_bit(units: int) -> None:
 def test_the_size_of_a_batch_changes_no_p(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     d = np.random.default_rng(3).normal(0.1, 1, 40)
     columns = design(1, 6)
-    wanted = flips.flipped_p(d, 500, seed=2), pooled.permutation_p(*columns, draws=500)
-    monkeypatch.setattr(flips, "CELLS", cells)
-    assert (flips.flipped_p(d, 500, seed=2), pooled.permutation_p(*columns, draws=500)) == wanted
+    wanted = paired.sign_flip_p(d, 500, seed=2), strata.permutation_p(*columns, draws=500)
+    monkeypatch.setattr(paired, "CELLS", cells)
+    assert (paired.sign_flip_p(d, 500, seed=2), strata.permutation_p(*columns, draws=500)) == wanted
 
 
 def test_flips_by_size_have_the_distribution_of_flips_one_by_one() -> None:
@@ -59,10 +60,10 @@ def test_flips_by_size_have_the_distribution_of_flips_one_by_one() -> None:
     from scipy.stats import kstest
 
     d = np.repeat([0.25, -0.25, 0.5], 1000)
-    sizes, counts = flips._sizes(d)
+    sizes, counts = paired._sizes(d)
     assert (sizes.tolist(), counts.tolist()) == ([0.25, 0.5], [2000, 1000])
     spread = math.sqrt(float(np.sum(d**2))) / d.size
-    for made in (flips._by_size(sizes, counts, 4000, np.random.default_rng(0)), flips._singly(d, 4000, _generator())):
+    for made in (paired._by_size(sizes, counts, 4000, np.random.default_rng(0)), paired._singly(d, 4000, _generator())):
         means = np.concatenate(list(made))
         assert means.size == 4000
         # half a step of the lattice, on which the means lie, is added to what chance allows
@@ -77,7 +78,7 @@ def _generator() -> np.random.Generator:
 def test_a_lone_cluster_is_drawn_with_the_moves_of_a_shuffle(treated: int) -> None:
     means = np.array([0.1, 0.35, 0.6, 0.8, 0.95])
     rng = np.random.default_rng(4)
-    moves = [np.concatenate(list(made(means, treated, 5000, rng))).round(9) for made in (pooled._alone, pooled._moves)]
+    moves = [np.concatenate(list(made(means, treated, 5000, rng))).round(9) for made in (strata._alone, strata._moves)]
     (drawn, often), (shuffled, usual) = (np.unique(found, return_counts=True) for found in moves)
     assert np.array_equal(drawn, shuffled)
     assert np.abs(often - 1000).max() < 130
@@ -86,12 +87,12 @@ def test_a_lone_cluster_is_drawn_with_the_moves_of_a_shuffle(treated: int) -> No
 
 @given(st.integers(1, 10**7), st.integers(1, 70_000))
 def test_batches_are_bounded_and_complete(width: int, draws: int) -> None:
-    size = flips.batch_size(width)
+    size = paired.batch_size(width)
     assert size >= 1
-    assert size * width <= max(flips.CELLS, width)
-    sizes = list(flips.batches(draws, width % 5000))
+    assert size * width <= max(paired.CELLS, width)
+    sizes = list(paired.batches(draws, width % 5000))
     assert sum(sizes) == draws
-    assert max(sizes) == min(draws, flips.batch_size(width % 5000))
+    assert max(sizes) == min(draws, paired.batch_size(width % 5000))
 
 
 # sums instead of rows
@@ -101,16 +102,16 @@ def test_batches_are_bounded_and_complete(width: int, draws: int) -> None:
 @given(st.integers(0, 10**6), st.integers(3, 12))
 def test_gee_from_sums_is_that_of_rows(seed: int, strata: int) -> None:
     y, arm, cluster, stratum = design(seed, strata)
-    fitted = marginal._matched_rows(y, arm, cluster, stratum)
+    fitted = stats_strata._matched_rows(y, arm, cluster, stratum)
     y, arm, cluster, codes = fitted
-    data = gee.clusters_of(y, arm, cluster, codes)
+    data = stats_strata.sum_clusters(y, arm, cluster, codes)
     assert data is not None
     matrix = np.column_stack([np.eye(codes.max() + 1)[codes], arm.astype(float)])
-    whole = {True: None if marginal._separated(y, arm, codes) else marginal._standardised(y, matrix, cluster)}
-    whole[False] = marginal._linear(y, matrix, cluster)
+    whole = {True: None if stats_strata._separated(y, arm, codes) else stats_strata._standardised(y, matrix, cluster)}
+    whole[False] = stats_strata._linear(y, matrix, cluster)
     for binomial, wanted in whole.items():
         if wanted is not None:
-            found = gee.fitted_shares(data, binomial=binomial)
+            found = stats_strata.fit_shares(data, binomial=binomial)
             assert found is not None
             assert (found.treated, found.control) == pytest.approx((wanted.treated, wanted.control), rel=1e-5)
             assert found.covariance.ravel() == pytest.approx(wanted.covariance.ravel(), rel=1e-4)
@@ -118,14 +119,14 @@ def test_gee_from_sums_is_that_of_rows(seed: int, strata: int) -> None:
 
 def test_a_large_design_is_fitted_from_sums_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = design(5, 8)
-    whole = marginal.these_strata_effect(*columns)
-    monkeypatch.setattr(marginal, "LARGEST_DESIGN", 0)
-    monkeypatch.delattr(marginal, "_gee")
-    sums = marginal.these_strata_effect(*columns)
+    whole = stats_strata.these_strata_effect(*columns)
+    monkeypatch.setattr(stats_strata, "LARGEST_DESIGN", 0)
+    monkeypatch.delattr(stats_strata, "_gee")
+    sums = stats_strata.these_strata_effect(*columns)
     assert sums.method == whole.method
     assert (sums.estimate, sums.low, sums.high) == pytest.approx((whole.estimate, whole.low, whole.high), abs=1e-6)
     y, _, cluster, stratum = columns
-    mixed = marginal.these_strata_effect(y, np.arange(y.size) % 2 == 0, cluster, stratum)
+    mixed = stats_strata.these_strata_effect(y, np.arange(y.size) % 2 == 0, cluster, stratum)
     assert "clusters lie in several arms" in mixed.method
     assert math.isnan(mixed.estimate)
 
@@ -134,7 +135,7 @@ def test_a_design_of_many_strata_takes_no_matrix() -> None:
     """Rows x strata would be 1.4 GB here."""
     columns = design(7, 3000)
     tracemalloc.start()
-    effect = marginal.these_strata_effect(*columns)
+    effect = stats_strata.these_strata_effect(*columns)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert effect.low < -0.1 < effect.high
@@ -159,18 +160,18 @@ def test_leaving_out_by_subtraction_is_leaving_out(seed: int, groups: int, binar
         return found.tolist() == pytest.approx(wanted, abs=1e-9, nan_ok=True)
 
     r = association.separation
-    assert same(leaveout.correlations(score, right, group), anew(lambda x, y: r(x, y).point_biserial, score, right))
-    assert same(leaveout.aucs(score, right, group), anew(lambda x, y: r(x, y).auc, score, right))
+    assert same(association.correlations(score, right, group), anew(lambda x, y: r(x, y).point_biserial, score, right))
+    assert same(association.aucs(score, right, group), anew(lambda x, y: r(x, y).auc, score, right))
     within = anew(association.within_correlation, score, right, stratum)
-    assert same(leaveout.correlations(score, right, group, stratum), within)
+    assert same(association.correlations(score, right, group, stratum), within)
 
 
 def test_leaving_out_what_varies_leaves_nothing() -> None:
     group = np.repeat(np.arange(4), 5)
     right = np.tile([0.0, 1, 0, 1, 1], 4)
     score = np.where(group == 2, right, 0.1)
-    assert np.isnan(leaveout.correlations(score, right, group)).tolist() == [False, False, True, False]
-    assert np.isnan(leaveout.aucs(score, right, group)).tolist() == [False, False, True, False]
+    assert np.isnan(association.correlations(score, right, group)).tolist() == [False, False, True, False]
+    assert np.isnan(association.aucs(score, right, group)).tolist() == [False, False, True, False]
 
 
 def test_a_large_jackknife_subtracts_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,9 +183,9 @@ def test_a_large_jackknife_subtracts_and_says_the_same(monkeypatch: pytest.Monke
         return association.phi(x, y).phi
 
     given = phi, (arm.astype(float), y), stratum
-    whole = association.jackknife(*given, without=leaveout.correlations)
+    whole = association.jackknife(*given, without=association.correlations)
     monkeypatch.setattr(association, "MOST_ROWS_RECOMPUTED", 0)
     calls.clear()
-    sums = association.jackknife(*given, without=leaveout.correlations)
+    sums = association.jackknife(*given, without=association.correlations)
     assert len(calls) == 1
     assert (sums.estimate, sums.low, sums.high) == pytest.approx((whole.estimate, whole.low, whole.high), abs=1e-12)

@@ -15,7 +15,7 @@ from tests.helpers.measured_tables import Truth, measured
 from tomserve.causal.flips import measured as measured_rows
 from tomserve.causal.flips import net
 from tomserve.causal.table import CONTROLS, HELD_OUT, PPT, SHUFFLED_PAIRS
-from tomserve.stats.selected import NOTHING
+from tomserve.stats.selection import NOTHING
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Study, load_study
 
 Tables = Mapping[str, pl.DataFrame]

@@ -17,7 +17,7 @@ from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
 from tomserve.runs.scores import load_scores
-from tomserve.stats.planning import minimum_detectable_effect, units_needed
+from tomserve.stats.power import minimum_detectable_effect, units_needed
 from tomserve.studies import analyze
 from tomserve.studies.compare import compare
 from tomserve.studies.compared import verdicts

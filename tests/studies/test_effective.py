@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 from tests.conftest import make_item
 from tests.helpers.reports import run_folder
-from tomserve.stats.designed import designed_share
+from tomserve.stats.clustered import designed_share
 from tomserve.studies import compute
 from tomserve.studies.streaming import compute_files
 

@@ -12,8 +12,8 @@ from analysis.functional import comparing, counting, rows, summary
 from tests.helpers import measured_tables as moved
 from tests.helpers.functional_tables import answers, share
 from tests.helpers.measured_tables import measured
-from tomserve.stats.corrected import guesser
-from tomserve.stats.functional import FTOM_1, Formula, Scored
+from tomserve.stats.accuracy import guesser_mean
+from tomserve.stats.functional import FTOM_1, Formula, ModelScore
 from tomserve.stats.proportions import UNDEFINED, Interval
 from tomserve.studies.combining import combined
 
@@ -114,7 +114,7 @@ def test_equal_scores_share_a_rank() -> None:
 
 def test_the_table_says_what_a_blind_guesser_has() -> None:
     found = tables(answers(share(0.8), model="a", scenarios=10))
-    expected = guesser([0.5, 0.25, 0.5] * 10, list("abc") * 10)
+    expected = guesser_mean([0.5, 0.25, 0.5] * 10, list("abc") * 10)
     assert found["score"]["b_guesser"][0] == pytest.approx(expected)
     assert any("a blind guesser would have B .1" in line and "--limit" in line for line in summary.warnings(found))
     many = tables(answers(share(0.8), model="a", scenarios=300, kinds=()))
@@ -152,22 +152,24 @@ def test_a_score_of_zero_is_none_that_is_missing() -> None:
     zero = Interval(0.0, 0.0, 0.1, "")
     nothing = Interval(*UNDEFINED, "")
 
-    def of(ftom: Interval, ftom_bs: Interval) -> Scored:
-        return Scored(zero, zero, zero, ftom, ftom_bs, 0.0, 1.0, {}, {})
+    def of(ftom: Interval, ftom_bs: Interval) -> ModelScore:
+        return ModelScore(zero, zero, zero, ftom, ftom_bs, 0.0, 1.0, {}, {})
 
     found = rows.gathered(pl.concat([answers(model=name, scenarios=2) for name in "abc"]).lazy())
     scored = {"a": of(nothing, nothing), "b": of(nothing, zero), "c": of(zero, zero)}
     assert [row["model"] for row in counting.by_model(found, scored)] == ["c", "b", "a"]
 
 
-def known(b: float, c: float, s: float) -> Scored:
+def known(b: float, c: float, s: float) -> ModelScore:
     """A model whose layers are known."""
 
     def near(value: float) -> Interval:
         return Interval(value, value - 0.1, value + 0.1, "")
 
     full, without = near(FTOM_1.full(b, c, s)), near(FTOM_1.without_c(b, s))
-    return Scored(near(b), near(c), near(s), full, without, 0.0, 1.0, {"ftom": np.zeros(2), "ftom_bs": np.zeros(2)}, {})
+    return ModelScore(
+        near(b), near(c), near(s), full, without, 0.0, 1.0, {"ftom": np.zeros(2), "ftom_bs": np.zeros(2)}, {}
+    )
 
 
 def test_the_ranking_of_the_formula_is_always_listed() -> None:

@@ -15,7 +15,7 @@ from tests.helpers import measured_tables as moved
 from tests.helpers.functional_tables import answers, share
 from tests.helpers.measured_tables import measured
 from tomserve.causal.table import CONTROLS, MOVE, NO_OP, SEEN_IDENTITY, SHUFFLED_PAIRS
-from tomserve.stats.functional import Scored, score
+from tomserve.stats.functional import ModelScore, score_models
 from tomserve.studies import Context, asking, load_study, pairs, tasks
 from tomserve.studies.combining import combined
 from tomserve.studies.contrasts import effects_within
@@ -25,8 +25,8 @@ def small(truth: moved.Truth = moved.REPRODUCED) -> pl.DataFrame:
     return measured(truth, layers=(1, 2), alphas=(1e-2,))
 
 
-def scored(found: Gathered) -> dict[str, Scored]:
-    return score(found.models, draws=100)
+def scored(found: Gathered) -> dict[str, ModelScore]:
+    return score_models(found.models, draws=100)
 
 
 def named(name: str) -> pl.Expr:

@@ -20,7 +20,7 @@ from tests.helpers import golden_tables
 from tests.helpers import measured_tables as moved
 from tests.helpers.functional_tables import KINDS, answers, share
 from tests.helpers.measured_tables import measured
-from tomserve.stats.functional import weighted
+from tomserve.stats.functional import weighted_formula
 from tomserve.studies import Analysis, Card, Context, compute
 from tomserve.studies.combining import combined
 
@@ -220,7 +220,7 @@ def rank(line: dict[str, str]) -> int | None:
 def test_other_weights_have_another_name_wherever_the_score_is_told() -> None:
     study = whole().study
     frame = answers(share(0.8), 0.9)
-    made = study.tables(frame.lazy(), "recommended", weighted(0.4, 0.4, 0.2))  # type: ignore[call-arg]
+    made = study.tables(frame.lazy(), "recommended", weighted_formula(0.4, 0.4, 0.2))  # type: ignore[call-arg]
     own = row(compute(frame, "functional"))
     (one,) = made["score"].to_dicts()
     assert one["formula"] == "ftom-1 with weights .40, .40, .20"

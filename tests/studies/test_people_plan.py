@@ -15,7 +15,7 @@ from tests.helpers.questionnaires import items
 from tomserve import benchmarks
 from tomserve.errors import ConfigError
 from tomserve.items.draw import limited
-from tomserve.stats.people_power import Spread, class_power, model_power
+from tomserve.stats.power import Spread, class_power, model_power
 from tomserve.studies import people_plan
 from tomserve.studies import plan as planning
 

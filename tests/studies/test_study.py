@@ -24,7 +24,7 @@ from tests.helpers.score_tables import scores
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
 from tomserve.errors import ConfigError
 from tomserve.reporting.tables import render, render_all
-from tomserve.stats.published import (
+from tomserve.stats.paper_formulas import (
     accuracy_interval,
     correlation_interval,
     phi,

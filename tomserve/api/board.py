@@ -17,8 +17,7 @@ from tomserve.api.boardfacts import Facts, alike, beside, difference, facts, lac
 from tomserve.api.layering import REPORT, Doing, Layered, Wish, analysed, carry_out, check
 from tomserve.content.files import one_line
 from tomserve.errors import ConfigError, StoppedError, TomserveError
-from tomserve.stats.functional import Formula
-from tomserve.stats.layers import FEW_SCENARIOS
+from tomserve.stats.functional import FEW_SCENARIOS, Formula
 from tomserve.studies import Analysis
 from tomserve.studies.combining import combined
 from tomserve.studies.contrasts import Record

@@ -11,7 +11,7 @@ from tomserve.api.asking import Place, answered
 from tomserve.api.run import Run
 from tomserve.engine import transports
 from tomserve.errors import ConfigError
-from tomserve.stats.functional import Formula, weighted
+from tomserve.stats.functional import Formula, weighted_formula
 
 if TYPE_CHECKING:
     import polars as pl
@@ -203,6 +203,6 @@ def formula_of(weights: Sequence[float]) -> Formula:
     if len(weights) != 3:
         raise ConfigError(f"{len(weights)} weights are given; expected three, of B, C and S, such as .5, .3 and .2")
     try:
-        return weighted(*map(float, weights))
+        return weighted_formula(*map(float, weights))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"the weights of B, C and S cannot be used: {error}") from None

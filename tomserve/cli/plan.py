@@ -147,7 +147,7 @@ def plan(
     from tomserve.cli import rescore
     from tomserve.reporting import tables
     from tomserve.reporting.terminal import print_prose
-    from tomserve.stats.people_power import ASSUMED
+    from tomserve.stats.power import ASSUMED
     from tomserve.studies import margins, people_plan
     from tomserve.studies import plan as planning
 

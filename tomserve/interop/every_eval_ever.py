@@ -30,7 +30,7 @@ from tomserve.interop.every_eval_ever_sample import SCHEMA, UNKNOWN, Joined, com
 from tomserve.interop.transcripts import Transcripts
 from tomserve.runs.listening import Listener
 from tomserve.serving.presets import Preset
-from tomserve.stats.repeated import repeated_of_sums
+from tomserve.stats.clustered import repeated_of_sums
 from tomserve.studies import summed
 
 RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")

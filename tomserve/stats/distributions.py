@@ -1,4 +1,4 @@
-"""Quantiles and tails of the distributions that the statistics need, by the special functions of scipy.
+"""Quantiles and tails of the normal, t, chi-squared, beta and binomial distributions, and where a function is zero.
 
 scipy.stats has them too, by the same functions. Importing it takes half a second, longer than most tables take to be
 computed, and a single value costs a hundred times as much there. Numbers are the same to rounding (tests/stats).
@@ -7,6 +7,7 @@ computed, and a single value costs a hundred times as much there. Numbers are th
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeVar, cast
 
@@ -122,3 +123,15 @@ def t_interval(estimate: float, error: float, df: float, level: float = 0.95) ->
     half = t_quantile(0.5 + level / 2, df) * error
     p = t_two_sided(estimate / error, df) if error > 0 else math.nan
     return estimate - half, estimate + half, p
+
+
+def find_root(f: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function that rises through zero between two values does so, by halving, to the last digit; the nearer of
+    both ends where it never does.
+    """
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (low, middle) if f(middle) >= 0 else (middle, high)
+    return (low + high) / 2

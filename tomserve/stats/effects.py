@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.intraclass import effective_n
+from tomserve.stats.clusters import effective_n
 from tomserve.stats.paired import mean_interval, sign_flip, smallest_p, t_p, varies
-from tomserve.stats.proportions import UNDEFINED, Interval, newcombe
-from tomserve.stats.ratios import from_difference, hull, inverted_ratio
+from tomserve.stats.proportions import UNDEFINED, Interval, hull, inverted_ratio, newcombe, ratio_from_difference
 
 Floats = npt.NDArray[np.float64]
 FEW = 20
@@ -60,7 +59,7 @@ class Effect:
     few_tasks: bool
 
 
-def undefined(method: str, tasks: int) -> Effect:
+def undefined_effect(method: str, tasks: int) -> Effect:
     """The effect where none can be given: nan throughout, with the reason as its method and the number of clusters."""
     return Effect(*(math.nan,) * 8, Interval(*UNDEFINED, method=method), 0, tasks, method, True)
 
@@ -93,13 +92,13 @@ def unit_effect(t: Floats, c: Floats, design: Design, level: float) -> Effect:
     """
     m = t.size
     if not m:
-        return undefined("undefined: no units with both arms", design.tasks)
+        return undefined_effect("undefined: no units with both arms", design.tasks)
     d = t - c
     interval, p, ratio = mean_interval(d, level), t_p(d), inverted_ratio(t, c, level)
     spread = m > 1 and varies(d)
     if not spread or design.few_changes:
         score = _score(design, interval.estimate, m, level, spread=spread)
-        other = from_difference(float(t.mean()), float(c.mean()), score.low, score.high)
+        other = ratio_from_difference(float(t.mean()), float(c.mean()), score.low, score.high)
         score_p = tested_p(design.excludes) if design.excludes else inverted_p(lambda of: _bounds(design.score(of)))
         interval = hull(interval, score) if spread else score
         ratio, p = (hull(ratio, other), max(p, score_p)) if spread else (other, score_p)

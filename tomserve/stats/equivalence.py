@@ -7,10 +7,10 @@ Soc Psychol Personal Sci 8:355, 2017, introduces them). They are read off the in
 so that they agree with the interval that stands beside them, whatever it was computed from: for the t interval of the
 differences of clusters they are one-sided t tests of these.
 
->>> from tomserve.stats.pairs import pair_sums, pairs_intervals
+>>> from tomserve.stats.clustered import pair_sums, pairs_intervals
 >>> same = [1, 0] * 60
 >>> summed = pair_sums(same, same, [str(n // 4) for n in range(120)])
->>> found = against_margin(pairs_intervals(summed), 0.1)
+>>> found = compare_margin(pairs_intervals(summed), 0.1)
 >>> found.verdict, found.p_not_inferior < 0.025
 ('equivalent', True)
 """
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tomserve.stats.distributions import normal_quantile
-from tomserve.stats.planning import MOST_UNITS, units_needed
+from tomserve.stats.power import MOST_UNITS, units_needed
 from tomserve.stats.proportions import tango_variance
 
 ONE_SIDED, TOST = 0.025, 0.05
@@ -56,7 +56,7 @@ class Bounds(Protocol):
 
 
 @dataclass(frozen=True)
-class Against:
+class MarginTest:
     """What tests against a margin show of a difference.
 
     margin: the largest difference that does not matter, a share above 0. low, high: the 95% interval of the difference.
@@ -77,7 +77,7 @@ class Against:
     verdict: str
 
 
-def against_margin(interval: Callable[[float], Bounds], margin: float) -> Against:
+def compare_margin(interval: Callable[[float], Bounds], margin: float) -> MarginTest:
     """Test a difference against a margin.
 
     interval: gives the two-sided interval of the difference at a level of confidence; one at a lower level lies within
@@ -87,7 +87,7 @@ def against_margin(interval: Callable[[float], Bounds], margin: float) -> Agains
         raise ValueError(f"margin {margin}: expected a share above 0 and below 1, such as 0.02 for two points")
     wide, narrow = interval(1 - 2 * ONE_SIDED), interval(1 - 2 * TOST)
     if any(math.isnan(end) for one in (wide, narrow) for end in (one.low, one.high)):
-        return Against(margin, *(math.nan,) * 6, "undecided")
+        return MarginTest(margin, *(math.nan,) * 6, "undecided")
 
     def above_lower(level: float) -> bool:
         return interval(level).low > -margin
@@ -102,7 +102,7 @@ def against_margin(interval: Callable[[float], Bounds], margin: float) -> Agains
         return interval(level).low > margin
 
     lower = one_sided(above_lower, below_lower, TOST)
-    return Against(
+    return MarginTest(
         margin,
         wide.low,
         wide.high,
@@ -151,11 +151,13 @@ def _least(excludes: Callable[[float], bool], level: float) -> float:
     return high
 
 
-def needed(margin: float, sd: float, changed: float | None = None, power: float = 0.8) -> tuple[int | None, int | None]:
+def units_for_margin(
+    margin: float, sd: float, changed: float | None = None, power: float = 0.8
+) -> tuple[int | None, int | None]:
     """How many units show, with this power, that a condition is not inferior, and that two are equivalent, if there is
     no difference.
 
-    margin: as in `against_margin`. sd: of the units' differences. changed: the share of right or wrong answers that
+    margin: as in `compare_margin`. sd: of the units' differences. changed: the share of right or wrong answers that
     differ between the conditions, where they are tested by `pairs.margin_intervals`: these measure the distance to the
     margin by the spread that there would be if the difference were the margin (`tango_variance`), which is the larger
     the fewer answers differ; None where the spread is the same everywhere. power: in (0, 1).
@@ -163,7 +165,7 @@ def needed(margin: float, sd: float, changed: float | None = None, power: float 
     Equivalence takes both tests, so that each is given half of the chance to fail (Julious, Stat Med 23:1921, 2004).
     None where 100,000 units do not suffice, or the spread is not known.
 
-    >>> needed(0.05, 0.2), needed(0.05, 0.2, changed=0.04)
+    >>> units_for_margin(0.05, 0.2), units_for_margin(0.05, 0.2, changed=0.04)
     ((128, 139), (194, 195))
     """
     found = []

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.cells import Codes, cells_of, cluster_means, same_length
-from tomserve.stats.moderated import SHARED, moderated
-from tomserve.stats.paired import sign_flip, t_p, varies
+from tomserve.stats.clusters import Codes, cells_of, check_same_length, cluster_means
+from tomserve.stats.paired import SHARED, moderate_tests, sign_flip, t_p, varies
 
 Floats = npt.NDArray[np.float64]
 
@@ -60,7 +59,7 @@ def matched_failures(
     """
     y, arm = np.asarray(failed, dtype=float), np.asarray(treated, dtype=bool)
     clusters, strata = np.asarray(cluster), np.asarray(stratum)
-    same_length(y, arm, clusters, strata)
+    check_same_length(y, arm, clusters, strata)
     known = ~np.isnan(y)
     _, codes = np.unique(strata[known], return_inverse=True)
     return failures_of_cells(*cluster_means(y[known], clusters[known], codes * 2 + arm[known]))
@@ -93,7 +92,7 @@ def paired_failures(failed_treated: npt.ArrayLike, failed_control: npt.ArrayLike
     Raises ValueError for columns of unequal length.
     """
     t, c, units = np.asarray(failed_treated, dtype=float), np.asarray(failed_control, dtype=float), np.asarray(unit)
-    same_length(t, c, units)
+    check_same_length(t, c, units)
     _, index, sizes = np.unique(units, return_inverse=True, return_counts=True)
     return failures_of_units(np.bincount(index, t), np.bincount(index, c), sizes)
 
@@ -110,11 +109,11 @@ def failures_of_units(
 def family_p(found: Sequence[Failures], shared: float = SHARED) -> list[float]:
     """p of each class's test with the variances of all classes shared (`moderated.moderated`), which finds more.
 
-    found: the classes' own results. shared: as in `moderated`: .5, the default, for classes that are compared with the
+    found: the classes' own results. shared: as in `moderate_tests`: .5, the default, for classes that are compared with the
     same control tasks; 0 for classes that have no answer in common. Where a class cannot be moderated, its own p
         stands.
     """
-    together = moderated(
+    together = moderate_tests(
         [one.mean for one in found], [one.sd for one in found], [one.units for one in found], shared=shared
     )
     return [one.p if math.isnan(p) else float(p) for one, p in zip(found, together.p, strict=True)]

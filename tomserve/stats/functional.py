@@ -1,17 +1,12 @@
-"""The score of functional Theory of Mind over three layers: behaviour B, mechanism C and stability S, as `ftom-1`.
+"""The score of functional Theory of Mind (`ftom-1`) over three layers: behaviour B, mechanism C and stability S.
 
-B is the mean over types of task of the share right, corrected for chance (tomserve.stats.corrected). C is how much more
-a perspective-taking map moves a model's answers than the largest control does, as a share of what putting the target
-state itself in place reaches; layer and strength are chosen on other scenarios (tomserve.stats.selected). S is the mean
-over the kinds of variants T1 to T4 of the share answered like the original. FToM = .5 B + .3 C + .2 S is defined only
-where all three are; FToM_BS = (.5 B + .2 S)/.7 also where the mechanism cannot be measured, so that it alone ranks open
-and closed models together. Definitions follow Mohanty et al., "Functional Theory of Mind Evaluation in Large Language
-Models", with the corrections that docs/explanation/functional.md gives reasons for.
-
->>> FTOM_1.name, round(FTOM_1.full(0.6, 0.4, 0.8), 4), round(FTOM_1.without_c(0.6, 0.8), 4)
-('ftom-1', 0.58, 0.6571)
->>> weighted(0.6, 0.2, 0.2).name
-'ftom-1 with weights .60, .20, .20'
+B is the mean over types of task of the share right, corrected for chance (tomserve.stats.accuracy). C is how much
+more a perspective-taking map moves a model's answers than the largest control does, as a share of what putting the
+target state itself in place reaches; layer and strength are chosen on other scenarios (tomserve.stats.selection). S
+is the mean over the kinds of variants T1 to T4 of the share answered like the original. FToM = .5 B + .3 C + .2 S is
+defined only where all three are; FToM_BS = (.5 B + .2 S)/.7 also where the mechanism cannot be measured, so that it
+alone ranks open and closed models together. Definitions follow Mohanty et al., "Functional Theory of Mind Evaluation
+in Large Language Models", with the corrections that docs/explanation/functional.md gives reasons for.
 """
 
 from __future__ import annotations
@@ -23,21 +18,194 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.layers import (
-    FEW_SCENARIOS,
-    Behaviour,
-    Found,
-    Mechanism,
-    Stability,
-    behaviour,
-    mechanism,
-    names,
-    stability,
-    undefined,
-)
-from tomserve.stats.proportions import UNDEFINED, Interval
+from tomserve.stats.accuracy import task_mean
+from tomserve.stats.distributions import t_quantile
+from tomserve.stats.effects import FEW_CHANGES
+from tomserve.stats.proportions import UNDEFINED, Interval, wilson
+from tomserve.stats.selection import select_again
+from tomserve.stats.stability import weighted_share
 
 Floats = npt.NDArray[np.float64]
+Names = npt.NDArray[np.str_]
+
+SPLITS, SPLITS_AGAIN = 20, 8
+"""Into how many random halves scenarios are parted for the estimate of C, and in each draw."""
+FEW_ITEMS = 50
+"""With fewer eligible items nothing is said of a model's mechanism."""
+FEW_PAIRS = 8
+"""With fewer pairs of a kind of variant, one of them would be a large part of S."""
+FEW_SCENARIOS = 8
+"""With fewer scenarios they cannot be parted into those that choose and those that are measured."""
+BELOW = 0.975
+"""A task is below chance where so large a share of the draws is; it then counts as 0 in all of them."""
+_AT_ONCE = 250
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """The answers that B counts: right, 1 or 0 [n]; chance, what a blind guess scores at the question, in [0, 1) [n];
+    task, its type [n]; scenario, what it is about [n]."""
+
+    right: npt.ArrayLike
+    chance: npt.ArrayLike
+    task: npt.ArrayLike
+    scenario: npt.ArrayLike
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """Net effects on the eligible items, in every cell of layer and strength: of the map [n, cells], of every control
+    [n, cells] and of the direct patch, the ceiling [n, its cells]; scenario [n]. items: how many are eligible,
+    where some lack a cell and are not among the n. broken: the share of answers that change where nothing is added,
+    which has to be 0, and None where that was not measured. lacking: why nothing can be counted although there are net
+    effects, empty where there is no such reason."""
+
+    net: npt.ArrayLike
+    controls: Mapping[str, npt.ArrayLike]
+    ceiling: npt.ArrayLike
+    scenario: npt.ArrayLike
+    items: int
+    broken: float | None = 0.0
+    lacking: str = ""
+
+
+@dataclass(frozen=True)
+class Stability:
+    """Pairs of an original and a variant: same, whether both are answered alike [n]; kind of variant [n]; scenario [n].
+    kinds: those that have to be there, each with FEW_PAIRS pairs."""
+
+    same: npt.ArrayLike
+    kind: npt.ArrayLike
+    scenario: npt.ArrayLike
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LayerEstimate:
+    """One layer: its interval; its draws around the estimate, not cut at 0 and 1 (None where undefined); why it is
+    undefined; and of C the two sides, whose ratio it is."""
+
+    interval: Interval
+    draws: Floats | None = None
+    why: str = ""
+    adjusted: float = math.nan
+    ceiling: float = math.nan
+
+
+def scenario_names(part: Behaviour | Mechanism | Stability) -> Names:
+    """The scenario of each row of a layer, as text [n]."""
+    return np.asarray(part.scenario, dtype=np.str_)
+
+
+def undefined_layer(why: str, adjusted: float = math.nan, ceiling: float = math.nan) -> LayerEstimate:
+    """A layer that cannot be counted. why: in a few words. adjusted, ceiling: of C, where they are known."""
+    return LayerEstimate(Interval(*UNDEFINED, method=f"undefined: {why}"), None, why, adjusted, ceiling)
+
+
+def _around(estimate: float, draws: Floats) -> Floats:
+    """The draws moved so that their mean is the estimate: a choice among cells, and a clip, are biased in a draw."""
+    return np.asarray(draws - draws.mean() + estimate, dtype=np.float64)
+
+
+def behaviour(part: Behaviour, weights: Floats) -> LayerEstimate:
+    """B, for weights of its scenarios in the order of their names [draws, scenarios]. Raises ValueError for columns of
+    unequal length."""
+    right, chance = np.asarray(part.right, dtype=float), np.asarray(part.chance, dtype=float)
+    if not right.size:
+        return undefined_layer("no answers")
+    if not np.isfinite(chance).all():
+        return undefined_layer("chance is not known of every question")
+    own = task_mean(right, chance, part.task, scenario_names(part)).interval()
+    tasks, t = np.unique(np.asarray(part.task), return_inverse=True)
+    scenarios, index = np.unique(scenario_names(part), return_inverse=True)
+    sums = np.zeros((len(scenarios), len(tasks), 3))
+    np.add.at(sums, (index, t), np.column_stack([right, chance, np.ones_like(right)]))
+    shares = np.concatenate([_corrected(chunk, sums) for chunk in _chunks(weights)])
+    whole = _corrected(np.ones((1, len(scenarios))), sums)[0]
+    open_ = (shares < 0).mean(axis=0) < BELOW  # a task that is surely below chance counts as 0 and not as less
+    counted = np.where(open_[None], shares, np.clip(shares, 0, 1))
+    centre = np.nanmean(np.where(open_, whole, np.clip(whole, 0, 1)))
+    draws = np.nanmean(counted, axis=1)
+    return LayerEstimate(own, np.asarray(draws + (own.estimate - centre), dtype=np.float64))
+
+
+def _corrected(weights: Floats, sums: Floats) -> Floats:
+    """Shares right of each task, corrected for chance and not clipped [draws, tasks]; nan where no answer counts."""
+    scenarios, tasks, _ = sums.shape
+    cells = (weights @ sums.reshape(scenarios, tasks * 3)).reshape(-1, tasks, 3)
+    count = cells[:, :, 2]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = (cells[:, :, 0] - cells[:, :, 1]) / (count - cells[:, :, 1])
+    return np.asarray(np.where(count > 0, found, np.nan), dtype=np.float64)
+
+
+def stability(part: Stability, weights: Floats) -> LayerEstimate:
+    """S, for weights of its scenarios in the order of their names [draws, scenarios]. Raises ValueError for columns of
+    unequal length."""
+    kinds = np.asarray(part.kind, dtype=np.str_)
+    if absent := [name for name in part.kinds if name not in set(kinds.tolist())]:
+        return undefined_layer(f"no variants of the kinds {', '.join(absent)}" if len(absent) < len(part.kinds) else
+                          "no variants")  # fmt: skip
+    counts = {name: int((kinds == name).sum()) for name in part.kinds}
+    if few := [f"{count} pair{'s' * (count != 1)} of kind {name}" for name, count in counts.items()
+               if count < FEW_PAIRS]:  # fmt: skip
+        return undefined_layer(f"only {', '.join(few)}, and {FEW_PAIRS} are needed")
+    own = weighted_share(part.same, scenario_names(part), kinds)
+    told, k = np.unique(kinds, return_inverse=True)
+    scenarios, index = np.unique(scenario_names(part), return_inverse=True)
+    same = np.asarray(part.same, dtype=float)
+    sums = np.zeros((len(scenarios), len(told), 2))
+    np.add.at(sums, (index, k), np.column_stack([same, np.ones_like(same)]))
+    flat = sums.reshape(len(scenarios), -1)
+    draws = []
+    for chunk in _chunks(weights):
+        cells = (chunk @ flat).reshape(-1, len(told), 2)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            draws.append(np.nanmean(cells[:, :, 0] / cells[:, :, 1], axis=1))
+    return LayerEstimate(own, _around(own.estimate, np.concatenate(draws)))
+
+
+def mechanism(part: Mechanism, weights: Floats) -> LayerEstimate:
+    """C, for weights of its scenarios in the order of their names [draws, scenarios]: adjusted / ceiling, both measured
+    on the same halves. Raises ValueError for columns of unequal length."""
+    m = weights.shape[1]
+    if part.items < FEW_ITEMS:
+        return undefined_layer(f"{part.items} eligible items, and {FEW_ITEMS} are needed")
+    if m < FEW_SCENARIOS:
+        return undefined_layer(f"{m} scenarios, and {FEW_SCENARIOS} are needed")
+    if part.lacking:
+        return undefined_layer(part.lacking)
+    if part.broken is None:
+        return undefined_layer("the no-op was not measured")
+    if part.broken > 0:
+        return undefined_layer(f"adding nothing changes {part.broken:.1%} of the answers")
+    if not np.asarray(part.net).shape[1] or not np.asarray(part.ceiling).shape[1]:
+        return undefined_layer("no moves by the map, or no direct patch")
+    sides = []
+    for effects, controls in ((part.net, part.controls), (part.ceiling, {})):
+        whole = select_again(effects, controls, scenario_names(part), np.ones((1, m)), splits=SPLITS)
+        drawn = select_again(effects, controls, scenario_names(part), weights, splits=SPLITS_AGAIN)
+        sides.append((whole.adjusted, drawn.adjusted, whole.moved))
+    (value, moved, few), (ceiling, above, _) = sides
+    adjusted, top = float(value[0]), float(ceiling[0])
+    quantile = t_quantile(0.975, m - 1)
+    if not top - quantile * float(above.std(ddof=1)) > 0:
+        return undefined_layer("the direct patch, which is the ceiling, does not clearly move answers", adjusted, top)
+    ratio = adjusted / top
+    spread = (moved - ratio * above) / top  # the ratio's linear approximation around its estimate
+    half = quantile * float(spread.std(ddof=1))
+    if few < FEW_CHANGES:
+        half = max(half, wilson(0, m).high / top)
+    low, high = (min(1.0, max(0.0, end)) for end in (ratio - half, ratio + half))
+    method = f"t, {m - 1} df, bootstrap of {m} scenarios with the choice made again"
+    found = Interval(min(1.0, max(0.0, ratio)), low, high, method)
+    return LayerEstimate(found, _around(found.estimate, spread), "", adjusted, top)
+
+
+def _chunks(weights: Floats) -> Iterator[Floats]:
+    for start in range(0, len(weights), _AT_ONCE):
+        yield weights[start : start + _AT_ONCE]
+
 
 DRAWS = 1000
 """How many times all scenarios are weighted anew."""
@@ -51,7 +219,7 @@ class Formula:
     """A score by name: the weights of B, C and S, not negative and of the sum 1.
 
     A name stands for its weights: `ftom-1` is .5, .3, .2 and nothing else, and "ftom-1 with weights ..." says its own
-    (see `weighted`). Raises ValueError for other weights, and for such a name with other weights than it stands for.
+    (see `weighted_formula`). Raises ValueError for other weights, and for such a name with other weights than it stands for.
     """
 
     name: str = "ftom-1"
@@ -85,7 +253,7 @@ FTOM_1 = Formula()
 """The score by its name and version."""
 
 
-def weighted(b: float, c: float, s: float) -> Formula:
+def weighted_formula(b: float, c: float, s: float) -> Formula:
     """The formula with these weights, under a name that says them with as many digits as they have; `ftom-1` only for
     its own. Raises ValueError for weights that are negative or do not sum to 1."""
     weights = (b + 0.0, c + 0.0, s + 0.0)  # -0.0 becomes 0.0
@@ -99,7 +267,7 @@ def _name(weights: Sequence[float]) -> str:
 
 
 @dataclass(frozen=True)
-class Layers:
+class ModelLayers:
     """What is known of one model; None for a layer of which nothing is."""
 
     b: Behaviour | None = None
@@ -108,7 +276,7 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ModelScore:
     """The layers and scores of one model, each with its 95% interval; nan where undefined.
 
     adjusted, ceiling: the two sides of C, whose ratio it is. draws: the layers and scores ("b", "c", "s", "ftom",
@@ -130,9 +298,14 @@ class Scored:
     few: Mapping[str, int] = field(default_factory=dict)
 
 
-def score(
-    models: Mapping[str, Layers], formula: Formula = FTOM_1, *, draws: int = DRAWS, seed: int = 0, bayesian: bool = True
-) -> dict[str, Scored]:
+def score_models(
+    models: Mapping[str, ModelLayers],
+    formula: Formula = FTOM_1,
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+    bayesian: bool = True,
+) -> dict[str, ModelScore]:
     """The layers and scores of models, with intervals for further scenarios like these.
 
     Every draw weights all scenarios anew, and a scenario has the same weight in every layer and for every model that
@@ -149,7 +322,9 @@ def score(
     `lacking` says why; one of fewer than FEW_SCENARIOS scenarios has an estimate and neither interval nor draws, since
     no number of draws makes a few scenarios many. Raises ValueError for columns of unequal length.
     """
-    every = sorted({str(name) for one in models.values() for part in _parts(one) for name in np.unique(names(part))})
+    every = sorted(
+        {str(name) for one in models.values() for part in _parts(one) for name in np.unique(scenario_names(part))}
+    )
     weights = scenario_weights(len(every), draws, seed, bayesian=bayesian)
     place = {name: column for column, name in enumerate(every)}
     return {name: _scored(one, formula, weights, place) for name, one in models.items()}
@@ -180,20 +355,20 @@ def weighted_sum(parts: Sequence[Interval], weights: Sequence[float], correlatio
     return Interval(value, max(0.0, low), min(1.0, high), "square-and-add of the layers, correlated as over scenarios")
 
 
-def _parts(one: Layers) -> Iterator[Behaviour | Mechanism | Stability]:
+def _parts(one: ModelLayers) -> Iterator[Behaviour | Mechanism | Stability]:
     yield from (part for part in (one.b, one.c, one.s) if part is not None)
 
 
-def _scored(one: Layers, formula: Formula, weights: Floats, place: Mapping[str, int]) -> Scored:
+def _scored(one: ModelLayers, formula: Formula, weights: Floats, place: Mapping[str, int]) -> ModelScore:
     def of(part: Behaviour | Mechanism | Stability) -> Floats:
-        return weights[:, [place[str(name)] for name in np.unique(names(part))]]
+        return weights[:, [place[str(name)] for name in np.unique(scenario_names(part))]]
 
     found = {
-        "b": undefined("not measured") if one.b is None else behaviour(one.b, of(one.b)),
-        "c": undefined("not measured") if one.c is None else mechanism(one.c, of(one.c)),
-        "s": undefined("not measured") if one.s is None else stability(one.s, of(one.s)),
+        "b": undefined_layer("not measured") if one.b is None else behaviour(one.b, of(one.b)),
+        "c": undefined_layer("not measured") if one.c is None else mechanism(one.c, of(one.c)),
+        "s": undefined_layer("not measured") if one.s is None else stability(one.s, of(one.s)),
     }
-    few = {name: len(np.unique(names(part))) for name, part in (("b", one.b), ("s", one.s))
+    few = {name: len(np.unique(scenario_names(part))) for name, part in (("b", one.b), ("s", one.s))
            if part is not None and not found[name].why}  # fmt: skip
     few = {name: count for name, count in few.items() if count < FEW_SCENARIOS}
     found |= {name: _alone(found[name], count) for name, count in few.items()}
@@ -207,16 +382,18 @@ def _scored(one: Layers, formula: Formula, weights: Floats, place: Mapping[str, 
         ftom_bs = _summed(found, shares, draws, "ftom_bs")
     if not lacking:
         ftom = _summed(found, dict(zip(LAYERS, formula.weights, strict=True)), draws, "ftom")
-    return Scored(b, c, s, ftom, ftom_bs, found["c"].adjusted, found["c"].ceiling, draws, lacking, few)
+    return ModelScore(b, c, s, ftom, ftom_bs, found["c"].adjusted, found["c"].ceiling, draws, lacking, few)
 
 
-def _alone(layer: Found, scenarios: int) -> Found:
+def _alone(layer: LayerEstimate, scenarios: int) -> LayerEstimate:
     """A layer of too few scenarios: its estimate, without an interval and draws."""
     why = f"undefined: {scenarios} scenarios, and {FEW_SCENARIOS} are needed"
     return replace(layer, interval=Interval(layer.interval.estimate, math.nan, math.nan, why), draws=None)
 
 
-def _summed(found: Mapping[str, Found], weights: Mapping[str, float], draws: dict[str, Floats], name: str) -> Interval:
+def _summed(
+    found: Mapping[str, LayerEstimate], weights: Mapping[str, float], draws: dict[str, Floats], name: str
+) -> Interval:
     """A score from its layers; its draws are added to `draws` where it has an interval."""
     parts = [found[layer].interval for layer in weights]
     if not set(weights) <= set(draws):

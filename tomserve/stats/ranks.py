@@ -1,23 +1,25 @@
-"""Which of several models is ahead, and how probable each rank is, for further scenarios like these.
+"""Which of several models is ahead: how probable each rank is, and for which weights of the score's parts a ranking
+holds.
+
+Weights (w1, w2, w3) are not negative and sum to 1, so that they form a triangle. A weighted sum ranks two entries as
+the sign of w . d says, d being the difference of their parts: a straight line divides the triangle. Shares of areas
+are exact, by clipping polygons (Sutherland and Hodgman, Commun ACM 17:32, 1974); no weights are drawn.
 
 The interval of a difference is that of square-and-add (Zou and Donner, Stat Med 27:1693, 2008): distances of both
-scores to their own bounds are added in squares, with the correlation of the scores over the same draws of scenarios. A
-percentile interval of the drawn differences has no width where the scores hardly vary, such as those of two models that
-are nearly always right, and it called one of two equal models better in a third of the simulations
+scores to their own bounds are added in squares, with the correlation of the scores over the same draws of scenarios.
+A percentile interval of the drawn differences has no width where the scores hardly vary, such as those of two models
+that are nearly always right, and it called one of two equal models better in a third of the simulations
 (bench/functional_coverage.py). How probable it is to be ahead, and each rank, follows from normal differences whose
-spread is that of these intervals, so that all of them say the same: a model is ahead with more than .975 exactly where
-the 95% interval leaves out 0.
-
->>> found = compared({"x": Interval(0.9, 0.8, 0.95, ""), "y": Interval(0.5, 0.4, 0.6, "")}, {"x": [0.0], "y": [0.0]})
->>> [round(float(end[0, 1]), 3) for end in (found.low, found.high)], round(found.ahead("x", "y"), 3)
-([0.259, 0.512], 1.0)
+spread is that of these intervals, so that all of them say the same: a model is ahead with more than .975 exactly
+where the 95% interval leaves out 0.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +30,167 @@ from tomserve.stats.proportions import Interval
 
 Floats = npt.NDArray[np.float64]
 
+STEPS, MOST = 60, 12
+"""With more than MOST entries rankings are searched at points in so many strips to a side, so that one that holds for
+less than about 1/3,600 of the weights may not be found; with fewer all are. Their shares are exact in any case."""
+
+SMALL = 1e-12
+"""Differences below this count as none."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A ranking, and for which share of all weights it holds. order: the entries from the first to the last."""
+
+    order: tuple[int, ...]
+    share: float
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Two entries, and for which share of all weights the first is above the second. nearest: the weights closest to
+    given ones at which the two are equal, None where there are none; distance: how far these are (Euclidean)."""
+
+    first: int
+    second: int
+    share: float
+    nearest: tuple[float, ...] | None
+    distance: float
+
+
+def order_share(first: Sequence[float], second: Sequence[float]) -> float:
+    """The share of all weights for which the first has the larger weighted sum; one half where their parts are equal.
+
+    first, second: the parts [2] or [3]. Raises ValueError for another number of parts, or parts that are not finite.
+    """
+    gap = _gap(first, second)
+    return _area(_clipped(_simplex(gap.size), gap)) if np.abs(gap).max() > SMALL else 0.5
+
+
+def ranking_share(parts: npt.ArrayLike, order: Sequence[int]) -> float:
+    """The share of all weights for which the entries are ranked so, none above one that stands before it.
+
+    parts: of each entry [entries, 2 or 3]. order: the entries from the first to the last. Entries with the same parts
+    are equal for all weights, and count as ranked either way.
+    """
+    values = _parts(parts)
+    left = _simplex(values.shape[1])
+    for above, below in pairwise(order):
+        gap = values[above] - values[below]
+        if np.abs(gap).max() > SMALL:
+            left = _clipped(left, gap)
+    return _area(left)
+
+
+def rankings(parts: npt.ArrayLike) -> list[Ranking]:
+    """Every ranking that holds for some weights, those that hold for most first. parts: [entries, 2 or 3].
+
+    Of entries that are equal for all weights the first one given stands first.
+    """
+    values = _parts(parts)
+    points = _grid(values.shape[1]) if len(values) > MOST else _centres(values)
+    sums = np.round(points @ values.T, 12)
+    found = {tuple(int(k) for k in row) for row in np.argsort(-sums, axis=1, kind="stable")}
+    named = [Ranking(order, ranking_share(values, order)) for order in found]
+    return sorted((one for one in named if one.share > SMALL), key=lambda one: (-one.share, one.order))
+
+
+def swap(parts: npt.ArrayLike, first: int, second: int, weights: Sequence[float]) -> Swap:
+    """For which weights two entries swap places, and how near to given weights that is.
+
+    parts: of all entries [entries, 2 or 3]. weights: such as those of a formula [2 or 3].
+    """
+    values, at = _parts(parts), np.asarray(weights, dtype=float)
+    gap = values[first] - values[second]
+    share = order_share(values[first].tolist(), values[second].tolist())
+    edge = _edge(_simplex(gap.size), gap)
+    if not edge:
+        return Swap(first, second, share, None, math.nan)
+    ends = np.array(edge)
+    start, way = ends[0], ends[-1] - ends[0]
+    length = float(way @ way)
+    along = 0.0 if length < SMALL else float(np.clip((at - start) @ way / length, 0, 1))
+    near = start + along * way
+    return Swap(first, second, share, tuple(near.tolist()), float(np.linalg.norm(near - at)))
+
+
+def _parts(parts: npt.ArrayLike) -> Floats:
+    values = np.asarray(parts, dtype=float)
+    if values.ndim != 2 or values.shape[1] not in (2, 3) or not np.isfinite(values).all():
+        raise ValueError(f"parts of shape {values.shape}: expected finite numbers [entries, 2 or 3]")
+    return values
+
+
+def _gap(first: Sequence[float], second: Sequence[float]) -> Floats:
+    pair = _parts([list(first), list(second)])
+    return np.asarray(pair[0] - pair[1], dtype=np.float64)
+
+
+def _simplex(width: int) -> list[Floats]:
+    """The corners: each part alone."""
+    return list(np.eye(width))
+
+
+def _clipped(polygon: list[Floats], gap: Floats) -> list[Floats]:
+    """The part of a convex polygon (or of a segment) where w . gap is not negative."""
+    sides = [float(corner @ gap) for corner in polygon]
+    kept: list[Floats] = []
+    for place, (corner, side) in enumerate(zip(polygon, sides, strict=True)):
+        after, then = polygon[(place + 1) % len(polygon)], sides[(place + 1) % len(polygon)]
+        if side >= 0:
+            kept.append(corner)
+        if side * then < 0:
+            kept.append(corner + (after - corner) * (side / (side - then)))
+    return kept
+
+
+def _edge(polygon: list[Floats], gap: Floats) -> list[Floats]:
+    """The points of the border of the triangle at which w . gap is 0: one or two, none where its sign never changes."""
+    sides = [float(corner @ gap) for corner in polygon]
+    if np.abs(gap).max() <= SMALL or min(sides) > -SMALL or max(sides) < SMALL:
+        return []
+    found = [corner for corner, side in zip(polygon, sides, strict=True) if abs(side) <= SMALL]
+    for place, side in enumerate(sides):
+        after = (place + 1) % len(polygon)
+        if side * sides[after] < -SMALL * SMALL and after != place:
+            found.append(polygon[place] + (polygon[after] - polygon[place]) * (side / (side - sides[after])))
+    return found
+
+
+def _area(polygon: list[Floats]) -> float:
+    """The share of the triangle (of the segment, with two parts) that a convex polygon in it covers."""
+    if len(polygon) < 2:
+        return 0.0
+    points = np.array(polygon)
+    if points.shape[1] == 2:
+        return float(points[:, 0].max() - points[:, 0].min())
+    x, y = points[:, 0], points[:, 1]  # the projection onto two weights, where the triangle has the area 1/2
+    return abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1)))
+
+
+def _centres(values: Floats) -> Floats:
+    """A point within each part of the triangle in which the ranking stays the same [parts, width]."""
+    cells = [_simplex(values.shape[1])]
+    for first, second in combinations(values, 2):
+        gap = first - second
+        if np.abs(gap).max() > SMALL:
+            halves = [_clipped(cell, side) for cell in cells for side in (gap, -gap)]
+            cells = [half for half in halves if _area(half) > SMALL]
+    return np.array([np.mean(cell, axis=0) for cell in cells])
+
+
+def _grid(width: int) -> Floats:
+    """Weights spread over the triangle, none on its border: the centroids of small triangles."""
+    if width == 2:
+        first = (np.arange(STEPS * STEPS) + 0.5) / (STEPS * STEPS)
+        return np.column_stack([first, 1 - first])
+    i, j = (axis.ravel() for axis in np.meshgrid(np.arange(STEPS), np.arange(STEPS), indexing="ij"))
+    up, down = i + j < STEPS, i + j < STEPS - 1
+    first = np.concatenate([(i[up] + 1 / 3) / STEPS, (i[down] + 2 / 3) / STEPS])
+    second = np.concatenate([(j[up] + 1 / 3) / STEPS, (j[down] + 2 / 3) / STEPS])
+    return np.column_stack([first, second, 1 - first - second])
+
+
 DRAWS = 20_000
 """How many times the differences are drawn for the probabilities of ranks; half of them mirror the others."""
 EQUAL = 1e-12
@@ -36,7 +199,7 @@ _AT_ONCE = 4_000_000
 
 
 @dataclass(frozen=True)
-class Compared:
+class ScoreComparison:
     """The scores of k models, each against each.
 
     names: of the models [k]. estimates: their scores [k]. low, high: the ends of the 95% interval of the score of the
@@ -73,7 +236,7 @@ class Compared:
         return rank_probabilities(dict(zip(self.names, drawn.T, strict=True)))
 
 
-def compared(scores: Mapping[str, Interval], draws: Mapping[str, npt.ArrayLike]) -> Compared:
+def compare_scores(scores: Mapping[str, Interval], draws: Mapping[str, npt.ArrayLike]) -> ScoreComparison:
     """The scores of models with the intervals of their differences.
 
     scores: each with its 95% interval, by the model's name. draws: of each score, over the same draws [draws]. Raises
@@ -91,7 +254,7 @@ def compared(scores: Mapping[str, Interval], draws: Mapping[str, npt.ArrayLike])
     wide = np.where(np.abs(gap) <= EQUAL, np.maximum(below, above), np.where(gap > 0, below, above))
     np.fill_diagonal(wide, 0.0)
     low, high = np.clip(gap - below, -1, 1), np.clip(gap + above, -1, 1)
-    return Compared(tuple(scores), values, low, high, wide / normal_quantile(0.975))
+    return ScoreComparison(tuple(scores), values, low, high, wide / normal_quantile(0.975))
 
 
 def rank_probabilities(draws: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:

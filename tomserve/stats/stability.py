@@ -17,13 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.cells import same_length
+from tomserve.stats.clusters import check_same_length, intraclass
 from tomserve.stats.distributions import t_quantile
 from tomserve.stats.effects import CORRELATION, FEW_CHANGES
-from tomserve.stats.intraclass import intraclass
 from tomserve.stats.paired import varies
-from tomserve.stats.proportions import UNDEFINED, Interval, square_and_add, wilson
-from tomserve.stats.ratios import mover_ratio
+from tomserve.stats.proportions import UNDEFINED, Interval, mover_ratio, square_and_add, wilson
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
@@ -52,7 +50,7 @@ def agreement(original: npt.ArrayLike, variant: npt.ArrayLike) -> npt.NDArray[np
     original, variant: categories as the module describes [pairs]. Raises ValueError for columns of unequal length.
     """
     o, v = _codes(original), _codes(variant)
-    same_length(o, v)
+    check_same_length(o, v)
     return np.asarray((o == v) & (o >= 0))
 
 
@@ -74,7 +72,7 @@ def stability(
     unequal length.
     """
     o, v, clusters = _codes(original), _codes(variant), np.asarray(cluster)
-    same_length(o, v, clusters)
+    check_same_length(o, v, clusters)
     if not o.size:
         nothing = Interval(*UNDEFINED, method="undefined: no pairs")
         return Stability(nothing, math.nan, nothing)
@@ -111,7 +109,7 @@ def weighted_share(
     nan where there is no answer. Raises ValueError for columns of unequal length.
     """
     y, clusters, parts = np.asarray(outcome, dtype=float), np.asarray(cluster), np.asarray(part)
-    same_length(y, clusters, parts)
+    check_same_length(y, clusters, parts)
     if not y.size:
         return wilson(0, 0, level)
     _, index = np.unique(clusters, return_inverse=True)
@@ -135,7 +133,7 @@ def _correlated(outcome: Floats, index: npt.NDArray[np.intp]) -> float:
     return max(found, CORRELATION) if few else found
 
 
-def below_floor(share: Interval, floor: Interval) -> Interval:
+def difference_to_floor(share: Interval, floor: Interval) -> Interval:
     """S minus the S of the noise floor (the same prompt again), both shares of the same clusters.
 
     The bounds are those of square-and-add (`proportions.square_and_add`) without a correlation. Answers that change by

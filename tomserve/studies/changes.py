@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.stats.designed import designed_share
+from tomserve.stats.clustered import designed_share
 from tomserve.studies.contrasts import codes
 
 TABLE = "changes"

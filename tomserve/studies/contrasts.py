@@ -20,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tomserve.stats import marginal, paired, pooled
-from tomserve.stats.cells import matched_cells
-from tomserve.stats.intraclass import intraclass
+from tomserve.stats import paired, strata
+from tomserve.stats.clusters import intraclass, matched_cells
 from tomserve.studies import asking, summed
 from tomserve.studies.rows import BASELINE
 from tomserve.studies.summed import NEW, THESE, Record
@@ -95,17 +94,17 @@ def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str |
     columns = (outcome, arm, codes(rows["cluster"]), codes(rows[stratum]))
     extra: Record = {}
     if pool == NEW:
-        effect = pooled.pooled_effect(*columns)
-        extra["p_permutation"] = pooled.permutation_p(*columns)
+        effect = strata.pooled_effect(*columns)
+        extra["p_permutation"] = strata.permutation_p(*columns)
     else:
-        effect = marginal.these_strata_effect(*columns)
-        haenszel = marginal.mantel_haenszel(outcome, arm, codes(rows[stratum]))
+        effect = strata.these_strata_effect(*columns)
+        haenszel = strata.mantel_haenszel(outcome, arm, codes(rows[stratum]))
         extra |= {"mh_risk_difference": haenszel.risk_difference, "mh_risk_ratio": haenszel.risk_ratio}
 
     faulty = rows["faulty"].to_numpy()
 
     def estimate(t: Any, c: Any) -> float:
-        whole = marginal.these_strata_effect(np.where(arm, t, c), *columns[1:]) if faulty.any() else effect
+        whole = strata.these_strata_effect(np.where(arm, t, c), *columns[1:]) if faulty.any() else effect
         return whole.estimate
 
     worst = of_class["worst_low"], of_class["worst_high"]
@@ -117,7 +116,7 @@ def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str |
         **of_class,
         **summed.of_effect(effect, pool),
         **summed.of_tests(effect, means[:, 1] - means[:, 0] if pool != THESE else np.empty(0)),
-        "p_failure": pooled.permutation_p(faulty, *columns[1:]),
+        "p_failure": strata.permutation_p(faulty, *columns[1:]),
         **summed.of_rest(effect, worst),
         **extra,
     }

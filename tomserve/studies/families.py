@@ -15,8 +15,8 @@ from typing import Any
 
 from tomserve.stats import paired
 from tomserve.stats.failures import Failures, family_p
-from tomserve.stats.moderated import moderated
-from tomserve.stats.planning import minimum_detectable_effect, units_needed
+from tomserve.stats.paired import moderate_tests
+from tomserve.stats.power import minimum_detectable_effect, units_needed
 from tomserve.studies.words import finite
 
 Record = dict[str, Any]
@@ -62,7 +62,7 @@ def adjusted(
     if not inside:
         return records
     means, sds, units = ([record[key] for record in inside] for key in ("risk_difference", "sd", "units"))
-    found = moderated(means, sds, units)
+    found = moderate_tests(means, sds, units)
     sd, tested = pooled_sd(inside), sum(not math.isnan(record["p"]) for record in inside)
     plain = paired.adjust([record["p"] for record in inside])
     shared = paired.adjust(p_moderated := [float(p) for p in found.p])

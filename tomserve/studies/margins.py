@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 
 from tomserve.errors import ConfigError
-from tomserve.stats import pairs as of_pairs
-from tomserve.stats.equivalence import VERDICTS, against_margin, needed
+from tomserve.stats import clustered as of_pairs
+from tomserve.stats.equivalence import VERDICTS, compare_margin, units_for_margin
 from tomserve.stats.proportions import Interval
 from tomserve.studies import summed
 from tomserve.studies.valued import GRADES, SAMPLES, Valued
@@ -104,10 +104,12 @@ def _row(
     differences: np.ndarray[Any, np.dtype[np.float64]],
     changed: float | None,
 ) -> dict[str, Any]:
-    """The columns that belong to any test. differences: those of the units. changed: as for `needed`."""
-    found = asdict(against_margin(interval, margin))
+    """The columns that belong to any test. differences: those of the units. changed: as for `units_for_margin`."""
+    found = asdict(compare_margin(interval, margin))
     sd = float(differences.std(ddof=1)) if differences.size > 1 else math.nan
-    one, both = needed(margin, sd or math.nan, changed)  # units that happen to agree do not show that all would
+    one, both = units_for_margin(
+        margin, sd or math.nan, changed
+    )  # units that happen to agree do not show that all would
     return {
         **{"margin": margin, "difference": float(differences.mean()), **found},
         **{"units": differences.size, "needed_not_inferior": one, "needed_equivalent": both},

@@ -2,7 +2,7 @@
 
 A run that people answered (tomserve.humans) has several answers to a question, of which a score table's row states the
 one that most gave. That is more often right than one person is. Here every person's answer counts, and the intervals
-speak for further people and further stories (tomserve.stats.crossed).
+speak for further people and further stories (tomserve.stats.crossed_random).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import polars as pl
 
 from tomserve.scoring.score import PEOPLE
 from tomserve.scoring.table import COLUMNS
-from tomserve.stats.crossed import (
+from tomserve.stats.crossed_random import (
     crossed_difference,
     crossed_groups,
     crossed_mean,

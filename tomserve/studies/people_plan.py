@@ -11,7 +11,7 @@ import polars as pl
 
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.stats.people_power import ASSUMED, MOST, Spread, class_power, least, model_power, spread_of
+from tomserve.stats.power import ASSUMED, MOST, Spread, class_power, least_number, model_power, spread_of
 from tomserve.studies.people import CLASS, NONE, answers
 
 EFFECTS = (0.1, 0.2)
@@ -93,9 +93,9 @@ def table(
         row: dict[str, Any] = {"comparison": name}
         for effect in EFFECTS:
             row[f"power for {effect:g}"] = at(people, stories, effect)
-            row[f"people for {effect:g}"] = least(_more_people(at, stories, effect), power)
+            row[f"people for {effect:g}"] = least_number(_more_people(at, stories, effect), power)
             row[f"stories for {effect:g}"] = (
-                least(_more_stories(at, people, effect), power, tasks) if tasks > 1 else None
+                least_number(_more_stories(at, people, effect), power, tasks) if tasks > 1 else None
             )
         rows.append(row)
     return pl.DataFrame(rows, infer_schema_length=None).fill_nan(None)

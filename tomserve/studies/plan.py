@@ -31,9 +31,9 @@ from tomserve.benchmarks import Benchmark
 from tomserve.items import Item, where
 from tomserve.items.draw import limited
 from tomserve.prompting.strategy import Strategy
-from tomserve.stats.cells import matched_cells, unit_means
-from tomserve.stats.equivalence import needed
-from tomserve.stats.planning import minimum_detectable_effect, units_needed
+from tomserve.stats.clusters import matched_cells, unit_means
+from tomserve.stats.equivalence import units_for_margin
+from tomserve.stats.power import minimum_detectable_effect, units_needed
 from tomserve.studies.contrasts import codes, pair
 from tomserve.studies.families import WORTH
 from tomserve.studies.rows import BASELINE, prepared
@@ -201,7 +201,7 @@ def against_margin(
     items: Sequence[Item], margin: float, power: float = 0.8, like: pl.DataFrame | None = None
 ) -> pl.DataFrame:
     """How many units show that of two models or strategies on the same questions one is not worse by the margin, and
-    that both are the same up to it, if there is no difference (see tomserve.stats.equivalence.needed).
+    that both are the same up to it, if there is no difference (see tomserve.stats.equivalence.units_for_margin).
 
     items: those that are asked. margin: a share above 0 and below 1. power: the share of studies that are to show it.
     like: the score table of a run of several strategies, whose spread is taken; without one those of SD.
@@ -211,7 +211,7 @@ def against_margin(
     known = None if like is None else spreads(like).get(OVERALL)
     rows = []
     for sd in SD if known is None else (known,):
-        not_inferior, equivalent = needed(margin, sd, power=power)
+        not_inferior, equivalent = units_for_margin(margin, sd, power=power)
         rows.append(
             {"units here": units, "SD": sd, "needed_not_inferior": not_inferior, "needed_equivalent": equivalent}
         )

@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from tomserve.scoring.baselines import KINDS, baseline_name
-from tomserve.stats.published import accuracy_interval
+from tomserve.stats.paper_formulas import accuracy_interval
 from tomserve.studies import summed
 from tomserve.studies.summed import Record
 

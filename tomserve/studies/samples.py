@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from tomserve.scoring.score import SAMPLED
-from tomserve.stats.repeated import repeated_of_sums
+from tomserve.stats.clustered import repeated_of_sums
 
 TABLE = "samples"
 """The name of the table."""

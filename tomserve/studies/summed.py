@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tomserve.stats import clustered, designed, failures, paired, pairs, proportions
-from tomserve.stats.cells import cells_of, means_of_units
+from tomserve.stats import clustered, failures, paired, proportions
+from tomserve.stats.clusters import cells_of, means_of_units
 from tomserve.stats.effects import FEW, Effect
-from tomserve.stats.planning import minimum_detectable_effect, units_needed
+from tomserve.stats.power import minimum_detectable_effect, units_needed
 from tomserve.stats.proportions import Interval
 from tomserve.studies import sides
 from tomserve.studies.families import WORTH
@@ -162,7 +162,7 @@ def effective_share_of(counts: Mapping[str, Any]) -> Record:
     """The record of `share_of` with the interval of designed.designed_share, from the same counts and those of
     SQUARES."""
     sums = (float(counts[name]) for name in ("answers", "right", *SQUARES))
-    return _share(counts, designed.summed_share(designed.Summed(int(counts["clusters"]), *sums)), NEW_TASKS)
+    return _share(counts, clustered.summed_share(clustered.ClusterSums(int(counts["clusters"]), *sums)), NEW_TASKS)
 
 
 def _share(counts: Mapping[str, Any], found: Interval, target: str) -> Record:
@@ -190,8 +190,8 @@ def contrast(sums: pl.DataFrame, stratum: str | None = None, target: str | None 
     columns = {name: sums[name].to_numpy() for name in sums.columns if name in _SUMS}
     summed = pair_sums(sums, stratum)
     unit, items = summed.unit, summed.items
-    effect = pairs.pairs_effect(summed, strata=stratum is not None)
-    kept = pairs.PairSums(unit, items, *(columns[name] for name in ("kept", "control_kept", "moved")))
+    effect = clustered.pairs_effect(summed, strata=stratum is not None)
+    kept = clustered.PairSums(unit, items, *(columns[name] for name in ("kept", "control_kept", "moved")))
     failed = columns["failed"], columns["control_failed"]
     both, gained, lost = (int(columns[name].sum()) for name in ("both", "gained", "lost"))
     n = int(items.sum())
@@ -209,7 +209,7 @@ def contrast(sums: pl.DataFrame, stratum: str | None = None, target: str | None 
         **of_tests(effect, summed.by_unit(summed.treated) - summed.by_unit(summed.control)),
         "p_failure": failures.failures_of_units(of_units[0], of_units[1], summed.sizes()).p,
         **sides.beside(side(""), side("control_"), bool(n)),
-        **of_rest(effect, pairs.bounds(kept, *failed)),
+        **of_rest(effect, clustered.bounds(kept, *failed)),
         "gained": gained,
         "lost": lost,
         "both": both,
@@ -222,11 +222,11 @@ def contrast(sums: pl.DataFrame, stratum: str | None = None, target: str | None 
     }
 
 
-def pair_sums(sums: pl.DataFrame, stratum: str | None = None) -> pairs.PairSums:
+def pair_sums(sums: pl.DataFrame, stratum: str | None = None) -> clustered.PairSums:
     """The sums `of_pairs`, by that stratum where one is given, as the estimators take them."""
     unit = _codes(sums[stratum]) if stratum else np.arange(sums.height)
     columns = (sums[name].to_numpy() for name in ("items", "treated", "control", "moved"))
-    return pairs.PairSums(unit, *columns)
+    return clustered.PairSums(unit, *columns)
 
 
 def matched(sums: pl.DataFrame, treated: pl.Series, stratum: str) -> Record:

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tomserve.stats.cells import unit_means
 from tomserve.stats.clustered import clustered_mean
+from tomserve.stats.clusters import unit_means
 from tomserve.stats.paired import mean_interval, t_p
 from tomserve.stats.proportions import Interval, tango
 from tomserve.studies.contrasts import codes

@@ -1,18 +1,19 @@
-"""Shares of right answers corrected for chance, and their mean over task types, with intervals over clusters.
+"""Accuracy corrected for chance and macro-averaged F1, with intervals over clusters.
 
 A share p where a blind guess scores c is corrected as clip((p - c) / (1 - c), 0, 1): 0 for whoever guesses, 1 for
-whoever is always right. Because of the clip the corrected share of somebody who guesses is a little above 0 on average.
+whoever is always right. Because of the clip the corrected share of somebody who guesses is a little above 0 on
+average.
 
->>> corrected(0.75, 0.5), corrected(0.2, 0.25)
-(0.5, 0.0)
->>> found = task_mean([1, 1, 1, 0, 0, 1], [0.5] * 6, list("aabbab"), list("xyxyzz"))
->>> found.estimate, found.tasks, found.clusters
-(array([0.33333333]), 2, 3)
+The F1 of a class is 2 x right / (times it is the right answer + times it is given): the harmonic mean of precision
+and recall. The macro average is the mean over the classes that are the right answer or are given at least once,
+whatever their size, so that a constant answer earns little where classes are many. An answer that is missing is given
+to no class, and so costs recall.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,21 +37,21 @@ BELOW = 0.975
 _AT_ONCE = 250
 
 
-def corrected(share: float, chance: float) -> float:
+def correct_for_chance(share: float, chance: float) -> float:
     """A share corrected for chance, from 0 to 1; nan where one of them is, or where chance is 1."""
     if math.isnan(share) or math.isnan(chance) or chance >= 1:
         return math.nan
     return min(1.0, max(0.0, (share - chance) / (1 - chance)))
 
 
-def guesser(chance: npt.ArrayLike, task: npt.ArrayLike) -> float:
+def guesser_mean(chance: npt.ArrayLike, task: npt.ArrayLike) -> float:
     """The corrected mean over task types (`task_mean`) that a blind guesser has on average on these very questions.
 
     It is above 0, since the clip keeps what luck adds to a task and not what it takes away, and the more so the fewer
     questions a task has. Exact: the number of right answers of a task is a sum of binomials, one for each chance that
     its questions have, whose probabilities are convolved.
 
-        >>> guesser([0.5, 0.5], ["a", "a"])  # two right by one in four, which counts 1; one right counts 0
+        >>> guesser_mean([0.5, 0.5], ["a", "a"])  # two right by one in four, which counts 1; one right counts 0
         0.25
 
     chance: what a blind guess scores at each question, in [0, 1) [questions]. task: its type [questions]. nan where
@@ -166,7 +167,10 @@ def task_mean(
         correct = sides[:, side].sum()
         if min(correct, len(sides) - correct) < FEW:
             found = wilson(float(sides[:, side].mean()) * m, m)
-            beside[side] = [corrected(found.low, float(guess.mean())), corrected(found.high, float(guess.mean()))]
+            beside[side] = [
+                correct_for_chance(found.low, float(guess.mean())),
+                correct_for_chance(found.high, float(guess.mean())),
+            ]
     return TaskMean(estimate, draws, least, beside, k, m)
 
 
@@ -216,3 +220,87 @@ def mean_of(parts: list[TaskMean], side: int = 0, level: float = 0.95) -> Interv
         beside = bounds.mean(axis=0)
     found = _interval(value, (least, most), beside, level, clusters)
     return Interval(found.estimate, found.low, found.high, f"bootstrap of the clusters of {len(parts)} sets")
+
+
+DRAWS, SEED, PART = 2000, 0, 200
+"""How often clusters are drawn anew for an interval, from which seed, and how many of these draws are held at once."""
+
+
+def macro_f1(right: Sequence[int], given: Sequence[int | None]) -> float:
+    """The macro-averaged F1 of answers; nan without answers.
+
+    right, given: for each question the number of the right class and of the one given, None where none is [questions].
+    Raises ValueError for sequences of unequal length.
+    """
+    return float(_averaged(_counts(right, given, np.zeros(len(right), dtype=np.int64)).sum(axis=0)))
+
+
+def macro_f1_interval(
+    right: Sequence[int], given: Sequence[int | None], cluster: npt.ArrayLike, level: float = 0.95
+) -> Interval:
+    """The interval of the macro-averaged F1 for further clusters like these: percentiles of DRAWS values, each from as
+    many clusters as there are, drawn with replacement (Efron and Tibshirani 1993, chapter 13).
+
+    right, given: as for `macro_f1`. cluster: a whole number for each question [questions]. level: of confidence. Where
+    no draw differs from another, as where every answer is right, the draws say nothing of what is not yet seen, and the
+    interval is Wilson's for the share of right answers with the number of clusters for that of questions. Raises
+    ValueError for sequences of unequal length, or without questions.
+    """
+    counts = _counts(right, given, np.asarray(cluster))
+    units = len(counts)
+    if not units:
+        raise ValueError("there are no questions")
+    generator = np.random.default_rng(SEED)
+    found = np.empty(DRAWS)
+    for start in range(0, DRAWS, PART):
+        weights = generator.multinomial(units, np.full(units, 1 / units), size=PART)
+        drawn = np.tensordot(weights.astype(np.float64), counts, axes=1).astype(np.float64)
+        found[start : start + PART] = _averaged(drawn)
+    estimate = macro_f1(right, given)
+    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    if high - low > 0:
+        return Interval(estimate, float(low), float(high), f"bootstrap, {units} clusters")
+    share = sum(one == other for one, other in zip(right, given, strict=True)) / len(right)
+    narrow = wilson(share * units, units, level)
+    return Interval(estimate, min(narrow.low, estimate), max(narrow.high, estimate), f"wilson, {units} clusters")
+
+
+def constant_f1(right: Sequence[int]) -> tuple[int, float]:
+    """The class that earns most where it is always given, and the macro-averaged F1 that it earns.
+
+    right: the right classes [questions]. Raises ValueError without questions.
+    """
+    sizes = np.bincount(right)
+    best = int(sizes.argmax())
+    return best, macro_f1(right, [best] * len(right))
+
+
+def guessed_f1(right: Sequence[int], classes: int) -> float:
+    """What a blind guess among the classes earns, where questions are many.
+
+    right: the right classes [questions]. classes: how many there are to guess among.
+    """
+    shares = np.bincount(right, minlength=classes) / len(right)
+    return float(np.mean(2 * shares / classes / (shares + 1 / classes)))
+
+
+def _counts(right: Sequence[int], given: Sequence[int | None], cluster: npt.NDArray[np.int64]) -> Floats:
+    """For each cluster and class: times right, times the right answer, times given [clusters, classes, 3]."""
+    gold = np.asarray(right, dtype=np.int64)
+    said = np.asarray([-1 if one is None else one for one in given], dtype=np.int64)
+    if not len(gold) == len(said) == len(cluster):
+        raise ValueError(f"columns of {len(gold)}, {len(said)} and {len(cluster)} values; expected one length")
+    names, unit = np.unique(cluster, return_inverse=True)
+    counts = np.zeros((len(names), max([*gold, *said], default=0) + 1, 3))
+    for place, (rows, classes) in enumerate(((gold == said, gold), (gold >= 0, gold), (said >= 0, said))):
+        np.add.at(counts, (unit[rows], classes[rows], place), 1)
+    return counts
+
+
+def _averaged(counts: Floats) -> Floats:
+    """The macro averages of counts [..., classes, 3]; classes that never occur are left out."""
+    hits, golds, saids = (counts[..., place] for place in range(3))
+    seen = golds + saids > 0
+    scores = np.divide(2 * hits, golds + saids, out=np.zeros_like(hits), where=seen)
+    number = seen.sum(axis=-1)
+    return np.asarray(np.divide(scores.sum(axis=-1), number, out=np.full(np.shape(number), np.nan), where=number > 0))

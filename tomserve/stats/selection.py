@@ -1,15 +1,17 @@
-"""What the best of many cells does on items that did not choose it, beside the best of every control."""
+"""Inference for the best of many cells: the maximum statistic, and what the best cell does on items that did not
+choose it.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.cells import same_length
+from tomserve.stats.clusters import check_same_length
 from tomserve.stats.distributions import t_quantile
 from tomserve.stats.effects import FEW_CHANGES
 from tomserve.stats.proportions import UNDEFINED, Interval, wilson
@@ -24,7 +26,7 @@ CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
-class Selected:
+class Selection:
     """What was chosen, and what it does where it was not chosen; nan where undefined.
 
     net: the mean effect of the best cell on the clusters that did not choose it. controls: the same for each control,
@@ -43,7 +45,7 @@ class Selected:
     where: Floats
 
 
-def selected(
+def select_best(
     effects: npt.ArrayLike,
     controls: Mapping[str, npt.ArrayLike],
     clusters: npt.ArrayLike,
@@ -51,7 +53,7 @@ def selected(
     splits: int = 20,
     draws: int = 1000,
     seed: int = 0,
-) -> Selected:
+) -> Selection:
     """Choose the best cell on one half of the clusters, measure it on the other, swap, and average over random splits.
 
     Measure and controls are compared in the same cell, as what a cell allows (such as how far a state is moved) is
@@ -84,7 +86,7 @@ def selected(
     if m < 2:
         nothing = Interval(*UNDEFINED, method="undefined: fewer than two clusters")
         none = np.full(values[0].shape[1], np.nan)
-        return Selected(nothing, dict.fromkeys(controls, nothing), nothing, nothing, NOTHING, none, none)
+        return Selection(nothing, dict.fromkeys(controls, nothing), nothing, nothing, NOTHING, none, none)
     sums, rng = _summed(values, index, m), np.random.default_rng(seed)
     halves = _halves(rng, m, splits)
     drawn = np.vstack([np.ones(m), rng.multinomial(m, np.full(m, 1 / m), size=draws)])
@@ -95,7 +97,7 @@ def selected(
     anything = np.any(moved, axis=0)
     apart = [moved[0], *(_moved((sums[:, 0] - sums[:, k]) / sizes[:, None]) for k in range(1, len(values)))]
     fewest = min(apart, key=lambda one: int(one.sum()))  # a control that the measure hardly ever differs from
-    return Selected(
+    return Selection(
         _interval(held.values[:, 0], m, moved[0], limit),
         shown,
         _interval(held.control, m, anything, limit),
@@ -121,7 +123,7 @@ def _columns(
             )
     if NOTHING in controls:
         raise ValueError(f"a control is called {NOTHING!r}, which stands for doing nothing: expected another name")
-    same_length(*values, names)
+    check_same_length(*values, names)
     return values, names
 
 
@@ -223,8 +225,8 @@ def _largest(against: Floats, other: Floats, cells: Ints) -> tuple[Floats, Ints]
 
 
 @dataclass(frozen=True)
-class Again:
-    """What `again` finds: for every draw the held-out mean of the measure in its best cell, and what it has over the
+class ReweightedSelection:
+    """What `select_again` finds: for every draw the held-out mean of the measure in its best cell, and what it has over the
     largest control where that is most [draws], and how many clusters differ from the median one in any cell."""
 
     net: Floats
@@ -232,7 +234,7 @@ class Again:
     moved: int
 
 
-def again(
+def select_again(
     effects: npt.ArrayLike,
     controls: Mapping[str, npt.ArrayLike],
     clusters: npt.ArrayLike,
@@ -240,13 +242,13 @@ def again(
     *,
     splits: int = 20,
     seed: int = 0,
-) -> Again:
-    """The means of `selected` for given weights of the clusters, with the same halves; all cells are chosen again.
+) -> ReweightedSelection:
+    """The means of `select_best` for given weights of the clusters, with the same halves; all cells are chosen again.
 
     effects, controls, clusters, splits, seed: as there. weights: how much each cluster counts in each draw, clusters in
     the order of their names [draws, clusters]; such as those that several measures share.
 
-    Raises ValueError as `selected` does, for fewer than two clusters, and for weights of another shape.
+    Raises ValueError as `select_best` does, for fewer than two clusters, and for weights of another shape.
     """
     values, names = _columns(effects, controls, clusters)
     _, index, sizes = np.unique(names, return_inverse=True, return_counts=True)
@@ -256,4 +258,92 @@ def again(
     sums = _summed(values, index, m)
     found = held_out(sums, sizes.astype(float), drawn, _halves(np.random.default_rng(seed), m, splits))
     moved = np.any([_moved(sums[:, k] / sizes[:, None]) for k in range(len(values))], axis=0)
-    return Again(found.values[:, 0], found.adjusted, int(moved.sum()))
+    return ReweightedSelection(found.values[:, 0], found.adjusted, int(moved.sum()))
+
+
+TIES = 1e-12
+"""Sums of the same numbers in another order differ by less than this, relative to the largest, and count as equal."""
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """The largest mean and what it is worth.
+
+    value: the largest mean over the cells. cell: its index, the first of equal ones. p: the probability of a maximum
+    at least as large where nothing works. null_95: what the maximum stays below in 95% of such draws.
+    """
+
+    value: float
+    cell: int
+    p: float
+    null_95: float
+
+
+def sign_flips(effects: npt.ArrayLike, clusters: npt.ArrayLike, draws: int = 2000, seed: int = 0) -> Maximum:
+    """Test the largest mean over all cells by the distribution of the largest mean under random signs of clusters.
+
+    Where nothing works, a cluster's effects are as likely as their opposites, in all cells together. So the signs of
+    whole clusters are drawn anew, and the maximum over all cells is taken each time; p is (1 + those at least as large)
+    / (1 + draws). That is valid for any dependence between cells, and answers for all of them at once (Westfall and
+    Young, "Resampling-based multiple testing", 1993; Nichols and Holmes, Hum Brain Mapp 15:1, 2002). One-sided: only
+    large means count. It assumes independent clusters.
+
+    effects: one number for each item and cell [n, c]. clusters: of each item [n]. draws: how many. seed: of the signs.
+
+    Raises ValueError for columns of unequal length, no items or no cells, and effects that are not finite.
+    """
+    values, sums = _sums(effects, clusters)
+    return _tested(sums, sums.sum(axis=0), len(values), draws, seed)
+
+
+def above_all(
+    effects: npt.ArrayLike, others: Sequence[npt.ArrayLike], clusters: npt.ArrayLike, draws: int = 2000, seed: int = 0
+) -> Maximum:
+    """Test whether there is a cell in which the effects are above 0 and above those of every other measure.
+
+    The value is the largest, over the cells, of the smallest mean difference between the effects and any of the others,
+    where nothing (0) is one of them. It is compared with the largest difference of all cells and all others together
+    under random signs of whole clusters. In each cell at least one of the others does as much where nothing is to be
+    found, and which one that is may change from cell to cell; the largest of those differences is at most the largest
+    of all, so that p errs at most as often as it says, whichever they are. (To take the largest p of a test against
+    each other measure would not do: the effects may exceed one of them here and another one there, and never both.)
+
+    effects: one number for each item and cell [n, c]. others: of the other measures, in the same cells, each [n, c].
+    clusters, draws, seed: as in `sign_flips`. Raises ValueError as `sign_flips` does, and for others of another shape.
+    """
+    values, own = _sums(effects, clusters)
+    sums = [own]
+    for one in others:
+        if np.shape(one) != values.shape:
+            raise ValueError(f"effects to compare with of shape {np.shape(one)}: expected {values.shape}")
+        sums.append(own - _sums(one, clusters)[1])
+    least = np.min([one.sum(axis=0) for one in sums], axis=0)
+    return _tested(np.hstack(sums), least, len(values), draws, seed)
+
+
+def _sums(effects: npt.ArrayLike, clusters: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The effects as numbers, checked [n, c], and their sums over clusters [clusters, c]."""
+    values, names = np.asarray(effects, dtype=float), np.asarray(clusters)
+    check_same_length(values, names)
+    if values.ndim != 2 or not values.size or not np.isfinite(values).all():
+        raise ValueError(f"effects of shape {values.shape}: expected finite numbers [items, cells], at least one")
+    _, index = np.unique(names, return_inverse=True)
+    sums = np.zeros((int(index.max()) + 1, values.shape[1]))
+    np.add.at(sums, index, values)
+    return values, sums
+
+
+def _tested(sums: npt.NDArray[np.float64], totals: npt.NDArray[np.float64], n: int, draws: int, seed: int) -> Maximum:
+    """The largest of the totals [c], over n items, against the largest of the sums [clusters, columns] under random
+    signs of the clusters."""
+    means = totals / n
+    cell = int(means.argmax())
+    rng = np.random.default_rng(seed)
+    null = np.empty(draws)
+    step = max(1, CHUNK // sums.shape[1])
+    for start in range(0, draws, step):
+        signs = 1 - 2 * rng.integers(0, 2, (min(step, draws - start), len(sums)))
+        null[start : start + step] = (signs @ sums).max(axis=1) / n
+    value = float(means[cell])
+    reached = int((null >= value - TIES * float(np.abs(sums).sum(axis=0).max())).sum())
+    return Maximum(value, cell, (1 + reached) / (1 + draws), float(np.quantile(null, 0.95)))

@@ -1,0 +1,180 @@
+"""Means by cluster, stratum and arm, the intra-class correlation, and the effective number of answers.
+
+Questions about one story are neither copies of each other nor independent. Their intra-class correlation says where
+between the two they lie: with 0 every answer counts, with 1 a story of sixteen questions counts once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Mean outcome of each stratum and arm, a mean of its clusters' means, for the strata that have both arms.
+
+    `means`, `counts` (of clusters), `answers` and `right` (numbers of answers, and of right ones): [strata, 2], columns
+    control and treated. `dropped`: number of strata without one of the arms, which say nothing about the contrast.
+    """
+
+    means: Floats
+    counts: npt.NDArray[np.int64]
+    answers: npt.NDArray[np.int64]
+    right: Floats
+    dropped: int
+
+
+def matched_cells(
+    outcome: npt.ArrayLike, treated: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike
+) -> Cells:
+    """Mean outcome by stratum and arm, for the strata that have both arms (see `Cells`).
+
+    outcome, treated, cluster, stratum: columns as `tomserve.stats.clustered` describes [answers].
+
+    Raises ValueError for columns of unequal length.
+    """
+    y, arm = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool)
+    clusters, strata = np.asarray(cluster), np.asarray(stratum)
+    check_same_length(y, arm, clusters, strata)
+    known = ~np.isnan(y)
+    if not known.any():
+        none = np.empty((0, 2), dtype=np.int64)
+        return Cells(np.empty((0, 2)), none, none, np.empty((0, 2)), 0)
+    _, codes = np.unique(strata[known], return_inverse=True)
+    return cells_of(*cluster_means(y[known], clusters[known], codes * 2 + arm[known]))
+
+
+def cells_of(means: Floats, of_cell: Codes, sizes: npt.NDArray[np.number]) -> Cells:
+    """The same from the means of clusters, at least one, which is all that a cell is made of.
+
+    means, of_cell, sizes: of each cluster within an arm its mean outcome, twice the code of its stratum (from 0) plus 1
+    where it is treated, and its number of answers [clusters].
+    """
+    size = 2 * (int(of_cell.max()) // 2 + 1)
+    counts = np.bincount(of_cell, minlength=size).reshape(-1, 2)
+    sums, answers, right = (
+        np.bincount(of_cell, weights=weights, minlength=size).reshape(-1, 2)
+        for weights in (means, sizes, means * sizes)
+    )
+    full = (counts > 0).all(axis=1)
+    return Cells(
+        sums[full] / counts[full],
+        counts[full].astype(np.int64),
+        answers[full].round().astype(np.int64),
+        np.asarray(right[full], dtype=float),
+        int((~full).sum()),
+    )
+
+
+def cluster_means(y: Floats, clusters: npt.NDArray[np.generic], group: Codes) -> tuple[Floats, Codes, Codes]:
+    """Mean outcome of each cluster within each group, where a cluster may have answers in several groups.
+
+    Returns parallel arrays: the means, the groups they belong to, and the numbers of answers. `group`: codes from 0.
+    """
+    if not y.size:
+        return np.empty(0), np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
+    names, codes = np.unique(clusters, return_inverse=True)
+    pairs, index, sizes = np.unique(group * len(names) + codes, return_inverse=True, return_counts=True)
+    return np.bincount(index, weights=y) / sizes, pairs // len(names), sizes
+
+
+def unit_means(
+    y: Floats, clusters: npt.NDArray[np.generic], strata: npt.NDArray[np.generic]
+) -> tuple[Floats, npt.NDArray[np.generic], int]:
+    """By stratum the mean of its clusters' means; then the strata, and the number of clusters."""
+    names, codes = np.unique(strata, return_inverse=True)
+    means, of_stratum, _ = cluster_means(y, clusters, codes)
+    return means_of_units(means, of_stratum, len(names)), names, means.size
+
+
+def means_of_units(means: Floats, of_unit: Codes, units: int) -> Floats:
+    """By unit the mean of its clusters' means. means, of_unit: of each cluster [clusters]; units: how many there are,
+    coded from 0."""
+    counts = np.bincount(of_unit, minlength=units)
+    return np.asarray(np.bincount(of_unit, weights=means, minlength=units) / np.maximum(counts, 1), dtype=float)
+
+
+def check_same_length(*columns: npt.NDArray[np.generic]) -> None:
+    """Raise ValueError where the columns have different numbers of rows."""
+    if len({column.shape[0] for column in columns}) != 1:
+        raise ValueError(f"columns of {[column.shape[0] for column in columns]} rows: expected equal lengths")
+
+
+def intraclass(outcome: npt.ArrayLike, cluster: npt.ArrayLike, group: npt.ArrayLike) -> float:
+    """Intra-class correlation of the outcomes within clusters, from one analysis of variance pooled over groups.
+
+    (MSB - MSW) / (MSB + (n0 - 1) MSW), where MSB and MSW are the mean squares between clusters of a group and within
+    clusters, and n0 the usual mean cluster size for unequal clusters (Donner, Int Stat Rev 54:67, 1986; for binary
+    outcomes Ridout, Demetrio and Firth, Biometrics 55:137, 1999). It is cut to [0, 1]. It assumes that the correlation
+    is alike in all groups (classes), of which each has too few clusters for an estimate of its own, and that groups
+    differ in level only. A cluster is taken as another one in each group in which it has answers.
+
+    outcome: 1 right, 0 wrong, nan left out [answers].
+    cluster: the task or story of each answer [answers].
+    group: the class of each answer [answers].
+
+    nan where it cannot be estimated: no group has two clusters, no cluster two answers, or nothing varies. Raises
+    ValueError for columns of unequal length.
+
+        >>> round(intraclass([1, 1, 0, 0, 1, 0], ["a", "a", "b", "b", "c", "c"], ["x"] * 6), 3)
+        0.5
+    """
+    y, clusters, groups = np.asarray(outcome, dtype=float), np.asarray(cluster), np.asarray(group)
+    check_same_length(y, clusters, groups)
+    known = ~np.isnan(y)
+    if not known.any():
+        return math.nan
+    y = y[known]
+    _, of_group = np.unique(groups[known], return_inverse=True)
+    names, codes = np.unique(clusters[known], return_inverse=True)
+    pairs, index = np.unique(of_group * len(names) + codes, return_inverse=True)
+    sizes = np.bincount(index).astype(float)
+    means = np.bincount(index, weights=y) / sizes
+    owner = pairs // len(names)
+    totals, counts = np.bincount(owner, weights=sizes), np.bincount(owner)
+    levels = np.bincount(owner, weights=means * sizes) / totals
+    between, within = float(np.sum(counts - 1)), y.size - float(sizes.size)
+    if between < 1 or within < 1:
+        return math.nan
+    msb = float(np.sum(sizes * (means - levels[owner]) ** 2)) / between
+    msw = float(np.sum((y - means[index]) ** 2)) / within
+    n0 = float(np.sum(totals - np.bincount(owner, weights=sizes**2) / totals)) / between
+    whole = msb + (n0 - 1) * msw
+    return min(1.0, max(0.0, (msb - msw) / whole)) if whole > 1e-12 else math.nan
+
+
+def effective_n(sizes: npt.ArrayLike, icc: float) -> float:
+    """For how many independent answers clusters of these sizes count, given the intra-class correlation.
+
+    n / (1 + (sum of squared sizes / n - 1) icc): Kish's design effect for clusters of unequal sizes (Kish, "Survey
+    Sampling", 1965, section 8.2; Donner, Birkett and Buck, Am J Epidemiol 114:906, 1981), for a mean in which every
+    answer counts the same. It is never fewer than the clusters, nor more than the answers.
+
+    sizes: number of answers of each cluster, above zero [clusters].
+    icc: in [0, 1]; where it is unknown (nan) every cluster counts once.
+
+        >>> effective_n([16] * 7, 0.2)
+        28.0
+    """
+    n = np.asarray(sizes, dtype=float)
+    if not n.size:
+        return 0.0
+    return effective_n_of(float(n.sum()), n.size, float(np.sum(n**2)), icc)
+
+
+def effective_n_of(total: float, clusters: int, squares: float, icc: float) -> float:
+    """The number of `effective_n` from the numbers of answers and of clusters, above zero, and the sum of the squared
+    numbers of answers of the clusters."""
+    if math.isnan(icc):
+        return float(clusters)
+    if not 0 <= icc <= 1:
+        raise ValueError(f"an intra-class correlation of {icc}: expected a number from 0 to 1")
+    effect = 1 + (squares / total - 1) * icc
+    return min(total, max(float(clusters), total / effect))
