@@ -13,9 +13,8 @@ from typing import Any
 
 from tomserve.benchmarks import get
 from tomserve.engine.httptools_transport import HttptoolsTransport
-from tomserve.engine.observe import Silent
 from tomserve.engine.request import Identity, Request, Sampling
-from tomserve.engine.runner import Runner
+from tomserve.engine.runner import Runner, SilentObserver
 from tomserve.engine.transport import Reply
 from tomserve.errors import TomserveError
 from tomserve.prompting.strategy import Strategy
@@ -45,7 +44,7 @@ class Counting(HttptoolsTransport):
         return reply
 
 
-class Watch(Silent):
+class Watch(SilentObserver):
     """Records when each answer came and how many tokens it had, and keeps the newest status of the run."""
 
     def __init__(self) -> None:

@@ -304,9 +304,9 @@ def measure(name: str, url: str, bodies: Path, count: int, in_flight: int) -> di
     before = time.process_time()
     run: Callable[[Any], object] = asyncio.run
     if name in OURS:
-        from tomserve.engine import loop
+        from tomserve.engine import transports
 
-        run = loop.run  # as the command line runs it
+        run = transports.run_loop  # as the command line runs it
         before = time.process_time()
         material: list[Any] = items(count + in_flight)
     else:

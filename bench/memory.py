@@ -31,12 +31,12 @@ from typing import Any
 
 from _figures import spread_figure
 
-from tomserve.engine import loop
+from tomserve.engine import transports
 from tomserve.engine.httptools_transport import HttptoolsTransport
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import Reply, Transport
-from tomserve.prompting.turn import Turn
+from tomserve.prompting.conversation import Turn
 from tomserve.runs.journal import Journal
 
 AIM = 40
@@ -163,7 +163,7 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.child:
         path, count, url = chosen.child
-        print(json.dumps(loop.run(fill(Path(path), int(count), url, chosen.in_flight or None))))
+        print(json.dumps(transports.run_loop(fill(Path(path), int(count), url, chosen.in_flight or None))))
         return 0
     if min(chosen.counts) <= FLOOR:
         parser.error(f"--counts must be above {FLOOR}")

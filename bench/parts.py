@@ -20,10 +20,10 @@ import orjson
 from _figures import figure
 
 from tomserve.benchmarks import get
-from tomserve.engine.fleet import Fleet
-from tomserve.engine.prefix import PrefixMeter
+from tomserve.engine.endpoints import EndpointPool
+from tomserve.engine.prompt_tokens import PrefixMeter
+from tomserve.engine.records import build_row
 from tomserve.engine.request import Identity, Request, Sampling
-from tomserve.engine.rows import row_of
 from tomserve.engine.transport import read_reply
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal
@@ -56,7 +56,7 @@ def main() -> None:
     print(f"{'part':44s} {'vanilla':>8s} {'cot':>8s}   microseconds a request")
     table: dict[str, list[float]] = {}
     for name in ("vanilla", "cot"):
-        strategy, sampling, meter, fleet = Strategy.load(name), Sampling(), PrefixMeter(), Fleet(["a"], 60)
+        strategy, sampling, meter, fleet = Strategy.load(name), Sampling(), PrefixMeter(), EndpointPool(["a"], 60)
         ordered = sorted(items, key=strategy.order)
 
         def build(item: Any, strategy: Strategy = strategy, sampling: Sampling = sampling) -> Request:
@@ -66,12 +66,12 @@ def main() -> None:
         requests = [build(item) for item in ordered]
         turns = microseconds(strategy.turn, ordered)
 
-        def steer(request: Request, fleet: Fleet = fleet) -> None:
+        def steer(request: Request, fleet: EndpointPool = fleet) -> None:
             fleet.sent(fleet.pick(request), request.identity)
             fleet.note_reply("a", reply, request.identity, fleet.returned("a", request.identity))
 
         with tempfile.TemporaryDirectory() as scratch:
-            rows = [row_of(request, reply, "http://127.0.0.1:8000/v1", 1) for request in requests]
+            rows = [build_row(request, reply, "http://127.0.0.1:8000/v1", 1) for request in requests]
             times = []
             for number in range(ROUNDS):
                 with Journal(Path(scratch) / f"{number}.jsonl") as journal:
@@ -87,7 +87,7 @@ def main() -> None:
             "prefix shared with the one before": microseconds(meter.share, requests),
             "endpoint, limits, pauses": microseconds(steer, requests),
             "reading the reply": microseconds(lambda _: read_reply(200, raw), requests),
-            "the row": microseconds(lambda r: row_of(r, reply, "http://127.0.0.1:8000/v1", 1), requests),
+            "the row": microseconds(lambda r: build_row(r, reply, "http://127.0.0.1:8000/v1", 1), requests),
             "journal: one line, one write, its index": statistics.median(times),
         }
         for part, cost in parts.items():

@@ -40,7 +40,7 @@ import orjson
 from _figures import need, spread_figure
 
 from tomserve.benchmarks import get
-from tomserve.engine.load import read_load
+from tomserve.engine.concurrency import read_load
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import Runner
 from tomserve.items import Item

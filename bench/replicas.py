@@ -42,11 +42,10 @@ from typing import Any
 from _figures import need, spread_figure
 
 from tomserve.benchmarks import get
-from tomserve.engine import loop
+from tomserve.engine import transports
 from tomserve.engine.httptools_transport import HttptoolsTransport
-from tomserve.engine.observe import Silent, Status
 from tomserve.engine.request import Identity, Request, Sampling
-from tomserve.engine.runner import Runner
+from tomserve.engine.runner import Runner, RunStatus, SilentObserver
 from tomserve.errors import TomserveError
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal
@@ -69,13 +68,13 @@ TOKENS = ("prompt", "cached", "shareable")
 Run = dict[str, Any]
 
 
-class Watch(Silent):
+class Watch(SilentObserver):
     """Records when each answer came and from which server, and keeps the newest status of the run."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[float, str]] = []
         self.failed: Counter[str] = Counter()
-        self.now = Status()
+        self.now = RunStatus()
 
     def row(self, row: dict[str, Any]) -> None:
         """Note an answer when its row is written, as Observer says."""
@@ -84,7 +83,7 @@ class Watch(Silent):
         else:
             self.failed["reused" if row["reused"] else row["status"]] += 1
 
-    def status(self, status: Status) -> None:
+    def status(self, status: RunStatus) -> None:
         """Keep the newest status, as Observer says."""
         self.now = status
 
@@ -272,7 +271,7 @@ def main() -> int:
     parser.add_argument("--one", metavar="JOB", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
-        print(json.dumps(loop.run(client(json.loads(chosen.one)))))
+        print(json.dumps(transports.run_loop(client(json.loads(chosen.one)))))
         return 0
     if chosen.vllm and chosen.slow:
         parser.error("--slow is for simulated servers")

@@ -36,13 +36,13 @@ import orjson
 from _figures import need, spread_figure
 
 from tomserve.benchmarks import get
-from tomserve.engine import loop
+from tomserve.engine import transports
 from tomserve.engine.httptools_transport import HttptoolsTransport
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import Reply
+from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Turn
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.serving import reference
 from tomserve.serving.command import Command, vllm_command
@@ -223,7 +223,7 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.ask:
         url, model = chosen.ask
-        print(json.dumps(loop.run(ask(url, model, chosen.count, chosen.max_tokens, chosen.concurrency[0]))))
+        print(json.dumps(transports.run_loop(ask(url, model, chosen.count, chosen.max_tokens, chosen.concurrency[0]))))
         return 0
     need("vllm")
     preset, folder, port = Preset.load("reference"), reference.folder(), free_port()

@@ -21,7 +21,7 @@ from tests.conftest import ROOT, Outcome
 from tests.helpers.strategies import READERS, items, scripted, talk
 from tomserve.cli.app import app
 from tomserve.engine.request import Identity, Request, Sampling
-from tomserve.prompting.strategy import Strategy, names
+from tomserve.prompting.strategy import Strategy, list_strategies
 
 FOLDER = ROOT / "tests/data/golden/pins"
 
@@ -74,7 +74,7 @@ def test_the_python_surface() -> None:
 
 def test_the_keys_of_all_requests() -> None:
     keys = {}
-    for name in sorted({*names()} - {*READERS}):
+    for name in sorted({*list_strategies()} - {*READERS}):
         strategy = Strategy.load(name)
         for kind, item in items().items():
             try:

@@ -21,7 +21,7 @@ import _misbehaving
 from _misbehaving import OFFENCES, mark_of, tagged, text_of
 
 from tomserve.engine.transport import Reply, Timeouts
-from tomserve.engine.transports import TRANSPORTS, transport
+from tomserve.engine.transports import TRANSPORTS, make_transport
 from tomserve.status import FINAL
 
 KEY = "sk-the-key-of-this-test-which-is-long"
@@ -40,7 +40,7 @@ def asked(folder: Path, offence: str | None, name: str, questions: int = 4) -> l
         server = await loop.create_server(lambda: _misbehaving.Peer(state), "127.0.0.1", 0)
         # aiohttp itself waits for more where a chunk is broken, also when the connection has ended.
         patience = 1.0 if offence == "silence" or (offence, name) == ("broken chunks", "aiohttp") else 60.0
-        client = transport(name, KEY, Timeouts(total=patience, stall=patience))
+        client = make_transport(name, KEY, Timeouts(total=patience, stall=patience))
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         replies = []
         for number in range(questions):

@@ -32,7 +32,7 @@ from tomserve.benchmarks.hitom.tracker import SEMANTICS, trace
 from tomserve.benchmarks.hitom.wordings import read_asked, read_story
 from tomserve.errors import InapplicableError
 from tomserve.items import UNKNOWN, Item, items_digest
-from tomserve.prompting.people import asked_about
+from tomserve.prompting.people import find_people
 from tomserve.stability import Dropped, Kind, kinds, variants
 
 TOLD = (kinds.OBJECT, kinds.PERSON, kinds.CONDENSED, kinds.PARAPHRASE, kinds.ORDER)
@@ -81,7 +81,7 @@ def test_the_truth_of_the_text_is_the_original_truth(source: str, kind: Kind) ->
         assert (new.gold is None) == (item.gold is None)
         assert new.gold is None or new.gold.chains == (tuple(traced.chain(asked, semantics)),)
         assert (new.base, new.cluster, new.id) == (item.id, item.cluster, f"{item.id}/{kind.name}")
-        assert asked_about(new.question) == asked
+        assert find_people(new.question) == asked
         assert [new.meaning(choice) for choice in new.choices] == list(item.choices)
         told.setdefault(item.story, set()).add(new.story)
         shown = [choice for choice in new.choices if choice != UNKNOWN and choice in words_of_story(new.story)]

@@ -22,7 +22,7 @@ from tomserve.benchmarks.hitom.events import (
 )
 from tomserve.benchmarks.hitom.questions import read_question, write_question
 from tomserve.benchmarks.hitom.wordings import ASKED, OTHER, SHORT, read_asked, read_story, sort_of, write, write_asked
-from tomserve.prompting.people import asked_about
+from tomserve.prompting.people import find_people
 
 SENTENCES = {
     "Ada entered the den.": Enter(("Ada",), "den"),
@@ -102,7 +102,7 @@ def test_any_names_are_read_back_and_all_wordings_ask_about_the_same_minds(names
         texts = {write_question(asked, word), *(write_asked(asked, word, wording) for wording in range(ASKED))}
         assert len(texts) == ASKED + 1
         assert {read_asked(text) for text in texts} == {(asked, word)}
-        assert {asked_about(text) for text in texts} == {asked}
+        assert {find_people(text) for text in texts} == {asked}
         assert read_question(write_question(asked, word)) == (asked, word)
 
 

@@ -11,7 +11,7 @@ from tests.conftest import ROOT, Endpoint, running
 from tests.helpers.answerers import Answerer
 from tests.helpers.outcomes import passes, refuses
 from tomserve.api import experiments
-from tomserve.engine.masking import MASKED
+from tomserve.engine.redact import MASKED
 from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.serving import keys

@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 
 from tests.helpers.virtual import under_load
-from tomserve.engine.adaptive import Adaptive
-from tomserve.engine.load import Load, read_load
-from tomserve.engine.shedding import Shedding
-from tomserve.engine.work import work
+from tomserve.engine.concurrency import AdaptiveLimit, LoadShedding, ServerLoad, read_load
+from tomserve.engine.endpoints import weigh_tokens
 
 FLAT = {"base": 0.006, "slope": 0.00002}
 PHASE = 20.0
@@ -119,7 +117,7 @@ def test_a_pause_that_was_announced_is_waited_for() -> None:
 
 def test_what_is_left_at_the_end_of_a_run_tells_nothing_of_the_limit() -> None:
     now = [0.0]
-    limit = Adaptive(start=32, clock=lambda: now[0])
+    limit = AdaptiveLimit(start=32, clock=lambda: now[0])
     for _ in range(32):
         limit.answered(began=0.0, seconds=1.0, done=1.0, out=32)
     held = limit.limit
@@ -130,10 +128,10 @@ def test_what_is_left_at_the_end_of_a_run_tells_nothing_of_the_limit() -> None:
 
 
 def test_more_waits_for_a_queue_to_go_away() -> None:
-    limit = Adaptive(start=32, clock=lambda: 0.0)
+    limit = AdaptiveLimit(start=32, clock=lambda: 0.0)
 
     def after(running: int, waiting: int, out: int) -> float:
-        limit.load(Load(running, waiting, 0.1, 0, 0, 0, None), out=out)
+        limit.load(ServerLoad(running, waiting, 0.1, 0, 0, 0, None), out=out)
         return limit.limit
 
     assert after(32, 0, out=32) == 64
@@ -145,16 +143,16 @@ def test_more_waits_for_a_queue_to_go_away() -> None:
 
 
 def test_a_full_cache_stops_growth_and_preemptions_cut() -> None:
-    limit = Adaptive(start=32, clock=lambda: 0.0)
-    limit.load(Load(32, 0, 0.9, 0, 0, 0, None), out=32)
+    limit = AdaptiveLimit(start=32, clock=lambda: 0.0)
+    limit.load(ServerLoad(32, 0, 0.9, 0, 0, 0, None), out=32)
     assert limit.limit == 32
-    limit.load(Load(32, 0, 0.9, 1, 0, 0, None), out=32)
+    limit.load(ServerLoad(32, 0, 0.9, 1, 0, 0, None), out=32)
     assert limit.limit == 22
 
 
 def test_refusals_of_what_was_out_together_lower_the_limit_once() -> None:
     now = [10.0]
-    limit = Adaptive(start=100, clock=lambda: now[0])
+    limit = AdaptiveLimit(start=100, clock=lambda: now[0])
     assert [limit.refused(began=10.0) for _ in range(3)] == [False, True, False]
     for _ in range(20):
         limit.refused(began=10.0)
@@ -185,7 +183,7 @@ def test_refusals_by_load_are_still_told_among_refusals_at_random() -> None:
     assert outcome.limits[-1][1] <= 64
 
 
-def shown(trial: Shedding, level: float, refused: int, answered: int, seconds: float, out: int) -> object:
+def shown(trial: LoadShedding, level: float, refused: int, answered: int, seconds: float, out: int) -> object:
     trial.begin()
     for _ in range(refused + answered):
         trial.sent()
@@ -202,7 +200,7 @@ def test_a_trial_tells_an_overloaded_server_from_refusals_at_random() -> None:
         ({"refused": 30, "answered": 70, "seconds": 0.7, "out": 70}, "lower", 0.0),  # as many answers a second
         ({"refused": 30, "answered": 70, "seconds": 1.0, "out": 70}, 100.0, 0.3),
     ):
-        trial = Shedding()
+        trial = LoadShedding()
         assert shown(trial, 100.0, 30, 70, 1.0, 100) is None or trial.start(100.0) is None
         trial.borne = 0.0
         trial.start(100.0)
@@ -213,7 +211,7 @@ def test_a_trial_tells_an_overloaded_server_from_refusals_at_random() -> None:
 
 def test_refusals_that_are_over_are_forgotten() -> None:
     """A share that was borne once must not hide an overload for ever."""
-    trial = Shedding()
+    trial = LoadShedding()
     trial.borne = 0.3
     for _ in range(40):
         for _ in range(100):
@@ -226,16 +224,16 @@ def test_refusals_that_are_over_are_forgotten() -> None:
 
 
 def test_nothing_grows_while_the_client_is_the_limit() -> None:
-    limit = Adaptive(start=32, clock=lambda: 0.0)
+    limit = AdaptiveLimit(start=32, clock=lambda: 0.0)
     limit.held_back = True
-    limit.load(Load(32, 0, 0.1, 0, 0, 0, None), out=32)
+    limit.load(ServerLoad(32, 0, 0.1, 0, 0, 0, None), out=32)
     assert limit.limit == 32
 
 
 def test_work_is_tokens_where_they_are_told() -> None:
-    assert work(None) == 1
-    assert work({"prompt": 160, "completion": 9}) == 19
-    assert work({"prompt": 160}) == 1
+    assert weigh_tokens(None) == 1
+    assert weigh_tokens({"prompt": 160, "completion": 9}) == 19
+    assert weigh_tokens({"prompt": 160}) == 1
 
 
 METRICS = b"""# HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -257,7 +255,7 @@ vllm:cache_config_info{block_size="128",engine="0"} 1.0
 
 
 def test_the_load_is_read_from_vllms_metrics_and_nothing_else() -> None:
-    assert read_load(METRICS) == Load(7, 2, 0.5, 1, 1_500_000, 1_000_000, 128)
+    assert read_load(METRICS) == ServerLoad(7, 2, 0.5, 1, 1_500_000, 1_000_000, 128)
     assert read_load(b"<html>not found</html>") is None
     assert read_load(b"vllm:num_requests_running 1.0\n") is None
     assert read_load(METRICS.replace(b"3.0", b"e+e")).running == 4  # type: ignore[union-attr]

@@ -8,11 +8,11 @@ import pytest
 from tests.conftest import Endpoint, completion, make_item, running
 from tests.helpers.asking import page, rows
 from tests.helpers.talking import BUILD, Programmed, Talk, asked, converse, fan_out, says, three_turns
-from tomserve.engine.fleet import Fleet
+from tomserve.engine.endpoints import EndpointPool
 from tomserve.engine.request import Identity
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.prompting.turn import Reply
+from tomserve.prompting.conversation import Reply
 from tomserve.runs.journal import Journal
 
 
@@ -235,7 +235,7 @@ def test_a_later_turn_goes_where_the_turn_before_went(journal: Journal) -> None:
 
 
 def test_a_busy_replica_does_not_get_a_later_turn() -> None:
-    fleet = Fleet(["a", "b"], 60, concurrency=8)
+    fleet = EndpointPool(["a", "b"], 60, concurrency=8)
     talk = Programmed(three_turns, 3)
     request = BUILD(Identity("demo/1", "talk", 1), talk.turn(make_item(1)))
     assert fleet.pick(request, near="b") == "b"

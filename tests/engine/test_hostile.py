@@ -14,10 +14,9 @@ import pytest
 
 from tests.conftest import Endpoint, make_item
 from tests.helpers.hostile import ANSWER, ANSWERED, NO_ANSWER, Behaviour, Hostile, completion, response
-from tomserve.engine import exchange
-from tomserve.engine.bounded import MAX_BODY
-from tomserve.engine.transport import Reply, Timeouts, read_reply, retry_after
-from tomserve.engine.transports import TRANSPORTS, transport
+from tomserve.engine import sync_http
+from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, parse_retry_after, read_reply
+from tomserve.engine.transports import TRANSPORTS, make_transport
 from tomserve.errors import ServerError
 from tomserve.items import write_items
 from tomserve.serving.probe import Probe, healthy
@@ -34,7 +33,7 @@ every_transport = pytest.mark.parametrize("name", TRANSPORTS)
 
 
 async def sent(name: str, url: str, timeouts: Timeouts = PATIENT, times: int = 1) -> list[Reply]:
-    client = transport(name, KEY, timeouts)
+    client = make_transport(name, KEY, timeouts)
     try:
         return [await client.send(url, BODY) for _ in range(times)]
     finally:
@@ -80,7 +79,7 @@ def test_metrics_and_signs_of_life_are_bounded_too(name: str, monkeypatch: pytes
     kinds = ("a body without end", "chunks without end", "headers without end", "a bomb", "no HTTP", "another protocol")
 
     async def go(url: str) -> tuple[bool, bytes | None]:
-        client = transport(name, KEY, PATIENT)
+        client = make_transport(name, KEY, PATIENT)
         try:
             return await client.alive(url), await client.metrics(url)
         finally:
@@ -154,7 +153,7 @@ def test_what_is_asked_before_a_run_is_bounded_and_said_in_one_line() -> None:
             assert probe.version() is None
             assert probe.tokens("tiny", [{"role": "user", "content": "hi"}]) is None
             assert healthy(server.url.removesuffix("/v1"), 0.3) in (True, False)
-        assert server.sent < 5 * (3 * exchange.MOST + BUFFERS)
+        assert server.sent < 5 * (3 * sync_http.MOST + BUFFERS)
         return said
 
     with ThreadPoolExecutor(16) as pool:
@@ -219,13 +218,13 @@ def test_a_command_says_it_in_one_line(cli) -> None:
 
 
 def test_retry_after_in_seconds_and_as_a_date() -> None:
-    assert (retry_after("2.5"), retry_after("-3")) == (2.5, 0.0)
-    soon = retry_after(format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True))
+    assert (parse_retry_after("2.5"), parse_retry_after("-3")) == (2.5, 0.0)
+    soon = parse_retry_after(format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True))
     assert soon is not None
     assert 3000 < soon <= 3600
-    assert retry_after(format_datetime(datetime.now(UTC) - timedelta(seconds=30), usegmt=True)) == 0.0
+    assert parse_retry_after(format_datetime(datetime.now(UTC) - timedelta(seconds=30), usegmt=True)) == 0.0
     for nonsense in (None, "", "soon", "nan", "inf", "Mon, 99 Nov 2026 00:00:00 GMT"):
-        assert retry_after(nonsense) is None
+        assert parse_retry_after(nonsense) is None
 
 
 @pytest.mark.parametrize("levels", [10, 900, 1015, 1023, 1024, 100_000])

@@ -10,11 +10,10 @@ import pytest
 from tests.conftest import Endpoint
 from tests.helpers.asking import request
 from tests.helpers.hostile import ANSWER, Hostile, chunked, completion, response
-from tomserve.engine import aiohttp_transport, httptools_transport, loop, transports
+from tomserve.engine import aiohttp_transport, httptools_transport, transports
 from tomserve.engine.aiohttp_transport import AiohttpTransport
-from tomserve.engine.bounded import decompressed
 from tomserve.engine.httptools_transport import HttptoolsTransport
-from tomserve.engine.transport import MAX_BODY, Reply, Timeouts
+from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, decompress
 from tomserve.status import CONNECTION, MALFORMED, OK, TIMEOUT
 
 OTHER = response(completion("salt"))
@@ -41,7 +40,7 @@ def ask(url: str, count: int = 1, *, wait: float = 0.0, key: str | None = None, 
         await transport.close()
         return found
 
-    return loop.run(go())
+    return transports.run_loop(go())
 
 
 READ = {
@@ -156,7 +155,7 @@ def test_many_at_once_share_no_connection(endpoint: Endpoint) -> None:
         await transport.close()
         return found
 
-    assert {reply.status for reply in loop.run(go())} == {OK}
+    assert {reply.status for reply in transports.run_loop(go())} == {OK}
 
 
 def test_cancelled_requests_close_their_connections() -> None:
@@ -173,30 +172,30 @@ def test_cancelled_requests_close_their_connections() -> None:
             await transport.close()
             return found
 
-        assert loop.run(go()).status == OK
+        assert transports.run_loop(go()).status == OK
 
 
 def test_a_body_that_unpacks_to_the_limit_is_read() -> None:
-    assert decompressed(gzip.compress(b"x" * 100), b"gzip", 100) == b"x" * 100
-    assert decompressed(gzip.compress(b"x" * 101), b"gzip", 100) is None
+    assert decompress(gzip.compress(b"x" * 100), b"gzip", 100) == b"x" * 100
+    assert decompress(gzip.compress(b"x" * 101), b"gzip", 100) is None
 
 
 def test_the_loop_is_that_of_uvloop_and_without_it_asyncios(monkeypatch: pytest.MonkeyPatch) -> None:
     async def name() -> str:
         return type(asyncio.get_running_loop()).__module__
 
-    assert loop.run(name()).startswith("uvloop")
+    assert transports.run_loop(name()).startswith("uvloop")
     monkeypatch.setitem(__import__("sys").modules, "uvloop", None)
-    assert loop.run(name()).startswith("asyncio")
+    assert transports.run_loop(name()).startswith("asyncio")
 
 
 def test_the_default_is_httptools_and_aiohttp_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     async def made() -> tuple[object, ...]:
-        found = tuple(transports.transport(name) for name in transports.TRANSPORTS[:2])
+        found = tuple(transports.make_transport(name) for name in transports.TRANSPORTS[:2])
         for one in found:
             await one.close()
         return found
 
-    assert tuple(map(type, loop.run(made()))) == (HttptoolsTransport, AiohttpTransport)
+    assert tuple(map(type, transports.run_loop(made()))) == (HttptoolsTransport, AiohttpTransport)
     monkeypatch.setitem(__import__("sys").modules, "tomserve.engine.httptools_transport", None)
-    assert tuple(map(type, loop.run(made()))) == (aiohttp_transport.AiohttpTransport,) * 2
+    assert tuple(map(type, transports.run_loop(made()))) == (aiohttp_transport.AiohttpTransport,) * 2

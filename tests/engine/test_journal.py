@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.asking import SCHEMA, row
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError
-from tomserve.prompting.turn import Turn
+from tomserve.prompting.conversation import Turn
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder

@@ -14,9 +14,9 @@ from aiohttp import web
 
 from tests.conftest import Endpoint, completion
 from tests.helpers.asking import page
-from tomserve.engine.masking import LEAST, Mask, shown
-from tomserve.engine.transport import LONGEST_ERROR, Reply, Timeouts, without_key
-from tomserve.engine.transports import TRANSPORTS, transport
+from tomserve.engine.redact import LEAST, Redactor, clean_text
+from tomserve.engine.transport import LONGEST_ERROR, Reply, Timeouts, redact_reply
+from tomserve.engine.transports import TRANSPORTS, make_transport
 
 KEY = "sk-Ab/9+\"'<\\&7 zE=x"
 """A key that every way to write it down writes in another way."""
@@ -43,7 +43,7 @@ SPELLINGS = {
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_key_is_found_in_every_spelling(spelling: str, key: str) -> None:
     written = SPELLINGS[spelling](key)
-    said = Mask(key)(f"you sent {written}, did you?")
+    said = Redactor(key)(f"you sent {written}, did you?")
     assert "***" in said
     assert written not in said
     left = said.removeprefix("you sent ").removesuffix(", did you?").replace("***", "")
@@ -56,12 +56,12 @@ def test_a_key_is_found_in_every_spelling(spelling: str, key: str) -> None:
 def test_a_short_key_eats_no_answers() -> None:
     """Servers without a key are given one such as EMPTY, x or none."""
     for key in ("x", "EMPTY", "none", "a" * (LEAST - 1), "", None):
-        mask = Mask(key)
+        mask = Redactor(key)
         text = f"the {key} box is EMPTY, and none of it is an x"
         assert mask(text) is text
     text = "nothing of it"
-    assert Mask(PLAIN)(text) is text
-    assert Mask(PLAIN, "second-key-1")(f"{PLAIN} second-key-1") == "*** ***"
+    assert Redactor(PLAIN)(text) is text
+    assert Redactor(PLAIN, "second-key-1")(f"{PLAIN} second-key-1") == "*** ***"
 
 
 def test_every_field_of_a_reply_is_masked_before_it_is_cut() -> None:
@@ -69,26 +69,26 @@ def test_every_field_of_a_reply_is_masked_before_it_is_cut() -> None:
         limit = 10**6 if field in ("text", "reasoning") else 200 if field != "error" else LONGEST_ERROR
         for before in range(limit - 30, limit + 3) if limit < 10**6 else (0, 1000):
             reply = Reply("ok", **{field: "a" * before + PLAIN + "b" * 600})
-            without_key(reply, Mask(PLAIN))
+            redact_reply(reply, Redactor(PLAIN))
             found = getattr(reply, field)
             assert not any(PLAIN[:length] in found for length in range(4, len(PLAIN) + 1)), (field, before)
             assert len(found) <= max(limit, before + 603)
             assert reply.masked
     pieces = Reply("ok", tokens=[("sk-01234", -1.0), ("56789", -2.0)])
-    without_key(pieces, Mask(PLAIN))
+    redact_reply(pieces, Redactor(PLAIN))
     assert pieces.tokens is None
     clean = Reply("ok", "tea", "hm", "stop", model="tiny", tokens=[("tea", None)])
-    without_key(clean, Mask(PLAIN))
+    redact_reply(clean, Redactor(PLAIN))
     assert clean == Reply("ok", "tea", "hm", "stop", model="tiny", tokens=[("tea", None)])
 
 
 def test_data_keep_their_form() -> None:
-    mask = Mask("12345678")
+    mask = Redactor("12345678")
     assert mask.data({"a 12345678": ["x12345678y", 1, None]}) == {"a ***": ["x***y", 1, None]}
     assert mask.data({"count": 12345678}) is None
     assert mask.data(orjson.loads(b"[" * 900 + b"]" * 900)) is None
     assert mask.data({"count": 5}) == {"count": 5}
-    assert shown("a\x1b[2J\nb", 4) == "a\N{REPLACEMENT CHARACTER}[2"
+    assert clean_text("a\x1b[2J\nb", 4) == "a\N{REPLACEMENT CHARACTER}[2"
 
 
 @pytest.mark.parametrize("name", TRANSPORTS)
@@ -102,7 +102,7 @@ def test_no_transport_hands_the_key_on(name: str, endpoint: Endpoint) -> None:
     )
 
     async def go() -> list[Reply]:
-        client = transport(name, PLAIN, Timeouts(total=10))
+        client = make_transport(name, PLAIN, Timeouts(total=10))
         try:
             body = orjson.dumps({"model": "tiny", "messages": [{"role": "user", "content": "?"}], "max_tokens": 1})
             return [await client.send(endpoint.url, body) for _ in range(2)]

@@ -15,9 +15,9 @@ import pytest
 
 from tests.helpers.hostile import ANSWER, Hostile, response
 from tomserve.engine import network
-from tomserve.engine.network import Proxy, here, loopback, proxy_for
+from tomserve.engine.network import Proxy, is_loopback, is_this_machine, proxy_for
 from tomserve.engine.transport import Timeouts
-from tomserve.engine.transports import TRANSPORTS, transport
+from tomserve.engine.transports import TRANSPORTS, make_transport
 from tomserve.errors import ConfigError, ServerError
 from tomserve.serving.probe import Probe
 
@@ -90,7 +90,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 def by_transport(name: str) -> Callable[[str], str]:
     async def go(url: str) -> str:
-        client = transport(name, KEY, Timeouts(connect=5, stall=5, total=10))
+        client = make_transport(name, KEY, Timeouts(connect=5, stall=5, total=10))
         try:
             reply = await client.send(url, BODY)
             return reply.text or f"{reply.status}: {reply.error}"
@@ -169,7 +169,7 @@ def test_https_goes_through_the_proxy_of_the_environment(
 ) -> None:
     """The proxy learns the name of the host and its own login, and nothing of what is said there."""
     monkeypatch.setenv("SSL_CERT_FILE", str(made[0]))
-    monkeypatch.setattr(network, "here", lambda host: False)
+    monkeypatch.setattr(network, "is_this_machine", lambda host: False)
     proxy = Between(secured.port)
     with proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"http://me:pa%40ss@127.0.0.1:{proxy.port}")
@@ -250,9 +250,9 @@ def test_a_proxy_of_another_kind_is_refused_in_one_line(proxy: str, monkeypatch:
 
 def test_what_is_this_machine() -> None:
     assert all(
-        map(loopback, ("localhost", "LOCALHOST.", "127.0.0.1", "127.1", "2130706433", "[::1]", "::ffff:127.0.0.1"))
+        map(is_loopback, ("localhost", "LOCALHOST.", "127.0.0.1", "127.1", "2130706433", "[::1]", "::ffff:127.0.0.1"))
     )
     assert not any(
-        map(loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.example", "127.0.0.1.example", "", "::ffff:1.2.3.4"))
+        map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.example", "127.0.0.1.example", "", "::ffff:1.2.3.4"))
     )
-    assert here("0.0.0.0")
+    assert is_this_machine("0.0.0.0")

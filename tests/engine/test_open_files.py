@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from tests.conftest import Endpoint
-from tomserve.engine.open_files import SPARE, bearable
+from tomserve.engine.transports import SPARE, limit_in_flight
 
 INFINITY = resource.RLIM_INFINITY
 
@@ -44,7 +44,7 @@ def test_as_many_as_the_system_allows(
     limits: Limits, wanted: int, endpoints: int, allowed: int, soft: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limited(monkeypatch, limits)
-    assert bearable(wanted, endpoints) == allowed
+    assert limit_in_flight(wanted, endpoints) == allowed
     assert limits.soft == soft
 
 

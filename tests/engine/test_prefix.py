@@ -8,8 +8,8 @@ import pytest
 from tests.conftest import make_item
 from tomserve.benchmarks import get
 from tomserve.content.compact_index import Index, text_checksum
-from tomserve.engine.fleet import Fleet
-from tomserve.engine.prefix import PrefixMeter, common
+from tomserve.engine.endpoints import EndpointPool
+from tomserve.engine.prompt_tokens import PrefixMeter, common_length
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.transport import Reply
 from tomserve.prompting.strategy import Strategy
@@ -42,7 +42,7 @@ def test_in_order_every_prompt_shares_with_the_one_before_all_that_it_shares_wit
     ordered = [build(strategy, item) for item in sorted({i.id: i for i in chosen}.values(), key=strategy.order)]
     prompts = [request.body[: request.prompt] for request in ordered]
     computed = sum(
-        len(prompt) - common(before, prompt) for before, prompt in zip([b"", *prompts], prompts, strict=False)
+        len(prompt) - common_length(before, prompt) for before, prompt in zip([b"", *prompts], prompts, strict=False)
     )
     assert computed == trie(prompts)
 
@@ -73,7 +73,7 @@ def test_the_order_follows_what_the_template_shows_first(tmp_path: Path) -> None
     [(b"", b"", 0), (b"", b"a", 0), (b"abc", b"abc", 3), (b"abc", b"ab", 2), (b"xbc", b"abc", 0), (b"a" * 999, b"a" * 998 + b"b", 998)],
 )  # fmt: skip
 def test_common_beginning(first: bytes, second: bytes, shared: int) -> None:
-    assert common(first, second) == common(second, first) == shared
+    assert common_length(first, second) == common_length(second, first) == shared
 
 
 def test_the_meter_tells_the_cached_share_beside_the_bound() -> None:
@@ -130,14 +130,14 @@ def ask(number: int, story: str) -> Request:
     return Request(Identity(str(number), "s", 0), str(number), body, len(body))
 
 
-def send(fleet: Fleet, request: Request) -> str:
+def send(fleet: EndpointPool, request: Request) -> str:
     endpoint = fleet.pick(request)
     fleet.sent(endpoint, request.identity)
     return endpoint
 
 
 def test_what_shares_a_prefix_sticks_to_a_replica_until_it_is_too_full() -> None:
-    fleet = Fleet(["a", "b"], 60, concurrency=40)
+    fleet = EndpointPool(["a", "b"], 60, concurrency=40)
     first = [send(fleet, ask(number, "story one")) for number in range(5)]
     assert set(first) == {"a"}
     second = [send(fleet, ask(10 + number, "other story")) for number in range(10)]
@@ -151,7 +151,7 @@ def test_what_shares_a_prefix_sticks_to_a_replica_until_it_is_too_full() -> None
 
 
 def test_a_replica_with_more_room_gets_more() -> None:
-    fleet = Fleet(["small", "large"], 60)
+    fleet = EndpointPool(["small", "large"], 60)
     fleet.limits["small"]._level, fleet.limits["large"]._level = 10.0, 30.0
     assert fleet.capacity == 40
     for number in range(40):
@@ -161,7 +161,7 @@ def test_a_replica_with_more_room_gets_more() -> None:
 
 def test_a_replica_that_asks_for_a_pause_gets_nothing_meanwhile() -> None:
     now = [0.0]
-    fleet = Fleet(["a", "b"], 60, clock=lambda: now[0], concurrency=8)
+    fleet = EndpointPool(["a", "b"], 60, clock=lambda: now[0], concurrency=8)
     one = Identity("x", "s", 0)
     fleet.sent("a", one)
     fleet.note_reply("a", Reply("http_503", retry_after=5.0), one, fleet.returned("a", one))

@@ -9,8 +9,8 @@ import pytest
 from tests.conftest import make_item
 from tomserve.engine.request import OPENINGS, Identity, Request, Sampling
 from tomserve.errors import ConfigError
+from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Turn
 
 SYSTEM, SHOWN = {"role": "system", "content": "You answer. “é”"}, {"role": "user", "content": "Like this."}
 

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from tests.conftest import Endpoint, completion, fill, make_item
-from tomserve.engine.truncation import Truncation
+from tomserve.engine.prompt_tokens import Truncation
 from tomserve.items import write_items
 
 

@@ -15,8 +15,8 @@ from tomserve.faithfulness.hints import Hinted, hinted, texts_digest
 from tomserve.faithfulness.table import HINTS
 from tomserve.faithfulness.written import LeftOut
 from tomserve.items import Item
+from tomserve.prompting.conversation import Message
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Message
 
 STRATEGIES = ["cot", "cot_free", "letters_cot", "hitom_cot_reason_first", "bigtom_cot", "own"]
 

@@ -13,7 +13,7 @@ from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import Timeouts
-from tomserve.prompting.turn import Turn
+from tomserve.prompting.conversation import Turn
 from tomserve.runs.journal import Journal, read_rows
 
 SCHEMA = {"type": "object", "properties": {"answer": {"enum": ["tea", "salt"]}}}

@@ -14,7 +14,7 @@ from typing import Self
 
 import orjson
 
-from tomserve.engine.bounded import MAX_BODY
+from tomserve.engine.transport import MAX_BODY
 from tomserve.status import CONNECTION, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT
 
 Piece = bytes | Callable[[socket.socket], object]

@@ -11,9 +11,8 @@ import orjson
 from tests.conftest import ROOT, fill, make_item
 from tomserve.benchmarks import load
 from tomserve.items import Item
-from tomserve.prompting.conversation import Conversation
+from tomserve.prompting.conversation import Conversation, Reply, Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Reply, Turn
 
 READERS = ["paraphraser", "predictor", "reader", "rewriter", "verifier"]
 """Prompts that ask no benchmark's questions; tests/runs/test_reader.py, test_rewriting.py and tests/faithfulness/ have

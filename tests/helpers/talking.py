@@ -11,9 +11,8 @@ from tests.conftest import Endpoint, make_item
 from tests.helpers.asking import SCHEMA, ask
 from tomserve.engine.request import Request, Sampling
 from tomserve.items import Item, write_items
-from tomserve.prompting.conversation import Conversation
+from tomserve.prompting.conversation import Conversation, Reply, Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Reply, Turn
 from tomserve.runs.journal import Journal
 from tomserve.runs.questions import Questions, counted, finished
 from tomserve.runs.stock import Stock

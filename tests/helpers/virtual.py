@@ -20,9 +20,8 @@ import orjson
 import pytest
 
 from tests.conftest import ROOT
-from tomserve.engine.observe import Silent, Status
 from tomserve.engine.request import Identity, Request
-from tomserve.engine.runner import Runner
+from tomserve.engine.runner import Runner, RunStatus, SilentObserver
 from tomserve.engine.transport import Reply
 from tomserve.runs.journal import Journal
 
@@ -91,7 +90,7 @@ class Simulated:
 
 
 @dataclass
-class Outcome(Silent):
+class Outcome(SilentObserver):
     """The figures of a run under load. limits: pairs of the second and the concurrency limit at that time."""
 
     answers: list[tuple[float, float]] = field(default_factory=list)
@@ -107,7 +106,7 @@ class Outcome(Silent):
         else:
             self.lost += 1
 
-    def status(self, status: Status) -> None:
+    def status(self, status: RunStatus) -> None:
         self.limits.append((self.clock(), status.limit))
 
     def rate(self, begin: float, end: float, tokens: bool = False) -> float:

@@ -8,13 +8,13 @@ import orjson
 import pytest
 
 from tests.conftest import make_item
-from tomserve.engine.logprobs import KEPT, prompt_tokens
+from tomserve.engine.prompt_tokens import KEPT, read_prompt_logprobs
+from tomserve.engine.records import build_row
 from tomserve.engine.request import Identity, Request, Sampling
-from tomserve.engine.rows import row_of
 from tomserve.engine.transport import read_reply
 from tomserve.errors import ConfigError, ServerError
+from tomserve.prompting.conversation import Reply
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Reply
 
 Tokens = Sequence[tuple[str, float | None]]
 START: Tokens = [("", None), ("Question", -3.0), ("?", -1.0), ("\n", -0.5)]
@@ -106,14 +106,14 @@ def test_the_tokens_of_the_prompt_are_kept_in_the_reply_and_its_row() -> None:
     reply = read_reply(200, orjson.dumps({"choices": [message], "prompt_logprobs": entries}))
     assert reply.tokens == [("", None), ("Is", -1.5), (" tea", -0.25)]
     request = Request(Identity("i", "forced_choice", 2), "k", b"")
-    row = orjson.loads(orjson.dumps(row_of(request, reply, "http://e/v1", 1)))
+    row = orjson.loads(orjson.dumps(build_row(request, reply, "http://e/v1", 1)))
     assert (row["tokens"], row["tokens_skipped"]) == ([["", None], ["Is", -1.5], [" tea", -0.25]], 0)
     plain = read_reply(200, orjson.dumps({"choices": [message], "prompt_logprobs": None}))
-    assert "tokens" not in row_of(request, plain, "http://e/v1", 1)
+    assert "tokens" not in build_row(request, plain, "http://e/v1", 1)
 
 
 def test_only_the_last_tokens_are_kept() -> None:
-    tokens, skipped = prompt_tokens([None, *({str(n): logprob(str(n), -1)} for n in range(KEPT + 9))])
+    tokens, skipped = read_prompt_logprobs([None, *({str(n): logprob(str(n), -1)} for n in range(KEPT + 9))])
     assert (len(tokens or ()), skipped) == (KEPT, 10)
     assert (tokens or [])[0] == ("9", -1.0)
 
@@ -123,6 +123,6 @@ def test_strange_tokens() -> None:
     wanted = [(half, ("<5>", -1.0)), ({"5": logprob("", -1)}, ("<5>", -1.0)), ({"5": {}}, ("<5>", None))]
     wanted += [({"5": logprob("a", value)}, ("a", None)) for value in (None, "-1")]
     for entry, token in wanted:
-        assert prompt_tokens([entry]) == ([token], 0)
+        assert read_prompt_logprobs([entry]) == ([token], 0)
     for entries in ([{}], ["a"], [[1]], {"a": 1}, "text", [{"5": "x"}]):
-        assert prompt_tokens(entries) == (None, 0), "it is no list of tokens"
+        assert read_prompt_logprobs(entries) == (None, 0), "it is no list of tokens"

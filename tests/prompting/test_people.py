@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import make_item
 from tomserve.benchmarks import load
-from tomserve.prompting.people import asked_about, people_of
+from tomserve.prompting.people import find_people, people_of
 
 QUESTIONS = {
     "Where does Ann think Bo thinks the pen is?": ["Ann", "Bo"],
@@ -36,13 +36,13 @@ QUESTIONS = {
 
 
 def test_the_text_of_a_question_tells_whose_minds_it_goes_through() -> None:
-    assert {question: list(asked_about(question)) for question in QUESTIONS} == QUESTIONS
+    assert {question: list(find_people(question)) for question in QUESTIONS} == QUESTIONS
 
 
 def test_every_perturbed_question_is_read_as_the_stage_says() -> None:
     for item in load("perturbed"):
         asked = (item.factors["asked"],) if item.factors["question_kind"] == "belief" else ()
-        assert asked_about(item.question) == asked, item.question
+        assert find_people(item.question) == asked, item.question
 
 
 @pytest.mark.parametrize(
@@ -56,5 +56,5 @@ def test_the_factor_of_an_item_wins_over_its_question(factor: str | None, people
 @pytest.mark.parametrize("text", ["does " + "Aa " * 2000, "Aa " * 5000, "A'" * 8000, "is " + "Ann's " * 3000])
 def test_a_strange_question_takes_no_long_time(text: str) -> None:
     began = time.process_time()  # of this process, whatever else the machine does
-    assert asked_about(text) == ()
+    assert find_people(text) == ()
     assert time.process_time() - began < 2  # it took seconds where every beginning was tried with every end

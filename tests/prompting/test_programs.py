@@ -7,8 +7,8 @@ import pytest
 from tests.conftest import make_item
 from tests.helpers.strategies import talk, write_strategy
 from tomserve.errors import ConfigError, ContentError
+from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Turn
 
 TURNS = "turns:\n  - {name: view, max_tokens: 20}\n  - {name: answer}\n"
 FILES = {

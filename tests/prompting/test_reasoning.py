@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.strategies import write_strategy
 from tomserve.errors import ContentError
-from tomserve.prompting.strategy import Strategy, names
+from tomserve.prompting.strategy import Strategy, list_strategies
 
 ONE = {"user": "{{ question }}"}
 TWO = {"think.user": "{{ question }}", "answer.user": "So?"}
@@ -34,7 +34,7 @@ def test_shipped_ones_say_where(name: str, turn: str | None, field: str | None, 
 
 def test_what_stands_behind_the_answer_is_not_marked() -> None:
     for name in ("hitom_cot", "vanilla", "cot", "cot_1", "forced_choice"):
-        assert name in names()
+        assert name in list_strategies()
         assert Strategy.load(name).reasoning is None
 
 

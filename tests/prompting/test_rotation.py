@@ -18,7 +18,7 @@ from tests.conftest import ROOT, make_item
 from tomserve.benchmarks import load
 from tomserve.errors import ContentError
 from tomserve.items import UNKNOWN, Item, read_items
-from tomserve.prompting import named
+from tomserve.prompting import strategy
 from tomserve.prompting.strategy import Strategy
 
 DEMONSTRATIONS = ROOT / "prompts/demonstrations.yaml"
@@ -156,7 +156,7 @@ def test_the_digest_covers_the_order_and_the_seed(tmp_path: Path, monkeypatch: p
     now = Strategy.load("cot").digest
     assert Strategy(folder).digest != now
     former = Strategy.load("cot_1").digest
-    monkeypatch.setattr(named, "ROTATION_SEED", b"another")
+    monkeypatch.setattr(strategy, "ROTATION_SEED", b"another")
     assert Strategy.load("cot").digest != now
     assert Strategy.load("cot_1").digest == former, "nothing is drawn for it"
 

@@ -23,11 +23,10 @@ from tomserve.benchmarks.hitom.tracker import trace
 from tomserve.content.python_file import load_module
 from tomserve.errors import ConfigError
 from tomserve.items import Item
+from tomserve.prompting.conversation import Reply, Turn
 from tomserve.prompting.folder import TurnFile
-from tomserve.prompting.named import VARIABLES
 from tomserve.prompting.people import people_of
-from tomserve.prompting.strategy import Strategy, names
-from tomserve.prompting.turn import Reply, Turn
+from tomserve.prompting.strategy import VARIABLES, Strategy, list_strategies
 from tomserve.scoring.answers import read_reply
 
 TEXTS = ROOT / "tests/data/prompts"
@@ -51,7 +50,9 @@ WEIGHED = ["forced_choice"]
 """Strategies whose replies are no texts; tests/prompting/test_forced_choice.py has their requests."""
 
 PUBLISHED = [
-    name for name in names() if name not in (*FIRST, *OFFICIAL) and name.partition("_")[0] in benchmarks.names()
+    name
+    for name in list_strategies()
+    if name not in (*FIRST, *OFFICIAL) and name.partition("_")[0] in benchmarks.names()
 ]
 """Further strategies of one published benchmark each; the tests of that benchmark have their requests."""
 
@@ -63,7 +64,7 @@ def text_of(name: str) -> str:
 
 
 def test_these_strategies_are_shipped_each_with_a_page_that_names_its_source() -> None:
-    assert names() == sorted([*FIRST, *ROTATING, *NEW, *LETTERED, *OFFICIAL, *PUBLISHED, *WEIGHED, *READERS])
+    assert list_strategies() == sorted([*FIRST, *ROTATING, *NEW, *LETTERED, *OFFICIAL, *PUBLISHED, *WEIGHED, *READERS])
     for name in [*NEW, *LETTERED, *OFFICIAL, *PUBLISHED, *WEIGHED]:
         page = (ROOT / "prompts" / name / "README.md").read_text()
         assert page.startswith(f"# {name}\n")
@@ -190,7 +191,7 @@ def test_the_page_on_strategies_lists_all_variables_and_all_strategies() -> None
     assert listed == [*VARIABLES, "replies", "chain"]
     table = page.split("## Strategies that come with tomserve")[1]
     assert sorted(set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]+)\|", table, re.M))))) == [
-        name for name in names() if name not in READERS
+        name for name in list_strategies() if name not in READERS
     ]
     entries = page.split("| in an entry |")[1].split("## A program")[0]
     fields = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]+)\|", entries, re.M)))

@@ -10,8 +10,8 @@ import yaml
 from tests.conftest import ROOT, make_item
 from tomserve.benchmarks import get
 from tomserve.errors import ConfigError, ContentError
+from tomserve.prompting.conversation import Reply
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Reply
 
 
 def test_a_strategy_of_one_turn_is_a_conversation_of_one_turn() -> None:

@@ -7,9 +7,9 @@ import pytest
 from tests.conftest import make_item
 from tests.helpers.strategies import talk, write_strategy
 from tomserve.errors import ConfigError, ContentError
+from tomserve.prompting.conversation import Reply, Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.templates import without
-from tomserve.prompting.turn import Reply, Turn
+from tomserve.prompting.templates import drop_sentences
 
 TWO = "turns:\n  - {name: think, max_tokens: 90, temperature: 0.5, stop: [END]}\n  - {name: answer}\n"
 SCHEMA = '{"type": "object", "properties": {"answer": {"enum": {{ choices | tojson }}}}}'
@@ -249,7 +249,7 @@ def test_unknown_is_spoken_of_only_where_it_can_be_chosen(name: str) -> None:
     fewer = strategy.turn(make_item(choices=["tea", "salt"], gold=None)).messages[0]["content"]
     assert told.count('"unknown"') == 1
     assert "unknown" not in fewer
-    assert fewer == without(told, "unknown")
+    assert fewer == drop_sentences(told, "unknown")
 
 
 @pytest.mark.parametrize(("text", "seen"), [("<think>Ann left.</think>\n\ntea", "tea"), ("[THINK]Ann le", "")])

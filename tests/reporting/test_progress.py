@@ -6,8 +6,8 @@ import re
 import pytest
 from rich.console import Console
 
-from tomserve.engine.observe import Status
 from tomserve.engine.request import Identity
+from tomserve.engine.runner import RunStatus
 from tomserve.reporting import progress
 from tomserve.reporting.progress import RunProgress, Screen
 
@@ -23,7 +23,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 def watch(shown: io.StringIO, **changes: object) -> RunProgress:
     watched = RunProgress(Console(file=shown, width=300), 100, 10)
     watched.row(ROW)
-    watched.status(Status(**{"out": 12, "limit": 16, "found": True, **changes}))
+    watched.status(RunStatus(**{"out": 12, "limit": 16, "found": True, **changes}))
     return watched
 
 
@@ -47,10 +47,10 @@ def test_the_summary_sets_the_cached_share_beside_the_bound(shown: io.StringIO) 
 
 def test_the_total_grows_with_the_requests_that_programs_find_out(shown: io.StringIO) -> None:
     progress = RunProgress(Console(file=shown, width=120), total=10, done=2)
-    progress.status(Status(grown=30))
+    progress.status(RunStatus(grown=30))
     assert progress.total == 40
     progress.row({"status": "ok", "reused": False, "attempts": 1, "usage": None})
-    progress.status(Status(grown=29))
+    progress.status(RunStatus(grown=29))
     assert "  3/39  " in shown.getvalue()
 
 
@@ -60,7 +60,7 @@ def test_a_narrow_terminal_shows_everything_below_the_bar(width: int) -> None:
     with RunProgress(console, 2176, 10) as watched:
         watched.row(ROW)
         more = {"queue": 3, "cached": 0.66, "retrying": 2, "oldest": (Identity("C1/late_label/q", "cot", 0), 31.0)}
-        watched.status(Status(**{"out": 12, "limit": 16, "client_bound": True, **more}))
+        watched.status(RunStatus(**{"out": 12, "limit": 16, "client_bound": True, **more}))
         assert watched._live is not None
         with console.capture() as captured:
             console.print(watched._live.get_renderable())

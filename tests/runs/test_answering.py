@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import Answer, Endpoint, completion, running
 from tests.helpers.asking import ask, request, rows
 from tests.helpers.outcomes import passes
-from tomserve.engine.answering import MOST, Answering
+from tomserve.engine.retry import MOST, ModelGuard
 from tomserve.engine.transport import LONGEST_NAME, Reply
 from tomserve.errors import RunMismatchError, ServerError
 from tomserve.runs.journal import Journal
@@ -134,7 +134,7 @@ def test_a_hostile_name_is_short_without_the_key_and_harmless_on_a_terminal(
 
 def test_a_server_that_makes_up_names_fills_no_memory() -> None:
     accepted: list[str] = []
-    answering = Answering((), lambda endpoint, before, name: accepted.append(name))
+    answering = ModelGuard((), lambda endpoint, before, name: accepted.append(name))
     for n in range(10 * MOST):
         answering.note_reply(Reply("ok", model=f"name {n}"), "http://host/v1")
     assert len(answering.named) == MOST

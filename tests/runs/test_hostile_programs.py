@@ -48,7 +48,7 @@ NONSENSE = {
 
 @pytest.mark.parametrize("ends", NONSENSE)
 def test_a_program_that_sends_nonsense_loses_no_reply(tmp_path: Path, endpoint: Endpoint, cli, ends: str) -> None:
-    begins = 'from tomserve.prompting.turn import Turn\n\ndef program(item, ask):\n    yield ask("turn1")\n'
+    begins = 'from tomserve.prompting.conversation import Turn\n\ndef program(item, ask):\n    yield ask("turn1")\n'
     ended = cli(*job(tmp_path, endpoint, f"{begins}{ends}\n"))
     assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
     assert all(part in ended.err for part in (NONSENSE[ends], "talk", "demo/0"))

@@ -14,8 +14,8 @@ import pytest
 
 import tomserve
 from tests.conftest import Endpoint, make_item
-from tomserve.engine.observe import Status
 from tomserve.engine.request import Identity
+from tomserve.engine.runner import RunStatus
 from tomserve.errors import ServerError
 from tomserve.runs import progress
 from tomserve.runs.listening import Silent
@@ -60,7 +60,7 @@ def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock
             clock[0] += 1
             for _ in range(1 if second < 50 else 5):
                 recording.row(row("timeout" if second == 3 else "ok"))
-            recording.status(Status(out=8, limit=16, queue=3, cached=0.5, retrying=2, oldest=(SLOW, 2.0)))
+            recording.status(RunStatus(out=8, limit=16, queue=3, cached=0.5, retrying=2, oldest=(SLOW, 2.0)))
         found = progress.read(folder.path)
         assert (found.done, found.written, found.statuses) == (400, 300, {"ok": 299, "timeout": 1})
         assert (found.rate, found.eta) == (5.0, 120.0)
@@ -84,7 +84,7 @@ def test_it_is_written_about_once_a_second(tmp_path: Path, clock: list[float], m
     replaced.clear()
     for _ in range(40):
         clock[0] += 0.25
-        recording.status(Status())
+        recording.status(RunStatus())
     assert len(replaced) == 10
 
 
@@ -94,7 +94,7 @@ def test_everything_is_passed_on(tmp_path: Path) -> None:
         recording.message("hello")
         recording.started(2, 1)
         recording.row(row())
-        recording.status(status := Status(oldest=(SLOW, 2.0)))
+        recording.status(status := RunStatus(oldest=(SLOW, 2.0)))
         recording.finished()
     heard = [call.message("hello"), call.started(2, 1), call.row(row()), call.status(status), call.finished()]
     assert listener.mock_calls == heard

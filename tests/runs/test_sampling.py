@@ -15,7 +15,7 @@ from tests.helpers.talking import write_strategy
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import write_items
-from tomserve.prompting.turn import Turn
+from tomserve.prompting.conversation import Turn
 from tomserve.runs.journal import read_rows
 
 ITEMS = [make_item(number) for number in range(4)]

@@ -27,8 +27,8 @@ from tests.helpers.checkpoints import harmony_bias, mistral_tokens
 from tests.helpers.command import tomserve
 from tests.helpers.forked import Forge
 from tomserve import benchmarks, content
+from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Turn
 from tomserve.serving import install, nodes
 from tomserve.serving.command import Command, template_file, vllm_command
 from tomserve.serving.hardware import parse_gpus

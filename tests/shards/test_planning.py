@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import make_item
-from tomserve.engine.prefix import common
+from tomserve.engine.prompt_tokens import common_length
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import Item, read_items
 from tomserve.prompting.strategy import Strategy
@@ -88,7 +88,7 @@ def test_parts_are_even_in_tokens_and_their_numbers_are_those_of_their_prompts(t
             asked = sorted((by_id[name] for name in names), key=strategy.order)
             prompts = ["\0".join(m["content"] for m in strategy.turn(item).messages).encode() for item in asked]
             size += sum(map(len, prompts))
-            shared += sum(common(*pair) for pair in pairwise(prompts))
+            shared += sum(common_length(*pair) for pair in pairwise(prompts))
             reply += strategy.max_tokens * len(prompts)
         assert (part.prompt_tokens, part.shared_tokens) == (size // BYTES_A_TOKEN, shared // BYTES_A_TOKEN)
         assert part.reply_tokens == reply

@@ -19,7 +19,7 @@ from tomserve._version import __version__
 from tomserve.api.board import ALL, APART, BS, CALLED, SCORES, Board
 from tomserve.content import files
 from tomserve.content.files import one_line
-from tomserve.engine.clock import now
+from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError
 from tomserve.reporting import tables
 from tomserve.reporting.terminal import print_prose, print_table
@@ -212,7 +212,7 @@ def _notes(board: Board) -> Iterator[str]:
 
 def _made(board: Board) -> str:
     """By what and when the leaderboard was made."""
-    day, _, time = now().partition("T")
+    day, _, time = utc_now().partition("T")
     return f"Made by tomserve {__version__} on {day} at {time[:5]} UTC; the score is {board.formula}."
 
 

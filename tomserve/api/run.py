@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tomserve.engine.rows import CLOSES
+from tomserve.engine.records import CLOSES
 from tomserve.runs import packed
 from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.manifest import Manifest

@@ -27,8 +27,8 @@ from tomserve.content import digest
 from tomserve.content.files import one_line
 from tomserve.errors import ConfigError
 from tomserve.items import Item
+from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Turn
 from tomserve.serving.sizing import BYTES
 
 FILES = (".jsonl", ".json", ".yaml", ".yml")

@@ -22,8 +22,8 @@ from tomserve.causal.backend import Prompt
 from tomserve.causal.table import FALSE, OWN, OWN_TWIN, TOLD, TWIN
 from tomserve.errors import ConfigError
 from tomserve.items import UNKNOWN, Item
+from tomserve.prompting.conversation import Message, Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Message, Turn
 from tomserve.scoring.thoughts import opens_thoughts
 from tomserve.serving.chatformat import SWITCHES
 

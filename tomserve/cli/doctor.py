@@ -30,7 +30,7 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
         ("tomserve", lambda: f"{__version__}, Python {platform.python_version()} ({sys.executable})"),
         ("content", _content),
         ("presets", _presets),
-        ("strategies", lambda: ", ".join(strategies.Strategy.load(name).name for name in strategies.names())),
+        ("strategies", lambda: ", ".join(strategies.Strategy.load(name).name for name in strategies.list_strategies())),
         ("studies", lambda: ", ".join(name for name in studies.names() if studies.load_study(name))),
         ("dataset", _dataset),
         ("runs", _runs),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tomserve.cli.insisting import HEARD, SIGNALS
 from tomserve.content.temporary import defer
-from tomserve.engine import loop as event_loop
+from tomserve.engine import transports as event_loop
 from tomserve.errors import Interrupted, StoppedError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def heard(evaluation: Asking) -> None:
     handlers = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
     caught: list[int] = []
     try:
-        event_loop.run(_ask(evaluation, caught, list(handlers)))
+        event_loop.run_loop(_ask(evaluation, caught, list(handlers)))
     except StoppedError as error:
         raise StoppedError(str(error), 128 + caught[0]) from None
     finally:

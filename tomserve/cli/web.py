@@ -101,7 +101,7 @@ def web(
 
 
 def _serve(settings: Settings, *, show: bool) -> None:
-    from tomserve.engine.network import loopback
+    from tomserve.engine.network import is_loopback
     from tomserve.web import serving
     from tomserve.web.users import Users
 
@@ -110,7 +110,7 @@ def _serve(settings: Settings, *, show: bool) -> None:
         raise ConfigError(
             "--auth: nobody may sign in yet; add somebody with `tomserve web --add-user NAME --role runner`"
         )
-    if settings.auth and not settings.proxy and not loopback(settings.host):
+    if settings.auth and not settings.proxy and not is_loopback(settings.host):
         say(
             "warning: over plain http, others on the way can read passwords; put a reverse proxy with TLS before it "
             "and name its address by --proxy",

@@ -17,7 +17,7 @@ from pathlib import Path
 from tomserve.clusters.job import Job, Task
 from tomserve.clusters.script import check
 from tomserve.content import files
-from tomserve.engine.clock import now
+from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, MachineError
 
 SCRIPT = "slurm.sh"
@@ -165,7 +165,7 @@ def submit(folder: Path, run: str, parts: Sequence[int], wanted: Wanted, script:
     if match is None:
         raise MachineError(f"sbatch: printed {files.one_line(told)[:200]!r}; expected the number of a job")
     details = {"cluster": match[2][1:]} if match[2] else {}
-    job = Job(cluster="slurm", id=match[1], time=now(), parts=tuple(parts), command=tuple(words), details=details)
+    job = Job(cluster="slurm", id=match[1], time=utc_now(), parts=tuple(parts), command=tuple(words), details=details)
     try:
         job.write(folder)
     except OSError:

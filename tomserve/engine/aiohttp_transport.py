@@ -9,10 +9,17 @@ from typing import Any
 import aiohttp
 import yarl
 
-from tomserve.engine.bounded import MAX_BODY, UNENCODED, decompressed
-from tomserve.engine.deadlines import Deadlines
 from tomserve.engine.network import certificates, proxy_for, tls_advice
-from tomserve.engine.transport import Reply, Timeouts, read_reply, retry_after
+from tomserve.engine.transport import (
+    MAX_BODY,
+    UNENCODED,
+    Deadlines,
+    Reply,
+    Timeouts,
+    decompress,
+    parse_retry_after,
+    read_reply,
+)
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
 
 
@@ -57,7 +64,7 @@ class AiohttpTransport:
                 response.release()
             reply = read_reply(response.status, raw) if raw is not None else Reply(MALFORMED, error="huge body")
             if response.status != 200:
-                reply.retry_after = retry_after(response.headers.get("Retry-After"))
+                reply.retry_after = parse_retry_after(response.headers.get("Retry-After"))
             return reply
         except aiohttp.ClientConnectorSSLError as error:
             return Reply(CONNECTION, error=f"TLS failed ({error}); {tls_advice(error)}", reached=False)
@@ -121,7 +128,7 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes | None:
     a way that is not read."""
     announced, encoding = response.content_length, response.headers.get("Content-Encoding", "").encode()
     if announced is not None and announced <= MAX_BODY:
-        return decompressed(await response.read(), encoding, MAX_BODY)
+        return decompress(await response.read(), encoding, MAX_BODY)
     if (announced or 0) > MAX_BODY:
         return None
     pieces, size = [], 0
@@ -130,4 +137,4 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes | None:
         if size > MAX_BODY:
             return None
         pieces.append(piece)
-    return decompressed(b"".join(pieces), encoding, MAX_BODY)
+    return decompress(b"".join(pieces), encoding, MAX_BODY)

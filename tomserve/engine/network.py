@@ -35,10 +35,10 @@ class Proxy(NamedTuple):
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
-def loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Whether a host can be reached from this machine alone.
 
-    >>> loopback("localhost"), loopback("[::1]"), loopback("127.1"), loopback("example.org")
+    >>> is_loopback("localhost"), is_loopback("[::1]"), is_loopback("127.1"), is_loopback("example.org")
     (True, True, True, False)
     """
     host = host.strip("[]").split("%")[0].rstrip(".").lower()
@@ -54,9 +54,9 @@ def loopback(host: str) -> bool:
         return False
 
 
-def here(host: str) -> bool:
+def is_this_machine(host: str) -> bool:
     """Whether what is sent to that host does not leave this machine."""
-    return loopback(host) or host.strip("[]") in ("0.0.0.0", "::") or host.lower() == socket.gethostname().lower()
+    return is_loopback(host) or host.strip("[]") in ("0.0.0.0", "::") or host.lower() == socket.gethostname().lower()
 
 
 def proxy_for(url: str) -> Proxy | None:
@@ -68,7 +68,7 @@ def proxy_for(url: str) -> Proxy | None:
     named = urllib.request.getproxies_environment()
     kind = parts.scheme if named.get(parts.scheme) else "all"
     host = parts.hostname or ""
-    if not (proxy := named.get(kind)) or here(host) or _bypassed(host, parts.port, named):
+    if not (proxy := named.get(kind)) or is_this_machine(host) or _bypassed(host, parts.port, named):
         return None
     try:
         found = urlsplit(proxy if "://" in proxy else f"http://{proxy}")

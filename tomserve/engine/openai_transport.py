@@ -14,10 +14,18 @@ from typing import Any
 
 import orjson
 
-from tomserve.engine.bounded import MAX_BODY, MAX_HEAD, UNENCODED, decompressed
-from tomserve.engine.deadlines import Deadlines
 from tomserve.engine.network import certificates, proxy_for, tls_advice
-from tomserve.engine.transport import Reply, Timeouts, read_reply, retry_after
+from tomserve.engine.transport import (
+    MAX_BODY,
+    MAX_HEAD,
+    UNENCODED,
+    Deadlines,
+    Reply,
+    Timeouts,
+    decompress,
+    parse_retry_after,
+    read_reply,
+)
 from tomserve.errors import MachineError
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
 
@@ -106,7 +114,7 @@ class OpenAITransport:
             return read_reply(response.status_code, response.extensions[_BODY])
         except self._openai.APIStatusError as error:
             reply = read_reply(error.status_code, error.response.extensions[_BODY])
-            reply.retry_after = retry_after(error.response.headers.get("Retry-After"))
+            reply.retry_after = parse_retry_after(error.response.headers.get("Retry-After"))
             return reply
         except _UnreadError as error:
             return Reply(MALFORMED, error=str(error))
@@ -186,7 +194,7 @@ async def _whole(response: Any) -> bytes:
             raise _UnreadError("huge body")
         pieces.append(piece)
     try:
-        body = decompressed(b"".join(pieces), response.headers.get("Content-Encoding", "").encode(), MAX_BODY)
+        body = decompress(b"".join(pieces), response.headers.get("Content-Encoding", "").encode(), MAX_BODY)
     except ValueError as error:
         raise _UnreadError(f"the body cannot be read: it claims to be encoded as {str(error)!r}") from None
     if body is None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from tomserve.errors import ConfigError
-from tomserve.prompting.turn import Turn
+from tomserve.prompting.conversation import Turn
 
 AHEAD = 32
 """How many requests are rendered in one go. One after the other they cost a third less CPU time than when each is
@@ -170,7 +170,7 @@ def _opening(messages: Sequence[Any]) -> _Opening | None:
     return found if found is not None and found.stands() else None
 
 
-def ahead(requests: Iterable[Request]) -> Iterator[Request]:
+def build_ahead(requests: Iterable[Request]) -> Iterator[Request]:
     """The same requests in the same order, of which the next AHEAD are always made in one go."""
     iterator = iter(requests)
     yield from islice(iterator, 1)  # the first is not kept waiting for the others

@@ -1,29 +1,37 @@
-"""When a failed request is sent again, and how long to wait before; waiting times come from tenacity's wait objects.
+"""Retries of failed requests (waiting times by tenacity), and the failures that end a run: refusals from the start,
+and replies by another model.
 
->>> RetryPolicy(attempts=3).again(Reply("http_503"), attempt=1)
-True
->>> RetryPolicy(attempts=3).again(Reply("http_400"), attempt=1)
-False
+Until a request succeeds, rows with a final refusal (HTTP 400, 404, 413, 422) are held back. Once LIMIT questions were
+refused for the same reason, the run ends and none of these rows is written: a row for each of ten thousand items
+would never be asked again, while so the command can be repeated when the mistake is mended. As soon as a reply
+differs, the rows held back are written: these refusals concern those items alone.
+
+The first reply of a run decides. A later reply that names another model ends the run and is not kept. Every reply is
+compared with all earlier ones, whatever endpoint it came from: replicas of one model name the same model, and where
+they do not, the answers come from different models.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tenacity import RetryCallState, wait_random_exponential
 from tenacity.wait import wait_base
 
 from tomserve.engine.transport import Reply
-from tomserve.status import TIMEOUT, transient
+from tomserve.errors import ServerError
+from tomserve.status import REFUSED, SPOKEN, TIMEOUT, transient
 
 LONGEST_WAIT = 120.0
 """Seconds for which a server's Retry-After is obeyed at most."""
 
 
-def announced(reply: Reply) -> float | None:
+def announced_wait(reply: Reply) -> float | None:
     """The seconds to wait that a reply asks for by Retry-After, at most LONGEST_WAIT; None where it does not ask."""
     return None if reply.retry_after is None else min(reply.retry_after, LONGEST_WAIT)
 
@@ -52,7 +60,7 @@ class RetryPolicy:
     def seconds(self, reply: Reply, attempt: int) -> float:
         """The seconds to wait after the `attempt`-th attempt: the server's Retry-After or our own, the longer one."""
         # A server that answers Retry-After: 0 must not be flooded with requests.
-        return max(announced(reply) or 0.0, self._backoff(attempt))
+        return max(announced_wait(reply) or 0.0, self._backoff(attempt))
 
     def _backoff(self, attempt: int) -> float:
         state = RetryCallState(retry_object=None, fn=None, args=(), kwargs={})  # type: ignore[arg-type]
@@ -94,10 +102,129 @@ class Pause:
         if sent > self._began:
             self._began = self.clock()
             self._rounds += 1
-        asked = announced(reply)
+        asked = announced_wait(reply)
         seconds = min(0.25 * 2 ** (self._rounds - 1), 8.0) if asked is None else asked
         self._until = max(self._until, self._began + seconds)
 
     def answered(self) -> None:
         """Take note that the server answers again: the next pause is a short one."""
         self._rounds = 0
+
+
+LIMIT = 8
+"""How many different questions must be refused for the same reason, with nothing else before, to end the run."""
+
+Row = dict[str, Any]
+"""One row of the journal."""
+
+
+class FirstRefusals:
+    """Every row of a run goes through `take`; `finish` is called once all requests have been asked.
+
+    decided: True where rows are written at once, because the run has a reply that shows its requests to be well-formed.
+    """
+
+    def __init__(self, decided: bool = False) -> None:
+        self.decided = decided
+        self._held: list[Row] = []
+        self._ended: ServerError | None = None
+
+    def take(self, row: Row) -> list[Row]:
+        """The rows that may be written now, in order: none, this one, or this one after those held back.
+
+        Raises ServerError where this was the last refusal needed to end the run.
+        """
+        if self.decided:
+            return [row]
+        if self._ended is not None:  # this request was in flight when the run ended; its worker must end, too
+            raise self._ended
+        same = not self._held or _refusal(row) == _refusal(self._held[0])
+        self._held.append(row)
+        if row["status"] not in REFUSED or not same:
+            self.decided = True
+            return self._release()
+        if self._questions() >= LIMIT:
+            self._end()
+        return []
+
+    def finish(self) -> list[Row]:
+        """The row still held back at the end, if any: the refusal of a single question concerns that item alone.
+
+        Raises ServerError where several questions were asked and all of them were refused for the same reason.
+        """
+        if self._questions() > 1:
+            self._end()
+        return self._release()
+
+    def give_up(self) -> list[Row]:
+        """The rows still held back when the run is stopped; they are kept, as everything else that completed."""
+        return self._release()
+
+    def _questions(self) -> int:
+        return len({held["key"] for held in self._held})
+
+    def _release(self) -> list[Row]:
+        held, self._held = self._held, []
+        return held
+
+    def _end(self) -> None:
+        row, count = self._held[0], self._questions()
+        self._held = []
+        self._ended = ServerError(
+            f"{row['endpoint']}: the first {count} questions were all refused with {row['status']} ({row['error']}); "
+            "nothing was written: mend the request (model, options, preset) or the server, then repeat the command"
+        )
+        raise self._ended
+
+
+def _refusal(row: Row) -> tuple[str, str]:
+    """Status and error without their numbers: "requested 1,234 tokens" is the same reason for every question."""
+    return row["status"], re.sub(r"[0-9]+", "#", row["error"] or "")
+
+
+MOST = 64
+"""How many different names are kept at most: a server that makes up a name for each reply must not fill the memory."""
+
+
+class ModelGuard:
+    """The models that replies name.
+
+    known: the names that replies gave in earlier sessions of the run.
+    named: the names that replies gave in this session.
+    accept: called with (endpoint, the names so far, the new name) where the user accepts a change of the model; without
+    it a change raises an error.
+    acceptable: whether the user could accept one, so that the error says how.
+    """
+
+    def __init__(
+        self,
+        known: Iterable[str] = (),
+        accept: Callable[[str, list[str], str], None] | None = None,
+        *,
+        acceptable: bool = True,
+    ) -> None:
+        self.known, self._acceptable = set(known), acceptable
+        self.named: set[str] = set()
+        self._accept = accept
+
+    def note_reply(self, reply: Reply, endpoint: str) -> None:
+        """Take note of the model that a reply names.
+
+        Raises ServerError where it is another one than those of the replies before, unless such a change is accepted.
+        """
+        name = reply.model
+        if name is None or name in self.named or reply.status not in SPOKEN:
+            return
+        before = sorted(self.known | self.named)
+        if before and name not in self.known:
+            if self._accept is None:
+                earlier = ", ".join(map(repr, before[:3])) + (", ..." if len(before) > 3 else "")
+                both = ", or go on with both by --accept-change, which the manifest records"
+                raise ServerError(
+                    f"{endpoint}: a reply names the model {name!r} where earlier ones named {earlier}; it was not "
+                    f"kept, all earlier ones are: use --run NEW (make: RUN=NEW){both if self._acceptable else ''}"
+                )
+            if len(before) < MOST:
+                self._accept(endpoint, before, name)
+        if len(self.named) < MOST:
+            self.named.add(name)

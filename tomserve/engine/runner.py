@@ -1,10 +1,17 @@
-"""The runner: workers take requests from one line, and every reply becomes one row of the journal.
+"""The runner: workers take requests from one queue, every reply becomes one row of the journal, and an observer is
+told the status.
 
 There are as many workers as requests may be in flight: a fixed number, or the sum of the endpoints' adaptive limits.
-Requests with equal keys are sent only once. A request is made when a worker is free for it, so that a million requests
-take no more memory than a thousand. What follows from a reply, in a conversation of several turns, is asked before new
-questions (see tomserve.engine.following). A stop ends the asking and leaves what is in flight some seconds to complete;
-everything that has completed is in the journal.
+Requests with equal keys are sent only once. A request is made when a worker is free for it, so that a million
+requests take no more memory than a thousand. What follows from a reply, in a conversation of several turns, is asked
+before new questions (see tomserve.engine.runner). A stop ends the asking and leaves what is in flight some seconds to
+complete; everything that has completed is in the journal.
+
+A conversation that an earlier session began is begun anew. Its turns that the journal has answers to are answered
+from there, without a row; the first one that it has none to is asked.
+
+A few times a second the status is reported; every second or so the endpoints are asked for their load. Where the
+event loop wakes up late, or one CPU core is used up, the limits must not grow.
 """
 
 from __future__ import annotations
@@ -12,23 +19,299 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from tomserve.engine.adaptive import MOST
-from tomserve.engine.answering import Answering
-from tomserve.engine.fleet import GOOD, Fleet
-from tomserve.engine.following import Follower, Line, Next
-from tomserve.engine.hedging import hedged
-from tomserve.engine.observe import Observer, Silent, Watch
-from tomserve.engine.prefix import PrefixMeter
-from tomserve.engine.refusals import FirstRefusals
-from tomserve.engine.request import Identity, Request
-from tomserve.engine.retry import RetryPolicy
-from tomserve.engine.rows import Row, Rows, answering, row_of
+from tomserve.engine.concurrency import MOST, ServerLoad, read_load
+from tomserve.engine.endpoints import GOOD, EndpointPool, send_hedged
+from tomserve.engine.prompt_tokens import PrefixMeter
+from tomserve.engine.records import CLOSES, Row, Rows, build_row, reuse_row
+from tomserve.engine.request import Identity, Request, build_ahead
+from tomserve.engine.retry import FirstRefusals, ModelGuard, RetryPolicy
 from tomserve.engine.transport import Reply, Transport
-from tomserve.errors import JournalError, ServerError, ServerLostError
+from tomserve.errors import ConfigError, JournalError, ServerError, ServerLostError
 from tomserve.status import BUSY, KEY_REFUSED, MAYBE_GONE, NOT_FOUND, transient
+
+TICK = 0.25
+"""Seconds between two reports of the status."""
+
+ASK_EVERY = (0.5, 2.0)
+"""Seconds between two requests for an endpoint's metrics: where they steer an adaptive limit, and where the limit is
+fixed and they are only shown."""
+
+SILENT = (3, 30.0)
+"""After how many requests for metrics without an answer an endpoint is asked less often, and then how many seconds
+apart."""
+
+LATE = 0.15
+"""The client counts as too busy where its event loop wakes up this many seconds late."""
+
+BUSY_CORE = 0.9
+"""The client counts as too busy where it uses at least this share of one CPU core."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """What a run is doing at one moment.
+
+    out: requests in flight.
+    limit: how many requests may be in flight.
+    found: whether that limit was found out while running rather than given by the user.
+    retrying: requests that wait to be asked again.
+    queue: requests that wait in the servers' queues; None where no server reports it.
+    cached: the share of the prompt tokens that came from the servers' prefix cache; None where it is not known.
+    shareable: the largest share that a prefix cache of any size could have reached; None before the first answer.
+    client_bound: whether this process, rather than a server, keeps the run from going faster.
+    oldest: the request that has been in flight for longest, with its age in seconds; None without any.
+    grown: how many more requests are wanted than were announced when the phase began, by what is known of the
+    conversations of several turns.
+    """
+
+    out: int = 0
+    limit: int = 0
+    found: bool = False
+    retrying: int = 0
+    queue: int | None = None
+    cached: float | None = None
+    shareable: float | None = None
+    client_bound: bool = False
+    oldest: tuple[Identity, float] | None = None
+    grown: int = 0
+
+
+class Observer(Protocol):
+    """Something that is told what a run does, such as a progress display."""
+
+    def row(self, row: dict[str, Any]) -> None:
+        """Called for every row that was written to the journal."""
+
+    def status(self, status: RunStatus) -> None:
+        """Called several times a second with what the run is doing."""
+
+
+class SilentObserver:
+    """An Observer that shows nothing."""
+
+    def row(self, row: dict[str, Any]) -> None:
+        """Ignore the row that was written."""
+
+    def status(self, status: RunStatus) -> None:
+        """Ignore what the run is doing."""
+
+
+class RunWatch:
+    """Measures what a run is doing, and tells the adaptive limits and an observer.
+
+    fleet: the endpoints with their limits.
+    transport: asks the endpoints for their metrics.
+    prefix: counts the prompt tokens that came from the prefix cache.
+    observer: told the status.
+    retrying: returns how many requests wait to be asked again.
+    grown: returns how many more requests are wanted than were announced.
+    """
+
+    def __init__(
+        self,
+        fleet: EndpointPool,
+        transport: Transport,
+        prefix: PrefixMeter,
+        observer: Observer,
+        retrying: Callable[[], int],
+        grown: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.fleet, self.transport, self.prefix = fleet, transport, prefix
+        self.observer, self.retrying, self.grown = observer, retrying, grown
+        self.client_bound = False
+        self._loads: dict[str, ServerLoad] = {}
+        self._counted: dict[str, ServerLoad] = {}  # the first load of each endpoint: its counters began before this run
+        self._silent = dict.fromkeys(fleet.endpoints, 0)
+        self._asked = dict.fromkeys(fleet.endpoints, -1e9)
+
+    async def run(self, changed: Callable[[], None]) -> None:
+        """Measure and report until cancelled; `changed` is called each time after the limits may have moved."""
+        asking: dict[str, asyncio.Task[None]] = {}
+        suspicious = 0
+        try:
+            while True:
+                for endpoint in self._due():
+                    if endpoint not in asking or asking[endpoint].done():
+                        asking[endpoint] = asyncio.create_task(self._ask(endpoint))
+                wall, cpu = self.fleet.clock(), time.process_time()
+                await asyncio.sleep(TICK)
+                passed = max(self.fleet.clock() - wall, 1e-9)
+                busy = (time.process_time() - cpu) / passed > BUSY_CORE or passed > TICK + LATE
+                suspicious = min(suspicious + 1, 4) if busy else max(suspicious - 1, 0)
+                self.client_bound = suspicious >= 3
+                if self.fleet.fixed is None:
+                    for endpoint, limit in self.fleet.limits.items():
+                        limit.held_back = self.client_bound
+                        limit.tick(len(self.fleet.out[endpoint]))
+                changed()
+                self.tell()
+        finally:
+            for task in asking.values():
+                task.cancel()
+            await asyncio.gather(*asking.values(), return_exceptions=True)
+
+    def _due(self) -> list[str]:
+        """The endpoints whose metrics are to be asked for now."""
+        usual, now = ASK_EVERY[self.fleet.fixed is not None], self.fleet.clock()
+        every = {e: SILENT[1] if self._silent[e] >= SILENT[0] else usual for e in self.fleet.up}
+        due = [endpoint for endpoint, seconds in every.items() if now - self._asked[endpoint] >= seconds]
+        self._asked.update(dict.fromkeys(due, now))
+        return due
+
+    async def _ask(self, endpoint: str) -> None:
+        """Ask an endpoint for its load, and pass it on to its limit."""
+        page = await self.transport.metrics(endpoint)
+        load = read_load(page) if page else None
+        if load is None:
+            self._silent[endpoint] += 1
+            self._loads.pop(endpoint, None)
+            return
+        self._silent[endpoint] = 0
+        self._loads[endpoint] = load
+        first = self._counted.setdefault(endpoint, load)
+        if load.queried < first.queried:  # the server was restarted, and its counters began at 0 again
+            self._counted[endpoint] = load
+        if load.block:
+            self.prefix.block = load.block
+        if self.fleet.fixed is None:
+            self.fleet.limits[endpoint].load(load, len(self.fleet.out[endpoint]))
+
+    def _cached(self) -> float | None:
+        """The share of prompt tokens from the cache: by the answers where they report it, else by servers' counters."""
+        if self.prefix.reported:
+            return self.prefix.cached_share
+        pairs = [(self._counted[endpoint], load) for endpoint, load in self._loads.items()]
+        queried = sum(load.queried - first.queried for first, load in pairs)
+        return sum(load.hit - first.hit for first, load in pairs) / queried if queried > 0 else None
+
+    def tell(self) -> None:
+        """Tell the observer what the run is doing now."""
+        oldest = self.fleet.oldest()
+        self.observer.status(
+            RunStatus(
+                out=self.fleet.in_flight,
+                limit=self.fleet.capacity,
+                found=self.fleet.fixed is None and any(limit.found for limit in self.fleet.limits.values()),
+                retrying=self.retrying(),
+                queue=sum(load.waiting for load in self._loads.values()) if self._loads else None,
+                cached=self._cached(),
+                shareable=self.prefix.bound,
+                client_bound=self.client_bound,
+                oldest=(oldest[0], self.fleet.clock() - oldest[1]) if oldest else None,
+                grown=self.grown(),
+            )
+        )
+
+
+class Follower(Protocol):
+    """Whoever holds the open conversations of a run. Requests of a single turn are no conversations."""
+
+    @property
+    def grown(self) -> int:
+        """How many more requests are wanted than were announced before the run, as conversations go on."""
+        ...
+
+    def waits(self, identity: Identity) -> bool:
+        """Whether an open conversation waits for the reply to that turn."""
+        ...
+
+    def over(self, identity: Identity) -> bool:
+        """Whether that is a turn of a conversation which has ended, so that nobody needs a reply any more."""
+        ...
+
+    def follow(self, row: Row) -> Sequence[Request]:
+        """Take a reply, as the row that is about to be written, and return the requests that follow from it.
+
+        Where the reply ends its conversation, the row gets the fields CLOSES and, where the answer is another text
+        than that of the row, CONCLUSION. Raises ConfigError where the strategy's program makes a mistake.
+        """
+        ...
+
+
+Next = tuple[Request, Request | None, str | None]
+"""A request that is to be asked next, that of the turn before in its conversation, if any, and the endpoint that
+answered the turn before. It is a plain tuple, because one is made for every request."""
+
+
+class RequestQueue:
+    """The requests of a run, in the order in which they are asked.
+
+    requests: the new questions. journal: tells what is answered already.
+    follower: holds the conversations; None where every question takes a single request.
+    write: writes a row. used_up: whether there are no new questions any more.
+    """
+
+    def __init__(
+        self, requests: Iterable[Request], journal: Rows, follower: Follower | None, write: Callable[[Row], None]
+    ) -> None:
+        self._requests = build_ahead(requests)
+        self._journal, self._follower, self._write = journal, follower, write
+        self._following: list[Next] = []
+        self.used_up = False
+
+    @property
+    def waiting(self) -> int:
+        """How many follow-ups wait to be asked."""
+        return len(self._following)
+
+    @property
+    def grown(self) -> int:
+        """How many more requests are wanted than were announced before the run."""
+        return 0 if self._follower is None else self._follower.grown
+
+    def take(self) -> Next | None:
+        """The next request that has no final row yet; None where nothing is left at the moment.
+
+        Raises ConfigError where a program asks something else than in an earlier session.
+        """
+        while True:
+            if self._following:
+                found = self._following.pop()
+            elif (new := next(self._requests, None)) is not None:
+                found = (new, None, None)
+            else:
+                self.used_up = True
+                return None
+            request, follower = found[0], self._follower
+            if follower is not None and follower.over(request.identity):
+                continue
+            if request.identity not in self._journal.final:
+                return found
+            if follower is not None and follower.waits(request.identity):
+                self._replay(request)
+
+    def follow(self, row: Row, request: Request) -> list[Next]:
+        """What follows from the reply in a row; the row may get further fields (see Follower.follow).
+
+        request: what was asked, for this row or, in the same words, for another one.
+        """
+        if self._follower is None:
+            return []
+        return [(one, request, row.get("endpoint")) for one in self._follower.follow(row)]
+
+    def push(self, following: Sequence[Next]) -> int:
+        """Put follow-ups at the head of the line, the first of them first. Returns how many wait now."""
+        self._following.extend(reversed(following))
+        return len(self._following)
+
+    def _replay(self, request: Request) -> None:
+        """Answer a turn from the journal."""
+        item, strategy, turn, _ = request.identity
+        if (found := self._journal.find(request.key)) is None:
+            raise ConfigError(
+                f"strategy {strategy!r}, item {item!r}, turn {turn} (counted from 0): the program asks something else "
+                "than when this turn was answered, though the replies before it are the same; make it depend on the "
+                "item and the replies alone, or use --run NEW (make: RUN=NEW)"
+            )
+        row = reuse_row(found, request.identity)
+        self.push(self.follow(row, request))
+        if CLOSES in row:  # the program went on longer when this turn was answered, and was stopped by its budget
+            self._write(row)
+
 
 PROBE_EVERY = 2.0
 """Seconds between two probes of a server that could not be reached, or that fails."""
@@ -50,7 +333,7 @@ class Runner:
     endpoints: their addresses, each ``.../v1``.
     transport: sends a request and returns the reply.
     journal: keeps the rows, and tells which requests need no asking.
-    concurrency: requests in flight over all endpoints; None has the number found out (see tomserve.engine.adaptive).
+    concurrency: requests in flight over all endpoints; None has the number found out (see tomserve.engine.concurrency).
     most: the highest number that may be found out, for each endpoint.
     policy: how often and when to ask again.
     observer: told every row and, several times a second, the status.
@@ -70,13 +353,13 @@ class Runner:
     concurrency: int | None = None
     most: int = MOST
     policy: RetryPolicy = field(default_factory=RetryPolicy)
-    observer: Observer = field(default_factory=Silent)
+    observer: Observer = field(default_factory=SilentObserver)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     drain: float = 30.0
     alive: Callable[[], str | None] = lambda: None
     hedge: float | None = None
     probe: bytes | None = None
-    answering: Answering = field(default_factory=Answering)
+    answering: ModelGuard = field(default_factory=ModelGuard)
     follower: Follower | None = None
     clock: Callable[[], float] = time.monotonic
 
@@ -85,13 +368,13 @@ class Runner:
         self._pending: dict[str, list[Identity]] = {}
         self._fleet = self._new_fleet()
         self._refusals = FirstRefusals(decided=bool(self.journal.final))
-        self._line = Line((), self.journal, self.follower, self._write)
+        self._line = RequestQueue((), self.journal, self.follower, self._write)
         self._workers: set[asyncio.Task[None]] = set()
         self._retrying, self._probed = 0, -PROBE_EVERY
         self._room: asyncio.Future[None] | None = None
 
-    def _new_fleet(self) -> Fleet:
-        return Fleet(self.endpoints, self.policy.lost_after, self.clock, self.concurrency, self.most)
+    def _new_fleet(self) -> EndpointPool:
+        return EndpointPool(self.endpoints, self.policy.lost_after, self.clock, self.concurrency, self.most)
 
     async def run(self, requests: Iterable[Request]) -> bool:
         """Ask everything that has no final row yet. Returns True when all was asked, False when `stop` ended it early.
@@ -102,11 +385,11 @@ class Runner:
         Raises JournalError where rows cannot be written, ConfigError where a program of a strategy makes a mistake. In
         all cases everything that completed is kept.
         """
-        self._line = Line(requests, self.journal, self.follower, self._write)
+        self._line = RequestQueue(requests, self.journal, self.follower, self._write)
         self._fleet = self._new_fleet()
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         counts = (lambda: self._retrying, lambda: self._line.grown)
-        watch = Watch(self._fleet, self.transport, self.prefix, self.observer, *counts)
+        watch = RunWatch(self._fleet, self.transport, self.prefix, self.observer, *counts)
         endless = [asyncio.create_task(job) for job in (self._sync(), watch.run(self._start_workers))]
         helpers = [asyncio.create_task(job) for job in (self._revive(), self._drain())]
         self._start_workers()
@@ -193,7 +476,7 @@ class Runner:
             if request.key in self._pending:  # an equal prompt is being asked: wait for its answer
                 self._pending[request.key].append(request.identity)
             elif (row := self.journal.find(request.key)) is not None:
-                self._keep([answering(row, request.identity)], request)
+                self._keep([reuse_row(row, request.identity)], request)
             else:
                 await self._ask(found)
         if (task := asyncio.current_task()) is not None:
@@ -210,8 +493,8 @@ class Runner:
                 return
             self.answering.note_reply(answered[0], answered[1])
             self.prefix.answered(shared, request.prefix, answered[0].usage)
-            row = row_of(request, *answered)
-            self._keep([row, *[answering(row, one) for one in self._pending[request.key]]], request)
+            row = build_row(request, *answered)
+            self._keep([row, *[reuse_row(row, one) for one in self._pending[request.key]]], request)
         finally:
             del self._pending[request.key]
 
@@ -253,7 +536,7 @@ class Runner:
                 endpoint = self._fleet.pick(request, endpoint, near)
                 reply = await self._send(endpoint, request)
             else:
-                reply, endpoint = await hedged(self._send, self._fleet, request, endpoint, near, self.hedge)
+                reply, endpoint = await send_hedged(self._send, self._fleet, request, endpoint, near, self.hedge)
             if self._fleet.suspected:
                 await self._probe_when_suspected()
             self._raise_if_hopeless(reply, endpoint)

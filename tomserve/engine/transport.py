@@ -1,4 +1,4 @@
-"""The transport: sends the body of a request to an endpoint and returns the reply.
+"""The transport: sends the body of a request to an endpoint, within limits of time and size, and reads the reply.
 
 Whatever a server does wrong is a status of the reply, never an exception. What a transport has to do is said by
 `Transport`; `tomserve.engine.httptools_transport`, `aiohttp_transport` and `openai_transport` do it. All of them have
@@ -7,18 +7,67 @@ their replies read here, so that rows do not depend on which one was used.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
+import zlib
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 
 import orjson
 
-from tomserve.engine.bounded import MAX_BODY as MAX_BODY
-from tomserve.engine.logprobs import prompt_tokens
-from tomserve.engine.masking import Mask, shown
-from tomserve.status import FINAL, LENGTH, MALFORMED, OK, REFUSAL, finished, http
+from tomserve.engine.prompt_tokens import read_prompt_logprobs
+from tomserve.engine.redact import Redactor, clean_text
+from tomserve.status import FINAL, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT, finished, http
+
+MAX_BODY = 16 * 2**20
+"""Bytes of a reply that are read at most, compressed or not: a larger one is no chat completion."""
+
+MAX_HEAD = 64 * 2**10
+"""Bytes of a response before its body that are read at most, those that only say to wait (HTTP 100 to 199) included."""
+
+OVERHEAD = 2
+"""A body in chunks may take so many times its own size at most: the rest of the bytes says where the chunks end."""
+
+UNENCODED = "identity"
+"""The value of Accept-Encoding: nothing that is compressed is asked for."""
+
+_KNOWN_ENCODINGS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
+"""Ways to compress a body, each with what zlib calls it."""
+
+
+def decompress(body: bytes, encoding: bytes, most: int) -> bytes | None:
+    """A body as it was before it was compressed, or None where that is longer than `most` bytes.
+
+    encoding: the header Content-Encoding; empty where there is none. Raises ValueError, whose text names the encoding,
+    for a way to compress that is not read, and for bytes that are not compressed so, or not whole.
+    """
+    encoding = encoding.strip().lower()
+    if encoding in (b"", UNENCODED.encode()) or not body:
+        return body
+    try:
+        return _inflated(body, encoding, most)
+    except (zlib.error, KeyError):
+        raise ValueError(encoding[:40].decode("latin-1")) from None
+
+
+def _inflated(body: bytes, encoding: bytes, most: int) -> bytes | None:
+    reader = zlib.decompressobj(_KNOWN_ENCODINGS[encoding])
+    try:
+        whole = reader.decompress(body, most + 1)
+    except zlib.error:
+        if encoding != b"deflate":
+            raise
+        reader = zlib.decompressobj(-15)  # what calls itself deflate often lacks zlib's header
+        whole = reader.decompress(body, most + 1)
+    if len(whole) > most:
+        return None
+    if not reader.eof:
+        raise zlib.error("incomplete")
+    return whole
+
 
 MOST_TOKENS = 2**40
 """A number of tokens that is as large as this cannot be right."""
@@ -57,9 +106,9 @@ class Reply:
     is not.
     timings: seconds by name; "total_s" from sending to the end of the reply.
     tokens: the last tokens of the prompt, each with its log-probability (None where the server gives none),
-    where the request asked for `prompt_logprobs` (see tomserve.engine.logprobs). skipped: how many tokens stood before
+    where the request asked for `prompt_logprobs` (see tomserve.engine.prompt_tokens). skipped: how many tokens stood before
     them.
-    masked: whether the API key stood in it and was replaced by *** (see tomserve.engine.masking).
+    masked: whether the API key stood in it and was replaced by *** (see tomserve.engine.redact).
     """
 
     status: str
@@ -102,7 +151,7 @@ class Transport(Protocol):
         ...
 
 
-def without_key(reply: Reply, mask: Mask) -> None:
+def redact_reply(reply: Reply, mask: Redactor) -> None:
     """Replace the API key in all that a server said, and note that it stood there; shorten what is shown in one line.
 
     A server may echo whatever it got. The key is replaced before anything is cut, else half of it might be left.
@@ -125,10 +174,10 @@ def without_key(reply: Reply, mask: Mask) -> None:
     if (text := reply.model) and len(text) > LONGEST_NAME:
         reply.model = text[:LONGEST_NAME]
     if text := reply.error:
-        reply.error = shown(" ".join(text.split()), LONGEST_ERROR)
+        reply.error = clean_text(" ".join(text.split()), LONGEST_ERROR)
 
 
-def retry_after(header: str | None) -> float | None:
+def parse_retry_after(header: str | None) -> float | None:
     """The seconds from now that a Retry-After header (a number or an HTTP date) asks for; None if it is neither."""
     if not header:
         return None
@@ -165,7 +214,7 @@ def read_reply(code: int, raw: bytes) -> Reply:
     finish, refusal = _text(finish), _text(refusal)
     reply = Reply(OK, None, reasoning, finish, _usage(data), _text(data.get("model")) or None)
     if data.get("prompt_logprobs"):
-        reply.tokens, reply.skipped = prompt_tokens(data["prompt_logprobs"])
+        reply.tokens, reply.skipped = read_prompt_logprobs(data["prompt_logprobs"])
     ended = OK if finish == "stop" else finished(finish)
     if refusal or ended == REFUSAL:
         reply.status, reply.text = REFUSAL, _text(text) or refusal or ""
@@ -234,3 +283,61 @@ def _usage(data: dict[str, Any]) -> dict[str, int] | None:
     if counts.get("cached", 0) > counts.get("prompt", 0):
         del counts["cached"]
     return counts
+
+
+EVERY = 0.25
+"""Seconds between two looks at most."""
+
+
+class Deadlines:
+    """The requests of one transport, each with the time by which it has to be answered.
+
+    seconds: how long each may take. key: the API key that no reply may hold. tidy: called at every look; while it
+    returns True, looks go on without requests.
+    """
+
+    def __init__(self, seconds: float, key: str | None = None, tidy: Callable[[], bool] = lambda: False) -> None:
+        self._seconds, self._mask, self._tidy = seconds, Redactor(key), tidy
+        self._due: dict[asyncio.Task[Any], float] = {}
+        self._overdue: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def reply(self, asking: Coroutine[Any, Any, Reply]) -> Reply:
+        """The reply that `asking` returns, or one with the status timeout where its time is over first."""
+        began = time.perf_counter()
+        task = asyncio.current_task()
+        assert task is not None
+        self._due[task] = began + self._seconds
+        if self._timer is None:
+            self._look()
+        try:
+            reply = await asking
+        except asyncio.CancelledError:
+            if task not in self._overdue or task.uncancel() > 0:  # somebody else cancelled it, too
+                raise
+            reply = Reply(TIMEOUT, error="no complete reply in time")
+        finally:
+            del self._due[task]
+            self._overdue.discard(task)
+        redact_reply(reply, self._mask)
+        reply.timings["total_s"] = round(time.perf_counter() - began, 6)
+        return reply
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        """Cancel the tasks that are overdue."""
+        now = time.perf_counter()
+        for task, due in self._due.items():
+            if due > now:  # tasks stand in the order in which they began
+                break
+            if task not in self._overdue:
+                self._overdue.add(task)
+                task.cancel()
+        going = self._tidy() or bool(self._due)
+        every = min(EVERY, self._seconds / 20)
+        self._timer = asyncio.get_running_loop().call_later(every, self._look) if going else None

@@ -1,11 +1,17 @@
-"""The transports that a user can choose by name."""
+"""The transports that a user can choose by name, the event loop (uvloop or asyncio) and the number of connections
+that a process can hold.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import resource
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from tomserve.engine.transport import Timeouts, Transport
+
 
 HTTPTOOLS, AIOHTTP, OPENAI = "httptools", "aiohttp", "openai"
 TRANSPORTS = (HTTPTOOLS, AIOHTTP, OPENAI)
@@ -15,7 +21,7 @@ DEFAULT = HTTPTOOLS
 """The one that takes the least CPU time. Where its library cannot be imported, aiohttp does its work."""
 
 
-def transport(name: str, api_key: str | None = None, timeouts: Timeouts | None = None) -> Transport:
+def make_transport(name: str, api_key: str | None = None, timeouts: Timeouts | None = None) -> Transport:
     """Make the transport of a name. api_key: sent as a bearer token. timeouts: in seconds.
 
     Raises MachineError where the package openai is wanted and missing.
@@ -34,3 +40,43 @@ def transport(name: str, api_key: str | None = None, timeouts: Timeouts | None =
     from tomserve.engine.aiohttp_transport import AiohttpTransport
 
     return AiohttpTransport(api_key, timeouts)
+
+
+T = TypeVar("T")
+
+
+def run_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end in a loop of its own, as asyncio.run does, and return what it returns."""
+    with asyncio.Runner(loop_factory=_factory()) as runner:
+        return runner.run(work)
+
+
+def _factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes a loop of uvloop; None, for asyncio's own, where uvloop is missing, as on Windows."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+SPARE = 128
+"""How many of the open files that the system allows are kept for other things than connections."""
+
+
+def limit_in_flight(wanted: int, endpoints: int = 1) -> int:
+    """How many requests may be in flight at each of so many endpoints, at most `wanted` and at least 1.
+
+    Where it takes more open files than the process may have, its limit is raised as far as the system lets it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = endpoints * wanted + SPARE
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+            soft = raised
+        except (OSError, ValueError):  # a sandbox may forbid it, or the kernel has a limit of its own
+            pass
+    return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, (soft - SPARE) // endpoints))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pydantic
 
+from tomserve.engine.records import CONCLUSION
 from tomserve.engine.request import Sampling
-from tomserve.engine.rows import CONCLUSION
 from tomserve.errors import ConfigError
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.manifest import Manifest

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tomserve.engine import loop
-from tomserve.engine.answering import Answering
+from tomserve.engine import transports
 from tomserve.engine.request import Identity, Request
+from tomserve.engine.retry import ModelGuard
 from tomserve.errors import ConfigError
 from tomserve.faithfulness import offering, paraphrasing, predicting
 from tomserve.faithfulness.asked import check_texts
@@ -24,12 +24,13 @@ from tomserve.faithfulness.source import Chain
 from tomserve.faithfulness.table import EDIT, HINT, PREDICTION, PREFILL
 from tomserve.faithfulness.written import LeftOut
 from tomserve.items import Item
-from tomserve.prompting.conversation import Asks
+from tomserve.prompting.conversation import Asker
 from tomserve.runs.journal import Journal, identity_of, read_rows
 from tomserve.runs.listening import Listener
 from tomserve.runs.manifest import Session
 from tomserve.runs.measured import MeasuredRun
-from tomserve.runs.phases import Asker, Phase
+from tomserve.runs.phases import Asker as PhasesAsker
+from tomserve.runs.phases import Phase
 from tomserve.runs.questions import Question, finished
 from tomserve.runs.reader import Reader
 from tomserve.runs.reading import check_chat
@@ -52,14 +53,14 @@ Drive = Callable[["Asking"], None]
 
 def driven(asking: Asking) -> None:
     """Ask in an event loop of its own; the calling thread must have none that runs."""
-    loop.run(asking.ask())
+    transports.run_loop(asking.ask())
 
 
 @dataclass
 class Asking:
     """One phase, asked by one asker. listener: told what happens. stop: ends it early."""
 
-    asker: Asker
+    asker: PhasesAsker
     phase: Phase
     listener: Listener
     stop: Stop
@@ -158,9 +159,9 @@ class Work:
         given = self.connection
         patience = {} if given.patience is None else {"lost_after": given.patience}
         policy = given.policy if not patience else type(given.policy)(**{**vars(given.policy), **patience})
-        asker = Asker(
+        asker = PhasesAsker(
             endpoints, model, self.listener, self.stop, self.run.log, lambda: None, given.timeout, given.transport,
-            policy, alive, Answering(phase.journal.models, acceptable=False),
+            policy, alive, ModelGuard(phase.journal.models, acceptable=False),
         )  # fmt: skip
         self.drive(Asking(asker, phase, self.listener, self.stop))
 
@@ -172,7 +173,7 @@ class _Asks:
         self._chains, self._held_by = chains, held_by
         self._last: tuple[tuple[str, str], dict[str, Hinted | LeftOut]] | None = None
 
-    def of(self, one: Planned) -> Asks:
+    def of(self, one: Planned) -> Asker:
         """What asks that question. Raises ConfigError where the hint can no longer be made."""
         key = (one.item, one.strategy)
         chain = self._chains[key]

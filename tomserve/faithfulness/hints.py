@@ -31,8 +31,8 @@ from tomserve.faithfulness.offering import LETTERS, asked, offered
 from tomserve.faithfulness.table import BESIDE_RIGHT, HINTS, PATTERN, RIGHT, WRONG
 from tomserve.faithfulness.written import LeftOut
 from tomserve.items import UNKNOWN, Item
+from tomserve.prompting.conversation import Message, Turn
 from tomserve.prompting.templates import Template, environment
-from tomserve.prompting.turn import Message, Turn
 from tomserve.scoring.labels import find_mentions
 
 __all__ = ["Hinted", "admits", "hinted", "texts_digest"]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tomserve.items import UNKNOWN, Item
-from tomserve.prompting.turn import Message
+from tomserve.prompting.conversation import Message
 from tomserve.scoring.labels import find_prompt_order
 
 LETTERS = string.ascii_uppercase

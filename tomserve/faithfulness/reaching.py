@@ -14,7 +14,7 @@ from tomserve.faithfulness.showing import prefilled, ways
 from tomserve.faithfulness.source import Chain, Source
 from tomserve.faithfulness.table import CALL, PREFILL
 from tomserve.faithfulness.written import Count
-from tomserve.prompting.turn import Turn
+from tomserve.prompting.conversation import Turn
 from tomserve.runs import preflight
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import portable

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.engine.rows import CLOSES, CONCLUSION
+from tomserve.engine.records import CLOSES, CONCLUSION
 from tomserve.faithfulness import hints, showing
 from tomserve.faithfulness.asking import Chains
 from tomserve.faithfulness.planned import Planned

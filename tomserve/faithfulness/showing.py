@@ -25,10 +25,9 @@ from tomserve.faithfulness.reading import shown as in_its_place
 from tomserve.faithfulness.source import Chain, turn_place
 from tomserve.faithfulness.table import CALL, LABELS, PREFILL
 from tomserve.items import Item
-from tomserve.prompting.conversation import Conversation, Program
+from tomserve.prompting.conversation import Conversation, Message, Program, Reply, Turn
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.templates import Template, environment
-from tomserve.prompting.turn import Message, Reply, Turn
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.score import read_response
 from tomserve.scoring.thoughts import split_thoughts

@@ -17,8 +17,8 @@ from typing import Any
 
 from tomserve import benchmarks
 from tomserve.content.paths import run_name
+from tomserve.engine.records import CLOSES, CONCLUSION
 from tomserve.engine.request import Sampling
-from tomserve.engine.rows import CLOSES, CONCLUSION
 from tomserve.errors import ConfigError, TomserveError, one_of
 from tomserve.faithfulness import reading
 from tomserve.faithfulness.asked import check_texts, preset_of, sampling_of, strategy_of

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from tomserve.content import digest
-from tomserve.engine.clock import now
+from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError
 from tomserve.humans.answers import Answer, Filled, Reading
 from tomserve.humans.plan import Form, Plan
@@ -206,7 +206,7 @@ def _manifest(folder: Path, plan: Plan, outcome: Outcome, model: str) -> Manifes
         "together": plan.together,
         "seed": plan.seed,
         "attention": {"asked": plan.attention.asked, "wrong_at_most": plan.attention.wrong_at_most},
-        "read": now(),
+        "read": utc_now(),
     }
     made["limit"] = plan.limit
     made["complete"] = True

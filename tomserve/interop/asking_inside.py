@@ -16,8 +16,8 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.automaton import Automaton
 from tomserve.items.draw import limited
+from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Turn
 from tomserve.scoring.metrics import Scoring, compile_gold
 from tomserve.scoring.score import score_row
 from tomserve.status import OK

@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from tomserve.content.compact_index import FirstPlaces
-from tomserve.engine.answering import Answering
-from tomserve.engine.masking import Mask
-from tomserve.engine.refusals import FirstRefusals
+from tomserve.engine.records import CLOSES, Row, build_row, reuse_row
+from tomserve.engine.redact import Redactor
 from tomserve.engine.request import Identity, Request
-from tomserve.engine.rows import CLOSES, Row, answering, row_of
-from tomserve.engine.transport import Reply, without_key
+from tomserve.engine.retry import FirstRefusals, ModelGuard
+from tomserve.engine.transport import Reply, redact_reply
 from tomserve.errors import ConfigError
 from tomserve.interop.batch_choice import exports_of, part_of, wanted
 from tomserve.interop.batch_files import MOST_BYTES, MOST_REQUESTS, Requests, Results, Written
@@ -207,7 +206,7 @@ def _asked(
             request = line.pop(0)
             known = request.identity in journal.final
             if (found := journal.find(request.key)) is not None:
-                row: Row | None = answering(found, request.identity)
+                row: Row | None = reuse_row(found, request.identity)
             elif known:
                 raise _another(request.identity)
             else:
@@ -260,12 +259,12 @@ class _Reader:
 
     evaluation: Evaluation
     results: Results
-    answering: Answering
+    answering: ModelGuard
     open_keys: FirstPlaces
     added: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._mask = Mask(keys.api_key())
+        self._mask = Redactor(keys.api_key())
         self._refusals = FirstRefusals(decided=bool(len(self.evaluation.journal.final)))
 
     def row(self, request: Request) -> Row | None:
@@ -273,13 +272,13 @@ class _Reader:
         reply: Reply | None = self.results.reply(request.key)
         if reply is None:
             return None
-        without_key(reply, self._mask)
+        redact_reply(reply, self._mask)
         if not reply.final:
             self.open_keys.add(request.key, 0)
             if self.evaluation.journal.failed.get(request.identity) == reply.status:
                 return None
         self.answering.note_reply(reply, ENDPOINT)
-        return row_of(request, reply, ENDPOINT, 1)
+        return build_row(request, reply, ENDPOINT, 1)
 
     def write(self, row: Row) -> None:
         """Write a row, unless it may be the beginning of refusals of all requests."""

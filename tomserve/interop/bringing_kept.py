@@ -18,7 +18,7 @@ from tomserve.errors import ConfigError
 from tomserve.interop.foreign import Sample
 from tomserve.items.files import write_chunks
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.strategy import names as strategies
+from tomserve.prompting.strategy import list_strategies as strategies
 from tomserve.runs import packed, runfolder
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.manifest_parts import ForeignFile, ForeignRecord

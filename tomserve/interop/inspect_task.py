@@ -20,7 +20,7 @@ from tomserve.errors import ConfigError, MachineError
 from tomserve.interop.asking_inside import Asking
 from tomserve.interop.inspect_sample import SCORER
 from tomserve.items import Item
-from tomserve.prompting.turn import Turn
+from tomserve.prompting.conversation import Turn
 from tomserve.status import finished
 
 try:

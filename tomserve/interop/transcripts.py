@@ -13,8 +13,8 @@ from typing import Any
 from tomserve.engine.request import Identity, Request
 from tomserve.errors import TomserveError
 from tomserve.interop.answered import Answered, Replies
+from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Turn
 from tomserve.reporting.html.turns import Turns
 from tomserve.runs import packed
 from tomserve.runs.prompted import same, sampling_of

@@ -1,30 +1,81 @@
-"""A conversation: the turns of a strategy about one item, each made from the replies to those before it.
+"""A conversation about one item: its turns, and the replies to them from which the next turns are made.
 
-A strategy of several turns is a *program*: a generator that yields a turn, or a list of turns that may be asked at the
-same time, and receives the reply, or the list of replies. It ends when the generator returns; its last turn, or the
-text that it returns, is the answer. A program must be deterministic given its replies: a run that was interrupted
+A strategy of several turns is a *program*: a generator that yields a turn, or a list of turns that may be asked at
+the same time, and receives the reply, or the list of replies. It ends when the generator returns; its last turn, or
+the text that it returns, is the answer. A program must be deterministic given its replies: a run that was interrupted
 begins the program anew, feeds it the replies that the journal holds, and goes on where it stopped.
-
->>> def program(item):
-...     reply = yield Turn(({"role": "user", "content": "Think about it."},))
-...     yield Turn(({"role": "user", "content": f"You thought: {reply.text} Answer now."},))
->>> conversation = Conversation(program(None), calls=8)
->>> [turn.number for turn in conversation.open], conversation.ended
-([0], False)
->>> [turn.messages[0]["content"] for turn in conversation.reply(0, Reply("It is tea."))]
-['You thought: It is tea. Answer now.']
->>> conversation.reply(1, Reply("tea")), conversation.ended, conversation.count, conversation.conclusion
-([], True, 2, None)
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any, Protocol
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import orjson
 
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.prompting.turn import Reply, Turn
+from tomserve.scoring.thoughts import split_thoughts
+from tomserve.status import LENGTH, OK
+
+Message = dict[str, str]
+"""One message of a chat, with its `role` and its `content`."""
+
+
+class Turn(NamedTuple):
+    """What one request of a strategy asks.
+
+    messages: what is sent, each with `role` and `content`.
+    schema: the JSON schema of the reply; None for a reply in free text.
+    max_tokens: how many tokens the reply may have; 0 for the number of the strategy.
+    fields: further fields of the request body, such as ``stop`` or ``temperature``, which replace those of the run.
+    number: the place of the turn in its conversation, from 0; a conversation numbers its turns itself.
+    """
+
+    messages: Sequence[Message]
+    schema: dict[str, Any] | None = None
+    max_tokens: int = 0
+    fields: Mapping[str, Any] = {}
+    number: int = 0
+
+
+class Reply(NamedTuple):
+    """What came back for a turn.
+
+    text: what the model said, "" where it said nothing.
+    reasoning: its thinking, where the server returns it apart from the answer.
+    status: "ok", or "length" for a text that was cut off at its number of tokens.
+    tokens: where the turn asked for them, the tokens of the prompt or the reply with their log-probabilities, as
+    pairs (token, log-probability or None where the server gives none). skipped: how many tokens stood before these,
+    where only the last ones were kept.
+    """
+
+    text: str = ""
+    reasoning: str | None = None
+    status: str = OK
+    tokens: Sequence[tuple[str, float | None]] | None = None
+    skipped: int = 0
+
+    @property
+    def cut(self) -> bool:
+        """Whether the text was cut off at its number of tokens."""
+        return self.status == LENGTH
+
+    def said(self) -> Reply:
+        """The reply without thoughts that a server left in its text (see tomserve.scoring.thoughts).
+
+        >>> Reply("<think>Ann left.</think>\\n\\ntea").said().text
+        'tea'
+
+        Thoughts that were cut off leave no text.
+        """
+        said = split_thoughts(self.text)
+        return self if said.text is self.text else self._replace(text=said.text.lstrip())
+
+    def json(self) -> Any:
+        """The text as JSON. Raises ValueError where it is none, such as a text that was cut off."""
+        return orjson.loads(self.text)
+
 
 Program = Generator[Turn | list[Turn], Any, str | None]
 """A running program: it yields turns, receives replies, and may return the text that is its answer."""
@@ -118,7 +169,7 @@ class Conversation:
         return value
 
 
-class Asks(Protocol):
+class Asker(Protocol):
     """What asks about an item: a strategy, or anything else that asks as one does.
 
     name: tells its questions from those of others. turns: how many requests it takes, None where only its program

@@ -1,10 +1,10 @@
 """Who a question asks about: the persons whose minds it goes through, the outermost first.
 
->>> asked_about("Where does Ann think Bo thinks the pen is?")
+>>> find_people("Where does Ann think Bo thinks the pen is?")
 ('Ann', 'Bo')
->>> asked_about("At the end of the story, what does Maya believe is in the box?")
+>>> find_people("At the end of the story, what does Maya believe is in the box?")
 ('Maya',)
->>> asked_about("Where is the pen really?")
+>>> find_people("Where is the pen really?")
 ()
 
 The grammar. A question asks about a mind in one of three ways, wherever in its text that stands::
@@ -87,7 +87,7 @@ _DEEPER = re.compile(
 
 
 @lru_cache(maxsize=4096)
-def asked_about(question: str) -> tuple[str, ...]:
+def find_people(question: str) -> tuple[str, ...]:
     """The persons whose minds the question goes through, the outermost first; () where it asks about no mind."""
     verb, noun = _VERB.search(question), _OF.search(question)
     if verb is None or (noun is not None and noun.start() < verb.start()):
@@ -105,4 +105,4 @@ def people_of(item: Item) -> tuple[str, ...]:
     given = item.factors.get("person")
     if isinstance(given, str):
         return tuple(name for part in given.split(">") if (name := part.strip()))
-    return asked_about(item.question)
+    return find_people(item.question)

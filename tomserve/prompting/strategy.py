@@ -1,14 +1,15 @@
 """A prompting strategy: a folder ``prompts/<name>/`` of templates that turn an Item into messages and a JSON schema.
 
-``strategy.yaml``   a description, the number of tokens of a reply, and which items are demonstrations
-``system.j2``       the system message (optional)
-``user.j2``         the message that asks about an item
-``schema.j2``       the JSON schema of the reply (optional: without one, the reply is free text)
-``reply.j2``        the model reply that is shown with a demonstration (needed only where there are demonstrations)
+  ``strategy.yaml``   a description, the number of tokens of a reply, and which items are demonstrations
+  ``system.j2``       the system message (optional)
+  ``user.j2``         the message that asks about an item
+  ``schema.j2``       the JSON schema of the reply (optional: without one, the reply is free text)
+  ``reply.j2``        the model reply that is shown with a demonstration (needed only where there are demonstrations)
 
 A strategy of several turns names them under ``turns`` in strategy.yaml, and its templates are TURN.system.j2,
 TURN.user.j2 and TURN.schema.j2; ``system.j2`` then begins every chat whose turn has no system message of its own. The
-turns are asked in the order in which they are listed, unless a ``program.py`` decides (see tomserve.prompting.program).
+turns are asked in the order in which they are listed, unless a ``program.py`` decides (see
+tomserve.prompting.strategy).
 
 Templates see ``story`` (a list of sentences), ``question``, ``choices``, ``factors`` (the item's design factors),
 ``benchmark``, ``people`` (whose minds the question goes through, the outermost first) and ``person`` (the first of
@@ -17,35 +18,367 @@ them, "" where there is none). Those of a listed turn also see ``replies``, thos
 rendered as a template. A demonstration is an item of any file of items (see tomserve.items.read_items), usually of
 ``prompts/practice.yaml``.
 
-    >>> turn = Strategy.load("cot").turn(item)                          # doctest: +SKIP
-    >>> [message["role"] for message in turn.messages]                  # doctest: +SKIP
-    ['system', 'user', 'assistant', 'user']
+The file is code: it is run because the user named its folder, or put it among the content.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from functools import cached_property
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from types import GeneratorType
+from typing import Any, NamedTuple
 
 import orjson
 
 from tomserve import content
-from tomserve.errors import ConfigError, ContentError, one_of
+from tomserve.content.python_file import describe_failure, load_module
+from tomserve.errors import ConfigError, ContentError, Interrupted, TomserveError, one_of
 from tomserve.items import UNKNOWN, Item
-from tomserve.prompting import named
-from tomserve.prompting.conversation import Conversation, Program
+from tomserve.prompting.conversation import Conversation, Message, Program, Reply, Turn
 from tomserve.prompting.folder import TURN_PARTS, Folder, TurnFile
-from tomserve.prompting.listed import listed
-from tomserve.prompting.named import VARIABLES, NamedTurn, variables_of
-from tomserve.prompting.program import Ask, begin, load_program
-from tomserve.prompting.templates import Template, environment, without
-from tomserve.prompting.turn import Message, Turn
+from tomserve.prompting.people import people_of
+from tomserve.prompting.templates import Template, drop_sentences, environment, variables_used
+
+VARIABLES = ("story", "question", "choices", "factors", "benchmark", "people", "person")
+"""The variables that the templates of every part see; a shared turn's see only those that it is shared by."""
+
+_PLAIN = frozenset({"story", "question", "choices", "benchmark"})
+"""Variables whose values can be keys of a cache."""
+
+REMEMBERED = 1024
+"""How many texts of a template that many items share are kept, by the variables that it uses."""
+
+ROTATION_SEED = b"rotation-1"
+"""The seed by which stories get their demonstrations; it never changes, so that a prompt can be made again."""
 
 
-def names() -> list[str]:
+def variables_of(item: Item, used: frozenset[str]) -> dict[str, Any]:
+    """The variables of an item. Who is asked about is only found out where that is used, since it takes time."""
+    known: dict[str, Any] = {
+        "story": item.story,
+        "question": item.question,
+        "choices": item.choices,
+        "factors": item.factors,
+        "benchmark": item.benchmark,
+    }
+    if "people" in used or "person" in used:
+        people = people_of(item)
+        known["people"], known["person"] = people, people[0] if people else ""
+    return known
+
+
+class NamedTurn:
+    """Makes turns.
+
+    system, user, schema: the templates; system and schema may be missing (None).
+    max_tokens: how many tokens a reply may have. fields: further fields of the request.
+    shared: the variables of an item that the templates see; None for all.
+    demonstrations: messages that follow the system message. Of several alternatives a story gets one (see
+    `alternative`).
+    system_role: False for models without a system role: the system text then goes into the first user message.
+
+    Raises ContentError where a template of a shared turn uses another variable.
+    """
+
+    def __init__(
+        self,
+        templates: Mapping[str, Template],
+        *,
+        max_tokens: int,
+        fields: Mapping[str, Any],
+        system_role: bool,
+        shared: Sequence[str] | None = None,
+        demonstrations: Sequence[Sequence[Message]] = ((),),
+    ) -> None:
+        self.max_tokens, self.fields, self.shared = max_tokens, fields, shared
+        self.user, self.system, self.schema = templates["user"], templates.get("system"), templates.get("schema")
+        self.templates = list(templates.values())
+        self.uses = variables_used(self.templates)
+        self._varies = self.system is not None and bool(self.system.uses)
+        self._system_role, self._demonstrations = system_role, [list(one) for one in demonstrations]
+        texts = [tuple(message["content"] for message in one) for one in self._demonstrations]
+        self._ranks = [sorted(texts).index(text) for text in texts]
+        self._systems: dict[str, Message] = {}
+        self._schema = _cached(self.schema, self._parsed_schema)
+        self._opening = _cached(self.system, self._rendered_opening)
+
+    def variables(self, item: Item) -> dict[str, Any]:
+        """The variables of an item that the templates see."""
+        known = variables_of(item, self.uses)
+        return known if self.shared is None else {name: known[name] for name in self.shared if name in known}
+
+    def turn(self, variables: Mapping[str, Any], after: Sequence[Message] | None = None) -> Turn:
+        """The turn for these variables. after: the messages that it continues; None where it begins a chat."""
+        text = self.user.render(variables)
+        if after is not None:
+            messages = (*after, {"role": "user", "content": text})
+        else:
+            opening = self.opening(variables)
+            if not self._system_role and opening and opening[0]["role"] == "system":
+                first = opening[0]["content"]
+                if len(opening) == 1:
+                    text, opening = f"{first}\n\n{text}", []
+                else:
+                    opening = [{**opening[1], "content": f"{first}\n\n{opening[1]['content']}"}, *opening[2:]]
+            messages = (*opening, {"role": "user", "content": text})
+        return Turn(messages, self._schema(variables), self.max_tokens, self.fields)
+
+    def opening(self, variables: Mapping[str, Any]) -> list[Message]:
+        """The messages that begin a chat: the system message, if any, and the demonstrations."""
+        opening = self.fixed_opening(variables)
+        if len(self._demonstrations) == 1:  # they are part of what is remembered
+            return opening
+        return [*opening, *self._demonstrations[self.alternative(variables)]]
+
+    def openings(self, variables: Mapping[str, Any]) -> list[list[Message]]:
+        """Every opening that a story may get: as many as there are alternative demonstrations."""
+        if len(self._demonstrations) == 1:
+            return [self.fixed_opening(variables)]
+        return [[*self.fixed_opening(variables), *shown] for shown in self._demonstrations]
+
+    def fixed_opening(self, variables: Mapping[str, Any]) -> list[Message]:
+        """What of the opening is the same for all stories: all of it, unless demonstrations are drawn for each."""
+        opening: list[Message] = self._opening(variables)
+        return opening
+
+    def alternative(self, variables: Mapping[str, Any]) -> int:
+        """Which of the alternative demonstrations a story gets.
+
+        It is drawn by a digest of the story's sentences and a fixed seed, so that all questions about a story get the
+        same one, and that over many stories each comes up about equally often, whatever the stories are about.
+        """
+        several = len(self._demonstrations)
+        return _drawn(tuple(variables["story"])) % several if several > 1 else 0
+
+    def varying(self, variables: Mapping[str, Any]) -> tuple[Any, ...]:
+        """What of the opening depends on the item: the system text, the place of the demonstration among all of them in
+        the order of their texts (so that those which begin alike stand together); or nothing."""
+        system = (self._opening(variables)[0]["content"],) if self._varies else ()
+        return (*system, self._ranks[self.alternative(variables)]) if len(self._demonstrations) > 1 else system
+
+    def _rendered_opening(self, variables: Mapping[str, Any]) -> list[Message]:
+        shown = self._demonstrations[0] if len(self._demonstrations) == 1 else []
+        if self.system is None:
+            return [*shown]
+        text = self.system.render(variables)
+        if len(self._systems) >= REMEMBERED:
+            self._systems.clear()
+        # The same message for the same text, so that what was made of it before is found again.
+        return [self._systems.setdefault(text, {"role": "system", "content": text}), *shown]
+
+    def _parsed_schema(self, variables: Mapping[str, Any]) -> dict[str, Any] | None:
+        if self.schema is None:
+            return None
+        return _parse_schema(self.schema.render(variables), self.schema.path)
+
+
+def _cached(template: Template | None, make: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """The function `make`, of the variables that the template uses, with a memory: many items share these."""
+    uses = sorted(template.uses) if template is not None else []
+    if not uses:
+        made: list[Any] = []
+
+        def constant(variables: Mapping[str, Any]) -> Any:
+            if not made:
+                made.append(make(variables))
+            return made[0]
+
+        return constant
+    if not _PLAIN.issuperset(uses):
+        return make
+    key, memory = itemgetter(*uses), dict[Any, Any]()
+
+    def remembered(variables: Mapping[str, Any]) -> Any:
+        try:
+            return memory[key(variables)]
+        except (KeyError, TypeError):  # it is new, or a program gave a list, or a shared turn lacks the variable
+            found = make(variables)
+        if len(memory) >= REMEMBERED:
+            memory.clear()
+        with contextlib.suppress(TypeError):
+            memory[key(variables)] = found
+        return found
+
+    return remembered
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _drawn(story: tuple[str, ...]) -> int:
+    """A number that is drawn for a story by a fixed seed."""
+    digest = hashlib.blake2b("\x1f".join(story).encode(), digest_size=8, salt=ROTATION_SEED).digest()
+    return int.from_bytes(digest, "big")
+
+
+@lru_cache(maxsize=REMEMBERED)  # many items share a schema, which mostly depends on choices and sentence count
+def _parse_schema(text: str, path: Path) -> dict[str, Any]:
+    try:
+        schema = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ContentError(f"does not render to JSON: {error.msg}", path=path, line=error.lineno) from None
+    if not isinstance(schema, dict):
+        raise ContentError("does not render to a JSON object", path=path)
+    return schema
+
+
+ProgramFunction = Callable[[Item, "Ask"], Program]
+"""What ``program.py`` defines under the name `program`."""
+
+
+class Ask:
+    """What a program asks with.
+
+    people: the persons whose minds the question goes through, the outermost first; () for a question about what is
+    really the case.
+    """
+
+    def __init__(self, turns: Mapping[str, NamedTurn], item: Item) -> None:
+        self._turns, self._item = turns, item
+        self.people = people_of(item)
+
+    def __call__(self, name: str, *, after: tuple[Turn, Reply] | None = None, **variables: Any) -> Turn:
+        """A turn from the templates NAME.system.j2, NAME.user.j2 and NAME.schema.j2.
+
+        name: one of the names under ``turns`` in strategy.yaml. after: the turn whose chat this one continues, with
+        the reply to it; None to begin a new chat. variables: what the templates see besides those of the item, whose
+        place they take where they have the same name: ``story=kept`` shows other sentences.
+
+        Raises ConfigError for an unknown name, ContentError where a template cannot be rendered.
+        """
+        named = self._turns.get(name)
+        if named is None:
+            raise ConfigError(f"ask: {one_of('turn', name, self._turns)}; strategy.yaml lists them under `turns`")
+        chat = None if after is None else continue_chat(*after)
+        return named.turn({**named.variables(self._item), **variables}, chat)
+
+
+def continue_chat(turn: Turn, reply: Reply) -> list[Message]:
+    """The messages of a chat in which the model has replied to that turn."""
+    return [*turn.messages, {"role": "assistant", "content": reply.text}]
+
+
+def load_program(path: Path) -> ProgramFunction:
+    """Run the file and return the function that it defines under the name `program`.
+
+    Raises ContentError by file and line where it cannot be run or defines no such function.
+    """
+    module = load_module(path, "strategy")
+    function: ProgramFunction | None = vars(module).get("program")
+    if not callable(function):
+        raise ContentError("defines no function `program(item, ask)`", path=path)
+    return function
+
+
+def start_program(function: ProgramFunction, path: Path, item: Item, ask: Ask, depth: int) -> Program:
+    """The running program of an item, whose failures are errors that name the line of its file.
+
+    depth: how many generators deep it may call itself with ``yield from``.
+
+    Raises ContentError where the program fails, is no generator, or goes deeper.
+    """
+    what = f"failed for item {item.id!r}"
+    value: Any = None
+    try:
+        running = function(item, ask)
+    except Interrupted:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _describe_error(error, path, what) from None
+    if not isinstance(running, GeneratorType):
+        raise ContentError("`program` is no generator; it must yield what it asks", path=path)
+    while True:
+        try:
+            yielded = running.send(value)
+        except StopIteration as end:
+            conclusion: str | None = end.value
+            return conclusion
+        except Interrupted:
+            raise
+        except (Exception, SystemExit) as error:
+            raise _describe_error(error, path, what) from None
+        if (found := _depth(running)) > depth:
+            reason = f"calls itself {found} generators deep for item {item.id!r}; at most {depth}"
+            raise ContentError(f"{reason} (`depth` in strategy.yaml)", path=path)
+        value = yield yielded
+
+
+def _describe_error(error: BaseException, path: Path, what: str) -> TomserveError:
+    """The error of a program as one line; one that tomserve raised, such as by a template, says all itself."""
+    return error if isinstance(error, TomserveError) else describe_failure(error, path, what)
+
+
+def _depth(running: Any) -> int:
+    """How many generators are running inside each other, the program itself included."""
+    deep = 0
+    while isinstance(running, GeneratorType):
+        running, deep = running.gi_yieldfrom, deep + 1
+    return deep
+
+
+class ShownReply(NamedTuple):
+    """A reply as templates see it.
+
+    text: what the model said. json: that as data, None where it is no JSON, such as where it was cut off. cut: whether
+    it was cut off at its number of tokens.
+    """
+
+    text: str
+    json: Any
+    cut: bool
+
+
+class Replies:
+    """The replies so far as templates see them, by place (from 0) and by the name of the turn."""
+
+    def __init__(self) -> None:
+        self._shown: list[ShownReply] = []
+        self._names: dict[str, int] = {}
+
+    def add(self, name: str, reply: Reply) -> None:
+        """Take the reply to the turn of that name."""
+        try:
+            data = reply.json()
+        except ValueError:
+            data = None
+        self._names[name] = len(self._shown)
+        self._shown.append(ShownReply(reply.text, data, reply.cut))
+
+    def __getitem__(self, key: int | str) -> ShownReply:
+        """The reply at a place or to a turn. Raises LookupError where there is none."""
+        return self._shown[self._names[key] if isinstance(key, str) else key]
+
+    def __iter__(self) -> Iterator[ShownReply]:
+        return iter(self._shown)
+
+    def __len__(self) -> int:
+        return len(self._shown)
+
+
+def ask_in_order(turns: Mapping[str, NamedTurn], continues: Mapping[str, bool], item: Item) -> Program:
+    """Ask the turns one after the other.
+
+    turns: the turns by their names, in order. continues: which of them follow the chat so far. item: asked about.
+    """
+    replies = Replies()
+    chat: list[Message] = []
+    *_, last = turns
+    for name, named in turns.items():
+        variables = named.variables(item)
+        if named.shared is None:
+            variables["replies"] = replies
+        turn = named.turn(variables, chat if continues[name] else None)
+        reply: Reply = yield turn
+        if name == last:  # nobody needs what its reply says
+            break
+        replies.add(name, reply)
+        chat = continue_chat(turn, reply)
+    return None
+
+
+def list_strategies() -> list[str]:
     """The names of all strategies that can be found."""
     return list(content.names("prompts", "/strategy.yaml"))
 
@@ -129,7 +462,7 @@ class Strategy:
     def named(cls, name: str, **options: Any) -> Strategy:
         """Load a strategy as `load` does, by a name that is never taken for a path, as a stranger may have given it."""
         if (file := content.names("prompts", "/strategy.yaml").get(name)) is None:
-            raise ConfigError(f"{one_of('strategy', name, names())}; the path of a folder has a / in it")
+            raise ConfigError(f"{one_of('strategy', name, list_strategies())}; the path of a folder has a / in it")
         return cls(file.parent, **options)
 
     @property
@@ -164,9 +497,9 @@ class Strategy:
         program: Program
         if self._program is not None and self._files.program is not None:
             ask, depth = Ask(self._turns, item), self._files.config.depth
-            program = begin(self._program, self._files.program, item, ask, depth)
+            program = start_program(self._program, self._files.program, item, ask, depth)
         elif self.several:
-            program = listed(self._turns, self._continues, item)
+            program = ask_in_order(self._turns, self._continues, item)
         else:
             program = self._once(item)
         return Conversation(program, self.calls, f"strategy {self.name}, item {item.id!r}")
@@ -291,7 +624,7 @@ class Strategy:
                 sources = {**sources, "system": system}
             fixed = [name, self.system_role, self.max_tokens, sources, opening]
             if len(self._alternatives) > 1:
-                fixed.append([named.ROTATION_SEED.decode(), self._alternatives])
+                fixed.append([ROTATION_SEED.decode(), self._alternatives])
             more: list[Any] = [value for value in (included, self._first.fields) if value]
         else:
             settings = {
@@ -313,7 +646,7 @@ class Strategy:
             return None, self._first.fixed_opening({})
         if system.asks_only_whether(UNKNOWN, "choices"):
             text = system.render({"choices": (UNKNOWN,)})
-            if system.render({"choices": ()}) == without(text, UNKNOWN):
+            if system.render({"choices": ()}) == drop_sentences(text, UNKNOWN):
                 return f"{text}\n", self._first.fixed_opening({"choices": (UNKNOWN,)})
         return None, self._shown
 

@@ -268,7 +268,7 @@ def _about_factors(error: str, factors: Mapping[str, Any] | None) -> str:
     return f"cannot be rendered: for this item, {one_of('factor', found[1], factors)}"
 
 
-def without(text: str, word: str) -> str:
+def drop_sentences(text: str, word: str) -> str:
     """The text without the sentences that hold the word in double quotes."""
     lines = []
     for line in text.splitlines():

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from tomserve.content.text import sanitize
-from tomserve.engine.observe import Status
+from tomserve.engine.runner import RunStatus
 from tomserve.runs.listening import LOUD
 from tomserve.status import ANSWERS, listed
 
@@ -50,7 +50,7 @@ class Screen:
         if self._progress is not None:
             self._progress.row(row)
 
-    def status(self, status: Status) -> None:
+    def status(self, status: RunStatus) -> None:
         """Show the runner's present state."""
         if self._progress is not None:
             self._progress.status(status)
@@ -88,7 +88,7 @@ class RunProgress:
         self.statuses: Counter[str] = Counter()
         self.tokens: Counter[str] = Counter()
         self.written = self.reused = self.retries = 0
-        self.now = Status()
+        self.now = RunStatus()
         self._client_bound = 0.0  # seconds
         self._status_at = time.monotonic()
         self._began = self._printed = time.monotonic()
@@ -136,7 +136,7 @@ class RunProgress:
             for name, count in (row["usage"] or {}).items():
                 self.tokens[name] += count
 
-    def status(self, status: Status) -> None:
+    def status(self, status: RunStatus) -> None:
         """Show the runner's state; it comes several times a second, so that a run waits visibly for its last slow
         requests."""
         before, self._status_at = self._status_at, time.monotonic()

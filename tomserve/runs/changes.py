@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tomserve.engine.answering import Answering
+from tomserve.engine.retry import ModelGuard
 from tomserve.errors import RunMismatchError
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.manifest import Manifest, Session, portable
@@ -49,9 +49,9 @@ class Changes:
         for listener in self.say:
             listener(f"{'accepted ' if self.accepted else ''}change: {identity.said(change)}")
 
-    def answering(self, models: Collection[str]) -> Answering:
+    def answering(self, models: Collection[str]) -> ModelGuard:
         """The comparison of the models that replies name. models: the names in the run's earlier replies."""
-        return Answering(models, self._another_model if self.accepted else None)
+        return ModelGuard(models, self._another_model if self.accepted else None)
 
     def _another_model(self, endpoint: str, before: list[str], name: str) -> None:
         self.note({"what": "model named by replies", "before": before, "now": name, "endpoint": endpoint})

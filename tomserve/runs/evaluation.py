@@ -18,9 +18,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tomserve.engine import loop
+from tomserve.engine import transports
 from tomserve.engine.request import Identity, Request
-from tomserve.prompting.turn import Turn
+from tomserve.prompting.conversation import Turn
 from tomserve.runs import checking, packed, preflight, runfolder
 from tomserve.runs.changes import Changes, refuse_renamed
 from tomserve.runs.journal import Journal
@@ -304,7 +304,7 @@ def _reach(evaluation: Evaluation, servers: Servers, waiting: Waiting) -> None:
 def evaluate(
     options: EvalOptions,
     listener: Listener | None = None,
-    drive: Callable[[Evaluation], None] = lambda evaluation: loop.run(evaluation.ask()),
+    drive: Callable[[Evaluation], None] = lambda evaluation: transports.run_loop(evaluation.ask()),
     stop: Stop | None = None,
     servers: Servers | None = None,
 ) -> EvalResult:

@@ -21,8 +21,8 @@ import orjson
 
 from tomserve.content import files
 from tomserve.content.compact_index import Index, text_checksum
+from tomserve.engine.records import CLOSES, CLOSING
 from tomserve.engine.request import Identity
-from tomserve.engine.rows import CLOSES, CLOSING
 from tomserve.engine.transport import LONGEST_NAME
 from tomserve.errors import ConfigError, JournalError
 from tomserve.runs.index import Seen

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Protocol
 
-from tomserve.engine.observe import Status
-from tomserve.engine.rows import MASKED
+from tomserve.engine.records import MASKED
+from tomserve.engine.runner import RunStatus
 from tomserve.status import KINDS, strange_reason
 
 LOUD = ("warning: ", "stopping: ", "change: ", "accepted change: ")
@@ -32,7 +32,7 @@ class Listener(Protocol):
         """Called for every row that was written to the journal."""
         ...
 
-    def status(self, status: Status) -> None:
+    def status(self, status: RunStatus) -> None:
         """Called several times a second with what the run is doing."""
         ...
 
@@ -89,7 +89,7 @@ class Silent:
     def row(self, row: dict[str, Any]) -> None:
         """Ignore the row that was written."""
 
-    def status(self, status: Status) -> None:
+    def status(self, status: RunStatus) -> None:
         """Ignore what the run is doing."""
 
     def finished(self) -> None:
@@ -112,7 +112,7 @@ class Tally:
         self.written = self.reused = self.masked = 0
         self.statuses: Counter[str] = Counter()
         self.strange: Counter[str] = Counter()
-        self.now = Status()
+        self.now = RunStatus()
 
     def row(self, row: dict[str, Any]) -> None:
         """Count a row that was written, and pass it on."""
@@ -124,7 +124,7 @@ class Tally:
             self.strange[reason] += 1
         self._listener.row(row)
 
-    def status(self, status: Status) -> None:
+    def status(self, status: RunStatus) -> None:
         """Keep what the run is doing, and pass it on."""
         self.now = status
         self._listener.status(status)

@@ -19,7 +19,7 @@ from tomserve._version import __version__
 from tomserve.content import files
 from tomserve.content.paths import PACKAGE, run_name
 from tomserve.content.validation import check_part, validation_error
-from tomserve.engine.clock import now
+from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.runs.manifest_parts import (
     AskedStrategy,
@@ -107,7 +107,7 @@ class Session(Part):
         named = {"model": target.model, "revision": target.revision, **reported}
         own = {"asked": asked, "tomserve": __version__, "limit": limit}
         own |= {"where": list(where)} if where else {}
-        return cls.model_validate({"time": now(), "endpoints": list(target.endpoints), **named, **own})
+        return cls.model_validate({"time": utc_now(), "endpoints": list(target.endpoints), **named, **own})
 
     def to_dict(self) -> dict[str, Any]:
         """The fields that were set, and those that this version does not know."""
@@ -126,7 +126,7 @@ class Session(Part):
 
     def note_change(self, change: Mapping[str, Any], *, accepted: bool) -> None:
         """Note that the server, or the model that answers, changed, and whether the user accepts that."""
-        self.changes = [*(self.changes or []), {"time": now(), **change, "accepted": accepted}]
+        self.changes = [*(self.changes or []), {"time": utc_now(), **change, "accepted": accepted}]
 
     def set_server(self, name: str, value: Any) -> None:
         """Set a field that the server reports, after a change of the server that the user accepts."""
@@ -218,7 +218,7 @@ class Manifest(Part):
             "tomserve": __version__,
             "python": platform.python_version(),
             "platform": platform.platform(),
-            "created": now(),
+            "created": utc_now(),
             "limit": None,
         }
         return cls.model_validate(given)

@@ -33,7 +33,7 @@ from tomserve._version import __version__
 from tomserve.content import files
 from tomserve.content.files import digest_bytes, digest_file
 from tomserve.content.paths import run_name
-from tomserve.engine.clock import now
+from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, JournalError, RunMismatchError
 from tomserve.items import Item, write_items
 from tomserve.runs import kept
@@ -97,7 +97,7 @@ class MeasuredRun:
             **{"benchmark": benchmark, "benchmark_digest": benchmark_digest, **(more or {})},
             **{"model": model, "revision": revision, "strategies": {}, "sessions": []},
             **{"tomserve": __version__, "python": platform.python_version(), "platform": platform.platform()},
-            **{"created": now(), "settings": plain(settings), "complete": False},
+            **{"created": utc_now(), "settings": plain(settings), "complete": False},
         }
         manifest, locked = Manifest.model_validate(given), RunFolder(path)
         try:
@@ -112,7 +112,7 @@ class MeasuredRun:
                 manifest.created, manifest.sessions = old.created, old.sessions
                 if old.complete and old.table is not None and _is(path / kept.TABLE, old.table):
                     return cls(locked, old, complete=True)
-            session = {"time": now(), "tomserve": __version__, "measured_on": plain(environment or {})}
+            session = {"time": utc_now(), "tomserve": __version__, "measured_on": plain(environment or {})}
             manifest.sessions = [*manifest.sessions, Session.model_validate(session)]
             locked.write_manifest(manifest)
         except BaseException:

@@ -16,13 +16,12 @@ from typing import Any
 import orjson
 
 from tomserve.engine import transports
-from tomserve.engine.adaptive import MOST
-from tomserve.engine.answering import Answering
-from tomserve.engine.open_files import bearable
+from tomserve.engine.concurrency import MOST
 from tomserve.engine.request import Request
-from tomserve.engine.retry import RetryPolicy
+from tomserve.engine.retry import ModelGuard, RetryPolicy
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import Timeouts, Transport
+from tomserve.engine.transports import limit_in_flight
 from tomserve.errors import JournalError, ServerLostError, StoppedError
 from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener, Tally
@@ -101,7 +100,7 @@ class Asker:
     transport: str = transports.DEFAULT
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     alive: Callable[[], str | None] = lambda: None
-    answering: Answering = field(default_factory=Answering)
+    answering: ModelGuard = field(default_factory=ModelGuard)
     vigil: Vigil | None = None
     added: int = 0
 
@@ -137,7 +136,7 @@ class Asker:
         Raises StoppedError where the asking was ended early.
         """
         timeouts = Timeouts(stall=self.timeout, total=self.timeout)
-        transport = transports.transport(self.transport, keys.api_key(), timeouts)
+        transport = transports.make_transport(self.transport, keys.api_key(), timeouts)
         talks = phase.talks(count)
         runner = self._runner(phase, tally, transport, talks if count.several else None)
         try:
@@ -192,7 +191,7 @@ class Asker:
             transport,
             phase.journal,
             concurrency=self._bearable(phase.concurrency),
-            most=bearable(MOST, len(self.endpoints)),
+            most=limit_in_flight(MOST, len(self.endpoints)),
             policy=self.policy,
             observer=tally,
             stop=self.stop.event(),
@@ -207,7 +206,7 @@ class Asker:
         """The number of requests in flight that was wanted, or the highest that the system allows, which is said."""
         if wanted is None:
             return None
-        allowed = bearable(wanted, len(self.endpoints))
+        allowed = limit_in_flight(wanted, len(self.endpoints))
         if allowed < wanted:
             self.listener.message(
                 f"{wanted:,} requests in flight need more open files than this system allows: {allowed:,} are in "

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tomserve.engine.request import Sampling
-from tomserve.prompting.turn import Message
+from tomserve.prompting.conversation import Message
 from tomserve.runs.listening import Listener
 from tomserve.runs.questions import Questions
 from tomserve.serving import install, keys, launching, provenance, target

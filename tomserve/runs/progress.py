@@ -25,9 +25,9 @@ import orjson
 import pydantic
 
 from tomserve.content import files, temporary
-from tomserve.engine.clock import now
-from tomserve.engine.masking import Mask
-from tomserve.engine.observe import Status
+from tomserve.engine.records import utc_now
+from tomserve.engine.redact import Redactor
+from tomserve.engine.runner import RunStatus
 from tomserve.errors import ConfigError
 from tomserve.runs.listening import Listener
 from tomserve.serving import keys
@@ -155,12 +155,12 @@ class Recording:
 
     def __init__(self, listener: Listener, folder: Path) -> None:
         self._listener, self._path = listener, folder / FILE
-        self._mask = Mask(*keys.every())
-        self._began = now()
+        self._mask = Redactor(*keys.every())
+        self._began = utc_now()
         self._statuses: Counter[str] = Counter()
         self._phase, self._total, self._before = 0, 0, 0
         self._doing = self._message = ""
-        self._status = Status()
+        self._status = RunStatus()
         self._written_at = -WRITE_EVERY
         self._lately: deque[tuple[float, int]] = deque()
         self._write()
@@ -174,7 +174,7 @@ class Recording:
     def started(self, total: int, done: int) -> None:
         """Begin a phase."""
         self._phase, self._total, self._before = self._phase + 1, total, done
-        self._doing, self._status = self._message, Status()
+        self._doing, self._status = self._message, RunStatus()
         self._statuses.clear()
         self._lately.clear()
         self._listener.started(total, done)
@@ -185,7 +185,7 @@ class Recording:
         self._statuses[row["status"]] += 1
         self._listener.row(row)
 
-    def status(self, status: Status) -> None:
+    def status(self, status: RunStatus) -> None:
         """Keep what the run is doing, pass it on, and write the record where it is time."""
         self._status = status
         self._listener.status(status)
@@ -193,14 +193,14 @@ class Recording:
 
     def finished(self) -> None:
         """End a phase."""
-        self._status = Status()
+        self._status = RunStatus()
         self._listener.finished()
         self._write()
 
     def end(self, outcome: str) -> None:
         """Write the last record. outcome: what the run ended by, "" where nothing went wrong."""
-        self._status = Status()
-        self._write(ended=now(), outcome=outcome)
+        self._status = RunStatus()
+        self._write(ended=utc_now(), outcome=outcome)
 
     def _seldom(self) -> None:
         if time.monotonic() - self._written_at >= WRITE_EVERY:
@@ -225,7 +225,7 @@ class Recording:
         eta = None if not known else 0.0 if not left else left / rate if rate > 0 else None
         oldest = status.oldest
         record = {
-            "schema": 1, "pid": os.getpid(), "began": self._began, "updated": now(), "ended": ended,
+            "schema": 1, "pid": os.getpid(), "began": self._began, "updated": utc_now(), "ended": ended,
             "outcome": self._said(outcome), "phase": self._phase, "doing": self._said(self._doing),
             "total": max(total, 0), "done": self._before + written, "written": written,
             "statuses": dict(self._statuses), "rate": round(rate, 3), "eta": None if eta is None else round(eta, 1),

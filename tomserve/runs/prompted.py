@@ -23,8 +23,8 @@ from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import TomserveError
 from tomserve.items import Item, read_items
 from tomserve.prompting import strategy as known
+from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Turn
 from tomserve.runs.journal import Row, identity_of, read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.manifest_parts import AskedStrategy
@@ -138,7 +138,7 @@ def same(name: str, asked: AskedStrategy, manifest: Manifest, own: str | None = 
     Only strategies of this user's content are looked at, by their names, and the folder `own` that the user gave: what
     a run folder says is never a path to look for one.
     """
-    if own is None and name not in known.names():
+    if own is None and name not in known.list_strategies():
         return None
     for options in _options(asked, manifest):
         try:

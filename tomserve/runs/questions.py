@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tomserve.content.compact_index import FirstPlaces
 from tomserve.engine.request import Identity, Request
-from tomserve.prompting.conversation import Asks
+from tomserve.prompting.conversation import Asker
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal
 from tomserve.runs.sorting import ordered, places_in_order
@@ -27,7 +27,7 @@ class Question(NamedTuple):
     several times."""
 
     item: str
-    strategy: Asks
+    strategy: Asker
     sample: int = 0
 
     def turn(self, number: int) -> Identity:

@@ -29,8 +29,8 @@ from tomserve import content as contents
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, ServerError
 from tomserve.items import Item
+from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Turn
 from tomserve.scoring.grades import digest_question, none_label
 from tomserve.scoring.labels import LetteredChoices, choices_of
 from tomserve.scoring.metrics import ScoringLookup

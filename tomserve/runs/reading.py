@@ -14,10 +14,9 @@ import orjson
 from tomserve import benchmarks
 from tomserve._version import __version__
 from tomserve.content import files
-from tomserve.engine import loop
-from tomserve.engine.answering import Answering
+from tomserve.engine import transports
 from tomserve.engine.request import Request
-from tomserve.engine.retry import RetryPolicy
+from tomserve.engine.retry import ModelGuard, RetryPolicy
 from tomserve.errors import ConfigError
 from tomserve.runs.journal import Journal, Row
 from tomserve.runs.listening import Listener, Silent
@@ -141,7 +140,7 @@ class Job:
             what="to read",
         )
         note = self.listener.message
-        names = Answering(
+        names = ModelGuard(
             journal.models, lambda at, before, new: note(f"warning: {at}: the reader now calls itself {new!r}")
         )
         common = (self.listener, self.stop, self.log, lambda: None, 600.0)
@@ -158,7 +157,7 @@ class Job:
 
 def _drive(job: Job) -> None:
     """Ask in an event loop of its own; the calling thread must have none that runs."""
-    loop.run(job.ask())
+    transports.run_loop(job.ask())
 
 
 def read_replies(job: Job, drive: Callable[[Job], None] = _drive) -> Outcome:

@@ -18,7 +18,7 @@ from pathlib import Path
 import orjson
 
 from tomserve.content import files, output_path
-from tomserve.engine import loop
+from tomserve.engine import transports
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError
@@ -198,7 +198,7 @@ def _answer(item: Item, reply: str | None) -> str | None:
 
 def _drive(work: Work) -> None:
     """Ask in an event loop of its own; the calling thread must have none that runs."""
-    loop.run(work.ask())
+    transports.run_loop(work.ask())
 
 
 def write_variants(

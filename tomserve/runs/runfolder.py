@@ -21,7 +21,7 @@ import orjson
 from tomserve.content import digest_of, files
 from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.paths import PARTS_ENDING, run_name, runs_root
-from tomserve.engine.clock import now
+from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, InUseError, JournalError, MachineError, RunMismatchError, one_of
 from tomserve.items import read_ids, read_items, write_chunks
 from tomserve.runs.journal import read_rows
@@ -323,7 +323,7 @@ class RunFolder:
 
     def log(self, message: str) -> None:
         """Add a line with the time to ``log.txt``. An error is ignored, because a log must not end a run."""
-        line = f"{now()} {files.one_line(message)}\n".encode()
+        line = f"{utc_now()} {files.one_line(message)}\n".encode()
         with contextlib.suppress(OSError, ConfigError):
             log = files.open_regular(self.path / "log.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             with os.fdopen(log, "ab") as file:

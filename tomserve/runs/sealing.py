@@ -31,7 +31,7 @@ from tomserve.content import files, signatures
 from tomserve.content.files import digest_bytes, digest_file
 from tomserve.content.paths import run_name
 from tomserve.content.validation import validation_error
-from tomserve.engine.clock import now
+from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError
 from tomserve.runs import kept, packed
 from tomserve.runs.manifest import Manifest
@@ -152,7 +152,7 @@ def seal(folder: Path, key: Path | None = None) -> Link:
         if links and _same(links, now_there) and (key is None or links[-1].signature is not None):
             return links[-1]
         previous = links[-1].whole if links else None
-        link = Link(time=now(), tomserve=__version__, previous=previous, files=now_there)
+        link = Link(time=utc_now(), tomserve=__version__, previous=previous, files=now_there)
         if key is not None:
             link = link.model_copy(update={"signature": signatures.sign_text(link.digest, key)})
         made = Seal.model_validate({"schema": 1, "run": run_name(folder), "links": (*links, link)})

@@ -3,7 +3,7 @@
 Each is a strategy's program in the middle of its work (see tomserve.prompting.conversation). A conversation is open
 from its first request until it ends or cannot go on, so that there are no more of them than requests that are in flight
 or about to be sent, however many items there are. Nothing of it is kept but the rows of the journal: a run that was
-interrupted begins the conversation anew, and is given the replies from there (see tomserve.engine.following).
+interrupted begins the conversation anew, and is given the replies from there (see tomserve.engine.runner).
 
 >>> talks = Talks(build, journal.final)                                             # doctest: +SKIP
 >>> [request.identity.turn for request in talks.begin(strategy, item)]              # doctest: +SKIP
@@ -17,11 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from tomserve.engine.records import CLOSES, CONCLUSION, Row
 from tomserve.engine.request import Identity, Request
-from tomserve.engine.rows import CLOSES, CONCLUSION, Row
 from tomserve.items import Item
-from tomserve.prompting.conversation import Asks, Conversation
-from tomserve.prompting.turn import Reply, Turn
+from tomserve.prompting.conversation import Asker, Conversation, Reply, Turn
 from tomserve.status import ANSWERS, FINAL
 
 ENDING = FINAL - ANSWERS
@@ -46,14 +45,14 @@ class _Talk:
 
 
 class Talks:
-    """The open conversations of one phase of a run; it is the runner's Follower (see tomserve.engine.following).
+    """The open conversations of one phase of a run; it is the runner's Follower (see tomserve.engine.runner).
 
     build: makes the request of a turn. had: tells how many requests a conversation, given by strategy, item and sample,
     had in earlier sessions.
     ahead: how many conversations of programs are still to be begun, whose number of requests nobody knows.
     """
 
-    def __init__(self, build: Build, had: Callable[[Asks, str, int], int] = lambda *of: 0) -> None:
+    def __init__(self, build: Build, had: Callable[[Asker, str, int], int] = lambda *of: 0) -> None:
         self._build, self._had = build, had
         self._several: set[str] = set()
         self._open: dict[tuple[str, str, int], _Talk] = {}
@@ -74,7 +73,7 @@ class Talks:
         """How many conversations are open."""
         return len(self._open)
 
-    def begin(self, strategy: Asks, item: Item, sample: int = 0) -> Iterable[Request]:
+    def begin(self, strategy: Asker, item: Item, sample: int = 0) -> Iterable[Request]:
         """The first requests about an item: the only one of a strategy of one turn, else those of a new conversation.
 
         sample: which one it is, where the same is asked several times.
@@ -105,7 +104,7 @@ class Talks:
         self._open.pop(identity.question, None)
 
     def follow(self, row: Row) -> list[Request]:
-        """Take a reply, and return the requests that follow from it (see tomserve.engine.following.Follower).
+        """Take a reply, and return the requests that follow from it (see tomserve.engine.runner.Follower).
 
         A reply that is no answer and never will be ends the conversation. Where there is no reply at all, the
         conversation waits for another session, once the other turns of its list have had theirs.

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import quote, urlsplit
 
-from tomserve.engine.network import here
+from tomserve.engine.network import is_this_machine
 from tomserve.errors import ConfigError
 
 _PLACE = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,9})?", re.ASCII)
@@ -72,7 +72,7 @@ def in_clear(endpoints: list[str], key: str | None) -> Iterator[str]:
     """A warning for every endpoint on another machine to which the key would go over plain http."""
     for endpoint in endpoints if key else ():
         parts = urlsplit(endpoint)
-        if parts.scheme == "http" and not here(parts.hostname or ""):
+        if parts.scheme == "http" and not is_this_machine(parts.hostname or ""):
             yield (
                 f"{endpoint}: the API key goes there over plain http, so that others on the way can read it; use "
                 "https, or a tunnel (`ssh -L 8000:localhost:8000 HOST` and http://localhost:8000/v1)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from tomserve.engine.masking import Mask
+from tomserve.engine.redact import Redactor
 from tomserve.serving import keys
 
 Match = re.Match[str]
@@ -152,7 +152,7 @@ _NOISE = re.compile(
 
 def _lines(log: str) -> list[str]:
     """The last lines of a log, without colours and without any key of this machine's environment."""
-    return _COLOUR.sub("", Mask(*keys.every())(log)[-READ:]).splitlines()
+    return _COLOUR.sub("", Redactor(*keys.every())(log)[-READ:]).splitlines()
 
 
 def explain(log: str) -> str | None:

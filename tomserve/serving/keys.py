@@ -9,7 +9,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from tomserve.engine.network import loopback
+from tomserve.engine.network import is_loopback
 from tomserve.errors import ConfigError
 
 LONGEST = 4096
@@ -109,7 +109,7 @@ def shell_source() -> str:
 
 def local(host: str) -> bool:
     """Whether a server that listens on `host` can be reached from this machine alone."""
-    return loopback(host)
+    return is_loopback(host)
 
 
 _OWN = {

@@ -11,10 +11,10 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from tomserve.engine.exchange import Answer, Exchange
-from tomserve.engine.masking import MASKED, shown
+from tomserve.engine.prompt_tokens import Truncation, describe_truncation
+from tomserve.engine.redact import MASKED, clean_text
+from tomserve.engine.sync_http import SyncClient, SyncResponse
 from tomserve.engine.transport import MOST_TOKENS, error_text
-from tomserve.engine.truncation import Truncation, cut_sentence
 from tomserve.errors import ConfigError, ServerError, one_of
 from tomserve.serving.waiting import Waiting, refusal, retried
 
@@ -36,7 +36,7 @@ LISTED = 10
 def healthy(root: str, timeout: float) -> bool:
     """Whether the vLLM server at `root` (its address without ``/v1``) answers /health by 200 in `timeout` seconds."""
     try:
-        with Exchange(seconds=timeout) as exchange:
+        with SyncClient(seconds=timeout) as exchange:
             return exchange.ask("GET", f"{root}/health").status_code == 200
     except ServerError:
         return False
@@ -56,7 +56,7 @@ class Probe:
     ) -> None:
         self.endpoint, self.root = endpoint, endpoint.removesuffix("/v1")
         self._key, self._waiting = api_key, waiting
-        self._exchange = Exchange(api_key, timeout)
+        self._exchange = SyncClient(api_key, timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -64,14 +64,14 @@ class Probe:
     def __exit__(self, *raised: object) -> None:
         self._exchange.__exit__(*raised)
 
-    def _ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> Answer:
+    def _ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> SyncResponse:
         """The answer of the server; one that refuses for being busy is asked again as `waiting` says.
 
         Raises ServerError where none comes.
         """
         return retried(self._waiting, self.endpoint, lambda: self._exchange.ask(method, url, body, self.endpoint))
 
-    def _data(self, answer: Answer) -> Any:
+    def _data(self, answer: SyncResponse) -> Any:
         """The body of an answer, read as JSON, without the key. Raises ValueError."""
         if (data := self._exchange.mask.data(answer.json())) is None:
             raise ValueError("it is nothing, nests too deeply, or holds the key where no text is")
@@ -97,7 +97,7 @@ class Probe:
             kind = self._exchange.mask(response.headers.get("content-type", "no content type"))
             raise ServerError(
                 f"{self.endpoint}: not an OpenAI-compatible endpoint (GET /models gave HTTP {response.status_code}, "
-                f"{shown(kind.split(';')[0], 80)}); a base URL usually ends in /v1"
+                f"{clean_text(kind.split(';')[0], 80)}); a base URL usually ends in /v1"
             ) from None
         if not names:
             raise ServerError(f"{self.endpoint}: the server lists no model; start one that serves a model")
@@ -134,7 +134,7 @@ class Probe:
             told = self._data(response)["version"] if response.status_code == 200 else None
         except (ServerError, ValueError, KeyError, TypeError):
             return None
-        return shown(told, LONGEST_TOLD) if isinstance(told, str) and told else None
+        return clean_text(told, LONGEST_TOLD) if isinstance(told, str) and told else None
 
     def check_chat(self, model: str, extra: Mapping[str, Any] | None = None) -> None:
         """Send a chat request for one token, to find out whether chat works at all.
@@ -189,13 +189,13 @@ class Probe:
                 f"{strategy!r} needs and vLLM sends; use a vLLM server or another strategy"
             )
 
-    def _reason(self, response: Answer) -> str:
+    def _reason(self, response: SyncResponse) -> str:
         """What the server says in the body of a refusal, without the key."""
         try:
             reason = error_text(response.json())
         except ValueError:
             reason = response.text
-        return shown(" ".join(self._exchange.mask(reason).split()), LONGEST_TOLD)
+        return clean_text(" ".join(self._exchange.mask(reason).split()), LONGEST_TOLD)
 
     def _count(self, body: Mapping[str, Any]) -> int | None:
         """The number of tokens that the server counts in what a request to /tokenize holds, or None."""
@@ -259,7 +259,7 @@ class Probe:
             tokens = self._ask("POST", f"{self.endpoint}/chat/completions", body).json()["usage"]["prompt_tokens"]
             if type(tokens) is int and 0 < tokens < MOST_TOKENS:
                 seen.add("".join(message["content"] for message in messages), tokens)
-        return cut_sentence(seen.found())
+        return describe_truncation(seen.found())
 
 
 def _size(prompt: tuple[str, str, Sequence[dict[str, str]], int]) -> int:

@@ -32,7 +32,7 @@ import pydantic
 
 from tomserve.content import files
 from tomserve.content.paths import runs_root
-from tomserve.engine.clock import now
+from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, ServerError
 from tomserve.serving.probe import healthy
 
@@ -146,7 +146,7 @@ def write(port: int, **fields: Any) -> Path:
     """
     path = make_folder() / f"{port}.json"
     pid = os.getpid()
-    record = Record(pid=pid, started=now(), host=socket.gethostname(), born=birth(pid), **fields)
+    record = Record(pid=pid, started=utc_now(), host=socket.gethostname(), born=birth(pid), **fields)
     with files.replace_file(path, 0o600) as file:
         file.write(orjson.dumps(asdict(record)))
     return path

@@ -10,7 +10,7 @@ from typing import Any
 import pydantic
 
 from tomserve.content.text import say
-from tomserve.engine.masking import shown
+from tomserve.engine.redact import clean_text
 from tomserve.engine.transport import MOST_TOKENS
 from tomserve.errors import ConfigError
 from tomserve.serving import loading, provenance, records, reference
@@ -168,7 +168,7 @@ def told_by(
     return {
         "model": served["id"],
         "engine_version": version,
-        "root": shown(root, LONGEST_ID) if isinstance(root, str) else None,
+        "root": clean_text(root, LONGEST_ID) if isinstance(root, str) else None,
         "max_model_len": context if type(context) is int and 0 < context < MOST_TOKENS else None,
     }
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tomserve.engine.exchange import Answer
-from tomserve.engine.retry import RetryPolicy, announced
-from tomserve.engine.transport import Reply, retry_after
+from tomserve.engine.retry import RetryPolicy, announced_wait
+from tomserve.engine.sync_http import SyncResponse
+from tomserve.engine.transport import Reply, parse_retry_after
 from tomserve.errors import ServerError
 from tomserve.status import BUSY, http
 
@@ -70,7 +70,7 @@ class Waiting:
             self.sleep(min(left, SLICE))
         self.check()
 
-    def taken(self, endpoint: str, ask: Callable[[], Answer]) -> Answer:
+    def taken(self, endpoint: str, ask: Callable[[], SyncResponse]) -> SyncResponse:
         """Ask until the server refuses no longer with 429 or 503, and return its response.
 
         Raises ServerError where it still refuses after the seconds allowed. Without the user's own number, a pause that
@@ -82,8 +82,10 @@ class Waiting:
             if http(response.status_code) not in BUSY:
                 return response
             attempt += 1
-            reply = Reply(http(response.status_code), retry_after=retry_after(response.headers.get("retry-after")))
-            longest = max(longest, announced(reply) or 0.0)
+            reply = Reply(
+                http(response.status_code), retry_after=parse_retry_after(response.headers.get("retry-after"))
+            )
+            longest = max(longest, announced_wait(reply) or 0.0)
             most, passed = self.allowed(self.policy.lost_after + longest), self.clock() - began
             refused = f"HTTP {response.status_code} ({_MEANING[response.status_code]})"
             if passed >= most:
@@ -91,7 +93,7 @@ class Waiting:
                     f"{endpoint}: the server still refuses every request with {refused} after {passed:.0f} s; repeat "
                     "the command later, or give it more time by --patience SECONDS"
                 )
-            asks = "" if reply.retry_after is None else f" and asks to wait {announced(reply):.0f} s"
+            asks = "" if reply.retry_after is None else f" and asks to wait {announced_wait(reply):.0f} s"
             self.speak(
                 f"{endpoint}: the server answers {refused}{asks}; asking again ... {passed:.0f} s of at most {most:.0f}"
             )
@@ -101,7 +103,7 @@ class Waiting:
 _MEANING: dict[int, str] = {429: "too many requests", 503: "busy, or still loading"}
 
 
-def retried(waiting: Waiting | None, endpoint: str, ask: Callable[[], Answer]) -> Answer:
+def retried(waiting: Waiting | None, endpoint: str, ask: Callable[[], SyncResponse]) -> SyncResponse:
     """The response to `ask`, asked once where `waiting` is None, else as `Waiting.taken` does."""
     return ask() if waiting is None else waiting.taken(endpoint, ask)
 

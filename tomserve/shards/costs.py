@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.engine.prefix import common
+from tomserve.engine.prompt_tokens import common_length
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.questions import Questions
 from tomserve.runs.sorting import ordered, places_in_order
@@ -82,7 +82,7 @@ def _cost(questions: Questions, strategy: Strategy, number: int, tell: Callable[
         turn = strategy.turn(items[place])
         prompt = "\0".join(message["content"] for message in turn.messages).encode("utf-8", "surrogatepass")
         sizes[place] = len(prompt)
-        shared.append(common(before, prompt))
+        shared.append(common_length(before, prompt))
         before, reply = prompt, max(reply, turn.max_tokens or strategy.max_tokens)
         if not looked % TELL_EVERY:
             tell(number * len(items) + looked)

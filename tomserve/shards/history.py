@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tomserve._version import __version__
-from tomserve.engine.clock import now
+from tomserve.engine.records import utc_now
 from tomserve.errors import RunMismatchError
 from tomserve.runs.manifest import FIXED, Manifest, Session, short
 from tomserve.runs.manifest_parts import AskedStrategy, MergedPart, NoiseRecord, VariantsRecord
@@ -83,7 +83,7 @@ def united(run: str, told: Sequence[Told], shards: Shards | None, parts: Sequenc
         "tomserve": oldest.tomserve if oldest else __version__,
         "python": oldest.python if oldest else platform.python_version(),
         "platform": oldest.platform if oldest else platform.platform(),
-        "created": oldest.created if oldest else now(),
+        "created": oldest.created if oldest else utc_now(),
         "limit": _limit(manifests, shards),
         "parts": [merged[name].model_dump() for name in sorted(merged)],
     }

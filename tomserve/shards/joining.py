@@ -26,7 +26,7 @@ import polars as pl
 
 from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.files import FileSnapshot, changed_error, one_line, open_for_reading
-from tomserve.engine.rows import CLOSES
+from tomserve.engine.records import CLOSES
 from tomserve.errors import ConfigError
 from tomserve.runs.journal import Row, parse_row
 from tomserve.scoring.responses import ARMS, key_of

@@ -25,7 +25,7 @@ import numpy as np
 from tomserve._version import __version__
 from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.paths import PARTS_ENDING, run_name
-from tomserve.engine.clock import now
+from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, MachineError, RunMismatchError
 from tomserve.items import write_chunks
 from tomserve.runs import planning
@@ -204,7 +204,7 @@ def _record(made: Plan, place: Path, costs: Sequence[Cost], part_of: Sequence[in
     name = place.name.removesuffix(PARTS_ENDING)
     return Shards(
         run=run_name(place.with_name(name)),
-        created=now(),
+        created=utc_now(),
         tomserve=__version__,
         experiment=wish.written(),
         provenance=provenance,

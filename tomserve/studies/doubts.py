@@ -13,7 +13,7 @@ from typing import Any
 
 from tomserve.content import files
 from tomserve.content.text import count_noun
-from tomserve.engine.truncation import cut_sentence
+from tomserve.engine.prompt_tokens import describe_truncation
 from tomserve.status import KINDS, LONGEST
 
 
@@ -22,7 +22,7 @@ def doubts(sessions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     noted: list[Mapping[str, Any]] = [session.get("doubts") or {} for session in sessions]
     cut = [one["cut"] for one in noted if one.get("cut")]
     if cut:
-        yield cut_sentence(max(cut, key=lambda one: int(one["prompts"])))
+        yield describe_truncation(max(cut, key=lambda one: int(one["prompts"])))
     strange: Counter[str] = Counter()
     for one in noted:
         strange.update(one.get("strange") or {})

@@ -10,7 +10,7 @@ from markupsafe import escape
 
 from tomserve._version import __version__
 from tomserve.content.files import one_line
-from tomserve.engine.clock import now
+from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, one_of
 from tomserve.reporting import tables
 from tomserve.studies.words import cell as two_digits
@@ -35,7 +35,7 @@ def written(found: Board, form: str) -> tuple[str, str]:
 def made() -> str:
     """By what and when a file was made, and what a reader of it must know."""
     return (
-        f"Made by tomserve {__version__} at {now()}. Shares of right answers with 95% intervals over stories "
+        f"Made by tomserve {__version__} at {utc_now()}. Shares of right answers with 95% intervals over stories "
         "or tasks; a failure counts as wrong. Only what was asked and scored alike stands in one column."
     )
 

@@ -21,8 +21,8 @@ from tomserve.api import experiments
 from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root, runs_root
 from tomserve.content.text import sanitize
-from tomserve.engine.clock import now
-from tomserve.engine.masking import Mask
+from tomserve.engine.records import utc_now
+from tomserve.engine.redact import Redactor
 from tomserve.errors import ConfigError
 from tomserve.serving import keys, records
 
@@ -94,7 +94,7 @@ def begin(name: str, folder: Path, environment: Mapping[str, str], turn: int) ->
             return None
         os.ftruncate(lock, 0)
         with os.fdopen(files.open_regular(folder / CONSOLE, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as console:
-            console.write(f"{now()} begins, turn {turn}\n".encode())
+            console.write(f"{utc_now()} begins, turn {turn}\n".encode())
             console.flush()
             process = subprocess.Popen(
                 [
@@ -146,7 +146,7 @@ def said(folder: Path, begins: str = "") -> str:
     with contextlib.suppress(OSError, ConfigError), files.open_for_reading(folder / CONSOLE) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - TOLD))
-        text = Mask(*keys.every())(file.read(TOLD).decode("utf-8", "replace"))
+        text = Redactor(*keys.every())(file.read(TOLD).decode("utf-8", "replace"))
         for root in (absolute_runs_root(), runs_root().absolute()):
             text = text.replace(str(root), "runs")  # where that lies is nobody's business
         for line in reversed(text.splitlines()):

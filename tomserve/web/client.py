@@ -22,8 +22,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 import httpx
 import orjson
 
-from tomserve.engine.masking import Mask, shown
-from tomserve.engine.network import loopback
+from tomserve.engine.network import is_loopback
+from tomserve.engine.redact import Redactor, clean_text
 from tomserve.errors import (
     ConfigError,
     ConflictError,
@@ -76,12 +76,12 @@ class Workbench:
             raise ConfigError("the address of a workbench: expected one such as http://127.0.0.1:8321")
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         token = token or parse_qs(parts.query).get("token", [""])[0]
-        self._mask = Mask(token)
+        self._mask = Redactor(token)
         self._client = httpx.Client(
             base_url=f"{self.url}/api/v1/",
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=timeout,
-            trust_env=not loopback(parts.hostname),  # a workbench of this machine is never asked through a proxy
+            trust_env=not is_loopback(parts.hostname),  # a workbench of this machine is never asked through a proxy
         )
 
     def __repr__(self) -> str:
@@ -184,7 +184,7 @@ class Workbench:
         ended = self.run(name)
         job = ended["job"] or {}
         if job.get("state") == "failed":
-            raise ServerError(f"the run {name} failed: {shown(str(job.get('said')), LONGEST)}")
+            raise ServerError(f"the run {name} failed: {clean_text(str(job.get('said')), LONGEST)}")
         return ended
 
     def scores(self, name: str) -> pl.DataFrame:
@@ -267,7 +267,7 @@ class Workbench:
         except (orjson.JSONDecodeError, KeyError, TypeError):
             said = f"{self.url}: answered with status {answer.status_code}; is a workbench there?"
         kind = ERRORS.get(answer.status_code, ServerError if answer.status_code >= 500 else ConfigError)
-        raise kind(shown(self._mask(said), LONGEST))
+        raise kind(clean_text(self._mask(said), LONGEST))
 
     def _events(self, path: str) -> Iterator[Facts | None]:
         """What a stream of events tells; None at its end. Raises what `_checked` raises, and httpx.TransportError."""

@@ -6,7 +6,7 @@ import ipaddress
 import socket
 from urllib.parse import urlsplit
 
-from tomserve.engine.network import loopback
+from tomserve.engine.network import is_loopback
 from tomserve.web.settings import Settings
 
 POLICY = "; ".join(
@@ -51,11 +51,11 @@ def known_host(host: str, settings: Settings) -> bool:
     name = urlsplit(f"//{host}").hostname if _looks_right(host) else None
     if not name:
         return False
-    if loopback(name):
+    if is_loopback(name):
         return True
     if settings.proxy and name == urlsplit(settings.proxy).hostname:
         return True
-    if loopback(settings.host):
+    if is_loopback(settings.host):
         return False
     return _number(name) or name in _names(settings.host)
 

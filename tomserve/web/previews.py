@@ -16,8 +16,8 @@ from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item
 from tomserve.prompting import strategy as known
+from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Turn
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.strategies import strategies_of, thinking_of
 from tomserve.serving.presets import Preset
@@ -72,7 +72,7 @@ class Preview:
 
 def strategies() -> tuple[str, ...]:
     """The names of all strategies of the content."""
-    return tuple(known.names())
+    return tuple(known.list_strategies())
 
 
 def presets() -> tuple[str, ...]:

@@ -11,8 +11,8 @@ import orjson
 from tomserve import content
 from tomserve.engine.request import Identity, Request
 from tomserve.items import Item
+from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Turn
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.manifest_parts import AskedStrategy
 from tomserve.runs.prompted import same, sampling_of

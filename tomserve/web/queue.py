@@ -13,7 +13,7 @@ from tomserve.api import experiments
 from tomserve.api.experiments import Experiment
 from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root
-from tomserve.engine.clock import now
+from tomserve.engine.records import utc_now
 from tomserve.errors import ConflictError, NoSuchRunError, NotAllowedError
 from tomserve.runs.runfolder import default_name
 from tomserve.scoring.table import MEASURED
@@ -74,7 +74,7 @@ class Queue:
                 order=order,
                 group=group,
                 turn=1 if card.job is None else card.job.turn + 1,
-                submitted=now(),
+                submitted=utc_now(),
                 seal=sealing.seal(name, text),
             )
             hidden = card.private if there else private
@@ -120,7 +120,7 @@ class Queue:
             if job.runs:
                 return job.model_copy(update={"state": State.STOPPING, "wanted": State.CANCELLED, "said": ""})
             if job.state in WAITS:
-                return _moved(job, State.CANCELLED, ended=now())
+                return _moved(job, State.CANCELLED, ended=utc_now())
             raise ConflictError(f"{name} is {job.state.value}, so that there is nothing to cancel")
 
         self._act(name, person, act)
@@ -133,7 +133,7 @@ class Queue:
         def act(job: Job) -> Job:
             if job.state not in ENDED:
                 raise ConflictError(f"{name} is {job.state.value}, and has not ended")
-            return _moved(job, State.QUEUED, order=last + 1, deaths=0, ended=None, exit_code=None, submitted=now())
+            return _moved(job, State.QUEUED, order=last + 1, deaths=0, ended=None, exit_code=None, submitted=utc_now())
 
         self._act(name, person, act, again=True)
 

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from tomserve import errors
 from tomserve.content.text import sanitize, say
-from tomserve.engine.masking import Mask
+from tomserve.engine.redact import Redactor
 from tomserve.errors import TomserveError
 from tomserve.serving import keys
 from tomserve.web.rendering import page
@@ -74,7 +74,10 @@ def broken(request: Request, error: Exception, secrets: tuple[str, ...]) -> Resp
     secrets: what is replaced by *** in the traceback, besides the keys of the environment.
     """
     told = "".join(traceback.format_exception(error))
-    say(Mask(*keys.every(), *secrets)(f"{request.method} {request.url.path}: an unexpected error\n{told}"), error=True)
+    say(
+        Redactor(*keys.every(), *secrets)(f"{request.method} {request.url.path}: an unexpected error\n{told}"),
+        error=True,
+    )
     try:
         return refused(request, 500, WENT_WRONG)
     except Exception:  # the page itself may be what is broken

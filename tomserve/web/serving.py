@@ -20,9 +20,9 @@ import uvicorn
 
 from tomserve.content import files
 from tomserve.content.text import say
-from tomserve.engine import loop
-from tomserve.engine.masking import Mask
-from tomserve.engine.network import loopback
+from tomserve.engine import transports
+from tomserve.engine.network import is_loopback
+from tomserve.engine.redact import Redactor
 from tomserve.errors import ConfigError, MachineError
 from tomserve.serving import keys
 from tomserve.serving.ports import check_port
@@ -39,7 +39,7 @@ HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def check(settings: Settings) -> None:
     """Raise ConfigError where strangers could get in, or where the proxy is no address of a host."""
-    if not loopback(settings.host) and not settings.auth:
+    if not is_loopback(settings.host) and not settings.auth:
         raise ConfigError(
             f"--host {settings.host}: everybody who reaches this machine could try the token, and sees it on its way; "
             "say --auth, so that people sign in (--add-user NAME adds one), or leave --host out and use a tunnel "
@@ -158,7 +158,7 @@ def run(settings: Settings, ready: Callable[[str], None]) -> int:
         settings = replace(settings, port=listener.getsockname()[1])
         app = make(settings)
         secrets = (app.state.access.token,)
-        _log(Mask(*keys.every(), *secrets))
+        _log(Redactor(*keys.every(), *secrets))
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -175,7 +175,7 @@ def run(settings: Settings, ready: Callable[[str], None]) -> int:
         server = Server(config, lambda: ready(opened), app.state.workbench.ending.set)
         try:
             with kept_alive(settings):
-                loop.run(server.serve(sockets=[listener]))
+                transports.run_loop(server.serve(sockets=[listener]))
                 if running := [line for line in app.state.workbench.register.every() if line.card.runs]:
                     names = ", ".join(line.name for line in running)
                     say(f"stopping where they are, to go on when the workbench is started again: {names}", error=True)
@@ -205,7 +205,7 @@ def show(settings: Settings, opened: str) -> None:
 class _Said(logging.Handler):
     """Says what the server logs, without keys."""
 
-    def __init__(self, mask: Mask) -> None:
+    def __init__(self, mask: Redactor) -> None:
         super().__init__(logging.WARNING)
         self.mask = mask
 
@@ -214,7 +214,7 @@ class _Said(logging.Handler):
         say(self.mask(self.format(record)), error=True)
 
 
-def _log(mask: Mask) -> None:
+def _log(mask: Redactor) -> None:
     for name in ("uvicorn", "uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers[:], logger.propagate = [_Said(mask)] if name != "uvicorn.error" else [], name == "uvicorn.error"

@@ -16,7 +16,7 @@ from tomserve.engine.request import Request
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import TomserveError
 from tomserve.items import Item
-from tomserve.prompting.turn import Turn
+from tomserve.prompting.conversation import Turn
 from tomserve.runs.evaluation import evaluate
 from tomserve.runs.journal import read_rows
 from tomserve.runs.listening import Silent

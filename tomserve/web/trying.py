@@ -23,7 +23,7 @@ import orjson
 
 from tomserve.content import files
 from tomserve.content.text import sanitize
-from tomserve.engine.clock import now
+from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, one_of
 from tomserve.items import Item
 from tomserve.serving.addresses import normalize
@@ -113,7 +113,7 @@ def ask(
         assert lock is not None  # the folder is new
         _write(folder / WISH, {
             "owner": person.name, "item": item.to_json().decode(), "how": how_of(how), "base_url": base_url,
-            "seconds": min(max(1.0, float(seconds)), LONGEST), "begun": now(),
+            "seconds": min(max(1.0, float(seconds)), LONGEST), "begun": utc_now(),
         })  # fmt: skip
         _children[:] = [child for child in _children if child.poll() is None]
         command = [sys.executable, "-m", "tomserve.web.tried", str(folder)]

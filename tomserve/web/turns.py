@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tomserve.engine.clock import now
+from tomserve.engine.records import utc_now
 from tomserve.web.cards import Job, State
 
 DEATHS = 3
@@ -34,9 +34,9 @@ def after(job: Job, end: End) -> Job:
     """The place in the queue of an experiment whose process has ended."""
     code = end.code
     if code in (0, 1):
-        return _changed(job, State.DONE, code, end.failures or end.said if code else "", ended=now(), deaths=0)
+        return _changed(job, State.DONE, code, end.failures or end.said if code else "", ended=utc_now(), deaths=0)
     if job.wanted is State.CANCELLED:
-        return _changed(job, State.CANCELLED, code, "", ended=now())
+        return _changed(job, State.CANCELLED, code, "", ended=utc_now())
     if job.wanted is not None and (code in STOPPED or code is None or code < 0 or code == LOST):
         return _changed(job, job.wanted, code, "")
     if end.leaving and (code is None or code < 0 or code in STOPPED or code == LOST):
@@ -49,9 +49,9 @@ def after(job: Job, end: End) -> Job:
         if deaths < DEATHS:
             return _changed(job, State.QUEUED, code, f"{why}; it goes on by itself", deaths=deaths)
         return _changed(
-            job, State.FAILED, code, f"{why}; that came {deaths} times in a row", ended=now(), deaths=deaths
+            job, State.FAILED, code, f"{why}; that came {deaths} times in a row", ended=utc_now(), deaths=deaths
         )
-    return _changed(job, State.FAILED, code, end.said or f"ended with exit code {code}", ended=now())
+    return _changed(job, State.FAILED, code, end.said or f"ended with exit code {code}", ended=utc_now())
 
 
 def _killed(code: int | None) -> str:

@@ -21,7 +21,7 @@ import pydantic
 
 from tomserve.content import files
 from tomserve.content.validation import validation_error
-from tomserve.engine.clock import now
+from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, one_of
 from tomserve.web import tokens
 from tomserve.web.people import Person, Role
@@ -158,7 +158,7 @@ class Users:
                 role=Role(role),
                 password=Password.of(password),
                 stamp=secrets.token_hex(16),
-                made=before.made if before else now(),
+                made=before.made if before else utc_now(),
                 tokens=before.tokens if before else (),
             )
 
@@ -188,7 +188,7 @@ class Users:
             user = _known(users, name)
             if len(user.tokens) >= TOKENS:
                 raise ConfigError(f"you have {TOKENS} tokens; take back one that is no longer used")
-            added = Token(digest=tokens.digest(token), label=label, made=now())
+            added = Token(digest=tokens.digest(token), label=label, made=utc_now())
             users[name] = user.model_copy(update={"tokens": (*user.tokens, added)})
 
         self._change(change)

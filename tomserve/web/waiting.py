@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tomserve.api.experiments import Experiment
-from tomserve.engine.exchange import Exchange
+from tomserve.engine.sync_http import SyncClient
 from tomserve.errors import ConfigError, ServerError
 from tomserve.runs.progress import holder
 from tomserve.serving import loading, records
@@ -36,7 +36,7 @@ def reason(experiment: Experiment, folder: Path) -> str:
 def _there(url: str) -> str:
     """Why nothing can be asked at an address now; "" where something answers there, whatever it says."""
     try:
-        with Exchange(seconds=SECONDS) as exchange:
+        with SyncClient(seconds=SECONDS) as exchange:
             status = exchange.ask("GET", f"{url}/models").status_code
     except (ServerError, ConfigError):
         return f"no server answers at {shown(url)} yet"

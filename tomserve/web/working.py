@@ -17,7 +17,7 @@ from pathlib import Path
 from tomserve.api import experiments
 from tomserve.api.experiments import Experiment
 from tomserve.content.text import say
-from tomserve.engine.clock import now
+from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, NoSuchRunError
 from tomserve.runs.kept import JOURNAL
 from tomserve.web import admitting, cards, child, sealing, turns, waiting
@@ -75,7 +75,7 @@ class Worker:
             try:
                 self._look()
             except (OSError, ConfigError) as error:  # a disk that is full is told, and may have room later
-                say(f"{now()} {error}", error=True)
+                say(f"{utc_now()} {error}", error=True)
             self.stop.wait(EVERY)
         if not self.leave.is_set():  # what an earlier worker has left ends as well, however short this one has lived
             for line, job in self._jobs():
@@ -149,7 +149,7 @@ class Worker:
                 if free > 0 and not self._tried_again(group):
                     self._next(group)
             except (OSError, ConfigError) as error:
-                say(f"{now()} {error}", error=True)
+                say(f"{utc_now()} {error}", error=True)
 
     def _tried_again(self, group: Group) -> bool:
         """Begin the first experiment that has waited for its server and finds it now."""
@@ -195,7 +195,9 @@ class Worker:
             group.running.add(entry.name)
         begun: Child | None = None
         try:
-            self._changed(entry, folder, lambda job: _with(job, State.RUNNING, "", began=now(), ended=None, rows=size))
+            self._changed(
+                entry, folder, lambda job: _with(job, State.RUNNING, "", began=utc_now(), ended=None, rows=size)
+            )
             try:
                 environment = admitting.environment(experiment, self.settings)
                 begun = child.begin(entry.name, folder, environment, entry.turn) or Child(entry.name, folder)
@@ -232,7 +234,7 @@ class Worker:
             return experiment, waiting.reason(experiment, folder)
         except (ConfigError, OSError) as error:
             why = str(error).replace(f"{folder}/", "")
-            self._changed(entry, folder, lambda job: _with(job, State.FAILED, why, ended=now()))
+            self._changed(entry, folder, lambda job: _with(job, State.FAILED, why, ended=utc_now()))
             raise _VoidError from None
 
     def _changed(self, entry: Entry, folder: Path, changed: Callable[[Job], Job]) -> None:
@@ -266,7 +268,7 @@ class Worker:
             end = turns.End(code, said=child.said(process.folder), failures=failures, leaving=self.stop.is_set())
             self._ended(process.name, process.folder, end)
         except (OSError, ConfigError) as error:
-            say(f"{now()} {process.name}: {error}", error=True)
+            say(f"{utc_now()} {process.name}: {error}", error=True)
         finally:
             with self._lock:
                 group.running.discard(process.name)

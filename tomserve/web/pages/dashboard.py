@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from tomserve.engine.masking import Mask
+from tomserve.engine.redact import Redactor
 from tomserve.serving import keys
 from tomserve.web import overview, rendering
 from tomserve.web.access import Reader
@@ -37,7 +37,7 @@ def now(request: Request, person: Reader) -> HTMLResponse:
 @router.get("/parts/servers")
 def servers(request: Request, person: Reader) -> HTMLResponse:
     """The part of the Dashboard that lists the servers which this user started on this machine."""
-    mask = Mask(*keys.every())
+    mask = Redactor(*keys.every())
     found = [(one, mask(one.said())) for one in overview.SERVERS.seen()]
     return rendering.page(request, "dashboard/servers.html.j2", servers=found)
 

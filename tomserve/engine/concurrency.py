@@ -1,13 +1,15 @@
-"""The adaptive limit: how many requests may be in flight at one endpoint, found out while the run goes on.
+"""The adaptive concurrency limit: how many requests may be in flight at one endpoint, found out while the run goes
+on.
 
 The limit grows as long as that brings throughput, and shrinks when the server has too much to do. The evidence for
-this comes from two sources. A server with vLLM's /metrics reports its own load (`Load`): how many requests wait in its
-queue, how many it had to preempt, and how full its KV cache is. Every client, whatever the server, sees refusals (HTTP
-429 and 503) and throughput.
+this comes from two sources. A server with vLLM's /metrics reports its own load (`ServerLoad`): how many requests wait
+in its queue, how many it had to preempt, and how full its KV cache is. Every client, whatever the server, sees
+refusals (HTTP 429 and 503) and throughput.
 
-Throughput is measured over an epoch of at least as many answers as the limit N allows in flight. By Little's law it is
-N times the work that one request gets done in a second, so that an epoch measures it even where answers come in bursts.
-Only requests that were sent after the last change of the limit count. The limit is always in one of five modes:
+Throughput is measured over an epoch of at least as many answers as the limit N allows in flight. By Little's law it
+is N times the work that one request gets done in a second, so that an epoch measures it even where answers come in
+bursts. Only requests that were sent after the last change of the limit count. The limit is always in one of five
+modes:
 
     grow    The limit is doubled as long as each doubling brings throughput and no queue builds up.
     hold    The limit stays as it is; a trial follows after some epochs, or when throughput changes.
@@ -17,22 +19,251 @@ Only requests that were sent after the last change of the limit count. The limit
 
 A queue lowers the limit at once, without a trial. The clock is a parameter, and nothing here waits.
 
->>> limit = Adaptive(start=8, clock=lambda: 0.0)
->>> limit.load(Load(running=8, waiting=0, kv=0.1, preemptions=0, queried=0, hit=0, block=None), out=8); limit.limit
-16
->>> limit.load(Load(running=9, waiting=7, kv=0.1, preemptions=0, queried=0, hit=0, block=None), out=16); limit.limit
-11
+A server that is overloaded refuses less when fewer requests are in flight; a proxy that refuses at random goes on
+doing so. A trial tells them apart:
+
+    cured    The refusals went away: the server was overloaded, and the lower limit is kept.
+    lower    They did not go away, and throughput did not fall either: the limit is still too high.
+    borne    They did not go away, and throughput fell as the limit did: the limit goes back to where it was, and a
+             share of refusals as large as that one lowers it no more. It is borne.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tomserve.engine.load import Load
-from tomserve.engine.shedding import Measured, Shedding
+TOLERATED = 0.02
+"""The share of refused requests, beyond the one borne, that costs too little to act upon it."""
+
+SIGMAS = 2.0
+"""By how many standard deviations the number of refusals must exceed what is tolerated to be taken for more."""
+
+GROSS = 0.75
+"""From this share of refusals on, a limit on trial is lowered further without being measured, which would take long."""
+
+FEWEST = 24
+"""The fewest outcomes by which anything is judged."""
+
+MOST_ANSWERS = 64
+"""Answers that are enough to measure the throughput of a trial, however high its limit."""
+
+EXPECTED = 4.0
+"""How many refusals the share before the trial must predict, so that their absence in it is no accident."""
+
+FULL = 0.95
+"""The share of the limit that must be in flight for the server to have accepted as many as the limit allows."""
+
+LOOKS = 2
+"""How often the limit must have been seen full."""
+
+CURED = 0.25
+"""Refusals count as gone where their share is at most this part of what it was before."""
+
+REMEMBERED = 256
+"""Outcomes after which all counts are halved, so that what was long ago counts ever less."""
+
+
+class LimitSample(NamedTuple):
+    """What was seen at one limit.
+
+    level: the limit, in requests. share: the share of requests that were refused, from 0 to 1.
+    flow: throughput in work a second by Little's law, from the requests that were in flight when answers came; None
+    where too few came.
+    """
+
+    level: float
+    share: float
+    flow: float | None
+
+
+class LoadShedding:
+    """Counts answers and refusals since the limit last changed, and judges a trial with a lower limit.
+
+    borne: the share of refusals that a lower limit was seen not to cure.
+    """
+
+    def __init__(self) -> None:
+        self.borne = 0.0
+        self.begin()
+        self.start(0.0)
+
+    def begin(self) -> None:
+        """Count anew: the limit has changed."""
+        self._sent = self._refused = self._answered = self._out = self._work = self._seconds = 0.0
+        self._full = 0
+
+    @property
+    def _outcomes(self) -> float:
+        """How many requests were sent; a refusal comes at once, so that whatever is not refused counts as accepted."""
+        return max(self._sent, self._refused + self._answered)
+
+    @property
+    def share(self) -> float:
+        """The share of refused requests since the limit last changed; 0 before the first."""
+        return self._refused / self._outcomes if self._outcomes else 0.0
+
+    def answered(self, seconds: float, done: float, out: int) -> None:
+        """Count an answer: the seconds it took, its work, and the requests in flight when it came, itself included."""
+        self._answered += 1
+        self._seconds += seconds
+        self._work += done
+        self._out += out
+
+    def sent(self) -> None:
+        """Count a request that is sent now."""
+        self._sent += 1
+        self._forget()
+
+    def refused(self) -> bool:
+        """Count the refusal of a request that was sent since the limit changed.
+
+        Returns whether there are more refusals than are borne, so that something must be done.
+        """
+        self._refused += 1
+        expected = (self.borne + TOLERATED) * self._outcomes
+        return self._refused >= 1 + expected + SIGMAS * math.sqrt(expected)
+
+    def look(self, level: float, out: int) -> None:
+        """Take note, a while after requests were last sent, that `out` are in flight where the limit is `level`."""
+        self._full += out >= FULL * level
+
+    def _forget(self) -> None:
+        if self._sent > REMEMBERED:
+            self._sent, self._refused, self._answered = self._sent / 2, self._refused / 2, self._answered / 2
+            self._out, self._work, self._seconds = self._out / 2, self._work / 2, self._seconds / 2
+
+    def measured(self, level: float) -> LimitSample:
+        """What was seen since the limit changed to `level`."""
+        flow = None
+        if self._answered >= FEWEST and self._seconds > 0:
+            flow = self._out / self._answered * self._work / self._seconds
+        return LimitSample(level, self.share, flow)
+
+    def start(self, level: float) -> bool:
+        """Begin a trial, because there are too many refusals at the limit `level`. Returns whether enough is known of
+        the throughput at that limit to compare a lower one with it."""
+        self._before = self.share
+        found = self.measured(level)
+        self._best = found if found.flow is not None else None
+        return self._best is not None
+
+    @property
+    def tried(self) -> bool:
+        """Whether anything was answered since the limit last changed."""
+        return self._answered > 0
+
+    @property
+    def gross(self) -> bool:
+        """Whether nearly everything is refused."""
+        return self._outcomes >= FEWEST / 2 and self.share >= GROSS
+
+    def judge(self, level: float) -> str | LimitSample | None:
+        """The verdict on the trial at the limit `level`: "cured", "lower", or the limit to go back to; else None.
+
+        None means that more has to be seen. Where the refusals are to be borne, `borne` is their share from now on.
+        """
+        found, best = self.measured(level), self._best
+        if self._outcomes < FEWEST or self._outcomes * self._before < EXPECTED:
+            return None
+        if self._full >= LOOKS and found.share > CURED * self._before:
+            self.borne = found.share
+            return found
+        if self._answered < max(FEWEST, min(level, MOST_ANSWERS)):
+            return None
+        if found.share <= CURED * self._before:
+            self.borne = min(self.borne, found.share)
+            return "cured"
+        if best is not None and _pointless(found, best):
+            self.borne = max(found.share, best.share)
+            return best
+        if level <= 1:  # refusals of a single request at a time are not due to the number of requests
+            self.borne = found.share
+            return found
+        if best is None or (found.flow or 0.0) > (best.flow or 0.0):
+            self._best = found
+        return "lower"
+
+    def settle(self) -> None:
+        """Follow the share that is borne while the limit stays, so that it is given up once the refusals are over."""
+        if self.borne and self._outcomes >= MOST_ANSWERS:
+            self.borne += (self.share - self.borne) * self._outcomes / (self._outcomes + REMEMBERED)
+            if self.borne < TOLERATED:
+                self.borne = 0.0
+
+
+def _pointless(found: LimitSample, best: LimitSample) -> bool:
+    """Whether throughput followed the limit: it changed by more than halfway (of its logarithm) as the limit did."""
+    if not found.flow or not best.flow:
+        return False
+    return found.flow / best.flow < math.sqrt(found.level / best.level)
+
+
+_NAMES = (
+    b"num_requests_running|num_requests_waiting|kv_cache_usage_perc|num_preemptions_total|"
+    b"prefix_cache_queries_total|prefix_cache_hits_total"
+)
+"""The metrics that are read, without their prefix ``vllm:``, as a regular expression."""
+
+LARGEST = 2.0**53
+"""A value above this is ignored: a float cannot hold every whole number beyond it, so it counts nothing exactly."""
+
+_SAMPLE = re.compile(rb"^vllm:(" + _NAMES + rb")(?:\{[^}\n]*\})? ([0-9.eE+-]+)\s*$", re.MULTILINE)
+_BLOCK = re.compile(rb'^vllm:cache_config_info\{[^}\n]*\bblock_size="([1-9]\d{0,8})"', re.MULTILINE)
+
+
+class ServerLoad(NamedTuple):
+    """The load of one server, summed over its engines.
+
+    running: requests that are being computed.
+    waiting: requests in the server's queue.
+    kv: the used share of the KV cache, from 0 to 1; of several engines that of the fullest.
+    preemptions: how many requests were preempted since the server started.
+    queried: how many prompt tokens were looked up in the prefix cache since the server started.
+    hit: how many of those were found in the prefix cache.
+    block: tokens of one block of the cache; None where the server does not report it.
+    """
+
+    running: int
+    waiting: int
+    kv: float
+    preemptions: int
+    queried: int
+    hit: int
+    block: int | None
+
+
+def read_load(metrics: bytes) -> ServerLoad | None:
+    """The load that a page of Prometheus metrics reports; None where the page is not one of vLLM."""
+    sums: dict[bytes, float] = {}
+    for name, value in _SAMPLE.findall(metrics):
+        try:
+            number = float(value)
+        except ValueError:
+            continue
+        if not 0 <= number <= LARGEST:  # this leaves out NaN and infinity as well
+            continue
+        sums[name] = max(sums.get(name, 0), number) if name == b"kv_cache_usage_perc" else sums.get(name, 0) + number
+    if b"num_requests_running" not in sums or b"num_requests_waiting" not in sums:
+        return None
+    block = _BLOCK.search(metrics)
+
+    def count(name: bytes) -> int:
+        return int(sums.get(name, 0))
+
+    return ServerLoad(
+        count(b"num_requests_running"),
+        count(b"num_requests_waiting"),
+        sums.get(b"kv_cache_usage_perc", 0.0),
+        count(b"num_preemptions_total"),
+        count(b"prefix_cache_queries_total"),
+        count(b"prefix_cache_hits_total"),
+        int(block[1]) if block else None,
+    )
+
 
 START = 16
 """The limit, in requests, with which an endpoint begins."""
@@ -49,8 +280,6 @@ TRIAL = 1.25
 CUT = 0.7
 """The factor by which a refusal or a preemption lowers the limit."""
 
-FULL = 0.95
-"""The used share of the KV cache above which a server is expected to preempt requests."""
 
 USED = 0.8
 """The share of the limit that must be in flight: below it, an answer says nothing of whether the limit is right."""
@@ -87,7 +316,7 @@ class _Base(NamedTuple):
     seconds: float
 
 
-class Adaptive:
+class AdaptiveLimit:
     """The limit of one endpoint.
 
     start: the limit to begin with, in requests. most: the highest limit. clock: returns monotonic seconds.
@@ -110,8 +339,8 @@ class Adaptive:
         self._settled = True  # whether no more than the limit was in flight when the load was last read
         self._growing = 0  # how many readings of the load in a row showed no queue
         self._patience, self._holds = PATIENCE[0], 0
-        self._load: Load | None = None
-        self._cut_at, self._changed, self._shedding = -math.inf, -math.inf, Shedding()
+        self._load: ServerLoad | None = None
+        self._cut_at, self._changed, self._shedding = -math.inf, -math.inf, LoadShedding()
         self._queued = False  # whether a queue ended the growth, which may go on once the queue is gone
         self._begin()
 
@@ -145,7 +374,7 @@ class Adaptive:
         """Count an answer, and end the epoch if it was the last one needed.
 
         began: when the request was sent, by the clock. seconds: how long the answer took.
-        done: its work (see tomserve.engine.work). out: how many requests were in flight when it came, itself included.
+        done: its work (see tomserve.engine.endpoints). out: how many requests were in flight when it came, itself included.
         """
         if began >= self._changed and seconds > 0:
             self._shedding.answered(seconds, done, out)
@@ -214,7 +443,7 @@ class Adaptive:
             self._shed()
         elif verdict is not None:
             self._patience = PATIENCE[0]
-            self._move(*((verdict.level, "grow") if isinstance(verdict, Measured) else (self._level, "hold")))
+            self._move(*((verdict.level, "grow") if isinstance(verdict, LimitSample) else (self._level, "hold")))
             self._begin()
 
     def _cut(self, level: float, patience: int) -> None:
@@ -293,7 +522,7 @@ class Adaptive:
 
     # The evidence that only a server with metrics gives.
 
-    def load(self, load: Load, out: int) -> None:
+    def load(self, load: ServerLoad, out: int) -> None:
         """Take note of the server's load while `out` of our requests are in flight, and move the limit by it."""
         before, self._load = self._load, load
         settled, self._settled = self._settled, out <= 1.1 * self._level
@@ -316,7 +545,7 @@ class Adaptive:
             self._raise(2.0 if self._mode == "grow" else min(2.0, 1 + self._growing / 4))
 
     @staticmethod
-    def _target(load: Load) -> float:
+    def _target(load: ServerLoad) -> float:
         """How many requests may wait in the server's queue, so that the server itself never waits for requests."""
         return max(2.0, 0.1 * load.running)
 

@@ -1,22 +1,96 @@
-"""How much of its prompts a server can take from its prefix cache: the beginnings that prompts have in common.
+"""What servers report of a prompt's tokens: hits of the prefix cache, silent truncation, and log-probabilities.
 
 Requests come in the order in which a depth-first walk of the radix tree of their prompts meets them
-(`Strategy.order`). In that order, the longest beginning that a prompt shares with any earlier prompt is the one that it
-shares with the prompt just before. So one prompt in memory is enough to tell how much a cache that forgets nothing
+(`Strategy.order`). In that order, the longest beginning that a prompt shares with any earlier prompt is the one that
+it shares with the prompt just before. So one prompt in memory is enough to tell how much a cache that forgets nothing
 could save at most, which is called the radix-tree bound. In conversations of several turns it is one prompt for each
 turn, and what the prompt shares with that of the turn before counts as well; the bound is then a close guess.
-
-    >>> common(b"Story: 1. Ann", b"Story: 1. Bob")
-    10
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from tomserve.content.text import count_noun
 from tomserve.engine.request import Request
-from tomserve.engine.truncation import Truncation
+
+LONG = 4000
+"""Characters of the shortest prompt that is looked at: no server has a context that is smaller."""
+
+IMPLAUSIBLE = 9
+"""Characters a token from which on a prompt cannot have been counted whole."""
+
+_SPREAD, _FEW = 1.15, 3
+"""By how much the lengths of how many prompts must differ whose equal number of tokens is no accident."""
+
+
+@dataclass
+class _Group:
+    """Some prompts: how many, the fewest and most tokens of one, and the fewest and most characters."""
+
+    prompts: int = 0
+    tokens: tuple[int, int] = (0, 0)
+    characters: tuple[int, int] = (0, 0)
+
+    def add(self, characters: int, tokens: int) -> None:
+        one, self.prompts = self.prompts == 0, self.prompts + 1
+        self.tokens = (tokens, tokens) if one else (min(self.tokens[0], tokens), max(self.tokens[1], tokens))
+        low, high = self.characters
+        self.characters = (characters, characters) if one else (min(low, characters), max(high, characters))
+
+    def to_dict(self) -> dict[str, object]:
+        return {"prompts": self.prompts, "tokens": list(self.tokens), "characters": list(self.characters)}
+
+
+class Truncation:
+    """The long prompts of a run that were cut off, as far as their numbers of tokens show it."""
+
+    def __init__(self) -> None:
+        self._implausible, self._fullest = _Group(), _Group()
+
+    def add(self, prompt: str | bytes, tokens: int | None) -> None:
+        """Look at a prompt. tokens: how many the server counted in it, None or 0 where it does not say."""
+        if not tokens or len(prompt) < LONG:
+            return
+        characters = len(prompt if isinstance(prompt, str) else prompt.decode("utf-8", "replace"))
+        if characters < LONG:
+            return
+        if characters > IMPLAUSIBLE * tokens:
+            self._implausible.add(characters, tokens)
+        if tokens > self._fullest.tokens[1]:
+            self._fullest = _Group()
+        if tokens >= self._fullest.tokens[1]:
+            self._fullest.add(characters, tokens)
+
+    def found(self) -> dict[str, object] | None:
+        """The prompts that were cut off, as the manifest keeps them; None where nothing shows that any was."""
+        low, high = self._fullest.characters
+        same = self._fullest.prompts >= _FEW and high > _SPREAD * low
+        chosen = self._fullest if same and self._fullest.prompts > self._implausible.prompts else self._implausible
+        return chosen.to_dict() if chosen.prompts else None
+
+
+def describe_truncation(found: Mapping[str, Any] | None) -> str:
+    """What a reader must know of prompts that were cut off; "" of none. found: as `Truncation.found` gives it."""
+    if found is None:
+        return ""
+    tokens, characters, prompts = found["tokens"], found["characters"], found["prompts"]
+    each = sorted((characters[0] / max(1, tokens[0]), characters[1] / max(1, tokens[1])))
+    return (
+        f"the server cuts prompts off: it counted {_span(tokens)} tokens in {count_noun(prompts, 'prompt')} of "
+        f"{_span(characters)} characters ({_span([round(one) for one in each])} characters a token; 3 to 5 are usual), "
+        "so these answers are to a part of their question; raise the server's context (num_ctx of Ollama) and ask "
+        "again in a new run"
+    )
+
+
+def _span(ends: Sequence[int]) -> str:
+    low, high = ends
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
 
 LEARNED = 16
 """How many answers it takes before the number of tokens a byte is learned from them."""
@@ -26,7 +100,7 @@ AT_ONCE = 256
 """How many bytes are compared as one number."""
 
 
-def common(first: bytes, second: bytes) -> int:
+def common_length(first: bytes, second: bytes) -> int:
     """The number of bytes with which both begin alike."""
     # Found by bisection: comparing two slices is much quicker than comparing byte by byte. What is left of it is taken
     # as two numbers, whose highest different bit tells the first different byte.
@@ -77,7 +151,7 @@ class PrefixMeter:
         whose request is `before`: it may continue that chat.
         """
         prompt, turn = request.prefix, request.identity.turn
-        shared = common(self._last.get(turn, b""), prompt)
+        shared = common_length(self._last.get(turn, b""), prompt)
         self._last[turn] = prompt
         if before is not None and prompt.startswith(before.body[: before.prompt - 1]):  # all but the closing bracket
             return max(shared, before.prompt - 1)
@@ -127,3 +201,34 @@ class PrefixMeter:
         """The token counts as the manifest holds them; without "cached" where the server does not report it."""
         cached = {"cached": self.cached} if self.reported else {}
         return {"prompt": self.prompt, **cached, "shareable": self.shareable, "block": self.block}
+
+
+KEPT = 256
+"""How many tokens of a prompt are kept: the last ones, since a row of the journal must stay small."""
+
+Tokens = list[tuple[str, float | None]]
+"""Tokens with their log-probabilities, None where there is none."""
+
+
+def read_prompt_logprobs(entries: Any) -> tuple[Tokens | None, int]:
+    """The last KEPT tokens of a prompt with their log-probabilities, and how many stood before them.
+
+    entries: what the server sent: for each token a mapping from its number to its text and log-probability, or null for
+    the first one, which follows nothing. Anything else gives (None, 0). A token whose text is no whole character is
+    named by its number, because different ones would look the same.
+    """
+    if not isinstance(entries, list):
+        return None, 0
+    tokens: Tokens = []
+    for entry in entries[-KEPT:]:
+        if entry is None:
+            tokens.append(("", None))
+            continue
+        number, found = next(iter(entry.items()), ("", None)) if isinstance(entry, dict) else ("", None)
+        if not isinstance(found, dict):
+            return None, 0
+        text, value = found.get("decoded_token"), found.get("logprob")
+        whole = isinstance(text, str) and text and "\N{REPLACEMENT CHARACTER}" not in text
+        given = isinstance(value, int | float) and math.isfinite(value)
+        tokens.append((str(text) if whole else f"<{number}>", float(value or 0) if given else None))
+    return tokens, len(entries) - len(tokens)

@@ -1,11 +1,7 @@
-"""Asks a server something in one thread, outside of a run: within a time from beginning to end, and within limits.
+"""A synchronous HTTP client for the few requests outside of a run, within limits of time and size.
 
-The time covers all of it: looking up the name, connecting, TLS, every piece of the answer. What is limited, and which
-proxy and certificates are used, is the same as for the questions of a run (see tomserve.engine.bounded and
-tomserve.engine.network). Redirects are not followed.
-
-    with Exchange(key, seconds=60.0) as exchange:
-        exchange.ask("GET", "http://localhost:8000/v1/models").status_code
+The time covers all of it: looking up the name, connecting, TLS, every piece of the answer. Redirects are not
+followed.
 """
 
 from __future__ import annotations
@@ -23,9 +19,9 @@ from urllib.parse import urlsplit
 import httpcore
 import orjson
 
-from tomserve.engine.bounded import MAX_HEAD, OVERHEAD, UNENCODED, decompressed
-from tomserve.engine.masking import Mask, shown
 from tomserve.engine.network import certificates, proxy_for, tls_advice
+from tomserve.engine.redact import Redactor, clean_text
+from tomserve.engine.transport import MAX_HEAD, OVERHEAD, UNENCODED, decompress
 from tomserve.errors import ServerError
 
 MOST = 4 * 2**20
@@ -40,7 +36,7 @@ _Headers = dict[bytes | str, bytes | str]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SyncResponse:
     """What came back: the HTTP status code, the headers by their names in small letters, and the body."""
 
     status_code: int
@@ -57,14 +53,14 @@ class Answer:
         return self.content.decode("utf-8", "replace")
 
 
-class Exchange:
+class SyncClient:
     """A client for one server after the other; as a context manager it closes its connections.
 
     key: sent as a bearer token, and masked in what errors say. seconds: how long one exchange may take at most.
     """
 
     def __init__(self, key: str | None = None, seconds: float = 60.0) -> None:
-        self.mask = Mask(key)
+        self.mask = Redactor(key)
         self._headers: _Headers = {"Accept": "application/json", "Accept-Encoding": UNENCODED, "User-Agent": "tomserve"}
         self._headers |= {"Authorization": f"Bearer {key}"} if key else {}
         self._budget = _Budget(seconds)
@@ -77,7 +73,7 @@ class Exchange:
         for pool in self._pools.values():
             pool.close()
 
-    def ask(self, method: str, url: str, body: Mapping[str, Any] | None = None, about: str = "") -> Answer:
+    def ask(self, method: str, url: str, body: Mapping[str, Any] | None = None, about: str = "") -> SyncResponse:
         """Send a request and return the answer, whatever its status. body: sent as JSON. about: the server as errors
         name it, by default the URL.
 
@@ -109,11 +105,11 @@ class Exchange:
 
     def _said(self, error: BaseException) -> str:
         """What an error says, on one line and without the key."""
-        return shown(" ".join(self.mask(str(error)).split()), 300) or type(error).__name__
+        return clean_text(" ".join(self.mask(str(error)).split()), 300) or type(error).__name__
 
     def _answer(
         self, pool: httpcore.ConnectionPool, method: str, url: str, headers: _Headers, content: bytes | None
-    ) -> Answer:
+    ) -> SyncResponse:
         """The answer to one request. Raises errors of httpcore, and ValueError for what cannot be read."""
         with pool.stream(method, url, headers=headers, content=content) as response:
             if sum(len(name) + len(value) + 4 for name, value in response.headers) > MAX_HEAD:
@@ -127,14 +123,14 @@ class Exchange:
                     raise ValueError(_TOO_MUCH)
             encoding = told.get("content-encoding", "")
             try:
-                whole = decompressed(b"".join(pieces), encoding.encode("latin-1"), MOST)
+                whole = decompress(b"".join(pieces), encoding.encode("latin-1"), MOST)
             except ValueError as error:
                 raise ValueError(
                     f"its answer claims to be encoded as {str(error)!r}, which was not asked for"
                 ) from None
             if whole is None:
                 raise ValueError(_TOO_MUCH)
-            return Answer(response.status, told, whole)
+            return SyncResponse(response.status, told, whole)
 
     def _pool(self, url: str) -> httpcore.ConnectionPool:
         """The connections to the server of a URL."""
@@ -197,7 +193,7 @@ class _Network(httpcore.NetworkBackend):
         """Connect to the first address of the host that takes the connection."""
         until = time.monotonic() + self._budget.left(CONNECT)
         error: Exception = httpcore.ConnectError("the name has no address")
-        for address in addresses(host, port, until - time.monotonic()):
+        for address in look_up_addresses(host, port, until - time.monotonic()):
             if (left := until - time.monotonic()) <= 0:
                 break
             try:
@@ -239,7 +235,7 @@ class _Stream(httpcore.NetworkStream):
         return self._stream.get_extra_info(info)
 
 
-def addresses(host: str, port: int, seconds: float) -> list[str]:
+def look_up_addresses(host: str, port: int, seconds: float) -> list[str]:
     """The addresses of a host, looked up in at most so many seconds. Raises ConnectError or ConnectTimeout.
 
     Looking up takes no limit of its own, so a thread does it that nobody waits for any longer.

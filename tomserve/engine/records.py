@@ -1,15 +1,27 @@
-"""What the runner needs of the place that keeps its rows, so that the engine knows nothing of run folders and files.
-
-`tomserve.runs.journal.Journal` keeps the rows in a file; a test may keep them in memory.
+"""The rows of a run's journal as the runner makes them, with the time of each, and what it needs of the place that
+keeps them.
 """
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Protocol
 
-from tomserve.engine.clock import now
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.transport import Reply
+
+
+def utc_now() -> str:
+    """The current time in UTC as ISO 8601 with whole seconds, such as ``2026-11-21T12:00:00Z``."""
+    return _moment(int(time.time()))
+
+
+@lru_cache(maxsize=2)
+def _moment(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
 
 Row = dict[str, Any]
 """One row: a reply with the identity that it answers, with the fields of the data contract Response."""
@@ -59,7 +71,7 @@ class Rows(Protocol):
         ...
 
 
-def answering(row: Row, identity: Identity) -> Row:
+def reuse_row(row: Row, identity: Identity) -> Row:
     """A copy of a row as the answer to an equal request of another identity: a row of its own that is `reused`."""
     item, strategy, turn, sample = identity
     copy = {**row, "item": item, "strategy": strategy, "turn": turn, "reused": True}
@@ -68,7 +80,7 @@ def answering(row: Row, identity: Identity) -> Row:
     return {**copy, "sample": sample} if sample else copy
 
 
-def row_of(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict[str, Any]:
+def build_row(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict[str, Any]:
     """The journal row of a request and its reply, with the fields of the data contract Response.
 
     request: what was asked. reply: what came back. endpoint: the one that replied.
@@ -91,7 +103,7 @@ def row_of(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict
         "attempts": attempts,
         "endpoint": endpoint,
         "served_model": reply.model,
-        "time": now(),
+        "time": utc_now(),
         "reused": False,
     }
     if reply.masked:

@@ -1,8 +1,9 @@
-"""The endpoints of a run: which of them gets the next request, which are down, and when all of them are lost.
+"""The endpoints of a run: which gets the next request (load balancing by prefix cache), which are down, and hedged
+requests.
 
-A request goes to the endpoint whose last prompt shares the longest beginning with its own, because that server's prefix
-cache holds the beginning, unless another endpoint has much more room. A later turn of a conversation goes, under the
-same rule, to the endpoint that answered the turn before. Where the prompts make no difference, it goes to
+A request goes to the endpoint whose last prompt shares the longest beginning with its own, because that server's
+prefix cache holds the beginning, unless another endpoint has much more room. A later turn of a conversation goes,
+under the same rule, to the endpoint that answered the turn before. Where the prompts make no difference, it goes to
 the endpoint with the most room. The limit of requests in flight is fixed for the whole run or adaptive by endpoint.
 
 An endpoint that cannot be reached, or that keeps failing while another one works, is marked as down. It gets no
@@ -14,17 +15,29 @@ ends with a diagnosis instead of thousands of error rows.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from tomserve.engine.adaptive import MOST, Adaptive
-from tomserve.engine.prefix import common
+from tomserve.engine.concurrency import MOST, AdaptiveLimit
+from tomserve.engine.prompt_tokens import common_length
 from tomserve.engine.request import Identity, Request
-from tomserve.engine.retry import Pause, announced
+from tomserve.engine.retry import Pause, announced_wait
 from tomserve.engine.transport import Reply
-from tomserve.engine.work import work
 from tomserve.status import ANSWERS, BUSY, FINAL, NOT_FOUND, SPOKEN, TIMEOUT, TOO_MANY
+
+PROMPT_WEIGHT = 1 / 16
+"""The work of one prompt token, measured in completion tokens. A server computes all prompt tokens at once, so that
+each of them costs much less than a token that it generates."""
+
+
+def weigh_tokens(usage: Mapping[str, int] | None) -> float:
+    """The work in one answer, in completion tokens; 1.0 where the server did not report the answer's tokens."""
+    if not usage or "completion" not in usage:
+        return 1.0
+    return usage["completion"] + PROMPT_WEIGHT * usage.get("prompt", 0)
+
 
 SUSPECT = 8
 """How many different items must fail in a row, without one that succeeds, before an outage is suspected."""
@@ -47,7 +60,7 @@ IMBALANCE = 0.25
 speaks for it."""
 
 
-class Fleet:
+class EndpointPool:
     """All endpoints of a run; a single endpoint is a fleet of one.
 
     endpoints: their addresses, each ``.../v1``.
@@ -68,7 +81,7 @@ class Fleet:
         self.endpoints = list(endpoints)
         self.lost_after, self.clock = lost_after, clock
         self.fixed = concurrency
-        self.limits = {endpoint: Adaptive(most=most, clock=clock) for endpoint in self.endpoints}
+        self.limits = {endpoint: AdaptiveLimit(most=most, clock=clock) for endpoint in self.endpoints}
         self.pauses = {endpoint: Pause(clock) for endpoint in self.endpoints}
         self._prompts: dict[int, dict[str, bytes]] = {}  # the last prompt of each turn's number at each endpoint
         self.out: dict[str, dict[Identity, float]] = {endpoint: {} for endpoint in self.endpoints}
@@ -118,7 +131,9 @@ class Fleet:
         elif near in fair:
             chosen = near
         else:
-            chosen = max(fair, key=lambda endpoint: (common(prompts.get(endpoint, b""), prompt), -used[endpoint]))
+            chosen = max(
+                fair, key=lambda endpoint: (common_length(prompts.get(endpoint, b""), prompt), -used[endpoint])
+            )
         prompts[chosen] = prompt
         return chosen
 
@@ -199,7 +214,7 @@ class Fleet:
                 self.down.setdefault(endpoint, now)
         if reply.status == TOO_MANY:
             self._refused += 1
-            self._announced = max(self._announced, announced(reply) or 0.0)
+            self._announced = max(self._announced, announced_wait(reply) or 0.0)
             self._last = _in_words(endpoint, reply)
         elif reply.status in FINAL:
             self._refused, self._announced, self._answered_at = 0, 0.0, now
@@ -215,7 +230,7 @@ class Fleet:
         if reply.status in SPOKEN:
             self.pauses[endpoint].answered()
             if self.fixed is None:
-                self.limits[endpoint].answered(sent, now - sent, work(reply.usage), len(self.out[endpoint]) + 1)
+                self.limits[endpoint].answered(sent, now - sent, weigh_tokens(reply.usage), len(self.out[endpoint]) + 1)
         elif reply.status in BUSY and (self.fixed is not None or self.limits[endpoint].refused(sent)):
             self.pauses[endpoint].refused(reply, sent)
 
@@ -267,3 +282,40 @@ class Fleet:
 
 def _in_words(endpoint: str, reply: Reply) -> str:
     return f"{endpoint}: {reply.status}" + (f" ({reply.error})" if reply.error else "")
+
+
+Send = Callable[[str, Request], Awaitable[Reply]]
+"""Sends a request to an endpoint and returns its reply."""
+
+
+async def send_hedged(
+    send: Send, fleet: EndpointPool, request: Request, avoid: str | None, near: str | None, late: float
+) -> tuple[Reply, str]:
+    """Send a request, and once more to another endpoint if the first takes too long; the slower one is cancelled.
+
+    send: sends one copy. fleet: chooses the endpoints. avoid, near: what it is to consider (see Fleet.pick).
+    late: seconds after which the second copy is sent. Returns the reply that counts with the endpoint that gave it: the
+    first final reply, or the last one where none is final.
+    """
+
+    async def copy(endpoint: str) -> Reply:
+        return await send(endpoint, request)
+
+    first = fleet.pick(request, avoid, near)
+    tasks = {asyncio.create_task(copy(first)): first}
+    try:
+        done, _ = await asyncio.wait(tasks, timeout=late)
+        second = fleet.pick(request, first)
+        if not done and second != first:
+            tasks[asyncio.create_task(copy(second))] = second
+        waiting = set(tasks)
+        while True:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            good = [task for task in done if task.result().final]
+            if good or not waiting:
+                best = (good or list(done))[0]
+                return best.result(), tasks[best]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

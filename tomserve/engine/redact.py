@@ -4,9 +4,9 @@ A server may echo what it was sent. A key is found as it is, and as it stands in
 which Python shows a text, and in base64, alone or within a longer text such as ``Bearer KEY``; each is replaced by ***.
 A server that disguises the key in other ways, or sends it in pieces, is not found out.
 
->>> Mask("sk-0123456789")("you sent Bearer sk-0123456789")
+>>> Redactor("sk-0123456789")("you sent Bearer sk-0123456789")
 'you sent Bearer ***'
->>> Mask("EMPTY")("the EMPTY jar")
+>>> Redactor("EMPTY")("the EMPTY jar")
 'the EMPTY jar'
 """
 
@@ -27,7 +27,7 @@ answer."""
 MASKED = "***"
 
 
-class Mask:
+class Redactor:
     """Call it with a text to have the keys in it replaced. keys: None and short ones are left out. looks: whether there
     is any key left to look for."""
 
@@ -79,6 +79,6 @@ def _lower_codes(quoted: str) -> str:
     return first + "".join(f"%{part[:2].lower()}{part[2:]}" for part in rest)
 
 
-def shown(text: str, most: int) -> str:
+def clean_text(text: str, most: int) -> str:
     """A text that is fit to be shown and kept: of at most so many characters, without those that cannot be printed."""
     return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text[:most])
