@@ -34,7 +34,7 @@ from scipy.special import expit, logit
 
 from tomserve import benchmarks
 from tomserve.items import Item
-from tomserve.items.draw import describe, limited, spread
+from tomserve.items.draw import describe, draw_from_strata, limit_items
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -121,8 +121,8 @@ def main() -> int:
     benchmark = benchmarks.get(options.benchmark)
     items = list(benchmark.items())
     design, every = Design(items), np.ones(len(items), dtype=bool)
-    part = limited(items, options.limit, benchmark.draw)
-    single = spread([(item.id, item.factors["perturbation"]) for item in items], options.limit)
+    part = limit_items(items, options.limit, benchmark.draw)
+    single = draw_from_strata([(item.id, item.factors["perturbation"]) for item in items], options.limit)
     draws = {
         "stories": np.isin([item.id for item in items], [item.id for item in part]),
         "classes": np.array([item.id in single for item in items]),

@@ -21,8 +21,8 @@ from statistics import median
 from _figures import spread_figure
 
 from tomserve.benchmarks.hitom.generator import Family, generate, item_lines
+from tomserve.benchmarks.hitom.items import story_id
 from tomserve.benchmarks.hitom.plan import Plan
-from tomserve.benchmarks.hitom.reader import story_id
 
 RELEASED = 60
 AIMS = {"balanced": 6000.0, "order-sensitive": 2500.0}

@@ -55,7 +55,7 @@ def base(tasks: int) -> pl.DataFrame:
         for item in items(tasks)
         for strategy in STRATEGIES
     ]
-    return score_table("many", "stand-in", pairs, ["cot"], benchmarks.scoring)
+    return score_table("many", "stand-in", pairs, ["cot"], benchmarks.scoring_of)
 
 
 def make(folder: Path, rows: int, files: int) -> None:

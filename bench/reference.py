@@ -110,10 +110,10 @@ def on_worlds(url: str, number: int | None, scratch: Path) -> None:
     number: how many questions, whole worlds; None for all of the release.
     """
     from tomserve.benchmarks import get
-    from tomserve.items.draw import limited
+    from tomserve.items.draw import limit_items
 
     known = get("worlds")
-    items = limited(list(known.items()), number, known.draw)
+    items = limit_items(list(known.items()), number, known.draw)
     plain = [item.model_copy(update={"benchmark": "items"}) for item in items]  # scored as any items are
     scores = ask(url, "world-stories", plain, scratch, ("vanilla", "cot"))
     for family in dict.fromkeys(str(item.factors["family"]) for item in items):

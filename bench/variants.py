@@ -18,8 +18,8 @@ from itertools import islice
 from _figures import figure
 
 from tomserve import benchmarks
-from tomserve.stability import AGAIN, KINDS, Kind, variants
-from tomserve.stability.making import CHANGES_TRUTH, Dropped
+from tomserve.variants import AGAIN, KINDS, Kind, make_variants
+from tomserve.variants.base import CHANGES_TRUTH, Dropped
 
 PACE, SHARE = 0.5, 0.95
 """The aims: milliseconds an item and kind, and the share of items with a variant of a kind."""
@@ -40,7 +40,7 @@ def main() -> int:
         groups = {item.id: str(item.factors.get("family", name)) for item in items}
         count, reasons = Counter[Kind](), dict[Kind, Counter[str]]()
         began = time.process_time()
-        for one in variants(items, kinds, benchmarks.retelling(benchmark)):
+        for one in make_variants(items, kinds, benchmarks.retelling(benchmark)):
             if isinstance(one, Dropped):
                 reasons.setdefault(one.kind, Counter())[f"{one.reason} ({groups[one.item]})"] += 1
                 wrong |= one.reason == CHANGES_TRUTH

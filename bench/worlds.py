@@ -21,9 +21,8 @@ from pathlib import Path
 import orjson
 from _figures import figure
 
-from tomserve.benchmarks.worlds.drawing import worlds
+from tomserve.benchmarks.worlds.generator import draw_worlds, items
 from tomserve.benchmarks.worlds.lexicon import built_in
-from tomserve.benchmarks.worlds.rendering import items
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.helpers import possible_worlds
@@ -35,7 +34,7 @@ SHOWN = 20
 def generated(number: int, seed: int) -> tuple[list[bytes], float]:
     """So many items as lines of JSON, and the CPU seconds that they took; reading the phrasings is not counted."""
     lexicon = built_in()
-    endless = chain.from_iterable(worlds(lexicon, 1_000, seed + more) for more in count())
+    endless = chain.from_iterable(draw_worlds(lexicon, 1_000, seed + more) for more in count())
     made = (item.to_json() for world in endless for item in items(world, lexicon))
     next(made)
     began = time.process_time()

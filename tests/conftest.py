@@ -45,8 +45,8 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="session")
 def _stages_are_read_once() -> Iterator[None]:
     """A stage file of the dataset is read and checked once in a session: this was most of the time of many commands."""
-    from tomserve.benchmarks.perturbed import benchmark as first
-    from tomserve.benchmarks.perturbed_2 import benchmark as second
+    from tomserve.benchmarks import perturbed_2 as second
+    from tomserve.benchmarks.perturbed import edition_1 as first
 
     with pytest.MonkeyPatch.context() as patched:
         for module in (first, second):

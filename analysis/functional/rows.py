@@ -16,12 +16,12 @@ import polars as pl
 
 from tomserve.causal.flips import Measured, complete, incomplete, measured, net
 from tomserve.causal.table import CONTROLS, HELD_OUT, NO_OP, PATCH, PPT
-from tomserve.stability import KINDS
 from tomserve.stats.functional import Behaviour, Mechanism, ModelLayers, Stability
 from tomserve.studies import asking, load_study, pairs, tasks
 from tomserve.studies.contrasts import Record
 from tomserve.studies.rows import ORIGINAL, has_variants, originals
 from tomserve.studies.together import split
+from tomserve.variants import KINDS
 
 from . import digests
 from .digests import ITEMS

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
+from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS
 from tomserve.studies.contrasts import pair
 from tomserve.studies.rows import BASELINE, REQUIRED
 from tomserve.studies.rows import prepared as prepared_rows

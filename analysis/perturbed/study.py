@@ -43,7 +43,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, SCENARIOS
+from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, SCENARIOS
 from tomserve.studies import Asked, Context, Figure, Layout, Study, Versions, baselines
 from tomserve.studies.rows import REQUIRED
 from tomserve.studies.showing import Chance, Tables, by_choices, mean_of

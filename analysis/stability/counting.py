@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tomserve.stability import AGAIN
 from tomserve.stats.effects import FEW
 from tomserve.stats.proportions import UNDEFINED, Interval
 from tomserve.stats.stability import difference_to_floor, stability, weighted_share
 from tomserve.studies import baselines
 from tomserve.studies.contrasts import Record, codes, contrast, share
 from tomserve.studies.pairs import ARM, SHORT, UNREADABLE, Asked, both, by_arm, in_order
+from tomserve.variants import AGAIN
 
 MEANS = {"T1-T4": ("T1", "T2", "T3", "T4"), "T1-T6": ("T1", "T2", "T3", "T4", "T5", "T6")}
 """The means that stand below the kinds, by their short names: the source's, and that of all kinds."""

@@ -9,10 +9,10 @@ from tomserve.reporting.html.charts import Line, Point, points
 from tomserve.reporting.html.panels import drawn, rows_of, short_names, values_of
 from tomserve.reporting.html.svg import PALETTE, draw
 from tomserve.reporting.html.vegalite import Spec, field, layer, layered
-from tomserve.stability import AGAIN
 from tomserve.studies import Context, Figure, Panel, Section
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import finite, readable
+from tomserve.variants import AGAIN
 
 SECTION = Section("stability", "Does the answer survive?", "Does the answer survive")
 FIGURE = Figure(

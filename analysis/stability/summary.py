@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from tomserve.stability import AGAIN
 from tomserve.studies import Excerpt
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import cell, finite, percent, readable
+from tomserve.variants import AGAIN
 
 HIGH, MOSTLY, HABIT = 0.8, 0.5, 0.9
 """From which S on stable and wrong is worth a warning; below which share of the originals a kind is mostly left out;

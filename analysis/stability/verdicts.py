@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from tomserve.stability import AGAIN
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Verdict
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import cell, finite, percent, readable, signed
+from tomserve.variants import AGAIN
 
 MARGIN = 0.1
 """A kind is survived where the interval excludes that so large a share of answers or more is lost beyond noise."""

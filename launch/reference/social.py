@@ -22,11 +22,10 @@ from stories import Learned, Told
 from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.benchmarks.worlds.draft import Draft
 from tomserve.benchmarks.worlds.families import BY_NAME
-from tomserve.benchmarks.worlds.lexicon import Lexicon, built_in
+from tomserve.benchmarks.worlds.generator import items, label, question_text, sentences
+from tomserve.benchmarks.worlds.lexicon import Lexicon, built_in, expand_phrasing
 from tomserve.benchmarks.worlds.record import World
-from tomserve.benchmarks.worlds.rendering import asked, items, label, sentences
-from tomserve.benchmarks.worlds.rules import happened
-from tomserve.benchmarks.worlds.wording import expanded
+from tomserve.benchmarks.worlds.rules import read_world
 from tomserve.items import UNKNOWN, Item
 
 FAMILIES = ("contents", "transfer", "second_order", "testimony", "appearance")
@@ -66,7 +65,7 @@ class Lessons(Lexicon):
         kept = [text for text in every if not repeats(text)]
         short = [text for text in kept if not repeats(text, END)]  # with a neighbour, a long end soon makes a run
         kept = short if len(short) > 3 else kept
-        kept += [text for one in _OWN.get(family, {}).get(part, {}).get(role, ()) for text in expanded(one)]
+        kept += [text for one in _OWN.get(family, {}).get(part, {}).get(role, ()) for text in expand_phrasing(one)]
         split = [text for place, text in enumerate(kept) if (place % HELD_OUT_EVERY == 3) == self.held_out]
         return tuple(split or kept)
 
@@ -260,7 +259,7 @@ def _mended(world: World, lexicon: Lexicon) -> World | None:
     for question in world.questions:
         for more in range(MOST):
             other = question.model_copy(update={"phrasing": question.phrasing + more})
-            if released.isdisjoint(runs([asked(world, other, lexicon)])):
+            if released.isdisjoint(runs([question_text(world, other, lexicon)])):
                 kept.append(other)
                 break
     return world.model_copy(update={"questions": tuple(kept)}) if kept else None
@@ -294,7 +293,7 @@ def _shaped(item: Item, held_out: bool) -> Item:
 
 def learned(world: World, fact: str) -> tuple[Learned, ...]:
     """What each sentence lets people know about a fact: who learns it, "" standing for the world, and which label."""
-    trace = happened(world).traces[fact]
+    trace = read_world(world).traces[fact]
     found, mixed = [Learned((), None)] * trace.lines, set[int]()
     for update in trace.updates:
         who = tuple(_named(world, key) for key, bit in trace.bits.items() if update.audience.takes((bit,)))

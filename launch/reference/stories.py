@@ -3,7 +3,7 @@
     python launch/reference/stories.py --stories 200 --seed 7 --held-out --out items.jsonl
 
 A plot (plots.py) is a list of scenes: a role, who acts, and what happens, in the events of
-tomserve.benchmarks.perturbed.events. The gold beliefs are derived from the events; the sentences only put them into
+tomserve.benchmarks.perturbed.validation_1. The gold beliefs are derived from the events; the sentences only put them into
 words. Each story is asked about the world, about its protagonist, and about every other person whose belief the events
 settle. None of it is taken from dataset/.
 """
@@ -32,7 +32,7 @@ from plots import (
     transfer_plot,
 )
 
-from tomserve.benchmarks.perturbed.events import track
+from tomserve.benchmarks.perturbed.validation_1 import track
 from tomserve.items import UNKNOWN, Gold, Item, write_items
 
 PLACED = (

@@ -2,8 +2,7 @@
 
 import re
 
-from tomserve.benchmarks.hitom.events import Claim, Enter, Place, Tell
-from tomserve.benchmarks.hitom.wordings import read_story
+from tomserve.benchmarks.hitom.events import Claim, Enter, Place, Tell, read_story
 from tomserve.errors import ConfigError
 from tomserve.items import UNKNOWN
 

@@ -2,7 +2,7 @@
 
 import json
 
-from tomserve.benchmarks.tombench.official import LETTERS, MARKED, letter_of, majority, orders
+from tomserve.benchmarks.published.tombench import LETTERS, MARKED, letter_of, majority, orders
 from tomserve.scoring.answers import read_reply
 from tomserve.scoring.labels import LetteredChoices
 

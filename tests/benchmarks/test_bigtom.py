@@ -8,15 +8,14 @@ import pytest
 
 from tests.conftest import ROOT, data_file
 from tomserve import benchmarks
-from tomserve.benchmarks.bigtom import conditions, official
-from tomserve.benchmarks.bigtom.template import Template, read
-from tomserve.benchmarks.bigtom.triples import Triple, cases, triple
-from tomserve.benchmarks.bigtom.you import YOU, I, told
-from tomserve.benchmarks.case import Case, NoCase, problem
+from tomserve.benchmarks.counterfactuals import Case, NoCase, find_problem
+from tomserve.benchmarks.published import bigtom
+from tomserve.benchmarks.published.bigtom import Template, make_cases, make_triple, read_templates
+from tomserve.benchmarks.worlds.counterfactuals import Triple
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.scoring.answers import Reading
-from tomserve.stability.pronouns import PRONOUN
+from tomserve.variants.pronouns import PRONOUN, YOU, I, shift_person
 
 SMALL = ROOT / "tests/data/bigtom_small.csv"
 
@@ -27,13 +26,13 @@ def every() -> list[Item]:
 
 @pytest.fixture(scope="module")
 def small() -> list[Template]:
-    return read(SMALL.read_text(), SMALL)
+    return read_templates(SMALL.read_text(), SMALL)
 
 
 def test_what_the_paper_reports_is_asked_unless_conditions_say_otherwise() -> None:
     asked = list(benchmarks.load("bigtom", SMALL))
     assert Counter((item.factors["task"], item.factors["condition"]) for item in asked) == dict.fromkeys(
-        [(task, belief) for task in conditions.HEADLINE for belief in conditions.BELIEFS], 4
+        [(task, belief) for task in bigtom.HEADLINE for belief in bigtom.BELIEFS], 4
     )
     assert {item.factors["init_belief"] for item in asked} == {0}
     assert len(list(benchmarks.load("bigtom", SMALL, where=["condition=control"]))) == 8
@@ -42,7 +41,7 @@ def test_what_the_paper_reports_is_asked_unless_conditions_say_otherwise() -> No
 
 
 def test_official_files_are_made(small: list[Template]) -> None:
-    made = conditions.official(small)
+    made = bigtom.official_files(small)
     assert len(made) == 25
     assert made["0_backward_belief_true_control"] == made["0_backward_belief_false_control"]
     row = made["1_percept_to_belief_true_belief"].decode().split("\r\n")[1]
@@ -61,10 +60,10 @@ SCORED = [
 @pytest.mark.parametrize(("text", "plain", "after", "both"), SCORED)
 def test_the_authors_scoring(text: str, plain: bool | None, after: bool | None, both: bool) -> None:
     item = next(item for item in every() if item.choices[0] == item.answer)
-    found = official.compute(item, Reading(None, None, text=text))
+    found = bigtom.compute(item, Reading(None, None, text=text))
     assert (found.get("metric_official"), found.get("metric_official_after_answer")) == (plain, after)
     assert found["metric_both_keys"] == both
-    assert not official.compute(item, Reading(None, None))
+    assert not bigtom.compute(item, Reading(None, None))
 
 
 # stories told to the reader as the person, and triples
@@ -84,10 +83,10 @@ SENTENCES = {
 
 
 def test_a_text_is_told_to_the_reader_and_a_choice_is_said_by_the_person() -> None:
-    assert {text: told([text], "Ines", YOU, gender="woman")[0] for text in SENTENCES} == SENTENCES
+    assert {text: shift_person([text], "Ines", YOU, gender="woman")[0] for text in SENTENCES} == SENTENCES
     texts = ["Ines believes her goat is on the hill and has eaten.", "Ines will feed her goat.", "Ines is awake."]
     said = ["I believe my goat is on the hill and has eaten.", "I will feed my goat.", "I am awake."]
-    assert told(texts, "Ines", I, gender="woman") == said
+    assert shift_person(texts, "Ines", I, gender="woman") == said
 
 
 @pytest.mark.parametrize(
@@ -102,18 +101,18 @@ def test_a_text_is_told_to_the_reader_and_a_choice_is_said_by_the_person() -> No
 )
 def test_what_is_in_doubt_is_refused(texts: Sequence[str], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        told(texts, "Ines", YOU)
+        shift_person(texts, "Ines", YOU)
 
 
 def test_a_template_makes_a_case_for_each_task(small: list[Template]) -> None:
     text = SMALL.read_text().replace("While Ines is at the shed, a goat", "Unbeknownst to Ines, a goat")
-    assert triple(read(text, SMALL)[0]) == "the event says that the person knows nothing of it"
-    found = list(cases(small))
+    assert make_triple(read_templates(text, SMALL)[0]) == "the event says that the person knows nothing of it"
+    found = list(make_cases(small))
     made = [case for case in found if isinstance(case, Case)]
     assert [isinstance(case, Case) for case in found[:3]] == [True, True, False]
     refused = {case.reason for case in found if isinstance(case, NoCase) and case.item.factors["template"] == 2}
     assert refused == {"it is not sure whom a pronoun means"}
-    assert all(problem(case) is None for case in made)
+    assert all(find_problem(case) is None for case in made)
     belief, action, *_ = made
     full, empty = "Ines believes the barrel is full.", "Ines believes the barrel is empty."
     assert belief.holders == {
@@ -134,8 +133,8 @@ def test_a_template_makes_a_case_for_each_task(small: list[Template]) -> None:
 
 def test_the_known_file_has_triples_enough() -> None:
     path = data_file("bigtom.csv")
-    templates = read(path.read_text("utf-8-sig"), path)
-    made = [(found, template) for template in templates if isinstance(found := triple(template), Triple)]
+    templates = read_templates(path.read_text("utf-8-sig"), path)
+    made = [(found, template) for template in templates if isinstance(found := make_triple(template), Triple)]
     assert len(made) == 144
     wrong = re.compile(r"\b(?:you (?:is|has|does|was|\w+ly \w+s)|I (?:is|are|has|does)|(?:you|I)['’]s|I \w+es)\b")
     for found, template in made:

@@ -11,8 +11,16 @@ from typing import Any
 import pytest
 
 from tomserve import benchmarks
-from tomserve.benchmarks.case import Case, NoCase, problem
-from tomserve.benchmarks.cases import cases_of, counted, items_of, limited, read_cases
+from tomserve.benchmarks.counterfactuals import (
+    Case,
+    NoCase,
+    describe_cases,
+    draw_cases,
+    find_cases,
+    find_problem,
+    items_of,
+    read_cases,
+)
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, write_items
 from tomserve.items.draw import WHOLE_CLUSTERS
@@ -40,11 +48,11 @@ def made(name: str = "jar", /, **changed: Mapping[str, Any]) -> list[Item]:
 
 
 def cases(items: Iterable[Item]) -> list[Case]:
-    return [found for found in cases_of(items) if isinstance(found, Case)]
+    return [found for found in find_cases(items) if isinstance(found, Case)]
 
 
 def reasons(items: Iterable[Item]) -> Counter[str]:
-    return Counter(found.reason for found in cases_of(items) if isinstance(found, NoCase))
+    return Counter(found.reason for found in find_cases(items) if isinstance(found, NoCase))
 
 
 def test_a_complete_group_is_a_case_whatever_the_order_of_its_items() -> None:
@@ -71,7 +79,7 @@ def test_choices_in_another_order_are_put_into_that_of_f() -> None:
     assert case.own.meanings == case.f.choices
     assert case.twin is not None
     assert (case.twin.choices, case.twin.meanings) == (case.f.choices, None)
-    assert problem(case) is None
+    assert find_problem(case) is None
 
 
 def test_what_is_incomplete_is_counted_with_its_reason() -> None:
@@ -99,7 +107,7 @@ WRONG = [
 def test_a_telling_that_does_not_fit_is_refused_by_file_and_line(changed: dict, expected: str, tmp_path: Path) -> None:
     items = made(**changed)
     with pytest.raises(ConfigError, match=re.escape(f"item {expected}")):
-        list(cases_of(items))
+        list(find_cases(items))
     write_items(path := tmp_path / "own.jsonl", [*made("tin"), *items])
     line = 5 + [item.id for item in items].index(expected.split("'")[1])
     with pytest.raises(ContentError, match=re.escape(f"own.jsonl:{line}: item {expected}")):
@@ -110,7 +118,7 @@ def test_a_telling_twice_and_files_without_cases_are_refused(tmp_path: Path) -> 
     f, p, p_twin, _ = made()
     again = p.model_copy(update={"id": "jar/again"})
     with pytest.raises(ConfigError, match="item 'jar/again': 'jar' has a version ppt_p already: 'jar/ppt_p'"):
-        list(cases_of([f, p, p_twin, again]))
+        list(find_cases([f, p, p_twin, again]))
     for items, said in ([f], "holds no cases; expected items"), ([f, p], "no question makes a case"):
         write_items(path := tmp_path / "own.jsonl", items)
         with pytest.raises(ConfigError, match=said):
@@ -127,9 +135,11 @@ def test_conditions_choose_among_the_items_and_what_makes_no_case_is_counted(tmp
     assert [case.f.id for case in asked.found_cases(path, ["all"])] == ["a", "b"]
     with pytest.raises(ConfigError, match="no item has family=causal"):
         list(asked.found_cases(path, ["family=causal"]))
-    assert counted(cases([*made("a"), *made("b", f=transfer)])) == "2 cases of 2 scenarios: contents 1, transfer 1"
+    assert (
+        describe_cases(cases([*made("a"), *made("b", f=transfer)])) == "2 cases of 2 scenarios: contents 1, transfer 1"
+    )
     shared = {kind: {"cluster": "both"} for kind in ("f", "ppt_p", "ppt_p_twin", "ppt_twin")}
     every = cases([*made("a", **shared), *made("b", **shared), *made("c")])
-    assert {case.f.id for case in limited(every, 2, WHOLE_CLUSTERS)} in ({"a", "b"}, {"c"})
+    assert {case.f.id for case in draw_cases(every, 2, WHOLE_CLUSTERS)} in ({"a", "b"}, {"c"})
     with pytest.raises(ConfigError, match=r"benchmark 'perturbed' has no cases.* those that have: bigtom, worlds"):
         list(benchmarks.get("perturbed").found_cases())

@@ -20,16 +20,16 @@ from tests.conftest import ROOT, Outcome
 from tests.helpers import choices_files, dyntom, tombench
 from tomserve import benchmarks
 from tomserve.benchmarks import ALL, Benchmark
-from tomserve.benchmarks.foreign.source import digest
-from tomserve.benchmarks.worlds.drawing import worlds
+from tomserve.benchmarks.published.base import row_digest
+from tomserve.benchmarks.worlds.generator import draw_worlds
+from tomserve.benchmarks.worlds.generator import items as rendered
 from tomserve.benchmarks.worlds.lexicon import built_in
-from tomserve.benchmarks.worlds.rendering import items as rendered
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.items import UNKNOWN, Item, items_digest, write_items
-from tomserve.items.draw import limited
+from tomserve.items.draw import limit_items
 from tomserve.scoring.score import score_row
-from tomserve.stability import KINDS, variants
 from tomserve.studies.loading import names as studies
+from tomserve.variants import KINDS, make_variants
 
 DATA = ROOT / "tests/data"
 
@@ -54,7 +54,7 @@ def lines(folder: Path) -> Path:
 
 def exported(name: str) -> Callable[[Path], Path]:
     def write(folder: Path) -> Path:
-        found = [item for world in worlds(built_in(), 8, 3) for item in rendered(world, built_in())]
+        found = [item for world in draw_worlds(built_in(), 8, 3) for item in rendered(world, built_in())]
         chosen = found if name == "worlds" else [item.model_copy(update={"world": None}) for item in found]
         write_items(folder / "some.jsonl", chosen[::4])
         return folder / "some.jsonl"
@@ -117,7 +117,7 @@ def test_every_benchmark_has_a_sample_and_declares_itself_by_its_name() -> None:
     assert set(SAMPLES) == set(benchmarks.names())
     assert [benchmarks.get(name).name for name in benchmarks.names()] == benchmarks.names()
     assert benchmarks.get().name == benchmarks.DEFAULT == "perturbed-2"
-    assert benchmarks.known("somebody's") is None
+    assert benchmarks.find("somebody's") is None
 
 
 @every
@@ -149,7 +149,7 @@ def test_each_set_of_answers_has_the_same_questions_and_no_other_is_known(name, 
 def test_a_limit_draws_whole_clusters(benchmark: Benchmark, items: list[Item]) -> None:
     if not benchmark.draw.whole:
         sizes = Counter(item.cluster for item in items)
-        part = Counter(item.cluster for item in limited(items, max(sizes.values()), benchmark.draw))
+        part = Counter(item.cluster for item in limit_items(items, max(sizes.values()), benchmark.draw))
         assert part
         assert part.items() <= sizes.items()
 
@@ -314,12 +314,16 @@ def test_a_fault_is_named_by_its_place(
 def pins(benchmark: Benchmark, path: Path) -> str:
     """Short digests of a sample: of its items, of variants of some, and of what rules answer and the audit counts."""
     items = list(benchmark.items(path, where=ALL))
-    told = variants(items[:: max(1, len(items) // 24)], KINDS, benchmarks.retelling(benchmark, path))
+    told = make_variants(items[:: max(1, len(items) // 24)], KINDS, benchmarks.retelling(benchmark, path))
     counted = "".join(f"{rule.name} {rule.answer(item)}\n" for rule in benchmark.rules for item in items)
     if benchmark.audit is not None and benchmark.name != "perturbed-2":  # that one fits rules to the whole edition
         for title, table in benchmark.audit(path, print).tables.items():
             counted += title + table.write_csv(float_precision=6)
-    found = items_digest(items), items_digest(one for one in told if isinstance(one, Item)), digest(counted.encode())
+    found = (
+        items_digest(items),
+        items_digest(one for one in told if isinstance(one, Item)),
+        row_digest(counted.encode()),
+    )
     return " ".join(one.removeprefix("sha256:")[:8] for one in found)
 
 

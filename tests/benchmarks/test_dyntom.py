@@ -11,9 +11,8 @@ import pytest
 from tests.conftest import DATA
 from tests.helpers.dyntom import write_trials
 from tomserve.benchmarks import get, load
-from tomserve.benchmarks.dyntom import checking
-from tomserve.benchmarks.dyntom.rules import shared_words
-from tomserve.benchmarks.dyntom.trials import folders, known
+from tomserve.benchmarks.published import dyntom
+from tomserve.benchmarks.published.dyntom import known_source, most_shared_words, trial_folders
 from tomserve.errors import ContentError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
@@ -78,15 +77,15 @@ def test_checks_count_questions_faults_and_trials_that_differ(folder: Path) -> N
     counts = said(benchmark.audit, folder)
     for line in ("3 trials: 2 of 5 scenes, 1 of 6 scenes", "why 32 2 2 0", "how_change 8 2 0 0", "whether 32 0 0 0"):
         assert line in counts, counts
-    assert len(known().digests) == 1161
+    assert len(known_source().digests) == 1161
 
 
 def test_the_known_folder_is_known_and_has_the_known_counts() -> None:
     if not WHOLE.is_dir():
         pytest.skip("needs the repository DynToM in TOMSERVE_DATA")
-    assert known().differences(map(checking.row, folders(WHOLE))) is None
-    found: list[Item] = [item for folder in folders(WHOLE)[:10] for item in load("dyntom", folder)]
-    assert Counter(item.cluster for item in found) == {folder.name: 71 for folder in folders(WHOLE)[:10]}
+    assert known_source().differences(map(dyntom.trial_bytes, trial_folders(WHOLE))) is None
+    found: list[Item] = [item for folder in trial_folders(WHOLE)[:10] for item in load("dyntom", folder)]
+    assert Counter(item.cluster for item in found) == {folder.name: 71 for folder in trial_folders(WHOLE)[:10]}
     changes = [item for item in found if item.factors["form"] == "whether"]
     assert all("No" in item.choices and item.answer != "No" for item in changes)
-    assert 0.5 < sum(shared_words(item) == item.answer for item in changes) / len(changes) < 0.9
+    assert 0.5 < sum(most_shared_words(item) == item.answer for item in changes) / len(changes) < 0.9

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.conftest import data_file
 from tests.helpers.choices_files import QUESTIONS, fantom_name, fantom_rows, fantom_sets
 from tests.helpers.strategies import talk
-from tomserve.benchmarks.fantom import BENCHMARK, OWN, blob, official
+from tomserve.benchmarks.published.fantom import BENCHMARK, OWN, git_blob_name, official
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.answers import Reading, read_reply
 from tomserve.scoring.labels import LetteredChoices
@@ -83,7 +83,7 @@ def test_validate_names_the_files_that_are_others_or_lack(tmp_path: Path) -> Non
     assert found.code == 1
     assert len(found.lines) == 1 + 7 + 1
     assert found.lines[-1] == "Not at hand: inaccessible_full_context_first-order.csv."
-    assert blob(b"hello\n") == "ce013625030ba8dba906f756967f9e9ca394464a", "as git prints it"
+    assert git_blob_name(b"hello\n") == "ce013625030ba8dba906f756967f9e9ca394464a", "as git prints it"
 
 
 def test_the_known_files() -> None:

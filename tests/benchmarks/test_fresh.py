@@ -8,13 +8,13 @@ import pytest
 
 from tests.conftest import ROOT, Outcome
 from tomserve.benchmarks import get
-from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
-from tomserve.benchmarks.perturbed_2 import fresh, freshcheck, stages
-from tomserve.benchmarks.perturbed_2.check import check, load_stage
-from tomserve.benchmarks.perturbed_2.stage import Stage
+from tomserve.benchmarks.perturbed import fresh, validation_2
+from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS
+from tomserve.benchmarks.perturbed.stages_2 import Stage, check, load_stage
+from tomserve.benchmarks.perturbed_2 import load_stages
 from tomserve.errors import ContentError
 from tomserve.items import Item, items_digest, read_items
-from tomserve.stability import rewording
+from tomserve.variants import words as variants_words
 
 NAMES = fresh.read_names(ROOT / fresh.NAMES)
 LACKS = "".join(f"  {name}: not told here\n" for name in PERTURBATIONS if name != "none")
@@ -61,8 +61,8 @@ def told(story: Item) -> str:
 
 def test_names_labels_things_and_wordings_are_others_in_every_form(tmp_path: Path) -> None:
     made = stage(tmp_path)
-    one = fresh.items(made, 7, NAMES)[2]
-    new = fresh.retold(made, 7, NAMES).file
+    one = fresh.generate_items(made, 7, NAMES)[2]
+    new = fresh.regenerate(made, 7, NAMES).file
     ann, andres, sam, anna = new.people
     x, y = (new.labels[symbol].label for symbol in ("x", "y"))
     cup = "mug" if "mug" in told(one) else "bowl"
@@ -81,7 +81,7 @@ def test_names_labels_things_and_wordings_are_others_in_every_form(tmp_path: Pat
 
 def test_ids_factors_answers_and_clusters_stay_beside_the_seed_and_the_released_item(tmp_path: Path) -> None:
     made = stage(tmp_path)
-    for before, after in zip(made.items(), fresh.items(made, 12, NAMES), strict=True):
+    for before, after in zip(made.items(), fresh.generate_items(made, 12, NAMES), strict=True):
         assert after.id == f"{before.id}/fresh-12"
         assert (after.cluster, after.canary, after.benchmark) == (before.cluster, before.canary, before.benchmark)
         assert (after.factors["base"], after.factors["fresh"]) == (before.id, 12)
@@ -94,12 +94,12 @@ def test_ids_factors_answers_and_clusters_stay_beside_the_seed_and_the_released_
 
 def test_the_seed_and_nothing_else_decides(tmp_path: Path) -> None:
     made = stage(tmp_path)
-    assert fresh.items(made, 7, NAMES) == fresh.items(stage(tmp_path), 7, NAMES)
+    assert fresh.generate_items(made, 7, NAMES) == fresh.generate_items(stage(tmp_path), 7, NAMES)
     # If this fails by intent, an edition that somebody made by a seed has to name its version of tomserve.
-    assert items_digest(fresh.items(made, 7, NAMES)).startswith("sha256:03406bab155c")
-    stories = [{item.story for item in fresh.items(made, seed, NAMES)} for seed in range(8)]
+    assert items_digest(fresh.generate_items(made, 7, NAMES)).startswith("sha256:03406bab155c")
+    stories = [{item.story for item in fresh.generate_items(made, seed, NAMES)} for seed in range(8)]
     assert all(stories[i].isdisjoint(stories[j]) for i in range(8) for j in range(i))
-    assert {fresh.retold(made, seed, NAMES).file.labels["x"].label for seed in range(30)} == {
+    assert {fresh.regenerate(made, seed, NAMES).file.labels["x"].label for seed in range(30)} == {
         "hooks", "acorns", "shells", "coins"
     }  # fmt: skip
 
@@ -120,7 +120,7 @@ CANNOT = [
 def test_what_cannot_be_told_anew_is_named_by_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     if "{y}" in new:
         old, new = f'"{old}', f'["{new}'
-    listed = [str(one) for one in freshcheck.problems(stage(tmp_path, old, new))]
+    listed = [str(one) for one in validation_2.find_fresh_problems(stage(tmp_path, old, new))]
     assert any(message in one for one in listed), listed
     where = next(one for one in listed if message in one)
     line = int(re.match(rf"{tmp_path}/Z1\.yaml:(\d+): [a-z]+", where)[1])
@@ -129,12 +129,12 @@ def test_what_cannot_be_told_anew_is_named_by_line(tmp_path: Path, old: str, new
 
 
 def test_names_and_things_that_are_parts_of_other_words_are_no_problem(tmp_path: Path) -> None:
-    assert freshcheck.problems(stage(tmp_path)) == []
+    assert validation_2.find_fresh_problems(stage(tmp_path)) == []
     new = "In her box Sam sees the teacup of Samoa and Annabel."
-    assert freshcheck.problems(stage(tmp_path, "Andres washes cups.", new)) == []
+    assert validation_2.find_fresh_problems(stage(tmp_path, "Andres washes cups.", new)) == []
     few = fresh.Names(schema=1, she=["Rahel"], he=["Okello"], they=["Akira"])
     with pytest.raises(ContentError, match=r"Z1\.yaml:7: people: there is no further name for 'Anna' \(she\)"):
-        fresh.items(stage(tmp_path), 1, few)
+        fresh.generate_items(stage(tmp_path), 1, few)
 
 
 def test_names_are_in_no_stage_prompt_or_training_list_and_none_is_given_twice(tmp_path: Path) -> None:
@@ -155,15 +155,15 @@ def test_names_are_in_no_stage_prompt_or_training_list_and_none_is_given_twice(t
 def test_every_stage_can_be_told_anew(part: int) -> None:
     """No problem; the new stage passes the check that a written one passes; nothing of the old names, labels and things
     is left; the gold is that of the released items with other labels; most of the text is new."""
-    for made in stages()[part::12]:
-        assert freshcheck.problems(made) == []
-        check(fresh.retold(made, 5, NAMES))
-        released, items = made.items(), fresh.items(made, 5, NAMES)
+    for made in load_stages()[part::12]:
+        assert validation_2.find_fresh_problems(made) == []
+        check(fresh.regenerate(made, 5, NAMES))
+        released, items = made.items(), fresh.generate_items(made, 5, NAMES)
         everywhere = [*made.file.people, *(slot.label for slot in made.file.labels.values())]
         left = {}
         for task in made.file.tasks:
             words = [word for word in made.file.words if task in fresh.scope(made.file, word)]
-            gone = [*everywhere, *words, *map(rewording.plural, words)]
+            gone = [*everywhere, *words, *map(variants_words.plural, words)]
             left[task] = re.compile(rf"\b({'|'.join(map(re.escape, gone))})\b")
         for before, after in zip(released, items, strict=True):
             assert left[str(after.factors["perturbation"])].search(told(after)) is None, after.id
@@ -181,7 +181,7 @@ def test_the_command_writes_items_and_refuses_a_stage_with_problems(
     done = cli("generate", "perturbed-2", "--fresh", 7, "--out", out, "--path", made.path)
     assert done.code == 0
     assert "written: 20 items of 1 stage by seed 7" in done.out
-    assert list(read_items(out)) == fresh.items(made, 7, NAMES) == list(get("perturbed-2").items(out))
+    assert list(read_items(out)) == fresh.generate_items(made, 7, NAMES) == list(get("perturbed-2").items(out))
     out.unlink()
     near = stage(tmp_path, "cup: [mug, bowl]", "cup: [mug, hook]").path
     said = cli("generate", "perturbed-2", "--check", "--path", near).out

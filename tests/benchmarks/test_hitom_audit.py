@@ -9,15 +9,12 @@ import pytest
 from tests.conftest import ROOT, data_file, make_item
 from tomserve import benchmarks
 from tomserve.benchmarks import hitom
-from tomserve.benchmarks.hitom import auditing
+from tomserve.benchmarks.hitom import audit
 from tomserve.benchmarks.hitom.audit import Audit
-from tomserve.benchmarks.hitom.baselines import joint_witness, mentioned
-from tomserve.benchmarks.hitom.events import Story
-from tomserve.benchmarks.hitom.explain import PLACES, explanations, false_tells, places
-from tomserve.benchmarks.hitom.questions import read_question
-from tomserve.benchmarks.hitom.reader import read_records
-from tomserve.benchmarks.hitom.rules import RULES
-from tomserve.benchmarks.hitom.tracker import trace
+from tomserve.benchmarks.hitom.baselines import PLACES, RULES, explanations, false_tells, places
+from tomserve.benchmarks.hitom.events import Story, read_question
+from tomserve.benchmarks.hitom.items import read_records
+from tomserve.benchmarks.hitom.tracker import find_mentioned, last_seen_together, trace
 from tomserve.items import Item
 from tomserve.scoring.table import score_table
 
@@ -48,7 +45,7 @@ def test_findings_and_tables_of_the_small_file(cli, tmp_path: Path) -> None:
     assert done.code == 1  # labels are wrong in it
     assert "30 labels of 3 stories: 26 are the tracker's (released), 4 are not" in done.out
     assert cli("dataset", "audit", "hitom").err.startswith("tomserve: the audit of 'hitom' needs the official file")
-    assert mentioned(
+    assert find_mentioned(
         ["Ada likes the big_box.", "The pen is in the box.", "Bo saw a box_car."], ("box", "big_box", "tin")
     ) == ["big_box", "box"]
 
@@ -69,7 +66,9 @@ def test_the_official_file() -> None:
     assert column(baselines, "first_order")[2:] == [58, 46, 41]  # .48, .38, .34
     assert column(baselines, "reality")[2:] == [35, 39, 36]  # .29, .33, .30
     assert column(baselines, "joint_witness") == [120, 108, 105, 115, 113]
-    assert auditing.tables(official)["baselines against the corrected half"]["reality"].to_list()[2] == "35/120 0.292"
+    assert (
+        audit.audit_tables(official)["baselines against the corrected half"]["reality"].to_list()[2] == "35/120 0.292"
+    )
 
 
 # what may explain a wrong answer
@@ -133,7 +132,7 @@ def item(**changes: object) -> Item:
 
 def test_columns_of_a_score_table() -> None:
     row = {"strategy": "s", "status": "ok", "text": "tan_box"}
-    scores = score_table("r", "m", [(item(), row), (make_item(2), row)], rules=benchmarks.scoring)
+    scores = score_table("r", "m", [(item(), row), (make_item(2), row)], rules=benchmarks.scoring_of)
     columns = {
         "places_offered": " ".join(CHOICES),
         "places_mentioned": "red_box blue_box green_box tan_box pink_box gray_box lime_box",
@@ -142,7 +141,9 @@ def test_columns_of_a_score_table() -> None:
     }
     assert columns.items() <= scores.row(0, named=True).items()
     assert scores.row(1, named=True)["places_reality"] is None  # an item of another benchmark
-    assert not set(PLACES.columns) & set(score_table("r", "m", [(make_item(2), row)], rules=benchmarks.scoring).columns)
+    assert not set(PLACES.columns) & set(
+        score_table("r", "m", [(make_item(2), row)], rules=benchmarks.scoring_of).columns
+    )
     three = {"question": "Where does Ann think Bo thinks Cy thinks the pen is?"}
     assert places(item(**three))["places_lower_order"] == "red_box gray_box"
     assert places(item(**three, factors={"semantics": "common_knowledge"}))["places_lower_order"] == "gray_box"
@@ -152,9 +153,9 @@ def test_columns_of_a_score_table() -> None:
 def test_rules_that_nest_nothing_agree_with_the_factors_and_with_the_rooms() -> None:
     items = list(hitom.load())[::9]
     nothing = {"strategy": "s", "status": "timeout", "text": None}
-    scores = score_table("r", "m", [(one, nothing) for one in items], rules=benchmarks.scoring)
+    scores = score_table("r", "m", [(one, nothing) for one in items], rules=benchmarks.scoring_of)
     for rule, factor in (("always_reality", "reality"), ("first_order", "first_order"), ("joint_witness",) * 2):
         assert scores[f"rule_{rule}"].to_list() == scores[f"equals_{factor}"].to_list(), rule
     for one in items:
         asked, obj = read_question(one.question)
-        assert RULES[2].answer(one) == joint_witness(Story.parse(one.story), asked, obj), one.id
+        assert RULES[2].answer(one) == last_seen_together(Story.parse(one.story), asked, obj), one.id

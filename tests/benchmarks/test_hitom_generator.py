@@ -15,18 +15,16 @@ from hypothesis import strategies as st
 from tests.conftest import Outcome, data_file
 from tests.conftest import make_item as any_item
 from tomserve.benchmarks import hitom
-from tomserve.benchmarks.hitom import words
-from tomserve.benchmarks.hitom.asking import MOST
+from tomserve.benchmarks.hitom import plan as hitom_plan
+from tomserve.benchmarks.hitom.benchmark import Tally
 from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Place, Stay, Story, Tell
-from tomserve.benchmarks.hitom.generator import generate, item_lines, items, records
+from tomserve.benchmarks.hitom.generator import MOST, generate, item_lines, items, records
+from tomserve.benchmarks.hitom.items import make_item, read_records, story_factors
 from tomserve.benchmarks.hitom.plan import TRUTHS, TWINS, Plan
-from tomserve.benchmarks.hitom.question_item import make_item, story_factors
-from tomserve.benchmarks.hitom.reader import read_records
-from tomserve.benchmarks.hitom.tally import Tally
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, belief, beliefs_after_each, trace
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, read_items
-from tomserve.items.draw import limited
+from tomserve.items.draw import limit_items
 
 some = settings(max_examples=25)
 Cli = Callable[..., Outcome]
@@ -107,8 +105,8 @@ def test_every_story_can_happen_with_the_trackers_gold_among_the_choices(plan: P
         lines = item_lines(family)
         named = {word.rstrip(".") for told in family.stories for text in told.sentences for word in text.split()}
         assert len(set(family.choices)) == len(family.choices) == (plan.choices or len(family.choices))
-        assert set(family.choices) <= set(words.CONTAINERS)
-        assert plan.choices or set(family.choices) == named & set(words.CONTAINERS)
+        assert set(family.choices) <= set(hitom_plan.CONTAINERS)
+        assert plan.choices or set(family.choices) == named & set(hitom_plan.CONTAINERS)
         for told in family.stories:
             story = Story.parse(told.sentences)
             story.check()
@@ -174,7 +172,7 @@ def test_the_built_in_set_is_the_papers_design_and_a_limit_is_spread_over_its_or
     cells = Counter((i.factors["length"], i.factors["deception"], i.factors["order"]) for i in found)
     assert (len(cells), set(cells.values())) == (30, {20})
     assert all(item.gold is not None and len(item.choices) == 16 for item in found)
-    part = limited(found, 50, hitom.BENCHMARK.draw)
+    part = limit_items(found, 50, hitom.BENCHMARK.draw)
     assert Counter(item.factors["order"] for item in part) == dict.fromkeys(range(5), 10)
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from tests.conftest import ROOT, Outcome, data_file
 from tomserve.benchmarks import hitom
-from tomserve.benchmarks.hitom.question_item import containers
-from tomserve.benchmarks.hitom.reader import read_records
+from tomserve.benchmarks.hitom.items import containers, read_records
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
 

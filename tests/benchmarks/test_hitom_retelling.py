@@ -15,27 +15,39 @@ from hypothesis import strategies as st
 from tests.conftest import DATA
 from tests.helpers.hitom_stories import all_beliefs, stories
 from tomserve.benchmarks import hitom, retelling
-from tomserve.benchmarks.hitom import other_words
-from tomserve.benchmarks.hitom.condensing import NOT_ENOUGH, condensed
-from tomserve.benchmarks.hitom.dice import Dice
-from tomserve.benchmarks.hitom.events import Distractor, Enter, Exit, Place, Story
-from tomserve.benchmarks.hitom.explain import EXPLANATIONS, places
+from tomserve.benchmarks.hitom import variants
+from tomserve.benchmarks.hitom.baselines import EXPLANATIONS, RULES, places, who_knows_what
+from tomserve.benchmarks.hitom.events import (
+    Distractor,
+    Enter,
+    Exit,
+    Place,
+    Story,
+    read_any_question,
+    read_question,
+    read_story,
+)
 from tomserve.benchmarks.hitom.generator import items as generated
-from tomserve.benchmarks.hitom.knowledge import who_knows_what
 from tomserve.benchmarks.hitom.plan import Plan
-from tomserve.benchmarks.hitom.questions import read_question
-from tomserve.benchmarks.hitom.renaming import TOO_MANY, other_things
-from tomserve.benchmarks.hitom.reordering import FIXED, reordered
-from tomserve.benchmarks.hitom.retelling import OTHER_FORM, _retold, retell
-from tomserve.benchmarks.hitom.rules import RULES
+from tomserve.benchmarks.hitom.sampler import Dice
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, trace
-from tomserve.benchmarks.hitom.wordings import read_asked, read_story
+from tomserve.benchmarks.hitom.variants import (
+    FIXED,
+    NOT_ENOUGH,
+    OTHER_FORM,
+    TOO_MANY,
+    _retell_story,
+    condense,
+    other_things,
+    reorder,
+    retell,
+)
 from tomserve.errors import InapplicableError
 from tomserve.items import UNKNOWN, Item, items_digest
 from tomserve.prompting.people import find_people
-from tomserve.stability import Dropped, Kind, kinds, variants
+from tomserve.variants import Dropped, Kind, base, make_variants
 
-TOLD = (kinds.OBJECT, kinds.PERSON, kinds.CONDENSED, kinds.PARAPHRASE, kinds.ORDER)
+TOLD = (base.OBJECT, base.PERSON, base.CONDENSED, base.PARAPHRASE, base.ORDER)
 every_kind = pytest.mark.parametrize("kind", TOLD, ids=lambda kind: kind.name)
 
 
@@ -57,7 +69,7 @@ def originals(source: str) -> list[Item]:
 def made(source: str, kind: Kind) -> tuple[list[tuple[Item, Item]], list[str]]:
     """The originals with their variants, and why the others have none."""
     items = originals(source)
-    found = list(variants(items, [kind], retelling(hitom.BENCHMARK)))
+    found = list(make_variants(items, [kind], retelling(hitom.BENCHMARK)))
     pairs = [(item, new) for item, new in zip(items, found, strict=True) if not isinstance(new, Dropped)]
     return pairs, [new.reason for new in found if isinstance(new, Dropped)]
 
@@ -66,13 +78,13 @@ def made(source: str, kind: Kind) -> tuple[list[tuple[Item, Item]], list[str]]:
 @every_kind
 def test_the_truth_of_the_text_is_the_original_truth(source: str, kind: Kind) -> None:
     pairs, reasons = made(source, kind)
-    least = 1.0 if kind is not kinds.CONDENSED else 0.85 if source == "common_knowledge" else 0.96
+    least = 1.0 if kind is not base.CONDENSED else 0.85 if source == "common_knowledge" else 0.96
     assert len(pairs) >= least * len(originals(source)), "where every agent moves something little can be left out"
     assert set(reasons) <= {NOT_ENOUGH, FIXED}
     semantics = SEMANTICS[source == "common_knowledge"]
     told: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
     for item, new in pairs:
-        asked, obj = read_asked(new.question)
+        asked, obj = read_any_question(new.question)
         story = read_story(new.story)
         story.check()
         traced = trace(story, obj)
@@ -151,7 +163,7 @@ def paraphrase(item: Item, new: Item) -> None:
     assert not [text for text, before in zip(new.story, item.story, strict=True) if text == before]
     assert new.question != item.question
     assert read_story(new.story) == Story.parse(item.story)
-    assert read_asked(new.question) == read_question(item.question)
+    assert read_any_question(new.question) == read_question(item.question)
     assert new.choices == item.choices
 
 
@@ -172,7 +184,7 @@ OF_KIND = {"object": object_, "person": person, "condensed": condensed_, "paraph
 @given(stories(), st.integers(0, 99))
 @settings(max_examples=40)
 def test_in_another_order_or_condensed_every_belief_of_every_order_is_the_same(story: Story, seed: int) -> None:
-    for change in (lambda: reordered(story, Dice(str(seed))), lambda: condensed(story, "pen")):
+    for change in (lambda: reorder(story, Dice(str(seed))), lambda: condense(story, "pen")):
         with contextlib.suppress(InapplicableError):
             found = change()
             if isinstance(found, tuple):
@@ -193,7 +205,7 @@ def test_other_parts_go_on_knowing_who_believes_what(kind: Kind) -> None:
         before, after = places(item), places(new)
         assert after["tells_false"] == before["tells_false"]
         for name in EXPLANATIONS:
-            if kind is not kinds.CONDENSED or name not in ("distractor", "other_object"):
+            if kind is not base.CONDENSED or name not in ("distractor", "other_object"):
                 listed = [now[choice] for choice in str(after[f"places_{name}"]).split()]
                 assert sorted(listed) == sorted(str(before[f"places_{name}"]).split()), name
         assert all(len(column) == len(new.story) for _, column in who_knows_what(new))
@@ -206,18 +218,18 @@ def test_what_has_no_variant_says_why() -> None:
             with pytest.raises(InapplicableError, match=f"^{OTHER_FORM}$"):
                 retell(item.model_copy(update=change), kind)
     with pytest.raises(InapplicableError, match="no rule for this kind"):
-        retell(item, kinds.AGAIN)
+        retell(item, base.AGAIN)
     story = Story.parse(["Ann entered the den.", "The pen is in the box_1."])
     with pytest.raises(InapplicableError, match=TOO_MANY):
-        other_things(story, [f"{colour}_box" for colour in other_words.COLOURS], Dice("1"))
+        other_things(story, [f"{colour}_box" for colour in variants.COLOURS], Dice("1"))
     lines = ["Ann and Bo entered the den.", "The pen is in the red_box.", "Bo exited the den.", "Ann exited the den."]
-    assert reordered(Story.parse(lines), Dice("1")).sentences() == (*lines[:2], lines[3], lines[2])
+    assert reorder(Story.parse(lines), Dice("1")).sentences() == (*lines[:2], lines[3], lines[2])
     with pytest.raises(InapplicableError, match=FIXED):  # Bo trusts Ann because she left later
-        reordered(Story.parse([*lines, "Ann privately told Bo that the pen is in the tin."]), Dice("1"))
+        reorder(Story.parse([*lines, "Ann privately told Bo that the pen is in the tin."]), Dice("1"))
 
 
 def test_variants_are_the_same_in_every_process() -> None:
-    _retold.cache_clear()
+    _retell_story.cache_clear()
     again = [retell(item, kind) for item in list(hitom.load())[::40] for kind in TOLD]
     told = {new.id: new for kind in TOLD for _, new in made("built-in", kind)[0]}
     assert all(told.get(new.id, new) == new for new in again)

@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 
 from tests.helpers.hitom_stories import stories
 from tomserve.benchmarks.hitom.events import (
+    OTHER,
+    QUESTION_WORDINGS,
+    SHORT,
     VERBS,
     Claim,
     Distractor,
@@ -19,9 +22,14 @@ from tomserve.benchmarks.hitom.events import (
     Story,
     Tell,
     parse_sentence,
+    read_any_question,
+    read_question,
+    read_story,
+    sort_of,
+    write_event,
+    write_question,
+    write_worded_question,
 )
-from tomserve.benchmarks.hitom.questions import read_question, write_question
-from tomserve.benchmarks.hitom.wordings import ASKED, OTHER, SHORT, read_asked, read_story, sort_of, write, write_asked
 from tomserve.prompting.people import find_people
 
 SENTENCES = {
@@ -46,10 +54,10 @@ def test_every_form_is_read_and_written_back_and_has_other_wordings() -> None:
     for text, event in SENTENCES.items():
         assert (parse_sentence(text), event.text()) == (event, text)
         sort = sort_of(event)
-        texts = {write(event, wording) for wording in OTHER[sort]}
+        texts = {write_event(event, wording) for wording in OTHER[sort]}
         assert len(texts | {text}) >= 3
         if sort in SHORT:
-            texts.add(short := write(event, SHORT[sort]))
+            texts.add(short := write_event(event, SHORT[sort]))
             assert len(short.split()) < len(text.split()), event
         for other in texts:
             assert read_story([*FRAME, other]).events[-1] == event
@@ -84,7 +92,7 @@ def test_stories_are_read_back_also_in_mixed_wordings(story: Story, pick: random
     for event in story.events:
         sort = sort_of(event)
         wordings = [*OTHER[sort], *([SHORT[sort]] if sort in SHORT else [])]
-        told.append(pick.choice([event.text(), *(write(event, wording) for wording in wordings)]))
+        told.append(pick.choice([event.text(), *(write_event(event, wording) for wording in wordings)]))
     assert read_story(told) == story
 
 
@@ -99,9 +107,12 @@ def test_any_names_are_read_back_and_all_wordings_ask_about_the_same_minds(names
             assert parse_sentence(event.text()) == event
     for order in range(len(names) + 1):
         asked = tuple(names[:order])
-        texts = {write_question(asked, word), *(write_asked(asked, word, wording) for wording in range(ASKED))}
-        assert len(texts) == ASKED + 1
-        assert {read_asked(text) for text in texts} == {(asked, word)}
+        texts = {
+            write_question(asked, word),
+            *(write_worded_question(asked, word, wording) for wording in range(QUESTION_WORDINGS)),
+        }
+        assert len(texts) == QUESTION_WORDINGS + 1
+        assert {read_any_question(text) for text in texts} == {(asked, word)}
         assert {find_people(text) for text in texts} == {asked}
         assert read_question(write_question(asked, word)) == (asked, word)
 
@@ -111,7 +122,7 @@ def test_questions_have_the_released_words() -> None:
     assert write_question(("Ada",), "pen") == "Where does Ada really think the pen is?"
     assert write_question(("Ada", "Bo", "Cy"), "pen") == "Where does Ada think Bo thinks Cy thinks the pen is?"
     for text in ("Where is the pen?", "Where does Ada think the pen is?", "Where does Ada think Bo think the pen is?"):
-        for read in (read_question, read_asked):
+        for read in (read_question, read_any_question):
             with pytest.raises(ValueError, match="unknown question"):
                 read(text)
 

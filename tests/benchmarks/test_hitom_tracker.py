@@ -7,9 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.hitom_stories import AGENTS, OBJECTS, all_beliefs, stories
-from tomserve.benchmarks.hitom.baselines import joint_witness
 from tomserve.benchmarks.hitom.events import Claim, Enter, Event, Exit, Move, Place, Story
-from tomserve.benchmarks.hitom.tracker import SEMANTICS, Semantics, belief, beliefs_after_each, trace
+from tomserve.benchmarks.hitom.tracker import (
+    SEMANTICS,
+    Semantics,
+    belief,
+    beliefs_after_each,
+    last_seen_together,
+    trace,
+)
 
 semantics = st.sampled_from(SEMANTICS)
 
@@ -94,6 +100,6 @@ def test_any_story_agrees_with_the_table_of_all_tuples(found: Story, name: Seman
 @given(stories(tells=False), semantics, st.permutations(AGENTS), st.integers(1, 5))
 def test_without_tells_nesting_is_joint_witness(found: Story, name: Semantics, order: list[str], n: int) -> None:
     asked = tuple(order[:n])
-    oracle = joint_witness(found, asked, "pen")
+    oracle = last_seen_together(found, asked, "pen")
     for who in permutations(asked):
         assert belief(found, who, "pen", name) == oracle

@@ -7,9 +7,9 @@ import pytest
 
 from tests.helpers.choices_files import mmtom_rows
 from tests.helpers.strategies import talk
-from tomserve.benchmarks.foreign.auditing import audited
-from tomserve.benchmarks.mmtom import BENCHMARK, official
-from tomserve.benchmarks.mumatom import decoded
+from tomserve.benchmarks.published.base import audit_items
+from tomserve.benchmarks.published.mmtom import BENCHMARK, official
+from tomserve.benchmarks.published.mumatom import decode_description
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.answers import Reading, read_reply
 from tomserve.scoring.labels import LetteredChoices
@@ -28,7 +28,7 @@ def test_the_audit_shows_what_is_asked_twice_and_rules_that_answer_often(path: P
     (said,) = [rule for rule in BENCHMARK.rules if rule.name == "denying choice"]
     silent, speaking = (next(i for i in items if (said.answer(i) is None) is quiet) for quiet in (True, False))
     for times, shown in ((7, True), (39, False)):
-        table = audited([speaking, *[silent] * times], (), [said]).tables["rules"]
+        table = audit_items([speaking, *[silent] * times], (), [said]).tables["rules"]
         assert (table["denying choice"][0] is not None) is shown
 
 
@@ -49,7 +49,7 @@ def test_the_official_form_and_reading(path: Path) -> None:
 
 
 def test_a_description_of_mumatom_is_decoded_wherever_it_has_marks_of_bytes() -> None:
-    assert decoded("b'One.\\n\\nTwo didn\\'t.'") == "One.\n\nTwo didn't."
-    assert decoded('b"It\'s one.\nTwo."') == "It's one.\nTwo."
-    assert decoded("b'One. Two.") == "One. Two."
-    assert decoded("Plain 'text'") == "Plain 'text'"
+    assert decode_description("b'One.\\n\\nTwo didn\\'t.'") == "One.\n\nTwo didn't."
+    assert decode_description('b"It\'s one.\nTwo."') == "It's one.\nTwo."
+    assert decode_description("b'One. Two.") == "One. Two."
+    assert decode_description("Plain 'text'") == "Plain 'text'"

@@ -9,8 +9,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tomserve import benchmarks
-from tomserve.benchmarks.opentom import benchmark as opentom
-from tomserve.benchmarks.opentom import official
+from tomserve.benchmarks.published import opentom
 from tomserve.errors import TomserveError
 from tomserve.items import Item
 from tomserve.scoring.answers import Reading
@@ -39,11 +38,11 @@ def test_the_authors_reading_is_kept_with_its_ways() -> None:
         ("attitude", "My answer: b.", "neutral"),
         ("attitude", "positive or negative", "unread"),
     ):
-        assert official.stated(task, text) == expected, text
-    assert official.fine("It's in the tool_box.", "tool box", "a cellar shelf") == "original"
-    assert official.fine("the shelf", "tool box", "a cellar shelf") == "new"
-    assert official.fine("the hall", "tool box", "a cellar shelf") == "neither"
-    assert official.fine("the attic", "attic", "crate") == "neither"  # they cut "a" off "attic"
+        assert opentom.read_class(task, text) == expected, text
+    assert opentom.read_place("It's in the tool_box.", "tool box", "a cellar shelf") == "original"
+    assert opentom.read_place("the shelf", "tool box", "a cellar shelf") == "new"
+    assert opentom.read_place("the hall", "tool box", "a cellar shelf") == "neither"
+    assert opentom.read_place("the attic", "attic", "crate") == "neither"  # they cut "a" off "attic"
 
 
 def test_metrics_give_classes() -> None:

@@ -15,7 +15,7 @@ from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.table import score_table
-from tomserve.stability import PERSON, variants
+from tomserve.variants import PERSON, make_variants
 
 EXAMPLE = ROOT / "docs/examples/own_benchmark.py"
 Cli = Callable[..., Outcome]
@@ -31,7 +31,7 @@ def load(path, gold):
 @pytest.fixture(autouse=True)
 def _nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that other tests loaded are unknown here."""
-    monkeypatch.setattr(benchmarks, "_given", {})
+    monkeypatch.setattr(benchmarks, "_loaded", {})
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def asked(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> Path:
     """The run folder of the example, asked by two strategies; then forgotten as by a new process."""
     done = cli("eval", "--benchmark", EXAMPLE, "--base-url", endpoint.url, "--quiet", "--no-report", "--run", "mine")
     assert done.code == 0, done.err
-    benchmarks._given.clear()
+    benchmarks._loaded.clear()
     return tmp_path / "runs/mine"
 
 
@@ -81,7 +81,7 @@ def test_a_changed_file_makes_the_kept_scores_anew(asked: Path, tmp_path: Path) 
     assert set(load_scores(str(asked))["metric_hedges"]) == {0}  # the file is not at hand: what is kept is the best
     benchmarks.get(str(changed))
     assert set(load_scores(str(asked))["metric_hedges"]) == {7}
-    benchmarks._given.clear()
+    benchmarks._loaded.clear()
     assert set(load_scores(str(asked))["metric_hedges"]) == {7}
     benchmarks.get(str(EXAMPLE))
     assert set(load_scores(str(asked))["metric_hedges"]) == {0}
@@ -128,11 +128,13 @@ CASE = Case(tell('f', 'tea'), tell('p', 'tea'), tell('t', 'salt'), tell('u', 'sa
 BAD = Case(tell('f', 'tea'), tell('p', 'salt'), tell('t', 'salt'))
 """
 METRIC = "import polars as pl\nfrom tomserve.scoring.metrics import Metric\n"
-SAME = "from tomserve.stability import variant\n"
+SAME = "from tomserve.variants import variant\n"
 ACTS: dict[str, Callable[[Benchmark], object]] = {
     "load": lambda found: list(found.items()),
-    "metrics": lambda found: score_table("r", "m", [(item, TEA) for item in found.items()], rules=benchmarks.scoring),
-    "retelling": lambda found: list(variants(found.items(), [PERSON], benchmarks.retelling(found))),
+    "metrics": lambda found: score_table(
+        "r", "m", [(item, TEA) for item in found.items()], rules=benchmarks.scoring_of
+    ),
+    "retelling": lambda found: list(make_variants(found.items(), [PERSON], benchmarks.retelling(found))),
     "cases": lambda found: list(found.found_cases()),
 }
 TEA = {"strategy": "s", "status": "ok", "text": "tea"}

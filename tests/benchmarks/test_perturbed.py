@@ -13,17 +13,15 @@ import pytest
 from tests.conftest import ROOT
 from tomserve import benchmarks
 from tomserve.benchmarks import perturbed
-from tomserve.benchmarks.perturbed import auditing, learned
-from tomserve.benchmarks.perturbed.rules import RULES
-from tomserve.benchmarks.perturbed.shortcuts import audit
-from tomserve.benchmarks.perturbed.stagecheck import load_stage
-from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, SCENARIOS, in_false_belief_subset
-from tomserve.benchmarks.perturbed.validate import cross_check, problems
+from tomserve.benchmarks.perturbed import baselines, validation_1
+from tomserve.benchmarks.perturbed.baselines import RULES_1, audit_baselines
+from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, SCENARIOS, in_false_belief_subset, load_stage
+from tomserve.benchmarks.perturbed.validation_1 import cross_check, find_problems
 from tomserve.items import Item, items_digest
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.table import score_table
 
-BY_NAME = {rule.name: rule for rule in RULES}
+BY_NAME = {rule.name: rule for rule in RULES_1}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +60,7 @@ BREAKS = [
 
 @pytest.mark.parametrize(("stage", "old", "new", "problem"), [*BREAKS, ("C1", "schema", "schema", "")])
 def test_a_broken_property_is_found(stage: str, old: str, new: str, problem: str, tmp_path: Path) -> None:
-    stages = perturbed.stages()
+    stages = perturbed.load_stages()
     (place,) = [place for place, found in enumerate(stages) if found.file.stage == stage]
     source = stages[place].path.read_text()
     if old == "remove":
@@ -70,12 +68,12 @@ def test_a_broken_property_is_found(stage: str, old: str, new: str, problem: str
         old, new = source[start:end], ""
     assert old in source
     (tmp_path / f"{stage}.yaml").write_text(source.replace(old, new, 1))
-    told = list(problems([*stages[:place], load_stage(tmp_path / f"{stage}.yaml"), *stages[place + 1 :]]))
+    told = list(find_problems([*stages[:place], load_stage(tmp_path / f"{stage}.yaml"), *stages[place + 1 :]]))
     assert any(problem in one for one in told) if problem else told == []
 
 
 def test_gold_agrees_with_events_in_every_sentence() -> None:
-    layers = list(cross_check(perturbed.stages()))
+    layers = list(cross_check(perturbed.load_stages()))
     assert len(layers) > 4000
     assert [layer for layer in layers if layer.written != layer.derived] == []
 
@@ -86,15 +84,15 @@ def test_gold_agrees_with_events_in_every_sentence() -> None:
 def scored(items: list[Item]) -> pl.DataFrame:
     """The score table of a model that never answers."""
     nothing = {"strategy": "s", "status": "timeout", "text": None}
-    return score_table("r", "m", [(item, nothing) for item in items], rules=benchmarks.scoring)
+    return score_table("r", "m", [(item, nothing) for item in items], rules=benchmarks.scoring_of)
 
 
 def test_the_score_table_holds_what_the_audit_counts_and_always_reality_is_robust_over_all(items: list[Item]) -> None:
     scores = scored(items)
     shipped = {
-        rule.name: {item.id: rule.answer(item) or "" for item in items} for rule in RULES if rule.kind == "learned"
+        rule.name: {item.id: rule.answer(item) or "" for item in items} for rule in RULES_1 if rule.kind == "learned"
     }
-    counted, criteria, kinds = audit(items, shipped)
+    counted, criteria, kinds = audit_baselines(items, shipped)
     assert set(kinds["kind"]) == {"constant", "surface", "learned"}
     totals = counted.filter(subset="all", perturbation="overall")
     for rule, right, total in totals.select("rule", "right", "total").iter_rows():
@@ -113,17 +111,19 @@ def test_the_score_table_holds_what_the_audit_counts_and_always_reality_is_robus
 
 
 def test_learned_answers_are_those_of_a_fit(items: list[Item], monkeypatch: pytest.MonkeyPatch) -> None:
-    found = learned.differing(items, learned.fitted(items))
-    assert list(found) == list(learned.NAMES)
-    assert max(found.values()) <= learned.TOLERATED
+    found = baselines.count_differences(items, baselines.fit_edition_1(items))
+    assert list(found) == list(baselines.LEARNED_1)
+    assert max(found.values()) <= baselines.TOLERATED
     rule, item = BY_NAME["bag of words"], items[0]
     assert rule.answer(item) in item.choices
     assert rule.answer(item.model_copy(update={"question": "What is in it?"})) is None
-    monkeypatch.setattr(auditing, "fitted", lambda items: {name: {i.id: "no" for i in items} for name in learned.NAMES})
-    told = auditing.findings(perturbed.stages(), own=True)
+    monkeypatch.setattr(
+        validation_1, "fit_edition_1", lambda items: {name: {i.id: "no" for i in items} for name in baselines.LEARNED_1}
+    )
+    told = validation_1.audit_stages(perturbed.load_stages(), own=True)
     assert told.code == 1
     assert [line for line in told.lines if "1088 answers of the rule 'bag of words' that a fit does not give" in line]
-    assert auditing.findings(perturbed.stages()).code == 0  # other stage files have no answers in the file
+    assert validation_1.audit_stages(perturbed.load_stages()).code == 0  # other stage files have no answers in the file
 
 
 # what is written beside the data

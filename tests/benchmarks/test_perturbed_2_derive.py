@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tomserve.benchmarks.perturbed_2.derive import derive, parse
+from tomserve.benchmarks.perturbed.stages_2 import derive, parse
 
 PEOPLE, LABELS = ("Ada", "Bo"), ("x", "y", "unknown")
 

@@ -11,16 +11,16 @@ import pytest
 from scipy import sparse
 
 from tests.conftest import ROOT
-from tomserve.benchmarks.findings import Findings
-from tomserve.benchmarks.perturbed import fitting, learned
-from tomserve.benchmarks.perturbed.shipped import TOLERATED, Shipped
-from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
-from tomserve.benchmarks.perturbed_2 import auditing, shortcuts
-from tomserve.benchmarks.perturbed_2.check import load_stage
-from tomserve.benchmarks.perturbed_2.rules import RULES
+from tomserve.benchmarks import learned_baselines, perturbed_2
+from tomserve.benchmarks.base import Findings
+from tomserve.benchmarks.learned_baselines import TOLERATED, ShippedAnswers
+from tomserve.benchmarks.perturbed import baselines
+from tomserve.benchmarks.perturbed.baselines import RULES_2
+from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS
+from tomserve.benchmarks.perturbed.stages_2 import load_stage
 from tomserve.items import Item
 
-BY_NAME = {rule.name: rule for rule in RULES}
+BY_NAME = {rule.name: rule for rule in RULES_2}
 
 
 @pytest.fixture(scope="module")
@@ -33,17 +33,17 @@ def test_words_tell_the_ten_words_rule_its_answer_and_features_know_no_labels(pr
     item = practice["none/plain/belief/original"]
     told = {"Ravi remembers it.": "bells", "Ravi cannot read it.": "unknown", "It is illegible.": "unknown"}
     for sentence, answer in {**told, "Ravi goes on.": "lamps"}.items():
-        assert shortcuts.ten_words(item.model_copy(update={"story": (*item.story, sentence)})) == answer, sentence
-    for features in shortcuts._FITTED.values():
+        assert baselines.ten_words(item.model_copy(update={"story": (*item.story, sentence)})) == answer, sentence
+    for features in baselines._FITTED.values():
         for name, item in practice.items():
-            if shortcuts.asked_of(item) and name.endswith("original"):
+            if baselines.applies_to(item) and name.endswith("original"):
                 other = practice[name.replace("original", "swapped")]
                 assert sorted(features(item)) == sorted(features(other)), "the same with labels exchanged"
                 assert not {"bells", "lamps"} & {word for one in features(item) for word in one.split()}
 
 
 def test_the_rules_answer_beliefs_of_the_false_belief_scenario_only(practice: dict[str, Item]) -> None:
-    own = [rule for rule in RULES if rule.name in (*shortcuts.SHIPPED.names, "ten words", "last told label")]
+    own = [rule for rule in RULES_2 if rule.name in (*baselines.SHIPPED_2.names, "ten words", "last told label")]
     foreign = practice["none/plain/belief/original"].model_copy(update={"factors": {}})
     others = [practice["none/plain/reality/original"], practice["none/correct_label/belief/original"]]
     assert [[rule.answer(item) for rule in own] for item in (foreign, *others)] == [[None] * 7] * 3
@@ -71,20 +71,20 @@ def stages(word_tells: bool) -> Iterator[Item]:
 
 
 def audited(items: list[Item], own: bool = False, first: list[Item] | None = None) -> Findings:
-    return auditing.findings([SimpleNamespace(items=lambda: items)], own=own, first=first)  # type: ignore[list-item]
+    return perturbed_2.audit_items([SimpleNamespace(items=lambda: items)], own=own, first=first)  # type: ignore[list-item]
 
 
 def test_learned_rules_find_a_word_that_tells_and_nothing_else() -> None:
     telling = list(stages(True))
-    found = shortcuts.fitted(telling)
-    assert list(found) == list(shortcuts.SHIPPED.names)
+    found = baselines.fit_edition_2(telling)
+    assert list(found) == list(baselines.SHIPPED_2.names)
     for name in ("words by role", "word pairs by role", "nearest story"):
         assert [found[name][item.id] for item in telling] == [item.answer for item in telling], name
     silent = list(stages(False))
-    found = shortcuts.fitted(silent)
+    found = baselines.fit_edition_2(silent)
     for name in ("words by role", "word pairs by role", "nearest story"):
         assert sum(found[name][item.id] == item.answer for item in silent) <= len(silent) / 3, name
-    assert shortcuts.fitted([]) == {name: {} for name in shortcuts.SHIPPED.names}
+    assert baselines.fit_edition_2([]) == {name: {} for name in baselines.SHIPPED_2.names}
 
 
 @pytest.mark.parametrize("words", [2, 40])
@@ -98,7 +98,7 @@ def test_a_fit_is_where_no_small_change_lowers_the_penalised_loss(words: int) ->
         odds = np.exp(x @ weights)
         return x.T @ (y.sum(1, keepdims=True) * odds / odds.sum(1, keepdims=True) - y) + 0.5 * weights
 
-    found = fitting._fit(sparse.csr_array(x), y, 0.5)
+    found = learned_baselines._fit(sparse.csr_array(x), y, 0.5)
     assert found.shape == (words, 3)
     assert np.abs(gradient(found)).max() < 0.01 < np.abs(gradient(0 * found)).max()
 
@@ -116,27 +116,27 @@ def test_the_audit_finds_rules_that_tell_roles_beside_the_first_edition(first_ed
     own = rows["words by role"]
     assert (own["right"], own["above 60%"], own["limited robust"]) == (1.0, 1, False)
     assert rows["opposite of the cue"]["first: right"] == round(96 / 136, 3)  # see test_perturbed.py
-    words = {row["word"]: row for row in auditing.telling(list(stages(True))).iter_rows(named=True)}
+    words = {row["word"]: row for row in perturbed_2.telling_words(list(stages(True))).iter_rows(named=True)}
     assert (words["oddly"]["role"], words["oddly"]["with it"], words["oddly"]["stories"]) == ("opposite", 4, 4)
     assert not [word for word in words if word.startswith("none:")], "one role is right there by design"
     counted = pl.DataFrame(
         {"rule": "r", "perturbation": name, "right": 11 if place <= 5 else 0, "total": 20}
         for place, name in enumerate(PERTURBATIONS)
     )
-    assert list(auditing.excesses(counted)) == [
+    assert list(perturbed_2.excesses(counted)) == [
         "'r' meets limited robust Theory of Mind on the false-belief subset: more than half right on unperturbed "
         "stories and in 5 of ten classes"
     ]
-    assert list(auditing.excesses(counted.with_columns(right=10))) == []
+    assert list(perturbed_2.excesses(counted.with_columns(right=10))) == []
 
 
-@pytest.mark.parametrize("room", [shortcuts, learned])
+@pytest.mark.parametrize("room", [baselines, baselines])
 def test_the_file_was_fitted_to_the_stages_as_they_are(room, first_edition, second_edition, monkeypatch) -> None:
     """This fails when a stage has changed since, whatever the change is; the command of the message mends it."""
-    every = second_edition if room is shortcuts else first_edition
-    items = [item for item in every if room is learned or shortcuts.asked_of(item)]
+    every = second_edition if room is baselines else first_edition
+    items = [item for item in every if room is baselines or baselines.applies_to(item)]
     assert room.SHIPPED.fitted_to(items), f"stages have changed; run {room.SHIPPED.command}"
-    assert not [item.id for item in items if shortcuts.SHIPPED.answer(item, 0) is None and room is shortcuts]
+    assert not [item.id for item in items if baselines.SHIPPED_2.answer(item, 0) is None and room is baselines]
     written: list[Item] = []
     monkeypatch.setattr(room, "write", written.extend)
     python, option, code = shlex.split(room.SHIPPED.command)
@@ -148,14 +148,14 @@ def test_the_file_was_fitted_to_the_stages_as_they_are(room, first_edition, seco
 
 def test_an_audit_after_an_edit_says_how_to_write_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     items = list(stages(True))
-    kept = Shipped(shortcuts.SHIPPED.names, tmp_path / "learned.json", 'python -c "again"')
-    monkeypatch.setattr(shortcuts, "SHIPPED", kept)
+    kept = ShippedAnswers(baselines.SHIPPED_2.names, tmp_path / "learned.json", 'python -c "again"')
+    monkeypatch.setattr(baselines, "SHIPPED_2", kept)
 
     def told(of: list[Item]) -> list[str]:
         return [line for line in audited(of, own=True, first=[]).lines if kept.file.name in line]
 
     assert len(told(items)) == 1  # there is no file
-    shortcuts.write(items)
+    baselines.write_edition_2(items)
     assert told(items) == []
     edited = [items[0].model_copy(update={"story": (*items[0].story, "It rains.")}), *items[1:]]
     (said,) = told(edited)
@@ -166,13 +166,13 @@ def test_an_audit_after_an_edit_says_how_to_write_the_file(tmp_path: Path, monke
 @pytest.mark.system
 def test_the_shipped_answers_are_those_of_a_fit_and_the_audit_says_where_not(second_edition, monkeypatch) -> None:
     """This fits the rules to the whole edition for one stage; the audit does it for all."""
-    every = [item for item in second_edition if shortcuts.asked_of(item)]
-    found = shortcuts.fitted(every, only=("C05",))
+    every = [item for item in second_edition if baselines.applies_to(item)]
+    found = baselines.fit_edition_2(every, only=("C05",))
     items = [item for item in every if item.factors["stage"] == "C05"]
-    assert max(shortcuts.SHIPPED.differing(items, found).values()) <= TOLERATED
+    assert max(baselines.SHIPPED_2.differing(items, found).values()) <= TOLERATED
     wrong = {**found, "nearest story": dict.fromkeys(found["nearest story"], "nothing")}
-    monkeypatch.setattr(Shipped, "fitted_to", lambda shipped, of: True)
-    assert list(shortcuts.problems(items, found)) == []
-    (told,) = shortcuts.problems(items, wrong)
+    monkeypatch.setattr(ShippedAnswers, "fitted_to", lambda shipped, of: True)
+    assert list(baselines.find_shipped_problems(items, found)) == []
+    (told,) = baselines.find_shipped_problems(items, wrong)
     assert told.startswith(f"The score tables hold {len(items)} answers of the rule 'nearest story' that a fit does")
-    assert told.endswith(shortcuts.SHIPPED.command)
+    assert told.endswith(baselines.SHIPPED_2.command)

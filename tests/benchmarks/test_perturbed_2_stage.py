@@ -10,15 +10,14 @@ import pytest
 from tests.conftest import ROOT, Outcome
 from tomserve import benchmarks
 from tomserve.benchmarks import perturbed_2
-from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, in_false_belief_subset
-from tomserve.benchmarks.perturbed_2 import validate
-from tomserve.benchmarks.perturbed_2.benchmark import BENCHMARK
-from tomserve.benchmarks.perturbed_2.check import load_stage
-from tomserve.benchmarks.perturbed_2.design import Design, of_design
-from tomserve.benchmarks.perturbed_2.stage import Stage
+from tomserve.benchmarks.perturbed import validation_2
+from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, in_false_belief_subset
+from tomserve.benchmarks.perturbed.stages_2 import Stage, load_stage
+from tomserve.benchmarks.perturbed.validation_2 import Design, find_design_problems
+from tomserve.benchmarks.perturbed_2 import BENCHMARK
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
-from tomserve.items.draw import limited
+from tomserve.items.draw import limit_items
 
 PATH = ROOT / "tests/data/practice_stage_2.yaml"
 PRACTICE = PATH.read_text()
@@ -46,9 +45,13 @@ def stage(folder: Path, *edits: tuple[str, str]) -> Stage:
 def problems(found: Stage, design: Design = DESIGN) -> list[str]:
     items = found.items()
     return [
-        *validate.of_stage(found, design),
-        *(one for check in (validate.duplicates, validate.exchanged, validate.leaks) for one in check(items)),
-        *of_design([found], items, design),
+        *validation_2.of_stage(found, design),
+        *(
+            one
+            for check in (validation_2.duplicates, validation_2.check_swapped, validation_2.leaks)
+            for one in check(items)
+        ),
+        *find_design_problems([found], items, design),
     ]
 
 
@@ -130,11 +133,11 @@ def test_checks_of_several_stages_and_versions(tmp_path: Path) -> None:
         (folder := tmp_path / str(number)).mkdir()
         found.append(stage(folder, ("stage: P1", f"stage: P{number}"), ('"practice"', f'"{canary}"')))
     items = found[0].items()
-    (told,) = [one for one in of_design(found, items, DESIGN) if "canary" in one]
+    (told,) = [one for one in find_design_problems(found, items, DESIGN) if "canary" in one]
     assert f"{tmp_path}/2/s.yaml:3: The canary is another" in told
-    assert "There is one version of the question" in next(validate.exchanged(items[1:]))
+    assert "There is one version of the question" in next(validation_2.check_swapped(items[1:]))
     wrong = items[1].model_copy(update={"answer": "bells" if items[1].answer != "bells" else "lamps"})
-    assert "has the answer" in next(validate.exchanged([items[0], wrong]))
+    assert "has the answer" in next(validation_2.check_swapped([items[0], wrong]))
 
 
 def test_the_command_names_problems_and_ends_with_1(tmp_path: Path) -> None:
@@ -150,7 +153,7 @@ def test_the_command_names_problems_and_ends_with_1(tmp_path: Path) -> None:
 
 
 def test_the_edition_is_as_designed(first_edition: list[Item], second_edition: list[Item]) -> None:
-    found = validate.findings(perturbed_2.stages(), own=True)
+    found = validation_2.validate_stages(perturbed_2.load_stages(), own=True)
     assert [line for line in found.lines if line.startswith("problem")] == []
     assert all(item.gold.sets[-1] == (item.answer,) for item in second_edition)
     assert {item.id for item in second_edition}.isdisjoint(item.id for item in first_edition)
@@ -218,16 +221,16 @@ def test_a_mistake_is_refused_with_its_line(old: str, new: str, line: int, reaso
 
 def test_two_files_of_one_stage_and_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no stage files"):
-        perturbed_2.stages(tmp_path)
+        perturbed_2.load_stages(tmp_path)
     for name in ("a", "b"):
         (tmp_path / f"{name}.yaml").write_text(PRACTICE)
     with pytest.raises(ConfigError, match="'P1' is already in"):
-        perturbed_2.stages(tmp_path)
+        perturbed_2.load_stages(tmp_path)
 
 
 @pytest.mark.parametrize("limit", [176, 600, 1500])
 def test_a_drawn_part_holds_whole_pairs_and_all_classes_and_roles(limit: int, second_edition: list[Item]) -> None:
-    part = limited(second_edition, limit, perturbed_2.BENCHMARK.draw)
+    part = limit_items(second_edition, limit, perturbed_2.BENCHMARK.draw)
     assert limit - 8 <= len(part) <= limit
     pairs: dict[tuple[object, ...], set[object]] = {}
     for item in part:

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.helpers.beliefs_by_hand import follow
-from tomserve.benchmarks.perturbed.events import parse, track
+from tomserve.benchmarks.perturbed.validation_1 import parse, track
 
 PEOPLE = ("Ada", "Bo")
 label = st.sampled_from("xyz")

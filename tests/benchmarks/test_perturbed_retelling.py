@@ -9,16 +9,25 @@ import pytest
 
 from tomserve import benchmarks
 from tomserve.benchmarks import perturbed, perturbed_2
-from tomserve.benchmarks.perturbed import retelling as first_edition
-from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
-from tomserve.benchmarks.perturbed_2 import retoldcheck, telling
-from tomserve.benchmarks.perturbed_2.check import load_stage
-from tomserve.benchmarks.perturbed_2.condensing import Form, chosen
-from tomserve.benchmarks.perturbed_2.fresh import read_names
-from tomserve.benchmarks.perturbed_2.retelling import retelling
+from tomserve.benchmarks.perturbed import validation_1 as first_edition
+from tomserve.benchmarks.perturbed import validation_2, variants
+from tomserve.benchmarks.perturbed.fresh import read_names
+from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS
+from tomserve.benchmarks.perturbed.stages_2 import load_stage
+from tomserve.benchmarks.perturbed.variants import SentenceForms, choose_forms, make_retell
 from tomserve.errors import ContentError, InapplicableError
 from tomserve.items import Item
-from tomserve.stability import CONDENSED, OBJECT, ORDER, PARAPHRASE, PERSON, Dropped, kinds, text, variants
+from tomserve.variants import (
+    CONDENSED,
+    OBJECT,
+    ORDER,
+    PARAPHRASE,
+    PERSON,
+    Dropped,
+    base,
+    make_variants,
+    text_rules,
+)
 
 LACKS = "".join(f"  {name}: not told here\n" for name in PERTURBATIONS if name != "none")
 STAGE = f"""schema: 2
@@ -83,10 +92,10 @@ def written(tmp_path: Path, *edits: tuple[str, str], retold: str | None = RETOLD
     return path
 
 
-def told(path: Path, kind: kinds.Kind, version: str = "plain", question: str = "belief/original") -> tuple[Item, Item]:
+def told(path: Path, kind: base.Kind, version: str = "plain", question: str = "belief/original") -> tuple[Item, Item]:
     """An item of the small stage and its variant."""
     item = next(one for one in load_stage(path).items() if one.id == f"Z1/none/{version}/{question}")
-    return item, retelling(path)(item, kind)
+    return item, make_retell(path)(item, kind)
 
 
 def test_another_wording_of_every_sentence_is_told_and_the_second_of_the_stage_where_it_has_one(tmp_path: Path) -> None:
@@ -155,13 +164,15 @@ def test_a_condensed_story_leaves_out_scenery_and_gets_full_sentences_back(tmp_p
     last = 'Ann takes it to the window there and reads "screws" on it.'
     assert after.story == (before.story[1], "It holds nails, not screws.", last)
     words = [sum(len(sentence.split()) for sentence in item.story) for item in (before, after)]
-    assert kinds.LEAST <= 1 - words[1] / words[0] <= kinds.MOST
+    assert base.LEAST <= 1 - words[1] / words[0] <= base.MOST
     assert after.gold.sets == (("unknown",), ("unknown",), ("screws",))
     for forms, wanted in (
         ([("a b c d e f g h i", "a", 0), ("j", "j", 1)], None),  # too long with the first in full, too short without
         ([("a b c d e f", "", 0), ("g h i j k l m", "g", 2), ("n o p q r s t", "n o p q r s", 1)], ("a b c d e f", "g", "n o p q r s")),
     ):  # fmt: skip
-        assert chosen([Form(*form) for form in forms]) == wanted, "what matters least is told in full first"
+        assert choose_forms([SentenceForms(*form) for form in forms]) == wanted, (
+            "what matters least is told in full first"
+        )
 
 
 def test_without_a_file_two_kinds_have_no_variants_and_with_a_part_of_it_only_some(tmp_path: Path) -> None:
@@ -193,14 +204,14 @@ def test_mistakes_are_named_by_line_and_grave_ones_stop_it(
     tmp_path: Path, old: str, new: str, line: int, message: str, grave: bool
 ) -> None:
     path = written(tmp_path, (old, new))
-    listed = list(retoldcheck.problems(load_stage(path)))
+    listed = list(validation_2.find_retold_problems(load_stage(path)))
     assert any(re.match(rf".*/retold/Z1\.yaml:{line}: ", one) and message in one for one in listed), listed
     with pytest.raises(ContentError, match=rf"Z1\.yaml:{line}: ") if grave else contextlib.nullcontext():
-        retelling(path)
+        make_retell(path)
 
 
 def test_a_file_without_mistakes_has_no_problems_and_a_story_that_stays_long_is_one(tmp_path: Path) -> None:
-    assert list(retoldcheck.problems(load_stage(written(tmp_path)))) == []
+    assert list(validation_2.find_retold_problems(load_stage(written(tmp_path)))) == []
     long = ('short: "", other', 'short: "Rain has been falling on the old town since the hours of Monday.", other')
     near = (
         'short: "Ann finds a box beside a cup."',
@@ -216,8 +227,8 @@ def test_a_file_without_mistakes_has_no_problems_and_a_story_that_stays_long_is_
 def test_items_that_a_stage_does_not_make_are_told_by_rules_of_text(tmp_path: Path, monkeypatch) -> None:
     path = written(tmp_path)
     item, by_record = told(path, OBJECT)
-    monkeypatch.setattr(text, "retell", lambda item, kind: item)
-    retell = retelling(path)
+    monkeypatch.setattr(text_rules, "retell", lambda item, kind: item)
+    retell = make_retell(path)
     assert retell(item, OBJECT) == by_record
     for change in ({"id": "Z1/none/other/belief/original"}, {"story": (*item.story[:-1], "Ann reads.")}):
         changed = item.model_copy(update=change)
@@ -225,15 +236,15 @@ def test_items_that_a_stage_does_not_make_are_told_by_rules_of_text(tmp_path: Pa
 
 
 def test_every_stage_of_the_first_edition_is_the_same_in_the_form_of_the_second() -> None:
-    stages = perturbed.stages()[::3]
-    both = list(first_edition.second(stages))
+    stages = perturbed.load_stages()[::3]
+    both = list(first_edition.convert_stages(stages))
     assert len(both) == len(stages)
     for stage, made in both:
         again = {item.id: item for item in made.items()}
         for item in stage.items("perturbed"):
             other = again[item.id]
             assert (other.story, other.question, other.answer) == (item.story, item.question, item.answer)
-    assert list(first_edition.problems(perturbed.stages())) == []
+    assert list(first_edition.find_word_problems(perturbed.load_stages())) == []
 
 
 def holds(before: Item, after: Item) -> None:
@@ -245,28 +256,28 @@ def holds(before: Item, after: Item) -> None:
     assert {
         "person": lambda: str(before.factors["asked"]) not in re.findall(r"\w+", said[1]) and words[0] == words[1],
         "order": lambda: sorted(before.story) == sorted(after.story) and before.story != after.story,
-        "condensed": lambda: kinds.LEAST <= 1 - words[1] / words[0] <= kinds.MOST,
+        "condensed": lambda: base.LEAST <= 1 - words[1] / words[0] <= base.MOST,
         "paraphrase": lambda: all(one != other for one, other in zip(*stories, strict=True)),
         "object": lambda: after.gold == before.gold,
     }[str(kind)](), after.id
 
 
-REASONS = {telling.NOT_WRITTEN, telling.NOT_ALL_WRITTEN, telling.NOT_SHORTENED, telling.NO_THING, telling.FIXED}
+REASONS = {variants.NOT_WRITTEN, variants.NOT_ALL_WRITTEN, variants.NOT_SHORTENED, variants.NO_THING, variants.FIXED}
 
 
 @pytest.mark.parametrize(("edition", "thing"), [("perturbed", 1.0), ("perturbed-2", 0.85)])
 def test_of_many_stories_each_kind_is_made_or_dropped_with_a_reason(edition: str, thing: float) -> None:
     benchmark, second = benchmarks.get(edition), edition == "perturbed-2"
     if second:
-        some = perturbed_2.stages()[::8]
-        retell = {stage.file.stage: retelling(stage.path) for stage in some}
+        some = perturbed_2.load_stages()[::8]
+        retell = {stage.file.stage: make_retell(stage.path) for stage in some}
         items = [item for stage in some for item in stage.items()]
     else:
         items, both = list(benchmark.items()), benchmarks.retelling(benchmark)(edition)
     own = [item for item in items if item.id.endswith(("belief/original", "reality/swapped"))][::8]
     originals, made = {item.id: item for item in own}, Counter[str]()
     tell = (lambda item, kind: retell[item.factors["stage"]](item, kind)) if second else both
-    for one in variants(own, (OBJECT, PERSON, CONDENSED, PARAPHRASE, ORDER), lambda name: tell):
+    for one in make_variants(own, (OBJECT, PERSON, CONDENSED, PARAPHRASE, ORDER), lambda name: tell):
         if isinstance(one, Dropped):
             assert one.reason in REASONS
             continue

@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tomserve.benchmarks.perturbed.stagecheck import load_stage
-from tomserve.benchmarks.perturbed.stagefile import Stage
+from tomserve.benchmarks.perturbed.stages_1 import Edition1Stage, load_stage
 from tomserve.errors import ContentError
 
 PRACTICE = (ROOT / "tests/data/practice_stage.yaml").read_text()
 
 
-def stage(tmp_path: Path, old: str = "", new: str = "") -> Stage:
+def stage(tmp_path: Path, old: str = "", new: str = "") -> Edition1Stage:
     """The practice stage with one edit."""
     assert old in PRACTICE
     path = tmp_path / "s.yaml"

@@ -14,9 +14,9 @@ from tests.conftest import data_file
 from tests.helpers import tombench
 from tests.helpers.strategies import talk
 from tomserve import benchmarks
-from tomserve.benchmarks.foreign.source import Source, digest
-from tomserve.benchmarks.tombench import official
-from tomserve.benchmarks.tombench.source import ANSWER
+from tomserve.benchmarks.published import tombench as published_tombench
+from tomserve.benchmarks.published.base import Source, row_digest
+from tomserve.benchmarks.published.tombench import ANSWER
 from tomserve.content.python_file import load_module
 from tomserve.errors import TomserveError
 from tomserve.items import Item
@@ -64,7 +64,7 @@ def test_checks_of_a_folder_and_of_one_file(folder: Path) -> None:
     one = str(benchmark.validate(folder / "False Belief Task.jsonl", print))
     assert "4 of 4 rows differ" in one
     assert "missing" not in one, "one of the files lacks nothing of the others"
-    known = Source("demo", "somebody/demo", "data", "MIT", "1f2e3d4", (digest(b"a"), digest(b"b")))
+    known = Source("demo", "somebody/demo", "data", "MIT", "1f2e3d4", (row_digest(b"a"), row_digest(b"b")))
     assert known.differences([b"a"], whole=False) is None
     assert str(known.differences([b"a"])).endswith("1 row is missing")
     (folder / "Hinting Task Test.jsonl").unlink()
@@ -84,22 +84,22 @@ READ = {
 
 
 def test_the_official_reader_finds_a_letter_in_anything() -> None:
-    assert {text: official.letter_of(text) for text in READ} == READ
+    assert {text: published_tombench.letter_of(text) for text in READ} == READ
 
 
 def test_orders_are_drawn_by_the_question_alone() -> None:
     choices = ["tea", "salt", "milk", "rice"]
-    drawn = official.orders("hinting/7/en", choices)
-    assert drawn == official.orders("hinting/7/zh", choices)
+    drawn = published_tombench.orders("hinting/7/en", choices)
+    assert drawn == published_tombench.orders("hinting/7/zh", choices)
     assert len(drawn) == 5
     assert all(sorted(order) == sorted(choices) for order in drawn)
-    many = [order for number in range(400) for order in official.orders(f"hinting/{number}/en", choices)]
+    many = [order for number in range(400) for order in published_tombench.orders(f"hinting/{number}/en", choices)]
     first = Counter(order[0] for order in many)
     assert all(420 < first[choice] < 580 for choice in choices)  # 500 are expected, with a spread of 19
 
 
 def scored(item: Item, strategy: str, text: str) -> dict[str, object]:
-    rules = replace(benchmarks.scoring("tombench"), lettered=True)  # as the strategy says
+    rules = replace(benchmarks.scoring_of("tombench"), lettered=True)  # as the strategy says
     return score_row("run", "model", item, {"strategy": strategy, "status": "ok", "text": text}, scoring=rules)
 
 
@@ -141,7 +141,7 @@ def test_a_vote_without_a_readable_reply_has_no_answer_but_an_official_one(folde
     account = json.loads(conversation.conclusion or "")
     row = scored(item, "tombench_vote", conversation.conclusion or "")
     assert ("answer" in account, row["status"], row["metric_official_guessed"]) == (False, "invalid", 1.0)
-    assert account["official"] == [order[0] for order in official.orders(item.id, item.choices)]
+    assert account["official"] == [order[0] for order in published_tombench.orders(item.id, item.choices)]
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +183,6 @@ def test_the_official_reader_and_vote_are_the_published_ones() -> None:
     chance = random.Random(1)
     for _ in range(3000):
         text = "".join(chance.choices(["[[", "]]", "[", "]", *"ABCDEab ", "no"], k=chance.randrange(9)))
-        assert official.letter_of(text)[0] == theirs["extract_answer"](text)
+        assert published_tombench.letter_of(text)[0] == theirs["extract_answer"](text)
         votes = chance.choices(["tea", "salt", "milk", "rice"], k=5)
-        assert official.majority(votes) == theirs["most_common_element"](votes)
+        assert published_tombench.majority(votes) == theirs["most_common_element"](votes)

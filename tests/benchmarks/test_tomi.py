@@ -10,8 +10,8 @@ import pytest
 
 from tests.conftest import ROOT
 from tomserve import benchmarks
-from tomserve.benchmarks.tomi import benchmark as tomi
-from tomserve.benchmarks.tomi.tracker import Asked, Told
+from tomserve.benchmarks.published import tomi
+from tomserve.benchmarks.published.tomi import ParsedQuestion, ParsedStory
 from tomserve.errors import TomserveError
 from tomserve.items import Item
 from tomserve.scoring.answers import Reading
@@ -67,15 +67,15 @@ def test_what_nobody_can_know_has_the_files_label_and_no_condition(tmp_path: Pat
 
 def test_whoever_comes_back_sees_where_the_object_is() -> None:
     story = ("Ann entered the hall.", "Ben entered the hall.", "The key is in the box.", "Ben exited the hall.")
-    second = Asked.of("Where does Ben think that Ann searches for the key?")
-    first = Asked.of("Where will Ben look for the key?")
+    second = ParsedQuestion.of("Where does Ben think that Ann searches for the key?")
+    first = ParsedQuestion.of("Where will Ben look for the key?")
     for then, answers in (
         ((), ("box", "box")),
         (("Ben entered the hall.",), ("bag", "bag")),
         (("Ben entered the loft.",), ("box", "box")),
         (("Ann exited the hall.", "Ben entered the hall."), ("bag", "box")),
     ):
-        told = Told.of((*story, "Ann moved the key to the bag.", *then), "key")
+        told = ParsedStory.of((*story, "Ann moved the key to the bag.", *then), "key")
         assert (told.answer(first), told.answer(second)) == answers, then
 
 

@@ -8,16 +8,14 @@ import pytest
 
 from tests.helpers.small_worlds import small
 from tomserve import benchmarks
-from tomserve.benchmarks.case import Case, problem
+from tomserve.benchmarks.counterfactuals import Case, find_problem
 from tomserve.benchmarks.worlds import rules
-from tomserve.benchmarks.worlds.cases import case_of, cases, holders_of
-from tomserve.benchmarks.worlds.drawing import worlds
+from tomserve.benchmarks.worlds.counterfactuals import cases, find_triples, holders_of, make_case
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
+from tomserve.benchmarks.worlds.generator import draw_worlds, items
 from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.benchmarks.worlds.record import Question
-from tomserve.benchmarks.worlds.rendering import items
-from tomserve.benchmarks.worlds.triples import tried
-from tomserve.benchmarks.worlds.variants import protagonist, record, twin
+from tomserve.benchmarks.worlds.variants import draw_twin, find_protagonist, read_record
 from tomserve.errors import ContentError
 from tomserve.items import write_items
 
@@ -25,21 +23,21 @@ from tomserve.items import write_items
 @pytest.fixture(scope="module")
 def made() -> list[Case]:
     """What the questions of two worlds of each family make."""
-    drawn = worlds(built_in(), 2 * len(FAMILIES), 3)
-    found = [case_of(one, "canary") for world in drawn for one in tried(world, built_in())]
+    drawn = draw_worlds(built_in(), 2 * len(FAMILIES), 3)
+    found = [make_case(one, "canary") for world in drawn for one in find_triples(world, built_in())]
     return [case for case in found if isinstance(case, Case)]
 
 
 def test_every_family_makes_cases_whose_twin_asks_and_offers_what_f_does(made: list[Case]) -> None:
     assert {case.family for case in made} == {family.name for family in FAMILIES}
     for case in made:
-        assert problem(case) is None
+        assert find_problem(case) is None
         assert {case.f.canary, case.own.canary, case.own_twin.canary} == {"canary"}
-        world, noticed = record(case.f), twin(record(case.f), built_in())
-        assert world.second is record(case.twin).second is None
+        world, noticed = read_record(case.f), draw_twin(read_record(case.f), built_in())
+        assert world.second is read_record(case.twin).second is None
         assert (case.twin.question, case.twin.choices) == (case.f.question, case.f.choices)
-        assert record(case.twin).scenes == record(case.own_twin).scenes == noticed.scenes
-        assert world.people[protagonist(world)].name in " ".join(case.twin.story)
+        assert read_record(case.twin).scenes == read_record(case.own_twin).scenes == noticed.scenes
+        assert world.people[find_protagonist(world)].name in " ".join(case.twin.story)
 
 
 def test_labels_are_what_the_rules_say_that_people_believe(made: list[Case]) -> None:
@@ -75,7 +73,11 @@ def test_a_file_makes_the_cases_of_its_worlds_under_its_own_ids(tmp_path: Path) 
     told = list(items(world, built_in()))
     write_items(path := tmp_path / "worlds.jsonl", told)
     found = [case for case in cases(path) if isinstance(case, Case)]
-    assert found == [case for one in tried(world, built_in()) if isinstance(case := case_of(one, None), Case)] != []
+    assert (
+        found
+        == [case for one in find_triples(world, built_in()) if isinstance(case := make_case(one, None), Case)]
+        != []
+    )
     usual = list(benchmarks.get("worlds").found_cases(path))
     assert [case.f.factors["kind"] for case in usual] == ["belief", "action"]
     changed = [item.model_copy(update={"question": "Where?"}) for item in told if item.factors["asked"] == "P"]

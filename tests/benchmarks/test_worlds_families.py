@@ -11,16 +11,14 @@ from typing import Any
 
 import pytest
 
-from tomserve.benchmarks.worlds.drawing import worlds
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
-from tomserve.benchmarks.worlds.families.causal import STATES, TOLD
-from tomserve.benchmarks.worlds.families.testimony import constellation
-from tomserve.benchmarks.worlds.lexicon import built_in
+from tomserve.benchmarks.worlds.families.narratives import STATES, TELLINGS
+from tomserve.benchmarks.worlds.families.social import constellation
+from tomserve.benchmarks.worlds.generator import draw_worlds, items, question_text, sentences
+from tomserve.benchmarks.worlds.lexicon import built_in, expand_phrasing
 from tomserve.benchmarks.worlds.record import World
-from tomserve.benchmarks.worlds.rendering import asked, items, sentences
-from tomserve.benchmarks.worlds.rules import answer, happened
-from tomserve.benchmarks.worlds.variants import without
-from tomserve.benchmarks.worlds.wording import expanded
+from tomserve.benchmarks.worlds.rules import answer, read_world
+from tomserve.benchmarks.worlds.variants import drop_scenes
 from tomserve.items import UNKNOWN, Item
 
 
@@ -33,13 +31,13 @@ def drawn(name: str, scenario: str) -> tuple[World, ...]:
 @cache
 def in_turn(name: str) -> tuple[tuple[World, ...], tuple[Item, ...]]:
     """Eight worlds of a family as they are drawn for a release, and their items."""
-    found = tuple(worlds(built_in(), 8, 5, (BY_NAME[name],)))
+    found = tuple(draw_worlds(built_in(), 8, 5, (BY_NAME[name],)))
     return found, tuple(item for world in found for item in items(world, built_in()))
 
 
 def believed(world: World, *who: str, fact: str | None = None) -> str:
     """What the chain of people believes at the end, by key; for nobody, what is so."""
-    labels = happened(world).traces[fact or next(iter(world.facts))].belief(who).labels
+    labels = read_world(world).traces[fact or next(iter(world.facts))].belief(who).labels
     return labels[0] if len(labels) == 1 else UNKNOWN
 
 
@@ -91,7 +89,7 @@ def test_twins_differ_in_who_noticed_and_without_the_change_all_are_right(name: 
             differ = {(scene.role, scene.part) for one, other, scene in texts if one != other}
             assert differ
             assert all({role, part} & CHANGES[name] for role, part in differ), differ
-        bare = without(world, {"cause", "percept"})
+        bare = drop_scenes(world, {"cause", "percept"})
         if name in ("contents", "testimony", "causal", "transfer", "appearance"):
             assert believed(bare, "P") == believed(world, "P") != believed(twin, "P")
             assert believed(bare, "P") == believed(bare)
@@ -101,14 +99,14 @@ def test_twins_differ_in_who_noticed_and_without_the_change_all_are_right(name: 
 def test_fillers_may_be_left_out_and_no_question_gives_its_answer_away(name: str, scenario: str) -> None:
     for world in drawn(name, scenario)[:2]:
         shorter = world.model_copy(update={"scenes": tuple(s for s in world.scenes if s.part != "filler")})
-        kept = without(world, {"filler"})
+        kept = drop_scenes(world, {"filler"})
         assert len(kept.scenes) == len(shorter.scenes)
         assert [answer(kept, one) for one in kept.questions] == [answer(world, one) for one in world.questions]
         if name in ("contents", "second_order", "testimony"):
             text, values = " ".join(sentences(world, built_in())), next(iter(world.facts.values()))
             assert len({text.count(world.words[key]) for key in values if key in world.words}) == 1, text
         if name == "contents":
-            texts = [asked(world, question, built_in()) for question in world.questions]
+            texts = [question_text(world, question, built_in()) for question in world.questions]
             assert not [text for text in texts for key in world.facts["inside"] if world.words[key] in text]
 
 
@@ -130,9 +128,9 @@ def test_templates_say_in_many_phrasings_what_their_events_say() -> None:
     assert min(changes.values()) >= 8
     assert Counter(template["sight"] for template in TEMPLATES)[False] >= 8
     for template in TEMPLATES:
-        assert set(template) == {"name", "thing", "sight", "change", "x", "y", "match", "mismatch", *TOLD}
-        said = {key: list(chain.from_iterable(map(expanded, template[key]))) for key in TOLD}
-        assert not [key for key in TOLD if len(set(said[key])) < 4], template["name"]
+        assert set(template) == {"name", "thing", "sight", "change", "x", "y", "match", "mismatch", *TELLINGS}
+        said = {key: list(chain.from_iterable(map(expand_phrasing, template[key]))) for key in TELLINGS}
+        assert not [key for key in TELLINGS if len(set(said[key])) < 4], template["name"]
         assert all(phrasing.startswith("{N:") for phrasing in (*said["notice"], *said["random_notice"]))
         label = {state: words(template[state]["label"]) for state in STATES}
         x, y = label["x"] - label["y"], label["y"] - label["x"]

@@ -14,8 +14,8 @@ import zstandard
 
 from tests.conftest import make_item
 from tomserve import content
-from tomserve.benchmarks.worlds import benchmark, keeping
-from tomserve.benchmarks.worlds.release import Release, released
+from tomserve.benchmarks.worlds import benchmark, generator
+from tomserve.benchmarks.worlds.generator import Release, load_release
 from tomserve.items import Item
 
 
@@ -37,7 +37,7 @@ class Generator:
 
     def release(self) -> Release:
         text = b"".join(item.to_json() + b"\n" for item in self.items)
-        return released().model_copy(update={"file": f"sha256:{hashlib.sha256(text).hexdigest()}"})
+        return load_release().model_copy(update={"file": f"sha256:{hashlib.sha256(text).hexdigest()}"})
 
 
 @pytest.fixture
@@ -48,29 +48,29 @@ def made() -> Generator:
 def test_what_was_generated_once_is_read_from_then_on(made: Generator, cache: Path) -> None:
     release = made.release()
     for _ in range(3):
-        assert list(keeping.items(release, made)) == made.items
+        assert list(generator.read_or_generate(release, made)) == made.items
     assert made.times == 1
     (path,) = cache.iterdir()
-    assert path == keeping.place(release)
+    assert path == generator.release_path(release)
     assert path.stat().st_mode & 0o077 == 0
 
 
 def test_a_part_is_not_kept_and_neither_is_another_release(made: Generator, cache: Path) -> None:
-    assert len(list(islice(keeping.items(made.release(), made), 5))) == 5
+    assert len(list(islice(generator.read_or_generate(made.release(), made), 5))) == 5
     assert not cache.exists()
-    assert list(keeping.items(released(), made)) == made.items
+    assert list(generator.read_or_generate(load_release(), made)) == made.items
     assert not cache.exists(), "these are not the items whose digest the release names"
     cache.parent.mkdir(exist_ok=True)
     cache.write_text("a file where a folder should be")
-    assert list(keeping.items(made.release(), made)) == made.items
+    assert list(generator.read_or_generate(made.release(), made)) == made.items
 
 
 @pytest.mark.parametrize("harm", ["changed", "torn", "bomb", "link", "folder", "large"])
 def test_another_file_is_not_believed(made: Generator, cache: Path, harm: str, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(keeping, "LARGEST", 1 << 20)
+    monkeypatch.setattr(generator, "LARGEST", 1 << 20)
     release = made.release()
-    list(keeping.items(release, made))
-    path = keeping.place(release)
+    list(generator.read_or_generate(release, made))
+    path = generator.release_path(release)
     data = path.read_bytes()
     text = zstandard.ZstdDecompressor().decompress(data, max_output_size=1 << 24)
     if harm == "link":
@@ -82,27 +82,27 @@ def test_another_file_is_not_believed(made: Generator, cache: Path, harm: str, t
         changed, bomb = zstandard.compress(text.replace(b"salt", b"malt", 1)), zstandard.compress(bytes(20 << 20))
         harmed = {"changed": changed, "torn": data[: len(data) // 2], "bomb": bomb, "large": data + bytes(1 << 20)}
         path.write_bytes(harmed[harm])
-    assert list(keeping.items(release, made)) == made.items
+    assert list(generator.read_or_generate(release, made)) == made.items
     assert made.times == 2
-    assert list(keeping.items(release, made)) == made.items
+    assert list(generator.read_or_generate(release, made)) == made.items
     assert made.times == (3 if harm == "folder" else 2), "it is replaced by what was generated"
 
 
 def test_other_words_have_a_file_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever changes a word, or brings a folder of words along, is not given the release of other words."""
-    before = keeping.place(released())
+    before = generator.release_path(load_release())
     words = Path(shutil.copytree(content.require("dataset/worlds"), tmp_path / "content/dataset/worlds"))
     (words / "words.yaml").write_text((words / "words.yaml").read_text() + "# a change\n")
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path / "content"))
-    assert keeping.place(released()) != before
+    assert generator.release_path(load_release()) != before
 
 
 def test_validating_generates_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is checked is what the code makes now, and never what was kept."""
     called: list[str] = []
-    monkeypatch.setattr(keeping, "items", lambda *_: called.append("kept"))
-    monkeypatch.setattr(benchmark, "generated", lambda: iter(called.append("generated") or ()))
-    monkeypatch.setattr("tomserve.benchmarks.worlds.validating.findings", lambda own: own)
+    monkeypatch.setattr(generator, "read_or_generate", lambda *_: called.append("kept"))
+    monkeypatch.setattr(benchmark, "generate_release", lambda: iter(called.append("generated") or ()))
+    monkeypatch.setattr("tomserve.benchmarks.worlds.audit.validate_worlds", lambda own: own)
     assert benchmark.validate(None, print) == []
     assert called == ["generated"]
 
@@ -110,6 +110,8 @@ def test_validating_generates_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.long
 def test_the_file_is_the_one_that_the_release_names() -> None:
     """The fixed release as `tomserve items worlds --where all` writes it, whoever has generated it."""
-    assert sum(1 for _ in keeping.items(released(), benchmark.generated)) == released().items
-    assert keeping.place(released()).is_file()
-    assert os.path.getsize(keeping.place(released())) < 4_000_000
+    assert (
+        sum(1 for _ in generator.read_or_generate(load_release(), benchmark.generate_release)) == load_release().items
+    )
+    assert generator.release_path(load_release()).is_file()
+    assert os.path.getsize(generator.release_path(load_release())) < 4_000_000

@@ -11,12 +11,11 @@ import orjson
 import pytest
 
 from tests.helpers import possible_worlds
-from tomserve.benchmarks.worlds import events, rules
-from tomserve.benchmarks.worlds.drawing import worlds
+from tomserve.benchmarks.worlds import rules
 from tomserve.benchmarks.worlds.families import FAMILIES
+from tomserve.benchmarks.worlds.generator import draw_worlds, items
 from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.benchmarks.worlds.record import Person, Question, Scene, World
-from tomserve.benchmarks.worlds.rendering import items
 
 PEOPLE, FACTS, ACTS = "PQRS", {"place": ("x", "y", "z"), "mood": ("m", "n")}, ("go", "stay", "ask")
 FEELINGS = tuple(rules.FEELINGS)
@@ -27,7 +26,7 @@ SEEDS = 42
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_possible_worlds_agree_on_the_items_of_a_family(family: Any) -> None:
     lexicon = built_in()
-    told = list(worlds(lexicon, 2 * len(family.versions), 11, (family,)))
+    told = list(draw_worlds(lexicon, 2 * len(family.versions), 11, (family,)))
     lines = [item.to_json() for world in told for item in items(world, lexicon)]
     assert len(lines) >= 20
     assert not [found for line in lines for found in possible_worlds.disagreements(orjson.loads(line))]
@@ -38,7 +37,7 @@ def test_possible_worlds_agree_on_whatever_may_happen(part: int) -> None:
     """Also where no family goes: any events in any order, any chain of up to three people, any kind of question."""
     for seed in range(part, SEEDS, 6):
         world, asked = made_up(seed)
-        record, known = world.to_dict(), rules.happened(world)
+        record, known = world.to_dict(), rules.read_world(world)
         for question in asked:
             raw = question.model_dump()
             for line in range(len(world.scenes)):
@@ -49,7 +48,7 @@ def test_possible_worlds_agree_on_whatever_may_happen(part: int) -> None:
 
 
 def test_the_comparison_comes_across_right_answers_to_every_kind_of_question() -> None:
-    told = [(world, asked, rules.happened(world)) for world, asked in map(made_up, range(SEEDS))]
+    told = [(world, asked, rules.read_world(world)) for world, asked in map(made_up, range(SEEDS))]
     answered = {q.kind for world, asked, known in told for q in asked if rules.answer(world, q, known) is not None}
     assert answered == set(rules.KINDS)
 
@@ -104,7 +103,7 @@ def event(rng: random.Random) -> str:
 
 def questions(rng: random.Random, world: World) -> Iterator[Question]:
     """Questions of every kind, about any people; the choices are answers at some lines, and others of their form."""
-    known = rules.happened(world)
+    known = rules.read_world(world)
     for kind in rules.KINDS:
         fact, who = rng.choice(list(FACTS)), tuple(rng.sample(PEOPLE, rng.choice((1, 1, 1, 2, 3))))
         question = Question(kind=kind, who=who, fact=fact, choices=("x", "y"), role=kind)
@@ -120,8 +119,8 @@ def questions(rng: random.Random, world: World) -> Iterator[Question]:
 def test_a_wrong_rule_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison is worth something: were a saying believed by nobody, or a face not noticed, it would show."""
     lexicon = built_in()
-    told = list(worlds(lexicon, len(FAMILIES), 13))
-    heard = events.hearsay
-    monkeypatch.setattr(events, "hearsay", lambda speaker, hearers, trusting: heard(speaker, hearers, 0))
+    told = list(draw_worlds(lexicon, len(FAMILIES), 13))
+    heard = rules.hearsay
+    monkeypatch.setattr(rules, "hearsay", lambda speaker, hearers, trusting: heard(speaker, hearers, 0))
     lines = [item.to_json() for world in told for item in items(world, lexicon)]
     assert [found for line in lines for found in possible_worlds.disagreements(orjson.loads(line))]

@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.small_worlds import PEOPLE, ask, small
-from tomserve.benchmarks.worlds.drawing import worlds
+from tomserve.benchmarks.worlds.audit import all_knowing, find_missing_brief, find_slips, phrasing_slots, reality
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
-from tomserve.benchmarks.worlds.lexicon import Lexicon, built_in
+from tomserve.benchmarks.worlds.generator import draw_worlds, items, label, sentences
+from tomserve.benchmarks.worlds.lexicon import Lexicon, built_in, expand_phrasing, fill_phrasing
 from tomserve.benchmarks.worlds.record import World
-from tomserve.benchmarks.worlds.rendering import items, label, sentences
-from tomserve.benchmarks.worlds.surface import all_knowing, reality
-from tomserve.benchmarks.worlds.validating import brief, named, slips
-from tomserve.benchmarks.worlds.wording import expanded, say
 from tomserve.items import UNKNOWN
 
 WORDS = {
@@ -25,7 +22,7 @@ WORDS = {
 
 
 def said(phrasing: str, **how: str | None) -> str:
-    return say(phrasing, {"A": "P", "B": "Q"}, PEOPLE, WORDS, **how)
+    return fill_phrasing(phrasing, {"A": "P", "B": "Q"}, PEOPLE, WORDS, **how)
 
 
 SAID = [
@@ -55,7 +52,7 @@ def test_people_are_named_by_slots_in_all_three_persons() -> None:
     for phrasing, reason in (("{A} has the {w}.", "nothing to fill {w}"), ("{A.she} goes.", "{A.she} is no pronoun")):
         with pytest.raises(ValueError, match=reason):
             said(phrasing)
-    assert named("{A} {B:has|have} {C.his} {o}, {D's} {l}.") == {*"ABCDol"}
+    assert phrasing_slots("{A} {B:has|have} {C.his} {o}, {D's} {l}.") == {*"ABCDol"}
 
 
 def test_alternatives_are_written_out_and_leave_the_forms_of_a_verb_together() -> None:
@@ -63,10 +60,10 @@ def test_alternatives_are_written_out_and_leave_the_forms_of_a_verb_together() -
         ("({A} goes|{A} {A:leaves|leave}) (now|today|at once).", 6),
         ("(In the end |){A} goes.", 2),
     ):
-        found = expanded(phrasing)
+        found = expand_phrasing(phrasing)
         assert len(set(found)) == count
         assert all(text.count("{") == text.count("}") and "  " not in text for text in found)
-    assert expanded("({A:goes|go}|{A:leaves|leave}) now") == ("{A:goes|go} now", "{A:leaves|leave} now")
+    assert expand_phrasing("({A:goes|go}|{A:leaves|leave}) now") == ("{A:goes|go} now", "{A:leaves|leave} now")
 
 
 WENT = '  goes:\n    - "{A} {A:leaves|leave}."\n    - "{A} {A:goes|go} home."\n'
@@ -87,7 +84,7 @@ def test_a_wrong_brief_phrasing_is_a_problem(tmp_path: Path, phrasing: str, prob
     file.write_text(text.replace(WENT, phrasing), encoding="utf-8")
     own = Lexicon(tmp_path / "worlds")
     told = [BY_NAME["transfer"].world(own, "transfer-7-0000", "false_belief")]
-    found, slipped = list(brief(told, own)), list(slips(told, own))
+    found, slipped = list(find_missing_brief(told, own)), list(find_slips(told, own))
     assert [one[: len(problem or "")] for one in found] == ([problem] if problem else [])
     assert slipped or problem
 
@@ -99,7 +96,9 @@ def world(scenario: str = "false_belief") -> World:
 @pytest.mark.parametrize("name", BY_NAME)
 def test_items_carry_their_world_of_which_they_are_made_again(name: str) -> None:
     told = [BY_NAME[name].world(built_in(), f"{name}-4-0000", scenario) for scenario in BY_NAME[name].scenarios]
-    assert [*brief(told, built_in()), *slips(told, built_in())] == [], "every role is said briefly without a slip"
+    assert [*find_missing_brief(told, built_in()), *find_slips(told, built_in())] == [], (
+        "every role is said briefly without a slip"
+    )
     for one in told:
         for item in items(one, built_in()):
             assert (item.cluster, item.story) == (one.name, sentences(one, built_in()))
@@ -146,7 +145,9 @@ def test_the_condition_compares_the_belief_with_what_is_so_and_the_reader_is_cal
 
 def test_worlds_are_drawn_by_a_seed_with_families_and_versions_in_turn() -> None:
     number = len(FAMILIES)
-    first, fewer, other = (list(worlds(built_in(), *given)) for given in ((4 * number, 5), (number, 5), (number, 6)))
+    first, fewer, other = (
+        list(draw_worlds(built_in(), *given)) for given in ((4 * number, 5), (number, 5), (number, 6))
+    )
     assert fewer == first[: len(fewer)]
     assert {repr(one.scenes) for one in fewer}.isdisjoint(repr(one.scenes) for one in other)
     told: dict[str, list[str]] = {}

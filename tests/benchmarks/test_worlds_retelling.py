@@ -11,22 +11,28 @@ import orjson
 import pytest
 
 from tests.helpers import possible_worlds
-from tomserve.benchmarks.worlds import retelling as told_again
-from tomserve.benchmarks.worlds import rewording
+from tomserve.benchmarks.worlds import variants
+from tomserve.benchmarks.worlds import variants as told_again
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
+from tomserve.benchmarks.worlds.generator import items, label
 from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.benchmarks.worlds.record import Question, Scene, World
-from tomserve.benchmarks.worlds.rendering import items, label
-from tomserve.benchmarks.worlds.reordering import PAIRS, STUCK, reordered
-from tomserve.benchmarks.worlds.retelling import asking, retelling, retold
-from tomserve.benchmarks.worlds.variants import protagonist, record
+from tomserve.benchmarks.worlds.variants import (
+    PAIRS,
+    STUCK,
+    find_protagonist,
+    make_retell,
+    read_record,
+    reorder_scenes,
+    retell_question,
+    retell_world,
+)
 from tomserve.errors import InapplicableError
 from tomserve.items import Item
-from tomserve.stability import CHOICES, CONDENSED, OBJECT, ORDER, PARAPHRASE, PERSON, Kind, variants
-from tomserve.stability.kinds import LEAST, MOST
-from tomserve.stability.making import CHANGES_TRUTH
+from tomserve.variants import CHOICES, CONDENSED, OBJECT, ORDER, PARAPHRASE, PERSON, Kind, make_variants
+from tomserve.variants.base import CHANGES_TRUTH, LEAST, MOST
 
-RETELL = retelling()
+RETELL = make_retell()
 
 
 @cache
@@ -58,7 +64,7 @@ def other_thing(original: Item, one: Item, world: World, told: World, places: tu
 
 def other_person(original: Item, one: Item, world: World, told: World, places: tuple[int, ...]) -> None:
     """No trace of the old person is left."""
-    old, new = (w.people[protagonist(world)] for w in (world, told))
+    old, new = (w.people[find_protagonist(world)] for w in (world, told))
     said = [set(re.findall(r"[\w-]+", " ".join((*i.story, i.question, *i.choices)))) for i in (original, one)]
     assert old.name not in said[1]
     assert (old.gender != new.gender, old.culture != new.culture) == (True, True)
@@ -105,16 +111,16 @@ OF_KIND += [(CONDENSED, fewer_words, 0.93), (ORDER, other_order, 0.87)]
 @pytest.mark.parametrize(("kind", "holds", "least"), OF_KIND, ids=lambda value: getattr(value, "name", None))
 def test_variants_are_there_true_by_both_implementations_and_changed(kind: Kind, holds: Any, least: float) -> None:
     by_id, stories, families = {item.id: item for item in originals()}, defaultdict(set), set()
-    found = [one for one in variants(originals(), [kind], lambda name: RETELL) if isinstance(one, Item)]
+    found = [one for one in make_variants(originals(), [kind], lambda name: RETELL) if isinstance(one, Item)]
     assert len(found) >= least * len(originals())
     for number, one in enumerate(found):
         original = by_id[str(one.base)]
-        world = record(original)
-        told, places = retold(world, kind, built_in())
+        world = read_record(original)
+        told, places = retell_world(world, kind, built_in())
         stories[original.story].add(one.story)
         families.add(world.family)
         if number % 3 == 0:
-            question = asking(told, world.questions[0], kind, places, built_in())
+            question = retell_question(told, world.questions[0], kind, places, built_in())
             (again,) = items(told.model_copy(update={"questions": (question,)}), built_in())
             assert list(possible_worlds.disagreements(orjson.loads(again.to_json()))) == []
             assert (one.story, one.question, one.choices) == (again.story, again.question, again.choices)
@@ -134,8 +140,8 @@ def test_variants_are_there_true_by_both_implementations_and_changed(kind: Kind,
 def test_all_tellings_of_a_world_get_the_same_person_and_the_same_object() -> None:
     for family in FAMILIES:
         told = [family.world(built_in(), f"{family.name}-5-0001", scenario) for scenario in family.versions[-1]]
-        assert len({retold(world, PERSON, built_in())[0].people["P"] for world in told}) == 1
-        named = [retold(world, OBJECT, built_in())[0].words for world in told]
+        assert len({retell_world(world, PERSON, built_in())[0].people["P"] for world in told}) == 1
+        named = [retell_world(world, OBJECT, built_in())[0].words for world in told]
         assert all(named[0].get(key) == text for other in named for key, text in other.items() if key in "xyzw")
 
 
@@ -155,7 +161,7 @@ def _moves() -> World:
 
 def test_where_the_truth_would_change_or_no_other_telling_is_there_is_no_variant() -> None:
     lexicon, moves = built_in(), _moves()
-    short, _ = rewording.condensed(BY_NAME["transfer"].world(lexicon, "transfer-5-0000", "false_belief"), lexicon)
+    short, _ = variants.condense(BY_NAME["transfer"].world(lexicon, "transfer-5-0000", "false_belief"), lexicon)
     brief = short.model_copy(update={"scenes": tuple(one.model_copy(update={"told": "short"}) for one in short.scenes)})
     scenes = tuple(Scene(role="elsewhere", slots={"A": "S", "l": k}, phrasing=n) for k, n in (("x", 2), ("y", 1)))
     leaning = moves.model_copy(update={"scenes": scenes})
@@ -164,16 +170,19 @@ def test_where_the_truth_would_change_or_no_other_telling_is_there_is_no_variant
     )
     assert _asked(unsettled).gold is not None
     for make, reason in (
-        (lambda: rewording.condensed(brief, lexicon), rewording.NOT_SHORTER),
-        (lambda: reordered(leaning, ("Then Ann ties a ribbon to the box.", "Ann oils a hinge of the tin.")), STUCK),
+        (lambda: variants.condense(brief, lexicon), variants.NOT_SHORTER),
+        (
+            lambda: reorder_scenes(leaning, ("Then Ann ties a ribbon to the box.", "Ann oils a hinge of the tin.")),
+            STUCK,
+        ),
         (lambda: RETELL(_asked(moves), ORDER), CHANGES_TRUTH),
         (lambda: RETELL(_asked(moves, at=0), ORDER), told_again.MOMENT),
         (lambda: RETELL(_asked(unsettled), ORDER), told_again.UNSETTLED),  # its place is none of the choices at first
-        (lambda: retold(moves, CHOICES, lexicon), "know no variant 'choices'"),
+        (lambda: retell_world(moves, CHOICES, lexicon), "know no variant 'choices'"),
     ):
         with pytest.raises(InapplicableError, match=re.escape(reason)):
             make()
-    assert reordered(leaning, ("Ann dusts the box.", "Ann oils a hinge of the tin."))[1] == (1, 0)
+    assert reorder_scenes(leaning, ("Ann dusts the box.", "Ann oils a hinge of the tin."))[1] == (1, 0)
     for family, pairs in PAIRS.items():
         assert all(built_in().phrasings(family, role) for pair in pairs for role in pair)
 

@@ -11,19 +11,19 @@ from pydantic import ValidationError
 
 from tests.helpers.small_worlds import FACTS, PEOPLE, WORDS, ask, small, told
 from tomserve.benchmarks.worlds import rules
-from tomserve.benchmarks.worlds.events import Event, Happened, parse, read
 from tomserve.benchmarks.worlds.families import FAMILIES
 from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.benchmarks.worlds.record import World
+from tomserve.benchmarks.worlds.rules import Event, WorldHistory, parse, read_events
 from tomserve.items import UNKNOWN
 
 
-def happened(*lines: str | Sequence[str]) -> Happened:
+def happened(*lines: str | Sequence[str]) -> WorldHistory:
     facts = {"place": ("x", "y"), "mood": ("m", "n")}
-    return read([[line] if isinstance(line, str) else line for line in lines], facts, "PQRS")
+    return read_events([[line] if isinstance(line, str) else line for line in lines], facts, "PQRS")
 
 
-def chain(story: Happened, *who: str) -> list[str]:
+def chain(story: WorldHistory, *who: str) -> list[str]:
     return story.traces["place"].chain(who)
 
 

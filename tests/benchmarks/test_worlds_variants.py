@@ -14,22 +14,21 @@ import pytest
 from tests.helpers import possible_worlds
 from tomserve.benchmarks.worlds import rules
 from tomserve.benchmarks.worlds.benchmark import load
+from tomserve.benchmarks.worlds.counterfactuals import triples
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
-from tomserve.benchmarks.worlds.lexicon import built_in
+from tomserve.benchmarks.worlds.generator import items, label, question_text, sentences
+from tomserve.benchmarks.worlds.lexicon import built_in, fill_phrasing
 from tomserve.benchmarks.worlds.record import Question, World
-from tomserve.benchmarks.worlds.rendering import asked, items, label, sentences
-from tomserve.benchmarks.worlds.triples import triples
 from tomserve.benchmarks.worlds.variants import (
-    other_object,
-    protagonist,
+    change_object,
+    draw_twin,
+    drop_fillers,
+    find_protagonist,
+    read_record,
     recast,
-    record,
-    reworded,
+    reword,
     second_person,
-    shorter,
-    twin,
 )
-from tomserve.benchmarks.worlds.wording import say
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
 
@@ -45,7 +44,7 @@ def drawn(family: str, scenario: str, place: int = 0) -> World:
 def text(world: World) -> list[str]:
     """All that a reader sees: the sentences, the questions, their choices."""
     shown = [label(world, key) for question in world.questions for key in question.choices]
-    return [*sentences(world, built_in()), *(asked(world, one, built_in()) for one in world.questions), *shown]
+    return [*sentences(world, built_in()), *(question_text(world, one, built_in()) for one in world.questions), *shown]
 
 
 def same_answers(one: World, other: World) -> bool:
@@ -71,7 +70,7 @@ without a capital, or "of you" stands for "your"."""
 def test_a_story_told_to_the_protagonist_says_you_and_no_telling_changes_an_answer(family: str, scenario: str) -> None:
     """What else a telling changes: see test_worlds_retelling.py."""
     world = drawn(family, scenario)
-    key = protagonist(world)
+    key = find_protagonist(world)
     other, second = recast(world, built_in(), 1), second_person(world)
     assert recast(world, built_in(), 1) == other != recast(world, built_in(), 2)
     assert other.people[key].name[0] not in {person.name[0] for person in world.people.values()}
@@ -81,11 +80,11 @@ def test_a_story_told_to_the_protagonist_says_you_and_no_telling_changes_an_answ
     for part, roles in (("roles", world.scenes), ("short", world.scenes), ("questions", world.questions)):
         for one in roles:
             for phrasing in built_in().phrasings(world.family, one.role, part):
-                told = {say(phrasing, one.slots, w.people, w.words, second=key) for w in (world, other)}
+                told = {fill_phrasing(phrasing, one.slots, w.people, w.words, second=key) for w in (world, other)}
                 assert len(told) == 1, told
                 assert not DISAGREES.search(min(told)), told
-    thing = other_object(world, built_in(), 1)
-    for changed in (other, second, reworded(world, built_in(), 1), shorter(world), *([thing] if thing else [])):
+    thing = change_object(world, built_in(), 1)
+    for changed in (other, second, reword(world, built_in(), 1), drop_fillers(world), *([thing] if thing else [])):
         assert same_answers(world, changed)
         assert changed is second or proven(items(changed, built_in()))
 
@@ -118,17 +117,17 @@ def kind(one: Question) -> tuple[object, ...]:
 def test_twins_and_triples_ask_the_same_people_the_same(family: str, scenario: str) -> None:
     found = 0
     for world in (drawn(family, scenario, place) for place in range(2)):
-        other, name = twin(world, built_in()), world.people[protagonist(world)].name
+        other, name = draw_twin(world, built_in()), world.people[find_protagonist(world)].name
         assert other.people == world.people
         assert set(map(kind, other.questions)) <= set(map(kind, world.questions))
         assert proven(items(other, built_in()))
         made = list(triples(world, built_in()))
         of_f, learned = {f.id for f, _, _ in made}, {kind(one): rules.answer(other, one) for one in other.questions}
         for item in items(world, built_in()):
-            about = item.factors["asked"] == protagonist(world) and item.factors["condition"] == "false_belief"
+            about = item.factors["asked"] == find_protagonist(world) and item.factors["condition"] == "false_belief"
             about = about and item.factors.get("scene") in (None, 5)  # in earlier scenes, twins do not differ
             if about and item.factors["dimension"] in ("belief", "action", "intention"):
-                same = learned.get(kind(record(item).questions[0])) in (None, item.factors["answer_key"])
+                same = learned.get(kind(read_record(item).questions[0])) in (None, item.factors["answer_key"])
                 assert same or item.id in of_f, "without cause and percept, the protagonist's belief is the right one"
         for f, p, p_twin in made:
             found += 1
@@ -139,7 +138,7 @@ def test_twins_and_triples_ask_the_same_people_the_same(family: str, scenario: s
             if f.factors["order"] == 1:
                 assert p_twin.factors["condition"] == "true_belief"
                 assert f.factors["dimension"] != "belief" or f.answer != f.factors["reality"]
-            assert len({record(one).questions[0].choices for one in (f, p, p_twin)}) == 1
+            assert len({read_record(one).questions[0].choices for one in (f, p, p_twin)}) == 1
             for item in (p, p_twin):
                 words = " ".join((*item.story, item.question, *item.choices))
                 assert name not in re.findall(r"\w+", words)
@@ -152,11 +151,11 @@ def test_twins_and_triples_ask_the_same_people_the_same(family: str, scenario: s
 
 
 def test_worlds_without_a_twin() -> None:
-    assert twin(drawn("transfer", "no_transfer"), built_in()) is None
+    assert draw_twin(drawn("transfer", "no_transfer"), built_in()) is None
     world = drawn("transfer", "false_belief")
     scenes = (*world.scenes[:-1], world.scenes[-1].model_copy(update={"role": "put"}))
     with pytest.raises(ContentError, match="was drawn from other words than these"):
-        twin(world.model_copy(update={"scenes": scenes}), built_in())
+        draw_twin(world.model_copy(update={"scenes": scenes}), built_in())
 
 
 UNREADABLE = [
@@ -173,4 +172,4 @@ def test_items_without_a_readable_record_are_refused_by_name(change: dict[str, A
         list(load(path))
     assert str(raised.value).startswith(f"{path}: item {item.id!r}: its record of a world: {said}")
     with pytest.raises(ConfigError, match=f"item {item.id!r} has no record of a world"):
-        record(item.model_copy(update={"world": None}))
+        read_record(item.model_copy(update={"world": None}))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.mechanism import cases
-from tomserve.benchmarks.case import Case
+from tomserve.benchmarks.counterfactuals import Case
 from tomserve.causal.asked import Asked, eligible, said
 from tomserve.causal.backend import Answers, Prompt, Readings
 from tomserve.causal.states import States

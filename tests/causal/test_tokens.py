@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import ROOT, make_item
 from tests.helpers import subjects
 from tests.helpers.mechanism import cases, released
-from tomserve.benchmarks.case import Case
+from tomserve.benchmarks.counterfactuals import Case
 from tomserve.causal import tokens
 from tomserve.causal.backend import Prompt
 from tomserve.causal.table import FALSE, OWN, OWN_TWIN, TWIN

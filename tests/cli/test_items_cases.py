@@ -10,8 +10,8 @@ import pytest
 from tests.conftest import ROOT, Outcome, data_file
 from tests.helpers.outcomes import passes, refuses
 from tomserve import benchmarks
-from tomserve.benchmarks.cases import read_cases
-from tomserve.benchmarks.worlds.drawing import worlds
+from tomserve.benchmarks.counterfactuals import read_cases
+from tomserve.benchmarks.worlds.generator import draw_worlds
 from tomserve.benchmarks.worlds.record import World
 from tomserve.items import read_items
 
@@ -25,9 +25,9 @@ def test_the_release_of_worlds_has_cases_enough_and_they_are_read_back(
 ) -> None:
     def some(*drawn: Any) -> Iterator[World]:
         """The worlds of the release that the default conditions are about; to tell all others takes long."""
-        return (one for one in worlds(*drawn) if one.family in ("contents", "transfer"))
+        return (one for one in draw_worlds(*drawn) if one.family in ("contents", "transfer"))
 
-    monkeypatch.setattr("tomserve.benchmarks.worlds.cases.worlds", some)
+    monkeypatch.setattr("tomserve.benchmarks.worlds.counterfactuals.worlds", some)
     done = passes(cli("items", "worlds", "--cases", "--out", out := tmp_path / "cases.jsonl"))
     assert done.out == f"written: 1,784 items to {out}\n"
     told = " ".join(done.err.split())

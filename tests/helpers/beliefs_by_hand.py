@@ -67,7 +67,7 @@ class Mind:
 
 def follow(story: Sequence[Sequence[str]], asked: str) -> list[tuple[set[str], set[str]]]:
     """Reality and what a person believes after each sentence of a perturbed story, event by event. story: the events
-    of each sentence, in the forms of tomserve.benchmarks.perturbed.events, with labels of one letter."""
+    of each sentence, in the forms of tomserve.benchmarks.perturbed.validation_1, with labels of one letter."""
     world, mind, armed, knowing = {"unknown"}, Mind(), "", False
     found = []
     for events in story:

@@ -18,8 +18,8 @@ from tomserve.items import Item
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.score import item_fields, score_row
 from tomserve.scoring.table import score_table as table_score_table
-from tomserve.stability import KINDS, Kind, variant, variants
 from tomserve.studies.combining import combined
+from tomserve.variants import KINDS, Kind, make_variant, make_variants
 
 DATA = ROOT / "tests/data"
 
@@ -47,7 +47,7 @@ def score_table(
 def answered(items: Sequence[Item], benchmark: str, strategies: Sequence[str] = ("vanilla", "cot")) -> pl.DataFrame:
     """The score table of a model that has two of three questions right and guesses the others; some replies cannot be
     read, and some were not given."""
-    rules = benchmarks.scoring(benchmark)
+    rules = benchmarks.scoring_of(benchmark)
     rows = []
     for strategy in strategies:
         for item in items:
@@ -83,7 +83,7 @@ def _stability(_folder: Path) -> pl.DataFrame:
         make_item(n, choices=["tea", "salt", "rice", "unknown"], gold=None, factors={"family": "ab"[n % 2]}, cluster=f"s/{n // 2}")
         for n in range(48)
     ]  # fmt: skip
-    told = variants(items, KINDS, lambda _name: _retell)
+    told = make_variants(items, KINDS, lambda _name: _retell)
     rows = [
         (item, {"strategy": strategy, "status": "ok", "text": f'{{"answer": "{_drawn(item)}"}}'})
         for strategy in PLAIN
@@ -99,8 +99,8 @@ def _drawn(item: Item) -> str:
 
 def _retell(item: Item, kind: Kind) -> Item:
     if kind.name == "object":
-        return variant(item, kind, by="record", choices=[f"the {label}" for label in item.choices])
-    return variant(item, kind, by="rules", question=f"{kind.short}: {item.question}")
+        return make_variant(item, kind, by="record", choices=[f"the {label}" for label in item.choices])
+    return make_variant(item, kind, by="rules", question=f"{kind.short}: {item.question}")
 
 
 def _functional(_folder: Path) -> pl.DataFrame:

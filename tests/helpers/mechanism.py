@@ -14,10 +14,10 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from tomserve.benchmarks.case import Case
+from tomserve.benchmarks.counterfactuals import Case
+from tomserve.benchmarks.worlds.counterfactuals import triples
 from tomserve.benchmarks.worlds.families import BY_NAME
 from tomserve.benchmarks.worlds.lexicon import built_in
-from tomserve.benchmarks.worlds.triples import triples
 from tomserve.items import UNKNOWN, Item
 
 LABELS = {

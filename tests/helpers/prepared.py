@@ -148,11 +148,12 @@ def _everything() -> None:
     for module in pkgutil.walk_packages(tomserve.__path__, "tomserve."):
         if not module.name.startswith(OTHERS):
             importlib.import_module(module.name)
-    from tomserve.benchmarks.perturbed_2 import benchmark, check
+    from tomserve.benchmarks import perturbed_2
+    from tomserve.benchmarks.perturbed import stages_2
 
-    read = functools.cache(lambda path, content: check.load_stage(path))
-    vars(benchmark)["load_stage"] = lambda path: read(path, path.read_bytes() if path.is_file() else b"")
-    for stage in benchmark.stages():
+    read = functools.cache(lambda path, content: stages_2.load_stage(path))
+    vars(perturbed_2)["load_stage"] = lambda path: read(path, path.read_bytes() if path.is_file() else b"")
+    for stage in perturbed_2.load_stages():
         stage.items()
     gc.collect()
     gc.freeze()  # no collection in a copy then writes to the memory of all this, of which a page written is a page copied

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from tests.conftest import ROOT, make_item
-from tomserve import benchmarks, stability
-from tomserve.benchmarks.hitom.explain import places
+from tomserve import benchmarks, variants
+from tomserve.benchmarks.hitom.baselines import places
 from tomserve.items import Item, write_items
 
 PAYLOADS = [
@@ -73,7 +73,9 @@ def varied_run(folder: Path) -> Path:
     """A run of some questions of a stage and their variants, to which the model always names the first choice."""
     found = benchmarks.get("perturbed")
     items = [item for item in found.items() if item.cluster == "C1/none"]
-    told = stability.variants(items, stability.named(["person,condensed,choices"]), benchmarks.retelling(found))
+    told = variants.make_variants(
+        items, variants.parse_kinds(["person,condensed,choices"]), benchmarks.retelling(found)
+    )
     every = [*items, *(one for one in told if isinstance(one, Item))]
     answers = {one.id: {"text": json.dumps({"answer": one.choices[0]})} for one in every}
     return run_folder(folder, {"vanilla": answers}, every)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tomserve.benchmarks.tombench.source import ABILITY, ANSWER, KNOWN, NUMBER
+from tomserve.benchmarks.published.tombench import ABILITY, ANSWER, KNOWN, NUMBER
 
 ABILITIES = {
     "Unexpected Outcome Test": "Emotion: Typical emotional reactions",

@@ -15,7 +15,7 @@ from tomserve.benchmarks.hitom.generator import items as generated
 from tomserve.benchmarks.hitom.plan import Plan
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.items.draw import chosen, describe, limited
+from tomserve.items.draw import describe, draw_places, limit_items
 
 PERTURBED = benchmarks.get("perturbed")
 ITEMS = list(PERTURBED.items())
@@ -33,7 +33,7 @@ def stories(items: list[Item]) -> dict[tuple[str, str], Counter[tuple[object, ob
 
 @pytest.mark.parametrize("limit", [16, 88, 136, 352, 700])
 def test_perturbed_stories_are_whole_and_all_tasks_get_equally_many(limit: int) -> None:
-    part = limited(ITEMS, limit, PERTURBED.draw)
+    part = limit_items(ITEMS, limit, PERTURBED.draw)
     found = stories(part)
     assert len(part) == limit
     assert {count for story in found.values() for count in story.values()} == {2}  # reality and belief
@@ -53,8 +53,8 @@ def test_larger_draws_hold_smaller_ones_whatever_the_order_of_the_file() -> None
     shuffled = random.Random(1).sample(ITEMS, len(ITEMS))
     draws = []
     for limit in (1, 2, 7, 137, 500, 1088):
-        found = {item.id for item in limited(ITEMS, limit, PERTURBED.draw)}
-        assert found == {item.id for item in limited(shuffled, limit, PERTURBED.draw)}
+        found = {item.id for item in limit_items(ITEMS, limit, PERTURBED.draw)}
+        assert found == {item.id for item in limit_items(shuffled, limit, PERTURBED.draw)}
         assert limit - 1 <= len(found) <= limit
         draws.append(found)
     assert all(small <= large for small, large in pairwise(draws))
@@ -62,7 +62,7 @@ def test_larger_draws_hold_smaller_ones_whatever_the_order_of_the_file() -> None
 
 def test_a_limit_below_one_unit_draws_a_part_of_it() -> None:
     items = [make_item(number, cluster="demo/one" if number < 8 else "demo/two") for number in range(16)]
-    part, whole = limited(items, 3), limited(items, 10)
+    part, whole = limit_items(items, 3), limit_items(items, 10)
     assert (len(part), len({item.cluster for item in part})) == (3, 1)
     assert len(whole) == 8  # two more would be a part of the other cluster
     assert {item.id for item in part} < {item.id for item in whole}
@@ -80,12 +80,12 @@ def test_exported_items_are_drawn_as_in_their_benchmark() -> None:
     assert benchmarks.draw_of(items, {"hitom", "perturbed"}) == Draw()
     assert benchmarks.draw_of(PERTURBED, {"hitom"}) == PERTURBED.draw
     mixed = [*ITEMS[:32], *(make_item(number, cluster=f"demo/{number % 4}") for number in range(12))]
-    found = limited(mixed, 13, benchmarks.draw_of(items, {item.benchmark for item in mixed}))
+    found = limit_items(mixed, 13, benchmarks.draw_of(items, {item.benchmark for item in mixed}))
     assert {count for name, count in Counter(item.cluster for item in found).items() if name.startswith("demo")} == {3}
     # Questions of one's own stay together although their factors have the names of another benchmark.
     factors = [{"scenario": str(n // 4), "swapped": bool(n % 2)} for n in range(16)]
     tasks = [make_item(n + 16 * t, cluster=f"own/{t}", factors=factors[n]) for t in range(4) for n in range(16)]
-    found = limited(tasks, 50, benchmarks.draw_of(items, {"demo"}))
+    found = limit_items(tasks, 50, benchmarks.draw_of(items, {"demo"}))
     assert list(Counter(item.cluster for item in found).values()) == [16] * 3
 
 
@@ -97,7 +97,7 @@ def test_orders_and_twins_of_a_story_are_never_torn(plan: Plan, unit: str, size:
     """Joint accuracy counts a story at all its orders, and a comparison of twins all of them."""
     items = list(generated(plan))
     for limit in (20, 27, 39, len(items)):
-        part = limited(items, limit, benchmarks.get("hitom").draw)
+        part = limit_items(items, limit, benchmarks.get("hitom").draw)
         assert set(Counter(item.factors.get(unit, item.cluster) for item in part).values()) == {size}
 
 
@@ -105,16 +105,16 @@ def test_what_a_run_asks_already_comes_first() -> None:
     before = {item.id for item in random.Random(2).sample(ITEMS, 40)}  # as if drawn in another way
 
     def asked(limit: int) -> set[str]:
-        return {ITEMS[place].id for place in chosen(ITEMS, limit, PERTURBED.draw, before)}
+        return {ITEMS[place].id for place in draw_places(ITEMS, limit, PERTURBED.draw, before)}
 
     assert asked(40) == before
     assert asked(20) < before
     assert len(asked(20)) == 20
     assert asked(60) > before
-    ours = {item.id for item in limited(ITEMS, 176, PERTURBED.draw)}
+    ours = {item.id for item in limit_items(ITEMS, 176, PERTURBED.draw)}
     for limit in (20, 176, 300):
-        found = {ITEMS[place].id for place in chosen(ITEMS, limit, PERTURBED.draw, ours)}
-        assert found == {item.id for item in limited(ITEMS, limit, PERTURBED.draw)}
+        found = {ITEMS[place].id for place in draw_places(ITEMS, limit, PERTURBED.draw, ours)}
+        assert found == {item.id for item in limit_items(ITEMS, limit, PERTURBED.draw)}
 
 
 def test_a_stratum_is_short_for_a_draw_over_it() -> None:

@@ -17,8 +17,7 @@ from tests.conftest import ROOT, fill, make_item
 from tests.helpers.strategies import READERS, items, scripted, shown, talk
 from tomserve import benchmarks
 from tomserve.benchmarks import load
-from tomserve.benchmarks.hitom.events import Move, Place, Story
-from tomserve.benchmarks.hitom.questions import read_question
+from tomserve.benchmarks.hitom.events import Move, Place, Story, read_question
 from tomserve.benchmarks.hitom.tracker import trace
 from tomserve.content.python_file import load_module
 from tomserve.errors import ConfigError

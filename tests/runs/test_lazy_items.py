@@ -35,7 +35,7 @@ BENCHMARK = Benchmark("jars", load, strategies=("vanilla",))
 @pytest.fixture(autouse=True)
 def _nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that other tests loaded are unknown here."""
-    monkeypatch.setattr(benchmarks, "_given", {})
+    monkeypatch.setattr(benchmarks, "_loaded", {})
 
 
 def test_what_fails_late_is_one_line_and_nothing_is_asked(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tomserve.benchmarks import get, load
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ContentError
 from tomserve.items import items_digest, read_ids, write_items
-from tomserve.items.draw import drawn, limited
+from tomserve.items.draw import draw_share, limit_items
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal
 from tomserve.runs.questions import Questions, counted, finished
@@ -28,8 +28,8 @@ def test_a_stock_is_its_items() -> None:
     assert (stock[7], stock[5:8], stock[-1]) == (items[7], items[5:8], items[-1])
     assert list(stock.ids) == [item.id for item in items]
     assert stock.digest() == items_digest(items)
-    assert list(stock.limited(40)) == limited(items, 40, draw)
-    assert list(stock.drawn(0.1)) == drawn(items, 0.1, draw)
+    assert list(stock.limited(40)) == limit_items(items, 40, draw)
+    assert list(stock.drawn(0.1)) == draw_share(items, 0.1, draw)
     assert stock.limited(None).limited(120) is stock
 
 

@@ -15,8 +15,8 @@ from tomserve.items import Item, write_items
 from tomserve.runs.journal import read_rows
 from tomserve.runs.stock import Stock
 from tomserve.runs.varying import apart, varied
-from tomserve.stability import AGAIN, CHOICES, KINDS, OBJECT, PARAPHRASE, TAKEN, Kind, variant
 from tomserve.studies import gaps
+from tomserve.variants import AGAIN, CHOICES, KINDS, OBJECT, PARAPHRASE, TAKEN, Kind, make_variant
 
 ITEMS = [make_item(number) for number in range(4)]
 
@@ -34,7 +34,7 @@ def retell(item: Item, kind: Kind) -> Item:
     """Tells odd items otherwise, with other names for the choices."""
     if item.id.endswith(("1", "3")):
         choices = [f"the {choice}" for choice in item.choices]
-        return variant(item, kind, by="rules", question=f"And {item.question}", choices=choices)
+        return make_variant(item, kind, by="rules", question=f"And {item.question}", choices=choices)
     raise InapplicableError("it is even")
 
 
@@ -106,7 +106,7 @@ def test_t0_asks_originals_again_among_other_numbers_of_requests(endpoint: Endpo
 
 
 def test_variants_that_came_with_the_items_are_asked_rather_than_made_again(tmp_path: Path, endpoint: Endpoint) -> None:
-    own = [variant(item, PARAPHRASE, by="rewriter:other", question="And what is in it?") for item in ITEMS]
+    own = [make_variant(item, PARAPHRASE, by="rewriter:other", question="And what is in it?") for item in ITEMS]
     write_items(tmp_path / "items.jsonl", [*ITEMS, *own])
     endpoint.script = first_choice
     run = tomserve.ask(
@@ -141,16 +141,18 @@ def test_what_cannot_be_told_otherwise_is_left_out_and_counted_by_reason() -> No
 def test_a_variant_with_another_right_answer_or_without_a_change_is_left_out() -> None:
     def wrong(item: Item, kind: Kind) -> Item:
         other = next(choice for choice in item.choices if choice != item.answer)
-        return variant(item, kind, by="record", question="And?", answer=other)
+        return make_variant(item, kind, by="record", question="And?", answer=other)
 
     found = varied(Stock(ITEMS), Stock(), (OBJECT,), lambda name: wrong)
     assert found.dropped == {"object": {"the right answer would change": 4}}
-    found = varied(Stock(ITEMS), Stock(), (OBJECT,), lambda name: lambda item, kind: variant(item, kind, by="rules"))
+    found = varied(
+        Stock(ITEMS), Stock(), (OBJECT,), lambda name: lambda item, kind: make_variant(item, kind, by="rules")
+    )
     assert found.dropped == {"object": {"nothing to change": 4}}
 
 
 def test_a_variant_is_written_and_read_back() -> None:
-    told = variant(ITEMS[0], KINDS[1], by="record", choices=[f"a {choice}" for choice in ITEMS[0].choices])
+    told = make_variant(ITEMS[0], KINDS[1], by="record", choices=[f"a {choice}" for choice in ITEMS[0].choices])
     assert Item.from_json(told.to_json()) == told
     assert orjson.loads(told.to_json())["meanings"] == list(ITEMS[0].choices)
     for wrong in (["tea"], ["tea"] * len(told.choices)):
@@ -174,16 +176,16 @@ BAD: tuple[tuple[dict[str, Any], str], ...] = (
 @pytest.mark.parametrize(("update", "expected"), BAD)
 def test_a_given_variant_must_fit_its_original(update: dict[str, Any], expected: str, endpoint: Endpoint) -> None:
     own = make_item(0).model_copy(update={"id": "item-0", "choices": ("tea", "salt"), "answer": "tea", "gold": None})
-    given = Item.model_validate(variant(own, PARAPHRASE, by="rules").model_dump() | {"id": "v"} | update)
+    given = Item.model_validate(make_variant(own, PARAPHRASE, by="rules").model_dump() | {"id": "v"} | update)
     with pytest.raises(ConfigError, match=expected):
         tomserve.ask([own, given], "vanilla", base_url=endpoint.url, run="r")
     assert not endpoint.requests
 
 
 def test_a_variant_of_a_variant_is_refused() -> None:
-    first = variant(ITEMS[0], PARAPHRASE, by="rules")
+    first = make_variant(ITEMS[0], PARAPHRASE, by="rules")
     with pytest.raises(ConfigError, match="no item that is no variant itself has this id"):
-        apart(Stock([ITEMS[0], first, variant(first, CHOICES, by="record")]))
+        apart(Stock([ITEMS[0], first, make_variant(first, CHOICES, by="record")]))
 
 
 def test_no_variant_takes_the_id_of_another_question(endpoint: Endpoint) -> None:

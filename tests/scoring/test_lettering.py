@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import make_item
-from tomserve.benchmarks.tombench.official import official
+from tomserve.benchmarks.published.tombench import official_columns
 from tomserve.scoring.grades import digest_question
 from tomserve.scoring.labels import find_prompt_order
 from tomserve.scoring.score import read_response
@@ -51,6 +51,6 @@ def test_a_letter_is_read_with_the_list_that_was_shown(more: dict[str, Any], rep
 
 def test_the_authors_and_the_reader_are_told_the_order_too() -> None:
     rows = [{"status": "ok", "text": "[[B]]", **more} for more in ({}, {"asked": LISTED}, {"asked": "?"})]
-    read = [official(ITEM, read_response(ITEM, row, True)._replace(text="[[B]]")) for row in rows]
+    read = [official_columns(ITEM, read_response(ITEM, row, True)._replace(text="[[B]]")) for row in rows]
     assert [one.get("metric_official_correct") for one in read] == [False, True, None]
     assert len({digest_question(ITEM, row) for row in rows}) == 2

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import make_item
-from tomserve.benchmarks import scoring
+from tomserve.benchmarks import scoring_of
 from tomserve.scoring import statements
 from tomserve.scoring.answers import read_reply
 from tomserve.scoring.labels import LONGEST, LetteredChoices, Mention, find_mentions, longest_label, match_label
@@ -174,7 +174,7 @@ def test_letters_are_read_only_where_choices_were_offered_by_letter_but_prose_ev
     for benchmark, found in (("hitom", ["tea", "salt"]), ("demo", [None, "salt"])):
         item = make_item(benchmark=benchmark, choices=["salt", "tea"], answer="tea", gold=None)
         rows = [(item, {"strategy": text, "status": "ok", "text": text}) for text in replies]
-        assert score_table("r", "m", rows, rules=scoring)["answer"].to_list() == found
+        assert score_table("r", "m", rows, rules=scoring_of)["answer"].to_list() == found
 
 
 QUESTION = "Where does Ann think Bo thinks the pen is?"

@@ -3,9 +3,8 @@
 import pytest
 
 from tomserve.items import Item
-from tomserve.stability import rewriting
-from tomserve.stability.kinds import CONDENSED, OBJECT, ORDER, PERSON, Kind
-from tomserve.stability.making import variant
+from tomserve.variants import rewriter
+from tomserve.variants.base import CONDENSED, OBJECT, ORDER, PERSON, Kind, make_variant
 
 STORY = (
     *("Noor is a cook in Peru.", "She puts the red box on the shelf."),
@@ -18,7 +17,7 @@ NAMES = "the names are others"
 
 
 def fault(kind: Kind, *told: str) -> str | None:
-    return rewriting.fault(rewriting.jobs([(ITEM, kind)])[0][0], told)
+    return rewriter.find_fault(rewriter.plan_jobs([(ITEM, kind)])[0][0], told)
 
 
 def replaced(old: str, new: str) -> tuple[str, ...]:
@@ -44,14 +43,14 @@ def test_another_object(told: tuple[str, ...], why: str | None) -> None:
 
 
 def test_another_person() -> None:
-    job = rewriting.jobs([(ITEM, PERSON)])[0][0]
+    job = rewriter.plan_jobs([(ITEM, PERSON)])[0][0]
     renamed = replaced("Noor", job.new)
-    assert rewriting.fault(job, renamed) is None
-    assert rewriting.fault(job, [*renamed[:3], STORY[3]]) == NAMES
-    assert rewriting.fault(job, [*renamed[:3], "This is not seen."]) == NAMES
+    assert rewriter.find_fault(job, renamed) is None
+    assert rewriter.find_fault(job, [*renamed[:3], STORY[3]]) == NAMES
+    assert rewriter.find_fault(job, [*renamed[:3], "This is not seen."]) == NAMES
     turned = [renamed[0], renamed[1].replace("She", "He"), *renamed[2:]]
-    assert rewriting.fault(job, turned) == "the pronouns are others"
-    assert rewriting.fault(job, [renamed[0].replace("cook", "baker"), *renamed[1:]]) == WORDS
+    assert rewriter.find_fault(job, turned) == "the pronouns are others"
+    assert rewriter.find_fault(job, [renamed[0].replace("cook", "baker"), *renamed[1:]]) == WORDS
 
 
 def test_fewer_words() -> None:
@@ -68,6 +67,6 @@ def test_another_order() -> None:
 
 
 def test_a_verifier_sees_both_orders_of_the_choices_with_their_meanings() -> None:
-    made = variant(ITEM, PERSON, by="rules", choices=["in a", "in b"], story=["x"])
-    for one in rewriting.orders(made):
+    made = make_variant(ITEM, PERSON, by="rules", choices=["in a", "in b"], story=["x"])
+    for one in rewriter.choice_orders(made):
         assert [one.meaning(choice) for choice in sorted(one.choices)] == list(ITEM.choices)

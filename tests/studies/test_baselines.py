@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import make_item
 from tomserve import benchmarks
 from tomserve.benchmarks import perturbed
-from tomserve.benchmarks.perturbed.rules import RULES
+from tomserve.benchmarks.perturbed.baselines import RULES_1
 from tomserve.items import Item
 from tomserve.scoring.table import score_table
 from tomserve.studies import GOOD, OPEN, Card, Context, Study, Verdict, baselines, load_study
@@ -93,7 +93,7 @@ def answered(items: list[Item], answer: Callable[[Item], str | None], strategy: 
     """The scores of a model that answers so; a reply that is None did not come."""
     said = [(item, answer(item)) for item in items]
     rows = [(one, {"strategy": strategy, "status": "ok" if text else "timeout", "text": text}) for one, text in said]
-    return score_table("r", "m", rows, rules=benchmarks.scoring)
+    return score_table("r", "m", rows, rules=benchmarks.scoring_of)
 
 
 def marked(right: Callable[[Item], bool | None]) -> Callable[[Item], str | None]:
@@ -112,7 +112,7 @@ def judged(scores: pl.DataFrame, study: Study) -> tuple[Any, Verdict]:
     return found, verdict
 
 
-REALITY = next(rule for rule in RULES if rule.name == "always reality")
+REALITY = next(rule for rule in RULES_1 if rule.name == "always reality")
 
 
 def test_who_always_answers_reality_is_told_so_and_gets_no_good_verdict(items: list[Item], study: Study) -> None:
@@ -162,7 +162,7 @@ def test_any_benchmark_has_the_rules_that_need_nothing_but_an_item() -> None:
     story = {"gold": None, "choices": ["yes", "no"], "story": ["Is it so?"], "factors": {}}
     asked = [make_item(n, **story, answer="yes" if n % 4 else "no") for n in range(1, 41)]
     rows = [(item, {"strategy": "vanilla", "status": "ok", "text": "yes"}) for item in asked]
-    found = compute(score_table("r", "m", rows, rules=benchmarks.scoring), "accuracy")
+    found = compute(score_table("r", "m", rows, rules=benchmarks.scoring_of), "accuracy")
     row = found.tables["accuracy"].row(0, named=True)
     assert (row["best_rule"], row["best_rule_kind"], row["best_rule_accuracy"]) == ("always yes", "constant", 0.75)
     assert row["over_rule"] == 0.0

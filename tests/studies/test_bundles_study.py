@@ -11,7 +11,7 @@ import pytest
 from tomserve import benchmarks
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.items.draw import limited
+from tomserve.items.draw import limit_items
 from tomserve.scoring.table import score_table
 from tomserve.studies import Context, analyze, load_study
 from tomserve.studies.showing import Card
@@ -29,11 +29,11 @@ def scores(items: list[Item], wrong: Callable[[Item], bool]) -> pl.DataFrame:
     others = (next(choice for choice in item.choices if choice != item.answer) for item in items)
     texts = [other if wrong(item) else item.answer for item, other in zip(items, others, strict=True)]
     rows = [{"strategy": "vanilla", "status": "ok", "text": text} for text in texts]
-    return score_table("r", "m", zip(items, rows, strict=True), rules=benchmarks.scoring)
+    return score_table("r", "m", zip(items, rows, strict=True), rules=benchmarks.scoring_of)
 
 
 def test_the_limit_draws_whole_bundles(items: list[Item]) -> None:
-    drawn = Counter(item.cluster for item in limited(items, 70, benchmarks.get("bundles").draw))
+    drawn = Counter(item.cluster for item in limit_items(items, 70, benchmarks.get("bundles").draw))
     assert list(drawn.values()) == [16] * 4
 
 

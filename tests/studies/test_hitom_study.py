@@ -11,8 +11,8 @@ import pytest
 from tests.conftest import data_file
 from tests.helpers import golden_tables
 from tomserve import benchmarks
-from tomserve.benchmarks.hitom.explain import parsed
-from tomserve.benchmarks.hitom.questions import read_question
+from tomserve.benchmarks.hitom.baselines import parse_story
+from tomserve.benchmarks.hitom.events import read_question
 from tomserve.benchmarks.hitom.tracker import belief
 from tomserve.errors import ConfigError, ContentError
 from tomserve.scoring.table import score_table
@@ -258,9 +258,9 @@ def test_known_facts_of_the_official_file() -> None:
     rows = []
     for item in items:
         asked, obj = read_question(item.question)
-        copied = belief(parsed(item.story), asked[-1:], obj) if len(asked) > 1 else item.answer
+        copied = belief(parse_story(item.story), asked[-1:], obj) if len(asked) > 1 else item.answer
         rows.append((item, {"strategy": "hitom_vanilla", "status": "ok", "text": copied}))
-    found = study(score_table("r", "copies", rows, rules=benchmarks.scoring))
+    found = study(score_table("r", "copies", rows, rules=benchmarks.scoring_of))
     rules = found["baselines"].filter(deception="overall")
     orders = rules.filter(pl.col("order").is_in(["2", "3", "4"]))
     assert [round(value, 2) for value in orders.filter(rule="first order")["accuracy"]] == [0.48, 0.38, 0.34]

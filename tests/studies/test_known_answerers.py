@@ -13,11 +13,11 @@ from tests.conftest import ROOT
 from tests.helpers import golden_tables
 from tests.helpers.dyntom import write_trials
 from tomserve import benchmarks
-from tomserve.benchmarks.bigtom import official, rules
-from tomserve.benchmarks.opentom.rules import class_of
-from tomserve.benchmarks.worlds.drawing import worlds as drawn_worlds
+from tomserve.benchmarks.published import bigtom as published_bigtom
+from tomserve.benchmarks.published.opentom import class_of
+from tomserve.benchmarks.worlds.generator import draw_worlds as drawn_worlds
+from tomserve.benchmarks.worlds.generator import items as rendered
 from tomserve.benchmarks.worlds.lexicon import built_in
-from tomserve.benchmarks.worlds.rendering import items as rendered
 from tomserve.items import Item
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.metrics import NO_REPLY
@@ -31,9 +31,13 @@ Tables = dict[str, pl.DataFrame]
 
 
 def of_bigtom(item: Item, said: str) -> dict[str, Any]:
-    text = f"Answer: {official.KEYS[item.choices.index(said)]}{said}"
-    found = {rule.column: rule.answer(item) == item.answer for rule in rules.RULES}
-    return found | rules.PLACES.compute(item, NO_REPLY) | official.compute(item, Reading(None, None, text=text))
+    text = f"Answer: {published_bigtom.KEYS[item.choices.index(said)]}{said}"
+    found = {rule.column: rule.answer(item) == item.answer for rule in published_bigtom.RULES}
+    return (
+        found
+        | published_bigtom.PLACES.compute(item, NO_REPLY)
+        | published_bigtom.compute(item, Reading(None, None, text=text))
+    )
 
 
 def of_tomi(item: Item, said: str | None) -> dict[str, Any]:
@@ -90,7 +94,7 @@ def right(item: Item) -> str | None:
 
 
 def world(item: Item) -> str:
-    return str(rules.RULES[0].answer(item))
+    return str(published_bigtom.RULES[0].answer(item))
 
 
 def reality(item: Item) -> str | None:

@@ -14,7 +14,7 @@ from tests.helpers.drawn import crowd
 from tests.helpers.questionnaires import items
 from tomserve import benchmarks
 from tomserve.errors import ConfigError
-from tomserve.items.draw import limited
+from tomserve.items.draw import limit_items
 from tomserve.stats.power import Spread, class_power, model_power
 from tomserve.studies import people_plan
 from tomserve.studies import plan as planning
@@ -47,7 +47,7 @@ def test_more_stories_than_tasks_are_refused(cli: Callable[..., Outcome]) -> Non
 def test_a_plan_is_for_the_questions_that_would_be_drawn(cli: Callable[..., Outcome]) -> None:
     asked = benchmarks.get("perturbed")
     chosen = planning.drawn(asked, None, 100)
-    assert chosen == limited(list(asked.items(None)), 100, asked.draw)
+    assert chosen == limit_items(list(asked.items(None)), 100, asked.draw)
     part = planning.drawn(asked, None, 50, ["perturbation=none"])
     assert {one.factors["perturbation"] for one in part} == {"none"}
     assert 0 < len(part) <= 50

@@ -16,9 +16,9 @@ from tests.helpers import golden_tables
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.scoring.table import score_table
-from tomserve.stability import KINDS, Kind, variant, variants
 from tomserve.studies import Context, analyze, compute, load_study
 from tomserve.studies.showing import BAD, GOOD, OPEN
+from tomserve.variants import KINDS, Kind, make_variant, make_variants
 
 Answer = Callable[[Item, Item], str | None]
 """An answerer: given an item and its original, one of the item's choices, or None for a reply that cannot be read."""
@@ -47,12 +47,12 @@ def retell(item: Item, kind: Kind) -> Item:
     """Other names for the choices where an object is another one, else another question."""
     if kind.name == "object":
         choices = [label if label == "unknown" else f"the {label}" for label in item.choices]
-        return variant(item, kind, by="record", choices=choices)
-    return variant(item, kind, by="rules", question=f"{kind.short}: {item.question}")
+        return make_variant(item, kind, by="record", choices=choices)
+    return make_variant(item, kind, by="rules", question=f"{kind.short}: {item.question}")
 
 
 def asked(items: list[Item], kinds: tuple[Kind, ...] = KINDS) -> list[Item]:
-    return [*items, *(one for one in variants(items, kinds, lambda name: retell) if isinstance(one, Item))]
+    return [*items, *(one for one in make_variants(items, kinds, lambda name: retell) if isinstance(one, Item))]
 
 
 def scored(answers: dict[str, Answer], items: list[Item] | None = None, again: bool = True) -> pl.DataFrame:

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.helpers import golden_tables, tombench
 from tomserve import benchmarks
-from tomserve.benchmarks.tombench import official
+from tomserve.benchmarks.published import tombench as published_tombench
 from tomserve.content.python_file import load_module
 from tomserve.items import Item
 from tomserve.scoring.score import item_fields, score_row
@@ -26,7 +26,7 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> list[Item]:
 
 def scores(items: list[Item], reply: Callable[[Item, str], str]) -> pl.DataFrame:
     """The score table of a model that says what `reply` gives for an item and the letter of its right answer."""
-    rules = benchmarks.scoring("tombench")
+    rules = benchmarks.scoring_of("tombench")
     rows = []
     for item in items:
         text = reply(item, "ABCD"[item.choices.index(item.answer)])
@@ -101,7 +101,7 @@ def test_an_account_of_a_vote_is_counted_by_its_votes(items: list[Item]) -> None
     found = analyze(scores(items, vote), "tombench")["official"]
     shares = found.select("accuracy", "official_accuracy", "official_guessed").rows()
     assert shares == [(0.0, 1.0, pytest.approx(0.4))] * 2
-    assert official.majority(["a", None, "b", "b"]) == "b"
+    assert published_tombench.majority(["a", None, "b", "b"]) == "b"
 
 
 def test_the_question_with_another_storys_options_is_left_out(tmp_path: Path) -> None:

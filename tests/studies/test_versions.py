@@ -6,7 +6,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.helpers import golden_tables
 from tomserve import benchmarks
-from tomserve.benchmarks.perturbed_2.check import load_stage
+from tomserve.benchmarks.perturbed.stages_2 import load_stage
 from tomserve.items import Item
 from tomserve.scoring.table import score_table
 from tomserve.studies import analyze, load_study
@@ -34,7 +34,7 @@ def studied(items: list[Item], wrong: set[str], name: str = "vanilla") -> dict[s
         if any(item.id.startswith(one) for one in wrong):
             answer = next(choice for choice in item.choices if choice != item.answer)
         rows.append((item, {"strategy": name, "status": "ok", "text": f'{{"answer": "{answer}"}}'}))
-    scores = score_table("r", "m", rows, rules=benchmarks.scoring)
+    scores = score_table("r", "m", rows, rules=benchmarks.scoring_of)
     return analyze(scores, load_study("perturbed"), "recommended")
 
 

@@ -68,7 +68,7 @@ class AskOptions(TypedDict, total=False):
         The share of the items, such as 0.02, that is asked again to see how often an answer changes by chance [none].
     variants
         The kinds of variants to ask besides each item, such as "all" or ["person", "choices"], to see whether answers
-        survive changes that should not matter (see tomserve.stability.KINDS) [none].
+        survive changes that should not matter (see tomserve.variants.KINDS) [none].
 
     These options say how it is done:
 

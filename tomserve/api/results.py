@@ -93,7 +93,7 @@ def score(
         name = Path(responses).stem if isinstance(responses, str | Path) else "responses"
         answered = ResponseFile(_responses_file(responses, folder), asked, model or name, foreign=True)
         table.report_problems(note, answered)
-        table.write_score_table(asked, answered, folder / "scores.parquet", run=name, rules=benchmarks.scoring)
+        table.write_score_table(asked, answered, folder / "scores.parquet", run=name, rules=benchmarks.scoring_of)
         return pl.read_parquet(folder / "scores.parquet")
 
 

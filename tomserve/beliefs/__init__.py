@@ -12,8 +12,7 @@ over the updates whose audience it belongs to, one after the other, and what it 
 """
 
 from tomserve.beliefs.audience import Audience, apart, hearsay, shared_hearsay, together
-from tomserve.beliefs.belief import Belief, Manner
-from tomserve.beliefs.trace import Chain, Trace, Update
+from tomserve.beliefs.trace import Belief, Chain, Manner, Trace, Update
 
 __all__ = [
     "Audience",

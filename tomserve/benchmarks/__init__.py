@@ -17,9 +17,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from tomserve.benchmarks.benchmark import ALL, ANYBODYS, Benchmark
-from tomserve.benchmarks.case import Case, NoCase
-from tomserve.benchmarks.findings import Findings, Say
+from tomserve.benchmarks.base import ALL, ANYBODYS, Benchmark, Findings, Say
+from tomserve.benchmarks.counterfactuals import Case, NoCase
 from tomserve.content import digest
 from tomserve.content.python_file import load_module
 from tomserve.errors import ConfigError, ContentError, one_of
@@ -27,7 +26,7 @@ from tomserve.items import Item
 from tomserve.items.draw import Draw
 from tomserve.scoring.baselines import Baseline
 from tomserve.scoring.metrics import PLAIN, Scoring
-from tomserve.stability import Retell, text
+from tomserve.variants import Retell, text_rules
 
 __all__ = [
     "ALL",
@@ -41,13 +40,13 @@ __all__ = [
     "NoCase",
     "Say",
     "draw_of",
+    "find",
     "get",
-    "known",
     "load",
     "names",
+    "names_with_cases",
     "retelling",
-    "scoring",
-    "with_cases",
+    "scoring_of",
 ]
 
 DEFAULT = "perturbed-2"
@@ -62,7 +61,7 @@ _EXAMPLE = (
     'BENCHMARK = Benchmark("my_tasks", load)',
 )
 
-_given: dict[str, Benchmark] = {}
+_loaded: dict[str, Benchmark] = {}
 """Benchmarks from users' files that this process has loaded, by their names."""
 
 
@@ -89,17 +88,17 @@ def get(name: str | None = None) -> Benchmark:
     name = name or DEFAULT
     if name.endswith(".py"):
         return _from_file(Path(name).expanduser())
-    if (found := known(name)) is None:
+    if (found := find(name)) is None:
         raise ConfigError(f"{one_of('benchmark', name, names())}; a file of your own must end in .py")
     return found
 
 
-def known(name: str) -> Benchmark | None:
+def find(name: str) -> Benchmark | None:
     """The benchmark of that name, from this package or from a file that this process has loaded, or None.
 
     An unknown name is no error here, because the author of an item may call its benchmark anything.
     """
-    return _given.get(name) or (_built_in(name) if name in _names() else None)
+    return _loaded.get(name) or (_built_in(name) if name in _names() else None)
 
 
 def load(
@@ -115,28 +114,28 @@ def load(
     return get(name).items(path, gold, where)
 
 
-def with_cases() -> list[str]:
+def names_with_cases() -> list[str]:
     """The names of the benchmarks of this package that make cases of their own data or of a published file."""
     return [name for name in names() if (found := _built_in(name)).cases is not None and not found.mixed]
 
 
-def scoring(name: str) -> Scoring:
+def scoring_of(name: str) -> Scoring:
     """What the benchmark of that name adds to the standard scoring; nothing where the name is unknown."""
-    found = known(name)
+    found = find(name)
     return found.scoring if found is not None else PLAIN
 
 
 def retelling(benchmark: Benchmark, path: Path | None = None) -> Callable[[str], Retell]:
-    """What tells items of any benchmark otherwise, by the benchmark's name; see tomserve.stability.variants.
+    """What tells items of any benchmark otherwise, by the benchmark's name; see tomserve.variants.variants.
 
     benchmark, path: what is asked, and the user's ``--path`` for it. Items that name a benchmark of their own are told
     by that one, from its own data; items of a benchmark that keeps no records are changed by rules of text.
     """
 
     def teller(name: str) -> Retell:
-        found = benchmark if name == benchmark.name else known(name)
+        found = benchmark if name == benchmark.name else find(name)
         own = None if found is None else found.retell(path if found is benchmark else None)
-        return text.retell if own is None else own
+        return text_rules.retell if own is None else own
 
     return teller
 
@@ -149,7 +148,7 @@ def draw_of(benchmark: Benchmark, names: Iterable[str]) -> Draw:
     """
     if not benchmark.mixed:
         return benchmark.draw
-    found = {one.draw for name in names if name != benchmark.name and (one := known(name)) is not None}
+    found = {one.draw for name in names if name != benchmark.name and (one := find(name)) is not None}
     return found.pop() if len(found) == 1 else benchmark.draw
 
 
@@ -168,5 +167,5 @@ def _from_file(path: Path) -> Benchmark:
         raise ContentError(f"{what}; expected a line such as the last of: {' | '.join(_EXAMPLE)}", path=path)
     if found.name in names():
         raise ContentError(f"the name {found.name!r} is that of a built-in benchmark; choose another", path=path)
-    benchmark = _given[found.name] = replace(found, file=path.resolve(), digest=code)
+    benchmark = _loaded[found.name] = replace(found, file=path.resolve(), digest=code)
     return benchmark

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tomserve.benchmarks.perturbed.benchmark import BENCHMARK as PERTURBED
-from tomserve.benchmarks.perturbed.benchmark import stages
+from tomserve.benchmarks.perturbed.edition_1 import BENCHMARK as PERTURBED
+from tomserve.benchmarks.perturbed.edition_1 import load_stages
 from tomserve.items import Item
 from tomserve.items.draw import Draw
 
@@ -24,7 +24,7 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     has). path: a stage file or a folder of them, None for the dataset's own. gold: not used, as there is one set of
     right answers. Raises ConfigError and ContentError as the perturbed benchmark does."""
     del gold
-    for stage in stages(path):
+    for stage in load_stages(path):
         for item in stage.items(NAME):
             bundle = f"{item.factors['stage']}/{item.factors['perturbation']}"
             factors = {**item.factors, "bundle": bundle, "options": len(item.choices)}

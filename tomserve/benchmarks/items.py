@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tomserve.benchmarks.benchmark import Benchmark
-from tomserve.benchmarks.case import Case, NoCase
-from tomserve.benchmarks.cases import read_cases
+from tomserve.benchmarks.base import Benchmark
+from tomserve.benchmarks.counterfactuals import Case, NoCase, read_cases
 from tomserve.errors import ConfigError
 from tomserve.items import Item, read_items
 
@@ -19,7 +18,7 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
 
 
 def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case | NoCase]:
-    """The cases of the file `path` (see tomserve.benchmarks.cases), whatever the conditions. Raises as `load` does."""
+    """The cases of the file `path` (see tomserve.benchmarks.counterfactuals), whatever the conditions. Raises as `load` does."""
     del where
     return read_cases(_given(path))
 

@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 
 from tomserve import content
-from tomserve.benchmarks.case import Case
+from tomserve.benchmarks.counterfactuals import Case
 from tomserve.causal.backend import Answers, Floats, Ints, Prompt
 from tomserve.causal.table import FALSE, ROLES, TOLD
 from tomserve.causal.tokens import ORDERS, CasePrompts

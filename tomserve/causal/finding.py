@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tomserve import benchmarks
-from tomserve.benchmarks.case import Case
-from tomserve.benchmarks.cases import limited
+from tomserve.benchmarks.counterfactuals import Case, draw_cases
 from tomserve.causal import checkpoints
 from tomserve.causal.asked import Asked
 from tomserve.causal.backend import Backend
@@ -119,7 +118,7 @@ def find(settings: Settings, on: On) -> Found:
     left_out: Counter[str] = Counter()
     cases = list(benchmark.found_cases(path, settings.where, left_out))
     draw = benchmarks.draw_of(benchmark, {case.f.benchmark for case in cases})
-    cases = limited(cases, settings.limit, draw)
+    cases = draw_cases(cases, settings.limit, draw)
     strategy = Strategy.load(settings.strategy)
     if cases:
         check_strategy(strategy, cases[0].f)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import polars as pl
 
-from tomserve.benchmarks.case import IN_TWIN, Case
+from tomserve.benchmarks.counterfactuals import IN_TWIN, Case
 from tomserve.causal.asked import Asked
 from tomserve.causal.backend import Ints
 from tomserve.causal.moving import rows

@@ -75,7 +75,7 @@ name of the family on which it was fitted, for items of another family (transfer
 TRUE_LABELS, SHUFFLED_LABELS = "true", "shuffled"
 """`labels`: whether a probe learned the labels as they are, or shuffled ones (the control task)."""
 PROBES = ("protagonist", "other", "reality")
-"""`probe`: whose belief (or what is really so) a probe reads: see tomserve.benchmarks.case.Case.holders."""
+"""`probe`: whose belief (or what is really so) a probe reads: see tomserve.benchmarks.counterfactuals.Case.holders."""
 
 _COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "run": pl.String,

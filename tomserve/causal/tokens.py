@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import jinja2
 import orjson
 
-from tomserve.benchmarks.case import Case
+from tomserve.benchmarks.counterfactuals import Case
 from tomserve.causal.backend import Prompt
 from tomserve.causal.table import FALSE, OWN, OWN_TWIN, TOLD, TWIN
 from tomserve.errors import ConfigError

@@ -78,7 +78,7 @@ def items(
     questions make no case, and why, is said at the end.
     """
     from tomserve import benchmarks
-    from tomserve.items.draw import limited
+    from tomserve.items.draw import limit_items
 
     asked = benchmarks.get(benchmark)
     read = (path, asked.file)
@@ -91,7 +91,7 @@ def items(
     found: Iterable[Item] = asked.items(path, gold, where)
     if limit is not None:
         every = list(found)
-        found = limited(every, limit, benchmarks.draw_of(asked, {item.benchmark for item in every}))
+        found = limit_items(every, limit, benchmarks.draw_of(asked, {item.benchmark for item in every}))
     if rewriter is not None or rewriter_model is not None or verifier is not None:
         if rewriter is None or not variants or out is None:
             raise ConfigError("--rewriter URL or MODEL goes with --variants KINDS and --out FILE")
@@ -117,14 +117,14 @@ def _write(found: Iterable[Item], out: Path | None, *inputs: Path | None) -> int
 def _cases(asked: Benchmark, path: Path | None, where: list[str] | None, limit: int | None) -> list[Item]:
     """The items of all cases; how many cases there are, and what makes none, goes to standard error."""
     from tomserve import benchmarks
-    from tomserve.benchmarks.cases import counted, items_of, limited
+    from tomserve.benchmarks.counterfactuals import describe_cases, draw_cases, items_of
 
     left_out: Counter[str] = Counter()
     every = list(asked.found_cases(path, where, left_out))
-    found = limited(every, limit, benchmarks.draw_of(asked, {case.f.benchmark for case in every}))
+    found = draw_cases(every, limit, benchmarks.draw_of(asked, {case.f.benchmark for case in every}))
     drawn = f", drawn from {len(every):,}" if len(found) < len(every) else ""
     default = f" (--where {' --where '.join(asked.usual_cases)}; --where all takes all)"
-    _say_cases(f"{counted(found)}{drawn}{'' if where or not asked.usual_cases else default}", left_out)
+    _say_cases(f"{describe_cases(found)}{drawn}{'' if where or not asked.usual_cases else default}", left_out)
     return [item for case in found for item in items_of(case)]
 
 
@@ -145,12 +145,12 @@ def _say_cases(line: str, left_out: Mapping[str, int]) -> None:
 
 def _with_variants(found: Iterable[Item], kinds: Sequence[str], asked: Benchmark, path: Path | None) -> list[Item]:
     """The items, each followed by its variants; how many there are of them goes to standard error."""
-    from tomserve import benchmarks, stability
+    from tomserve import benchmarks, variants
     from tomserve.runs.stock import Stock
     from tomserve.runs.varying import apart, varied
 
     originals, given = apart(Stock(found))
-    made = varied(originals, given, stability.named(kinds), benchmarks.retelling(asked, path))
+    made = varied(originals, given, variants.parse_kinds(kinds), benchmarks.retelling(asked, path))
     _say(made.described(), made.record())
     told: dict[str, list[Item]] = {}
     for item in made.variants:
@@ -169,7 +169,7 @@ def _rewritten(
 
     asked: the benchmark and its path. models: the rewriter, which of the models at its address, and the verifier.
     """
-    from tomserve import benchmarks, stability
+    from tomserve import benchmarks, variants
     from tomserve.cli import signals
     from tomserve.reporting.progress import Screen
     from tomserve.runs import rewriting
@@ -179,7 +179,7 @@ def _rewritten(
     rewriter, model, verifier = models
     report = rewriting.write_variants(
         found,
-        stability.named(kinds),
+        variants.parse_kinds(kinds),
         benchmarks.retelling(*asked),
         rewriting.find_rewriter(rewriter, model, waiting),
         out,

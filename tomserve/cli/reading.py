@@ -87,7 +87,7 @@ def of_file(out: Path, files: tuple[ItemFile, ResponseFile], found: Reader, wish
     from tomserve.reporting.progress import Screen
     from tomserve.runs import reader, reading
 
-    survey = reader.Survey(*files, benchmarks.scoring, wishes.size)
+    survey = reader.Survey(*files, benchmarks.scoring_of, wishes.size)
     job = reading.Job(found, survey, GradeFiles.beside(out), Screen(console()), own=wishes.own)
     return _told(reading.read_replies(job, signals.heard))
 

@@ -169,7 +169,7 @@ def _check_benchmark(folder: Path, given: Benchmark) -> None:
 def _against_current(folder: Path) -> pl.DataFrame:
     manifest = read_manifest(folder) or {}
     name, labels = str(manifest.get("benchmark", "")), manifest.get("benchmark_gold")
-    if (benchmark := benchmarks.known(name)) is None:  # a name of the run's own choice could be the path of a program
+    if (benchmark := benchmarks.find(name)) is None:  # a name of the run's own choice could be the path of a program
         raise ConfigError(
             f"{folder}: its benchmark {name!r:.80} is none of tomserve's; was it declared in a file, give it by "
             "--benchmark FILE.py"
@@ -234,7 +234,7 @@ def foreign(
         choices = GraderChoices(place) if place.record.exists() else None
         table = scratch / "scores.parquet"
         try:
-            write_score_table(known, found, table, run=responses.stem, rules=benchmarks.scoring, reader=choices)
+            write_score_table(known, found, table, run=responses.stem, rules=benchmarks.scoring_of, reader=choices)
             if out.suffix == ".parquet":
                 with output_path.open_output(out, responses, items, path) as file, table.open("rb") as source:
                     shutil.copyfileobj(source, file, 1 << 20)
@@ -304,7 +304,7 @@ def _unread_of(responses: Path, items: Path | None, benchmark: str | None, path:
         found = ResponseFile(responses, known, responses.stem, foreign=True)
         report_problems(warn, found)
         table = scratch / "scores.parquet"
-        write_score_table(known, found, table, run=responses.stem, rules=benchmarks.scoring)
+        write_score_table(known, found, table, run=responses.stem, rules=benchmarks.scoring_of)
         return listed(pl.read_parquet(table), count, known, found)
 
 

@@ -50,8 +50,8 @@ from tomserve.faithfulness.units import concluded, named, replaced, states, unit
 from tomserve.items.item import UNKNOWN
 from tomserve.prompting.people import people_of
 from tomserve.scoring.labels import find_mentions
-from tomserve.stability import names
-from tomserve.stability.rewording import People
+from tomserve.variants import names
+from tomserve.variants.words import NameReplacer
 
 NO_CONCLUSION = "the prose has no conclusion that can be read"
 NOT_NAMED = "the prose does not name the label on which it concludes"
@@ -131,12 +131,12 @@ def _full(prose: Prose) -> Made:
 
 def _paraphrase(prose: Prose) -> Made:
     case, at, kept = prose.case, 0, []
-    persons = names.people(case.item.story)
+    persons = names.find_people(case.item.story)
     for one in prose.sentences:
         kept += [(at + found.start, at + found.end) for found in find_mentions(one, case.choices)]
         kept += [(at + found.start(), at + found.end()) for found in _QUOTED.finditer(one)]
         for person in persons:
-            kept += [(at + found.start(), at + found.end()) for found in names.word(person).finditer(one)]
+            kept += [(at + found.start(), at + found.end()) for found in names.name_pattern(person).finditer(one)]
         at += len(one)
     made = reworded(case.chain.text, sorted(kept))
     if made == case.chain.text:
@@ -250,7 +250,9 @@ def _swapped(prose: Prose) -> Made:
     that of the other one."""
     case = prose.case
     text, asked = case.chain.text, people_of(case.item)
-    found = dict.fromkeys((*names.people(case.item.story), *(one for mate in case.mates for one in people_of(mate))))
+    found = dict.fromkeys(
+        (*names.find_people(case.item.story), *(one for mate in case.mates for one in people_of(mate)))
+    )
     if not asked or not asked[0][:1].isupper() or not names.occurs(asked[0], text):
         raise InapplicableError(FEW_PERSONS)
     mine = asked[0]
@@ -272,8 +274,8 @@ def _swapped(prose: Prose) -> Made:
     raise InapplicableError(UNREADABLE if unreadable else NO_MATE)
 
 
-def _exchanged(one: str, other: str) -> People:
-    return People({one: other, other: one})
+def _exchanged(one: str, other: str) -> NameReplacer:
+    return NameReplacer({one: other, other: one})
 
 
 def _answer_about(case: Case, mine: str, other: str) -> str | None:

@@ -158,7 +158,7 @@ def _wanted(folder: Path, manifest: Manifest, strategies: Sequence[str]) -> list
 def _items(folder: Path, manifest: Manifest, where: Sequence[str]) -> Iterator[Item]:
     """The questions of the run that meet the conditions and are no variants."""
     conditions = tuple(where)
-    if not conditions and (benchmark := benchmarks.known(manifest.benchmark)) is not None:
+    if not conditions and (benchmark := benchmarks.find(manifest.benchmark)) is not None:
         conditions = benchmark.reasoned
     every = (item for item in read_items(folder / ITEMS) if item.base is None)
     return met(every, conditions or (EVERY,))
@@ -224,7 +224,7 @@ def turn_place(strategy: Strategy) -> int:
 
 def lettered_in(item: Item, strategy: Strategy) -> bool:
     """Whether the choices of the item were shown as A, B, C by that strategy."""
-    benchmark = benchmarks.known(item.benchmark)
+    benchmark = benchmarks.find(item.benchmark)
     return strategy.lettered or (benchmark is not None and benchmark.lettered)
 
 
@@ -241,7 +241,7 @@ def _mates(folder: Path, manifest: Manifest, chains: Sequence[Chain]) -> dict[st
 
 def _benchmarks_own(manifest: Manifest) -> list[Item]:
     """All items of the run's benchmark; none where they cannot be read here, or are others than those of the run."""
-    benchmark = benchmarks.known(manifest.benchmark)
+    benchmark = benchmarks.find(manifest.benchmark)
     if benchmark is None or benchmark.mixed:
         return []
     path = None if manifest.benchmark_path is None else Path(manifest.benchmark_path).expanduser()

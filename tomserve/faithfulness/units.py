@@ -17,7 +17,7 @@ from tomserve.items.item import UNKNOWN
 from tomserve.scoring.answers import UNSTATED, read_reply
 from tomserve.scoring.labels import WORDS, LetteredChoices, Mention, find_mentions, find_wordings, wording_key
 from tomserve.scoring.statements import DOUBT, NEGATION
-from tomserve.stability.rewording import article, looks_plural, plural
+from tomserve.variants.words import article, looks_plural, plural
 
 _STATING = ("stated", "concluded", "echoed")
 """The rungs of the reading of replies on which a sentence says its answer and does not only name it."""

@@ -18,7 +18,7 @@ from tomserve.humans.forms import online, printed
 from tomserve.humans.plan import PLAN, Asked, Attention, Form, Mode, Plan, balance, codes, identity
 from tomserve.humans.words import Words, consent, placeholders, words
 from tomserve.items import Item, items_digest, where
-from tomserve.items.draw import limited
+from tomserve.items.draw import limit_items
 from tomserve.items.files import write_chunks
 
 FORMS, PRINTED, CONSENT, TYPED = "forms", "printed", "consent.txt", "typed.csv"
@@ -83,7 +83,7 @@ def make(benchmark: Benchmark, path: Path | None, folder: Path, wishes: Wishes, 
         raise ConfigError(f"item {lone.id!r} has no choices; a questionnaire asks people to choose among labels")
     meeting = list(where(every, benchmark.conditions(wishes.where)))
     draw = benchmarks.draw_of(benchmark, {item.benchmark for item in every})
-    chosen = limited(meeting, wishes.limit, draw)
+    chosen = limit_items(meeting, wishes.limit, draw)
     forms, factors = _forms(chosen, said, wishes)
     asked = {question.item for form in forms for question in form.questions}
     items = [item for item in chosen if item.id in asked]

@@ -99,7 +99,7 @@ class Replies:
     def _answered(self, place: int, row: Row) -> Answered:
         item = self._items.item(place)
         strategy = row["strategy"]
-        scoring = benchmarks.scoring(item.benchmark)
+        scoring = benchmarks.scoring_of(item.benchmark)
         if strategy in self._asked.lettered:
             scoring = replace(scoring, lettered=True)
         score = score_row(

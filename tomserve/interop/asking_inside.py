@@ -15,7 +15,7 @@ from tomserve import benchmarks
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.automaton import Automaton
-from tomserve.items.draw import limited
+from tomserve.items.draw import limit_items
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.metrics import Scoring, compile_gold
@@ -101,7 +101,7 @@ def _asking(
     every = tuple(_items(benchmark, path, gold, found.conditions(conditions)))
     draw = benchmarks.draw_of(found, {item.benchmark for item in every})
     scoring = replace(found.scoring, lettered=True) if loaded.lettered else found.scoring
-    return Asking(found.name, loaded, tuple(limited(every, limit, draw)), scoring)
+    return Asking(found.name, loaded, tuple(limit_items(every, limit, draw)), scoring)
 
 
 @cache

@@ -285,7 +285,7 @@ class _Rows:
             item = known.stock[known.places[name]]
         else:
             item = item_of(sample, self._made.benchmark, self._meant.prefix, {})
-        answer = read_response(item, row, benchmarks.scoring(item.benchmark).lettered).answer
+        answer = read_response(item, row, benchmarks.scoring_of(item.benchmark).lettered).answer
         self._made.agreement.see(name, answer, graded=graded["correct"], right=answer == item.answer)
 
     def _graded(self, sample: Sample, shown: Sequence[str | None]) -> dict[str, Any] | None:

@@ -58,7 +58,7 @@ def of_benchmark(name: str, path: Path | None) -> Holding:
 def of_run(name: str, manifest: Manifest) -> Holding:
     """Whose the questions and replies of a run are. name: of the run. What a manifest says is never looked for."""
     benchmark = mark_hidden(manifest.benchmark)[:100]
-    known = benchmarks.known(manifest.benchmark)
+    known = benchmarks.find(manifest.benchmark)
     if manifest.foreign is not None:
         tool = mark_hidden(manifest.foreign.tool)[:40]
         return Holding(benchmark, f"the questions and replies of {name} were brought from files of {tool}")
@@ -74,7 +74,7 @@ def of_run(name: str, manifest: Manifest) -> Holding:
 
 def papers(names: Iterable[str]) -> list[str]:
     """The papers of the benchmarks of these names, as far as tomserve knows them, each once."""
-    found = (benchmarks.known(name) for name in sorted(set(names)))
+    found = (benchmarks.find(name) for name in sorted(set(names)))
     return list(dict.fromkeys(paper for one in found if one is not None for paper in one.papers))
 
 
@@ -141,7 +141,7 @@ def page(licence: str) -> str:
 
 def of_minds(names: Iterable[str]) -> bool:
     """Whether all of these are benchmarks of tomserve, which ask about people's minds."""
-    found = [benchmarks.known(name) for name in names]
+    found = [benchmarks.find(name) for name in names]
     return all(one is not None and one.file is None and not one.mixed for one in found)
 
 

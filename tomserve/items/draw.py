@@ -8,7 +8,7 @@ many: a `Draw` says what is drawn whole and over what it is spread.
 ...     told = {"story": [f"The {jar} jar holds tea."], "question": "What is in it?", "choices": ["tea", "salt"]}
 ...     return Item(id=f"{jar}{number}", answer="tea", cluster=jar, factors={"size": len(jar)}, **told)
 >>> items = [about(jar, number) for jar in ("red", "blue", "tan", "grey") for number in range(5)]
->>> found = limited(items, 11, Draw(over=("size",)))
+>>> found = limit_items(items, 11, Draw(over=("size",)))
 >>> len(found), len({item.cluster for item in found}), sorted({item.factors["size"] for item in found})
 (10, 2, [3, 4])
 >>> describe(found, items, Draw(over=("size",), unit=("story", "stories")))
@@ -110,18 +110,18 @@ class _Unit:
         return self.name[1:]
 
 
-def limited(items: Sequence[Item], limit: int | None, draw: Draw | None = None) -> list[Item]:
+def limit_items(items: Sequence[Item], limit: int | None, draw: Draw | None = None) -> list[Item]:
     """At most `limit` items, in the order of the file; None keeps all.
 
     draw: how they are drawn; None draws whole clusters. A rest that is too small for a whole unit is left out, unless
     nothing would be drawn: then a part of the first unit is. A larger limit contains a smaller one's items.
     """
-    return list(items) if limit is None else [items[place] for place in chosen(items, limit, draw)]
+    return list(items) if limit is None else [items[place] for place in draw_places(items, limit, draw)]
 
 
-def drawn(items: Sequence[Item], share: float, draw: Draw | None = None) -> list[Item]:
-    """This share of the items, 0 < share <= 1, drawn as `limited` does; a larger share contains a smaller one."""
-    return limited(items, share_of(len(items), share), draw)
+def draw_share(items: Sequence[Item], share: float, draw: Draw | None = None) -> list[Item]:
+    """This share of the items, 0 < share <= 1, drawn as `limit_items` does; a larger share contains a smaller one."""
+    return limit_items(items, share_of(len(items), share), draw)
 
 
 def share_of(count: int, share: float) -> int:
@@ -129,10 +129,10 @@ def share_of(count: int, share: float) -> int:
     return max(1, round(share * count))
 
 
-def chosen(
+def draw_places(
     items: Iterable[Drawable], limit: int, draw: Draw | None = None, asked: Collection[str] = frozenset()
 ) -> list[int]:
-    """The places of the items that are drawn, in the order of the file; see `limited`.
+    """The places of the items that are drawn, in the order of the file; see `limit_items`.
 
     asked: ids of items that a run asks already, perhaps drawn in another way. They come first, so that what was begun
         is finished before it grows.
@@ -187,7 +187,7 @@ def describe(part: Iterable[Drawable], every: Iterable[Drawable], draw: Draw) ->
     return words
 
 
-def spread(members: Iterable[tuple[str, object]], limit: int) -> set[str]:
+def draw_from_strata(members: Iterable[tuple[str, object]], limit: int) -> set[str]:
     """At most `limit` of the names, drawn from all strata in turn.
 
     members: pairs of a name and its stratum. Which names are drawn depends on the seed and the names, not on their

@@ -262,7 +262,7 @@ def items_digest(items: Iterable[Item]) -> str:
     return digest(*sorted(item.to_json() for item in items))
 
 
-class Placed(Protocol):
+class HasFactors(Protocol):
     """Anything with a place in a design: an item, or what is known of one."""
 
     @property
@@ -270,10 +270,10 @@ class Placed(Protocol):
         """The place in the design."""
 
 
-PlacedT = TypeVar("PlacedT", bound=Placed)
+HasFactorsT = TypeVar("PlacedT", bound=HasFactors)
 
 
-def where(items: Iterable[PlacedT], conditions: Iterable[str]) -> Iterator[PlacedT]:
+def where(items: Iterable[HasFactorsT], conditions: Iterable[str]) -> Iterator[HasFactorsT]:
     """Yield the items whose factors meet every condition ``factor=value``, with true, false and none in lower case.
 
     ``factor=one,another`` is met by both values; a comma before a space is part of a value. The condition ``all``
@@ -294,10 +294,12 @@ def where(items: Iterable[PlacedT], conditions: Iterable[str]) -> Iterator[Place
     for item in items:
         known |= set(item.factors)
         for name, value in wanted:
-            found = _written(item.factors[name]) if name in item.factors else None
+            found = _condition_text(item.factors[name]) if name in item.factors else None
             if found is not None and (len(values[name]) <= _LISTED or found in _either(value)):
                 values[name].add(found)
-        if all(name in item.factors and _written(item.factors[name]) in _either(value) for name, value in wanted):
+        if all(
+            name in item.factors and _condition_text(item.factors[name]) in _either(value) for name, value in wanted
+        ):
             kept += 1
             yield item
     for name, value in wanted:
@@ -322,6 +324,6 @@ def _either(value: str) -> tuple[str, ...]:
     return (value, *(() if ", " in value else value.split(",")))
 
 
-def _written(value: Factor) -> str:
+def _condition_text(value: Factor) -> str:
     """A factor's value as a condition writes it."""
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)

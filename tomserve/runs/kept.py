@@ -82,7 +82,7 @@ class Sources:
             raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
         chains = sorted(name for name, strategy in manifest.strategies.items() if strategy.chain)
         turns = {name: strategy.turns for name, strategy in manifest.strategies.items() if strategy.turns != 1}
-        benchmark = benchmarks.known(manifest.benchmark)
+        benchmark = benchmarks.find(manifest.benchmark)
         digest = benchmark.digest if benchmark is not None else None
         lettered = sorted(name for name, strategy in manifest.strategies.items() if strategy.lettered)
         return cls(run_name(folder), manifest.model, tuple(chains), turns, {}, digest, tuple(lettered))

@@ -108,7 +108,7 @@ class NoiseRecord(Part):
 
 
 class VariantsRecord(Part):
-    """The variants of the run's questions (see tomserve.stability).
+    """The variants of the run's questions (see tomserve.variants).
 
     kinds: the kinds that were wanted. made: how many variants there are of each. dropped: how many were left out of
     each, by reason.

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tomserve import benchmarks, stability
+from tomserve import benchmarks, variants
 from tomserve.benchmarks import Benchmark
-from tomserve.benchmarks.guarding import closed
+from tomserve.benchmarks.base import require_choices
 from tomserve.content.compact_index import FirstPlaces
 from tomserve.engine import transports
 from tomserve.engine.request import Sampling
@@ -55,7 +55,7 @@ class EvalOptions:
     transport: how requests are sent, one of tomserve.engine.transports.TRANSPORTS.
     hedge: seconds after which a second server is asked, too.
     noise_check: the share of the items that is asked again.
-    variants: the kinds of variants that are asked besides the items, by their names; see tomserve.stability.
+    variants: the kinds of variants that are asked besides the items, by their names; see tomserve.variants.
     setup: whether vLLM may be installed where it is needed and missing.
     start: whether a server of the model may be started where none runs; that of the reference model always may.
     accept_change: whether to go on where another server or model answers than before.
@@ -245,13 +245,13 @@ def conditions_of(options: EvalOptions, benchmark: Benchmark) -> tuple[str, ...]
 def _varied(options: EvalOptions, benchmark: Benchmark, parted: tuple[Stock, Stock], originals: Stock) -> Varied:
     """The questions that are asked, and their variants. parted: as in Plan. originals: those of them that are asked."""
     every, given = parted
-    kinds = stability.named(options.variants) if options.variants else ()
+    kinds = variants.parse_kinds(options.variants) if options.variants else ()
     return varied(originals, given, kinds, benchmarks.retelling(benchmark, options.path), every.ids)
 
 
 def _check_rewriter(varied: Varied, chosen: Target) -> None:
     """Raise ConfigError where some variants were rewritten by the model that is to be asked."""
-    if same := sorted(names_of(stability.rewritten_by(varied.variants.entries())) & names_at(chosen)):
+    if same := sorted(names_of(variants.find_rewriters(varied.variants.entries())) & names_at(chosen)):
         raise ConfigError(
             f"variants of these items were rewritten by {same[0]}, the model that is to be asked, which would find its "
             "own sentences easier than others'; have another model rewrite them (tomserve items --rewriter), or name "
@@ -273,7 +273,7 @@ def _benchmark(options: EvalOptions) -> Benchmark:
     """The benchmark to ask. Items that a caller has may belong to one that tomserve does not know."""
     if not options.items:
         return benchmarks.get(options.benchmark)
-    benchmark = benchmarks.known(options.benchmark or benchmarks.ANYBODYS)
+    benchmark = benchmarks.find(options.benchmark or benchmarks.ANYBODYS)
     return benchmark or Benchmark(benchmarks.ANYBODYS, lambda path, gold: iter(options.items), mixed=True)
 
 
@@ -286,7 +286,7 @@ def _every(options: EvalOptions, benchmark: Benchmark, waiting: Waiting) -> Stoc
     if not options.items:
         every = Stock(_told(benchmark.items(options.path, options.gold, benchmarks.ALL), waiting))
     else:
-        every = options.items if isinstance(options.items, Stock) else Stock(closed(options.items))
+        every = options.items if isinstance(options.items, Stock) else Stock(require_choices(options.items))
         ids = FirstPlaces()
         for place, name in enumerate(every.ids):
             if ids.add(name, place) != place:

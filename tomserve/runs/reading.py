@@ -205,7 +205,7 @@ def read_run(
         server = manifest.get("server")
         root = server.get("root") if isinstance(server, dict) else None
         lettered = replies.asked.lettered
-        survey = Survey(replies.items, replies.responses, benchmarks.scoring, sample, lettered)
+        survey = Survey(replies.items, replies.responses, benchmarks.scoring_of, sample, lettered)
         job = Job(reader, survey, GradeFiles.of_run(folder), listener or Silent(), held.log, stop or Stop(), own)
         job.evaluated = (manifest.get("model"), manifest.get("preset"), root)
         return read_replies(job, drive)

@@ -1,6 +1,6 @@
 """Has a model rewrite the stories that no rule can tell otherwise, verifies every rewriting, and writes the variants.
 
-The verified rewriting is one whose text passes all checks of tomserve.stability.rewriting, and about which a verifier
+The verified rewriting is one whose text passes all checks of tomserve.variants.rewriter, and about which a verifier
 (the rewriter itself, or a second model) gives the same answer as about the original, with the choices in either order.
 Every reply is kept in a journal beside the file of variants, so that the work may be killed and repeated, and a second
 call asks nothing again.
@@ -34,9 +34,10 @@ from tomserve.runs.talking import Talks
 from tomserve.scoring.score import read_response
 from tomserve.scoring.thoughts import split_thoughts
 from tomserve.serving.waiting import Waiting
-from tomserve.stability import TAKEN, Dropped, Kind, Retell, rewriting, variants
-from tomserve.stability.rewriting import Job, Wanted
 from tomserve.status import ANSWERS, FINAL, listed
+from tomserve.variants import TAKEN, Dropped, Kind, Retell, make_variants
+from tomserve.variants import rewriter as variants_rewriter
+from tomserve.variants.rewriter import Job, PendingVariant
 
 REWRITER, VERIFIER = "rewriter", "verifier"
 """The strategies whose prompts are sent, and the options that name the models; REWRITER is also the field of a row that
@@ -95,7 +96,7 @@ class Work:
     """
 
     jobs: Mapping[str, Job]
-    wanted: Sequence[Wanted]
+    wanted: Sequence[PendingVariant]
     rewriter: Reader
     verifier: Reader
     journal: Path
@@ -109,9 +110,9 @@ class Work:
 
     async def ask(self) -> None:
         """Rewrite, check, and verify. Raises TomserveError; every reply that came is kept."""
-        shown = {name: rewriting.shown(job) for name, job in self.jobs.items()}
+        shown = {name: variants_rewriter.make_prompt_item(job) for name, job in self.jobs.items()}
         replies = await self._asked(self.rewriter, shown, "rewriter", "stories to rewrite")
-        told = {name: rewriting.sentences(text) for name, text in replies.items()}
+        told = {name: variants_rewriter.parse_sentences(text) for name, text in replies.items()}
         faults = {name: self._fault(name, told) for name in self.jobs}
         drafts: dict[tuple[str, Kind], tuple[Item, Item]] = {}
         for one in self.wanted:
@@ -119,17 +120,24 @@ class Work:
             if fault is not None:
                 self.dropped[key] = fault
                 continue
-            made = rewriting.made(one, self.jobs[one.job], told[one.job] or (), self.rewriter.target.model)
+            made = variants_rewriter.make_rewritten(
+                one, self.jobs[one.job], told[one.job] or (), self.rewriter.target.model
+            )
             drafts[key] = (one.item, made)
-        asked = {_name(item): _bare(item) for pair in drafts.values() for one in pair for item in rewriting.orders(one)}
+        asked = {
+            _name(item): _bare(item)
+            for pair in drafts.values()
+            for one in pair
+            for item in variants_rewriter.choice_orders(one)
+        }
         answers = await self._asked(self.verifier, asked, "verifier", "answers to verify by")
         for key, (item, made) in drafts.items():
-            four = [each for one in (item, made) for each in rewriting.orders(one)]
+            four = [each for one in (item, made) for each in variants_rewriter.choice_orders(one)]
             found = [_answer(each, answers.get(_name(each))) for each in four]
             if any(_name(each) not in answers for each in four):
-                self.dropped[key] = rewriting.NOT_ASKED
+                self.dropped[key] = variants_rewriter.NOT_ASKED
             elif found[0] is None or len(set(found)) > 1:
-                self.dropped[key] = rewriting.ANSWER
+                self.dropped[key] = variants_rewriter.ANSWER
             else:
                 self.made[key] = made
                 self.right[key[1].name] += found[0] == item.answer
@@ -137,9 +145,11 @@ class Work:
     def _fault(self, name: str, told: Mapping[str, tuple[str, ...] | None]) -> str | None:
         """Why a job has no rewriting that can be used; None where it has one, as far as its text shows."""
         if name not in told:
-            return rewriting.NO_REPLY
+            return variants_rewriter.NO_REPLY
         sentences = told[name]
-        return rewriting.NO_LIST if sentences is None else rewriting.fault(self.jobs[name], sentences)
+        return (
+            variants_rewriter.NO_LIST if sentences is None else variants_rewriter.find_fault(self.jobs[name], sentences)
+        )
 
     async def _asked(self, who: Reader, shown: Mapping[str, Item], part: str, what: str) -> dict[str, str]:
         """The texts of the replies by the name of what is shown, asked for where they are not in the journal yet."""
@@ -230,7 +240,7 @@ def write_variants(
     named = {kind.name: kind for kind in kinds}
     given = {(item.base, item.factors.get("variant")) for item in items if item.base is not None}
     taken = {item.id for item in items}
-    for one in variants(items, kinds, retelling):
+    for one in make_variants(items, kinds, retelling):
         of, kind = (one.item, one.kind) if isinstance(one, Dropped) else (one.base or "", named[_kind(one)])
         if (of, kind.name) in given:  # it came with the items
             continue
@@ -285,8 +295,10 @@ def _work(
 ) -> Work:
     """What is left for the rewriter of what no rule could make."""
     known = {item.id: item for item in items}
-    left = [(known[of], kind) for (of, kind), why in dropped.items() if kind in rewriting.REWRITTEN and why != TAKEN]
-    jobs, wanted, hopeless = rewriting.jobs(left)
+    left = [
+        (known[of], kind) for (of, kind), why in dropped.items() if kind in variants_rewriter.REWRITTEN and why != TAKEN
+    ]
+    jobs, wanted, hopeless = variants_rewriter.plan_jobs(left)
     verifies = verifier or reader_at(rewriter.target, VERIFIER)
     work = Work({job.name: job for job in jobs}, wanted, rewriter, verifies, journal_of(out))
     work.dropped = {(item.id, kind): why for item, kind, why in hopeless}

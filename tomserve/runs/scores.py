@@ -133,7 +133,7 @@ def write_run(
         chains=asked.chains,
         lettered=asked.lettered,
         again=again,
-        rules=benchmarks.scoring,
+        rules=benchmarks.scoring_of,
         reader=reader,
     )
     if before is not None:
@@ -165,7 +165,7 @@ def _scored_into(
 
 def _not_at_hand(manifest: Manifest | None) -> str | None:
     """The sentence for a run whose benchmark is declared in a file that was not given; else None."""
-    if manifest is None or manifest.benchmark_file is None or benchmarks.known(manifest.benchmark) is not None:
+    if manifest is None or manifest.benchmark_file is None or benchmarks.find(manifest.benchmark) is not None:
         return None
     name, file = manifest.benchmark, str(manifest.benchmark_file.get("name"))
     file = file if re.fullmatch(r"[\w.-]{1,100}\.py", file) else "FILE.py"  # the manifest may come from somebody else

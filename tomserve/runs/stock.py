@@ -15,7 +15,7 @@ import orjson
 
 from tomserve.content import digest_of
 from tomserve.items import Factor, Item, is_variant, where
-from tomserve.items.draw import WHOLE_CLUSTERS, Draw, chosen, describe, share_of
+from tomserve.items.draw import WHOLE_CLUSTERS, Draw, describe, draw_places, share_of
 from tomserve.runs.lines import Lines, Texts
 from tomserve.runs.sorting import places_in_order
 
@@ -105,7 +105,7 @@ class Stock(Sequence[Item]):
         """
         if limit is None or limit >= len(self):
             return self
-        return self.part(chosen(self.entries(), limit, self.draw, asked))
+        return self.part(draw_places(self.entries(), limit, self.draw, asked))
 
     def part(self, places: Sequence[int]) -> Stock:
         """The items at these places."""

@@ -14,13 +14,13 @@ from itertools import chain
 
 import orjson
 
-from tomserve import stability
+from tomserve import variants as tomserve_variants
 from tomserve.content.compact_index import FirstPlaces
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.runs.manifest_parts import VariantsRecord
 from tomserve.runs.stock import Stock
-from tomserve.stability import Dropped, Kind, Retell
+from tomserve.variants import Dropped, Kind, Retell
 
 AGAIN_ITEMS = 200
 """Of so many originals T0 asks the same prompt again, where --noise-check names no share."""
@@ -51,11 +51,11 @@ class Varied:
     def made(self) -> dict[str, int]:
         """How many variants there are of each kind that was wanted."""
         counted = Counter(entry.kind for entry in self.variants.entries())
-        return {kind.name: counted[kind.name] for kind in self.kinds if kind is not stability.AGAIN}
+        return {kind.name: counted[kind.name] for kind in self.kinds if kind is not tomserve_variants.AGAIN}
 
     def again(self, share: float | None) -> float:
         """The share of the originals that is asked again: what --noise-check says, else what T0 needs, else 0."""
-        if share or stability.AGAIN not in self.kinds or not len(self.originals):
+        if share or tomserve_variants.AGAIN not in self.kinds or not len(self.originals):
             return share or 0.0
         return min(1.0, AGAIN_ITEMS / len(self.originals))
 
@@ -105,7 +105,7 @@ def apart(every: Stock) -> tuple[Stock, Stock]:
                 f"item {name!r} is a variant of {base!r} (its field 'base'), but its choices or its answer do not "
                 f"stand for those of {base!r}; say by 'meanings' which choice stands for which, or leave 'base' out"
             )
-        if not isinstance(kind, str) or not kind or kind == stability.AGAIN.name:
+        if not isinstance(kind, str) or not kind or kind == tomserve_variants.AGAIN.name:
             raise ConfigError(
                 f"item {name!r}: factor 'variant' is {kind!r:.60}; expected the name of a kind of variant"
             )
@@ -133,15 +133,15 @@ def varied(
     if not kinds:
         return Varied(originals, known)
     have = {(entry.base, entry.kind) for entry in known.entries()}
-    dropped: dict[str, Counter[str]] = {kind.name: Counter() for kind in kinds if kind is not stability.AGAIN}
+    dropped: dict[str, Counter[str]] = {kind.name: Counter() for kind in kinds if kind is not tomserve_variants.AGAIN}
     ids = FirstPlaces(chain(taken, originals.ids, given.ids))
 
     def made() -> Iterator[Item]:
-        for one in stability.variants(originals, kinds, retelling, have):
+        for one in tomserve_variants.make_variants(originals, kinds, retelling, have):
             if isinstance(one, Dropped):
                 dropped[one.kind.name][one.reason] += 1
             elif one.id in ids:
-                dropped[str(one.factors["variant"])][stability.TAKEN] += 1
+                dropped[str(one.factors["variant"])][tomserve_variants.TAKEN] += 1
             else:
                 yield one
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from tomserve import benchmarks, stability
+from tomserve import benchmarks, variants
 from tomserve.content import files, signatures
 from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.files import one_line
@@ -170,7 +170,7 @@ def _prompts(folder: Path, manifest: Manifest, wanted: Wanted) -> Finding:
 def _questions(folder: Path, manifest: Manifest, wanted: Wanted) -> Finding:
     """Whether the items of a run, with their right answers, are those of the benchmark."""
     named = one_line(manifest.benchmark)[:80]
-    benchmark = benchmarks.known(manifest.benchmark)
+    benchmark = benchmarks.find(manifest.benchmark)
     if benchmark is None:
         return Finding("questions", None, f"not compared: the benchmark {named!r} is not known here")
     if manifest.benchmark_path is not None and wanted.path is None:
@@ -214,7 +214,7 @@ def _variants(
     if not places:
         return [], []
     known = set(manifest.variants.kinds) if manifest.variants is not None else set()
-    kinds = [kind for kind in stability.named(("all",)) if kind.name in known]
+    kinds = [kind for kind in variants.parse_kinds(("all",)) if kind.name in known]
     originals = own.part([place for place in range(len(own)) if place not in set(places)])
     made = varied(originals, Stock(), kinds, benchmarks.retelling(benchmark, path), every.ids).variants
     there = FirstPlaces(made.ids)

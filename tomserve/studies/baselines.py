@@ -73,7 +73,7 @@ class Kinds(NamedTuple):
         named = {rule.column: rule.kind for rule in GENERIC}
         if schema.get("benchmark") == pl.String:
             for name in scores.select(pl.col("benchmark").unique().sort()).collect()["benchmark"].drop_nulls():
-                known = benchmarks.known(name)
+                known = benchmarks.find(name)
                 named |= {rule.column: rule.kind for rule in known.rules} if known is not None else {}
         return cls({column: named.get(column, "surface") for column in columns})
 

@@ -184,5 +184,5 @@ def default_study(scores: pl.DataFrame) -> str:
             raise ConfigError(f"score table: several studies read it ({', '.join(fitting)}); choose one by --study")
         return fitting[0]
     asked = scores["benchmark"].drop_nulls().unique().to_list() if "benchmark" in scores.columns else []
-    known = benchmarks.known(asked[0]) if len(asked) == 1 else None
+    known = benchmarks.find(asked[0]) if len(asked) == 1 else None
     return benchmarks.Benchmark.study if known is None else known.study

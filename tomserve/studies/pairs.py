@@ -17,11 +17,11 @@ from tomserve.errors import ConfigError
 from tomserve.items import UNKNOWN
 from tomserve.scoring.metrics import BEGINNING
 from tomserve.scoring.table import COLUMNS
-from tomserve.stability import AGAIN, KINDS
 from tomserve.studies import baselines
 from tomserve.studies.loading import default_study, load_study
 from tomserve.studies.rows import ORIGINAL, REQUIRED, prepared, with_columns
 from tomserve.studies.rows import READ as PREPARED
+from tomserve.variants import AGAIN, KINDS
 
 ARM = ("model", "strategy", "benchmark")
 """The columns that tell apart who was asked what."""

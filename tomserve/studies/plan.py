@@ -29,7 +29,7 @@ import polars as pl
 from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
 from tomserve.items import Item, where
-from tomserve.items.draw import limited
+from tomserve.items.draw import limit_items
 from tomserve.prompting.strategy import Strategy
 from tomserve.stats.clusters import matched_cells, unit_means
 from tomserve.stats.equivalence import units_for_margin
@@ -129,7 +129,7 @@ def drawn(benchmark: Benchmark, path: Path | None, limit: int | None, conditions
     """
     every = list(benchmark.items(path))
     draw = benchmarks.draw_of(benchmark, {item.benchmark for item in every})
-    return limited(list(where(every, conditions)) if conditions else every, limit, draw)
+    return limit_items(list(where(every, conditions)) if conditions else every, limit, draw)
 
 
 def _units(items: list[Item], strategies: int) -> list[tuple[str, str, int]]:

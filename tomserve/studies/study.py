@@ -124,7 +124,7 @@ class Study:
     them the report offers the first factors that vary."""
 
     variants: bool = False
-    """Whether the study counts variants of questions (see tomserve.stability), beside their originals; any other is
+    """Whether the study counts variants of questions (see tomserve.variants), beside their originals; any other is
     given the originals alone."""
 
     across: bool = False

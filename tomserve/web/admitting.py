@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from tomserve import benchmarks, content, stability
+from tomserve import benchmarks, content, variants
 from tomserve.api.experiments import Experiment
 from tomserve.content.paths import absolute_runs_root, runs_root
 from tomserve.errors import ConfigError, NoSuchRunError, NotAllowedError, one_of
@@ -49,7 +49,7 @@ def check(experiment: Experiment, person: Person, register: Register, settings: 
     checking.check(options)
     noise_check.check_share(options.noise_check)
     if options.variants:
-        stability.named(options.variants)
+        variants.parse_kinds(options.variants)
     return experiment
 
 

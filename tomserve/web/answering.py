@@ -212,7 +212,7 @@ def _counted(line: bytes, manifest: Manifest) -> dict[str, Any]:
 def _scored(run: str, manifest: Manifest, item: Item, row: Row, model: str) -> dict[str, Any]:
     """How an answer is read, for one of which the score table has no row."""
     strategy = manifest.strategies.get(str(row["strategy"]))
-    rules = replace(benchmarks.scoring(item.benchmark), lettered=bool(strategy and strategy.lettered))
+    rules = replace(benchmarks.scoring_of(item.benchmark), lettered=bool(strategy and strategy.lettered))
     found = score_row(run, model, item, row, bool(strategy and strategy.chain), (), rules)
     return {**found, "stated": found.get("chain"), "gold": item.answer}
 

@@ -58,7 +58,7 @@ def _benchmarks(names: tuple[str, ...]) -> tuple[Offer, ...]:
 def offered_strategies(chosen: Sequence[str] = (), benchmark: str = "") -> list[Offer]:
     """All strategies that can be found, each with its description, or with what is wrong with it: first those that are
     chosen, in their order, then those by which the benchmark is asked where nothing is chosen."""
-    known = benchmarks.known(benchmark) if benchmark in benchmarks.names() else None
+    known = benchmarks.find(benchmark) if benchmark in benchmarks.names() else None
     first = [*chosen, *(known.strategies if known is not None else ())]
     offers = [_strategy(name, path) for name, path in content.names("prompts", "/strategy.yaml").items()]
     return sorted(offers, key=lambda one: first.index(one.name) if one.name in first else len(first))
@@ -87,7 +87,7 @@ def _presets(names: tuple[str, ...]) -> tuple[Offer, ...]:
 
 def usual_of(name: str) -> str:
     """What a benchmark asks where nothing is said, in a sentence; "" for one that is unknown."""
-    found = benchmarks.known(name) if name in benchmarks.names() else None
+    found = benchmarks.find(name) if name in benchmarks.names() else None
     if found is None:
         return ""
     said = f"Where nothing is chosen, it is asked by {' and '.join(found.strategies)}"
@@ -96,7 +96,7 @@ def usual_of(name: str) -> str:
 
 def golds_of(name: str) -> tuple[str, ...]:
     """The sets of right answers that a benchmark has to choose from; none where there is only one."""
-    found = benchmarks.known(name) if name in benchmarks.names() else None
+    found = benchmarks.find(name) if name in benchmarks.names() else None
     return found.golds if found is not None else ()
 
 

@@ -125,7 +125,7 @@ def story(item: Item, score: Row) -> tuple[tuple[Sentence, ...], tuple[str, ...]
     numbers, labels = score.get("chain_sentences") or (), score.get("stated") or ()
     said = dict(zip(numbers, labels, strict=False)) if numbers else dict(enumerate(labels, 1))
     verdicts = score.get("chain_verdicts") or ()
-    known = benchmarks.known(item.benchmark)
+    known = benchmarks.find(item.benchmark)
     more: Sequence[tuple[str, Sequence[str]]] = known.beliefs(item) if known is not None else ()
     sentences = tuple(
         Sentence(

@@ -26,7 +26,8 @@ from pathlib import Path
 import orjson
 import pydantic
 
-from tomserve import benchmarks, stability
+from tomserve import benchmarks
+from tomserve import variants as tomserve_variants
 from tomserve.api.experiments import Experiment
 from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, MachineError, TomserveError
@@ -107,7 +108,7 @@ def foresee(experiment: Experiment) -> Plan:
     checking.check(options)
     noise_check.check_share(options.noise_check)
     benchmark, every, (originals, given) = _items(experiment.benchmark, experiment.path, experiment.gold)
-    kinds = stability.named(options.variants) if options.variants else ()
+    kinds = tomserve_variants.parse_kinds(options.variants) if options.variants else ()
     wanted = originals.where(benchmark.conditions(options.where))
     asked = wanted.limited(options.limit)
     names = tuple(dict.fromkeys(options.strategies or benchmark.strategies))

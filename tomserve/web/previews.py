@@ -83,7 +83,7 @@ def presets() -> tuple[str, ...]:
 def preview(item: Item, how: How) -> Preview:
     """What would be sent about an item. Raises ConfigError for a strategy or preset that is not among the content, for
     what does not fit together, and ContentError where a template cannot be rendered."""
-    benchmark = benchmarks.known(item.benchmark) or benchmarks.get(ANYBODYS)
+    benchmark = benchmarks.find(item.benchmark) or benchmarks.get(ANYBODYS)
     name = how.strategy or benchmark.strategies[0]
     if name not in strategies():
         raise ConfigError(one_of("strategy", name, strategies()))

@@ -45,7 +45,7 @@ def sentences(item: Item, score: Mapping[str, Any] | None = None) -> tuple[tuple
     """The headings of what the benchmark knows besides, and the sentences of an item. score: the row of the score table
     of a reply, None where nothing was asked."""
     gold = layers(item)
-    benchmark = benchmarks.known(item.benchmark)
+    benchmark = benchmarks.find(item.benchmark)
     beliefs = list(benchmark.beliefs(item)) if benchmark is not None else []
     stated, verdicts = {}, {}
     if score is not None and score.get("chain"):

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from tomserve import benchmarks, stability
+from tomserve import benchmarks
+from tomserve import variants as tomserve_variants
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.items import Item
-from tomserve.stability import Dropped
+from tomserve.variants import Dropped
 from tomserve.web import computing, itemlist
 from tomserve.web.computing import Wish
 
@@ -62,13 +63,13 @@ def variants(item: Item) -> tuple[Variant, ...]:
     """The variants of an item; none of one that is a variant itself."""
     if item.base is not None:
         return ()
-    benchmark = benchmarks.known(item.benchmark) or benchmarks.get(benchmarks.ANYBODYS)
+    benchmark = benchmarks.find(item.benchmark) or benchmarks.get(benchmarks.ANYBODYS)
     made, teller = [], cache(benchmarks.retelling(benchmark))  # which may read all of its records
-    for kind in stability.KINDS:
-        if kind is stability.AGAIN:
+    for kind in tomserve_variants.KINDS:
+        if kind is tomserve_variants.AGAIN:
             continue
         try:
-            found = next(iter(stability.variants([item], [kind], teller)), None)
+            found = next(iter(tomserve_variants.make_variants([item], [kind], teller)), None)
         except TomserveError as error:
             found = Dropped(item.id, kind, str(error))
         if isinstance(found, Dropped):

@@ -24,9 +24,9 @@ from typing import NamedTuple
 import record_2
 from record_2 import KINDS, Reading
 
-from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
-from tomserve.benchmarks.perturbed_2 import stages
-from tomserve.benchmarks.perturbed_2.stage import Stage
+from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS
+from tomserve.benchmarks.perturbed.stages_2 import Stage
+from tomserve.benchmarks.perturbed_2 import load_stages
 from tomserve.stats.agreement import Labels, krippendorff_alpha, resampled_alpha
 
 DRAWS, SEED = 2000, 1
@@ -206,7 +206,7 @@ def main(arguments: Sequence[str]) -> None:
     """Print the tables or, with --list or --finals, disagreements. Raises ValueError where a file is wrong."""
     if unknown := set(arguments) - {"--list", "--finals"}:
         raise ValueError(f"{sorted(unknown)[0]} is no option\n{__doc__}")
-    now = stages()
+    now = load_stages()
     if arguments:
         print(*disagreements(record_2.readings(record_2.HERE, now), finals="--finals" in arguments), sep="\n")
     else:

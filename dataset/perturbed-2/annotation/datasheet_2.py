@@ -5,7 +5,7 @@
 A page holds figures between `<!-- figures: NAME -->` and `<!-- end of figures -->`; what stands between them is written
 anew, the rest of the page is left alone. --check writes nothing, names the parts that are not up to date, and ends with
 1 where there are any. Who changes a story runs this, after the answers of the learned rules have been written again
-(see tomserve/benchmarks/perturbed_2/shortcuts.py), and asks `tomserve dataset audit perturbed-2` for the last word.
+(see tomserve/benchmarks/perturbed/baselines.py), and asks `tomserve dataset audit perturbed-2` for the last word.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from statistics import mean
 import agreement_2
 import record_2
 
-from tomserve.benchmarks import perturbed
-from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, QUESTION_KINDS
-from tomserve.benchmarks.perturbed_2 import auditing, freshcheck, shortcuts, stages, validate
-from tomserve.benchmarks.perturbed_2.stage import Stage
-from tomserve.benchmarks.perturbed_2.stagefile import FALSE_BELIEF, ROLES
+from tomserve.benchmarks import perturbed, perturbed_2
+from tomserve.benchmarks.perturbed import baselines, validation_2
+from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, QUESTION_KINDS
+from tomserve.benchmarks.perturbed.stages_2 import FALSE_BELIEF, ROLES, Stage
+from tomserve.benchmarks.perturbed_2 import load_stages
 from tomserve.items import UNKNOWN, Item, items_digest
 
 PAGES = (record_2.HERE.parent / "README.md", record_2.HERE / "adjudication.md")
@@ -106,8 +106,8 @@ def _stage_row(stage: Stage) -> list[object]:
 
 def checks(found: Sequence[Stage]) -> Iterator[str]:
     """What the two checks of the structure find, the former's last lines as printed."""
-    lines = validate.findings(found, own=True).lines
-    spoilt = sum(len(freshcheck.problems(stage)) for stage in found)
+    lines = validation_2.validate_stages(found, own=True).lines
+    spoilt = sum(len(validation_2.find_fresh_problems(stage)) for stage in found)
     yield "```"
     yield from (line for line in lines[len(found) :] if not line.startswith("problem: "))
     yield "```"
@@ -118,28 +118,31 @@ def checks(found: Sequence[Stage]) -> Iterator[str]:
 def audit(found: Sequence[Stage]) -> Iterator[str]:
     """The audit's tables, with the learned answers as the score tables have them. Raises ValueError where some lack."""
     items = [item for stage in found for item in stage.items()]
-    asked = [item for item in items if shortcuts.asked_of(item)]
+    asked = [item for item in items if baselines.applies_to(item)]
     learned: dict[str, dict[str, str]] = {}
-    for place, name in enumerate(shortcuts.SHIPPED.names):
-        given = {item.id: shortcuts.SHIPPED.answer(item, place) for item in asked}
+    for place, name in enumerate(baselines.SHIPPED_2.names):
+        given = {item.id: baselines.SHIPPED_2.answer(item, place) for item in asked}
         learned[name] = {key: answer for key, answer in given.items() if answer is not None}
         if lacking := len(given) - len(learned[name]):
             raise ValueError(
-                f"{shortcuts.SHIPPED.file}: {lacking} questions have no answer of the rule {name!r}, since their "
-                "stories have changed; write the file again (tomserve/benchmarks/perturbed_2/shortcuts.py says how)"
+                f"{baselines.SHIPPED_2.file}: {lacking} questions have no answer of the rule {name!r}, since their "
+                "stories have changed; write the file again (tomserve/benchmarks/perturbed/baselines.py says how)"
             )
     first = list(perturbed.load())
-    second, earlier = auditing.counted(items, learned), auditing.counted(first, shortcuts.fitted(first))
+    second, earlier = (
+        perturbed_2.count_right(items, learned),
+        perturbed_2.count_right(first, baselines.fit_edition_2(first)),
+    )
     for title, frame in (
-        ("Both editions", auditing.beside(second, earlier)),
-        ("Second edition, right answers by class", auditing.by_class(second)),
-        ("First edition, right answers by class", auditing.by_class(earlier)),
+        ("Both editions", perturbed_2.compare_editions(second, earlier)),
+        ("Second edition, right answers by class", perturbed_2.by_class(second)),
+        ("First edition, right answers by class", perturbed_2.by_class(earlier)),
     ):
         yield f"{title}:"
         yield ""
         yield from table(frame.columns, [["-" if cell is None else cell for cell in row] for row in frame.iter_rows()])
         yield ""
-    exceeding = list(auditing.excesses(second))
+    exceeding = list(perturbed_2.excesses(second))
     yield f"{len(exceeding)} cases exceed the goal{':' if exceeding else '.'}"
     yield from (("", *(f"- {one}" for one in exceeding)) if exceeding else ())
 
@@ -211,7 +214,7 @@ def main(arguments: Sequence[str]) -> int:
     that is none."""
     if set(arguments) - {"--check"}:
         raise ValueError(f"{arguments[0]} is no option\n{__doc__}")
-    figures, code = parts(stages()), 0
+    figures, code = parts(load_stages()), 0
     for page in PAGES:
         text, stale = filled(page, figures)
         if arguments:

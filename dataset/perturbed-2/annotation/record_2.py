@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tomserve.benchmarks.perturbed_2 import stages
-from tomserve.benchmarks.perturbed_2.stage import Stage
+from tomserve.benchmarks.perturbed.stages_2 import Stage
+from tomserve.benchmarks.perturbed_2 import load_stages
 from tomserve.items import UNKNOWN, Item
 
 HERE = Path(__file__).parent
@@ -225,7 +225,7 @@ def readings(folder: Path, now: Sequence[Stage] | None = None) -> list[Reading]:
     now: the stages as they are, None for the dataset's own. Raises ValueError for a file of another form, for a reply
     to no sheet, and for a sheet without gold.
     """
-    told = {stage.file.stage: stories(stage) for stage in (stages() if now is None else now)}
+    told = {stage.file.stage: stories(stage) for stage in (load_stages() if now is None else now)}
     known, found = golds(folder), list[Reading]()
     for path in sorted((folder / "replies").glob("*.reply")):
         stage, reader = named(path)

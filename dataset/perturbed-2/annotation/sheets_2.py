@@ -23,8 +23,8 @@ from pathlib import Path
 
 import record_2
 
-from tomserve.benchmarks.perturbed_2 import stages
-from tomserve.benchmarks.perturbed_2.stage import Stage
+from tomserve.benchmarks.perturbed.stages_2 import Stage
+from tomserve.benchmarks.perturbed_2 import load_stages
 from tomserve.items import Item
 
 READERS = ("a", "b")
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     if options.gold == (options.out is not None):
         parser.error("name either the folder for sheets, or --gold")
-    found = stages(options.stages)
+    found = load_stages(options.stages)
     if options.gold:
         for line in write_gold(record_2.HERE, found):
             print(line)

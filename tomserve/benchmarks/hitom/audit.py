@@ -1,4 +1,5 @@
-"""Compare every label of the official Hi-ToM file with the tracker: where they disagree, and which sentences decide.
+"""Audit of the official Hi-ToM file: every label against the tracker, where they disagree, and which sentences
+decide.
 
     tomserve dataset audit hitom --path Hi-ToM_data.json
 
@@ -9,8 +10,8 @@ Causes of a disagreement, of which the first that holds is named:
     unexplained    any other label that is not the tracker's (none in the official file)
     semantics      the question's answer differs between the two semantics of the tracker; counted a question
 
-Baselines are scored against the corrected half: copying what the innermost agent believes, reality, the last thing that
-all asked agents saw together, and a uniform guess among the containers that the story mentions.
+Baselines are scored against the corrected half: copying what the innermost agent believes, reality, the last thing
+that all asked agents saw together, and a uniform guess among the containers that the story mentions.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import polars as pl
 
-from tomserve.benchmarks.hitom.baselines import mentioned
+from tomserve.benchmarks.base import Findings
+from tomserve.benchmarks.hitom.baselines import answers
 from tomserve.benchmarks.hitom.events import Claim, Move, Place, Story, Tell
-from tomserve.benchmarks.hitom.reader import CORRECTED, HALVES, STALE, Record
-from tomserve.benchmarks.hitom.rules import answers
-from tomserve.benchmarks.hitom.tracker import SEMANTICS, Trace, trace
+from tomserve.benchmarks.hitom.items import CORRECTED, HALVES, STALE, Record
+from tomserve.benchmarks.hitom.tracker import SEMANTICS, Trace, find_mentioned, trace
 
 CAUSES = ("stale half", "room re-entry", "unexplained", "semantics")
 
@@ -169,7 +171,7 @@ class Audit:
     def baselines(self, half: str = CORRECTED) -> pl.DataFrame:
         """How many answers of every baseline are the labels of a half, by order, out of `questions`.
 
-        `chance` is the mean of 1 / containers mentioned, `mentioned` their mean number.
+        `chance` is the mean of 1 / containers mentioned, `find_mentioned` their mean number.
         """
         rows = [_baselines(record, self.trace(record)) for record in self.records if record.half == half]
         if not rows:
@@ -197,7 +199,7 @@ def _baselines(record: Record, traced: Trace) -> dict[str, Any]:
     return {
         "order": record.order,
         **{name.removeprefix("always ").replace(" ", "_"): label == record.answer for name, label in found.items()},
-        "mentioned": len(mentioned(record.story.sentences(), record.choices)),
+        "mentioned": len(find_mentioned(record.story.sentences(), record.choices)),
     }
 
 
@@ -213,3 +215,40 @@ def _last_named(story: Story, obj: str, container: str) -> int | None:
         if isinstance(event, Place | Move | Claim | Tell) and (event.object, event.container) == (obj, container)
     ]
     return lines[-1] if lines else None
+
+
+NOTE = (
+    "Disagreements count labels, under 'semantics' questions. Baselines: right/questions and share; chance is the mean "
+    "of 1/containers that the story mentions."
+)
+
+
+def audit_tables(audit: Audit) -> dict[str, pl.DataFrame]:
+    """Titled tables: counts as "right/total", with their share; chance is the mean of 1/containers mentioned."""
+    agreement = audit.agreement().with_columns(cell=pl.format("{}/{}", "agree", "total"))
+    baselines = audit.baselines()
+    rules = [name for name in ("joint_witness", "first_order", "reality") if name in baselines.columns]
+    found = {
+        "labels that are the tracker's": agreement.pivot("order", index=["half", "semantics"], values="cell"),
+        "questions labelled in two ways": audit.pairs(),
+        "disagreements by cause": audit.causes(),
+        "answers that differ by semantics": audit.semantics(),
+        "baselines against the corrected half": (
+            baselines.with_columns(
+                pl.format("{}/{} {}", rule, "questions", (pl.col(rule) / pl.col("questions")).round(3)).alias(rule)
+                for rule in rules
+            ).drop("questions", strict=False)
+        ),
+    }
+    return {title: frame for title, frame in found.items() if frame.height}
+
+
+def audit_findings(audit: Audit) -> Findings:
+    """The audit; its exit code is 1 where a label is not the tracker's under the released semantics, else 0."""
+    by_cause = groupby(audit.findings(), key=lambda finding: finding.cause)
+    sections = {cause: tuple(finding.text() for finding in found) for cause, found in by_cause}
+    stories = len({record.story_id for record in audit.records})
+    wrong = audit.rows["cause"].drop_nulls().len()
+    total = len(audit.records)
+    outcome = f"{total} labels of {stories} stories: {total - wrong} are the tracker's (released), {wrong} are not"
+    return Findings(sections=sections, tables=audit_tables(audit), lines=(NOTE, outcome), code=1 if wrong else 0)

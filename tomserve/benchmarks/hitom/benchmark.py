@@ -1,11 +1,11 @@
-"""Hi-ToM (arXiv 2310.16755): where does A think B thinks ... the object is, orders 0 to 4, with and without lies.
+"""Hi-ToM (arXiv 2310.16755) as a benchmark, and `tomserve generate hitom` with the tables of balance that it prints.
 
     tomserve items hitom --where order=3 --where deception=false
     tomserve items hitom --path Hi-ToM_data.json
 
 Without `--path`: 120 stories of our own x orders 0 to 4 (3 lengths x with and without lies x 20, as in the paper),
-generated from seed 0 when they are asked for (generator.py), with gold chains; BUILT_IN is the plan.
-With it: a file that `tomserve generate hitom` wrote, or the official one; which of them, its content tells.
+generated from seed 0 when they are asked for (generator.py), with gold chains; BUILT_IN is the plan. With it: a file
+that `tomserve generate hitom` wrote, or the official one; which of them, its content tells.
 
 The official file holds every question twice, in a CoTP and a VP half whose labels differ in places, so the answer has
 to be chosen by name (`--gold`):
@@ -21,25 +21,289 @@ The factor `gold` names the choice, so that every table can say what its answers
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import orjson
+import polars as pl
+import typer
 
-from tomserve.benchmarks.benchmark import Benchmark
-from tomserve.benchmarks.findings import Findings, Say
-from tomserve.benchmarks.hitom import explain, knowledge
-from tomserve.benchmarks.hitom.generating import generate
-from tomserve.benchmarks.hitom.generator import items
-from tomserve.benchmarks.hitom.plan import Plan
-from tomserve.benchmarks.hitom.question_item import make_item, story_factors
-from tomserve.benchmarks.hitom.reader import CORRECTED, Record, read_records
-from tomserve.benchmarks.hitom.retelling import retelling
-from tomserve.benchmarks.hitom.rules import RULES
-from tomserve.benchmarks.hitom.tracker import trace
-from tomserve.errors import ConfigError, ContentError
-from tomserve.items import Factor, Item, read_items
+from tomserve import content
+from tomserve.benchmarks.base import Benchmark, Findings, Say
+from tomserve.benchmarks.hitom import baselines, generator
+from tomserve.benchmarks.hitom.baselines import RULES
+from tomserve.benchmarks.hitom.generator import Family, items
+from tomserve.benchmarks.hitom.items import CORRECTED, Record, make_item, read_records, story_factors
+from tomserve.benchmarks.hitom.plan import TRAITS, Plan, levels
+from tomserve.benchmarks.hitom.tracker import SEMANTICS, trace
+from tomserve.benchmarks.hitom.variants import make_retell
+from tomserve.content import output_path
+from tomserve.content.output_path import parse_file
+from tomserve.errors import ConfigError, ContentError, one_of
+from tomserve.items import Factor, Item, read_items, write_chunks
 from tomserve.items.draw import Draw
+
+_QUESTION = (
+    *("order", "equals_first_order", "equals_reality", "equals_joint_witness", "answer_place", "answer_position"),
+    *("tell_relevant", "order_sensitive"),
+)
+_STORY = ("length", "deception", "n_lines", "n_agents", "n_containers_mentioned", "n_tells", "n_distractors")
+
+
+class Tally:
+    """Counts of questions and stories by the factors that have to be balanced."""
+
+    def __init__(self) -> None:
+        self._questions: Counter[tuple[Factor, ...]] = Counter()
+        self._stories: Counter[tuple[Factor, ...]] = Counter()
+
+    def add_family(self, family: Family) -> None:
+        """Count a generated story with its twins, if it has any."""
+        for story in family.stories:
+            self._count(story.factors, (question.factors for question in story.questions))
+
+    def add_items(self, items: Iterable[Item]) -> None:
+        """Count items of any Hi-ToM set, each story once."""
+        stories: dict[tuple[str, ...], list[Item]] = {}
+        for item in items:
+            stories.setdefault(item.story, []).append(item)
+        for asked in stories.values():
+            self._count(asked[0].factors, (item.factors for item in asked))
+
+    def _count(self, story: Mapping[str, Factor], questions: Iterable[Mapping[str, Factor]]) -> None:
+        self._stories[tuple([story[name] for name in _STORY])] += 1
+        self._questions.update([tuple([factors[name] for name in _QUESTION]) for factors in questions])
+
+    def orders(self, name: str) -> pl.DataFrame:
+        """One row for each order: the number of items, and the share of them whose answer is of each kind.
+
+        The column `letters` holds how often the rarest and the commonest place among the choices is right.
+
+        `name` stands in the column `set`. place_1 to place_3: the answer is the first, second or a later container in
+        which the object is seen or said to be.
+        """
+        frame = _frame(self._questions, _QUESTION)
+        letters = frame.group_by("order", "answer_position").agg(pl.col("count").sum())
+        spread = letters.group_by("order").agg(letters=pl.format("{}-{}", pl.col("count").min(), pl.col("count").max()))
+        return (
+            frame.group_by("order")
+            .agg(
+                pl.lit(name).alias("set"),
+                pl.col("count").sum().alias("items"),
+                _share(pl.col("equals_first_order")).alias("first_order"),
+                _share(pl.col("equals_reality")).alias("reality"),
+                _share(pl.col("equals_joint_witness")).alias("joint_witness"),
+                *(_share(pl.col("answer_place") == place).alias(f"place_{place}") for place in (1, 2)),
+                _share(pl.col("answer_place") > 2).alias("place_3+"),
+                _share(pl.col("tell_relevant")).alias("tell_relevant"),
+                _share(pl.col("order_sensitive")).alias("order_sensitive"),
+            )
+            .join(spread, on="order")
+            .select("set", "order", pl.exclude("set", "order"))
+            .sort("order")
+        )
+
+    def stories(self, name: str) -> pl.DataFrame:
+        """One row for each number of chapters, with and without deception: the number of stories, and their means."""
+        means = {"lines": "n_lines", "agents": "n_agents", "containers": "n_containers_mentioned", "tells": "n_tells"}
+        means["distractors"] = "n_distractors"
+        weight = pl.col("count")
+        return (
+            _frame(self._stories, _STORY)
+            .group_by("length", "deception")
+            .agg(
+                pl.lit(name).alias("set"),
+                weight.sum().alias("stories"),
+                *((pl.col(source) * weight).sum().truediv(weight.sum()).alias(to) for to, source in means.items()),
+            )
+            .rename({"length": "chapters"})
+            .select("set", "chapters", "deception", pl.exclude("set", "chapters", "deception"))
+            .sort("chapters", "deception")
+        )
+
+
+def _frame(counts: Counter[tuple[Factor, ...]], names: tuple[str, ...]) -> pl.DataFrame:
+    rows = [(*key, count) for key, count in counts.items()]
+    return pl.DataFrame(rows, schema=[*names, "count"], orient="row", infer_schema_length=None)
+
+
+def _share(condition: pl.Expr) -> pl.Expr:
+    return condition.fill_null(value=False).cast(pl.Int64).dot("count").truediv(pl.col("count").sum())
+
+
+OFFICIAL = "Hi-ToM_data.json"
+NOTES = {
+    "answers": (
+        "share of items whose answer is also that of the rule (innermost agent's belief, reality, what all asked "
+        "agents saw together last), is the first, second or a later container of the object, hangs on a tell, would be "
+        "another for another order of the asked agents; letters: how often the rarest and the commonest place is right"
+    ),
+    "stories": "means a story; containers are the choices that it mentions",
+}
+
+
+def make_balance_tables(tally: Tally, official: Path | None = None) -> dict[str, pl.DataFrame]:
+    """Two titled tables, by order and by chapters; with the official file's rows below where `official` is given."""
+
+    sets = {"generated": tally}
+    if official is not None:
+        sets["official"] = Tally()
+        sets["official"].add_items(load(official))
+    return {
+        "answers by order": pl.concat([found.orders(name) for name, found in sets.items()]),
+        "stories by chapters": pl.concat([found.stories(name) for name, found in sets.items()]),
+    }
+
+
+def official_file() -> Path | None:
+    """The official file in the data folder (TOMSERVE_DATA), or None."""
+    return content.data_file(OFFICIAL)
+
+
+FORMATS = ("items", "hitom")
+
+
+def generate(
+    out: Annotated[Path, typer.Option(parser=parse_file, help="JSONL or JSON file to write.")],
+    stories: Annotated[
+        int, typer.Option(help="How many stories to write; with --twins each of the four versions counts.")
+    ] = 120,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the random draws. The same seed and options give the same bytes everywhere.")
+    ] = 0,
+    chapters: Annotated[
+        str, typer.Option(help="Chapters of a story, as 2 or 1,3 or 1-3; several values are taken in turn.")
+    ] = "1-3",
+    agents: Annotated[
+        str, typer.Option(help="Persons of a story, from 3 to 8; several values are taken in turn.")
+    ] = "5",
+    orders: Annotated[
+        str, typer.Option(help="Orders of belief to ask about, from 0 to 6; every story is asked all of them.")
+    ] = "0-4",
+    tells: Annotated[
+        str | None,
+        typer.Option(help="Tells of a story, taken in turn. If left out: 0,2 (2 with --twins or --order-sensitive)."),
+    ] = None,
+    tell_kind: Annotated[str, typer.Option(help="Who hears what is told: public, private or both.")] = "both",
+    truth: Annotated[
+        str, typer.Option(help="Whether what is told is true: deceptive, truthful or mixed.")
+    ] = "deceptive",
+    moves: Annotated[
+        str, typer.Option(help="Moves of the object in a chapter; one of these values is drawn for each.")
+    ] = "1-5",
+    distractors: Annotated[
+        str, typer.Option(help="Distracting lines of a story; one of these values is drawn for each.")
+    ] = "0-3",
+    lines: Annotated[
+        int | None, typer.Option(help="Give every story this many lines, by adding distracting lines.")
+    ] = None,
+    choices: Annotated[
+        str, typer.Option(help="Containers to choose from: a number, or mentioned (those of the story).")
+    ] = "15",
+    balance: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Trait to balance: position, first-order, tell, letter; repeat it. Or none. If left out: all."
+        ),
+    ] = None,
+    order_sensitive: Annotated[
+        bool,
+        typer.Option(
+            "--order-sensitive", help="At least half of the answers change when the persons asked about change places."
+        ),
+    ] = False,
+    twins: Annotated[
+        bool,
+        typer.Option(
+            "--twins", help="Tell each story four times: without tells, with true ones, with lies, with neutral lines."
+        ),
+    ] = False,
+    semantics: Annotated[
+        str | None,
+        typer.Option(
+            help="Rules by which beliefs follow: released or common_knowledge. If left out: as the options need."
+        ),
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", help="Form of the file: items (JSONL), or hitom (JSON like the official file).")
+    ] = "items",
+    report: Annotated[
+        Path | None, typer.Option(parser=parse_file, help="Markdown file to write the achieved balance to as well.")
+    ] = None,
+) -> Findings:
+    """Generate Hi-ToM stories with their questions and right beliefs.
+
+    Every story is asked one question of each order. How well the answers are balanced is printed at the end.
+    """
+    if form not in FORMATS:
+        raise ConfigError(one_of("--format", form, FORMATS))
+    if semantics is not None and semantics not in SEMANTICS:
+        raise ConfigError(one_of("--semantics", semantics, SEMANTICS))
+    plan = Plan(
+        stories=stories,
+        seed=seed,
+        chapters=levels(chapters, "--chapters"),
+        agents=levels(agents, "--agents"),
+        orders=levels(orders, "--orders"),
+        tells=levels(tells or ("2" if twins or order_sensitive else "0,2"), "--tells"),
+        tell_kind=tell_kind,
+        truth=truth,
+        moves=levels(moves, "--moves"),
+        distractors=levels(distractors, "--distractors"),
+        lines=lines,
+        choices=None if choices == "mentioned" else _require_one(levels(choices, "--choices"), choices),
+        balance=_balance(balance, TRAITS),
+        order_sensitive=order_sensitive,
+        twins=twins,
+        semantics=next((name for name in SEMANTICS if name == semantics), None),
+    ).check()
+    if form == "hitom" and (twins or plan.gold != SEMANTICS[0]):
+        what = "--twins" if twins else f"{plan.gold} semantics"
+        raise ConfigError(f"--format hitom: the official form has no field for {what}; leave --format out")
+    if report is not None and report.resolve() == out.resolve():
+        raise ConfigError(f"--report {report} would overwrite the items of --out; choose another file")
+    for one in (out, report):
+        if one is not None:
+            output_path.check_output(one)
+    tally = _write(plan, form, out)
+    made = f"written: {stories} stories, {stories * len(plan.orders)} items ({plan.gold} semantics) to {out}"
+    tables = make_balance_tables(tally, official_file())
+    return Findings(tables=tables, notes=NOTES, lines=(made,), markdown=report)
+
+
+def _write(plan: Plan, form: str, out: Path) -> Tally:
+    """Write the stories of a plan to a file as they are made; returns the counts of what came of it."""
+    tally = Tally()
+
+    def counted() -> Iterator[generator.Family]:
+        for family in generator.generate(plan):
+            tally.add_family(family)
+            yield family
+
+    if form == "hitom":
+        write_chunks(out, generator.official_file(counted()), output_path.open_output)
+    else:
+        write_chunks(
+            out,
+            (line + b"\n" for family in counted() for line in generator.item_lines(family)),
+            output_path.open_output,
+        )
+    return tally
+
+
+def _require_one(found: tuple[int, ...], given: str) -> int:
+    if len(found) != 1:
+        raise ConfigError(f"--choices {given!r}: every story has the same number; give one, such as {found[0]}")
+    return found[0]
+
+
+def _balance(wanted: list[str] | None, traits: tuple[str, ...]) -> tuple[str, ...]:
+    if wanted is None:
+        return traits
+    return () if wanted == ["none"] else tuple(dict.fromkeys(wanted))
+
 
 GOLDS = ("corrected", "tracked", "released")
 BUILT_IN = Plan(stories=120, seed=0)
@@ -116,17 +380,19 @@ def _item(record: Record, gold: str) -> Item:
 
 
 def audit(path: Path | None, say: Say) -> Findings:
-    """Compare every label of the official file with the tracker (see tomserve.benchmarks.hitom.auditing).
+    """Compare every label of the official file with the tracker (see tomserve.benchmarks.hitom.audit).
 
     Raises ConfigError where no file is given.
     """
-    from tomserve.benchmarks.hitom.audit import Audit  # imported here, because asking needs none of it
-    from tomserve.benchmarks.hitom.auditing import findings
+    from tomserve.benchmarks.hitom.audit import (
+        Audit,  # imported here, because asking needs none of it
+        audit_findings,
+    )
 
     del say
     if path is None:
         raise ConfigError("the audit of 'hitom' needs the official file: --path Hi-ToM_data.json")
-    return findings(Audit(read_records(path)))
+    return audit_findings(Audit(read_records(path)))
 
 
 BENCHMARK = Benchmark(
@@ -142,10 +408,10 @@ BENCHMARK = Benchmark(
     draw=Draw(over=("length", "deception"), unit=("story", "stories")),
     golds=GOLDS,
     lettered=True,
-    metrics=(explain.PLACES,),
+    metrics=(baselines.PLACES,),
     rules=RULES,
-    beliefs=knowledge.who_knows_what,
+    beliefs=baselines.who_knows_what,
     audit=audit,
     generate=generate,
-    retelling=retelling,
+    retelling=make_retell,
 )

@@ -1,53 +1,223 @@
-"""Generate Hi-ToM stories with their questions, gold answers and gold chains: seeded, balanced, fast.
-
->>> family = next(generate(Plan(stories=1, seed=7).check()))
->>> story = family.stories[0]
->>> [len(asked) for asked in family.asked], len(story.questions[4].chain) == len(story.sentences)
-([0, 1, 2, 3, 4], True)
->>> Item.from_json(next(item_lines(family))).factors["order"]
-0
-
-    plan.py      what is asked for, and whether it can be had
-    plot.py      a story drawn by seeded dice (dice.py): rooms, moves, tells, in every twin; distractors
-    minds.py     what its agents believe at its end; tongues.py tells it
-    asking.py    whom to ask about and where the answer stands, so that the items are balanced
-    here         the choices, the items in both forms
-    tally.py     the balance that was achieved
+"""Generator of Hi-ToM stories with questions, gold answers and gold chains: seeded, balanced, fast.
 
 The same plan gives the same bytes on every machine and in every version of Python, and its first stories whatever
 their number. Items are written without being validated (five in a quarter of a millisecond); that they are what
-`question_item.make_item` makes of the same story is proven by the tests.
+`items.make_item` makes of the same story is proven by the tests.
 
-Every item is told by the sentences of the released generator, so that `--format hitom` is a file like the official one
-and reads back. What differs from the released stories, on purpose: agents leave in another order than they are listed
-in; an object may be moved several times in a turn; rooms and the object asked about do not come back in later chapters
-(so that no label hangs on what one sees on coming back); tells always concern the object asked about. What stays, and
-must be known to whoever reads the numbers: without tells a nested belief is what all asked agents saw together last.
+Every item is told by the sentences of the released generator, so that `--format hitom` is a file like the official
+one and reads back. What differs from the released stories, on purpose: agents leave in another order than they are
+listed in; an object may be moved several times in a turn; rooms and the object asked about do not come back in later
+chapters (so that no label hangs on what one sees on coming back); tells always concern the object asked about. What
+stays, and must be known to whoever reads the numbers: without tells a nested belief is what all asked agents saw
+together last.
+
+Questions are balanced. Within every order, and apart for stories with and without tells, the classes of a trait are
+kept level:
+
+    position      the answer is the first, the second or a later container in which the object is seen or said to be
+    first-order   it is also what the innermost agent believes, or not (orders from 2)
+    tell          the tells decide it, or not (stories with tells; orders that tells reach: all from 1 under
+                  common_knowledge, but private ones only 1 and 2; 1 and 2 as released)
+    letter        its place among the choices
+
+Of several nestings of agents, drawn at random, the first is asked that puts every trait into its rarest class, else
+the best of them, as long as no class falls too far behind another (SLACK). A story without such a question is drawn
+again. Letters are dealt afterwards and never need a new story. Twins are balanced by the deceptive one.
+`--order-sensitive` is stricter: at no time are fewer than half of the items of an order sensitive.
+
+    >>> family = next(generate(Plan(stories=1, seed=7).check()))
+    >>> [len(asked) for asked in family.asked]
+    [0, 1, 2, 3, 4]
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import add
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
-from tomserve.benchmarks.hitom.asking import STORIES, Balance
-from tomserve.benchmarks.hitom.dice import Dice
-from tomserve.benchmarks.hitom.events import Distractor, Story
-from tomserve.benchmarks.hitom.minds import Minds
-from tomserve.benchmarks.hitom.plan import LETTERS, Cell, Plan
-from tomserve.benchmarks.hitom.plot import MOST_PLACES, UNTOLD, Plot, distractors, draw, set_scene
-from tomserve.benchmarks.hitom.question_item import StoryFacts, item_id
-from tomserve.benchmarks.hitom.questions import write_question
-from tomserve.benchmarks.hitom.reader import CORRECTED, story_id, write_choices
-from tomserve.benchmarks.hitom.tongues import EVENTS, SENTENCES, lines
+from tomserve.benchmarks.hitom.events import Distractor, Story, write_question
+from tomserve.benchmarks.hitom.items import CORRECTED, StoryFacts, item_id, story_id, write_choices
+from tomserve.benchmarks.hitom.plan import CONTAINERS, LETTERS, ORDERS_RANGE, ROOMS, TRAITS, Cell, Plan
+from tomserve.benchmarks.hitom.sampler import (
+    EVENTS,
+    MOST_PLACES,
+    SENTENCES,
+    UNTOLD,
+    Dice,
+    FastBeliefs,
+    Plot,
+    distractors,
+    draw,
+    set_scene,
+    tell_lines,
+)
 from tomserve.benchmarks.hitom.tracker import Semantics
-from tomserve.benchmarks.hitom.words import CONTAINERS, ROOMS
 from tomserve.errors import ConfigError
 from tomserve.items import SCHEMA, UNKNOWN, Factor, Item
+
+SLACK, MOST = 2, 8
+"""How many items a class may fall behind another of the same trait and order, with or without tells: 2, but one more
+for every PATIENCE stories drawn in vain, up to 8."""
+PATIENCE = 8
+STORIES = 1000  # stories that are drawn before the generator gives up
+
+Leads = list[int]
+"""For each class of a trait how many items it has more than the rarest class."""
+Classes = list[tuple[Leads, int]]  # for each trait of a question its classes, and which of them it is in
+
+
+def _count(leads: Leads, at: int) -> None:
+    """Count one more item of a class."""
+    leads[at] += 1
+    if 0 not in leads:
+        leads[:] = [lead - 1 for lead in leads]
+
+
+class _Traits(NamedTuple):
+    """What is kept level for one order, with or without tells; None where the plan or the order has no such trait."""
+
+    position: Leads | None
+    tell: Leads | None
+    first_order: Leads | None
+    sensitive: Leads | None
+    reached: bool  # whether tells can decide questions of that order
+
+
+class Balance:
+    """What has been asked so far, and what to ask of the next story."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._semantics = plan.gold
+        self._kind = "deceptive" if plan.twins else ""
+        self._traits: dict[tuple[int, bool], _Traits] = {
+            (order, told): self._fresh(order, told) for order in plan.orders for told in (False, True)
+        }
+        self._letters = {order: [0] * len(CONTAINERS) for order in plan.orders}
+        self._failed: Counter[int] = Counter()
+        self._insensitive: Counter[int] = Counter()
+        self._hardest_first = sorted(plan.orders, key=lambda order: -(order or ORDERS_RANGE[1] + 1))
+
+    def _fresh(self, order: int, told: bool) -> _Traits:
+        """The traits of an order before anything is asked."""
+        plan = self.plan
+        position, first_order, tell = (name in plan.balance for name in TRAITS[:3])
+        reached = 1 <= order <= 2 or (order > 2 and plan.gold != "released" and plan.tell_kind != "private")
+        return _Traits(
+            position=[0, 0, 0] if position else None,
+            tell=[0, 0] if tell and told and reached else None,
+            first_order=[0, 0] if first_order and order > 1 else None,
+            sensitive=[0, 0] if plan.order_sensitive and order > 1 else None,
+            reached=told and reached,
+        )
+
+    def ask(self, dice: Dice, plot: Plot, drawn: int) -> list[tuple[int, ...]] | None:
+        """The agents asked about, as bits, one tuple an order, or None where the story would upset the balance.
+
+        `drawn` is the number of stories drawn before it in vain.
+        """
+        slack = min(SLACK + drawn // PATIENCE, MOST)
+        minds = FastBeliefs(plot, self._kind, self._semantics)
+        agents = plot.scene.agents
+        found: dict[int, tuple[int, ...]] = {}
+        counted: Classes = []
+        for order in self._hardest_first:
+            ring = dice.shuffle(agents)  # of which every stretch is tried
+            best = self._best(minds, ring + ring, order, slack)
+            if best is None:
+                return None
+            found[order] = best[0]
+            counted += best[1]
+        for leads, at in counted:
+            _count(leads, at)
+        return [found[order] for order in self.plan.orders]
+
+    def _best(
+        self, minds: FastBeliefs, ring: tuple[int, ...], order: int, slack: int
+    ) -> tuple[tuple[int, ...], Classes] | None:
+        """The stretch of the ring that puts every trait into its rarest class, else the best, with its classes."""
+        position, tell, first_order, sensitive, reached = self._traits[order, minds.told]
+        best: tuple[tuple[int, ...], Classes] | None = None
+        least = place = other = copied = 0
+        for turn in range(len(ring) // 2 if order else 1):
+            asked = ring[turn : turn + order]
+            belief = witnessed = minds.witnessed(asked)
+            if reached:
+                belief = minds.belief(asked, witnessed)
+            behind = lead = 0
+            if position is not None:
+                place = 0 if belief == minds.first else 1 if belief == minds.second else 2
+                behind = lead = position[place]
+            if tell is not None and lead < slack:
+                other = belief != witnessed
+                behind += (lead := tell[other])
+            if first_order is not None and lead < slack:
+                copied = belief == minds.alone(asked[-1])
+                behind += (lead := first_order[copied])
+            if lead >= slack:
+                self._failed[order] += 1
+                continue
+            changes = False
+            if sensitive is not None:
+                changes = minds.turned(asked, belief)
+                if sensitive[0] >= sensitive[1] and not changes:
+                    self._insensitive[order] += 1
+                    continue
+            if best is None or behind < least:
+                each = ((position, place), (tell, other), (first_order, copied), (sensitive, changes))
+                best, least = (asked, [(leads, at) for leads, at in each if leads is not None]), behind
+            if not least:
+                break
+        return best
+
+    def give_up(self, number: int) -> ConfigError:
+        """The error to raise where no story keeps the balance."""
+        failed = self._insensitive or self._failed
+        if not failed:
+            return ConfigError(
+                f"story {number}: none of {STORIES} drawn stories fits --lines and --choices; give more of them, or "
+                "fewer --moves, --tells and --chapters"
+            )
+        order, _ = failed.most_common(1)[0]
+        more = " or --lines" if self.plan.lines is not None else ""
+        option = "--order-sensitive" if self._insensitive else f"the balance ({', '.join(self.plan.balance)})"
+        return ConfigError(
+            f"story {number}: none of {STORIES} drawn stories keeps {option} at order {order}; give fewer --stories, "
+            f"other --orders, more --moves or --tells{more}, or balance less (--balance)"
+        )
+
+    def letter(self, dice: Dice, answers: Sequence[tuple[int, str]], others: Sequence[str]) -> list[str]:
+        """The choices in their order: `answers` are (order, container) of the story's questions, `others` the rest.
+
+        Each answer takes the free place that its orders have had least often; the rest fall as they may.
+        """
+        size = len({label for _, label in answers}) + len(others)
+        rest = dice.sample(others, len(others))
+        if "letter" not in self.plan.balance:
+            return dice.sample([*dict.fromkeys(label for _, label in answers), *rest], size)
+        orders: dict[str, list[int]] = {}
+        for order, label in answers:
+            orders.setdefault(label, []).append(order)
+        places: list[str | None] = [None] * size
+        free = dice.sample(range(size), size)
+        for label in sorted(orders, key=lambda label: -len(orders[label])):
+            dealt = [self._letters[order] for order in orders[label]]
+            often = dealt[0][:size]
+            for counts in dealt[1:]:
+                often = list(map(add, often, counts))
+            at = min(free, key=often.__getitem__)
+            free.remove(at)
+            places[at] = label
+            for counts in dealt:
+                counts[at] += 1
+        return [label if label is not None else rest.pop() for label in places]
+
 
 BENCHMARK = "hitom"
 T = TypeVar("T")
@@ -63,7 +233,7 @@ class Question(NamedTuple):
 
 
 @dataclass
-class Told:
+class GeneratedStory:
     """One story of a family, and its questions. factors: those that all its questions share. plot, gaps, noise: what
     its events are made of: the plot, the lines of it after which distractors stand, and the distractors."""
 
@@ -79,8 +249,8 @@ class Told:
     @cached_property
     def story(self) -> Story:
         """The story as events. Items need but its sentences."""
-        told = lines(self.plot, self.kind, EVENTS)
-        return Story(tuple(_merged(told, self.gaps, self.noise)))
+        told = tell_lines(self.plot, self.kind, EVENTS)
+        return Story(tuple(_merge_distractors(told, self.gaps, self.noise)))
 
 
 class Family(NamedTuple):
@@ -88,7 +258,7 @@ class Family(NamedTuple):
 
     number: int  # of the first story, from 1
     cell: Cell
-    stories: tuple[Told, ...]
+    stories: tuple[GeneratedStory, ...]
     asked: tuple[tuple[str, ...], ...]  # one tuple of agents for each order
     object: str
     choices: tuple[str, ...]
@@ -131,10 +301,10 @@ def _fits(plot: Plot, plan: Plan) -> bool:
         return False
     if plan.choices is None or plan.choices >= MOST_PLACES:
         return True
-    return len(_own(plan, plot)) <= plan.choices
+    return len(_mentioned_containers(plan, plot)) <= plan.choices
 
 
-def _own(plan: Plan, plot: Plot) -> dict[str, None]:
+def _mentioned_containers(plan: Plan, plot: Plot) -> dict[str, None]:
     """The containers where the object asked about is seen or said to be in any twin, in order and each once."""
     said = [tell.container(kind) for tell in plot.told for kind in plan.kinds]
     return dict.fromkeys([*plot.containers, *said])
@@ -155,13 +325,15 @@ def _family(
     answers = [(len(who), chain[-1]) for kind in plan.kinds for who, chain in zip(asked, chains[kind], strict=True)]
     elsewhere = [label for chapter in plot.scene.later for label in chapter.containers]
     elsewhere += [event.thing for event in noise]
-    choices = tuple(balance.letter(dice, answers, _others(dice, plan, _own(plan, plot), elsewhere, answers)))
+    choices = tuple(
+        balance.letter(dice, answers, _other_choices(dice, plan, _mentioned_containers(plan, plot), elsewhere, answers))
+    )
     named = {*plot.containers, *elsewhere}
     remarks = [event.text() for event in noise]
-    told: list[Told] = []
+    told: list[GeneratedStory] = []
     for kind in plan.kinds:
-        written = lines(plot, kind, SENTENCES)
-        sentences = tuple(_merged(written, gaps, remarks))
+        written = tell_lines(plot, kind, SENTENCES)
+        sentences = tuple(_merge_distractors(written, gaps, remarks))
         lies = len(plot.told) if kind == "deceptive" else 0 if kind else sum([not tell.honest for tell in plot.told])
         name = story_id(sentences)
         factors: dict[str, Factor] = {
@@ -173,14 +345,14 @@ def _family(
         }
         if kind:
             factors |= {"twin": told[0].id if told else name, "twin_kind": kind}
-        story = Told(kind, sentences, name, factors, (), plot, gaps, noise)
+        story = GeneratedStory(kind, sentences, name, factors, (), plot, gaps, noise)
         factors |= _story_factors(story, choices, named)
-        story.questions = _questions(Minds(plot, kind, semantics), asked, names, chains[kind], choices, factors)
+        story.questions = _questions(FastBeliefs(plot, kind, semantics), asked, names, chains[kind], choices, factors)
         told.append(story)
     return Family(number, cell, tuple(told), tuple(names), plot.scene.object, choices, semantics)
 
 
-def _story_factors(told: Told, choices: tuple[str, ...], named: set[str]) -> dict[str, Factor]:
+def _story_factors(told: GeneratedStory, choices: tuple[str, ...], named: set[str]) -> dict[str, Factor]:
     """The values of `question_item.story_factors`, without reading it again. named: containers in no tell."""
     plot, kind = told.plot, told.kind
     tells = [] if kind in UNTOLD else plot.told
@@ -199,7 +371,7 @@ def _story_factors(told: Told, choices: tuple[str, ...], named: set[str]) -> dic
 
 
 def _questions(
-    minds: Minds,
+    minds: FastBeliefs,
     asked: list[tuple[int, ...]],
     names: list[tuple[str, ...]],
     chains: list[list[str]],
@@ -215,7 +387,7 @@ def _questions(
     )
 
 
-def _merged(told: Sequence[T | None], gaps: list[int], noise: Sequence[T]) -> list[T]:
+def _merge_distractors(told: Sequence[T | None], gaps: list[int], noise: Sequence[T]) -> list[T]:
     """The lines that there are, with the distractors where they belong."""
     found: list[T | None] = []
     since = 0
@@ -227,7 +399,7 @@ def _merged(told: Sequence[T | None], gaps: list[int], noise: Sequence[T]) -> li
     return [line for line in found if line is not None]
 
 
-def _others(
+def _other_choices(
     dice: Dice, plan: Plan, own: dict[str, None], elsewhere: list[str], answers: list[tuple[int, str]]
 ) -> list[str]:
     """The choices that answer no question: where else the object is seen or said to be (`own` has the answers, too);

@@ -1,10 +1,14 @@
-"""The plan of a generated set: how many stories, of what kind, and what is balanced; impossible plans are refused.
+"""The plan of a generated Hi-ToM set: how many stories, of what kind, what is balanced, and the words they are made
+of.
 
->>> Plan(stories=8, agents=(3,), orders=(0, 4)).check()
-Traceback (most recent call last):
-tomserve.errors.ConfigError: --orders 4: needs 4 agents, but --agents allows 3 in a story; ask for lower orders
->>> levels("3-5,8", "--agents")
-(3, 4, 5, 8)
+Impossible plans are refused. No word is in two lists, none is in the released data file; changing a list changes
+every generated story.
+
+    >>> Plan(stories=8, agents=(3,), orders=(0, 4)).check()
+    Traceback (most recent call last):
+    tomserve.errors.ConfigError: --orders 4: needs 4 agents, but --agents allows 3 in a story; ask for lower orders
+    >>> levels("3-5,8", "--agents")
+    (3, 4, 5, 8)
 """
 
 from __future__ import annotations
@@ -14,11 +18,50 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, Semantics
-from tomserve.benchmarks.hitom.words import CONTAINERS
 from tomserve.errors import ConfigError, one_of
 
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+ROOMS = _words(
+    "library pavilion conservatory ballroom boathouse bakery chapel darkroom dormitory foyer gallery greenhouse "
+    "gymnasium infirmary barn laboratory loft mudroom nursery observatory orangery parlor refectory sauna scullery "
+    "solarium stable storeroom studio tearoom terrace vault veranda vestibule wardroom clubhouse"
+)
+OBJECTS = _words(
+    "compass lantern marble whistle thimble locket postcard flute kite magnet stapler spoon candle ticket dice medal "
+    "puppet hammer padlock ribbon snowglobe trophy wrench yoyo harmonica pencil calculator thermometer brooch chisel "
+    "domino feather goblet hairbrush inkwell keyring lighter mitten napkin paintbrush ruler sponge teaspoon "
+    "umbrella"
+)
+CONTAINERS = _words(
+    "wicker_hamper oak_trunk leather_satchel rain_barrel glass_jar clay_urn tin_canister steel_locker paper_bag "
+    "velvet_pouch filing_cabinet pine_sideboard walnut_wardrobe canvas_rucksack iron_safe cedar_chest tool_kit "
+    "hat_case cookie_tin milk_churn wine_cask soup_tureen fruit_bowl sewing_caddy bread_bin coal_scuttle gift_carton "
+    "jewel_casket mail_sack copper_kettle stone_trough brass_pail porcelain_vase silk_purse picnic_cooler plastic_tub "
+    "bamboo_cradle maple_coffer straw_punnet garden_planter enamel_saucepan coin_bank wool_stocking card_folder "
+    "moving_van wooden_hutch ceramic_crock toy_wagon"
+)
+AGENTS = _words(
+    "Amara Bashir Chiara Dmitri Eilidh Farid Greta Hiroshi Ingrid Jomo Katya Lorenzo Marisol Nadia Oluwaseun Priya "
+    "Quentin Rosalind Sanjay Tomoko Ulrich Valeria Winston Ximena Yusuf Zanele Anders Beatriz Cormac Delphine Esteban "
+    "Fatima Gunnar Henrike Ibrahim Jasmina Kofi Leocadia Mirek Noor Otieno Pernille Rashida Soren Thandiwe Umberto "
+    "Vikram Wilhelmina Xiomara Yevgenia Zoltan Aroha Bogdan Catalina Dagny Emeka"
+)
+ANIMALS = _words(
+    "badger beetle donkey ferret goose heron lizard moth parrot rabbit squirrel toad owl otter iguana eagle"
+)
+"""What somebody saw."""
+BELONGINGS = _words("scarf wallet passport notebook bracelet helmet sunglasses slippers cufflink earring")
+"""What somebody lost."""
+FOODS = _words("porridge custard lentils mustard noodles pickles radish sorbet rhubarb chutney apricot walnuts")
+"""What somebody likes or dislikes, besides containers."""
+
+
 TRAITS = ("position", "first-order", "tell", "letter")
-"""What can be balanced within every order of belief; tomserve.benchmarks.hitom.asking explains each."""
+"""What can be balanced within every order of belief; tomserve.benchmarks.hitom.generator explains each."""
 TELL_KINDS = ("both", "public", "private")
 TRUTHS = ("deceptive", "truthful", "mixed")
 TWINS = ("none", "truthful", "deceptive", "filler")
@@ -85,23 +128,23 @@ class Plan:
         """Returns the plan itself. Raises ConfigError for the first option that cannot be met, with the way out."""
         if self.stories < 1:
             raise ConfigError(f"--stories {self.stories}: expected 1 or more")
-        _within("--chapters", self.chapters, 1)
-        _within("--agents", self.agents, *AGENTS_RANGE)
-        _within("--orders", self.orders, *ORDERS_RANGE)
+        _check_range("--chapters", self.chapters, 1)
+        _check_range("--agents", self.agents, *AGENTS_RANGE)
+        _check_range("--orders", self.orders, *ORDERS_RANGE)
         for name, found in (("--tells", self.tells), ("--moves", self.moves), ("--distractors", self.distractors)):
-            _within(name, found, 0)
-        _known("--tell-kind", self.tell_kind, TELL_KINDS)
-        _known("--truth", self.truth, TRUTHS)
-        _known("--semantics", self.gold, SEMANTICS)
+            _check_range(name, found, 0)
+        _check_known("--tell-kind", self.tell_kind, TELL_KINDS)
+        _check_known("--truth", self.truth, TRUTHS)
+        _check_known("--semantics", self.gold, SEMANTICS)
         for name in self.balance:
-            _known("--balance", name, TRAITS)
+            _check_known("--balance", name, TRAITS)
         if max(self.orders) > min(self.agents):
             order, fewest = max(self.orders), min(self.agents)
             raise ConfigError(
                 f"--orders {order}: needs {order} agents, but --agents allows {fewest} in a story; ask for lower orders"
             )
         if self.choices is not None:
-            _within("--choices", (self.choices,), 4, len(CONTAINERS))
+            _check_range("--choices", (self.choices,), 4, len(CONTAINERS))
         if self.lines is not None and self.lines < self.fewest_lines():
             need = self.fewest_lines()
             raise ConfigError(
@@ -163,12 +206,12 @@ def levels(text: str, name: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _within(name: str, found: tuple[int, ...], low: int, high: int | None = None) -> None:
+def _check_range(name: str, found: tuple[int, ...], low: int, high: int | None = None) -> None:
     for value in found:
         if value < low or (high is not None and value > high):
             raise ConfigError(f"{name} {value}: expected {low} {'or more' if high is None else f'to {high}'}")
 
 
-def _known(name: str, found: str, known: tuple[str, ...]) -> None:
+def _check_known(name: str, found: str, known: tuple[str, ...]) -> None:
     if found not in known:
         raise ConfigError(one_of(name, found, known))

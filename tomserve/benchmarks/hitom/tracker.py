@@ -1,38 +1,35 @@
 """Reality and nested beliefs of any order after every sentence of a Hi-ToM story, under two named semantics.
 
->>> story = Story.parse(["Ann and Bo entered the den.", "The pen is in the red_box.", "Bo exited the den.",
-...                      "Ann moved the pen to the blue_box.", "Ann exited the den."])
->>> beliefs_after_each(story, ("Ann", "Bo"), "pen")
-['unknown', 'red_box', 'red_box', 'red_box', 'red_box']
->>> belief(story, (), "pen"), belief(story, ("Bo",), "pen")
-('blue_box', 'red_box')
-
 A story is read once for an object (`trace`), which leaves the few sentences that can change a belief about it, with
-the agents concerned as bits of an integer. Each of them becomes an update for an audience, and what any chain of agents
-makes of those is left to the engine (tomserve.beliefs).
+the agents concerned as bits of an integer. Each of them becomes an update for an audience, and what any chain of
+agents makes of those is left to the engine (tomserve.beliefs).
 
-Seeing, in both semantics: who enters a room sees every object in it, mentioned or not; who is in a room when an object
-is placed or moved there sees it. Such a sentence sets every chain of agents who are all present. Leaving changes no
-belief. The object of a `Place` lies in the room that was entered last.
+Seeing, in both semantics: who enters a room sees every object in it, mentioned or not; who is in a room when an
+object is placed or moved there sees it. Such a sentence sets every chain of agents who are all present. Leaving
+changes no belief. The object of a `Place` lies in the room that was entered last.
 
-Telling. A hearer trusts a speaker who left later: the time is that of the last exit; who is in a room (not the waiting
-room) has not left yet, later than all who have; who never was in one comes before all. Equal times: no trust.
-A public claim reaches everybody who has entered the story, a private one its hearer, wherever they are; the speaker is
-no hearer of his own words, and his own belief never changes. Of successive tells each is judged by itself, so that the
-last trusted one wins, and whatever is seen later wins over both.
+Telling. A hearer trusts a speaker who left later: the time is that of the last exit; who is in a room (not the
+waiting room) has not left yet, later than all who have; who never was in one comes before all. Equal times: no trust.
+A public claim reaches everybody who has entered the story, a private one its hearer, wherever they are; the speaker
+is no hearer of his own words, and his own belief never changes. Of successive tells each is judged by itself, so that
+the last trusted one wins, and whatever is seen later wins over both.
 
     released           B[h] and B[h, s] become c for every hearer h who trusts the speaker s; B[s, h] for every hearer.
                        Longer chains are not touched (the released generator stops there; so do orders above 4 here).
     common_knowledge   The exit order and a claim's audience are known to all concerned: every chain of agents who all
                        heard or said it, and that ends in a hearer who trusts s, becomes c. Nothing else changes.
 
-An agent who never entered believes "unknown", and so does everybody about an object not seen yet. Repeated agents
-are refused: "Ann thinks Ann thinks" is no question of the benchmark, and the two semantics say nothing of it.
+An agent who never entered believes "unknown", and so does everybody about an object not seen yet. Repeated agents are
+refused: "Ann thinks Ann thinks" is no question of the benchmark, and the two semantics say nothing of it.
+
+`last_seen_together` nests nothing: it is written from the rooms (`Story.presence`), apart from the tracker, and is
+the oracle of its tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -41,6 +38,7 @@ from tomserve import beliefs
 from tomserve.beliefs import Audience, Update, hearsay, shared_hearsay, together
 from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Exit, Move, Place, Story, Tell
 from tomserve.errors import one_of
+from tomserve.items import UNKNOWN
 
 Semantics = Literal["released", "common_knowledge"]
 SEMANTICS: tuple[Semantics, ...] = ("released", "common_knowledge")
@@ -187,3 +185,26 @@ def belief(story: Story, asked: Sequence[str], obj: str, semantics: Semantics = 
 def beliefs_after_each(story: Story, asked: Sequence[str], obj: str, semantics: Semantics = "released") -> list[str]:
     """The same belief after each sentence, as one label (a container or "unknown") for each: the gold chain."""
     return trace(story, obj).chain(asked, semantics)
+
+
+def last_seen_together(story: Story, asked: Sequence[str], obj: str) -> str:
+    """The container at the last sentence that all of `asked` saw together, in whatever order; tells do not count."""
+    label = container = UNKNOWN
+    for event, where, rooms in zip(story.events, story.presence(), story.rooms(), strict=True):
+        if isinstance(event, Place | Move) and event.object == obj:
+            container = event.container
+        elif not isinstance(event, Enter) or rooms.get(obj) != event.room:
+            continue
+        if obj in rooms and all(where.get(name) == rooms[obj] for name in asked):
+            label = container
+    return label
+
+
+def find_mentioned(sentences: Iterable[str], choices: Sequence[str]) -> list[str]:
+    """The choices that occur in the story as a word, also in tells and distractors, in order of first mention.
+
+    A guesser who looks at the story needs no more than these: chance is 1 / their number.
+    """
+    wanted = set(choices)
+    words = (word for text in sentences for word in re.findall(r"[\w'-]+", text))
+    return list(dict.fromkeys(word for word in words if word in wanted))

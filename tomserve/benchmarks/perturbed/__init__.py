@@ -3,6 +3,6 @@
 A *stage* is a setting with its persons and things; a *task* is a story in it, told in several versions.
 """
 
-from tomserve.benchmarks.perturbed.benchmark import BENCHMARK, load, stages
+from tomserve.benchmarks.perturbed.edition_1 import BENCHMARK, load, load_stages
 
-__all__ = ["BENCHMARK", "load", "stages"]
+__all__ = ["BENCHMARK", "load", "load_stages"]

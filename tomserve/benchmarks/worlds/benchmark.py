@@ -1,26 +1,53 @@
-"""The benchmark of generated worlds: its fixed release, and files of fresh ones."""
+"""The benchmark of generated worlds: its fixed release, files of fresh ones, and its stories as a reader sees them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tomserve.benchmarks.benchmark import Benchmark
-from tomserve.benchmarks.findings import Findings, Say
-from tomserve.benchmarks.worlds import keeping
-from tomserve.benchmarks.worlds.cases import cases
-from tomserve.benchmarks.worlds.drawing import worlds
-from tomserve.benchmarks.worlds.generating import generate
+from tomserve.benchmarks.base import Benchmark, Findings, Say
+from tomserve.benchmarks.worlds import generator
+from tomserve.benchmarks.worlds.audit import RULES
+from tomserve.benchmarks.worlds.counterfactuals import cases
+from tomserve.benchmarks.worlds.generator import NAME, draw_worlds, generate, items, load_release
 from tomserve.benchmarks.worlds.lexicon import built_in
-from tomserve.benchmarks.worlds.release import released
-from tomserve.benchmarks.worlds.rendering import NAME, items
-from tomserve.benchmarks.worlds.retelling import retelling
-from tomserve.benchmarks.worlds.showing import shown
-from tomserve.benchmarks.worlds.surface import RULES
-from tomserve.benchmarks.worlds.variants import record
-from tomserve.errors import ContentError
+from tomserve.benchmarks.worlds.variants import make_retell, read_record
+from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import Item, read_items
 from tomserve.items.draw import Draw
+
+PLACE = ("family", "world", "scenario")
+"""What the user names, in this order."""
+
+
+def show_stories(items: Iterable[Item], where: Sequence[str]) -> Findings:
+    """Every story once, with what happens in each sentence and all its questions.
+
+    where: a family, or a family and the number of a world, or these and a scenario. Raises ConfigError for a name that
+    is not there, for more than three, and for none, since there are thousands of stories.
+    """
+    if not where or len(where) > len(PLACE):
+        raise ConfigError("name a family, and then the number of a world and a scenario if you like: transfer 3")
+    stories: dict[tuple[str, str, str], list[Item]] = {}
+    for item in items:
+        number = item.cluster.rsplit("-", 1)[-1].lstrip("0") or "0"
+        place = (str(item.factors["family"]), number, str(item.factors.get("scenario")))
+        stories.setdefault(place, []).append(item)
+    for depth, wanted in enumerate(where):
+        known = list(dict.fromkeys(place[depth] for place in stories))
+        stories = {place: story for place, story in stories.items() if place[depth] == wanted}
+        if not stories:
+            raise ConfigError(one_of(PLACE[depth], wanted, known))
+    return Findings(sections={"/".join(place): tuple(_lines(story)) for place, story in stories.items()})
+
+
+def _lines(story: Sequence[Item]) -> Iterable[str]:
+    scenes = (story[0].world or {}).get("scenes", [])
+    for number, sentence in enumerate(story[0].story):
+        events = "; ".join(scenes[number].get("events", ())) if number < len(scenes) else ""
+        yield f"{number + 1:2d}. {sentence}" + (f"  [{events}]" if events else "")
+    for item in story:
+        yield f"    {item.question} ({', '.join(item.choices)}) -> {item.answer}"
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
@@ -30,53 +57,53 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     """
     del gold
     if path is None:
-        yield from keeping.items(released(), generated)
+        yield from generator.read_or_generate(load_release(), generate_release)
         return
     for item in read_items(path):
         if item.benchmark != NAME:
             raise ContentError(f"item {item.id!r} is of benchmark {item.benchmark!r}; use --benchmark items", path=path)
-        checked(item, path)
+        check_record(item, path)
         yield item
 
 
-def generated() -> Iterator[Item]:
+def generate_release() -> Iterator[Item]:
     """The items of the fixed release, generated anew, which takes seconds."""
-    lexicon, release = built_in(), released()
-    for world in worlds(lexicon, release.worlds, release.seed):
+    lexicon, release = built_in(), load_release()
+    for world in draw_worlds(lexicon, release.worlds, release.seed):
         for item in items(world, lexicon):
             yield item.model_copy(update={"canary": release.canary})
 
 
-def checked(item: Item, path: Path) -> None:
+def check_record(item: Item, path: Path) -> None:
     """Refuse an item whose record or family is none, as a file of somebody else may have it. Raises ContentError."""
     family = item.factors.get("family")
     if not isinstance(family, str):
         raise ContentError(
             f"item {item.id!r}: its factor family is {family!r}; expected the name of a family", path=path
         )
-    record(item, path)
+    read_record(item, path)
 
 
 def audit(path: Path | None, say: Say) -> Findings:
-    """Score readers who follow nobody's mind (see tomserve.benchmarks.worlds.auditing)."""
-    from tomserve.benchmarks.worlds.auditing import findings  # imported here, because it imports scipy
+    """Score readers who follow nobody's mind (see tomserve.benchmarks.worlds.audit)."""
+    from tomserve.benchmarks.worlds.audit import audit_worlds  # imported here, because it imports scipy
 
     found = list(load(path))
     say(f"fitting and scoring readers of {len(found):,} questions, about a minute ...")
-    return findings(found)
+    return audit_worlds(found)
 
 
 def validate(path: Path | None, say: Say) -> Findings:
-    """Check that all phrasings can be said and the release is what it was (tomserve.benchmarks.worlds.validating)."""
-    from tomserve.benchmarks.worlds.validating import findings  # imported here, because asking needs none of it
+    """Check that all phrasings can be said and the release is what it was (tomserve.benchmarks.worlds.audit)."""
+    from tomserve.benchmarks.worlds.audit import validate_worlds  # imported here, because asking needs none of it
 
     del say
-    return findings(list(generated()) if path is None else None)
+    return validate_worlds(list(generate_release()) if path is None else None)
 
 
 def show(path: Path | None, where: Sequence[str]) -> Findings:
     """Print stories for reading. where: a family, the number of a world, a scenario; raises ConfigError for others."""
-    return shown(load(path), where)
+    return show_stories(load(path), where)
 
 
 DRAW = Draw(over=("family",), unit=("world", "worlds"), group=("family", "families"))
@@ -93,7 +120,7 @@ BENCHMARK = Benchmark(
     audit=audit,
     show=show,
     generate=generate,
-    retelling=retelling,
+    retelling=make_retell,
     cases=cases,
     usual_cases=("family=contents,transfer", "scenario=false_belief", "kind=belief,action"),
 )

@@ -1,14 +1,11 @@
-"""A world while it is being drawn: a family adds people, words, scenes and questions to it and takes the record.
-
-All random choices come from one generator that is seeded by the world's name. A family draws everything that both of
-two twins have before it draws what only one of them has, so that twins share their words and phrasings.
-"""
+"""The type of a family of worlds, and the draft that it fills with people, words, scenes and questions."""
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tomserve.benchmarks.worlds.lexicon import Lexicon
@@ -113,3 +110,34 @@ class Draft:
         number = rng.choice([number for number in range(count) if number not in used])
         used.add(number)
         return number
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of worlds.
+
+    name: what items, files of phrasings and options call it. draw: a function of a new draft and a scenario that
+    returns the finished world. versions: the groups of scenarios in which a world is told, all scenarios of a group for
+    one world; worlds take the groups in turn. twins: for scenarios in which the protagonist misses something, the
+    scenario of the twin, in which the protagonist notices. protagonist: the key of the person that the twins and the
+    second person are about. most: how many questions of a telling are asked, drawn from those that the family has, the
+    same in all scenarios of a world. reasons: by the task and the reader's name, up to which share a reader who
+    follows nobody's mind may do well in a class, and why (see tomserve.benchmarks.worlds.audit).
+    """
+
+    name: str
+    draw: Callable[[Draft, str], World]
+    versions: tuple[tuple[str, ...], ...]
+    twins: Mapping[str, str] = field(default_factory=dict)
+    protagonist: str = "P"
+    most: int = 6
+    reasons: Mapping[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
+
+    @property
+    def scenarios(self) -> tuple[str, ...]:
+        """All scenarios, each once."""
+        return tuple(dict.fromkeys(scenario for group in self.versions for scenario in group))
+
+    def world(self, lexicon: Lexicon, name: str, scenario: str) -> World:
+        """The world of that name in that scenario; the same arguments give the same world everywhere."""
+        return self.draw(Draft(lexicon, self.name, name), scenario)

@@ -57,7 +57,7 @@ class Scene(_Part):
 
     role: which phrasings say it. slots: for slots of the phrasing, the key of the person or word that fills it; a slot
     that is not listed stands for the key of its own name. events: what happens, in the notation of
-    tomserve.benchmarks.worlds.events. phrasing: which of the role's phrasings is used, counted over and over. part:
+    tomserve.benchmarks.worlds.rules. phrasing: which of the role's phrasings is used, counted over and over. part:
     what it does in the story: "cause" changes the world, "percept" says who noticed that or did not, a "filler" can be
     left out without a change of any answer, "plain" is all else. told: "full" as worlds are drawn, "short" where the
     phrasing is one of the brief ones.

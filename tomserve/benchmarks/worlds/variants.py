@@ -1,48 +1,61 @@
-"""The same story told otherwise: each variant changes the record of a world, and its truth is computed again.
+"""Variants of items of worlds: each changes the record of a world, and its truth is computed again.
 
 A variant keeps what is asked, so that its answer can be held against that of the original: with another protagonist
-(`recast`), other words for the values (`other_object`), other phrasings (`reworded`), without its fillers (`shorter`)
-or to a reader who is the protagonist (`second_person`) the right choice must stay the same, key by key; where it did
-not, ValueError says so, and no item is made. The `twin`, in which the protagonist notices what changes, has answers of
-its own. tomserve.benchmarks.worlds.triples puts these together to what perspective-taking is measured by.
+(`recast`), other words for the values (`change_object`), other phrasings (`reword`), without its fillers
+(`drop_fillers`) or to a reader who is the protagonist (`second_person`) the right choice must stay the same, key by
+key; where it did not, ValueError says so, and no item is made. The twin (`draw_twin`), in which the protagonist
+notices what changes, has answers of its own. tomserve.benchmarks.worlds.counterfactuals puts these together to what
+perspective-taking is measured by.
 
->>> from tomserve.benchmarks.worlds.families import BY_NAME
->>> from tomserve.benchmarks.worlds.lexicon import built_in
->>> world = BY_NAME["transfer"].world(built_in(), "transfer-1-0007", "false_belief")
->>> other = recast(world, built_in(), seed=1)
->>> other.people["P"].gender == world.people["P"].gender, other.people["Q"] == world.people["Q"]
-(False, True)
+For stability (tomserve.variants) the story is rendered with other words for an object or for the protagonist, in
+fewer words, in other phrasings, or with sentences in another order. All questions about a story get the same retold
+story. An item whose right answer would not be that of its original, choice by choice and with the exception of the
+order also after every line, has no variant of that kind.
+
+    >>> from tomserve.benchmarks.worlds.families import BY_NAME
+    >>> from tomserve.benchmarks.worlds.lexicon import built_in
+    >>> from tomserve.benchmarks.worlds.generator import items
+    >>> first = next(items(BY_NAME["transfer"].world(built_in(), "transfer-1-0007", "false_belief"), built_in()))
+    >>> made = make_retell()(first, OBJECT)
+    >>> made.id, made.answer == first.answer, made.meaning(made.answer) == first.answer
+    ('transfer-1-0007/false_belief/00/object', False, True)
 """
 
 from __future__ import annotations
 
+import hashlib
 import random
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import orjson
 from pydantic import ValidationError
 
 from tomserve.benchmarks.worlds.families import BY_NAME
-from tomserve.benchmarks.worlds.lexicon import Lexicon
+from tomserve.benchmarks.worlds.generator import items, label, question_text, sentences
+from tomserve.benchmarks.worlds.lexicon import Lexicon, built_in, expand_phrasing
 from tomserve.benchmarks.worlds.record import Gender, Key, Part, Person, Question, Scene, World
-from tomserve.benchmarks.worlds.rendering import items, label
-from tomserve.benchmarks.worlds.rules import answer, happened
+from tomserve.benchmarks.worlds.rules import WorldHistory, answer, answers, read_world
 from tomserve.content.validation import choose_error, explain, place_of
-from tomserve.errors import ConfigError, ContentError, one_of
-from tomserve.items import UNKNOWN, Item
+from tomserve.errors import ConfigError, ContentError, InapplicableError, one_of
+from tomserve.items import UNKNOWN, Gold, Item
+from tomserve.variants import CONDENSED, OBJECT, ORDER, PARAPHRASE, PERSON, Kind, Retell, make_variant, text_rules
+from tomserve.variants.base import CHANGES_TRUTH, LEAST, MOST, RECORD
 
 
-def protagonist(world: World) -> Key:
+def find_protagonist(world: World) -> Key:
     """The key of the person whom variants are about. Raises ConfigError for a family that nobody knows."""
     if world.family not in BY_NAME:
         raise ConfigError(f"world {world.name!r}: {one_of('family', world.family, BY_NAME)}")
     return BY_NAME[world.family].protagonist
 
 
-def record(item: Item, path: Path | None = None) -> World:
+def read_record(item: Item, path: Path | None = None) -> World:
     """The world that an item was made from.
 
     path: the file of the item, to be named in an error. Raises ConfigError for an item without a record, or with one
@@ -94,10 +107,10 @@ def version(
 
 def second_person(world: World) -> World:
     """The world told to a reader who is the protagonist: "you". Only the wording changes."""
-    return world.model_copy(update={"second": protagonist(world)})
+    return world.model_copy(update={"second": find_protagonist(world)})
 
 
-def without(world: World, parts: Collection[Part]) -> World:
+def drop_scenes(world: World, parts: Collection[Part]) -> World:
     """The world without the scenes of these parts; a question about a line is about the last line that is left of it.
 
     The truth may change with it; whoever drops scenes says what they expect of it.
@@ -113,10 +126,10 @@ def without(world: World, parts: Collection[Part]) -> World:
     return world.model_copy(update=changed)
 
 
-def shorter(world: World) -> World:
+def drop_fillers(world: World) -> World:
     """The world without its fillers. Raises ValueError where that changes an answer."""
     kept = [place for place, scene in enumerate(world.scenes) if scene.part != "filler"]
-    return _as_true(world, without(world, {"filler"}), kept)
+    return _as_true(world, drop_scenes(world, {"filler"}), kept)
 
 
 def recast(world: World, lexicon: Lexicon, seed: int) -> World:
@@ -125,7 +138,7 @@ def recast(world: World, lexicon: Lexicon, seed: int) -> World:
     The new name begins with another letter than all names of the story. Raises ValueError where an answer changes.
     """
     rng = random.Random(f"recast/{seed}/{world.name}")
-    key = protagonist(world)
+    key = find_protagonist(world)
     old = world.people[key]
     gender: Gender = "man" if old.gender == "woman" else "woman"
     taken = {person.name[0] for person in world.people.values()}
@@ -144,7 +157,7 @@ def recast(world: World, lexicon: Lexicon, seed: int) -> World:
     return _as_true(world, world.model_copy(update={"people": people}))
 
 
-def reworded(world: World, lexicon: Lexicon, seed: int) -> World:
+def reword(world: World, lexicon: Lexicon, seed: int) -> World:
     """The world with another phrasing of every scene and every question that has more than one. Raises ValueError where
     an answer changes."""
     rng = random.Random(f"reworded/{seed}/{world.name}")
@@ -170,7 +183,7 @@ def reworded(world: World, lexicon: Lexicon, seed: int) -> World:
     return _as_true(world, world.model_copy(update=changed))
 
 
-def other_object(world: World, lexicon: Lexicon, seed: int) -> World | None:
+def change_object(world: World, lexicon: Lexicon, seed: int) -> World | None:
     """The world with other words for the values of its facts, each from the list that it was drawn from; None where no
     value has a word from a list. Raises ValueError where an answer changes."""
     rng = random.Random(f"other_object/{seed}/{world.name}")
@@ -219,20 +232,20 @@ def _texts(part: Any) -> Iterator[tuple[str, ...]]:
             yield from _texts(one)
 
 
-def twin(world: World, lexicon: Lexicon) -> World | None:
+def draw_twin(world: World, lexicon: Lexicon) -> World | None:
     """The world as its family draws it where the protagonist notices what changes; None for a scenario without twin.
 
     Names and words that a variant changed are changed in the twin, too, and its choices stand in the same order. Other
     phrasings and dropped fillers are not carried over: make the twin first. Raises ContentError for a world that was
     drawn from other words or phrasings than the lexicon's.
     """
-    protagonist(world)
+    find_protagonist(world)
     family, scenario = BY_NAME[world.family], world.design.get("scenario")
     if scenario not in family.twins:
         return None
     before = family.world(lexicon, world.name, str(scenario))
     drawn = iter(before.scenes)
-    if not all(any(_told(one) == _told(scene) for one in drawn) for scene in world.scenes):
+    if not all(any(_scene_content(one) == _scene_content(scene) for one in drawn) for scene in world.scenes):
         raise ContentError(
             f"world {world.name!r} was drawn from other words than these, so that its twin cannot be drawn; "
             "generate it again",
@@ -254,7 +267,7 @@ def twin(world: World, lexicon: Lexicon) -> World | None:
     )
 
 
-def _told(scene: Scene) -> tuple[str, tuple[tuple[str, Key], ...], tuple[str, ...]]:
+def _scene_content(scene: Scene) -> tuple[str, tuple[tuple[str, Key], ...], tuple[str, ...]]:
     return scene.role, tuple(sorted(scene.slots.items())), scene.events
 
 
@@ -277,7 +290,7 @@ def _as_true(world: World, changed: World, kept: Sequence[int] | None = None) ->
     the answers after it are those after the line before it. Raises ValueError where an answer differs.
     """
     lines = range(len(world.scenes)) if kept is None else kept
-    before, after = happened(world), happened(changed)
+    before, after = read_world(world), read_world(changed)
     for old, new in zip(world.questions, changed.questions, strict=True):
         for line in range(before.lines if old.at is None else old.at + 1):
             same = sum(one <= line for one in lines) - 1
@@ -288,3 +301,383 @@ def _as_true(world: World, changed: World, kept: Sequence[int] | None = None) ->
                     f"from {was} to {now}"
                 )
     return changed
+
+
+def rank_by_digest(texts: Iterable[str], *seed: str) -> list[str]:
+    """The texts in an order that follows from the seed alone. Equal texts stay beside each other."""
+    beginning = hashlib.blake2b("\x1f".join(seed).encode(), digest_size=16)
+
+    def digest(text: str) -> bytes:
+        whole = beginning.copy()
+        whole.update(b"\x1f" + text.encode())
+        return whole.digest()
+
+    return sorted(texts, key=digest)
+
+
+AIM = (LEAST + MOST) / 2
+"""The share of its words by which a story is made shorter, as nearly as whole sentences allow."""
+
+NO_OBJECT = "no object of the story has other words on the lists"
+ONE_PHRASING = "less than half of its sentences have another phrasing"
+NOT_SHORTER = "its sentences cannot be told so much more briefly"
+
+
+def replace_object(world: World, lexicon: Lexicon) -> World:
+    """The world with other words for the values of its facts or, where these are no things, with another thing.
+
+    Each new word is from the list of the old one, none of which bears on an answer: no container of these lists is
+    open or can be seen through. A causal story gets another detail of its thing, one of what was made another thing
+    that was made, and one of a group another matter to settle. Raises InapplicableError where no list has other words.
+    """
+    words = _another_block(world, lexicon)
+    if words is not None:
+        return world.model_copy(update={"words": world.words | words})
+    changed = change_object(world, lexicon, 0)
+    if changed is None:
+        raise InapplicableError(NO_OBJECT)
+    return changed
+
+
+def _another_block(world: World, lexicon: Lexicon) -> dict[str, str] | None:
+    """Other words for what a family's file describes as a whole; None for a world that has nothing of the kind."""
+    if "detail" in world.words:
+        offered = _details(lexicon, world.family, world.words["detail"])
+        return {"detail": _other(world, offered)} if offered else None
+    extras = lexicon.extras(world.family)
+    if "work" in world.words:
+        works = {one["work"]: one for one in extras.get("works", ())}
+        works.pop(world.words["work"], None)
+        return {key: str(text) for key, text in works[_other(world, works)].items()} if works else None
+    if "g" in world.words:
+        settings = {one["group"]: one for one in extras.get("settings", ())}
+        settings.pop(world.words["g"], None)
+        return _matter(world, settings[_other(world, settings)]) if settings else None
+    return None
+
+
+def _other(world: World, offered: Any) -> str:
+    return rank_by_digest(offered, "object", world.name)[0]
+
+
+def _matter(world: World, setting: Mapping[str, Any]) -> dict[str, str]:
+    """The words of another setting of a group, for the values that the world has."""
+    values = world.facts["matter"]
+    words = {"g": setting["group"], "d": setting["decider"], "m": setting["matter"]}
+    for value, text in zip(values, rank_by_digest(setting["values"], "object", world.name), strict=False):
+        words |= {value: text, f"c_{value}": setting["claim"].format(v=f"{{{value}}}")}
+        words[f"act_{value}"] = setting["act"].format(v=f"{{{value}}}")
+    return words
+
+
+@lru_cache(maxsize=1024)
+def _details(lexicon: Lexicon, family: str, detail: str) -> tuple[str, ...]:
+    """The other details that a template offers in the place of this one."""
+    for template in lexicon.extras(family).get("templates", ()):
+        offered = [one for phrasing in template["detail"] for one in expand_phrasing(phrasing)]
+        if detail in offered:
+            return tuple(one for one in offered if one != detail)
+    return ()
+
+
+def paraphrase(world: World, lexicon: Lexicon) -> World:
+    """The world with every sentence in another phrasing of its role: one that its file lists apart, not only another
+    alternative within the same one. Raises InapplicableError where less than half of the sentences have one."""
+    taken: dict[str, set[str]] = defaultdict(set)
+    scenes = tuple(_rephrase_scene(world, scene, lexicon, taken[scene.role]) for scene in world.scenes)
+    changed = sum(new.phrasing != old.phrasing for new, old in zip(scenes, world.scenes, strict=True))
+    if 2 * changed < len(scenes):
+        raise InapplicableError(ONE_PHRASING)
+    return world.model_copy(update={"scenes": scenes})
+
+
+def _rephrase_scene(world: World, scene: Scene, lexicon: Lexicon, taken: set[str]) -> Scene:
+    offered = lexicon.phrasings(world.family, scene.role)
+    number = _another(world, scene.role, "roles", scene.phrasing, lexicon, taken)
+    taken.add(offered[number % len(offered)])
+    return scene.model_copy(update={"phrasing": number})
+
+
+def rephrase_question(world: World, question: Question, lexicon: Lexicon) -> Question:
+    """The question in another phrasing."""
+    number = _another(world, question.role, "questions", question.phrasing, lexicon, set())
+    return question.model_copy(update={"phrasing": number})
+
+
+def _another(world: World, role: str, part: str, number: int, lexicon: Lexicon, taken: set[str]) -> int:
+    """The number of another phrasing than this one, not among those taken while there is one; the same where there is
+    none."""
+    offered = lexicon.phrasings(world.family, role, part)
+    old = offered[number % len(offered)]
+    others = [one for group in lexicon.grouped(world.family, role, part) if old not in group for one in group]
+    fresh = [one for one in others if one not in taken] or others
+    return offered.index(rank_by_digest(fresh, "paraphrase", world.name, role, old)[0]) if fresh else number
+
+
+def condense(world: World, lexicon: Lexicon) -> tuple[World, tuple[int, ...]]:
+    """The world in 30 to 40% fewer words, and which of its lines are left: without its fillers, and with so many
+    scenes told briefly that the story comes near to AIM.
+
+    Raises InapplicableError where whole sentences do not allow it.
+    """
+    full = [len(text.split()) for text in sentences(world, lexicon)]
+    brief = _briefly(world, lexicon)
+    short = [len(text.split()) for text in sentences(brief, lexicon)]
+    total = sum(full)
+    places = [place for place, scene in enumerate(world.scenes) if scene.part != "filler"]
+    left = sum(full[place] for place in places)
+    told: set[int] = set()
+    order = rank_by_digest([str(place) for place in places], "condensed", world.name)
+    for place in map(int, order):
+        gain = full[place] - short[place]
+        if gain > 0 and left > (1 - AIM) * total and left - gain >= (1 - MOST) * total:
+            left -= gain
+            told.add(place)
+    if not (1 - MOST) * total <= left <= (1 - LEAST) * total:
+        raise InapplicableError(NOT_SHORTER)
+    scenes = tuple((brief if place in told else world).scenes[place] for place in places)
+    return world.model_copy(update={"scenes": scenes}), tuple(places)
+
+
+def _briefly(world: World, lexicon: Lexicon) -> World:
+    """The world with every scene told briefly, those of one role by its phrasings in turn."""
+    told: Counter[str] = Counter()
+    scenes = []
+    for scene in world.scenes:
+        offered = lexicon.phrasings(world.family, scene.role, "short")
+        first = int(rank_by_digest(map(str, range(len(offered))), "short", world.name, scene.role)[0])
+        scenes.append(scene.model_copy(update={"told": "short", "phrasing": (first + told[scene.role]) % len(offered)}))
+        told[scene.role] += 1
+    return world.model_copy(update={"scenes": tuple(scenes)})
+
+
+_TRUST = ("trusts", "doubts")
+_FACES = ("mask_glad", "mask_sad", "open_glad", "open_sad")
+
+PAIRS: Mapping[str, frozenset[tuple[str, str]]] = {
+    "contents": frozenset([("box", "people"), ("read", "read"), ("read", "look"), ("look", "read")]),
+    "transfer": frozenset(
+        [("wants", "absent"), ("wants", "put"), ("leaves", "leaves"), ("goes", "leaves"), ("elsewhere", "elsewhere")]
+    ),
+    "second_order": frozenset([("wants", "late"), ("late", "absent")]),
+    "causal": frozenset([("wants", "wants"), ("view", "ignorant"), ("ignorant", "view")]),
+    "appearance": frozenset((one, two) for one in _FACES for two in _FACES),
+    "testimony": frozenset([("tells", "tells"), *((one, two) for one in _TRUST for two in _TRUST)]),
+    "valley": frozenset([("trust", "replies")]),
+}
+"""By family the roles of neighbours that may change places: both say who somebody is, what somebody wants, knows or
+does apart from the other, and neither names what only the other has introduced."""
+
+_LEANS = re.compile(
+    r"^(?:Then|After|Afterwards|Now|And now|Next|Only now|At last|Later(?! today)|Back again|With that|"
+    r"The story begins|On the way|Soon|Among those|As all of them)\b|\bthen\b|\bthat is all\b"
+)
+"""How a sentence leans on the one before it, or on the order in which things happen."""
+
+_UNFIT = {("wants", "put"): re.compile(r"\bbrought\b")}
+"""Words for which neighbours of two roles stay where they are: nobody is told to have brought what was put away."""
+
+STUCK = "no two of its sentences can change places"
+
+
+def reorder_scenes(world: World, story: Sequence[str]) -> tuple[World, tuple[int, ...]]:
+    """The world with neighbours in each other's place, and for each new line the old one. story: its sentences.
+
+    All neighbours change places that may, from the first on, none twice. Raises InapplicableError where none may.
+    """
+    exchanged: list[int] = []
+    leaning = [_LEANS.search(text) is not None for text in story] + [False]
+    place = 0
+    while place + 1 < len(story):
+        roles = world.scenes[place].role, world.scenes[place + 1].role
+        unfit = roles in _UNFIT and _UNFIT[roles].search(story[place]) is not None
+        if roles in PAIRS.get(world.family, ()) and not unfit and not any(leaning[place : place + 3]):
+            exchanged.append(place)
+            place += 1
+        place += 1
+    if not exchanged:
+        raise InapplicableError(STUCK)
+    new = text_rules.swap_order(len(story), exchanged)
+    return world.model_copy(update={"scenes": tuple(world.scenes[place] for place in new)}), new
+
+
+NO_RECORD = "it has no record of its world"
+NO_FAMILY = "its world is of a family that nobody knows"
+OTHER_WORDS = "its record tells another story than its own"
+SAME = "two of its choices would be called the same"
+UNSETTLED = "the rules settle no answer after some of its lines"
+MOMENT = "it asks about a moment between two sentences that change places"
+
+STORIES = 256
+"""So many stories are kept as they are told in one way, for the questions about them that follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetoldWorld:
+    """A story as it is told in one way.
+
+    world: its record, without questions. story: its sentences. happened: what happens in it. places: for each line the
+    0-based line of the original.
+    """
+
+    world: World
+    story: tuple[str, ...]
+    happened: WorldHistory
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalItem:
+    """What an item is by its record.
+
+    world: the record without questions; story: the same as JSON. question: the one question. labels: keys of the
+    choices by their texts. shown: the story, the question, the choices and the right one, as the record has them.
+    """
+
+    world: World
+    story: bytes
+    question: Question
+    labels: dict[str, Key]
+    shown: tuple[tuple[str, ...], str, tuple[str, ...], str]
+
+
+Found = TypeVar("Found", RetoldWorld, OriginalItem)
+
+
+def make_retell(path: Path | None = None) -> Retell:
+    """The function that tells items of worlds otherwise. path: not used, as every item carries its own record."""
+    del path
+    return _retell
+
+
+def retell_world(world: World, kind: Kind, lexicon: Lexicon) -> tuple[World, tuple[int, ...]]:
+    """The world told otherwise, and for each of its lines the 0-based line of the original.
+
+    The questions are those of the world as they were, and only `retell_question` fits them to the new lines and phrasings.
+    Raises InapplicableError with the reason where the world cannot be told so.
+    """
+    every = tuple(range(len(world.scenes)))
+    if kind == OBJECT:
+        return replace_object(world, lexicon), every
+    if kind == PERSON:
+        return recast(world, lexicon, 0), every
+    if kind == CONDENSED:
+        return condense(world, lexicon)
+    if kind == PARAPHRASE:
+        return paraphrase(world, lexicon), every
+    if kind == ORDER:
+        return reorder_scenes(world, sentences(world, lexicon))
+    raise InapplicableError(f"the records of worlds know no variant {kind.name!r}")
+
+
+def retell_question(
+    world: World, question: Question, kind: Kind, places: tuple[int, ...], lexicon: Lexicon
+) -> Question:
+    """The question as the retold world asks it. world: the retold one. places: as from `retell_world`.
+
+    Raises InapplicableError where the moment that it asks about is none of the new story.
+    """
+    if question.at is not None:
+        after = {place for place in places if place <= question.at}
+        if not after or set(places[: len(after)]) != after:
+            raise InapplicableError(MOMENT)
+        question = question.model_copy(update={"at": len(after) - 1})
+    return rephrase_question(world, question, lexicon) if kind == PARAPHRASE else question
+
+
+def _retell(item: Item, kind: Kind) -> Item:
+    """A variant of an item. Raises InapplicableError with the reason where there is none."""
+    original = _require(_original(orjson.dumps(item.world)))
+    if (item.story, item.question, item.choices, item.answer) != original.shown:
+        raise InapplicableError(OTHER_WORDS)
+    question, labels = original.question, original.labels
+    told = _require(_tell_story(original.story, kind))
+    changed = retell_question(told.world, question, kind, told.places, built_in())
+    if answer(told.world, changed, told.happened) != labels[item.answer]:
+        raise InapplicableError(CHANGES_TRUTH)
+    choices = tuple(label(told.world, key) for key in changed.choices)
+    if len(set(choices)) < len(choices):
+        raise InapplicableError(SAME)
+    named = dict(zip(changed.choices, choices, strict=True))
+    gold = _gold(item, told, changed, labels, named, in_order=kind != ORDER)
+    text = question_text(told.world, changed, built_in())
+    made = make_variant(item, kind, by=RECORD, story=told.story, question=text, choices=choices, gold=gold)
+    return made.model_copy(update={"factors": made.factors | _factors(item, original.world, told, question.fact)})
+
+
+def _require(found: Found | str) -> Found:
+    """What was found. Raises InapplicableError where it is the reason why there is nothing."""
+    if isinstance(found, str):
+        raise InapplicableError(found)
+    return found
+
+
+def _gold(
+    item: Item, told: RetoldWorld, question: Question, labels: dict[str, Key], named: dict[Key, str], *, in_order: bool
+) -> Gold | None:
+    """The rationale, computed again where the original has one. labels: keys by the original's choices. named: the new
+    choices by their keys. in_order: whether what is left of the lines stands in its old order, so that the answers
+    after each of them must be the old ones."""
+    if item.gold is None or item.gold.sets is None:
+        return None
+    chain = answers(told.world, question, told.happened)
+    if chain is None or len(chain) != len(told.story):
+        raise InapplicableError(UNSETTLED)
+    before = [{labels[text] for text in layer} for layer in item.gold.sets]
+    if in_order and any(before[old] != {key} for key, old in zip(chain, told.places, strict=True)):
+        raise InapplicableError(CHANGES_TRUTH)
+    return Gold(sets=tuple((named[key],) for key in chain))
+
+
+def _factors(item: Item, world: World, told: RetoldWorld, fact: str) -> dict[str, Any]:
+    """The item's factors that go with the words: how many lines there are, and what is really so.
+
+    world: that of the original.
+    """
+    real = item.factors.get("reality")
+    keys = {label(world, key): key for key in world.facts[fact]}
+    now = label(told.world, keys[real]) if isinstance(real, str) and real in keys else real
+    found = {"sentences": len(told.story), "reality": now}
+    return {name: value for name, value in found.items() if name in item.factors}
+
+
+@lru_cache(maxsize=STORIES)
+def _original(record: bytes) -> OriginalItem | str:
+    """What an item is by its record, given as JSON; or why it is none that can be told again."""
+    try:
+        world = World.model_validate(orjson.loads(record))
+        if len(world.questions) != 1:
+            return NO_RECORD
+    except ValidationError:
+        return NO_RECORD
+    if world.family not in BY_NAME:
+        return NO_FAMILY
+    (question,), bare = world.questions, world.model_copy(update={"questions": ()})
+    story = orjson.dumps(bare.to_dict())
+    try:
+        told = _tell_story(story, None)
+        if isinstance(told, str):
+            return told
+        labels = {label(world, key): key for key in question.choices}
+        right = answer(world, question, told.happened)
+        text = question_text(world, question, built_in())
+    except (ValueError, ContentError):
+        return OTHER_WORDS
+    if right is None or len(labels) < len(question.choices):
+        return OTHER_WORDS
+    return OriginalItem(bare, story, question, labels, (told.story, text, tuple(labels), label(world, right)))
+
+
+@lru_cache(maxsize=8 * STORIES)
+def _tell_story(story: bytes, kind: Kind | None) -> RetoldWorld | str:
+    """A story told in one way, for None as it is; or why it cannot be told so.
+
+    story: the record of its world without questions, as JSON. Raises ValueError and ContentError, for None alone, for
+    roles, slots and events that are none of the family's, as the record of somebody else may have them.
+    """
+    lexicon, world = built_in(), World.model_validate(orjson.loads(story))
+    try:
+        told, places = (world, tuple(range(len(world.scenes)))) if kind is None else retell_world(world, kind, lexicon)
+    except InapplicableError as reason:
+        return str(reason)
+    return RetoldWorld(told, sentences(told, lexicon), read_world(told), places)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tomserve.items.draw import spread
+from tomserve.items.draw import draw_from_strata
 from tomserve.studies import Versions
 from tomserve.studies.rows import ORIGINAL, answered, has_variants
 
@@ -61,8 +61,8 @@ def choose(
     questions = asked.group_by("question").agg(pl.col("stratum").min(), pl.col("failed").any(), pl.len())
     room = max(2, int(most / (scores.height / questions.height)))
     failed, others = (_members(questions.filter(pl.col("failed") == flag)) for flag in (True, False))
-    drawn = spread(failed.items(), max(room // 2, room - len(others)))
-    drawn |= spread(others.items(), room - len(drawn))
+    drawn = draw_from_strata(failed.items(), max(room // 2, room - len(others)))
+    drawn |= draw_from_strata(others.items(), room - len(drawn))
     kept = asked.filter(pl.col("question").is_in(list(drawn)))
     what = (
         "questions, each with all its versions and answers"

@@ -238,7 +238,7 @@ _COLUMNS = (
 
 def _beliefs(item: Item) -> Sequence[tuple[str, Sequence[str]]]:
     """What the item's benchmark knows of beliefs besides the gold chain; nothing where the benchmark is not known."""
-    benchmark = benchmarks.known(item.benchmark)
+    benchmark = benchmarks.find(item.benchmark)
     return benchmark.beliefs(item) if benchmark is not None else ()
 
 

@@ -56,7 +56,7 @@ def items(
         listing = None if found is None else itemlist.listed(found, wish)
     except ConfigError as refusal:
         error = str(refusal)
-    known = benchmarks.known(source.benchmark) if source.benchmark else None
+    known = benchmarks.find(source.benchmark) if source.benchmark else None
     return page(
         request,
         "items_part.html.j2" if part else "items.html.j2",

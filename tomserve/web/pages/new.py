@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, UploadFile
 from fastapi import Form as Field
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from tomserve import stability
+from tomserve import variants
 from tomserve.engine import transports
 from tomserve.errors import ConfigError, NoSuchRunError, TomserveError
 from tomserve.serving.presets import Preset
@@ -227,7 +227,7 @@ def _page(
         benchmarks=offering.offered_benchmarks(),
         strategies=offering.offered_strategies(form.all("strategy"), form.one("benchmark")),
         presets=offering.offered_presets(),
-        kinds=stability.KINDS,
+        kinds=variants.KINDS,
         keys=[name for name, _ in settings.keys],
         transports=transports.TRANSPORTS,
         usual=offering.usual_of(form.one("benchmark")),

@@ -1,0 +1,425 @@
+"""The type of a benchmark: one frozen value, which a module of this package or a user's file declares as BENCHMARK.
+
+With it: the findings that its checks print, and the guard that turns a mistake in a user's function into one line
+that names the file.
+
+    >>> def load(path, gold):
+    ...     yield Item(id="1", story=["Tea is in it."], question="What is in it?", choices=["tea", "salt"], answer="tea")
+    >>> [item.benchmark for item in Benchmark("mine", load).items()]
+    ['mine']
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import polars as pl
+
+from tomserve.benchmarks.counterfactuals import Case, NoCase, find_problem
+from tomserve.content.compact_index import FirstPlaces
+from tomserve.content.python_file import describe_failure
+from tomserve.errors import ConfigError, ContentError, InapplicableError, TomserveError, one_of
+from tomserve.items import EVERY, Item
+from tomserve.items import where as met
+from tomserve.items.draw import WHOLE_CLUSTERS, Draw
+from tomserve.scoring.baselines import Baseline
+from tomserve.scoring.metrics import Metric, Scoring, columns_of
+from tomserve.variants import Kind, Retell
+
+Say = Callable[[str], None]
+"""A function that prints one line at once, before a computation that takes long."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What to print, from top to bottom, and with which exit code to end.
+
+    sections: headings, each with the lines under it. tables: titles, each with its table. notes: explanations of
+    tables, by the first word of the tables' titles. lines: lines that are printed last. code: the exit code, 0 where
+    nothing is wrong and 1 where a problem was found. markdown: a file to write the tables and notes to as well, or
+    None.
+    """
+
+    sections: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    lines: tuple[str, ...] = ()
+    code: int = 0
+    markdown: Path | None = None
+
+
+def outcome(problems: Sequence[str]) -> str:
+    """How many problems there are, in words: "ok" for none.
+
+    >>> outcome([]), outcome(["The canary is missing."]), outcome(["one", "two"])
+    ('ok', '1 problem', '2 problems')
+    """
+    return f"{len(problems)} problem{'s' * (len(problems) > 1)}" if problems else "ok"
+
+
+Check = Callable[[Path | None, Say], Findings]
+"""A function that checks a dataset. It is given the user's ``--path`` (None for the built-in data) and a `Say`, to
+announce a long computation. Raises ConfigError or ContentError where the data cannot be checked at all."""
+
+Show = Callable[[Path | None, Sequence[str]], Findings]
+"""A function that shows items for reading. It is given the user's ``--path`` (None for the built-in data) and the names
+that the user gave after the benchmark, from the widest part to the narrowest, such as a stage and a class. Raises
+ConfigError for a name that is not there."""
+
+
+_REASON = 200
+"""So many characters of the reason are kept for which a user's file makes no variant."""
+
+_Result = TypeVar("_Made")
+
+
+def call_guarded(file: Path, what: str, call: Callable[[], _Result]) -> _Result:
+    """What a function of a user's file returns; an error of it says in one line what went wrong and where.
+
+    file: the user's file. what: what failed, in words. call: the function, which needs no arguments any more.
+    """
+    try:
+        return call()
+    except InapplicableError as reason:
+        raise InapplicableError(" ".join(str(reason).split())[:_REASON] or "no reason is given") from None
+    except TomserveError:
+        raise
+    except Exception as error:
+        raise describe_failure(error, file, what) from None
+
+
+def require_choices(items: Iterable[Item]) -> Iterator[Item]:
+    """The items, as long as each has choices. Raises ConfigError at the first that any text may answer: such items come
+    from another tool's files, and only that tool can read the replies."""
+    for item in items:
+        if not item.choices:
+            raise ConfigError(
+                f"item {item.id!r} has no choices, so that any text may answer it; tomserve asks questions with "
+                "choices. Give it at least two, or ask it with another tool and import the replies"
+            )
+        yield item
+
+
+def guard_cases(cases: Callable[[], Iterator[Case | NoCase]], file: Path, name: str) -> Iterator[Case | NoCase]:
+    """What the function `cases` of a user's file yields, its items with the name of the file's benchmark.
+
+    Raises ContentError where the function fails, where it yields something else, or a case that is none (see
+    tomserve.benchmarks.counterfactuals.find_problem), and for a false-belief item that comes twice.
+    """
+
+    def named(item: Item) -> Item:
+        return item.model_copy(update={"benchmark": name})
+
+    seen: set[str] = set()
+    given = call_guarded(file, "cases failed", cases)
+    if not isinstance(given, Iterable):
+        raise ContentError(f"cases gave {given!r:.60}; expected an iterator of tomserve.benchmarks.Case", path=file)
+    left = iter(given)
+    while (found := call_guarded(file, f"cases failed after {len(seen)} cases", lambda: next(left, None))) is not None:
+        if isinstance(found, NoCase):
+            yield found
+            continue
+        if not isinstance(found, Case):
+            raise ContentError(f"cases gave {found!r:.60}; expected a tomserve.benchmarks.Case", path=file)
+        if (
+            wrong := call_guarded(file, f"cases gave a bad case of {found.f.id!r}", lambda: find_problem(found))
+        ) is not None:
+            raise ContentError(f"item {wrong[0].id!r}: {wrong[1]}", path=file)
+        if found.f.id in seen:
+            raise ContentError(f"cases gave the item {found.f.id!r} twice", path=file)
+        seen.add(found.f.id)
+        twin = None if found.twin is None else named(found.twin)
+        yield replace(found, f=named(found.f), own=named(found.own), own_twin=named(found.own_twin), twin=twin)
+
+
+Load = Callable[[Path | None, str | None], Iterator[Item]]
+"""A function that yields the items. It is given the user's ``--path`` and ``--gold``, each None if left out.
+
+It may make each item only when it is asked for the next, as a generator does: none is held in memory, so that there may
+be millions. They have to end, because nothing is asked before the last one is there, also where a limit is given."""
+
+Beliefs = Callable[[Item], Sequence[tuple[str, Sequence[str]]]]
+"""A function that gives columns for an item's page of the report: pairs of a heading and one text for each sentence
+of the story, such as what another person believes."""
+
+Cases = Callable[[Path | None, tuple[str, ...]], Iterator[Case | NoCase]]
+"""A function that yields the cases. It is given the user's ``--path``, None if left out, and the conditions
+``factor=value`` that they have to meet. It may use these to save the making of what does not meet them; whatever it
+yields is held against them in any case."""
+
+ALL = (EVERY,)
+"""The conditions that all items of a benchmark meet."""
+
+ANYBODYS = "items"
+"""The name of the benchmark in an item that names none."""
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
+
+_OPTIONAL = ("validate", "audit", "show", "generate", "retelling", "cases")
+"""The fields that hold a function or None."""
+
+
+def no_beliefs(item: Item) -> Sequence[tuple[str, Sequence[str]]]:
+    """No columns: for a benchmark that knows of no beliefs besides the gold chain."""
+    del item
+    return ()
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark: its items, how they are asked by default, and what belongs to them.
+
+    Only `name` and `load` have to be given. Raises ConfigError for a field that makes no sense.
+    """
+
+    name: str
+    """What the items, the run and the command line call it: small letters, digits, "-" and "_", at most 100."""
+
+    load: Load
+    """Yields the items (see Load). An item that names no benchmark gets this one's name."""
+
+    study: str = "accuracy"
+    """Name of the study that makes tables of its scores unless the user names another."""
+
+    strategies: tuple[str, ...] = ("vanilla", "cot")
+    """Names of the strategies by which it is asked unless the user names others."""
+
+    draw: Draw = WHOLE_CLUSTERS
+    """How ``--limit`` and ``--noise-check`` draw a part of the items: what is drawn whole, and over which factors the
+    draw is spread. By default whole clusters are drawn, spread over nothing."""
+
+    usual: tuple[str, ...] = ()
+    """Conditions ``factor=value`` that say which of its items are asked unless the user gives conditions by ``--where``
+    (where ``all`` stands for every item); empty where all are. What is scored, or told from a changed dataset, is
+    always the whole benchmark."""
+
+    golds: tuple[str, ...] = ()
+    """Names of the sets of right answers that ``--gold`` chooses from, the default first; empty where there is one."""
+
+    lettered: bool = False
+    """Whether the choices are shown to the model as A, B, C, so that a reply may name one by its letter."""
+
+    metrics: tuple[Metric, ...] = ()
+    """Metrics of its own; their columns follow the standard ones in the table of scores."""
+
+    rules: tuple[Baseline, ...] = ()
+    """Rules of its own that answer its items without following anybody's belief, such as "always reality". Beside every
+    accuracy stands what the best of them scores on the same questions, as do the rules that every benchmark has: first
+    and last choice, always unknown, yes or no, first, last and most mentioned label (see tomserve.scoring.baselines)."""
+
+    beliefs: Beliefs = no_beliefs
+    """What the report shows of each item's beliefs besides the gold chain (see Beliefs)."""
+
+    validate: Check | None = None
+    """The function behind ``tomserve dataset validate``: checks that the data are built as designed. None for none."""
+
+    audit: Check | None = None
+    """The function behind ``tomserve dataset audit``: checks what the data can measure. None for none."""
+
+    show: Show | None = None
+    """The function behind ``tomserve dataset show``: prints items for reading (see Show). None for none."""
+
+    generate: Callable[..., Findings] | None = None
+    """The function behind ``tomserve generate NAME``; its parameters, annotated for typer, are the command's options.
+    None where items cannot be generated."""
+
+    retelling: Callable[[Path | None], Retell] | None = None
+    """Gives, for the user's ``--path``, the function that tells an item of the benchmark otherwise from the record of
+    its story (see tomserve.variants), for ``--variants``. None where items are text alone, which rules change."""
+
+    cases: Cases | None = None
+    """Yields, for the user's ``--path`` and the conditions that hold (see Cases), what interventions on a model's
+    perspective-taking need: false-belief items with the other tellings of their stories (see tomserve.benchmarks.counterfactuals),
+    and, for questions that make none, why. None where its stories are not told otherwise."""
+
+    usual_cases: tuple[str, ...] = ()
+    """Conditions ``factor=value`` on the false-belief items that say which cases are used unless the user gives
+    conditions; empty where all are."""
+
+    reasoned: tuple[str, ...] = ()
+    """Conditions ``factor=value`` that say whose chains are edited to find out whether the answer follows from them
+    (``tomserve faithfulness``), unless the user gives conditions; empty for all items. Questions that can be answered
+    without following anybody's belief say little about that."""
+
+    mixed: bool = False
+    """Whether items may name other benchmarks than this one; if not, such an item is refused."""
+
+    papers: tuple[str, ...] = ()
+    """The papers that whoever uses its questions cites, each as a title and, in brackets, where it is: ``Title
+    (arXiv:2310.16755)``. An artefact of its runs and a dataset of its questions name them."""
+
+    terms: str = ""
+    """Whose its questions are and under which licence, in words, where others published them and tomserve does not hold
+    them: such data are exported only where the user states a licence. Empty for all other benchmarks."""
+
+    file: Path | None = None
+    """The file that declared it, set when that file is loaded; None for a benchmark of this package."""
+
+    digest: str | None = None
+    """The digest of that file, set together with `file`."""
+
+    stratum: InitVar[str | None] = None
+    """Short for ``draw=Draw(over=(stratum,))``: the one factor over whose values whole clusters are spread."""
+
+    def __post_init__(self, stratum: str | None) -> None:
+        if stratum is not None:
+            if not isinstance(stratum, str) or self.draw != WHOLE_CLUSTERS:
+                raise ConfigError(f"stratum is {stratum!r:.60}; expected the name of one factor, and no draw besides")
+            object.__setattr__(self, "draw", Draw(over=(stratum,)))
+        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
+            raise ConfigError(f"name is {self.name!r}; expected small letters, digits, '-' and '_'")
+        for field in ("load", "beliefs", *_OPTIONAL):
+            value = getattr(self, field)
+            if not callable(value) and not (value is None and field in _OPTIONAL):
+                raise ConfigError(f"{field} is {value!r:.60}; expected a function")
+        for field, kind, wanted in (
+            ("strategies", str, "names"),
+            ("golds", str, "names"),
+            ("usual", str, "conditions such as 'order=1'"),
+            ("usual_cases", str, "conditions such as 'order=1'"),
+            ("reasoned", str, "conditions such as 'order=1'"),
+            ("papers", str, "titles such as 'Title (arXiv:2310.16755)'"),
+            ("metrics", Metric, "values of tomserve.scoring.metrics.Metric"),
+            ("rules", Baseline, "values of tomserve.scoring.baselines.Baseline"),
+        ):
+            value = getattr(self, field)
+            if not isinstance(value, tuple | list) or not all(isinstance(entry, kind) for entry in value):
+                raise ConfigError(f"{field} is {value!r:.60}; expected a tuple of {wanted}")
+            object.__setattr__(self, field, tuple(value))
+        if not isinstance(self.draw, Draw):
+            raise ConfigError(f"draw is {self.draw!r:.60}; expected a value of tomserve.benchmarks.Draw")
+        if not isinstance(self.terms, str):
+            raise ConfigError(f"terms is {self.terms!r:.60}; expected a text")
+        columns_of(self.metrics)
+        _ = self.scoring
+
+    @property
+    def scoring(self) -> Scoring:
+        """The part of the benchmark that scoring needs."""
+        return Scoring(self.metrics, self.lettered, self.rules, shipped=self.file is None)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What a run's manifest records of the file that declared the benchmark: its name and digest, never its folder.
+
+        Empty for a benchmark of this package.
+        """
+        if self.file is None:
+            return {}
+        return {"benchmark_file": {"name": self.file.name, "digest": self.digest}}
+
+    def items(
+        self, path: Path | None = None, gold: str | None = None, where: Iterable[str] | None = None
+    ) -> Iterator[Item]:
+        """Yield the items.
+
+        path: the user's ``--path``, None for its own data. gold: the user's ``--gold``, one of `golds`; None
+        is the first of them. where: the conditions that they have to meet, ALL for all items, None (or none) for those
+        that are asked unless somebody says otherwise (`usual`).
+
+        Raises ConfigError for another gold and for conditions that no item meets, ContentError by file and line for
+        what cannot be read and for a function `load` of a user's file that fails.
+        """
+        every = self._every(path, gold)
+        conditions = self.conditions(where)
+        return every if not conditions else met(every, conditions)
+
+    def conditions(self, where: Iterable[str] | None) -> tuple[str, ...]:
+        """The conditions that hold where a user gives these: those of `usual` where none are given; empty for all."""
+        given = tuple(where or ()) or self.usual
+        return () if given == ALL else given
+
+    def _every(self, path: Path | None, gold: str | None) -> Iterator[Item]:
+        if gold is not None and not self.golds:
+            raise ConfigError(f"--gold {gold!r}: benchmark {self.name!r} has one set of answers; leave --gold out")
+        if gold is not None and gold not in self.golds:
+            raise ConfigError(one_of(f"--gold of benchmark {self.name!r}", gold, self.golds))
+        return require_choices(self.load(path, gold) if self.mixed else self._own(path, gold))
+
+    def found_cases(
+        self, path: Path | None = None, where: Iterable[str] | None = None, left_out: Counter[str] | None = None
+    ) -> Iterator[Case]:
+        """Yield the cases: false-belief items with the other tellings of their stories.
+
+        path: the user's ``--path``, None for its own data. where: the conditions that the false-belief items have to
+        meet, as for `items`; None (or none) for `usual_cases`. left_out: where it is counted, reason by reason, which
+        of the questions that meet the conditions make no case.
+
+        Raises ConfigError for a benchmark without cases, for conditions that no question meets and where no question
+        makes a case, ContentError as `items` does.
+        """
+        if self.cases is None:
+            from tomserve.benchmarks import names_with_cases  # imported here, because it imports this module
+
+            reason = f"benchmark {self.name!r} has no cases, which are false-belief items told in several ways"
+            raise ConfigError(f"{reason}; those that have: {', '.join(names_with_cases())}, and a file of items may")
+        reasons: Counter[str] = Counter() if left_out is None else left_out
+        some = False
+        conditions = tuple(where or ()) or self.usual_cases
+        given, file = self.cases, self.file
+        source = (
+            given(path, conditions) if file is None else guard_cases(lambda: given(path, conditions), file, self.name)
+        )
+        for found in met(source, conditions):
+            if isinstance(found, NoCase):
+                reasons[found.reason] += 1
+                continue
+            some = True
+            yield found
+        if not some:
+            told = "; ".join(f"{reason}: {count:,}" for reason, count in reasons.most_common())
+            raise ConfigError(f"no question makes a case ({told or 'none is about a false belief'})")
+
+    def retell(self, path: Path | None) -> Retell | None:
+        """What tells an item otherwise, as `retelling` gives it; None where items are text alone.
+
+        path: the user's ``--path``. Raises ContentError for a function of a user's file that fails, or that gives what
+        is no variant of the item, there and wherever it is called.
+        """
+        if self.retelling is None or self.file is None:
+            return None if self.retelling is None else self.retelling(path)
+        file = self.file
+        given = call_guarded(file, "retelling failed", lambda: self.retelling(path))  # type: ignore[misc]
+        if not callable(given):
+            raise ContentError(f"retelling gave {given!r:.60}; expected a function (item, kind)", path=file)
+
+        def retell(item: Item, kind: Kind) -> Item:
+            made = call_guarded(file, f"retelling failed for {kind.name} of {item.id!r}", lambda: given(item, kind))
+            wanted = (f"{item.id}/{kind.name}", item.id, kind.name)
+            if not isinstance(made, Item) or (made.id, made.base, made.factors.get("variant")) != wanted:
+                found = f"the item {made.id!r:.60}" if isinstance(made, Item) else f"{made!r:.60}"
+                reason = f"retelling gave {found} as {wanted[0]!r}; expected what tomserve.variants.variant makes"
+                raise ContentError(reason, path=file)
+            return call_guarded(file, f"retelling gave a bad item {made.id!r}", lambda: Item.from_json(made.to_json()))
+
+        return retell
+
+    def _own(self, path: Path | None, gold: str | None) -> Iterator[Item]:
+        """The items of `load`, each with this benchmark's name; what is no item, or comes twice, is refused."""
+        file = self.file or Path(self.name)
+        ids, count = FirstPlaces(), 0
+        try:
+            for count, item in enumerate(self.load(path, gold), 1):
+                if not isinstance(item, Item):
+                    raise ContentError(f"load gave {item!r:.60} as item {count}; expected a tomserve.Item", path=file)
+                if (first := ids.add(item.id, count)) != count:
+                    raise ContentError(f"load gave the item {item.id!r} twice, as item {first} and {count}", path=file)
+                if item.benchmark not in (self.name, ANYBODYS):
+                    reason = (
+                        f"item {item.id!r} names the benchmark {item.benchmark!r}; leave it out or say {self.name!r}"
+                    )
+                    raise ContentError(reason, path=file)
+                yield item if item.benchmark == self.name else item.model_copy(update={"benchmark": self.name})
+        except TomserveError:
+            raise
+        except Exception as error:
+            if self.file is None:  # a mistake in tomserve itself: its traceback is wanted
+                raise
+            raise describe_failure(error, file, f"load failed after {count} items") from None
+        if not count:
+            raise ContentError("load gave no items", path=file)

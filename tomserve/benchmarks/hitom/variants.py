@@ -1,0 +1,443 @@
+"""Variants of Hi-ToM questions: the story is read as events, changed, told again, and its beliefs are tracked again.
+
+Agents, things and containers get other names, the story fewer words, other wordings, or another order of sentences
+that do not depend on each other. A container is closed and cannot be seen through, and each has a noun of its own.
+
+What goes where a story is condensed, one after the other until it is short enough: what distractors tell and that
+somebody stays, then the longer of two wordings, at last that somebody moves another object than the one asked about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from tomserve.benchmarks.hitom import plan
+from tomserve.benchmarks.hitom.baselines import parse_story, semantics_of, trace_story
+from tomserve.benchmarks.hitom.events import (
+    OTHER,
+    QUESTION_WORDINGS,
+    SHORT,
+    Claim,
+    Distractor,
+    Enter,
+    Event,
+    Exit,
+    Move,
+    Place,
+    Stay,
+    Story,
+    Tell,
+    agents_of,
+    read_question,
+    sort_of,
+    write_event,
+    write_question,
+    write_worded_question,
+)
+from tomserve.benchmarks.hitom.items import StoryFacts, TrackedBeliefs, story_factors
+from tomserve.benchmarks.hitom.sampler import Dice
+from tomserve.benchmarks.hitom.tracker import Semantics, Trace, trace
+from tomserve.errors import InapplicableError
+from tomserve.items import UNKNOWN, Factor, Gold, Item
+from tomserve.variants import Kind, Retell, base, make_variant
+from tomserve.variants.base import CHANGES_TRUTH, RECORD
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+OTHER_AGENTS = _words(
+    "Adaeze Alejandra Anouk Arjun Astrid Ayumi Babajide Bronwyn Camila Chukwudi Daichi Daria Dinesh Edwige Eleni "
+    "Faisal Fernanda Florian Goran Guadalupe Haruka Hyejin Ileana Iskander Jakub Javier Joaquina Kalani Kaveh Kwame "
+    "Lakshmi Leilani Luca Magdalena Malik Meera Minh Mustafa Nkechi Oksana Omar Paolo Parisa Qiang Radu Ravindra Ruta "
+    "Saoirse Seung Shirin Siobhan Tariq Tevita Thuy Uzoma Vasilis Wambui Wojciech Xiulan Yaaseen Yolanda Zuzana "
+    "Tendai Ngaire"
+)
+OTHER_CONTAINERS = _words(
+    "tartan_suitcase birch_cupboard tweed_handbag bronze_strongbox ebony_cabinet mahogany_dresser denim_backpack "
+    "travel_valise cotton_duffel army_footlocker lacquer_box felt_holdall lawyer_briefcase rosewood_armoire "
+    "spruce_crate oaken_humidor leatherette_case camphor_chest pewter_caddy hooped_keg larch_barrel stoneware_pot "
+    "oval_tin round_canister corduroy_pouch gingham_bag padded_ottoman hemp_knapsack linen_pillowcase teak_bureau "
+    "beech_drawer zinc_tank rolltop_desk voyage_trunk corner_credenza bedside_nightstand hallway_tallboy suede_clutch "
+    "nylon_sleeve vinyl_folio poplar_casket plywood_hutch sandalwood_coffer chrome_tube titanium_safe striped_carton "
+    "lambskin_purse burlap_sack saddle_pannier mule_saddlebag postman_mailbag ribboned_package waxed_packet "
+    "quilted_satchel oblong_bandbox apothecary_locker evening_reticule brick_bunker dented_drum harbour_container"
+)
+COLOURS = _words("yellow purple orange black brown pink grey white")
+"""What takes the place of the colour in a container such as red_box."""
+RELEASED_COLOURS = _words("red blue green")
+"""The colours of the released file."""
+
+
+Names = Mapping[str, str]
+"""The new name of each old one; what is not here keeps its name."""
+
+TOO_MANY = "more names than there are other words for"
+_COLOURED = re.compile(rf"({'|'.join((*RELEASED_COLOURS, *COLOURS))})_(.+)")
+
+
+def rename_story(story: Story, names: Names) -> Story:
+    """The story with other names for agents, objects, containers and whatever else distractors speak of."""
+    return Story(tuple(_rename_event(event, names) for event in story.events))
+
+
+def _rename_event(event: Event, names: Names) -> Event:
+    def of(name: str) -> str:
+        return names.get(name, name)
+
+    match event:
+        case Enter(agents, room):
+            return Enter(tuple(map(of, agents)), room)
+        case Place(thing, container):
+            return Place(of(thing), of(container))
+        case Move(agent, thing, container):
+            return Move(of(agent), of(thing), of(container))
+        case Stay(agent, room):
+            return Stay(of(agent), room)
+        case Exit(agent, room):
+            return Exit(of(agent), room)
+        case Claim(speaker, thing, container, the, now):
+            return Claim(of(speaker), of(thing), of(container), the, now)
+        case Tell(speaker, hearer, thing, container, now):
+            return Tell(of(speaker), of(hearer), of(thing), of(container), now)
+        case Distractor(agent, verb, thing):
+            return Distractor(of(agent), _verb(verb, event, of(agent), of(thing)), of(thing))
+
+
+def _verb(verb: str, event: Distractor, agent: str, thing: str) -> str:
+    """The distractor's verb for another agent and thing: "a" or "an", and no pronoun that says the agent's gender."""
+    if verb.startswith("saw") and thing != event.thing:
+        return "saw an" if thing[0] in "aeiou" else "saw a"
+    return "lost their" if verb.startswith("lost") and agent != event.agent else verb
+
+
+def other_things(story: Story, choices: Iterable[str], dice: Dice) -> dict[str, str]:
+    """Other names for all objects, containers and things of distractors, and for the choices but "unknown".
+
+    Raises InapplicableError where there are not enough words for them.
+    """
+    offered = [choice for choice in choices if choice != UNKNOWN]
+    holders, objects, seen, lost, liked = _things(story, offered)
+    used = {word.casefold() for word in (*story.agents, *holders, *objects, *seen, *lost, *liked)}
+    used.update(event.room.casefold() for event in story.events if isinstance(event, Enter))
+    names = _other_containers(holders, used, dice)
+    for old, lists in (
+        (objects, plan.OBJECTS),
+        (liked, (*plan.FOODS, *plan.OBJECTS)),
+        (seen, plan.ANIMALS),
+        (lost, plan.BELONGINGS),
+    ):
+        fresh = _fresh(dice, lists, used)
+        names |= {name: next(fresh) for name in old if name not in names}
+    return names
+
+
+def other_agents(story: Story, dice: Dice) -> dict[str, str]:
+    """Other names for everybody. Raises InapplicableError where there are not enough of them."""
+    agents = dict.fromkeys(name for event in story.events for name in agents_of(event))
+    used = {word.casefold() for word in re.findall(r"[\w'-]+", " ".join(story.sentences()))}
+    fresh = _fresh(dice, (*OTHER_AGENTS, *plan.AGENTS), used)
+    return {name: next(fresh) for name in agents}
+
+
+def _things(story: Story, offered: list[str]) -> tuple[list[str], ...]:
+    """What is named in the story, each once: containers and then those that are merely offered, objects, and what is
+    seen, lost and liked. What is liked may be a container that nothing lies in."""
+    holders: dict[str, None] = {}
+    objects: dict[str, None] = {}
+    others: dict[str, dict[str, None]] = {"saw": {}, "lost": {}, "likes": {}, "dislikes": {}}
+    for event in story.events:
+        if isinstance(event, Place | Move | Claim | Tell):
+            objects[event.object] = holders[event.container] = None
+        elif isinstance(event, Distractor):
+            others[event.verb.split()[0]][event.thing] = None
+    liked = {**others["likes"], **others["dislikes"]}
+    known = {*holders, *offered, *plan.CONTAINERS}
+    nouns = {_noun(name) for name in (*holders, *offered)} - {""}
+    for thing in liked:
+        if thing not in objects and (thing in known or _noun(thing) in nouns):
+            holders[thing] = None
+    holders |= dict.fromkeys(sorted(offered))
+    plain = [name for name in objects if name not in holders]
+    return list(holders), plain, list(others["saw"]), list(others["lost"]), list(liked)
+
+
+def _noun(name: str) -> str:
+    """The noun of a container that is called by its colour; nothing for any other name."""
+    match = _COLOURED.fullmatch(name)
+    return "" if match is None else match[2]
+
+
+def _other_containers(holders: list[str], used: set[str], dice: Dice) -> dict[str, str]:
+    colours: dict[str, str] = {}
+    palette = _fresh(dice, COLOURS, {name.split("_")[0] for name in holders})
+    shelf = _fresh(dice, OTHER_CONTAINERS, used)
+    names: dict[str, str] = {}
+    for name in holders:
+        match = _COLOURED.fullmatch(name)
+        if match is None:
+            names[name] = next(shelf)
+            continue
+        if match[1] not in colours:
+            colours[match[1]] = next(palette)
+        names[name] = f"{colours[match[1]]}_{match[2]}"
+    return names
+
+
+def _fresh(dice: Dice, listed: Iterable[str], used: set[str]) -> Iterator[str]:
+    """The words of a list in random order, without those that are used; each is used from then on. Raises
+    InapplicableError at the end of the list."""
+    left = [word for word in listed if word.casefold() not in used]
+    for word in dice.sample(left, len(left)):
+        if word not in used:
+            used.add(word)
+            yield word
+    raise InapplicableError(TOO_MANY)
+
+
+FIXED = "no sentence can change its place"
+_TRIES = 8
+"""How often an order is drawn before the story counts as one that has no other."""
+
+
+def reorder(story: Story, dice: Dice) -> Story:
+    """The story in another order, with the same beliefs of everybody about everything at its end.
+
+    Raises InapplicableError where there is none.
+    """
+    events = [event for event in story.events if not isinstance(event, Distractor)]
+    others = [event for event in story.events if isinstance(event, Distractor)]
+    after = _after(events)
+    for _ in range(_TRIES):
+        found = Story(tuple(_scatter(_drawn(events, after, dice), others, dice)))
+        if found.events != story.events:
+            if not same_beliefs(story, found):
+                raise InapplicableError(CHANGES_TRUTH)
+            return found
+    raise InapplicableError(FIXED)
+
+
+def same_beliefs(one: Story, other: Story) -> bool:
+    """Whether everything is seen and said of every object in the same order by and to the same agents, with the same
+    trust, so that all beliefs of any order end alike under either semantics."""
+    for obj in one.objects:
+        first, second = trace(one, obj), trace(other, obj)
+        if first.bits != second.bits or [m[1:] for m in first.mentions] != [m[1:] for m in second.mentions]:
+            return False
+    return True
+
+
+def _after(events: Sequence[Event]) -> list[list[int]]:
+    """For each event the places (from 0) of the earlier ones that it has to follow."""
+    tells = any(isinstance(event, Claim | Tell) for event in events)
+    return [
+        [before for before in range(place) if not _free(events[before], event, tells)]
+        for place, event in enumerate(events)
+    ]
+
+
+def _free(one: Event, other: Event, tells: bool) -> bool:
+    """Whether two events may change places. tells: whether anything is told in the story."""
+    if not isinstance(one, Stay):
+        one, other = other, one
+    if isinstance(one, Stay):
+        return not isinstance(other, Enter | Place) and one.agent not in agents_of(other)
+    return isinstance(one, Exit) and isinstance(other, Exit) and one.agent != other.agent and not tells
+
+
+def _drawn(events: Sequence[Event], after: list[list[int]], dice: Dice) -> list[Event]:
+    """An order of the events in which each follows those that it has to follow, drawn step by step."""
+    waits = [len(before) for before in after]
+    followers: list[list[int]] = [[] for _ in events]
+    for place, listed in enumerate(after):
+        for before in listed:
+            followers[before].append(place)
+    ready = [place for place, count in enumerate(waits) if not count]
+    found = []
+    while ready:
+        place = ready.pop(dice.below(len(ready)))
+        found.append(events[place])
+        for follower in followers[place]:
+            waits[follower] -= 1
+            if not waits[follower]:
+                ready.append(follower)
+    return found
+
+
+def _scatter(events: list[Event], others: Sequence[Event], dice: Dice) -> list[Event]:
+    """The events with the others among them, each in a gap drawn for it."""
+    gaps = [
+        place
+        for place in range(1, len(events) + 1)
+        if not (isinstance(events[place - 1], Enter) and isinstance((*events, None)[place], Place))
+    ] or [len(events)]
+    drawn = sorted((dice.pick(gaps), at) for at in range(len(others)))
+    found: list[Event] = []
+    for place in range(len(events) + 1):
+        found += [others[at] for gap, at in drawn if gap == place]
+        found += events[place : place + 1]
+    return found
+
+
+Step = dict[int, str]
+"""Lines (from 0) and what they become; nothing where they are left out."""
+
+NOT_ENOUGH = "too little can be left out"
+
+
+def condense(story: Story, obj: str) -> tuple[Story, tuple[str, ...]]:
+    """The events that are left, and the sentences that tell them. obj: the object asked about.
+
+    Raises InapplicableError where no part of the steps makes the story shorter by such a share.
+    """
+    texts = story.sentences()
+    words = sum(len(text.split()) for text in texts)
+    steps = list(_steps(story, obj))
+    for first in range(len(steps)):
+        told = _drop_words(texts, steps[first:] + steps[:first], base.LEAST * words, base.MOST * words)
+        if told is not None:
+            return Story(tuple(story.events[line] for line in told)), tuple(told.values())
+    raise InapplicableError(NOT_ENOUGH)
+
+
+def _drop_words(texts: tuple[str, ...], steps: list[Step], least: float, most: float) -> dict[int, str] | None:
+    """The lines that are left when the steps are taken one after the other until `least` words are saved, without those
+    that would save more than `most`; None where that is not reached."""
+    told = dict(enumerate(texts))
+    saved = 0
+    for step in steps:
+        gains = [len(told[line].split()) - len(text.split()) for line, text in step.items() if line in told]
+        if 0 < sum(gains) <= most - saved:
+            saved += sum(gains)
+            told.update((line, text) for line, text in step.items() if line in told)
+            told = {line: text for line, text in told.items() if text}
+        if saved >= least:
+            return told
+    return None
+
+
+def _steps(story: Story, obj: str) -> Iterator[Step]:
+    """What can be done, the mildest first. Sentences of one sort are shortened all at once, or else one by one."""
+    lines = list(enumerate(story.events))
+    for kind in (Distractor, Stay):
+        yield from ({line: ""} for line, event in lines if isinstance(event, kind))
+    where = [{}, *story.presence()]
+    for sort in (Exit, Place, Claim | Tell, Stay):
+        shorter = {
+            line: write_event(event, SHORT[sort_of(event)])
+            for line, event in lines
+            if isinstance(event, sort)
+            and (not isinstance(event, Exit | Stay) or where[line].get(event.agent) == event.room)
+        }
+        yield shorter
+        yield from ({line: text} for line, text in shorter.items())
+    yield from ({line: ""} for line, event in lines if isinstance(event, Move) and event.object != obj)
+
+
+OTHER_FORM = "the story or the question has another form"
+NEITHER = "no rule for this kind"
+"""Reasons for which a variant cannot be had, besides those of the modules that change stories."""
+
+
+class Retold(NamedTuple):
+    """A story told otherwise. names: what agents and things are called now. asked: in which wording its questions are
+    asked, None for the released one. counted: the factors of the story. facts: what they share of its questions."""
+
+    sentences: tuple[str, ...]
+    trace: Trace
+    names: Mapping[str, str]
+    asked: int | None
+    counted: Mapping[str, Factor]
+    facts: StoryFacts[str]
+
+
+def make_retell(path: Path | None) -> Retell:
+    """The function that retells the items of the benchmark; every item holds its whole story, so no file is needed."""
+    del path
+    return retell
+
+
+def retell(item: Item, kind: Kind) -> Item:
+    """The variant of that kind.
+
+    Raises InapplicableError where the kind cannot be had of the story, and for an item whose sentences or question are
+    not the benchmark's.
+    """
+    try:
+        asked, obj = read_question(item.question)
+        semantics = semantics_of(item)
+        tracked = trace_story(item.story, obj).belief(asked, semantics)
+    except ValueError:
+        raise InapplicableError(OTHER_FORM) from None
+    found = _retell_story(item.story, kind, item.cluster, obj, item.choices, semantics)
+    if isinstance(found, str):
+        raise InapplicableError(found)
+    names = found.names
+    people, thing = tuple(names.get(name, name) for name in asked), names.get(obj, obj)
+    chain = found.trace.chain(people, semantics)
+    if chain[-1] != names.get(tracked, tracked):
+        raise InapplicableError(CHANGES_TRUTH)
+    choices = tuple(names.get(choice, choice) for choice in item.choices)
+    answer = names.get(item.answer, item.answer)
+    proper = item.gold is not None and item.answer == tracked and {*chain} <= {*choices}
+    facts = {**found.counted, **found.facts.factors(people, chain[-1], answer), "object": thing}
+    made = make_variant(
+        item,
+        kind,
+        by=RECORD,
+        story=found.sentences,
+        question=write_question(people, thing)
+        if found.asked is None
+        else write_worded_question(people, thing, found.asked),
+        choices=choices,
+        answer=answer,
+        gold=Gold(chains=(tuple(chain),)) if proper else None,
+    )
+    own = {name: facts[name] for name in item.factors if name in facts}
+    return made.model_copy(update={"factors": {**made.factors, **own}, **({} if proper else {"gold": None})})
+
+
+@lru_cache(maxsize=256)
+def _retell_story(
+    sentences: tuple[str, ...], kind: Kind, cluster: str, obj: str, choices: tuple[str, ...], semantics: Semantics
+) -> Retold | str:
+    """The story told otherwise, or why it cannot be. Some are remembered, because a story has several questions."""
+    story = parse_story(sentences)
+    if story.sentences() != sentences:
+        return OTHER_FORM
+    dice = Dice(f"{cluster}:{kind.name}")
+    names: dict[str, str] = {}
+    asked, told = None, None
+    try:
+        if kind is base.OBJECT:
+            names = other_things(story, choices, dice)
+            story = rename_story(story, names)
+        elif kind is base.PERSON:
+            names = other_agents(story, dice)
+            story = rename_story(story, names)
+        elif kind is base.CONDENSED:
+            story, told = condense(story, obj)
+        elif kind is base.PARAPHRASE:
+            told = paraphrase(story, dice)
+            asked = dice.below(QUESTION_WORDINGS)
+        elif kind is base.ORDER:
+            story = reorder(story, dice)
+        else:
+            return NEITHER
+    except InapplicableError as reason:
+        return str(reason)
+    shown = tuple(names.get(choice, choice) for choice in choices if choice != UNKNOWN)
+    now = trace(story, names.get(obj, obj))
+    facts = StoryFacts(TrackedBeliefs(now, semantics), shown)
+    return Retold(told or story.sentences(), now, names, asked, story_factors(story, shown), facts)
+
+
+def paraphrase(story: Story, dice: Dice) -> tuple[str, ...]:
+    """The sentences of a story in other words: one wording for each sort of sentence, drawn for the story."""
+    wordings = {sort: dice.pick(listed) for sort, listed in OTHER.items()}
+    return tuple(write_event(event, wordings[sort_of(event)]) for event in story.events)

@@ -1,0 +1,272 @@
+"""Learned shortcut baselines: multinomial logistic regression on features, and answers shipped in a file.
+
+Each stage is answered by a fit to the others. Fitting takes scipy, which is imported only there; scoring reads the
+file.
+
+    >>> def item(stage, word, answer):
+    ...     return Item(id=stage + word, story=[f"There is {word} tea."], question="Which tea?", choices=["red", "black"],
+    ...                 answer=answer, factors={"stage": stage})
+    >>> items = [item(stage, word, answer) for stage in "ABC" for word, answer in (("hot", "red"), ("old", "black"))]
+    >>> predict_held_out(items, lambda item: item.story[0].split(), lambda item: {"first": "red", "second": "black"})
+    {'Ahot': 'red', 'Aold': 'black', 'Bhot': 'red', 'Bold': 'black', 'Chot': 'red', 'Cold': 'black'}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from tomserve.items import Item, items_digest
+from tomserve.scoring.baselines import Baseline
+
+if TYPE_CHECKING:
+    import numpy as np
+    from scipy import sparse
+
+
+LIMITS = {"maxiter": 1000, "ftol": 1e-12, "gtol": 1e-3}
+"""Options of the optimiser that fits the rules: it stops where the gradient is small, long before the other two."""
+
+BOUND = 0.25
+"""By how much of its counts a story bends the loss, at most, taken for all stories alike: a scale of the search, which
+has no influence on what is found."""
+
+Features = Callable[[Item], list[str]]
+"""A function that lists the features of an item, each as often as it counts."""
+
+Roles = Callable[[Item], dict[str, str]]
+"""A function that gives an item's labels by role: which label stands for what is predicted."""
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Counts of features, once for all items of a stage that count alike, which halves the work: the two versions of a
+    story with labels exchanged often do.
+
+    words: counts (distinct x words). told: how many items with these counts have each role (distinct x roles).
+    stages: the stage of each row. row: which row an item has.
+    """
+
+    words: sparse.csr_array
+    told: np.ndarray
+    stages: np.ndarray
+    row: np.ndarray
+
+
+def predict_held_out(
+    items: Sequence[Item], features: Features, roles: Roles, only: Collection[str] | None = None, penalty: float = 1.0
+) -> dict[str, str]:
+    """Answers by item id, by multinomial logistic regression on counts of features; each stage from the others.
+
+    What is predicted is the role of the answer, because the labels differ between stages. roles: the labels by role;
+    all items have the same roles, and an answer that has none counts as the second of them. only: the stages that are
+    answered, None for all; each is learned from all others. penalty: the strength of the quadratic penalty on the
+    weights.
+    """
+    import numpy as np  # imported here, because scoring imports modules that import this one, and needs no fit
+
+    labels = [roles(item) for item in items]
+    names = list(labels[0])
+    by_label = [{label: role for role, label in one.items()} for one in labels]
+    target = [names.index(one.get(item.answer, names[1])) for item, one in zip(items, by_label, strict=True)]
+    stages = [str(item.factors["stage"]) for item in items]
+    counted = _count_features(stages, [Counter(features(item)) for item in items], target, len(names))
+    occurs = {stage: (counted.words[counted.stages == stage].sum(axis=0) > 0).astype(int) for stage in set(stages)}
+    answers: dict[str, str] = {}
+    for left_out in sorted(set(stages) if only is None else set(stages) & set(only)):
+        test = counted.stages == left_out
+        if test.all():
+            continue
+        # A word that occurs in one stage alone cannot help to predict another.
+        known = sum(one for stage, one in occurs.items() if stage != left_out) > 1
+        words = _with_ones(counted.words[:, np.flatnonzero(known)])
+        weights = _fit(words[~test], counted.told[~test], penalty)
+        chosen = (words @ weights).argmax(axis=1)[counted.row]
+        answers |= {
+            item.id: one[names[role]]
+            for item, one, role, stage in zip(items, labels, chosen, stages, strict=True)
+            if stage == left_out
+        }
+    return answers
+
+
+def _count_features(
+    stages: Sequence[str], counts: Sequence[Counter[str]], target: Sequence[int], roles: int
+) -> _Counts:
+    """The counts of all items, of which the role of the answer is `target`."""
+    import numpy as np
+    from scipy import sparse
+
+    vocabulary = {word: place for place, word in enumerate(sorted({word for one in counts for word in one}))}
+    places: dict[tuple[str, frozenset[tuple[str, int]]], int] = {}
+    row = [
+        places.setdefault((stage, frozenset(one.items())), len(places))
+        for stage, one in zip(stages, counts, strict=True)
+    ]
+    told = np.zeros((len(places), roles))
+    np.add.at(told, (row, target), 1.0)
+    entries = [(place, vocabulary[word], count) for (_, one), place in places.items() for word, count in sorted(one)]
+    lines, columns, data = zip(*entries, strict=True) if entries else ((), (), ())
+    shape = (len(places), len(vocabulary))
+    words = sparse.csr_array((np.array(data, dtype=float), (lines, columns)), shape=shape)
+    return _Counts(words, told, np.array([stage for stage, _ in places]), np.array(row))
+
+
+def _with_ones(words: sparse.csr_array) -> sparse.csr_array:
+    """The counts with a last column of ones."""
+    import numpy as np
+    from scipy import sparse
+
+    return sparse.csr_array(sparse.hstack([words, np.ones((words.shape[0], 1))], format="csr"))
+
+
+def _fit(x: sparse.csr_array, y: np.ndarray, penalty: float) -> np.ndarray:
+    """Weights (words x roles) that minimise the penalised log-loss.
+
+    x: different counts of words (distinct x words). y: how many items with these counts have each role (distinct x
+    roles).
+
+    The best weights are a mixture of the rows of x, so that they are searched for in as many dimensions as there are
+    rows, or words if these are fewer: x stands there as `z`, with z @ z.T = x @ x.T. That is scaled so that
+    loss and penalty together bend about alike in all directions (m), without which the search takes ten times as long.
+    """
+    import numpy as np
+    from scipy.linalg import cholesky, solve_triangular
+    from scipy.optimize import minimize
+
+    count, width = x.shape
+    every = y.sum(axis=1, keepdims=True)
+    if width <= count:
+        z = x.toarray()
+    else:
+        products = (x @ x.T).toarray()
+        # Rows may depend on each other; so little more on the diagonal changes no answer.
+        z = cholesky(products + 1e-9 * products.trace() / count * np.eye(count), lower=True)
+    scale = cholesky((BOUND * every * z).T @ z + penalty * np.eye(z.shape[1]))
+    m = solve_triangular(scale, z.T, trans="T").T
+    turned = np.ascontiguousarray(m.T)
+
+    # einsum does here what @ does, on one processor: many short products are slow where others are busy on the rest.
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        found = flat.reshape(y.shape[1], -1)
+        raw = np.einsum("ij,kj->ik", m, found)
+        scores = raw - raw.max(axis=1, keepdims=True)
+        odds = np.exp(scores)
+        normal = odds.sum(axis=1, keepdims=True)
+        value = float((every * np.log(normal)).sum() - (scores * y).sum())
+        # By the choice of `scale`, the squares of `found` are the penalty and BOUND times the squares of the scores.
+        penalised = float((found**2).sum() - BOUND * (every * raw**2).sum())
+        residual = np.ascontiguousarray((every * (odds / normal - BOUND * raw) - y).T)
+        gradient = np.einsum("ij,kj->ki", turned, residual) + found
+        return value + 0.5 * penalised, gradient.ravel()
+
+    start = np.zeros(y.shape[1] * z.shape[1])
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", options=LIMITS).x.reshape(y.shape[1], -1)
+    weights = solve_triangular(scale, best.T)
+    return np.asarray(weights if width <= count else x.T @ solve_triangular(z, weights, lower=True, trans="T"))
+
+
+TOLERATED = 5
+"""In how many answers of a rule a fit may differ from the file: another machine rounds in another way, and where two
+answers are nearly as likely that decides."""
+
+Answers = Mapping[str, Mapping[str, str]]
+"""Answers as labels by the question's id, by name of the rule."""
+
+
+@dataclass(frozen=True)
+class ShippedAnswers:
+    """The answers of some rules in one file.
+
+    names: of the rules, in the order of their answers in the file. command: the command that fits the rules to the
+    dataset as it is and writes the file again.
+    """
+
+    names: tuple[str, ...]
+    file: Path
+    command: str
+
+    @property
+    def rules(self) -> tuple[Baseline, ...]:
+        """The rules, which answer what the file holds and say nothing of any other question."""
+        return tuple(
+            Baseline(name, lambda item, place=place: self.answer(item, place), "learned")  # type: ignore[misc]
+            for place, name in enumerate(self.names)
+        )
+
+    def answer(self, item: Item, place: int) -> str | None:
+        """The answer of the rule at that place of `names`; None for a question that is not in the file."""
+        line = self._lines.get(item.id)
+        if line is None or not line.startswith(_digest(item)):
+            return None
+        return item.choices[int(line.split(" ")[1][place])]
+
+    @cached_property
+    def _content(self) -> Mapping[str, Any]:
+        content: dict[str, Any] = orjson.loads(self.file.read_bytes()) if self.file.is_file() else {}
+        return content
+
+    @cached_property
+    def _lines(self) -> Mapping[str, str]:
+        answers: dict[str, str] = self._content.get("answers", {})
+        return answers
+
+    def fitted_to(self, items: Sequence[Item]) -> bool:
+        """Whether the answers in the file were fitted to just these questions, with these right answers."""
+        return bool(self._content.get("questions") == items_digest(items))
+
+    def problems(self, items: Sequence[Item], answers: Answers) -> Iterator[str]:
+        """A sentence for each rule whose answers in the file are not those of a fit; only one sentence where the file
+        was fitted to other questions, which explains them all.
+
+        items: questions that every rule answers. answers: as a fit to them gives them, by id by name of the rule.
+        """
+        again = f"write it again with: {self.command}"
+        if not self.fitted_to(items):
+            lacking = sum(self.answer(item, 0) is None for item in items)
+            yield (
+                f"The learned rules in {self.file.name} of {self.file.parent.name} were fitted to other questions than "
+                f"these, {lacking} of which have no answer there (of {len(items)}); {again}"
+            )
+            return
+        for rule, count in self.differing(items, answers).items():
+            if count > TOLERATED:
+                yield (
+                    f"The score tables hold {count} answers of the rule {rule!r} that a fit does not give "
+                    f"({self.file.name} of {self.file.parent.name}); {again}"
+                )
+
+    def differing(self, items: Sequence[Item], answers: Answers) -> dict[str, int]:
+        """To how many of these questions the file has another answer than a fit, or none, by name of the rule."""
+        return {
+            name: sum(self.answer(item, place) != answers[name].get(item.id) for item in items)
+            for place, name in enumerate(self.names)
+        }
+
+    def write(self, items: Sequence[Item], answers: Answers) -> None:
+        """Write the file: the digest of all questions, and by id one of the question, with the place of each rule's
+        answer among the choices.
+
+        items: questions that every rule of `answers` answers.
+        """
+        lines = {}
+        for item in items:
+            places = [item.choices.index(answers[name][item.id]) for name in self.names]
+            lines[item.id] = f"{_digest(item)} {''.join(map(str, places))}"
+        content = {"schema": 1, "rules": self.names, "questions": items_digest(items), "answers": lines}
+        self.file.write_text(json.dumps(content, indent=0) + "\n", encoding="utf-8")
+        for read in ("_content", "_lines"):
+            self.__dict__.pop(read, None)
+
+
+def _digest(item: Item) -> str:
+    text = "\x1f".join((*item.story, item.question, *item.choices))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

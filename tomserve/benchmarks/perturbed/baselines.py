@@ -1,0 +1,415 @@
+"""Shortcut baselines of the perturbed benchmark, hand-written or learned: they follow nobody's belief.
+
+Beside the rules that both editions share (RULES_1) these answer the belief questions of the false-belief scenario,
+and say nothing of other questions. Labels are replaced by marks or deleted, so that what is learned is which *role*
+the answer has: the cue (what a classic reading would answer), the opposite, or unknown. The learned ones are fitted
+to the other stages, each stage by all others.
+
+    ten words                ten words that told the first edition's answers: where one of them stands, the opposite of
+                             the cue; where something cannot be read, unknown; else the cue
+    last told label          the label that stands last in a sentence that names the person or begins with a pronoun; if
+                             that sentence denies something, unknown
+    words by role            how often each word occurs, with the labels deleted
+    word pairs by role       words and pairs of neighbours, with cue and opposite marked, and the class
+    last sentences by role   words of the last two sentences that name the person or a label
+    nearest story            the role of the most similar story of the same class in another stage
+    shape of the story       no words: how many sentences and labels, which stands first and last, where, in quotation
+                             marks or denied, and the class
+
+`write_edition_1` and `write_edition_2` fit the learned ones anew, which takes some ten seconds, and write their
+answers to ``learned.json`` and ``learned_2.json`` beside this module, where scoring finds them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+
+from tomserve.benchmarks.learned_baselines import TOLERATED, Answers, ShippedAnswers, predict_held_out
+from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, UNKNOWN_LABEL, in_false_belief_subset
+from tomserve.items import UNKNOWN, Item
+from tomserve.scoring.baselines import GENERIC, Baseline, first_mentioned, list_mentions
+
+TEN_WORDS = re.compile(
+    r"\b(sure|knows?|knew|sees?|saw|remembers?|remembered|counts? on|watches|watched|loves?|loved|usually|memory)\b"
+)
+CANNOT_READ = re.compile(
+    r"\b(cannot|can not|could not|couldn't|can't) (read|make out)|\bnot (readable|legible)\b|\billegible\b"
+)
+DENIED = re.compile(r"\b(not|no|never|nothing|nobody|none|without|neither|nor|cannot)\b|n't\b")
+PRONOUN = re.compile(r"(she|he|they|her|his|their)\b")
+
+Features = Callable[[Item], list[str]]
+
+
+def applies_to(item: Item) -> bool:
+    """Whether the rules of this module answer the item: a belief question of the false-belief scenario that says who is
+    asked about, and which label is the cue."""
+    return (
+        {"scenario", "question_kind"} <= item.factors.keys()
+        and in_false_belief_subset(item.factors)
+        and item.factors.get("cue") in item.choices
+        and isinstance(item.factors.get("asked"), str)
+        and len(item.choices) == len({*item.choices} | {UNKNOWN}) == 3
+    )
+
+
+def roles(item: Item) -> dict[str, str]:
+    """The labels by role: the cue, the opposite and unknown."""
+    cue = str(item.factors["cue"])
+    return {
+        "cue": cue,
+        "opposite": next(choice for choice in item.choices if choice not in (cue, UNKNOWN)),
+        "unknown": UNKNOWN,
+    }
+
+
+def ten_words(item: Item) -> str | None:
+    """Unknown where something cannot be read, the opposite where one of ten words occurs, else the cue."""
+    if not applies_to(item):
+        return None
+    text, labels = " ".join(item.story).casefold(), roles(item)
+    return labels["unknown" if CANNOT_READ.search(text) else "opposite" if TEN_WORDS.search(text) else "cue"]
+
+
+def last_mentioned(item: Item) -> str | None:
+    """The label that stands last in a sentence that names the asked person or begins with a pronoun; unknown where
+    there is no such sentence, or where it denies something."""
+    if not applies_to(item):
+        return None
+    name = str(item.factors["asked"])
+    for sentence in reversed(item.story):
+        found = list_mentions(item.model_copy(update={"story": (sentence,)}))
+        if found and (name in sentence or PRONOUN.match(sentence.casefold())):
+            return UNKNOWN if DENIED.search(sentence.casefold()) else found[-1]
+    return UNKNOWN
+
+
+def _plain(item: Item) -> str:
+    text = " ".join(item.story).casefold()
+    for role, label in roles(item).items():
+        if role != "unknown":
+            text = re.sub(rf"\b{re.escape(label.casefold())}\b", " ", text)
+    return text
+
+
+def _mark(sentences: Sequence[str], item: Item) -> str:
+    text = " . ".join(sentences).casefold()
+    for role, label in roles(item).items():
+        if role != "unknown":
+            text = re.sub(rf"\b{re.escape(label.casefold())}\b", f"role_{role}", text)
+    return re.sub(rf"\b{re.escape(str(item.factors['asked']).casefold())}\b", "asked_person", text)
+
+
+def _words(item: Item) -> list[str]:
+    return re.findall(r"\w+", _plain(item))
+
+
+def pairs_of(item: Item) -> list[str]:
+    """The class, all words, all pairs of neighbouring words, and each word with the class; labels are marked."""
+    words = re.findall(r"\w+", _mark(item.story, item))
+    name = str(item.factors["perturbation"])
+    pairs = [f"{one} {two}" for one, two in pairwise(words)]
+    return [name, *words, *pairs, *(f"{name}:{word}" for word in sorted(set(words)))]
+
+
+def _last(item: Item) -> list[str]:
+    named = [s for s in item.story if any(label in s for label in item.choices) or str(item.factors["asked"]) in s]
+    return re.findall(r"\w+", _mark(named[-2:], item))
+
+
+def _shape(item: Item) -> list[str]:
+    """What can be counted of a story without reading it, alone and together with the class."""
+    marked = [_mark([sentence], item) for sentence in item.story]
+    found = re.findall(r"role_(\w+)", " ".join(marked))
+    counted = Counter(found)
+    told = [f"sentences {len(marked)}", f"words {sum(len(one.split()) for one in marked) // 10}"]
+    told += [f"first {found[0]}", f"last {found[-1]}", f"before last {found[-2:-1]}"] if found else []
+    told += [f"{role} {counted[role]}" for role in ("cue", "opposite")]
+    told += [f"quoted {role}" for role in re.findall(r'"[^"]*role_(\w+)[^"]*"', " ".join(marked))]
+    for place, sentence in enumerate(reversed(marked)):
+        told += [f"{role} at {place}" for role in sorted(set(re.findall(r"role_(\w+)", sentence)))]
+        denied = "denied" if DENIED.search(sentence) else "said"
+        told += [f"{denied} {role}" for role in re.findall(r"role_(\w+)", sentence)]
+        told += [f"{denied} at {place}"] if place < 3 else []
+    name = str(item.factors["perturbation"])
+    return [*told, *(f"{name}: {one}" for one in told)]
+
+
+def nearest(items: Sequence[Item], only: Collection[str] | None = None) -> dict[str, str]:
+    """The role of the story of the same class in another stage whose words are most similar (cosine of tf-idf).
+
+    only: the stages that are answered, None for all.
+    """
+    import numpy as np  # imported here, because scoring imports this module, and needs no fit
+    from scipy import sparse
+
+    texts = [Counter(_words(item)) for item in items]
+    spread = Counter(word for words in texts for word in words)
+    columns = {word: place for place, word in enumerate(spread)}
+    entries = [
+        (row, columns[word], count * math.log(len(texts) / spread[word]))
+        for row, words in enumerate(texts)
+        for word, count in words.items()
+    ]
+    rows, places, weights = zip(*entries, strict=True)
+    vectors = sparse.csr_array((weights, (rows, places)), shape=(len(texts), len(columns)))
+    lengths = np.sqrt(vectors.power(2).sum(axis=1))
+    vectors = sparse.diags_array(1.0 / np.where(lengths > 0, lengths, 1.0)) @ vectors
+    stages = np.array([item.factors["stage"] for item in items])
+    classes = np.array([item.factors["perturbation"] for item in items])
+    # Of stories that are equally similar the one whose id comes last counts, so that their order has no influence.
+    order = np.argsort([item.id for item in items], kind="stable")[::-1]
+    answers = {}
+    for place, item in enumerate(items):
+        others = order[((classes == classes[place]) & (stages != stages[place]))[order]]
+        if (only is None or stages[place] in only) and others.size:
+            alike = np.round((vectors[others] @ vectors[[place]].T).toarray().ravel(), 9)
+            other = items[others[alike.argmax()]]
+            role = next(role for role, label in roles(other).items() if label == other.answer)
+            answers[item.id] = roles(item)[role]
+    return answers
+
+
+_FITTED: dict[str, Features] = {
+    "words by role": _words,
+    "word pairs by role": pairs_of,
+    "last sentences by role": _last,
+    "shape of the story": _shape,
+}
+
+SHIPPED_2 = ShippedAnswers(
+    (*_FITTED, "nearest story"),
+    Path(__file__).with_name("learned_2.json"),
+    'python -c "from tomserve.benchmarks.perturbed_2 import load, shortcuts; shortcuts.write(list(load()))"',
+)
+
+WRITTEN = (Baseline("ten words", ten_words), Baseline("last told label", last_mentioned))
+
+
+def fit_edition_2(items: Sequence[Item], only: Collection[str] | None = None) -> dict[str, dict[str, str]]:
+    """The answers of the learned rules as labels by item id, by name of the rule.
+
+    items: of either edition; the rules answer those of `applies_to`. Of one stage alone nothing can be learned. only: the
+    stages that are answered, None for all.
+    """
+    asked = [item for item in items if applies_to(item)]
+    if not asked:
+        return {name: {} for name in SHIPPED_2.names}
+    found = {name: predict_held_out(asked, features, roles, only) for name, features in _FITTED.items()}
+    return {**found, "nearest story": nearest(asked, only)}
+
+
+def find_shipped_problems(items: Sequence[Item], answers: Answers) -> Iterator[str]:
+    """A sentence for each way in which the file does not hold what a fit to these items gives (see Shipped.problems).
+
+    answers: as `fit_edition_2` gives them.
+    """
+    return SHIPPED_2.problems([item for item in items if applies_to(item)], answers)
+
+
+def write_edition_2(items: Sequence[Item]) -> None:
+    """Fit the learned rules to these items, and write their answers to the file."""
+    SHIPPED_2.write([item for item in items if applies_to(item)], fit_edition_2(items))
+
+
+__all__ = ["LEARNED_1", "SHIPPED_1", "TOLERATED", "count_differences", "fit_edition_1", "write_edition_1"]
+
+LEARNED_1 = ("question only", "bag of words")
+"""The names of the rules, in the order of their answers in the file."""
+
+SHIPPED_1 = ShippedAnswers(
+    LEARNED_1,
+    Path(__file__).with_name("learned.json"),
+    'python -c "from tomserve.benchmarks.perturbed import learned, load; learned.write(list(load()))"',
+)
+
+
+def fit_edition_1(items: Sequence[Item]) -> dict[str, dict[str, str]]:
+    """The answers of the rules of NAMES, each fitted to the other stages, as a label by item id by name of the rule.
+
+    items: all items of at least two stages; of one stage alone nothing can be learned.
+    """
+    return {
+        LEARNED_1[0]: predict_held_out(items, lambda item: [str(item.factors["question_kind"])], _roles_1),
+        LEARNED_1[1]: predict_held_out(items, _mask_words, _roles_1),
+    }
+
+
+def count_differences(items: Sequence[Item], answers: Answers) -> dict[str, int]:
+    """To how many of these questions the file has another answer than a fit, or none, by name of the rule.
+
+    answers: as `fit_edition_1` gives them.
+    """
+    return SHIPPED_1.differing(items, answers)
+
+
+def _roles_1(item: Item) -> dict[str, str]:
+    """Labels by a role that can be seen without knowing the gold: first mentioned, other, unknown."""
+    first = (list_mentions(item) or item.choices)[0]
+    others = [choice for choice in item.choices if choice not in (first, UNKNOWN_LABEL)]
+    return {"first": first, "other": others[0] if others else first, "unknown": UNKNOWN_LABEL}
+
+
+def _mask_words(item: Item) -> list[str]:
+    text = " ".join([*item.story, item.question]).casefold()
+    for role, label in _roles_1(item).items():
+        text = text.replace(label.casefold(), f"role_{role}")
+    return [str(item.factors["question_kind"]), *re.findall(r"\w+", text)]
+
+
+def write_edition_1(items: Sequence[Item]) -> None:
+    """Fit the rules to these items and write their answers to the file."""
+    SHIPPED_1.write(items, fit_edition_1(items))
+
+
+_BELIEF = re.compile(r"\b(?:think|believe|expect|know)s?\b", re.IGNORECASE)
+_FINDING_OUT = frozenset(
+    ["tells", "told", "shows", "opens", "opened", "looks", "sees", "saw", "watches", "peeks", "stays", "believes"]
+)
+_PLACING = frozenset(
+    (*(("", verb) for verb in ("hold", "holds")), *((one, "the") for one in ("to", "in", "into", "on")))
+)
+"""Words of placing: pairs of a preposition and "the", or a verb after whatever word."""
+
+_MARKS = str.maketrans(dict.fromkeys('.,;:!?"', " "))
+
+
+def classic(item: Item) -> str | None:
+    """The answer that a classic false-belief task of this kind expects; None for an item without that factor."""
+    cue = item.factors.get("cue")
+    return cue if isinstance(cue, str) and cue in item.choices else None
+
+
+def reality(item: Item) -> str | None:
+    """What is really so; None for an item without the factors that tell it.
+
+    An item of the second edition says so (the factor `reality`). Elsewhere it is derived from the right answer: that of
+    a belief question is reality unless the belief is false or unknown. Then it is the other label, or the first of
+    several; whichever it is, it is wrong.
+    """
+    real = item.factors.get("reality")
+    if isinstance(real, str) and real in item.choices:
+        return real
+    false = item.factors.get("belief_is_false")
+    if item.factors.get("question_kind") == "reality" or (false is False and item.answer != UNKNOWN_LABEL):
+        return item.answer
+    if not isinstance(false, bool):
+        return None
+    return next((choice for choice in item.choices if choice not in (item.answer, UNKNOWN_LABEL)), None)
+
+
+def label(item: Item) -> str | None:
+    """The last label in quotation marks, which a sign, a label or a speaker gives; else the first label mentioned."""
+    pieces = " ".join(item.story).split('"')
+    quoted = " ".join(pieces[1 : len(pieces) - 1 : 2]).casefold()
+    found = [one for one in list_mentions(item) if one.casefold() in quoted] if quoted else []
+    return found[-1] if found else first_mentioned(item)
+
+
+def opposite(item: Item) -> str | None:
+    """The first choice that is neither what a classic task expects nor "unknown"."""
+    cue = classic(item)
+    return None if cue is None else next((one for one in item.choices if one not in (cue, UNKNOWN_LABEL)), None)
+
+
+def _places(words: Sequence[str]) -> bool:
+    """Whether these words end in one of placing, or in one of placing and then one other word."""
+    ends = (words[-2:], words[-3:-1])
+    return any(len(end) == 2 and ((end[0], end[1]) in _PLACING or ("", end[1]) in _PLACING) for end in ends)
+
+
+@lru_cache(maxsize=64)
+def _found_out(story: tuple[str, ...], choices: tuple[str, ...]) -> tuple[str | None, bool]:
+    """The label that the story places last, by its words, and whether somebody finds something out."""
+    text = " ".join(story)
+    placed, last = None, -1
+    for choice in choices:
+        at = text.rfind(choice) if choice != UNKNOWN_LABEL else -1
+        while at > last:
+            whole = not (text[at + len(choice) :][:1] or " ").isalnum() and text[at - 1] == " "
+            if whole and _places(text[max(0, at - 60) : at].split()):
+                placed, last = choice, at
+                break
+            at = text.rfind(choice, 0, at + len(choice) - 1)
+    return placed, not _FINDING_OUT.isdisjoint(text.translate(_MARKS).casefold().split())
+
+
+def keyword(item: Item) -> str | None:
+    """The label that follows the last word of placing, where the question names no belief or the story has a word of
+    finding out; else the first label mentioned."""
+    placed, found_out = _found_out(item.story, item.choices)
+    if not found_out and _BELIEF.search(item.question):
+        return first_mentioned(item)
+    return placed or (list_mentions(item) or (first_mentioned(item),))[-1]
+
+
+PLAIN = (
+    Baseline("always classic", classic, "constant"),
+    Baseline("always reality", reality, "constant"),
+    Baseline("always label", label, "constant"),
+    Baseline("opposite of the cue", opposite),
+    Baseline("keyword", keyword),
+)
+"""The rules that need no fit, which both editions have."""
+
+RULES_1 = (*PLAIN, *SHIPPED_1.rules)
+"""The rules of the benchmark's field `rules`."""
+
+
+RULES_2 = (*PLAIN, *WRITTEN, *SHIPPED_2.rules)
+"""The rules of the benchmark's field `rules`."""
+
+
+def audit_baselines(
+    items: Sequence[Item], learned: Mapping[str, Mapping[str, str]], rules: Sequence[Baseline] = RULES_1
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """The accuracy of every rule by class, the robustness criteria that it meets, and its kind, as three tables.
+
+    items: all items. learned: the answers of the learned rules, as learned.fitted gives them. rules: those of the
+    benchmark, beside which the rules that every benchmark has are scored. The first two tables are over all questions
+    and over the false-belief subset. The criteria are those of arXiv 2602.22072: "ostensible" is more than half right
+    in the class `none`; "limited robust" also in at least five of the ten classes of perturbation; "robust" in all ten.
+    A rule that says nothing of any item is left out.
+    """
+    frame = pl.DataFrame(_answers(items, learned, rules), infer_schema_length=None)
+    both = pl.concat([frame.with_columns(subset=pl.lit("all")), frame.filter(pl.col("subset") == "false_belief")])
+    table = (
+        pl.concat([both, both.with_columns(perturbation=pl.lit("overall"))])
+        .group_by("subset", "rule", "perturbation", maintain_order=True)
+        .agg(right=pl.col("right").sum().cast(pl.Int64), total=pl.len().cast(pl.Int64))
+    )
+    over = pl.col("right") * 2 > pl.col("total")
+    classes = pl.col("perturbation").is_in([name for name in PERTURBATIONS if name != "none"])
+    criteria = table.group_by("subset", "rule", maintain_order=True).agg(
+        ostensible=(over & (pl.col("perturbation") == "none")).any(),
+        classes_above=(over & classes).sum().cast(pl.Int64),
+    )
+    criteria = criteria.with_columns(
+        limited_robust=pl.col("ostensible") & (pl.col("classes_above") >= 5),
+        robust=pl.col("ostensible") & (pl.col("classes_above") >= 10),
+    )
+    return table, criteria, frame.select("rule", "kind").unique(maintain_order=True)
+
+
+def _answers(
+    items: Sequence[Item], learned: Mapping[str, Mapping[str, str]], rules: Sequence[Baseline]
+) -> Iterator[dict[str, object]]:
+    for rule in (*rules, *GENERIC):
+        given = {item.id: rule.answer(item) for item in items} if rule.kind != "learned" else learned[rule.name]
+        for item in items:
+            if given.get(item.id) is not None:
+                yield {
+                    "rule": rule.name,
+                    "kind": rule.kind,
+                    "perturbation": item.factors["perturbation"],
+                    "subset": "false_belief" if in_false_belief_subset(item.factors) else "rest",
+                    "right": given[item.id] == item.answer,
+                }

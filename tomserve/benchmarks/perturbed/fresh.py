@@ -1,0 +1,308 @@
+"""Fresh editions: the stages of the second edition told anew by a seed, so that no model can have seen the stories.
+
+    tomserve generate perturbed-2 --fresh 7 --out fresh-7.jsonl
+
+Persons get other names with the same pronoun (dataset/perturbed-2/names.yaml), labels are drawn from the stage's
+`spare` pairs, things get other `words`, and a sentence with several wordings is told by another than the first. Events
+and their order stay, and answers and gold are derived from them again. Every draw depends on the seed, the stage and
+what is drawn alone, so that the same seed gives the same bytes everywhere.
+
+>>> fresh = regenerate(stage, 7, read_names())    # doctest: +SKIP
+>>> generate_items(stage, 7, read_names())[0].id       # doctest: +SKIP
+'C01/none/classic/reality/original/fresh-7'
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tomserve import content
+from tomserve.benchmarks.perturbed.stages_1 import Questions, Slot
+from tomserve.benchmarks.perturbed.stages_2 import Sentence, Stage, StageFile, Task, Version
+from tomserve.content.validation import load_model
+from tomserve.errors import ConfigError, ContentError
+from tomserve.items import Item
+from tomserve.variants import words as variants_words
+
+NAMES = "dataset/perturbed-2/names.yaml"
+Drawn = TypeVar("Drawn")
+Place = tuple[str | int, ...]
+
+
+class Names(BaseModel):
+    """Names of persons, by the pronoun that stories use of them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    schema_: Literal[1] = Field(alias="schema")
+    she: list[Annotated[str, Field(min_length=2)]]
+    he: list[Annotated[str, Field(min_length=2)]]
+    they: list[Annotated[str, Field(min_length=2)]]
+
+    def pools(self) -> dict[str, list[str]]:
+        """The names by pronoun."""
+        return {"she": self.she, "he": self.he, "they": self.they}
+
+
+def read_names(path: Path | None = None) -> Names:
+    """The names to draw from. path: another file than the dataset's own. Raises ConfigError where there is none,
+    ContentError for a mistake in it and for a name that is given twice."""
+    path = path or content.find(NAMES)
+    if path is None:
+        raise ConfigError(f"{NAMES} is not there; name the folder that holds it by --content")
+    names = load_model(path, Names)
+    listed = [*names.she, *names.he, *names.they]
+    if twice := next((name for place, name in enumerate(listed) if name in listed[:place]), None):
+        raise ContentError(f"the name {twice!r} is given twice", path=path)
+    return names
+
+
+def order_by_key(options: Iterable[Drawn], *key: object) -> list[Drawn]:
+    """The options in an order that looks random, and that is the same wherever the key is the same."""
+
+    def place(option: Drawn) -> str:
+        return hashlib.sha256("\n".join(map(str, (*key, option))).encode()).hexdigest()
+
+    return sorted(options, key=place)
+
+
+def generate_items(stage: Stage, seed: int, names: Names) -> list[Item]:
+    """The items of a stage told anew, in the order of the released ones.
+
+    Each has the id of the released item with the seed behind it, that id as the factor `base`, and the seed as the
+    factor `fresh`; cluster, canary and design are those of the released item. Raises ContentError as `regenerate` does.
+    """
+    fresh = regenerate(stage, seed, names)
+    labels = [form for slot in fresh.file.labels.values() for form in slot.forms().values()]
+    return [
+        item.model_copy(
+            update={
+                "id": f"{item.id}/fresh-{seed}",
+                "story": tuple(variants_words.fix_articles(sentence, labels) for sentence in item.story),
+                "question": variants_words.fix_articles(item.question, labels),
+                "factors": {**item.factors, "base": item.id, "fresh": seed},
+            }
+        )
+        for item in fresh.items()
+    ]
+
+
+def regenerate(stage: Stage, seed: int, names: Names) -> Stage:
+    """The stage with other names, labels, words and wordings, its answers derived anew from the events.
+
+    Raises ContentError for a stage without spare labels and where there are not enough names. What else can go wrong,
+    tomserve.benchmarks.perturbed.validation_2 finds beforehand.
+    """
+    return Stage(_Telling(stage, seed, names).file(), stage.path, stage.lines)
+
+
+class _Telling:
+    """One way to tell a stage, by seed."""
+
+    def __init__(self, stage: Stage, seed: int, names: Names) -> None:
+        self.stage, self.old, self.key = stage, stage.file, (seed, stage.file.stage)
+        self.labels = self._labels()
+        self.words = self._words()
+        self.names = self._names(names)
+        self.people = variants_words.NameReplacer(self.names)
+        scopes = {word: scope(self.old, word) for word in self.words}
+        self.things = {
+            task: variants_words.NounReplacer({word: new for word, new in self.words.items() if task in scopes[word]})
+            for task in (None, *self.old.tasks)
+        }
+
+    def _labels(self) -> Mapping[str, Slot]:
+        """One of the spare pairs, either way round."""
+        if not self.old.spare:
+            at = self.stage.lines.at(("labels",))
+            raise ContentError(
+                "is missing: pairs of labels for fresh editions", path=self.stage.path, line=at, field="spare"
+            )
+        pair = self.old.spare[order_by_key(range(len(self.old.spare)), *self.key, "labels")[0]]
+        turned = order_by_key((True, False), *self.key, "order of labels")[0]
+        return {"x": pair["y"], "y": pair["x"]} if turned else {"x": pair["x"], "y": pair["y"]}
+
+    def _words(self) -> dict[str, str]:
+        """Another word for each thing, no word for two things where that can be had."""
+        chosen: dict[str, str] = {}
+        for word in self.old.words:
+            left = [other for other, reason in other_words(self.old, word).items() if reason is None]
+            if not left:
+                at = self.stage.lines.at(("words", word))
+                reason = "none of its other words can be used; tomserve generate perturbed-2 --check says why"
+                raise ContentError(reason, path=self.stage.path, line=at, field=f"words.{word}")
+            options = order_by_key(left, *self.key, "word", word)
+            chosen[word] = next((one for one in options if one not in chosen.values()), options[0])
+        return chosen
+
+    def _names(self, names: Names) -> dict[str, str]:
+        """Another name for each person, with another initial than the others' where that can be had."""
+        chosen: dict[str, str] = {}
+        prose = " ".join(text for _, _, text in texts(self.old)).casefold()
+        pools = names.pools()
+        for person, pronoun in self.old.people.items():
+            free = [name for name in pools[pronoun] if name.casefold() not in prose]
+            pool = [name for name in free if name not in chosen.values()]
+            if not pool:
+                at = self.stage.lines.at(("people", person))
+                reason = f"there is no further name for {person!r} ({pronoun}); add some to {NAMES}"
+                raise ContentError(reason, path=self.stage.path, line=at, field="people")
+            initials = {name[0] for name in chosen.values()}
+            options = order_by_key(pool, *self.key, "name", person)
+            chosen[person] = next((name for name in options if name[0] not in initials), options[0])
+        return chosen
+
+    def file(self) -> StageFile:
+        """The stage file of this telling."""
+        old = self.old
+        told = old.model_copy(
+            update={
+                "people": {self.names[name]: pronoun for name, pronoun in old.people.items()},
+                "labels": dict(self.labels),
+                "spare": [],
+                "words": {},
+                "questions": self._questions(old.questions, None),
+                "tasks": {name: self._task(name, task) for name, task in old.tasks.items()},
+            }
+        )
+        return _derive_answers(Stage(told, self.stage.path, self.stage.lines))
+
+    def _text(self, template: str, task: str | None) -> str:
+        return self.people.replaced(self.things[task].replaced(template))
+
+    def _questions(self, questions: Questions, task: str | None) -> Questions:
+        told = {"belief": self._text(questions.belief, task), "reality": self._text(questions.reality, task)}
+        return questions.model_copy(update=told)
+
+    def _task(self, name: str, task: Task) -> Task:
+        here = ("tasks", name)
+        return task.model_copy(
+            update={
+                "asked": task.asked and self.names[task.asked],
+                "questions": task.questions and self._questions(task.questions, name),
+                "story": self._sentences(task.story, *here, "story"),
+                "versions": {key: self._version(one, *here, key) for key, one in task.versions.items()},
+            }
+        )
+
+    def _version(self, version: Version, *here: str) -> Version:
+        inserted = {anchor: self._sentences(new, *here, anchor) for anchor, new in version.insert.items()}
+        return version.model_copy(update={"replace": self._sentences(version.replace, *here), "insert": inserted})
+
+    def _sentences(self, sentences: Mapping[str, Sentence], *here: str) -> dict[str, Sentence]:
+        return {name: self._sentence(sentence, *here, name) for name, sentence in sentences.items()}
+
+    def _sentence(self, sentence: Sentence, *here: str) -> Sentence:
+        wording = order_by_key(sentence.texts[1:] or sentence.texts, *self.key, *here)[0]
+        events = [self.people.replaced(event) for event in sentence.events]
+        return Sentence(texts=[self._text(wording, here[1])], events=events)
+
+
+def _derive_answers(stage: Stage) -> StageFile:
+    """The file of a stage with the answers that its events give, in place of those that are written in it."""
+
+    def derived(task: str, which: str, version: Version) -> Version:
+        last = stage.story(task, which).lines[-1]
+        return version.model_copy(update={"answers": f"{'|'.join(last.belief.labels)}/{'|'.join(last.world.labels)}"})
+
+    tasks = {
+        name: task.model_copy(update={"versions": {key: derived(name, key, one) for key, one in task.versions.items()}})
+        for name, task in stage.file.tasks.items()
+    }
+    return stage.file.model_copy(update={"tasks": tasks})
+
+
+def scope(file: StageFile, word: str) -> set[str | None]:
+    """The tasks in which a thing gets another word; None stands for the questions that several tasks share.
+
+    A thing that only the questions of single tasks name is the thing that these tasks are about. Where it turns up in
+    another task it is scenery, for which its other words need not fit, and stays. Any other thing is replaced in all.
+    """
+    things, tasks = variants_words.NounReplacer({word: word}), set(file.tasks)
+    about = {task for _, task, text in _questions(file) if things.occurs(text)}
+    return about if about and None not in about else {None, *tasks}
+
+
+def other_words(file: StageFile, word: str) -> dict[str, str | None]:
+    """The other words for a thing of the stage, each with the reason why it cannot be used; None where it can."""
+    things, within = variants_words.NounReplacer({word: word}), scope(file, word)
+    told = [(task, text) for _, task, text in texts(file) if task in within]
+    tasks = {task for task, text in told if things.occurs(text)}
+    beside = " . ".join(text for task, text in told if task in tasks or None in tasks)
+    pairs = [file.labels, *file.spare]
+    labels = [form for pair in pairs for slot in pair.values() for form in slot.forms().values()]
+    return {other: _unusable(word, other, labels, beside) for other in file.words[word]}
+
+
+def _unusable(word: str, other: str, labels: Iterable[str], beside: str) -> str | None:
+    if other.casefold() == word.casefold():
+        return "is the word itself"
+    if variants_words.looks_plural(other) != variants_words.looks_plural(word):
+        return f"and {word!r} are not both singular or both plural"
+    if clash := next(
+        (
+            one
+            for one in labels
+            if variants_words.is_part_of_label(other, one) or variants_words.is_part_of_label(one, other)
+        ),
+        None,
+    ):
+        return f"is too near to the label {clash!r}"
+    if variants_words.NounReplacer({other: other}).occurs(beside):
+        return f"stands in the prose of a task already in which {word!r} stands"
+    return None
+
+
+def texts(file: StageFile) -> Iterator[tuple[Place, str | None, str]]:
+    """Every text that a reader may see, in all wordings: its place in the file, its task (None for questions that
+    several tasks share), and the text."""
+    yield from _questions(file)
+    for name, task in file.tasks.items():
+        for place, sentence in sentences(task, ("tasks", name)):
+            for number, text in enumerate(sentence.texts):
+                yield (*place, number) if len(sentence.texts) > 1 else place, name, text
+
+
+def _questions(file: StageFile) -> Iterator[tuple[Place, str | None, str]]:
+    """The questions among the texts of `texts`."""
+    for key in ("belief", "reality"):
+        yield ("questions", key), None, getattr(file.questions, key)
+    for name, task in file.tasks.items():
+        for key in ("belief", "reality") if task.questions else ():
+            yield ("tasks", name, "questions", key), name, getattr(task.questions, key)
+
+
+def sentences(task: Task, here: Place) -> Iterator[tuple[Place, Sentence]]:
+    """Every sentence of a task, those of the versions' edits too, with its place in the file. here: the task's."""
+    groups: list[tuple[Place, Mapping[str, Sentence]]] = [((*here, "story"), task.story)]
+    for name, version in task.versions.items():
+        groups.append(((*here, "versions", name, "replace"), version.replace))
+        groups += [((*here, "versions", name, "insert", anchor), new) for anchor, new in version.insert.items()]
+    for place, group in groups:
+        for name, sentence in group.items():
+            yield (*place, name), sentence
+
+
+def runs(stories: Iterable[Item], length: int = 8) -> set[tuple[str, ...]]:
+    """All runs of so many words in the items' stories, in small letters and without punctuation."""
+    told: dict[Sequence[str], None] = dict.fromkeys(item.story for item in stories)
+    found: set[tuple[str, ...]] = set()
+    for story in told:
+        words = variants_words.WORDS.findall(" ".join(story).casefold())
+        found.update(zip(*(words[start:] for start in range(length)), strict=False))
+    return found
+
+
+def overlap(released: Iterable[Item], fresh: Iterable[Item], length: int = 8) -> float:
+    """The share, 0 to 1, of the released stories' runs of so many words that occur in a fresh story, too.
+
+    Raises ValueError where no released story is that long.
+    """
+    before = runs(released, length)
+    if not before:
+        raise ValueError(f"no released story has {length} words")
+    return len(before & runs(fresh, length)) / len(before)

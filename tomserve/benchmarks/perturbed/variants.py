@@ -1,0 +1,695 @@
+"""Variants of the items of stage files: other names, things, wordings or order, or fewer words.
+
+What is drawn depends on the stage, the class and what is drawn alone, so that a story is told otherwise in the same
+way everywhere. The retold sentences of ``dataset/perturbed-2/stages/C01.yaml`` stand in
+``dataset/perturbed-2/retold/C01.yaml``; how to write them is in dataset/perturbed-2/WRITING.md.
+
+    >>> choose_forms([SentenceForms("Ann, who is tall, finds a tin.", "Ann finds a tin.", 2),
+    ...               SentenceForms("It is a fine day.", "", 0),
+    ...               SentenceForms("She has tea with milk and sugar and reads it.", "She has tea and reads it.", 2)])
+    ('Ann finds a tin.', 'It is a fine day.', 'She has tea and reads it.')
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tomserve.benchmarks.perturbed.fresh import order_by_key, other_words, read_names, scope, texts
+from tomserve.benchmarks.perturbed.stages_1 import SLOT, Prose, Questions, fill
+from tomserve.benchmarks.perturbed.stages_2 import Layer, Line, Sentence, Stage, Story, Task, derive, rationale
+from tomserve.content.validation import YamlLines, load_yaml, validate
+from tomserve.errors import ContentError, InapplicableError, one_of
+from tomserve.items import UNKNOWN, Item
+from tomserve.variants import Retell, base, make_variant, names, pronouns, text_rules
+from tomserve.variants.base import CHANGES_TRUTH, LEAST, MOST, RECORD, Kind
+from tomserve.variants.words import WORDS, NameReplacer, NounReplacer
+
+FOLDER = "retold"
+STORY = "story"
+"""Under this stand the sentences that the versions of a task share; those of a version stand under its name."""
+
+Key = tuple[str, str, str]
+"""Which sentence it is: the task, STORY or the version that holds it, and its name."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RetoldSentence(_Strict):
+    """One sentence told otherwise.
+
+    short: in fewer words; "" where a condensed story leaves it out. other: in other words, where the stage file has no
+    second wording of it.
+    """
+
+    short: str
+    other: Annotated[str, Field(min_length=1)] | None = None
+
+
+class _Task(_Strict):
+    """The sentences of a task told otherwise, and pairs of neighbours, written "first second", that may change places:
+    in the versions that are listed, or where none is listed in all in which the two are neighbours."""
+
+    story: dict[str, RetoldSentence] = {}
+    versions: dict[str, dict[str, RetoldSentence]] = {}
+    exchange: dict[Annotated[str, Field(pattern=r"^\w+ \w+$")], list[str]] = {}
+
+
+class RetoldFile(_Strict):
+    """A file as it is written: by task, by version and by name of the sentence, as they are named in the stage file."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    stage: str
+    tasks: dict[str, _Task] = Field(min_length=1)
+
+
+class Fault(NamedTuple):
+    """What is wrong with a file of retold sentences.
+
+    grave: whether a variant made of it might tell another story, so that none is made; otherwise only some are missing.
+    """
+
+    error: ContentError
+    grave: bool
+
+
+class Retold(NamedTuple):
+    """What a file holds.
+
+    sentences: each as it is told otherwise. exchange: for each pair of neighbours that may change places, by the task
+    and the names of the two, the versions in which they may; none for all.
+    """
+
+    sentences: Mapping[Key, RetoldSentence]
+    exchange: Mapping[Key, frozenset[str]]
+
+    def may_change(self, story: Story, first: str, second: str) -> bool:
+        """Whether the author of the file says that two neighbours of a story may change places."""
+        versions = self.exchange.get((story.task, first, second))
+        return versions is not None and (not versions or story.version in versions)
+
+
+NOTHING = Retold({}, {})
+"""What is told otherwise where there is no file."""
+
+
+def retold_path(stage: Stage) -> Path:
+    """Where the file that tells this stage otherwise would lie."""
+    return stage.path.absolute().parent.parent / FOLDER / f"{stage.file.stage}.yaml"
+
+
+def read_retold(stage: Stage) -> Retold:
+    """The retold sentences of a stage; none where there is no file. Raises ContentError with file, line and field for
+    a mistake by which a variant might tell another story."""
+    if not retold_path(stage).is_file():
+        return NOTHING
+    retold = CheckedRetoldFile(stage)
+    for fault in retold.faults():
+        if fault.grave:
+            raise fault.error
+    return retold.retold
+
+
+def sentences(task: Task) -> Iterator[tuple[str, str, Sentence]]:
+    """Every sentence of a task: STORY or the version that holds it, its name, and what is written."""
+    for name, sentence in task.story.items():
+        yield STORY, name, sentence
+    for which, version in task.versions.items():
+        for group in (version.replace, *version.insert.values()):
+            for name, sentence in group.items():
+                yield which, name, sentence
+
+
+def keys(stage: Stage, task: str, version: str) -> list[Key]:
+    """Which sentences a version of a task tells, in their order."""
+    held = {id(sentence): (task, where, name) for where, name, sentence in sentences(stage.file.tasks[task])}
+    return [held[id(sentence)] for sentence in stage.story(task, version).sentences.values()]
+
+
+class CheckedRetoldFile:
+    """A file that is there, and what is wrong with it. Raises ContentError where it cannot be read at all."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage, self.path = stage, retold_path(stage)
+        data, self.lines = load_yaml(self.path)
+        self.file = validate(data, RetoldFile, path=self.path, lines=self.lines)
+
+    lines: YamlLines
+
+    @cached_property
+    def retold(self) -> Retold:
+        """What the file holds."""
+        exchange = {
+            (task, *_pair(pair)): frozenset(versions)
+            for task, told in self.file.tasks.items()
+            for pair, versions in told.exchange.items()
+        }
+        return Retold(self.sentences, exchange)
+
+    @cached_property
+    def sentences(self) -> Mapping[Key, RetoldSentence]:
+        """The sentences told otherwise."""
+        found: dict[Key, RetoldSentence] = {}
+        for task, told in self.file.tasks.items():
+            found |= {(task, STORY, name): one for name, one in told.story.items()}
+            for version, own in told.versions.items():
+                found |= {(task, version, name): one for name, one in own.items()}
+        return found
+
+    @cached_property
+    def _prose(self) -> Prose:
+        labels = self.stage.file.labels
+        return Prose([form for slot in labels.values() for form in slot.forms().values()], list(labels["x"].forms()))
+
+    def _fault(self, reason: str, *loc: str, grave: bool = False) -> Fault:
+        field = ".".join(loc)
+        return Fault(ContentError(reason, path=self.path, line=self.lines.at(loc), field=field), grave)
+
+    def faults(self) -> Iterator[Fault]:
+        """Everything that is wrong, in the order of the stage file."""
+        if self.file.stage != self.stage.file.stage:
+            reason = f"is {self.file.stage!r}; expected {self.stage.file.stage!r}, by which the file is named"
+            yield self._fault(reason, "stage", grave=True)
+            return
+        written, told = self._written(), self._told()
+        for key in self.sentences:
+            if key not in written:
+                yield self._strange(key, written)
+        for key, sentence in written.items():
+            if key in self.sentences:
+                yield from self._sentence(key, sentence)
+            elif key in told:
+                yield self._fault(f"tells no {key[2]!r}, which a version uses; add it", *_place(key)[:-1])
+        for task, told_otherwise in self.file.tasks.items():
+            for pair, versions in told_otherwise.exchange.items() if task in self.stage.file.tasks else ():
+                yield from self._exchange(task, pair, versions)
+
+    def _exchange(self, task: str, pair: str, versions: Sequence[str]) -> Iterator[Fault]:
+        place, known = ("tasks", task, "exchange", pair), self.stage.file.tasks[task].versions
+        if strange := [one for one in versions if one not in known]:
+            yield self._fault(one_of("version", strange[0], known), *place, grave=True)
+            return
+        next_to = [
+            story for story in self.stage.stories if story.task == task and _pair(pair) in pairwise(story.sentences)
+        ]
+        told = [story for story in next_to if not versions or story.version in versions]
+        for version in versions or ([] if told else ["any version"]):
+            if version not in [story.version for story in told]:
+                reason = f"are no neighbours in {version}; give two names in the order of the story"
+                yield self._fault(reason, *place)
+        for story in told:
+            if not commute(self.stage, story, list(story.sentences).index(_pair(pair)[0])):
+                reason = f"cannot change places in version {story.version!r}: the events would give another answer"
+                yield self._fault(reason, *place)
+
+    def _written(self) -> dict[Key, Sentence]:
+        tasks = self.stage.file.tasks
+        return {(task, where, name): sentence for task in tasks for where, name, sentence in sentences(tasks[task])}
+
+    def _told(self) -> set[Key]:
+        """The sentences that a version tells: one that every version replaces needs no other telling."""
+        return {key for story in self.stage.stories for key in keys(self.stage, story.task, story.version)}
+
+    def _strange(self, key: Key, written: Mapping[Key, Sentence]) -> Fault:
+        task, where, name = key
+        place = _place(key)
+        if task not in self.stage.file.tasks:
+            return self._fault(one_of("task", task, self.stage.file.tasks), *place[:2], grave=True)
+        if where != STORY and where not in self.stage.file.tasks[task].versions:
+            known = self.stage.file.tasks[task].versions
+            return self._fault(one_of("version", where, known), *place[:-1], grave=True)
+        known_names = [one for in_task, held, one in written if (in_task, held) == (task, where)]
+        if not known_names:
+            return self._fault(f"the version {where!r} has no sentence of its own; leave it out", *place, grave=True)
+        return self._fault(one_of("sentence", name, known_names), *place, grave=True)
+
+    def _sentence(self, key: Key, sentence: Sentence) -> Iterator[Fault]:
+        told, place = self.sentences[key], _place(key)
+        if told.other is None and len(sentence.texts) < 2:
+            yield self._fault("is missing; the stage file has no second wording", *place, "other")
+        if told.other is not None:
+            yield from self._wording(told.other, sentence, (*place, "other"))
+            if told.other in sentence.texts:
+                yield self._fault("is a wording that stands in the stage file", *place, "other")
+        if told.short:
+            yield from self._wording(told.short, sentence, (*place, "short"))
+            if (count := len(told.short.split())) > (before := len(sentence.text.split())):
+                reason = f"has {count} words, more than the {before} of the sentence itself"
+                yield self._fault(reason, *place, "short")
+        elif sentence.events or slots(sentence.text):
+            why = "events" if sentence.events else "labels"
+            reason = f"is empty, but the sentence has {why}, so that it cannot be left out"
+            yield self._fault(reason, *place, "short", grave=True)
+
+    def _wording(self, text: str, sentence: Sentence, place: tuple[str, ...]) -> Iterator[Fault]:
+        if (mistake := self._prose.mistake(text)) is not None:
+            yield self._fault(mistake, *place, grave=True)
+        elif slots(text) != slots(sentence.text):
+            found, wanted = (" and ".join(sorted(slots(one))) or "no label" for one in (text, sentence.text))
+            yield self._fault(f"names {found}; expected {wanted}, as the sentence itself", *place, grave=True)
+        if not re.search(r"[.!?][\"”]?$", text):
+            yield self._fault("does not end as a sentence does", *place)
+
+
+def _pair(pair: str) -> tuple[str, str]:
+    first, second = pair.split(" ")
+    return first, second
+
+
+def commute(stage: Stage, story: Story, place: int) -> bool:
+    """Whether the sentence at that place (from 0) and the next may change places as far as their events go: after both,
+    and from there on, reality and the belief must be the same."""
+    events = [sentence.events for sentence in story.sentences.values()]
+    events[place], events[place + 1] = events[place + 1], events[place]
+    try:
+        after = derive(events, stage.file.asked(story.task))
+    except ValueError:  # such as a mechanism that runs before it is set
+        return False
+    then = [(line.world.labels, line.belief.labels) for line in after[place + 1 :]]
+    return then == [(line.world.labels, line.belief.labels) for line in story.lines[place + 1 :]]
+
+
+def slots(text: str) -> set[str]:
+    """The labels that a text names, with their forms, as the slots that stand in it."""
+    return {match[0] for match in SLOT.finditer(text)}
+
+
+def _place(key: Key) -> tuple[str, ...]:
+    """Where a sentence stands in the file."""
+    task, where, name = key
+    return ("tasks", task, STORY, name) if where == STORY else ("tasks", task, "versions", where, name)
+
+
+class SentenceForms(NamedTuple):
+    """A sentence as it is, in its short form ("" where it may be left out), and how much it matters (0 the least)."""
+
+    full: str
+    short: str
+    weight: int
+
+
+def choose_forms(forms: Sequence[SentenceForms]) -> tuple[str, ...] | None:
+    """Of each sentence the full or the short form, so that the story has 30 to 40% fewer words (LEAST to MOST of
+    tomserve.variants.base); "" for one that is left out. None where that cannot be had.
+
+    All are short at first. Where that is too short, sentences get their full form back, those that matter least first
+    and of these the first in the story first, unless the story would be too long then.
+    """
+    words = [(len(form.full.split()), len(form.short.split())) for form in forms]
+    before = sum(full for full, _ in words)
+    now = sum(short for _, short in words)
+    told = [form.short for form in forms]
+    for place in sorted(range(len(forms)), key=lambda place: (forms[place].weight, place)):
+        full, short = words[place]
+        if now >= (1 - MOST) * before:
+            break
+        if now - short + full <= (1 - LEAST) * before:
+            told[place], now = forms[place].full, now - short + full
+    shorter = 1 - now / before
+    return tuple(told) if LEAST <= shorter <= MOST else None
+
+
+def largest_reduction(forms: Sequence[SentenceForms]) -> float:
+    """By which share a story has fewer words where all its sentences are short."""
+    return 1 - sum(len(form.short.split()) for form in forms) / sum(len(form.full.split()) for form in forms)
+
+
+NOT_WRITTEN = "no other telling is written for this stage"
+NOT_ALL_WRITTEN = "no other telling is written for one of its sentences"
+NOT_SHORTENED = "it cannot be told in 30 to 40% fewer words"
+NO_THING = "no thing of the story has another word"
+NO_NAMES = "there are not enough other names"
+FIXED = "no sentence can change its place"
+
+OPEN_TO_VIEW = frozenset(
+    (
+        *("glass", "jar", "bottle", "flask", "carafe", "vase", "window", "aquarium", "tank", "cage", "net", "basket"),
+        *("bowl", "cup", "tray", "rack", "plate", "dish"),
+    )
+)
+"""Things that one may see into by their nature. Where a story is about what a container holds, none of them takes the
+place of another thing, so that the content stays as hidden as it was, and none is replaced."""
+
+_CONTENTS = "unexpected_contents"
+_TURNED = {"she": "he", "he": "she", "they": "they"}
+
+
+@dataclass(frozen=True, eq=False)
+class RetoldStory:
+    """A story told otherwise.
+
+    sentences: texts with slots for the labels, and their events. places: of each sentence, its place (from 0) in the
+    story as it was. questions: with the same slots. asked: the person whose belief is asked for.
+    """
+
+    sentences: tuple[Sentence, ...]
+    places: tuple[int, ...]
+    questions: Questions
+    asked: str
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the sentences."""
+        return [sentence.text for sentence in self.sentences]
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """Reality and the person's belief after each sentence, derived from the events as they stand here."""
+        return tuple(derive([sentence.events for sentence in self.sentences], self.asked))
+
+    def reworded(self, change: Callable[[str], str]) -> RetoldStory:
+        """The story with every text and both questions changed."""
+        changed = (Sentence(texts=[change(one.text)], events=one.events) for one in self.sentences)
+        asked = Questions(belief=change(self.questions.belief), reality=change(self.questions.reality))
+        return replace(self, sentences=tuple(changed), questions=asked)
+
+
+class StageRewording:
+    """Tells the stories of one stage otherwise.
+
+    retold: its sentences told otherwise, where somebody wrote them. names: to draw from, by pronoun.
+    """
+
+    def __init__(
+        self, stage: Stage, retold: Retold = NOTHING, names: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        self.stage, self.retold, self.names = stage, retold, names or {}
+        self._drawn_names: dict[tuple[str, bool], dict[str, str]] = {}
+        self._ways = {
+            base.OBJECT: self._object,
+            base.PERSON: self._person,
+            base.CONDENSED: self._condensed,
+            base.PARAPHRASE: self._paraphrase,
+            base.ORDER: self._order,
+        }
+
+    def told(self, story: Story, kind: Kind) -> RetoldStory:
+        """The story as that kind of variant tells it: one of those that need a record. Raises InapplicableError where
+        the story cannot be told so."""
+        return self._ways[kind](story)
+
+    def as_it_is(self, story: Story) -> RetoldStory:
+        """The story as the stage file tells it."""
+        file = self.stage.file
+        sentences = tuple(story.sentences.values())
+        questions = file.tasks[story.task].questions or file.questions
+        return RetoldStory(sentences, tuple(range(len(sentences))), questions, file.asked(story.task))
+
+    def _drawn(self, options: Iterable[str], *key: str) -> list[str]:
+        return order_by_key(options, "variant", self.stage.file.stage, *key)
+
+    # Other things
+
+    @cached_property
+    def other_things(self) -> dict[str, tuple[list[str], set[str | None]]]:
+        """By each thing of the stage that may get another word: these words, and the tasks in which it gets one."""
+        file, found = self.stage.file, {}
+        for word in file.words:
+            others = [other for other, reason in other_words(file, word).items() if reason is None]
+            if file.kind == _CONTENTS:
+                others = [] if word in OPEN_TO_VIEW else [one for one in others if one not in OPEN_TO_VIEW]
+            if others:
+                found[word] = others, scope(file, word)
+        return found
+
+    def _object(self, story: Story) -> RetoldStory:
+        told = self.as_it_is(story)
+        new: dict[str, str] = {}
+        for word, (others, tasks) in self.other_things.items():
+            if story.task in tasks:
+                options = self._drawn(others, story.task, "object", word)
+                new[word] = next((one for one in options if one not in new.values()), options[0])
+        things = NounReplacer(new)
+        if not any(map(things.occurs, told.texts)):
+            raise InapplicableError(NO_THING)
+        return told.reworded(things.replaced)
+
+    # Other persons
+
+    @cached_property
+    def _pools(self) -> dict[str, list[str]]:
+        """Names by pronoun, without those that stand somewhere in the stage."""
+        prose = " ".join(text for _, _, text in texts(self.stage.file)).casefold()
+        pools = self.names.items()
+        return {pronoun: [name for name in pool if name.casefold() not in prose] for pronoun, pool in pools}
+
+    def _person(self, story: Story) -> RetoldStory:
+        told = self.as_it_is(story)
+        mirrored, told = self._mirrored(told)
+        names = self._other_names(story.task, mirrored=mirrored)
+        people = NameReplacer(names)
+        changed = told.reworded(people.replaced)
+        sentences = tuple(
+            Sentence(texts=one.texts, events=[people.replaced(event) for event in one.events])
+            for one in changed.sentences
+        )
+        return replace(changed, sentences=sentences, asked=names[told.asked])
+
+    def _mirrored(self, told: RetoldStory) -> tuple[bool, RetoldStory]:
+        """The story with every "he" turned to "she" and the other way round, and True; as it is, and False, where a
+        word besides pronouns says that somebody is a man or a woman, or the form of a pronoun cannot be told."""
+        said = [*told.texts, told.questions.belief, told.questions.reality]
+        turned = {text: pronouns.mirror_gender(text) for text in said}
+        if None in turned.values() or any(names.GENDERED.search(text) for text in said):
+            return False, told
+        return True, told.reworded(lambda text: turned[text] or text)
+
+    def _other_names(self, task: str, *, mirrored: bool) -> dict[str, str]:
+        """Another name for each person, with an initial that nobody has where that can be had."""
+        if (found := self._drawn_names.get((task, mirrored))) is not None:
+            return found
+        found, people = {}, self.stage.file.people
+        for person, pronoun in people.items():
+            pool = self._pools.get(_TURNED[pronoun] if mirrored else pronoun, [])
+            if not (free := [name for name in pool if name not in found.values()]):
+                raise InapplicableError(NO_NAMES)
+            options = self._drawn(free, task, "person", person)
+            initials = {name[0] for name in (*people, *found.values())}
+            found[person] = next((name for name in options if name[0] not in initials), options[0])
+        self._drawn_names[task, mirrored] = found
+        return found
+
+    # Other words, and fewer
+
+    def _paraphrase(self, story: Story) -> RetoldStory:
+        told = self.as_it_is(story)
+        wordings = []
+        for key, sentence in zip(keys(self.stage, story.task, story.version), told.sentences, strict=True):
+            own = self.retold.sentences.get(key)
+            other = own.other if own is not None and own.other else next(iter(sentence.texts[1:]), None)
+            if other is None:
+                raise InapplicableError(NOT_ALL_WRITTEN if self.retold.sentences else NOT_WRITTEN)
+            wordings.append(Sentence(texts=[other], events=sentence.events))
+        return replace(told, sentences=tuple(wordings))
+
+    def _condensed(self, story: Story) -> RetoldStory:
+        told = self.as_it_is(story)
+        if (wordings := choose_forms(self.forms(story))) is None:
+            raise InapplicableError(NOT_SHORTENED)
+        left = [(place, text) for place, text in enumerate(wordings) if text]
+        sentences = (Sentence(texts=[text], events=told.sentences[place].events) for place, text in left)
+        return replace(told, sentences=tuple(sentences), places=tuple(place for place, _ in left))
+
+    def forms(self, story: Story) -> list[SentenceForms]:
+        """Each sentence with its short form. What matters least is scenery that may be left out; then come sentences
+        without labels and events, those without events, all others. Raises InapplicableError where one has none."""
+        forms = []
+        for key, sentence in zip(keys(self.stage, story.task, story.version), story.sentences.values(), strict=True):
+            if (own := self.retold.sentences.get(key)) is None:
+                raise InapplicableError(NOT_ALL_WRITTEN if self.retold.sentences else NOT_WRITTEN)
+            matters = 3 if sentence.events else 2 if slots(sentence.text) else int(own.short != "")
+            forms.append(SentenceForms(sentence.text, own.short, matters))
+        return forms
+
+    # Another order
+
+    def _order(self, story: Story) -> RetoldStory:
+        told = self.as_it_is(story)
+        by_rule, names = self._movable(told), list(story.sentences)
+        places = [
+            place
+            for place in range(len(names) - 1)
+            if place in by_rule or self.retold.may_change(story, *names[place : place + 2])
+            if commute(self.stage, story, place)
+        ]
+        if not places:
+            raise InapplicableError(FIXED)
+        new = text_rules.swap_order(len(told.places), text_rules.choose_swaps(places))
+        return replace(told, sentences=tuple(told.sentences[place] for place in new), places=new)
+
+    def _movable(self, told: RetoldStory) -> list[int]:
+        """Places of sentences that may change theirs with the next, as far as a rule can tell from the text.
+
+        One of the two must tell how things are and speak of no person: who is where and does what, and so who may see
+        it, is not in the events, so that other sentences keep their order.
+        """
+        labels = self.stage.file.labels
+        said = [fill(text, labels, told.asked) for text in told.texts]
+        known = {
+            word
+            for slot in labels.values()
+            for form in slot.forms().values()
+            for word in text_rules.content_words(form)
+        }
+        free = text_rules.find_swaps(said, known if self.stage.file.kind == _CONTENTS else ())
+        still = [self._still(text) for text in said]
+        return [
+            place
+            for place in free
+            if (still[place] or still[place + 1])
+            and not _lets_see(*told.sentences[place : place + 2])
+            and not _introduces_unseen(said[:place], said[place + 1])
+        ]
+
+    def _still(self, text: str) -> bool:
+        """Whether a sentence says how things are, without any person."""
+        if _SAYS.search(text) or pronouns.PRONOUN.search(text) or names.PERSON.search(text):
+            return False
+        named = set(WORDS.findall(re.sub(r"['’]s\b", "", text)))
+        return _IS.search(text) is not None and named.isdisjoint(self.stage.file.people)
+
+
+_IS = re.compile(r"\b(?:is|are|was|were|stands?|stood|hangs?|hung|lies?|lay|holds?|held|contains?|contained)\b", re.I)
+"""Verbs of sentences that tell how things are."""
+
+_SAYS = re.compile(
+    r"[\"“”]|\b(?:they|them|their|who|whose|nobody|somebody|everybody|everyone|no one|dark|light)\b", re.I
+)
+"""What makes a sentence tell of somebody's words or deeds all the same, or of what can be seen."""
+
+_THE = re.compile(r"\bthe\s+(?:[\w’'-]+\s+)?([\w’'-]+)", re.I)
+
+
+def _introduces_unseen(before: Sequence[str], text: str) -> bool:
+    """Whether a sentence speaks of "the lid" or the like of which no sentence before has spoken."""
+    told = set(WORDS.findall(" ".join(before).lower()))
+    return any(told.isdisjoint(WORDS.findall(match[0].lower())[1:]) for match in _THE.finditer(text))
+
+
+def _lets_see(first: Sentence, second: Sentence) -> bool:
+    """Whether somebody perceives something in one of two sentences, and the other has no events: what is so there may
+    let somebody see, or keep somebody from it."""
+    without, seen = not (first.events and second.events), (*first.events, *second.events)
+    return without and any(event.split(" ", 1)[0] in _PERCEIVING for event in seen)
+
+
+_PERCEIVING = frozenset(("see", "view", "read", "tell", "hear"))
+
+
+KEPT = 2048
+"""How many told stories are kept, since several questions are about each."""
+
+
+class _Found(NamedTuple):
+    """Where an item comes from: the stage's telling, the story, whether it asks for a belief, whether labels are
+    exchanged."""
+
+    telling: StageRewording
+    story: Story
+    belief: bool
+    swapped: bool
+
+
+class VariantMaker:
+    """Tells items of some stages otherwise.
+
+    stages: with the items that were made of each; items that are not among them, or that say something else by the same
+    id, are told by rules of text.
+    """
+
+    def __init__(self, stages: Iterable[tuple[StageRewording, Iterable[Item]]]) -> None:
+        self._found: dict[str, _Found] = {}
+        self._items: dict[str, Item] = {}
+        for telling, items in stages:
+            stories = {(story.task, story.version): story for story in telling.stage.stories}
+            for item in items:
+                _, task, version, asked, side = item.id.split("/")
+                self._found[item.id] = _Found(telling, stories[task, version], asked == "belief", side == "swapped")
+                self._items[item.id] = item
+        self._told = lru_cache(KEPT)(_tell_variant)
+        self._texts = lru_cache(KEPT)(_texts)
+
+    def retell(self, item: Item, kind: Kind) -> Item:
+        """The variant of an item. Raises InapplicableError where there is none."""
+        own = self._items.get(item.id)
+        if own is None or (own.story, own.question, own.choices) != (item.story, item.question, item.choices):
+            return text_rules.retell(item, kind)
+        found = self._found[item.id]
+        told = self._told(found.telling, found.story.task, found.story.version, kind)
+        if isinstance(told, str):
+            raise InapplicableError(told)
+        labels = _labels(found.telling.stage, found.swapped)
+        layers = _layers(told.lines, found.belief)
+        if len(layers[-1].labels) > 1:
+            raise InapplicableError(CHANGES_TRUTH)
+        sentences, questions = self._texts(found.telling, told, found.swapped)
+        made = make_variant(
+            item,
+            kind,
+            by=RECORD,
+            story=sentences,
+            question=questions[found.belief],
+            answer=labels[layers[-1].labels[0]],
+            gold=rationale(layers, labels) if kind in REGROUPED and _by_events(own, found, labels) else None,
+        )
+        return made.model_copy(update={"factors": {**made.factors, "asked": told.asked}})
+
+
+REGROUPED = (base.CONDENSED, base.ORDER)
+"""Kinds whose sentences are fewer or stand in another order, so that the rationale is another one, too."""
+
+
+def _tell_variant(telling: StageRewording, task: str, version: str, kind: Kind) -> RetoldStory | str:
+    """The story told otherwise, or why there is none; an error could not be kept."""
+    try:
+        return telling.told(telling.stage.story(task, version), kind)
+    except InapplicableError as reason:
+        return str(reason)
+
+
+def _texts(telling: StageRewording, told: RetoldStory, swapped: bool) -> tuple[tuple[str, ...], tuple[str, str]]:
+    """The sentences with their labels, and the questions about reality and about the belief."""
+    x, y = (telling.stage.file.labels[symbol] for symbol in ("x", "y"))
+    slots = {"x": y, "y": x} if swapped else {"x": x, "y": y}
+    reality, belief = (fill(one, slots, told.asked) for one in (told.questions.reality, told.questions.belief))
+    return tuple(fill(one, slots, told.asked) for one in told.texts), (reality, belief)
+
+
+def _labels(stage: Stage, swapped: bool) -> dict[str, str]:
+    """The label that each symbol of an event stands for."""
+    x, y = (stage.file.labels[symbol].label for symbol in ("x", "y"))
+    return {"x": y, "y": x, UNKNOWN: UNKNOWN} if swapped else {"x": x, "y": y, UNKNOWN: UNKNOWN}
+
+
+def _layers(lines: Sequence[Line], belief: bool) -> list[Layer]:
+    return [line.belief if belief else line.world for line in lines]
+
+
+def _by_events(item: Item, found: _Found, labels: Mapping[str, str]) -> bool:
+    """Whether an item's own rationale is what its events give; an author may have written another one."""
+    derived = rationale(_layers(found.story.lines, found.belief), labels)
+    return item.gold is not None and derived.automaton() == item.gold.automaton()
+
+
+def make_retell(path: Path | None) -> Retell:
+    """The function that makes variants of the edition's items.
+
+    path: the user's stage file or folder of them; None, and for a file of items, those of the dataset. Raises
+    ConfigError and ContentError for stage files, files of retold sentences and names that cannot be read.
+    """
+    from tomserve.benchmarks.perturbed_2 import load_stages  # it imports this module
+
+    names = read_names().pools()
+    own = None if path is not None and path.suffix == ".jsonl" else path
+    return VariantMaker(
+        (StageRewording(stage, read_retold(stage), names), stage.items()) for stage in load_stages(own)
+    ).retell

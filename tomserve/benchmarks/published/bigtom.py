@@ -1,0 +1,568 @@
+"""BigToM (Gandhi et al. 2023, arXiv 2306.15448): false and true beliefs, and what people do by them.
+
+    tomserve eval --benchmark bigtom --path bigtom.csv
+    tomserve eval --benchmark bigtom --path bigtom.csv --where condition=false_belief --where init_belief=1
+    tomserve items bigtom --path bigtom.csv --where all
+
+Asked by default is what the paper reports: belief and action asked forward from what the person perceives, and belief
+backward from what she does, each with a true and a false belief, without the sentence on what she believed at first
+(the factor `headline`: six questions a template). `--where` chooses others, or `all`.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import polars as pl
+
+from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
+from tomserve.benchmarks.counterfactuals import Case, NoCase, add_probe_labels
+from tomserve.benchmarks.published.base import Source, audit_items, row_digest
+from tomserve.benchmarks.worlds.counterfactuals import Triple
+from tomserve.errors import ContentError
+from tomserve.items import Item
+from tomserve.items.draw import Draw
+from tomserve.scoring.answers import Reading
+from tomserve.scoring.baselines import Baseline
+from tomserve.scoring.metrics import Metric
+from tomserve.variants.pronouns import YOU, I, sole_gender
+from tomserve.variants.pronouns import shift_person as retold
+
+COLUMNS = (
+    *("story", "aware", "not aware", "action aware", "action not aware"),
+    *("belief question", "desire question", "action question"),
+    *("belief answer aware", "desire answer aware", "action answer aware"),
+    *("belief answer not aware", "desire answer not aware", "action answer not aware"),
+    *("random event", "aware of random event", "not aware of random event"),
+)
+"""What the columns are called, in their order. Two more follow, which nothing uses: who made the row, and a number."""
+
+WIDTH = len(COLUMNS) + 2
+SENTENCES = 5
+LONGEST = 200
+"""Most characters of an answer, as of every choice of an item."""
+
+_CONTROL = re.compile(r"[\x00-\x1f]")
+_ASKED = re.compile(r"Does (\w[\w'-]*) ")
+_WAY_OUT = "take the official file, or mend this row"
+
+
+@dataclass(frozen=True)
+class Template:
+    """One row. number: its place in the file, from 1. sentences: the five of the story (the place, the wish, what the
+    person perceives, what the person believes of it, the event). cells: the fields by the names in COLUMNS."""
+
+    number: int
+    sentences: tuple[str, ...]
+    cells: dict[str, str]
+
+    @property
+    def person(self) -> str:
+        """The name of the person whose mind the questions are about, as the belief question says it."""
+        found = _ASKED.match(self.cells["belief question"])
+        return found[1] if found else self.sentences[0].split()[0].strip(",")
+
+    def answers(self, question: str) -> tuple[str, str]:
+        """The answers to a question (belief, desire or action) if the person noticed the event, and if not."""
+        return self.cells[f"{question} answer aware"], self.cells[f"{question} answer not aware"]
+
+
+def row_bytes(row: list[str]) -> bytes:
+    """A row as its digest is taken of it: its fields with a line each, however the file quotes them."""
+    return "\n".join(row).encode()
+
+
+def read_rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Each row of a file with the line on which it ends; empty lines are none. Raises ContentError where the text is no
+    such file."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=";", strict=True)
+    try:
+        for row in filter(None, reader):
+            yield reader.line_num, row
+    except csv.Error as error:
+        reason = f"is not CSV with ';' between fields ({error}); {_WAY_OUT}"
+        raise ContentError(reason, path=path, line=reader.line_num) from None
+
+
+def read_templates(text: str, path: Path) -> list[Template]:
+    """All templates of a file. text: its content. path: its name, for messages.
+
+    Raises ContentError by line and field for a row that is no template, and for a file without rows.
+    """
+    found = [_template(number, line, row, path) for number, (line, row) in enumerate(read_rows(text, path), 1)]
+    if not found:
+        raise ContentError(f"holds no rows; expected {WIDTH} fields a row with ';' between them", path=path)
+    return found
+
+
+def _template(number: int, line: int, row: list[str], path: Path) -> Template:
+    def refuse(reason: str, field: str = "") -> NoReturn:
+        raise ContentError(reason, path=path, line=line, field=field)
+
+    if len(row) != WIDTH:
+        refuse(f"row {number} has {len(row)} fields; expected {WIDTH} with ';' between them; {_WAY_OUT}")
+    cells = dict(zip(COLUMNS, row, strict=False))
+    for name, text in cells.items():
+        if not text.strip() or _CONTROL.search(text):
+            refuse(f"is {text!r:.60}; expected text on one line; {_WAY_OUT}", name)
+        if "answer" in name and len(text.strip()) > LONGEST:
+            refuse(f"has {len(text):,} characters; expected at most {LONGEST}; {_WAY_OUT}", name)
+    parts = [part.strip() for part in cells["story"].split(".")]
+    if len(parts) != SENTENCES + 1 or not all(parts[:-1]) or parts[-1]:
+        refuse(f"has {len(parts) - 1} full stops; expected {SENTENCES} sentences with one at each end", "story")
+    if not _ASKED.match(cells["belief question"]):
+        refuse(f"is {cells['belief question']!r:.60}; expected 'Does NAME ...'", "belief question")
+    for question in ("belief", "action"):
+        one, other = (cells[f"{question} answer {name}"].strip().casefold() for name in ("aware", "not aware"))
+        if one == other:
+            refuse("is the same as the answer of somebody who is not aware; expected two answers", f"{question} answer")
+    return Template(number, tuple(f"{part}." for part in parts[:-1]), cells)
+
+
+BELIEFS, CONTROLS = ("true_belief", "false_belief"), ("true_control", "false_control")
+CONTROL, NO_EVENT = "control", "no_event"
+TASKS = ("forward_belief", "forward_action", "backward_belief", "percept_to_belief", "backward_desire")
+PERCEPT, DESIRE = TASKS[3], TASKS[4]
+HEADLINE = TASKS[:3]
+"""The tasks whose accuracy the paper reports."""
+
+
+class Version(NamedTuple):
+    """One way to tell a template.
+
+    task: what is asked (TASKS). condition: whether the person's belief is true or false, or a control of that. init:
+    1 where the story says what the person believes at first, 0 where it does not. files: the official files in which
+    the item stands.
+    """
+
+    task: str
+    condition: str
+    init: int
+    files: tuple[str, ...] = ()
+
+    @property
+    def dimension(self) -> str:
+        """What the question is about: belief, action or desire."""
+        return self.task.rpartition("_")[2]
+
+    @property
+    def headline(self) -> bool:
+        """Whether it counts among the questions of the paper's main result, without the initial belief."""
+        return self.task in HEADLINE and self.condition in BELIEFS and not self.init
+
+    @property
+    def name(self) -> str:
+        """Its part of an item's id."""
+        return f"{self.task}/{self.condition}/{self.init}"
+
+
+def _versions() -> Iterator[Version]:
+    for init in (0, 1):
+        for task in (*HEADLINE, DESIRE):
+            for condition in (*BELIEFS, *CONTROLS):
+                file = f"{init}_{task}_{condition}"
+                if task != "backward_belief" or condition in BELIEFS:
+                    yield Version(task, condition, init, () if task == DESIRE else (file,))
+            if task == "backward_belief":
+                yield Version(task, CONTROL, init, tuple(f"{init}_{task}_{control}" for control in CONTROLS))
+    yield Version(PERCEPT, NO_EVENT, 1, (f"1_{PERCEPT}_true_belief",))
+
+
+VERSIONS = tuple(_versions())
+"""All ways, in the order in which a template's items come."""
+
+FILES = tuple(sorted(file for version in VERSIONS for file in version.files))
+"""The names of the 25 official files, each a folder with one stories.csv."""
+
+
+class Telling(NamedTuple):
+    """A template told in one way: the sentences of the story, the question, the right answer and the wrong one."""
+
+    story: tuple[str, ...]
+    question: str
+    right: str
+    wrong: str
+
+
+def tell(template: Template, version: Version) -> Telling:
+    """The template told in this way."""
+    cells, sentences = template.cells, template.sentences
+    context = [*sentences[:3]] if version.task != DESIRE else [sentences[0], sentences[2]]
+    question = cells[f"{version.dimension} question"]
+    aware, unaware = template.answers(version.dimension)
+    if version.task == PERCEPT:
+        return Telling(tuple(context), question, unaware, aware)
+    if version.init:
+        context.append(sentences[3])
+    controlled = version.condition not in BELIEFS
+    context.append(cells["random event"] if controlled else sentences[4])
+    noticed = version.condition in ("true_belief", "true_control")
+    backward = version.task in ("backward_belief", DESIRE)
+    if version.task != "backward_belief":
+        of_what = " of random event" if controlled else ""
+        context.append(cells[f"{'aware' if noticed else 'not aware'}{of_what}"])
+    acts_aware = noticed and not controlled
+    if backward:
+        context.append(cells["action aware" if acts_aware else "action not aware"])
+    return Telling(tuple(context), question, *((aware, unaware) if acts_aware else (unaware, aware)))
+
+
+def official_files(templates: Iterable[Template]) -> dict[str, bytes]:
+    """The content of the 25 official files, by name, as the authors' generator writes them."""
+    listed = list(templates)
+    made: dict[str, bytes] = {}
+    for version in VERSIONS:
+        out = io.StringIO(newline="")
+        writer = csv.writer(out, delimiter=";")
+        for template in listed if version.files else ():
+            story, question, right, wrong = tell(template, version)
+            answers = (wrong, right) if version.task == PERCEPT else (right, wrong)
+            writer.writerow([" ".join(story), question, *answers])
+        made |= dict.fromkeys(version.files, out.getvalue().encode())
+    return made
+
+
+def make_items(template: Template, versions: Iterable[Version] = VERSIONS) -> Iterator[Item]:
+    """The items of a template. The two answers stand in an order that follows from the item's id alone, so that it
+    depends neither on the other rows nor on what else is asked; of two templates in a row, one has it the other way, so
+    that over all rows each answer stands first equally often in every condition."""
+    for version in versions:
+        story, question, right, wrong = tell(template, version)
+        if right.strip().casefold() == wrong.strip().casefold():
+            continue
+        name = f"bigtom/{template.number:03d}/{version.name}"
+        pair = f"bigtom/{(template.number + 1) // 2}/{version.name}"
+        turned = (hashlib.sha256(pair.encode()).digest()[0] + template.number) % 2
+        yield Item(
+            id=name,
+            benchmark="bigtom",
+            story=story,
+            question=question,
+            choices=(wrong, right) if turned else (right, wrong),
+            answer=right.strip(),
+            factors={
+                "task": version.task,
+                "dimension": version.dimension,
+                "condition": version.condition,
+                "init_belief": version.init,
+                "template": template.number,
+                "headline": version.headline,
+                "usable": version.task != DESIRE,
+                "files": " ".join(version.files) or None,
+            },
+            cluster=f"bigtom/{template.number:03d}",
+        )
+
+
+CASE_TASKS = ("forward_belief", "forward_action")
+BEFORE = 3
+"""How many sentences of a story come before what its conditions differ in."""
+
+_UNKNOWN = re.compile(r"\b(?:un(?:beknownst|known) to you|unnoticed by you|you unknowingly)\b", re.I)
+"""Words by which an event says that the reader knows nothing of it."""
+
+
+def make_triple(template: Template, task: str = CASE_TASKS[0]) -> Triple | str:
+    """The triple of a template, or in a few words why there is none. task: one of TASKS."""
+    false, true = (Version(task, condition, 0) for condition in ("false_belief", "true_belief"))
+    (f,) = make_items(template, [false])
+    noticed = tell(template, true)
+    texts = [*noticed.story, f.story[-1], f.question, *f.choices]
+    gender = sole_gender(texts, template.person)
+    try:
+        seen = retold(noticed.story, template.person, YOU, gender=gender)
+        question = retold([f.question], template.person, YOU, gender=gender)[0]
+        choices = retold(f.choices, template.person, I, gender=gender)
+    except ValueError as error:
+        return str(error)
+    if any(map(_UNKNOWN.search, seen)):
+        return "the event says that the person knows nothing of it"
+    said = dict(zip(f.choices, choices, strict=True))
+    p = _make_version(f, "ppt_p", seen[:BEFORE], question, (choices, said[f.answer]))
+    p_twin = _make_version(f, "ppt_p_twin", seen, question, (choices, said[noticed.right.strip()]))
+    return Triple(f, p, p_twin)
+
+
+def make_triples(templates: Iterable[Template], task: str = CASE_TASKS[0]) -> Iterator[Triple]:
+    """The triples of all templates that have one."""
+    for template in templates:
+        if isinstance(found := make_triple(template, task), Triple):
+            yield found
+
+
+def make_cases(templates: Iterable[Template]) -> Iterator[Case | NoCase]:
+    """The cases of all templates, by each of TASKS, and the questions that make none with the reasons.
+
+    The twin is the item of the true belief with the choices in the order of those of f. For probes, a question about
+    the belief has what the person believes and what is so; of anybody else's belief the stories say nothing.
+    """
+    for template in templates:
+        for task in CASE_TASKS:
+            false, true = (
+                next(make_items(template, [Version(task, told, 0)])) for told in ("false_belief", "true_belief")
+            )
+            if isinstance(found := make_triple(template, task), str):
+                yield NoCase(false, found)
+                continue
+            f, own, own_twin = found
+            twin = _make_version(f, "ppt_twin", true.story, true.question, (f.choices, true.answer))
+            holders: dict[str, str | None] = {}
+            if task == CASE_TASKS[0]:
+                believed, real = f.answer, true.answer
+                holders = {"protagonist": believed, "other": None, "reality": real}
+                holders |= {"protagonist_in_twin": real, "other_in_twin": None, "reality_in_twin": real}
+            yield Case(add_probe_labels(f, holders), own, own_twin, twin, holders=holders)
+
+
+def _make_version(
+    f: Item, variant: str, story: Sequence[str], question: str, answers: tuple[Sequence[str], str]
+) -> Item:
+    """A version of f. answers: its choices, in the order of those of f, and the right one."""
+    choices, answer = answers
+    return Item(
+        id=f"{f.id}/{variant}",
+        benchmark=f.benchmark,
+        story=story,
+        question=question,
+        choices=choices,
+        answer=answer,
+        factors={**f.factors, "variant": variant},
+        cluster=f.cluster,
+        base=f.id,
+        meanings=f.choices,
+    )
+
+
+KEYS = ("a)", "b)")
+
+
+def grade_reply(text: str, key: str) -> bool | None:
+    """Whether the authors count a reply as right; None where they have a language model decide. key: that of the right
+    answer, a) or b)."""
+    said = text.strip().lower()
+    if key in said:
+        return True
+    return False if any(other in said for other in KEYS) else None
+
+
+def after_answer(text: str) -> str:
+    """The part of a reply that the authors look at where their chat prompt asks for reasoning."""
+    return text[text.find("Answer:") + 8 :].strip()
+
+
+def compute(item: Item, reading: Reading) -> Mapping[str, bool]:
+    """The columns of SCORING for one reply; nothing for a reply without text, and for items with other than two
+    choices."""
+    if not reading.text or len(item.choices) != len(KEYS):
+        return {}
+    key = KEYS[item.choices.index(item.answer)]
+    text = reading.text.strip().lower()
+    found = {
+        "metric_official": grade_reply(reading.text, key),
+        "metric_official_after_answer": grade_reply(after_answer(reading.text), key),
+        "metric_both_keys": all(one in text for one in KEYS),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+SCORING = Metric(
+    dict.fromkeys(("metric_official", "metric_official_after_answer", "metric_both_keys"), pl.Boolean), compute
+)
+"""metric_official: the authors' grade; metric_official_after_answer: that of the part after "Answer:", as for their
+chat prompt with reasoning; metric_both_keys: whether the reply names both keys, so that their grade says little."""
+
+
+_WORD = re.compile(r"[a-z0-9][\w'-]*")
+
+
+def after_event(item: Item) -> str | None:
+    """The answer that fits somebody who noticed the event; None for an item with other than two choices."""
+    if len(item.choices) != 2:
+        return None
+    other = next(choice for choice in item.choices if choice != item.answer)
+    return item.answer if item.factors.get("condition") == "true_belief" else other
+
+
+def before_event(item: Item) -> str | None:
+    """The answer that fits somebody who did not notice the event, or where there is none."""
+    after = after_event(item)
+    return next((choice for choice in item.choices if choice != after), None) if after is not None else None
+
+
+def _reality(item: Item) -> str | None:
+    """What is so at the end: the event where the story tells it, whoever noticed."""
+    happened = item.factors.get("condition") in ("true_belief", "false_belief")
+    return after_event(item) if happened else before_event(item)
+
+
+@lru_cache(maxsize=64)
+def _order_named(question: str, choices: tuple[str, ...]) -> str | None:
+    words = [set(_WORD.findall(choice.casefold())) for choice in choices]
+    asked = _WORD.findall(question.casefold())
+    for word in asked:
+        having = [choice for choice, own in zip(choices, words, strict=True) if word in own]
+        if len(having) == 1:
+            return having[0]
+    return None
+
+
+def first_named(item: Item) -> str | None:
+    """The choice that the question names first: the first word of it that only one choice has, decides. None where
+    there is no such word, as in a question that names no state."""
+    return _order_named(item.question, item.choices)
+
+
+def _last_named(item: Item) -> str | None:
+    first = first_named(item)
+    return None if first is None else next(choice for choice in item.choices if choice != first)
+
+
+RULES = (
+    Baseline("state after the event", _reality, "simpler"),
+    Baseline("state before the event", before_event, "simpler"),
+    Baseline("named first in the question", first_named, "surface"),
+    Baseline("named last in the question", _last_named, "surface"),
+)
+"""The first two know which answer fits which state of the world, and nothing of who noticed; the others go by the
+question alone."""
+
+
+def _places(item: Item, reading: Reading) -> Mapping[str, object]:
+    del reading
+    first = first_named(item)
+    return {
+        "answer_place": item.choices.index(item.answer) + 1,
+        "named_first": None if first is None else first == item.answer,
+    }
+
+
+PLACES = Metric({"answer_place": pl.Int64, "named_first": pl.Boolean}, _places, of_item=True)
+"""answer_place: whether the right answer is shown as the first or second choice; named_first: whether the question
+names it first."""
+
+
+def _known_digests(kind: str) -> Iterator[list[str]]:
+    """Lines of the shipped list of digests that begin with this word, without it."""
+    listed = resources.files("tomserve.benchmarks.published").joinpath("bigtom.txt").read_text("utf-8")
+    return (words[1:] for words in map(str.split, listed.splitlines()) if words and words[0] == kind)
+
+
+SOURCE = Source(
+    "bigtom",
+    "cicl-stanford/procedural-evals-tom",
+    "data/bigtom/bigtom.csv",
+    "MIT",
+    "fe647d6",
+    tuple(found for (found,) in _known_digests("row")),
+)
+
+
+def load_templates(path: Path | None) -> list[Template]:
+    """The templates of the user's file. Raises ConfigError where there is none, ContentError for a row that is none."""
+    text = SOURCE.text(path)
+    return read_templates(text, path or Path(SOURCE.file))
+
+
+def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
+    """All items of all templates. gold: not used, as there is one set of right answers."""
+    del gold
+    for template in load_templates(path):
+        yield from make_items(template)
+
+
+def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case | NoCase]:
+    """The cases of all templates, whatever the conditions; see tomserve.benchmarks.published.bigtom."""
+    del where
+    return make_cases(load_templates(path))
+
+
+def validate(path: Path | None, say: Say) -> Findings:
+    """Check that the file is the known one, and that the official files that are made of it are the published ones."""
+    del say
+    text = SOURCE.text(path)
+    found = load_templates(path)
+    differs = SOURCE.differences(row_bytes(row) for _, row in read_rows(text, path or Path(SOURCE.file)))
+    made = official_files(found)
+    published = dict(_known_digests("file"))
+    alike = [name for name in FILES if row_digest(made[name]) == published[name]]
+    problems = [differs] if differs else []
+    if len(alike) < len(FILES):
+        problems.append(f"{len(FILES) - len(alike)} of the 25 files that the authors make of it are others")
+    told = f"{len(found)} templates; {len(alike)} of 25 official files are made byte by byte: {outcome(problems)}"
+    return Findings(sections={"problems": tuple(problems)} if problems else {}, lines=(told,), code=int(bool(problems)))
+
+
+def audit(path: Path | None, say: Say) -> Findings:
+    """Count what the file holds and how far readers get who follow nobody's mind, and say its known faults."""
+    del say
+    found = load_templates(path)
+    every = [item for template in found for item in make_items(template)]
+    asked = [item for item in every if item.factors["headline"]]
+    differs = SOURCE.differences(row_bytes(row) for _, row in read_rows(SOURCE.text(path), path or Path(SOURCE.file)))
+    made = audit_items(asked, ("task", "condition"), RULES, (*([differs] if differs else []), *_faults(found, asked)))
+    by_part = pl.DataFrame([_part(items) for items in _parts(every)])
+    return Findings(
+        tables={"all items": by_part, **made.tables},
+        notes={
+            **made.notes,
+            "all": "All items by task, condition and initial belief; `--where` chooses among them. The "
+            "tables below are of those that are asked by default (headline=true).",
+        },
+        lines=made.lines,
+    )
+
+
+def _parts(items: list[Item]) -> Iterator[list[Item]]:
+    names = ("task", "condition", "init_belief")
+    kinds = dict.fromkeys(tuple(item.factors[name] for name in names) for item in items)
+    for kind in kinds:
+        yield [item for item in items if tuple(item.factors[name] for name in names) == kind]
+
+
+def _part(items: list[Item]) -> dict[str, object]:
+    first = items[0].factors
+    names = ("task", "condition", "init_belief", "headline", "usable")
+    return {**{name: first[name] for name in names}, "questions": len(items), "official_files": first["files"]}
+
+
+def _faults(found: list[Template], asked: list[Item]) -> Iterator[str]:
+    """What is known to be wrong with the file, each in a sentence with its count."""
+    beliefs = [item for item in asked if item.factors["task"] == "forward_belief"]
+    initial = [item for item in beliefs if item.factors["condition"] == "false_belief"]
+    first = sum(first_named(item) == item.answer for item in initial)
+    yield f"order: {first} of {len(initial)} belief questions name the state before the event first."
+    same = sum(one.strip() == other.strip() for one, other in (template.answers("desire") for template in found))
+    yield f"desire: {same} of {len(found)} templates have one answer twice, so backward_desire is usable=false."
+    strange = [
+        one.number for one in found if one.person not in one.cells["action aware"] + one.cells["action not aware"]
+    ]
+    if strange:
+        yield f"names: somebody else acts than is asked about in template {', '.join(map(str, strange))}."
+
+
+BENCHMARK = Benchmark(
+    "bigtom",
+    load,
+    papers=("Understanding Social Reasoning in Language Models with Language Models (arXiv:2306.15448)",),
+    terms=SOURCE.words,
+    study="bigtom",
+    strategies=("vanilla", "cot"),
+    draw=Draw(unit=("template", "templates")),
+    metrics=(PLACES, SCORING),
+    rules=RULES,
+    validate=validate,
+    audit=audit,
+    usual=("headline=true",),
+    cases=cases,
+    usual_cases=("task=forward_belief",),
+)
+"""The value by which tomserve knows the benchmark."""

@@ -1,0 +1,445 @@
+"""FANToM, its multiple-choice belief questions (Kim et al. 2023, arXiv 2310.15421): who missed what in a
+conversation?
+
+    tomserve items fantom --path FOLDER --where context=short
+
+Some people leave a conversation and come back. What do they believe about what was said meanwhile? Each question has
+two options: that the person knows it, and that the person does not. `context` says how much of the conversation is
+shown: the passage alone (short), as the authors' table counts, or all of it (full); `accessible` whether the person
+heard what is asked about; `order` is 2 for a belief about a belief; `part` and `piece` are the passage and the piece
+of information, `tom_type` the official file's name of the order. Passages of one conversation are one cluster. The
+official order of the options is drawn for each run; here it follows from the question.
+
+    >>> number_pieces(["What does Ivo believe about the price of the old boat?", "What does Ada think Ivo believes the "
+    ...                "price of the boat is?", "What does Ivo believe about the weather on Monday?"], {"ivo", "ada"})
+    [0, 0, 1]
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import hashlib
+import re
+import string
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+
+from tomserve.benchmarks.base import Benchmark, Findings, Say
+from tomserve.benchmarks.published import Source
+from tomserve.benchmarks.published.base import (
+    RULES,
+    audit_items,
+    digest_key,
+    is_negated,
+    make_item,
+    read_digests,
+    shuffle_options,
+    split_lines,
+)
+from tomserve.errors import ConfigError, ContentError
+from tomserve.items import Item
+from tomserve.items.draw import Draw
+from tomserve.scoring.answers import Reading
+from tomserve.scoring.baselines import Baseline
+from tomserve.scoring.metrics import Metric
+
+SOURCE = Source(
+    "fantom",
+    "SCAI-JHU/AutoToM",
+    "benchmarks/full_data_formatted",
+    "MIT for the data, for evaluation only; Apache-2.0 for that repository",
+    "3f569b7",
+    note="Give the folder with the files FANToM_*.csv, one of them, or fantom_v1.json, which the program of "
+    "github.com/skywalker023/fantom fetches",
+)
+COLUMNS = ["context", "question", "answer_choices", "gt_answer"]
+NAME = re.compile(r"(?<![a-z])(accessible|inaccessible)_(short|full)_context_(first|second)-order\.csv$")
+"""What the name of a CSV file says: whether all persons could hear the information, how much of the conversation is
+shown, and the order of the belief."""
+
+LONGEST_OPTIONS = 20_000
+"""Most characters of the options of a row; they are written as Python writes a list."""
+
+
+@dataclass(frozen=True)
+class BeliefQuestion:
+    """One question: where it stands (file, line and field), the lines of the conversation that are shown, and what is
+    asked.
+
+    context: "short" for the passage with the information alone, "full" for the conversation from its beginning.
+    accessible: whether the person asked about heard the information. conversation, part, piece: the conversation, the
+    passage and the piece of information by their numbers in the official file, and tom_type what that file calls the
+    order of the belief (cyclic where one believes what another believes of oneself); None in the CSV files, which do
+    not say them.
+    """
+
+    file: Path
+    line: int | None
+    place: str
+    told: tuple[str, ...]
+    question: str
+    right: str
+    wrong: str
+    context: str
+    accessible: bool
+    order: int
+    conversation: str | None = None
+    part: str | None = None
+    piece: str | None = None
+    tom_type: str | None = None
+
+
+def find_files(path: Path | None) -> list[Path]:
+    """The files of the user's `path`: itself, or the CSV files of a folder. Raises ConfigError where there is none."""
+    path = SOURCE.need(path)
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.iterdir() if NAME.search(file.name))
+    if not found:
+        raise ConfigError(f"{path}: holds no file FANToM_*_order.csv; expected {SOURCE.words}. {SOURCE.note}")
+    return found
+
+
+def read_questions(path: Path | None) -> Iterator[BeliefQuestion]:
+    """The questions of all files, short contexts after full ones, each file in its order.
+
+    Raises ConfigError where the file is missing, ContentError by line or field for what is no question.
+    """
+    for file in find_files(path):
+        if file.suffix == ".json":
+            yield from _official(file)
+        elif NAME.search(file.name) is None:
+            expected = (
+                "a name such as FANToM_tom:belief:accessible_short_context_first-order.csv, which says what is asked"
+            )
+            raise ContentError(f"found {file.name!r}; expected {expected}, or fantom_v1.json", path=file)
+        else:
+            yield from _rows(file)
+
+
+def _wrong(file: Path, line: int | None, field: str, found: object, expected: str) -> ContentError:
+    return ContentError(f"found {found!r:.80}; expected {expected}", path=file, line=line, field=field)
+
+
+def _text(file: Path) -> str:
+    return SOURCE.text(file)
+
+
+def _rows(file: Path) -> Iterator[BeliefQuestion]:
+    named = NAME.search(file.name)
+    assert named is not None
+    rows = csv.reader(_text(file).splitlines(keepends=True), strict=True)
+    try:
+        head = next(rows, [])
+        if head != COLUMNS:
+            raise _wrong(file, 1, "columns", ",".join(head), ",".join(COLUMNS))
+        for row in rows:
+            line = rows.line_num
+            if len(row) != len(COLUMNS):
+                raise _wrong(file, line, "row", f"{len(row)} cells", f"the {len(COLUMNS)} columns {', '.join(COLUMNS)}")
+            told, question, options, right = row
+            right, wrong = _options(file, line, options, right)
+            if not split_lines(told) or not question.strip():
+                raise _wrong(file, line, "question" if split_lines(told) else "context", "", "text")
+            accessible = named[1] == "accessible"
+            order = 1 if named[3] == "first" else 2
+            question = " ".join(question.split())
+            yield BeliefQuestion(
+                file, line, "row", split_lines(told), question, right, wrong, named[2], accessible, order
+            )
+    except csv.Error as error:
+        raise _wrong(file, rows.line_num, "row", str(error), "comma-separated values") from None
+
+
+def _options(file: Path, line: int, text: str, right: str) -> tuple[str, str]:
+    """The right and the wrong option of a row, with single spaces."""
+    try:
+        found = ast.literal_eval(text) if len(text) <= LONGEST_OPTIONS else None
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        found = None
+    if not isinstance(found, list) or len(found) != 2 or not all(isinstance(one, str) and one.strip() for one in found):
+        raise _wrong(file, line, "answer_choices", text, "a list of two texts")
+    first, second = (" ".join(one.split()) for one in found)
+    right = " ".join(right.split())
+    if right not in (first, second):
+        raise _wrong(file, line, "gt_answer", right, "one of answer_choices")
+    return right, second if right == first else first
+
+
+def _official(file: Path) -> Iterator[BeliefQuestion]:
+    try:
+        sets = orjson.loads(_text(file))
+    except orjson.JSONDecodeError as error:
+        raise ContentError(f"is no JSON ({error.msg}); expected fantom_v1.json", path=file, line=error.lineno) from None
+    sets = _rowwise(sets)
+    if not isinstance(sets, list):
+        raise ContentError(f"found {str(sets)!r:.60}; expected a list of sets, as in fantom_v1.json", path=file)
+    for number, one in enumerate(sets):
+        if not isinstance(one, dict) or not isinstance(one.get("beliefQAs"), list):
+            raise _wrong(file, None, f"{number}.beliefQAs", one, "a list of questions, as in fantom_v1.json")
+        for place, asked in enumerate(one["beliefQAs"]):
+            yield from _read_question(file, f"{number}.beliefQAs.{place}", one, asked)
+
+
+def _rowwise(found: Any) -> Any:
+    """The sets of a file that has them column by column, `{"set_id": {"0": ...}, ...}`, which the authors' program
+    (pandas.read_json) reads as well as a list of them; anything else as it is."""
+    if not isinstance(found, dict) or not isinstance(found.get("beliefQAs"), dict):
+        return found
+    columns = {name: column for name, column in found.items() if isinstance(column, dict)}
+    return [{name: column.get(row) for name, column in columns.items()} for row in columns["beliefQAs"]]
+
+
+def _read_question(file: Path, place: str, one: Mapping[str, Any], asked: Any) -> Iterator[BeliefQuestion]:
+    """A belief question of the official file, with the passage and with the whole conversation."""
+
+    def text(of: Any, name: str, where: str) -> str:
+        found = of.get(name) if isinstance(of, dict) else None
+        if not isinstance(found, str) or not found.strip():
+            raise _wrong(file, None, f"{where}.{name}", found, "text, as in fantom_v1.json")
+        return found
+
+    names = ("question", "correct_answer", "wrong_answer", "question_type", "tom_type")
+    question, right, wrong, kind, order = (" ".join(text(asked, name, place).split()) for name in names)
+    piece = text(one, "set_id", place.split(".")[0])
+    conversation, part = piece.split("-")[0], "-".join(piece.split("-")[:2])
+    if not kind.endswith((":accessible", ":inaccessible")):
+        raise _wrong(file, None, f"{place}.question_type", kind, "tom:belief:accessible or tom:belief:inaccessible")
+    if order.split(":")[0] not in ("first-order", "second-order"):
+        raise _wrong(file, None, f"{place}.tom_type", order, "first-order, or second-order with what is behind a colon")
+    numbers = (conversation, part, piece, order)
+    for context in ("short", "full"):
+        told = split_lines(text(one, f"{context}_context", place.split(".")[0]))
+        accessible, level = kind.endswith(":accessible"), 2 if order.startswith("second") else 1
+        yield BeliefQuestion(file, None, place, told, question, right, wrong, context, accessible, level, *numbers)
+
+
+ENOUGH = 0.6
+"""The share of the words of the shorter question that two questions about one piece have in common."""
+
+COMMON = frozenset(
+    """
+    what who whom whose how why when where which does do did is was were are be been being believe believes believed
+    think thinks thought belief beliefs know knows about regarding that the a an of to in on for with by their his her
+    its he she they and or has have had s as at from it this these those
+    """.split()  # noqa: SIM905
+)
+"""Words that say nothing of which piece of information is asked about."""
+
+
+def number_pieces(questions: Sequence[str], people: Collection[str]) -> list[int]:
+    """A number for each question, from 0, which those about the same piece of information share.
+
+    questions: those about one passage. people: the speakers, in small letters.
+    """
+    groups: list[list[set[str]]] = []
+    found = []
+    for question in questions:
+        words = {word for word in re.findall(r"\w+", question.casefold()) if word not in COMMON and word not in people}
+        near = [max(_common(words, other) for other in group) for group in groups]
+        best = max(range(len(near)), key=near.__getitem__, default=None)
+        if best is None or near[best] < ENOUGH:
+            best = len(groups)
+            groups.append([])
+        groups[best].append(words)
+        found.append(best)
+    return found
+
+
+def _common(words: set[str], other: set[str]) -> float:
+    return len(words & other) / max(1, min(len(words), len(other)))
+
+
+OFFICIAL = "fantom_v1.json"
+_SILENT = re.compile(r"[^\s:]+:")
+"""A line of a conversation in which nothing is said."""
+
+
+def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
+    """The questions in the order of the files; one whose options are the same is left out. Raises as `reading.read`."""
+    del gold
+    asked = [one for one in read_questions(path) if one.right.casefold() != one.wrong.casefold()]
+    places = _places(asked)
+    conversations = _conversations(asked, {content: part for content, (part, _) in places.items()})
+    seen: dict[str, int] = defaultdict(int)
+    for one in asked:
+        part, piece = places[_identity(one)]
+        name = f"{one.context}/{_identity(one)}"
+        seen[name] += 1
+        yield make_item(
+            one.file,
+            one.line,
+            one.place,
+            id=name if seen[name] == 1 else f"{name}/{seen[name]}",
+            benchmark="fantom",
+            story=one.told,
+            question=one.question,
+            choices=shuffle_options((one.right, one.wrong), one.question),
+            answer=one.right,
+            cluster=f"conversation/{conversations[part]}",
+            factors={
+                **{"task": "belief", "dimension": "belief", "context": one.context, "accessible": one.accessible},
+                **{"order": one.order, "part": part, "piece": piece, "options": 2},
+                "tom_type": one.tom_type,
+            },
+        )
+
+
+def _identity(one: BeliefQuestion) -> str:
+    """What a question is known by, whichever part of the conversation is shown."""
+    return digest_key(one.question, sorted((one.right, one.wrong)), one.accessible, one.order)
+
+
+def _places(asked: Sequence[BeliefQuestion]) -> dict[str, tuple[str, str]]:
+    """The passage and the piece of information of each question, by its content.
+
+    Where the file does not say them, the passage is that of the short context, or the whole conversation where only
+    that is at hand; and the pieces are found by the words of the questions, those that all heard apart from the others.
+    """
+    passages: dict[str, BeliefQuestion] = {}
+    for one in sorted(asked, key=lambda one: one.context != "full"):  # the short ones last, so that they count
+        passages[_identity(one)] = one
+    found: dict[str, tuple[str, str]] = {}
+    together: dict[tuple[str, bool], list[BeliefQuestion]] = defaultdict(list)
+    for content, one in passages.items():
+        if one.part is not None and one.piece is not None:
+            found[content] = (one.part, f"{one.piece}/{'heard' if one.accessible else 'missed'}")
+        else:
+            together[digest_key(one.told), one.accessible].append(one)
+    for (part, accessible), group in together.items():
+        people = {line.split(":")[0].casefold() for line in group[0].told}
+        numbers = number_pieces([one.question for one in group], people)
+        for one, number in zip(group, numbers, strict=True):
+            found[_identity(one)] = (part, f"{part}/{'heard' if accessible else 'missed'}/{number}")
+    return found
+
+
+def _conversations(asked: Sequence[BeliefQuestion], parts: Mapping[str, str]) -> dict[str, str]:
+    """The conversation of each passage: by the official file, or else that in which it is found.
+
+    asked: the questions. parts: the passage of each, by its content. A passage belongs to the conversation that is
+    shown with the same question, or that holds its text; one for which neither is at hand stands alone.
+    """
+    found: dict[str, str] = {}
+    told: dict[str, str] = {}  # the text of each whole conversation, by its key
+    for one in asked:
+        part = parts[_identity(one)]
+        if one.conversation is not None:
+            found[part] = one.conversation
+        elif one.context == "full":
+            found[part] = digest_key(one.told)
+            told[found[part]] = "\n".join(one.told)
+    for one in asked:
+        if (part := parts[_identity(one)]) not in found:
+            text = "\n".join(one.told)
+            holding = [name for name, whole in told.items() if text in whole]
+            found[part] = holding[0] if len(holding) == 1 else part
+    return found
+
+
+def official(item: Item, reading: Reading) -> dict[str, bool | None]:
+    """Whether the authors' program counts a reply in free text as right: it begins with the letter of the right option,
+    or holds that letter in brackets anywhere."""
+    text = reading.text.strip()
+    if text.startswith("{"):
+        return {}  # the authors ask for no form
+    for cue in ("Answer:", "Choose an answer from above:"):
+        if cue in text:
+            text = text.split(cue)[-1].strip()
+            break
+    if item.answer not in (offered := reading.shown(item.choices)):
+        return {}  # nothing says what the letters stood for
+    text, letter = text.lower(), string.ascii_lowercase[offered.index(item.answer)]
+    begins = text.startswith((f"({letter})", *(f"{letter}{mark}" for mark in ").:,")))
+    return {"metric_official": begins or f"({letter})" in text or text == letter}
+
+
+def audit(path: Path | None, say: Say) -> Findings:
+    """What the files hold, by context, accessibility and order (see tomserve.benchmarks.published.base)."""
+    del say
+    same = sum(one.right.casefold() == one.wrong.casefold() for one in read_questions(path))
+    items = list(load(path))
+    shown = Counter((item.story, item.question) for item in items)
+    whole = sum(count - 1 for count in shown.values())
+    silent = sum(any(_SILENT.fullmatch(line) for line in item.story) for item in items)
+    said = [
+        f"{whole:,} questions are asked twice, because the passage is the whole conversation (context short and full)."
+        if whole
+        else "",
+        "Where the information was missed, the option that denies is nearly always right, and where it was heard, the "
+        "other one: each half alone is answered without a mind (see the rules), so read both halves together.",
+        f"{same:,} questions whose two options are the same are left out." if same else "",
+        f"{silent:,} questions show a conversation in which somebody's line is empty." if silent else "",
+        *_compare_files(path),
+    ]
+    return audit_items(items, ("context", "accessible", "order"), (*RULES, *OWN), [line for line in said if line])
+
+
+def _compare_files(path: Path | None) -> list[str]:
+    """How the files differ from the known ones, and which are not there: one line each."""
+    known = dict(line.split("=") for line in read_digests("fantom"))
+    at_hand = find_files(path)
+    if any(file.name.endswith(".json") for file in at_hand):
+        return [f"{OFFICIAL} is not compared with the authors' file, whose digest tomserve does not know."]
+    found = {named[0]: git_blob_name(file.read_bytes()) for file in at_hand if (named := NAME.search(file.name))}
+    missing = sorted(set(known) - set(found))
+    return [
+        *(
+            f"{name} is not the file of commit {SOURCE.commit} of {SOURCE.repository}."
+            for name, digest in sorted(found.items())
+            if known.get(name) != digest
+        ),
+        *([f"Not at hand: {', '.join(missing)}."] if missing and path is not None and path.is_dir() else []),
+    ]
+
+
+def git_blob_name(content: bytes) -> str:
+    """The name by which git knows a file of that content, as `git ls-tree` prints it."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def validate(path: Path | None, say: Say) -> Findings:
+    """Whether the files are the known ones, and can be read whole."""
+    del say
+    count = sum(1 for _ in load(path))
+    wrong = _compare_files(path)
+    if wrong:
+        return Findings(lines=(f"{count:,} questions can be read, but:", *wrong), code=1)
+    return Findings(lines=(f"{count:,} questions: ok; these are the files of commit {SOURCE.commit}, byte for byte.",))
+
+
+def _reader(denying: bool) -> Callable[[Item], str]:
+    """The answer of somebody who takes the option that denies, or the one that does not, and where both or neither do
+    the shorter one, or the longer one, since "does not know" is soon said."""
+
+    def answer(item: Item) -> str:
+        those = [choice for choice in item.choices if is_negated(choice) is denying]
+        return those[0] if len(those) == 1 else sorted(item.choices, key=len)[0 if denying else -1]
+
+    return answer
+
+
+OWN = (Baseline("denying else shortest", _reader(True)), Baseline("affirming else longest", _reader(False)))
+"""What the options alone give away: the first of information that was missed, the second of what was heard."""
+
+BENCHMARK = Benchmark(
+    "fantom",
+    load,
+    papers=("FANToM: A Benchmark for Stress-testing Machine Theory of Mind in Interactions (arXiv:2310.15421)",),
+    terms=SOURCE.words,
+    study="fantom",
+    strategies=("letters", "letters_cot"),
+    draw=Draw(unit=("conversation", "conversations")),
+    lettered=True,
+    metrics=(Metric({"metric_official": pl.Boolean}, official),),
+    rules=(*RULES, *OWN),
+    validate=validate,
+    audit=audit,
+)
