@@ -7,18 +7,17 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tomserve.serving import reference
+from tomserve.serving import checkpoint
 from tomserve.serving.command import vllm_command
-from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
-from tomserve.serving.server import Server
+from tomserve.serving.server import Server, free_port
 
 
 @contextlib.contextmanager
 def vllm(*extra: str) -> Iterator[tuple[str, str]]:
     """Serve the reference model with vLLM on the CPU until the block ends; yields the URL and the name of the model."""
     preset, port = Preset.load("reference"), free_port()
-    command = vllm_command(preset, str(reference.folder()), port=port, extra=extra)
+    command = vllm_command(preset, str(checkpoint.reference_folder()), port=port, extra=extra)
     command.env["VLLM_API_KEY"] = ""
     with (
         tempfile.TemporaryDirectory() as scratch,

@@ -49,11 +49,10 @@ from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.questions import Questions
 from tomserve.runs.stock import Stock
 from tomserve.runs.talking import Talks
-from tomserve.serving import reference
+from tomserve.serving import checkpoint
 from tomserve.serving.command import vllm_command
-from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
-from tomserve.serving.server import Server
+from tomserve.serving.server import Server, free_port
 
 sys.path.insert(0, str(Path(__file__).parent))
 from saturation import TimedTransport, counter, empty_cache, spread
@@ -226,7 +225,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
     need("vllm")
-    preset, folder = Preset.load("reference"), reference.folder()
+    preset, folder = Preset.load("reference"), checkpoint.reference_folder()
     met = True
     for size in chosen.blocks:
         port = free_port()

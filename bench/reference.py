@@ -32,7 +32,7 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.runs.evaluation import evaluate
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.scores import scores_of
-from tomserve.serving import reference
+from tomserve.serving import checkpoint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "launch/reference"))
 from packing import kind_of
@@ -135,8 +135,8 @@ def agreement(url: str, items: list[Item]) -> int:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(str(reference.folder()))
-    model = AutoModelForCausalLM.from_pretrained(str(reference.folder()), dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(str(checkpoint.reference_folder()))
+    model = AutoModelForCausalLM.from_pretrained(str(checkpoint.reference_folder()), dtype=torch.float32).eval()
     differing = 0
     for number, item in enumerate(items):
         messages = list(Strategy.load(STRATEGIES[number % len(STRATEGIES)]).turn(item).messages)
@@ -168,10 +168,10 @@ def main() -> int:
     parser.add_argument("--worlds", default="all", help="all, skip, or how many questions")
     chosen = parser.parse_args()
     need("vllm", "torch")
-    weights = reference.folder() / "model.safetensors"
+    weights = checkpoint.reference_folder() / "model.safetensors"
     with safe_open(weights, "np") as tensors:
         parameters = sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
-    print(f"{parameters:,} parameters, {weights.stat().st_size / 1e6:.1f} MB, {reference.revision()}")
+    print(f"{parameters:,} parameters, {weights.stat().st_size / 1e6:.1f} MB, {checkpoint.reference_revision()}")
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         os.environ["TOMSERVE_RUNS"] = str(scratch / "runs")

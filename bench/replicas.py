@@ -49,12 +49,11 @@ from tomserve.engine.runner import Runner, RunStatus, SilentObserver
 from tomserve.errors import TomserveError
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal
-from tomserve.serving import reference
+from tomserve.serving import checkpoint
 from tomserve.serving.command import vllm_command
-from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
-from tomserve.serving.probe import healthy
-from tomserve.serving.server import Server
+from tomserve.serving.probe import is_healthy
+from tomserve.serving.server import Server, free_port
 from tomserve.status import ANSWERS
 
 AIM = 0.9
@@ -172,7 +171,7 @@ def run(name: str, urls: list[str], model: str, chosen: argparse.Namespace) -> R
     limit = chosen.settle + chosen.seconds + 60
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
     if done.returncode:
-        gone = [url for url in urls if not healthy(url.removesuffix("/v1"), 2.0)]
+        gone = [url for url in urls if not is_healthy(url.removesuffix("/v1"), 2.0)]
         raise SystemExit(f"{name}: exit code {done.returncode}, servers gone: {gone}\n{done.stderr[-3000:]}")
     time.sleep(1)  # what was dropped at the end is still being aborted
     found: Run = json.loads(done.stdout.splitlines()[-1])
@@ -198,7 +197,7 @@ def simulated_servers(slots: list[int]) -> Iterator[list[str]]:
 @contextlib.contextmanager
 def vllm_servers(cores: list[int], preset: Preset) -> Iterator[list[str]]:
     """Serve the reference preset by one vLLM on each of the cores, until the block ends; yields their URLs."""
-    folder = reference.folder()
+    folder = checkpoint.reference_folder()
     with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as scratch:
         servers = []
         for core in cores:

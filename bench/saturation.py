@@ -44,11 +44,10 @@ from tomserve.engine.transport import Reply
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal, read_rows
-from tomserve.serving import reference
+from tomserve.serving import checkpoint
 from tomserve.serving.command import Command, vllm_command
-from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
-from tomserve.serving.server import Server
+from tomserve.serving.server import Server, free_port
 from tomserve.status import ANSWERS
 
 AIM = 0.97
@@ -226,7 +225,7 @@ def main() -> int:
         print(json.dumps(transports.run_loop(ask(url, model, chosen.count, chosen.max_tokens, chosen.concurrency[0]))))
         return 0
     need("vllm")
-    preset, folder, port = Preset.load("reference"), reference.folder(), free_port()
+    preset, folder, port = Preset.load("reference"), checkpoint.reference_folder(), free_port()
     extra = ["--stream-interval", str(chosen.stream_interval)]
     command = vllm_command(preset, str(folder), port=port, extra=extra)
     command = dataclasses.replace(command, env={**command.env, "VLLM_SERVER_DEV_MODE": "1"})

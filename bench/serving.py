@@ -27,13 +27,12 @@ import orjson
 from _figures import figure, need
 
 from tomserve.runs.journal import read_rows
-from tomserve.serving import install, provenance, reference
+from tomserve.serving import checkpoint as serving_checkpoint
+from tomserve.serving import install, provenance
 from tomserve.serving.command import vllm_command
-from tomserve.serving.hardware import gpus
-from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset, Shape
-from tomserve.serving.server import Server
-from tomserve.serving.sizing import choose
+from tomserve.serving.server import Server, free_port
+from tomserve.serving.sizing import choose_layout, find_gpus
 from tomserve.status import OK
 
 DENSE = ("llama3.1-8b", "llama2-70b", "llama3-70b", "llama3.3-70b", "qwen2.5-72b", "vicuna-33b", "yi-34b")
@@ -43,7 +42,9 @@ SMALL = Shape(layers=4, heads=8, kv_heads=4, head_dim=32)
 
 def checkpoint(folder: Path, shape: Shape, weights_gb: float, context: int) -> float:
     """Write the config of a Llama of that shape and size, and the reference tokenizer; returns its size in GB."""
-    shutil.copytree(reference.folder(), folder, ignore=shutil.ignore_patterns("*.safetensors", "digest.txt"))
+    shutil.copytree(
+        serving_checkpoint.reference_folder(), folder, ignore=shutil.ignore_patterns("*.safetensors", "digest.txt")
+    )
     config = orjson.loads((folder / "config.json").read_bytes())
     width = shape.heads * shape.head_dim
     attention = shape.layers * 2 * width * (width + shape.kv_heads * shape.head_dim)
@@ -102,7 +103,7 @@ def main() -> None:
     options = parser.parse_args()
     need("vllm", *(("gpu",) if options.gpu else ()))
     install.require_engine()
-    preset, found = Preset.load(options.preset), gpus()
+    preset, found = Preset.load(options.preset), find_gpus()
     if preset.shape is None:
         sys.exit(f"{preset.name}: its preset gives no shape:, from which a checkpoint could be made")
     shape, size = preset.shape, preset.weights_gb
@@ -113,7 +114,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder, runs, port = Path(scratch) / "model", Path(scratch) / "runs", free_port()
         made = checkpoint(folder, shape, size, preset.max_model_len)
-        layout = choose(preset.model_copy(update={"weights_gb": made}), found) if found else None
+        layout = choose_layout(preset.model_copy(update={"weights_gb": made}), found) if found else None
         used = tuple(found[: layout.gpus]) if layout else ()
         command = vllm_command(
             preset, str(folder), layout=layout, gpus=used, port=port, extra=["--load-format", "dummy"]
@@ -129,7 +130,7 @@ def main() -> None:
                 for name, value in result.items() if number else ():
                     figure(f"{preset.name}, {label}, {name}", value)
                 print(f"{label}: " + ", ".join(f"{name} {value:.4g}" for name, value in result.items()))
-        told = provenance.started(preset, str(folder), command, used)
+        told = provenance.describe_server(preset, str(folder), command, used)
         print({name: told[name] for name in ("hardware", "driver", "engine", "dtype", "batch_invariant")})
 
 

@@ -15,11 +15,11 @@ import polars as pl
 import pytest
 
 from tests.helpers.command import tomserve
-from tomserve.serving import install, reference
+from tomserve.serving import checkpoint, install
 
 pytestmark = [
     pytest.mark.timeout(600),
-    pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
+    pytest.mark.skipif(install.installed_engine() is None, reason="vLLM is not installed (`make test` installs it)"),
 ]
 
 RUN = "perturbed-2-reference"
@@ -75,7 +75,7 @@ def test_the_guided_schema_is_obeyed(evaluation: Evaluation) -> None:
 def test_the_manifest_says_what_was_asked_of_which_server(evaluation: Evaluation) -> None:
     manifest = orjson.loads((evaluation.folder / "manifest.json").read_bytes())
     server = manifest["server"]
-    assert (manifest["complete"], manifest["revision"]) == (True, reference.revision())
+    assert (manifest["complete"], manifest["revision"]) == (True, checkpoint.reference_revision())
     assert server["engine_version"].startswith("0.")
     assert (server["max_model_len"], server["dtype"], server["quantization"]) == (4096, "float32", "none")
     assert "--served-model-name" in server["command"]

@@ -18,7 +18,7 @@ from packing import Packer
 from tokens import CHAT_TEMPLATE, build_tokenizer, openings
 
 from tomserve import content
-from tomserve.serving import reference
+from tomserve.serving import checkpoint
 
 
 def _summed(tensor: torch.Tensor) -> torch.Tensor:
@@ -176,7 +176,7 @@ class Trainer:
         }
         (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
         (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE)
-        digest = content.digest(*(folder / name for name in reference.FILES))
+        digest = content.digest(*(folder / name for name in checkpoint.REFERENCE_FILES))
         (folder / "digest.txt").write_text(digest + "\n")
 
 

@@ -13,8 +13,8 @@ from tests.conftest import ROOT
 from tomserve.causal import checkpoints
 from tomserve.causal.checkpoints import digest_of, require_extra, resolve
 from tomserve.errors import ConfigError, MachineError
-from tomserve.serving import hub
-from tomserve.serving.hub import Copy
+from tomserve.serving import checkpoint
+from tomserve.serving.checkpoint import ModelFiles
 
 CONFIGS = ROOT / "tests/data/model_configs"
 SHIPPED = ROOT / "launch/reference/model"
@@ -98,9 +98,11 @@ def test_a_large_file_counts_by_its_length_its_ends_and_samples(
 
 def test_a_preset_and_its_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, str | None]] = []
-    copy = Copy(described(tmp_path, "mixtral-8x7b"), "0" * 40)
+    copy = ModelFiles(described(tmp_path, "mixtral-8x7b"), "0" * 40)
     (copy.folder / "chat_template.jinja").unlink()
-    monkeypatch.setattr(hub, "fetch", lambda model, revision: asked.append((model, revision)) or copy)
+    monkeypatch.setattr(
+        checkpoint, "fetch_model_files", lambda model, revision: asked.append((model, revision)) or copy
+    )
     found = resolve("mixtral-8x7b")
     assert (found.name, found.revision, found.digest) == ("mixtral-8x7b", "0" * 40, "0" * 40)
     assert found.template == (ROOT / "launch/chat_templates/mixtral.jinja").read_text()

@@ -98,7 +98,7 @@ def test_the_key_comes_from_the_variable_that_the_file_names_and_is_shown_nowher
     written = b"".join(path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file())
     assert KEY not in done.out + done.err
     assert KEY.encode() not in written
-    assert KEY in keys.every()
+    assert KEY in keys.all_keys()
 
 
 def test_what_yaml_takes_for_something_else_is_read_as_it_is_meant(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from tomserve.clusters.ray_tasks import Demand, work_command
 from tomserve.errors import ConfigError, MachineError
 from tomserve.runs import preflight
 from tomserve.runs.journal import read_rows
-from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
+from tomserve.serving.server import free_port
 from tomserve.shards.record import folder_of
 from tomserve.shards.state import states
 

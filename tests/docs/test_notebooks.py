@@ -24,7 +24,7 @@ def test_a_notebook_is_kept_without_outputs(path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)")
+@pytest.mark.skipif(install.installed_engine() is None, reason="vLLM is not installed (`make test` installs it)")
 def test_the_first_study_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a kernel of its own, whose event loop runs already: the embedded model is asked, and the tables are shown."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -19,8 +19,8 @@ from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, parse_retry_aft
 from tomserve.engine.transports import TRANSPORTS, make_transport
 from tomserve.errors import ServerError
 from tomserve.items import write_items
-from tomserve.serving.probe import Probe, healthy
-from tomserve.serving.target import told_by
+from tomserve.serving.endpoint import probe_endpoint
+from tomserve.serving.probe import Probe, is_healthy
 from tomserve.status import CONNECTION, MALFORMED, OK, TIMEOUT
 
 KEY = "sk-0123456789"
@@ -104,7 +104,7 @@ def test_no_redirect_is_followed(name: str) -> None:
             assert b"accept-encoding: identity" in server.heard[0].lower()
             with Probe(server.url, KEY) as probe, pytest.raises(ServerError, match="HTTP 307"):
                 probe.models()
-            assert not healthy(server.url.removesuffix("/v1"), 1.0)
+            assert not is_healthy(server.url.removesuffix("/v1"), 1.0)
     assert other.heard == []
 
 
@@ -152,7 +152,7 @@ def test_what_is_asked_before_a_run_is_bounded_and_said_in_one_line() -> None:
                 said.append(str(error.value))
             assert probe.version() is None
             assert probe.tokens("tiny", [{"role": "user", "content": "hi"}]) is None
-            assert healthy(server.url.removesuffix("/v1"), 0.3) in (True, False)
+            assert is_healthy(server.url.removesuffix("/v1"), 0.3) in (True, False)
         assert server.sent < 5 * (3 * sync_http.MOST + BUFFERS)
         return said
 
@@ -200,7 +200,7 @@ def test_what_a_server_says_of_itself_is_cut_and_inert(monkeypatch: pytest.Monke
     raw = response(body % (KEY.encode(), b"r" * 2**20, b"0" * 30, KEY.encode(), b"v" * 2**20))
     monkeypatch.setenv("TOMSERVE_API_KEY", KEY)
     with Hostile(lambda: [raw]) as server:
-        told = told_by(server.url, [None])
+        told = probe_endpoint(server.url, [None])
     assert told["root"].startswith("/***/\N{REPLACEMENT CHARACTER}[31mrrr")
     assert told["engine_version"].startswith("\N{REPLACEMENT CHARACTER}***vvv")
     assert (len(told["root"]) <= 1000, len(told["engine_version"]) <= 300) == (True, True)

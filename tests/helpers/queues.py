@@ -160,7 +160,7 @@ class Workers:
             monkeypatch.setattr(working, name, 0.01)
         monkeypatch.setattr(working.waiting, "reason", lambda experiment, folder: self.why)
         monkeypatch.setattr(child, "subprocess", SimpleNamespace(Popen=self._begin, DEVNULL=-3))
-        monkeypatch.setattr(child, "records", SimpleNamespace(birth=lambda pid: f"birth/{pid}"))
+        monkeypatch.setattr(child, "registry", SimpleNamespace(birth=lambda pid: f"birth/{pid}"))
         monkeypatch.setattr(
             os, "kill", lambda pid, number: self._kill(pid, number) if pid > 10**9 else kill(pid, number)
         )

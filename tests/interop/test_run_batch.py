@@ -8,13 +8,13 @@ import pytest
 
 from tests.helpers.outcomes import passes
 from tomserve.runs.journal import read_rows
-from tomserve.serving import install, launching
-from tomserve.serving.ports import free_port
+from tomserve.serving import install, serve
+from tomserve.serving.server import free_port
 
 pytestmark = [
     pytest.mark.system,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
+    pytest.mark.skipif(install.installed_engine() is None, reason="vLLM is not installed (`make test` installs it)"),
 ]
 
 OF_SERVERS = ("--host", "--port", "--max-num-queued-reqs")
@@ -27,7 +27,7 @@ def test_what_vllm_answers_in_a_batch_becomes_a_run(tmp_path: Path, cli: Any) ->
     passes(cli("export", "batch", *options, "--max-tokens", "40", "--run", "r", "--out", asked))
     long = asked.read_bytes().splitlines()[0].replace(b'"max_tokens":40', b'"max_tokens":99999')
     asked.write_bytes(asked.read_bytes().replace(asked.read_bytes().splitlines()[0], long))
-    (replica,) = launching.prepare(launching.Wanted("reference", port=free_port()))
+    (replica,) = serve.plan_replicas(serve.ServeOptions("reference", port=free_port()))
     words, env = replica.command.argv, replica.command.env
     at = words.index("serve")
     model, flags = words[at + 1], words[at + 2 :]

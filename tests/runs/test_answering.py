@@ -15,7 +15,8 @@ from tomserve.engine.retry import MOST, ModelGuard
 from tomserve.engine.transport import LONGEST_NAME, Reply
 from tomserve.errors import RunMismatchError, ServerError
 from tomserve.runs.journal import Journal
-from tomserve.serving import identity, vigil
+from tomserve.serving import endpoint as serving_endpoint
+from tomserve.serving import provenance
 
 TEA = '{"answer":"tea"}'
 
@@ -171,7 +172,7 @@ def test_a_server_that_is_exchanged_in_mid_run_is_noticed(
     endpoint: Endpoint, cli, asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: float
 ) -> None:
     """Its replies name the same model. Seen while the run goes on, or else at its end."""
-    monkeypatch.setattr(vigil, "EVERY", every)
+    monkeypatch.setattr(serving_endpoint, "WATCH_EVERY", every)
     endpoint.root, endpoint.delay, endpoint.script = "a", 0.01, exchanging(endpoint, 10)
     stopped = cli(*asking, "--concurrency", 1)
     assert (stopped.code, stopped.err.count("\n")) == (2, 1)
@@ -187,11 +188,13 @@ def test_a_server_that_is_exchanged_in_mid_run_is_noticed(
 
 def test_a_server_that_is_away_or_tells_nothing_is_no_other_one(endpoint: Endpoint) -> None:
     told = {"root": "a", "engine_version": "1", "max_model_len": 2048}
-    changed: list[identity.Change] = []
+    changed: list[provenance.Change] = []
     dead = "http://127.0.0.1:1/v1"
 
     def look(*urls: str) -> None:
-        watching = vigil.Vigil(urls, "tiny", told, changed.append, accepted=False, portable=lambda value: value)
+        watching = serving_endpoint.ServerWatch(
+            urls, "tiny", told, changed.append, accepted=False, portable=lambda value: value
+        )
         assert watching.useful
         asyncio.run(watching.look())
 
@@ -244,26 +247,28 @@ OTHER: tuple[tuple[dict[str, Any], str], ...] = (
 
 def test_the_same_server_of_ours_elsewhere_is_no_change() -> None:
     for changed in SAME:
-        assert identity.changes(session(), session(**changed)) == []
-        assert identity.changes(session(**changed), session()) == []
+        assert provenance.find_changes(session(), session(**changed)) == []
+        assert provenance.find_changes(session(**changed), session()) == []
     for now in ("b", ["b", "a"]):  # fewer replicas, or in another order
-        assert identity.changes({"root": ["a", "b"]}, {"root": now}) == []
-    assert [change["what"] for change in identity.changes({"root": ["a", "b"]}, {"root": ["a", "c"]})] == ["root"]
+        assert provenance.find_changes({"root": ["a", "b"]}, {"root": now}) == []
+    assert [change["what"] for change in provenance.find_changes({"root": ["a", "b"]}, {"root": ["a", "c"]})] == [
+        "root"
+    ]
 
 
 @pytest.mark.parametrize(("changed", "said"), OTHER)
 def test_another_server_of_ours_is_a_change(changed: dict[str, Any], said: str) -> None:
-    (found,) = identity.changes(session(), session(**changed))
-    assert identity.said(found).startswith(said)
+    (found,) = provenance.find_changes(session(), session(**changed))
+    assert provenance.describe_change(found).startswith(said)
     with pytest.raises(RunMismatchError, match=re.escape(said)):
-        identity.check(Path("r"), [session()], session(**changed), accepted=False)
-    assert identity.check(Path("r"), [session()], session(**changed), accepted=True) == [found]
+        provenance.check_same_server(Path("r"), [session()], session(**changed), accepted=False)
+    assert provenance.check_same_server(Path("r"), [session()], session(**changed), accepted=True) == [found]
 
 
 def test_the_last_session_with_answers_is_the_one_that_counts() -> None:
     answered, killed = {"root": "a", "answers": 3}, {"root": "b"}
     idle, again = {"root": "c", "answers": 0}, {"root": "d", "asked": False}
-    assert identity.previous([answered, idle, again]) is answered
-    assert identity.previous([answered, killed, idle]) is killed
-    assert identity.previous([idle]) is None
-    assert identity.previous("broken") is None
+    assert provenance.previous_session([answered, idle, again]) is answered
+    assert provenance.previous_session([answered, killed, idle]) is killed
+    assert provenance.previous_session([idle]) is None
+    assert provenance.previous_session("broken") is None

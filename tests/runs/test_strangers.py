@@ -72,14 +72,14 @@ def test_no_server_is_started_for_a_folder_that_a_run_names(cli, run: Path, tmp_
 
     from tomserve.faithfulness import reaching
     from tomserve.faithfulness.settings import Connection
-    from tomserve.serving.waiting import Waiting
+    from tomserve.serving.probe import WaitPolicy
 
     for field in ("model", "preset"):
         for place in (str(tmp_path), "./weights", "../weights", "~/weights"):
             changed(run, **{field: place})
             source = SimpleNamespace(folder=run, manifest=Manifest.read(run))
             with pytest.raises(ConfigError, match="is running; run `make serve"):
-                reaching.choose(source, Connection(), Waiting())  # type: ignore[arg-type]  # no other part of it is read
+                reaching.choose(source, Connection(), WaitPolicy())  # type: ignore[arg-type]  # no other part of it is read
 
 
 def test_a_file_that_is_one_long_hole_is_refused_before_it_is_read(cli, run: Path) -> None:

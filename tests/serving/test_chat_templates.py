@@ -15,7 +15,7 @@ from tomserve.serving.command import template_file
 from tomserve.serving.presets import Preset
 
 needs_transformers = pytest.mark.skipif(
-    install.engine() is None, reason="transformers comes with vLLM (`make test` installs it)"
+    install.installed_engine() is None, reason="transformers comes with vLLM (`make test` installs it)"
 )
 
 OWN = ("gemma2-27b", "mixtral-8x7b", "vicuna-33b")

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from tomserve.serving import install
-from tomserve.serving.chatformat import PARSERS, read_chat
+from tomserve.serving.checkpoint import PARSERS, read_chat_format
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 ASKS = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -37,14 +37,14 @@ def folder_of(folder: Path, template: str | None, kind: str = "llama", **files: 
     ],
 )
 def test_the_system_role_is_found_by_rendering(template: str, knows: bool, tmp_path: Path) -> None:
-    chat = read_chat(folder_of(tmp_path, template))
+    chat = read_chat_format(folder_of(tmp_path, template))
     assert (chat.template, chat.system_role, chat.remarks) == ("chat_template.jinja", knows, ())
     assert (chat.reasoning, chat.request, chat.stop) == (None, None, ())
 
 
 @pytest.mark.parametrize("template", ["{% for %}", "{{ missing.field.of_it }}", "{{ ''.__class__.__mro__ }}{{ 1/0 }}"])
 def test_a_template_that_fails_is_said(template: str, tmp_path: Path) -> None:
-    chat = read_chat(folder_of(tmp_path, template))
+    chat = read_chat_format(folder_of(tmp_path, template))
     assert chat.system_role
     assert "could not be rendered" in chat.remarks[0]
 
@@ -63,7 +63,7 @@ def test_a_template_that_fails_is_said(template: str, tmp_path: Path) -> None:
 def test_thinking(
     kind: str, template: str | None, parser: str, enforced: bool | None, switch: str | None, tmp_path: Path
 ) -> None:
-    reasoning = read_chat(folder_of(tmp_path, template, kind)).reasoning
+    reasoning = read_chat_format(folder_of(tmp_path, template, kind)).reasoning
     assert reasoning.parser == parser
     assert enforced in (None, reasoning.enforced)
     if switch is not None:
@@ -82,13 +82,13 @@ def test_thinking(
 )
 def test_a_template_without_a_switch_is_not_taken_for_thinking(template: str, tmp_path: Path) -> None:
     """A parser of thoughts would take every answer of a model that does not think for a thought."""
-    chat = read_chat(folder_of(tmp_path, template))
+    chat = read_chat_format(folder_of(tmp_path, template))
     assert chat.reasoning is None
     assert "neither opens a thought nor has a switch" in chat.remarks[0]
 
 
 def test_a_switch_whose_marks_are_unknown_is_switched_off(tmp_path: Path) -> None:
-    chat = read_chat(folder_of(tmp_path, CHATML + "{% if enable_thinking %}[[ponder]]{% endif %}"))
+    chat = read_chat_format(folder_of(tmp_path, CHATML + "{% if enable_thinking %}[[ponder]]{% endif %}"))
     assert chat.reasoning is None
     assert chat.request == {"chat_template_kwargs": {"enable_thinking": False}}
     assert "switched off" in chat.remarks[0]
@@ -97,11 +97,11 @@ def test_a_switch_whose_marks_are_unknown_is_switched_off(tmp_path: Path) -> Non
 def test_where_templates_stand(tmp_path: Path) -> None:
     several = [{"name": "tool_use", "template": "t"}, {"name": "default", "template": CHATML}]
     folder_of(tmp_path, None, tokenizer_config={"chat_template": several})
-    assert read_chat(tmp_path).template == "tokenizer_config.json: chat_template"
+    assert read_chat_format(tmp_path).template == "tokenizer_config.json: chat_template"
     folder_of(tmp_path, None, tokenizer_config={"chat_template": [{"name": "tool_use", "template": "t"}]})
-    assert read_chat(tmp_path).template is None
+    assert read_chat_format(tmp_path).template is None
     folder_of(tmp_path, None, chat_template={"chat_template": CHATML})
-    assert read_chat(tmp_path).template == "chat_template.json: chat_template"
+    assert read_chat_format(tmp_path).template == "chat_template.json: chat_template"
 
 
 LLAMA3 = {
@@ -133,11 +133,11 @@ NAMED = [{"id": 9, "content": "<|eot_id|>"}, {"id": 1, "content": "<|end_of_text
 def test_what_ends_a_reply(
     ends: Any, files: dict[str, Any], stop: tuple[str, ...], request_fields: dict[str, Any] | None, tmp_path: Path
 ) -> None:
-    chat = read_chat(folder_of(tmp_path, CHATML, generation_config={"eos_token_id": ends}, **files))
+    chat = read_chat_format(folder_of(tmp_path, CHATML, generation_config={"eos_token_id": ends}, **files))
     assert (chat.stop, chat.request) == (stop, request_fields)
 
 
-@pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)")
+@pytest.mark.skipif(install.installed_engine() is None, reason="vLLM is not installed (`make test` installs it)")
 def test_vllm_has_the_parsers() -> None:
     import importlib.util
 
@@ -146,5 +146,5 @@ def test_vllm_has_the_parsers() -> None:
     listed = (Path(vllm.origin).parent / "reasoning/__init__.py").read_text("utf-8")
     names = set(re.findall(r'^    "(\w+)": \(', listed, re.M))
     assert {*PARSERS.values(), "deepseek_r1", "openai_gptoss"} <= names
-    assert install.knows("LlamaForCausalLM")
-    assert install.knows("NobodysForCausalLM") is False
+    assert install.supports_architecture("LlamaForCausalLM")
+    assert install.supports_architecture("NobodysForCausalLM") is False

@@ -57,7 +57,10 @@ GIVEN = [name for name, _ in weights()]
 @pytest.mark.parametrize(
     ("upstream", "last"),
     [
-        (Upstream(parameters(NEW)), [dbrx.moved(name) for name in GIVEN][2:]),  # experts that were moved are found
+        (
+            Upstream(parameters(NEW)),
+            [dbrx.rename_weight(name) for name in GIVEN][2:],
+        ),  # experts that were moved are found
         (Upstream(parameters(OLD)), GIVEN),  # nothing was moved: upstream gets everything in one call
         (Upstream(parameters(NEW), mapped=dbrx.MOVED), GIVEN[2:]),  # upstream finds them: names are left alone
         (Upstream(parameters(NEW, [1]), elsewhere=[0]), None),  # experts of another process decide nothing

@@ -11,13 +11,13 @@ import pytest
 from tests.conftest import ROOT, Endpoint
 from tests.helpers.outcomes import passes
 from tomserve.errors import ConfigError, MachineError
-from tomserve.serving import hardware, hub, loading, provenance, records, target
+from tomserve.serving import checkpoint, provenance, registry, sizing
+from tomserve.serving import endpoint as serving_endpoint
+from tomserve.serving.auto_preset import DerivedPreset, resolve_preset, save_preset
 from tomserve.serving.command import Command
-from tomserve.serving.deriving import Derived, resolve
-from tomserve.serving.hardware import Gpu
-from tomserve.serving.launching import Wanted, prepare
 from tomserve.serving.presets import Preset
-from tomserve.serving.saving import save
+from tomserve.serving.serve import ServeOptions, plan_replicas
+from tomserve.serving.sizing import Gpu
 
 CONFIGS = ROOT / "tests/data/model_configs"
 TEMPLATES = ROOT / "tests/data/chat_templates"
@@ -27,8 +27,8 @@ COMMIT = "0ff1ce" + 34 * "0"
 @pytest.fixture(autouse=True)
 def _no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """This machine has no GPU and 32 GB of memory; the user's own copies of models stay out."""
-    monkeypatch.setattr(hardware, "gpus", lambda: [])
-    monkeypatch.setattr(hardware, "machine_gb", lambda: 32.0)
+    monkeypatch.setattr(sizing, "find_gpus", lambda: [])
+    monkeypatch.setattr(sizing, "memory_gb", lambda: 32.0)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.delenv("HF_HUB_CACHE", raising=False)
 
@@ -45,8 +45,8 @@ def model(folder: Path, like: str, template: str | None = None, gigabytes: float
     return folder
 
 
-def derived(folder: Path, *extra: str, gpus: str | None = "8xA100-80GB") -> Derived:
-    found = resolve(str(folder), extra, gpus=gpus)[1]
+def derived(folder: Path, *extra: str, gpus: str | None = "8xA100-80GB") -> DerivedPreset:
+    found = resolve_preset(str(folder), extra, gpus=gpus)[1]
     assert found is not None
     return found
 
@@ -135,7 +135,7 @@ def test_the_device_and_the_data_type(tmp_path: Path, monkeypatch: pytest.Monkey
     assert here.env == {"VLLM_CPU_KVCACHE_SPACE": "3"}
     large = model(tmp_path / "large", "llama-3-70b", "chatml", 141.0)
     assert derived(large, gpus=None).preset.device == "cuda"
-    monkeypatch.setattr(hardware, "gpus", lambda: [Gpu("A100", 85.0, 8.0)])
+    monkeypatch.setattr(sizing, "find_gpus", lambda: [Gpu("A100", 85.0, 8.0)])
     assert derived(folder, gpus=None).preset.device == "cuda"
 
 
@@ -145,10 +145,10 @@ def test_the_name_is_free_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     cached = model(tmp_path / "models--Org--New_Model/snapshots/abc", "dbrx", "chatml", 263.0)
     assert derived(cached).preset.name == "new_model"
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
-    save(derived(folder))
-    (preset, again) = resolve(str(folder))
+    save_preset(derived(folder))
+    (preset, again) = resolve_preset(str(folder))
     assert (preset.name, again) == ("team-dbrx", None)  # now it has a preset
-    assert resolve(str(folder), anew=True)[0].name == "team-dbrx"
+    assert resolve_preset(str(folder), anew=True)[0].name == "team-dbrx"
 
 
 @pytest.mark.parametrize("like", ["qwen3-8b", "deepseek-v3"])
@@ -157,15 +157,15 @@ def test_what_is_saved_is_what_was_derived(like: str, tmp_path: Path, monkeypatc
     folder = model(tmp_path / f"saved-{like}", like, "qwen3")
     (folder / "generation_config.json").write_bytes(orjson.dumps({"eos_token_id": [7, 8]}))
     found = derived(folder)
-    path = save(found)
+    path = save_preset(found)
     assert path == tmp_path / f"launch/models/saved-{like}.yaml"
     assert Preset.load(f"saved-{like}") == found.preset
     assert "# config.json: max_position_embeddings" in path.read_text()
     path.write_text("edited")
     with pytest.raises(ConfigError, match="already is the preset of that name; add --force"):
-        save(found)
+        save_preset(found)
     assert path.read_text() == "edited"
-    save(found, force=True)
+    save_preset(found, force=True)
     assert Preset.load(f"saved-{like}") == found.preset
 
 
@@ -178,7 +178,7 @@ def test_hostile_files_change_nothing_else(cli, tmp_path: Path, monkeypatch: pyt
     (folder / "generation_config.json").write_bytes(orjson.dumps({"eos_token_id": [1, 2]}))
     found = derived(folder)
     assert (found.preset.quantization, found.preset.stop) == (r"x\nenv: {A: b}\x1b", ("stop\nflags: {x: y}\x1b",))
-    save(found)
+    save_preset(found)
     shown = cli("serve", folder, "--explain", "--gpus", "H100")
     assert (shown.code, "\x1b" in shown.out + shown.err) == (0, False), shown.err
     assert Preset.load("a") == found.preset
@@ -208,22 +208,25 @@ def test_what_cannot_be_served(name: str, said: str, tmp_path: Path, monkeypatch
     model(tmp_path / "short", "qwen3-8b", "chatml", 1.0, max_position_embeddings=100)
     model(tmp_path / "plain", "qwen3-8b", "chatml", 1.0)
     with pytest.raises(ConfigError, match=said):
-        resolve(name)
+        resolve_preset(name)
 
 
 def test_the_command_of_a_derived_preset(tmp_path: Path) -> None:
     folder = model(tmp_path / "new", "qwen3-8b", "qwen3", 16.4)
-    (one,) = prepare(Wanted(str(folder), gpus="1xA100-80GB", extra=("--max-num-seqs", "8")), dry=True)
+    (one,) = plan_replicas(ServeOptions(str(folder), gpus="1xA100-80GB", extra=("--max-num-seqs", "8")), dry=True)
     argv = one.command.argv
     assert argv[argv.index("serve") + 1] == str(folder)
-    assert (provenance.flag(argv, "--reasoning-parser"), provenance.flag(argv, "--max-model-len")) == ("qwen3", "16384")
-    assert one.own == resolve(str(folder), gpus="1xA100-80GB")[0]
-    assert prepare(Wanted("dbrx", gpus="4xA100-80GB"), dry=True)[0].own is None
-    assert resolve("databricks/dbrx-instruct") == (Preset.load("dbrx"), None)
+    assert (provenance.flag_value(argv, "--reasoning-parser"), provenance.flag_value(argv, "--max-model-len")) == (
+        "qwen3",
+        "16384",
+    )
+    assert one.own == resolve_preset(str(folder), gpus="1xA100-80GB")[0]
+    assert plan_replicas(ServeOptions("dbrx", gpus="4xA100-80GB"), dry=True)[0].own is None
+    assert resolve_preset("databricks/dbrx-instruct") == (Preset.load("dbrx"), None)
 
 
-def recorded(endpoint: Endpoint, **server: Any) -> records.Record:
-    return records.Record(1, endpoint.url, "tiny", None, ["python", "serve", "/models/tiny"], "", "h", server)
+def recorded(endpoint: Endpoint, **server: Any) -> registry.Record:
+    return registry.Record(1, endpoint.url, "tiny", None, ["python", "serve", "/models/tiny"], "", "h", server)
 
 
 def test_eval_asks_by_the_preset_that_the_server_was_started_by(
@@ -231,35 +234,35 @@ def test_eval_asks_by_the_preset_that_the_server_was_started_by(
 ) -> None:
     preset = derived(model(tmp_path / "tiny", "qwen3-8b", "qwen3", 16.4)).preset
     kept = preset.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    found: list[records.Record] = []
-    monkeypatch.setattr(loading, "ready", lambda model, waiting: found)
+    found: list[registry.Record] = []
+    monkeypatch.setattr(registry, "wait_until_ready", lambda model, waiting: found)
     with pytest.raises(ConfigError, match="no server with 'Org/New' is running; run `make serve MODEL=Org/New` first"):
-        target.choose((), "Org/New", None)  # no preset that is misspelt
+        serving_endpoint.choose_target((), "Org/New", None)  # no preset that is misspelt
     found[:] = [recorded(endpoint, preset=kept)]
     for name in (None, "tiny", "/models/tiny"):
-        assert target.choose((), name, None).preset == preset
+        assert serving_endpoint.choose_target((), name, None).preset == preset
     with pytest.raises(ConfigError, match="'/models/other' is not served"):
-        target.choose((), "/models/other", None)
+        serving_endpoint.choose_target((), "/models/other", None)
     found[:] = [recorded(endpoint, preset={"schema": 2})]
     with pytest.raises(ConfigError, match="its record holds a preset that cannot be read"):
-        target.choose((), None, None)
+        serving_endpoint.choose_target((), None, None)
     found[:] = [recorded(endpoint)]
-    assert target.choose((), None, None).preset is None
+    assert serving_endpoint.choose_target((), None, None).preset is None
 
 
 def test_the_flags_that_differ_from_the_preset_are_named() -> None:
     preset = Preset.load("reference")
     argv = ["python", "-m", "x", "serve", "m", "--max-num-seqs", "64", "--dtype", "float32"]
     extra = ["--max-num-seqs=8", "--enforce-eager", "--dtype", "float32"]
-    told = provenance.started(preset, "m", Command([*argv, *extra], {}), (), extra=extra)
+    told = provenance.describe_server(preset, "m", Command([*argv, *extra], {}), (), extra=extra)
     assert told["flags"] == {"max-num-seqs": "8", "dtype": "float32", "enforce-eager": "given"}
     assert told["flags_changed"] == {
         "max-num-seqs": {"preset": "64", "used": "8"},
         "enforce-eager": {"preset": "not given", "used": "given"},
     }
-    said = provenance.told_flags(told)
+    said = provenance.describe_flags(told)
     assert said == "--max-num-seqs 8 (64 in the preset), --enforce-eager (not in the preset)"
-    assert provenance.told_flags(provenance.started(preset, "m", Command(argv, {}), ())) is None
+    assert provenance.describe_flags(provenance.describe_server(preset, "m", Command(argv, {}), ())) is None
 
 
 @pytest.fixture
@@ -314,5 +317,5 @@ def test_a_model_of_the_hub(cli, hub_of: Any, tmp_path: Path, monkeypatch: pytes
 def test_errors_of_the_hub(error: str, kind: type[Exception], said: str, hub_of: Any) -> None:
     hub_of(error)
     with pytest.raises(kind, match=said) as raised:
-        hub.fetch("Org/New-8B", "x")
+        checkpoint.fetch_model_files("Org/New-8B", "x")
     assert "\n" not in str(raised.value)

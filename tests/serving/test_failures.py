@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tomserve.serving.failures import explain, last_words
+from tomserve.serving.server import explain_failure, last_error_lines
 
 ORDINARY = """INFO 11-21 11:25:24 [arg_utils.py:917] HF_HUB_OFFLINE is True, replace model_id [x] to model_path [y]
 (APIServer pid=1) WARNING 11-21 11:25:24 [parallel.py:746] Address already in use. Retrying with a new port.
@@ -67,7 +67,7 @@ CASES = {
 def test_known_causes(name: str) -> None:
     log, wanted = CASES[name]
     noise = ORDINARY + "(EngineCore pid=12) ERROR " + log + "\nRuntimeError: Engine core initialization failed.\n"
-    said = explain(noise)
+    said = explain_failure(noise)
     assert said is not None
     assert "\n" not in said
     for part in wanted:
@@ -75,23 +75,23 @@ def test_known_causes(name: str) -> None:
 
 
 def test_an_unknown_cause_is_not_guessed() -> None:
-    assert explain("RuntimeError: something new\n") is None
-    assert explain("") is None
-    assert explain(ORDINARY) is None  # what a log always holds is no cause
-    assert "Errno 24" not in str(last_words(ORDINARY + "Segmentation fault"))
+    assert explain_failure("RuntimeError: something new\n") is None
+    assert explain_failure("") is None
+    assert explain_failure(ORDINARY) is None  # what a log always holds is no cause
+    assert "Errno 24" not in str(last_error_lines(ORDINARY + "Segmentation fault"))
 
 
 def test_the_last_words_are_the_errors() -> None:
     log = 'INFO a\nTraceback (most recent call last):\n  File "x.py", line 1\n    raise ValueError\nValueError: bad\nINFO bye\n'
-    assert last_words(log) == ["ValueError: bad"]
+    assert last_error_lines(log) == ["ValueError: bad"]
     engine = (
         "(Worker pid=7) ERROR 11-21 11:25:41 [executor.py:953]     raise RuntimeError(\n"
         "(Worker pid=7) ERROR 11-21 11:25:41 [executor.py:953] RuntimeError: new and bad\n"
         "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\n"
     )
-    assert last_words(engine) == ["RuntimeError: new and bad"]
-    assert last_words("one\ntwo\n") == ["one", "two"]
-    assert len(last_words("Error " + "x" * 999)[0]) == 200
+    assert last_error_lines(engine) == ["RuntimeError: new and bad"]
+    assert last_error_lines("one\ntwo\n") == ["one", "two"]
+    assert len(last_error_lines("Error " + "x" * 999)[0]) == 200
 
 
 def test_no_key_of_the_environment_is_shown_from_a_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -101,5 +101,7 @@ def test_no_key_of_the_environment_is_shown_from_a_log(monkeypatch: pytest.Monke
     for name in ("OPENAI_API_KEY", "VLLM_API_KEY", "HF_TOKEN"):
         monkeypatch.setenv(name, f"sk-of-{name}")
     told = "sk-in-the-file sk-of-OPENAI_API_KEY sk-of-VLLM_API_KEY sk-of-HF_TOKEN"
-    assert last_words(f"ValueError: {'x' * 130} {told}")[0].endswith(" *** *** *** ***")
-    assert explain(f"error: unrecognized arguments: --key {told}").startswith("vLLM does not know --key *** *** ***")
+    assert last_error_lines(f"ValueError: {'x' * 130} {told}")[0].endswith(" *** *** *** ***")
+    assert explain_failure(f"error: unrecognized arguments: --key {told}").startswith(
+        "vLLM does not know --key *** *** ***"
+    )

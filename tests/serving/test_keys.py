@@ -10,7 +10,7 @@ from tests.conftest import Endpoint
 from tomserve.cli import doctor
 from tomserve.errors import ConfigError
 from tomserve.serving import keys
-from tomserve.serving.addresses import in_clear, normalize, shown
+from tomserve.serving.endpoint import find_plain_http, normalize_url, redact_url
 
 KEY = "sk-0123456789"
 
@@ -64,9 +64,9 @@ def test_all_keys_of_the_environment_are_known(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-openai")
     monkeypatch.setenv("VLLM_API_KEY", "sk-vllm")
     assert keys.api_key() == KEY
-    assert set(keys.every()) == {KEY, "sk-openai", "sk-vllm"}
+    assert set(keys.all_keys()) == {KEY, "sk-openai", "sk-vllm"}
     monkeypatch.setenv("TOMSERVE_API_KEY", "sk-own")
-    assert set(keys.every()) == {"sk-own", "sk-openai", "sk-vllm"}
+    assert set(keys.all_keys()) == {"sk-own", "sk-openai", "sk-vllm"}
 
 
 SECRETIVE = (
@@ -82,10 +82,10 @@ SECRETIVE = (
 
 @pytest.mark.parametrize("url", SECRETIVE)
 def test_no_address_shows_what_is_secret_in_it(url: str) -> None:
-    assert "SECRET" not in shown(url)
-    assert shown(url).isprintable()
+    assert "SECRET" not in redact_url(url)
+    assert redact_url(url).isprintable()
     with pytest.raises(ConfigError) as error:
-        normalize(url)
+        normalize_url(url)
     assert "SECRET" not in str(error.value)
 
 
@@ -102,21 +102,21 @@ def test_no_address_shows_what_is_secret_in_it(url: str) -> None:
     ],
 )
 def test_addresses(said: str, endpoint: str) -> None:
-    assert normalize(said) == endpoint
-    assert shown(endpoint) == endpoint
-    assert shown("http://user:SECRET@host:99999/v1") == "http://***@host:99999/v1"
+    assert normalize_url(said) == endpoint
+    assert redact_url(endpoint) == endpoint
+    assert redact_url("http://user:SECRET@host:99999/v1") == "http://***@host:99999/v1"
 
 
 def test_a_key_over_plain_http_to_another_host_is_warned_of() -> None:
     others = ["http://192.0.2.1:8000/v1", "http://host.example/v1"]
     own = ["http://127.0.0.1:1/v1", "http://localhost:1/v1", "http://[::1]:1/v1", "https://host.example/v1"]
-    assert [line.split(": ")[0] for line in in_clear(others + own, KEY)] == others
-    assert list(in_clear(others, None)) == []
+    assert [line.split(": ")[0] for line in find_plain_http(others + own, KEY)] == others
+    assert list(find_plain_http(others, None)) == []
 
 
 def test_the_warning_comes_before_the_key_is_sent(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOMSERVE_API_KEY", KEY)
-    monkeypatch.setattr("tomserve.serving.addresses.here", lambda host: False)
+    monkeypatch.setattr("tomserve.serving.endpoint.here", lambda host: False)
     done = cli("eval", "--base-url", endpoint.url, "--limit", 1)
     assert done.code == 0
     assert done.err.count("the API key goes there over plain http") == 1

@@ -7,11 +7,16 @@ import orjson
 import pytest
 
 from tests.conftest import ROOT
-from tomserve.serving.checkpoint import context_of, shape_of, weight_names
-from tomserve.serving.hardware import parse_gpus
-from tomserve.serving.parameters import count, recurrent, stored_bytes
+from tomserve.serving.checkpoint import (
+    count_parameters,
+    is_recurrent,
+    read_context,
+    read_shape,
+    stored_bytes,
+    weight_names,
+)
 from tomserve.serving.presets import Preset
-from tomserve.serving.sizing import choose
+from tomserve.serving.sizing import choose_layout, parse_gpus
 
 CONFIGS = ROOT / "tests/data/model_configs"
 PUBLISHED = {  # billions of parameters, and decimal gigabytes of weights, by the publishers
@@ -34,7 +39,7 @@ def config_of(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_sizes(name: str) -> None:
     config, (billions, gigabytes) = config_of(name), PUBLISHED[name]
-    number = count(config)
+    number = count_parameters(config)
     assert number is not None
     assert number / 1e9 == pytest.approx(billions, rel=0.005)
     assert stored_bytes(config, number, 2) / 1e9 == pytest.approx(gigabytes, rel=0.01)
@@ -53,8 +58,8 @@ def test_published_sizes(name: str) -> None:
 )
 def test_what_is_not_known_is_not_counted(more: dict[str, Any], recurs: bool) -> None:
     config = {**config_of("qwen3-8b"), **more}
-    assert (recurrent(config), count(config)) == (recurs, None)
-    assert not recurrent(config_of("gpt-oss-20b"))  # sliding windows are attention
+    assert (is_recurrent(config), count_parameters(config)) == (recurs, None)
+    assert not is_recurrent(config_of("gpt-oss-20b"))  # sliding windows are attention
 
 
 def test_dense_layers_and_shared_experts() -> None:
@@ -64,10 +69,10 @@ def test_dense_layers_and_shared_experts() -> None:
     }
     attention, expert, dense = 4 * 8 * 8, 3 * 8 * 4, 3 * 8 * 16
     rest = 2 * 10 * 8 + 4 * attention
-    assert count(sparse) == rest + 4 * 3 * (expert + 8)
-    assert count({**sparse, "mlp_only_layers": [0]}) == rest + 3 * 3 * (expert + 8) + dense
-    assert count({**sparse, "decoder_sparse_step": 2}) == rest + 2 * 3 * (expert + 8) + 2 * dense
-    assert count({**sparse, "n_shared_experts": 2}) == rest + 4 * (3 * (expert + 8) + 2 * expert)
+    assert count_parameters(sparse) == rest + 4 * 3 * (expert + 8)
+    assert count_parameters({**sparse, "mlp_only_layers": [0]}) == rest + 3 * 3 * (expert + 8) + dense
+    assert count_parameters({**sparse, "decoder_sparse_step": 2}) == rest + 2 * 3 * (expert + 8) + 2 * dense
+    assert count_parameters({**sparse, "n_shared_experts": 2}) == rest + 4 * (3 * (expert + 8) + 2 * expert)
 
 
 def test_quantized_weights_are_smaller() -> None:
@@ -78,11 +83,11 @@ def test_quantized_weights_are_smaller() -> None:
 
 
 def test_latent_attention_keeps_one_vector_on_every_gpu(tmp_path: Path) -> None:
-    shape = shape_of(config_of("deepseek-v3"))
+    shape = read_shape(config_of("deepseek-v3"))
     assert (shape.heads, shape.head_dim, shape.latent, shape.kept) == (128, 192, 576, 576)
     fields = {"schema": 1, "name": "v3", "model": "a/b", "weights_gb": 671, "shape": shape, "max_model_len": 8192}
     preset = Preset.model_validate(fields | {"batch_invariant": False})
-    eight = choose(preset, parse_gpus("8xH200"))
+    eight = choose_layout(preset, parse_gpus("8xH200"))
     assert eight.token_kb == pytest.approx(61 * 576 * 2 / 1e3)
     assert eight.questions == pytest.approx(eight.cache_gb * 1e9 / (61 * 576 * 2 * 2048))
     assert "576 numbers (latent attention)" in " ".join(eight.lines())
@@ -102,9 +107,9 @@ def test_latent_attention_keeps_one_vector_on_every_gpu(tmp_path: Path) -> None:
     ],
 )
 def test_context(config: dict[str, Any], tokenizer: dict[str, Any] | None, tokens: int | None) -> None:
-    found = context_of(config, tokenizer)
+    found = read_context(config, tokenizer)
     assert (found and found[0]) == tokens
-    assert context_of(config_of("gemma-3-27b")) == (131072, "config.json: max_position_embeddings")
+    assert read_context(config_of("gemma-3-27b")) == (131072, "config.json: max_position_embeddings")
 
 
 def test_weights_in_two_formats_count_once() -> None:

@@ -29,14 +29,13 @@ from tests.helpers.forked import Forge
 from tomserve import benchmarks, content
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.serving import install, nodes
+from tomserve.serving import command as serving_command
+from tomserve.serving import install
 from tomserve.serving.command import Command, template_file, vllm_command
-from tomserve.serving.hardware import parse_gpus
-from tomserve.serving.launching import Wanted, prepare
-from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
-from tomserve.serving.server import Server
-from tomserve.serving.sizing import Layout, describe
+from tomserve.serving.serve import ServeOptions, plan_replicas
+from tomserve.serving.server import Server, free_port
+from tomserve.serving.sizing import Layout, describe_model, parse_gpus
 
 IN_CI = ("dbrx", "llama3-70b")
 """A model that needs the plugin, and one that does not; all others are served before a release."""
@@ -51,7 +50,7 @@ BUDGET = 24
 
 pytestmark = [
     pytest.mark.timeout(600),
-    pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
+    pytest.mark.skipif(install.installed_engine() is None, reason="vLLM is not installed (`make test` installs it)"),
 ]
 SERVED = [
     pytest.param(name, marks=pytest.mark.system if name in IN_CI else pytest.mark.long)
@@ -247,13 +246,13 @@ def test_vllms_and_rays_own_parsers_take_every_command(tmp_path: Path) -> None:
     """Every preset on one node and, at a size at which one is too small, on several, by both backends."""
     commands: list[list[str]] = []
     expected: list[list[Any]] = []
-    for name, backend in itertools.product(content.names("launch/models", ".yaml"), nodes.BACKENDS):
+    for name, backend in itertools.product(content.names("launch/models", ".yaml"), serving_command.BACKENDS):
         preset = Preset.load(name)
         each = 1 + int(preset.weights_gb / 20)
         if preset.device == "cpu":
             continue
-        several = Wanted(name, gpus=f"{each}x1xA100-40GB", backend=backend)
-        (server,) = prepare(several if each > 1 else Wanted(name, gpus="8xA100-80GB"), dry=True)
+        several = ServeOptions(name, gpus=f"{each}x1xA100-40GB", backend=backend)
+        (server,) = plan_replicas(several if each > 1 else ServeOptions(name, gpus="8xA100-80GB"), dry=True)
         layout = server.layout
         assert layout is not None
         for rank, ranked in enumerate(server.ranks or [(server.command,)]):
@@ -278,10 +277,10 @@ def test_two_nodes_serve_one_model(tmp_path: Path) -> None:
     nodes but answers nothing, so the model is split over the nodes by tensor parallelism."""
     preset = preset_here("llama3.1-405b").model_copy(update={"tensor_parallel": 2, "env": {}})
     folder = checkpoints.build(checkpoints.family_of(preset.name), tmp_path / "checkpoint")
-    layout = Layout(describe(preset), 2, 1, parse_gpus("1xL4")[0], 1.0, 1.0, 1.0, 99, 2048, nodes=2)
+    layout = Layout(describe_model(preset), 2, 1, parse_gpus("1xL4")[0], 1.0, 1.0, 1.0, 99, 2048, nodes=2)
     port, meeting = free_port(), ["--master-port", str(free_port())]
     command = vllm_command(preset, str(folder), layout=layout, port=port, extra=meeting)
-    (first,), (second,) = nodes.spread(command, layout, ["--master-port"] * 2, head="127.0.0.1")
+    (first,), (second,) = serving_command.spread_over_nodes(command, layout, ["--master-port"] * 2, head="127.0.0.1")
     first.env["GLOO_SOCKET_IFNAME"] = second.env["GLOO_SOCKET_IFNAME"] = "lo"
     with (
         Server(second, host="127.0.0.1", port=free_port(), log=tmp_path / "second"),

@@ -20,7 +20,7 @@ from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.errors import MachineError
 from tomserve.items import UNKNOWN, Item
 from tomserve.prompting.strategy import Strategy
-from tomserve.serving import reference
+from tomserve.serving import checkpoint
 
 sys.path.insert(0, str(ROOT / "launch/reference"))
 phrases = importlib.import_module("phrases")
@@ -118,24 +118,24 @@ def test_gold_follows_the_design() -> None:
 
 
 def test_the_shipped_files_are_those_of_the_digest(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = reference.folder()
+    folder = checkpoint.reference_folder()
     assert folder == content.find("launch/reference/model")
-    assert reference.revision() == (folder / "digest.txt").read_text().strip()
+    assert checkpoint.reference_revision() == (folder / "digest.txt").read_text().strip()
     assert (folder / "model.safetensors").stat().st_size <= 10_000_000
     broken = tmp_path / "launch/reference/model"
     broken.mkdir(parents=True)
-    for name in (*reference.FILES, "digest.txt"):
+    for name in (*checkpoint.REFERENCE_FILES, "digest.txt"):
         (broken / name).write_bytes((folder / name).read_bytes())
     (broken / "config.json").write_bytes(b"{}")
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
     with pytest.raises(MachineError, match=r"the files are not those that digest\.txt describes"):
-        reference.folder()
+        checkpoint.reference_folder()
     for spoilt, way in (("digest.txt", lambda path: path.write_bytes(b"\xff")), ("tokenizer.json", Path.unlink)):
-        reference._checked.cache_clear()
+        checkpoint._checked.cache_clear()
         way(broken / spoilt)
         with pytest.raises(MachineError, match=r"model: cannot be read .*restore the files"):
-            reference.folder()
-    reference._checked.cache_clear()
+            checkpoint.reference_folder()
+    checkpoint._checked.cache_clear()
 
 
 @pytest.mark.system
@@ -145,7 +145,7 @@ def test_the_shipped_files_are_what_the_recipe_makes() -> None:
     packing, llama, lessons, tokens = (
         importlib.import_module(name) for name in ("packing", "llama", "lessons", "tokens")
     )
-    folder = reference.folder()
+    folder = checkpoint.reference_folder()
     packer = packing.Packer(tokens.build_tokenizer(lessons.SEED))
     assert json.loads(packer.tokenizer.to_str()) == json.loads((folder / "tokenizer.json").read_text())
     assert (folder / "chat_template.jinja").read_text() == tokens.CHAT_TEMPLATE
@@ -157,8 +157,8 @@ def test_the_shipped_files_are_what_the_recipe_makes() -> None:
 def test_the_shipped_model_tracks_beliefs() -> None:
     """Held-out stories answered by transformers. A model that answers with reality is wrong on every false belief."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    known = transformers.AutoTokenizer.from_pretrained(reference.folder())
-    model = transformers.AutoModelForCausalLM.from_pretrained(reference.folder()).eval()
+    known = transformers.AutoTokenizer.from_pretrained(checkpoint.reference_folder())
+    model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint.reference_folder()).eval()
     right: dict[bool, list[bool]] = {False: [], True: []}
     for item in stories.generate(60, 11, held_out=True):
         if item.factors["asked_role"] != "protagonist":
@@ -201,7 +201,7 @@ def test_training_is_stopped_and_continued_and_its_export_can_be_loaded(tmp_path
     assert done.returncode == 0, done.stderr
     assert json.loads((work / "curve.jsonl").read_text().splitlines()[-1])["step"] == 6
     assert subprocess.run([*command, "--export", "--out", str(tmp_path / "out")], check=False).returncode == 0
-    for name in (*reference.FILES, "digest.txt"):
+    for name in (*checkpoint.REFERENCE_FILES, "digest.txt"):
         assert (tmp_path / "out" / name).read_bytes() == (work / "model" / name).read_bytes()
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import Endpoint
 from tests.helpers.outcomes import passes, refuses
 from tomserve.errors import ConfigError
-from tomserve.serving import records
+from tomserve.serving import registry
 
 KEY = "sk-of-the-user"
 MODEL = "yi-34b"  # a preset, which is not started by `eval` itself
@@ -39,12 +39,12 @@ def thief() -> Iterator[str]:
 def true_record(url: str, **changes: Any) -> dict[str, Any]:
     """The record that this process would write for a server at that address, with some fields changed."""
     pid = os.getpid()
-    own = records.Record(pid, url, MODEL, None, [], "now", socket.gethostname(), born=records.birth(pid))
+    own = registry.Record(pid, url, MODEL, None, [], "now", socket.gethostname(), born=registry.process_birth(pid))
     return {**asdict(own), **changes}
 
 
 def put(record: dict[str, Any], name: str = "8000.json") -> Path:
-    path = records.make_folder() / name
+    path = registry.make_registry_folder() / name
     path.write_bytes(orjson.dumps(record))
     path.chmod(0o600)
     return path
@@ -62,7 +62,7 @@ FORGED = {
 
 def test_a_downloaded_record_gets_no_key(cli, thief: str) -> None:
     paths = {which: put(true_record(thief, **changes), f"{which}.json") for which, (changes, _) in FORGED.items()}
-    assert records.started_here([thief]) is None, "nor does one say what an address serves"
+    assert registry.records_at([thief]) is None, "nor does one say what an address serves"
     done = refuses(cli("eval", "--model", MODEL), f"no server with '{MODEL}' is running")
     for which, (_, said) in FORGED.items():
         assert said in done.err
@@ -87,17 +87,17 @@ def test_a_downloaded_record_gets_no_key(cli, thief: str) -> None:
 )
 def test_addresses_that_are_not_this_machine(url: str) -> None:
     path = put(true_record(url))
-    assert "is no address of this machine" in records.judge(path).doubt
-    assert records.live() == []
+    assert "is no address of this machine" in registry.judge_record(path).doubt
+    assert registry.live_records() == []
 
 
 def test_addresses_of_this_machine(endpoint: Endpoint) -> None:
     """`serve --host` records 127.0.0.1 for 0.0.0.0 and [::1] for ::, else the host itself."""
     for host in ("127.0.0.1", "127.8.8.8", "localhost", "LOCALHOST", "[::1]", socket.gethostname()):
         url = f"http://{host}:8000/v1"
-        assert records.judge(put(true_record(url))).record == records.Record(**true_record(url)), url
+        assert registry.judge_record(put(true_record(url))).record == registry.Record(**true_record(url)), url
     put(true_record(endpoint.url))
-    assert [record.url for record in records.live()] == [endpoint.url]
+    assert [record.url for record in registry.live_records()] == [endpoint.url]
 
 
 def test_what_others_could_have_written_is_not_believed(thief: str) -> None:
@@ -106,13 +106,15 @@ def test_what_others_could_have_written_is_not_believed(thief: str) -> None:
         before = stat.S_IMODE(place.stat().st_mode)
         for more in (0o020, 0o002):
             place.chmod(before | more)
-            assert records.judge(path).doubt == f"{what} can be written by other users (`chmod go-w` forbids it)"
+            assert (
+                registry.judge_record(path).doubt == f"{what} can be written by other users (`chmod go-w` forbids it)"
+            )
         place.chmod(before)
     if os.geteuid() == 0:
         for place, what in ((path, "it"), (path.parent, ".servers")):
             os.chown(place, 65534, -1)
-            assert records.judge(path).doubt == f"{what} belongs to another user (user id 65534)"
-            assert records.live() == []
+            assert registry.judge_record(path).doubt == f"{what} belongs to another user (user id 65534)"
+            assert registry.live_records() == []
             os.chown(place, 0, -1)
 
 
@@ -122,14 +124,14 @@ def test_links_pipes_and_folders_are_no_records(thief: str, tmp_path: Path) -> N
     path.symlink_to(tmp_path / "true.json")
     os.mkfifo(path.with_name("1.json"))
     path.with_name("2.json").mkdir()
-    assert records.live() == []
+    assert registry.live_records() == []
     said = "it is no regular file (a link is not followed)"
-    assert records.doubts() == [f"1.json: {said}", f"2.json: {said}", f"8000.json: {said}"]
+    assert registry.describe_doubts() == [f"1.json: {said}", f"2.json: {said}", f"8000.json: {said}"]
     path.parent.rename(tmp_path / "theirs")
-    records.folder().symlink_to(tmp_path / "theirs")
-    assert records.live() == []
+    registry.registry_folder().symlink_to(tmp_path / "theirs")
+    assert registry.live_records() == []
     with pytest.raises(NotADirectoryError, match="is a symbolic link"):
-        records.make_folder()
+        registry.make_registry_folder()
 
 
 def test_a_record_is_written_beside_what_lies_in_its_place(tmp_path: Path) -> None:
@@ -137,27 +139,27 @@ def test_a_record_is_written_beside_what_lies_in_its_place(tmp_path: Path) -> No
     victim.write_text("mine")
     fields: dict[str, Any] = {"url": "http://127.0.0.1:1/v1", "model": "m", "revision": None, "command": []}
     for name in ("9.json", "9.part", "9.json.part"):
-        (records.make_folder() / name).symlink_to(victim)
-    path = records.write(9, **fields)
-    assert records.judge(path).record is not None
+        (registry.make_registry_folder() / name).symlink_to(victim)
+    path = registry.write_record(9, **fields)
+    assert registry.judge_record(path).record is not None
     assert victim.read_text() == "mine"
     os.mkfifo(path.with_name("10.json"))
     with pytest.raises(ConfigError, match=r"10.json: is a named pipe"):
-        records.write(10, **fields)
+        registry.write_record(10, **fields)
 
 
 def test_a_server_that_this_user_started_gets_the_key_as_long_as_it_lives(endpoint: Endpoint, cli) -> None:
     endpoint.key = KEY
     with subprocess.Popen(["sleep", "300"]) as serving:
-        own = {"pid": serving.pid, "born": records.birth(serving.pid), "model": "tiny"}
+        own = {"pid": serving.pid, "born": registry.process_birth(serving.pid), "model": "tiny"}
         path = put(true_record(endpoint.url, **own))
         passes(cli("eval", "--limit", 2))
         assert len(endpoint.requests) == 4
         copy = put(true_record(endpoint.url, born=own["born"]), "1.json")
-        assert records.judge(copy).stale, "the number of another living process of the same user"
+        assert registry.judge_record(copy).stale, "the number of another living process of the same user"
         serving.kill()
         serving.wait()
-    assert records.live() == []
+    assert registry.live_records() == []
     assert not path.exists()
 
 
@@ -165,10 +167,10 @@ def test_a_zombie_serves_nothing() -> None:
     with subprocess.Popen(["true"]) as ended:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
         assert Path(f"/proc/{ended.pid}").exists()
-        assert records.birth(ended.pid) is None
+        assert registry.process_birth(ended.pid) is None
 
 
 def test_a_record_without_end_is_not_read_to_the_end(thief: str) -> None:
-    assert records.judge(put(true_record(thief, server={"said": "x" * 2**19}))).record is not None
+    assert registry.judge_record(put(true_record(thief, server={"said": "x" * 2**19}))).record is not None
     for path in (put(true_record(thief, server={"said": "x" * 2**21})), put({"pid": "x"}, "2.json")):
-        assert records.judge(path).stale
+        assert registry.judge_record(path).stale

@@ -19,13 +19,13 @@ from tests.helpers.mechanism import released
 from tests.helpers.subjects import PlainBackend
 from tomserve.causal.backend import Prompt
 from tomserve.causal.tokens import fitting_strategy, prompt_of
-from tomserve.serving import install, reference
-from tomserve.serving.ports import free_port
+from tomserve.serving import checkpoint, install
+from tomserve.serving.server import free_port
 
 pytestmark = [
     pytest.mark.system,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
+    pytest.mark.skipif(install.installed_engine() is None, reason="vLLM is not installed (`make test` installs it)"),
 ]
 
 
@@ -118,7 +118,7 @@ def test_the_next_token_is_the_answer_of_a_real_server(served: Path, tmp_path: P
     """What `tomserve causal` takes for a model's answer, the likeliest choice behind the prompt, is what it is served with."""
     pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    model = reference.folder()
+    model = checkpoint.reference_folder()
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
     vanilla = fitting_strategy("vanilla", tokenizer)
     told = [released(family, number) for family in ("contents", "transfer") for number in range(18)]

@@ -16,15 +16,14 @@ from tests.helpers.outcomes import passes, refuses
 from tomserve import content
 from tomserve.errors import ConfigError, MachineError, ServerError
 from tomserve.runs import runfolder
-from tomserve.serving import hardware, install, provenance, records, target
+from tomserve.serving import endpoint as serving_endpoint
+from tomserve.serving import install, provenance, registry, sizing
 from tomserve.serving.command import Command, vllm_command
-from tomserve.serving.hardware import Gpu, parse_gpus
-from tomserve.serving.launching import Wanted, prepare
-from tomserve.serving.ports import free_port, reserved
 from tomserve.serving.presets import Preset
-from tomserve.serving.provenance import flag
-from tomserve.serving.server import Server, wait_all
-from tomserve.serving.sizing import choose
+from tomserve.serving.provenance import flag_value
+from tomserve.serving.serve import ServeOptions, plan_replicas
+from tomserve.serving.server import Server, free_port, reserve_port, wait_healthy
+from tomserve.serving.sizing import Gpu, choose_layout, parse_gpus
 
 STUDY = {
     "llama2-70b": ("meta-llama/Llama-2-70b-chat-hf", 4),
@@ -38,7 +37,7 @@ STUDY = {
 
 @pytest.fixture
 def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "gpus", list)
+    monkeypatch.setattr(sizing, "find_gpus", list)
 
 
 @pytest.mark.parametrize("name", STUDY)
@@ -46,7 +45,7 @@ def test_the_six_models_of_the_study(name: str) -> None:
     preset, (model, parallel) = Preset.load(name), STUDY[name]
     assert (preset.model, preset.revision, Preset.lookup(model)) == (model, None, preset)
     gpus = parse_gpus("8xA100-80GB")
-    argv = vllm_command(preset, preset.model, layout=choose(preset, gpus), gpus=gpus).argv
+    argv = vllm_command(preset, preset.model, layout=choose_layout(preset, gpus), gpus=gpus).argv
     assert argv[1:5] == ["-m", "tomserve.serving.vllm_cli", "serve", model]
     for words in (
         f"--tensor-parallel-size {parallel}",
@@ -55,7 +54,7 @@ def test_the_six_models_of_the_study(name: str) -> None:
         "--generation-config vllm",
         "--max-num-queued-reqs 2048",
     ):
-        assert flag(argv, words.split()[0]) == words.split()[1]
+        assert flag_value(argv, words.split()[0]) == words.split()[1]
 
 
 def test_every_preset_says_what_is_known_and_fits_on_one_machine_of_today() -> None:
@@ -63,7 +62,7 @@ def test_every_preset_says_what_is_known_and_fits_on_one_machine_of_today() -> N
         preset = Preset.load(name)
         assert preset.revision is None
         assert None not in (preset.shape, preset.chat_template, preset.context), name
-        choose(preset, parse_gpus("8xH200"))
+        choose_layout(preset, parse_gpus("8xH200"))
 
 
 def test_dry_run_prints_the_exact_command(cli, no_gpus) -> None:
@@ -71,9 +70,9 @@ def test_dry_run_prints_the_exact_command(cli, no_gpus) -> None:
     assert "This machine has no usable GPU, so the command is planned for 8xA100-80GB" in done.err
     words = shlex.split(done.out)
     assert (words[0], words[-2:]) == ("VLLM_NO_USAGE_STATS=1", ["--max-num-seqs", "7"])
-    assert (flag(words, "--port"), flag(words, "--tensor-parallel-size")) == ("8123", "4")
+    assert (flag_value(words, "--port"), flag_value(words, "--tensor-parallel-size")) == ("8123", "4")
     two = cli("serve", "llama3.1-8b", "--dry-run", "--gpus", "4xL40S", "--replicas", "2").out.splitlines()
-    assert [flag(shlex.split(line), "--port") for line in two] == ["8000", "8001"]
+    assert [flag_value(shlex.split(line), "--port") for line in two] == ["8000", "8001"]
     assert "CUDA_VISIBLE_DEVICES=0,1 " in two[0]
     assert "CUDA_VISIBLE_DEVICES=2,3 " in two[1]
 
@@ -105,7 +104,7 @@ def test_a_machine_that_cannot_hold_the_model(cli, no_gpus, monkeypatch: pytest.
         "it needs 263 GB for weights, room for keys and values, and 5 GB of working space on each GPU",
         "GPUs found: none; `tomserve serve dbrx --dry-run` prints",
     )
-    monkeypatch.setattr(hardware, "gpus", lambda: [Gpu("A100", 42.9)] * 4)
+    monkeypatch.setattr(sizing, "find_gpus", lambda: [Gpu("A100", 42.9)] * 4)
     refuses(cli("serve", "dbrx"), "spread over 4 of them the weights take 65.8 GB of each, and 34.5 GB")
 
 
@@ -126,24 +125,24 @@ def test_a_server_for_everybody_asks_for_a_key(cli, tmp_path: Path, monkeypatch:
     )
     assert "--host 0.0.0.0" in cli("serve", "--dry-run", "--host", "0.0.0.0", "--insecure").out
     for host in ("127.0.0.1", "localhost", "::1", "127.8.8.8"):
-        prepare(Wanted(host=host), dry=True)
+        plan_replicas(ServeOptions(host=host), dry=True)
     monkeypatch.setenv("TOMSERVE_API_KEY", "s3cret-key")
     asked = passes(cli("serve", "--dry-run", "--host", "0.0.0.0"))
     assert "s3cret-key" not in asked.out + asked.err
-    (one,) = prepare(Wanted(host="0.0.0.0"))
+    (one,) = plan_replicas(ServeOptions(host="0.0.0.0"))
     assert one.command.secret == {"VLLM_API_KEY": "s3cret-key"}
     assert "s3cret-key" not in repr(one)
-    assert "s3cret-key" not in str(provenance.started(one.preset, "m", one.command, ()))
+    assert "s3cret-key" not in str(provenance.describe_server(one.preset, "m", one.command, ()))
     for flags in (("--api-key", "x"), ("--api_key=x",), ("--hf-token", "hf_x"), ("--api-k", "x"), ("--hf-t", "x")):
         with pytest.raises(ConfigError, match="the process list would show --"):
-            prepare(Wanted(extra=flags), dry=True)
+            plan_replicas(ServeOptions(extra=flags), dry=True)
     pasted = cli("serve", "--dry-run", "--host", "0.0.0.0").out
     assert pasted.startswith('VLLM_API_KEY="$TOMSERVE_API_KEY" VLLM_NO')  # what is pasted asks for the key, too
 
 
 def test_replicas_divide_cores_and_ports(monkeypatch: pytest.MonkeyPatch, cli) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 2, 3, 5, 7})
-    found = prepare(Wanted(port=9000, replicas=2))
+    found = plan_replicas(ServeOptions(port=9000, replicas=2))
     assert [one.port for one in found] == [9000, 9001]
     assert [one.command.env["VLLM_CPU_OMP_THREADS_BIND"] for one in found] == ["0,2", "3,5"]
     assert "each replica needs a CPU core at least, and this machine has 5" in cli("serve", "--replicas", "6").err
@@ -152,26 +151,26 @@ def test_replicas_divide_cores_and_ports(monkeypatch: pytest.MonkeyPatch, cli) -
 
 def test_gpus_that_the_shell_leaves_to_us(monkeypatch: pytest.MonkeyPatch) -> None:
     here = [Gpu("H100", 85.5, 9.0, "570.1", str(n), f"GPU-{n}") for n in (0, 1)]
-    monkeypatch.setattr(hardware, "gpus", lambda: here)
-    assert "CUDA_VISIBLE_DEVICES" not in prepare(Wanted("llama3.1-8b"))[0].command.env
+    monkeypatch.setattr(sizing, "find_gpus", lambda: here)
+    assert "CUDA_VISIBLE_DEVICES" not in plan_replicas(ServeOptions("llama3.1-8b"))[0].command.env
     here.append(Gpu("L40S", 48.3, 8.9, "570.1", "2", "GPU-2"))
-    (every,) = prepare(Wanted("llama3.1-8b"))
+    (every,) = plan_replicas(ServeOptions("llama3.1-8b"))
     assert (every.gpus, every.command.env["VLLM_BATCH_INVARIANT"]) == ((here[0],), "1")
     assert every.command.env["CUDA_VISIBLE_DEVICES"] == "0,1"  # the odd one is left out
-    two = prepare(Wanted("llama3.1-8b", replicas=2))
+    two = plan_replicas(ServeOptions("llama3.1-8b", replicas=2))
     assert [one.command.env["CUDA_VISIBLE_DEVICES"] for one in two] == ["0", "1"]
-    told = provenance.started(every.preset, every.preset.model, every.command, every.gpus)
+    told = provenance.describe_server(every.preset, every.preset.model, every.command, every.gpus)
     assert (told["hardware"], told["driver"], told["batch_invariant"]) == (["H100"], "570.1", True)
     assert told["unknown"] == ["quantization", "revision", "template"]  # nothing of the repository is on this disk
     for chosen, ids in {"GPU-1,0": ["GPU-1", "0"], "1,-1,0": ["1"], "0,0": ["0"], "³": [], "": [], "7": []}.items():
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
-        assert [gpu.id for gpu in hardware.visible(here)] == ids, chosen
+        assert [gpu.id for gpu in sizing.visible_gpus(here)] == ids, chosen
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1")
     with pytest.raises(MachineError, match="MIG slices"):
-        hardware.visible(here)
+        sizing.visible_gpus(here)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
     monkeypatch.setenv("VLLM_BATCH_INVARIANT", "0")
-    (last,) = prepare(Wanted("llama3.1-8b"))
+    (last,) = plan_replicas(ServeOptions("llama3.1-8b"))
     assert (last.gpus, last.command.env["VLLM_BATCH_INVARIANT"]) == ((here[2],), "0")
 
 
@@ -190,28 +189,30 @@ def test_who_has_the_port(cli) -> None:
 
 
 def record(endpoint: Endpoint, model: str, **more) -> None:
-    records.write(endpoint.port, url=endpoint.url, model=model, revision="r1", command=["vllm", "serve"], **more)
+    registry.write_record(
+        endpoint.port, url=endpoint.url, model=model, revision="r1", command=["vllm", "serve"], **more
+    )
 
 
 def test_an_address_of_our_own_server_tells_as_much(endpoint: Endpoint) -> None:
     record(endpoint, "tiny", server={"dtype": "float32", "unknown": []})
-    found = target.choose((endpoint.url,), None, None)
+    found = serving_endpoint.choose_target((endpoint.url,), None, None)
     assert (found.server["dtype"], found.server["unknown"], found.revision) == ("float32", [], "r1")
 
 
 def test_servers_that_cannot_be_asked_together(endpoint: Endpoint) -> None:
     record(endpoint, "tiny", server={"dtype": "float32"})
     with pytest.raises(ConfigError, match=f"model 'reference' is not served; live servers: tiny at {endpoint.url}"):
-        target.choose((), "reference", None)
+        serving_endpoint.choose_target((), "reference", None)
     with pytest.raises(ServerError, match="Served there: tiny"):
-        target.choose((endpoint.url,), "else", None)
+        serving_endpoint.choose_target((endpoint.url,), "else", None)
     other = {"url": endpoint.url, "revision": "r1", "command": ["vllm", "serve"]}
-    records.write(1, **other, model="tiny", server={"dtype": "float16"})
+    registry.write_record(1, **other, model="tiny", server={"dtype": "float16"})
     with pytest.raises(ConfigError, match="started in different ways"):
-        target.choose((), None, None)
-    records.write(1, **other, model="b")
+        serving_endpoint.choose_target((), None, None)
+    registry.write_record(1, **other, model="b")
     with pytest.raises(ConfigError, match=r"several models are served; name one by --model \(MODEL=\): b, tiny"):
-        target.choose((), None, None)
+        serving_endpoint.choose_target((), None, None)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +230,7 @@ def test_what_a_preset_may_not_say(tmp_path: Path, line: str, said: str) -> None
     preset = tmp_path / "mine.yaml"
     preset.write_text(f"schema: 1\nname: mine\nmodel: a/b\nweights_gb: 1\nmax_model_len: 4096\n{line}\n")
     with pytest.raises(ConfigError, match=re.escape(said)):
-        prepare(Wanted(str(preset)), dry=True)
+        plan_replicas(ServeOptions(str(preset)), dry=True)
 
 
 def test_request_fields_are_merged_and_false_flags_said() -> None:
@@ -245,33 +246,33 @@ def test_request_fields_are_merged_and_false_flags_said() -> None:
 def test_a_port_that_another_serve_is_loading_for(tmp_path: Path) -> None:
     """vLLM listens only after minutes of loading; until then a lock tells that the port is taken."""
     taken = pytest.raises(MachineError, match=f"taken by another `tomserve serve`.*pid {os.getpid()}")
-    with reserved(8765, tmp_path), taken:
-        reserved(8765, tmp_path).__enter__()
-    with reserved(8765, tmp_path):
+    with reserve_port(8765, tmp_path), taken:
+        reserve_port(8765, tmp_path).__enter__()
+    with reserve_port(8765, tmp_path):
         pass
 
 
 def test_a_record_of_another_is_not_removed(endpoint: Endpoint) -> None:
-    path = records.folder() / f"{endpoint.port}.json"
+    path = registry.registry_folder() / f"{endpoint.port}.json"
     record(endpoint, "tiny")
-    records.remove(path)
+    registry.remove_record(path)
     assert not path.exists()
     record(endpoint, "tiny")
     told = orjson.loads(path.read_bytes())
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
-        path.write_bytes(orjson.dumps({**told, "pid": other.pid, "born": records.birth(other.pid)}))
-        records.remove(path)
+        path.write_bytes(orjson.dumps({**told, "pid": other.pid, "born": registry.process_birth(other.pid)}))
+        registry.remove_record(path)
         assert path.exists()
-        assert records.started_here([endpoint.url]) is not None
+        assert registry.records_at([endpoint.url]) is not None
     path.write_bytes(orjson.dumps({**told, "host": "elsewhere"}))
-    assert records.started_here([endpoint.url]) is None  # its 127.0.0.1 is not ours
+    assert registry.records_at([endpoint.url]) is None  # its 127.0.0.1 is not ours
 
 
 def test_a_server_that_lives_but_does_not_answer_is_not_forgotten() -> None:
-    path = records.write(9, url="http://127.0.0.1:1/v1", model="a", revision=None, command=[])
+    path = registry.write_record(9, url="http://127.0.0.1:1/v1", model="a", revision=None, command=[])
     named = f"a at http://127.0.0.1:1/v1 .pid {os.getpid()} on {socket.gethostname()}. is running but does not answer"
     with pytest.raises(ServerError, match=named):
-        records.live()
+        registry.live_records()
     assert path.exists()
 
 
@@ -279,9 +280,9 @@ def test_a_server_that_lives_but_does_not_answer_is_not_forgotten() -> None:
 
 
 def test_one_engine_has_to_be_installed(cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(install, "installed", lambda name: "0.32.0" if name.startswith("vllm") else None)
+    monkeypatch.setattr(install, "installed_version", lambda name: "0.32.0" if name.startswith("vllm") else None)
     refuses(cli("serve", "--port", free_port()), "both vllm and vllm-cpu are installed")
-    monkeypatch.setattr(install, "installed", lambda name: None)
+    monkeypatch.setattr(install, "installed_version", lambda name: None)
     refuses(cli("eval", "--limit", 1), "vLLM is not installed here; run `tomserve setup`")
     assert not list(runfolder.runs_root().glob("*"))  # nothing that `make report` would take for a run
 
@@ -301,7 +302,7 @@ def test_a_server_that_does_not_become_healthy_says_why(tmp_path: Path) -> None:
     died = pytest.raises(ServerError, match=r"ended with exit code 3; .* ValueError: no such weights")
     bad = "echo 'ValueError: no such weights'; exit 3"
     with loading(tmp_path) as one, loading(tmp_path, bad) as other, died:
-        wait_all([one, other], print, timeout=1000)
+        wait_healthy([one, other], print, timeout=1000)
     with loading(tmp_path) as server, pytest.raises(ServerError, match="the server is not healthy after 0 s"):
         server.wait_healthy(print, timeout=0)
 

@@ -11,13 +11,13 @@ from tests.helpers import checkpoints
 from tests.helpers.command import group_of, journal, ready, tomserve, until
 from tests.helpers.forked import Forge
 from tomserve.serving import install
-from tomserve.serving.ports import free_port
+from tomserve.serving.server import free_port
 
 BUDGET = 24
 
 pytestmark = [
     pytest.mark.timeout(600),
-    pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
+    pytest.mark.skipif(install.installed_engine() is None, reason="vLLM is not installed (`make test` installs it)"),
 ]
 
 

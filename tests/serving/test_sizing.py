@@ -8,18 +8,26 @@ import orjson
 import pytest
 
 from tomserve.errors import ConfigError, MachineError
-from tomserve.serving import hardware, nodes, sizing
-from tomserve.serving.hardware import Gpu, parse_gpus
-from tomserve.serving.launching import Wanted, prepare
+from tomserve.serving import command, sizing
+from tomserve.serving.checkpoint import find_snapshot, read_shape
 from tomserve.serving.presets import Preset, Shape
-from tomserve.serving.provenance import flag
-from tomserve.serving.sizing import IN_FLIGHT, choose, describe, divides, nodes_of, shape_of, snapshot
+from tomserve.serving.provenance import flag_value
+from tomserve.serving.serve import ServeOptions, plan_replicas
+from tomserve.serving.sizing import (
+    IN_FLIGHT,
+    Gpu,
+    choose_layout,
+    count_nodes,
+    describe_model,
+    divides_heads,
+    parse_gpus,
+)
 
 A100 = parse_gpus("8xA100-80GB")
 
 
 def test_the_sum_is_what_it_says() -> None:
-    layout = choose(Preset.load("llama3-70b"), A100)
+    layout = choose_layout(Preset.load("llama3-70b"), A100)
     assert (layout.tensor, layout.pipeline) == (4, 1)
     assert layout.weights_gb == pytest.approx(141 / 4)
     assert layout.token_kb == pytest.approx(2 * 80 * 8 * 128 * 2 / 1e3)
@@ -29,7 +37,7 @@ def test_the_sum_is_what_it_says() -> None:
 
 
 def test_kv_heads_are_repeated_on_more_gpus_than_there_are() -> None:
-    layout = choose(Preset.load("qwen3-235b-a22b"), A100, 0)
+    layout = choose_layout(Preset.load("qwen3-235b-a22b"), A100, 0)
     assert (layout.tensor, layout.model.shape.kv_heads) == (8, 4)
     assert layout.questions == pytest.approx(4 * layout.cache_gb * 1e6 / (layout.token_kb * layout.tokens_each))
 
@@ -39,7 +47,7 @@ def test_kv_heads_are_repeated_on_more_gpus_than_there_are() -> None:
 def test_what_is_chosen_fits_and_nothing_smaller_does(name: str, number: int) -> None:
     preset = Preset.load(name)
     try:
-        layout = choose(preset, A100[:number])
+        layout = choose_layout(preset, A100[:number])
     except MachineError:
         assert preset.weights_gb / number > A100[0].memory_gb * 0.92 - 2 * sizing.SPARE_GB
         return
@@ -48,27 +56,27 @@ def test_what_is_chosen_fits_and_nothing_smaller_does(name: str, number: int) ->
     assert preset.shape.heads % layout.tensor == 0
     for fewer in range(1, layout.gpus):
         try:
-            other = choose(preset, A100[:fewer])
+            other = choose_layout(preset, A100[:fewer])
             assert not other.comfortable or other.pipeline > 1  # which is slower, so only a last resort
         except MachineError:
             continue
 
 
 def test_few_gpus_serve_slowly_rather_than_not_at_all() -> None:
-    layout = choose(Preset.load("qwen3-30b-a3b"), A100[:1])
+    layout = choose_layout(Preset.load("qwen3-30b-a3b"), A100[:1])
     assert layout.gpus == 1
     assert not layout.comfortable
     assert 0 < layout.questions < IN_FLIGHT
-    assert choose(Preset.load("qwen3-30b-a3b"), A100).gpus == 2
-    assert choose(Preset.load("qwen3-30b-a3b"), A100[:1], thinking=0).comfortable  # thinking takes the memory
+    assert choose_layout(Preset.load("qwen3-30b-a3b"), A100).gpus == 2
+    assert choose_layout(Preset.load("qwen3-30b-a3b"), A100[:1], thinking=0).comfortable  # thinking takes the memory
 
 
 def test_heads_are_divided_and_pipelines_come_last() -> None:
     for heads, kv_heads, over in ((52, 52, [1, 2, 4]), (64, 4, [1, 2, 4, 8]), (48, 3, [1])):  # each kv head twice
         shape = Shape(layers=1, heads=heads, kv_heads=kv_heads, head_dim=128)
-        assert [n for n in (1, 2, 4, 8) if divides(shape, n)] == over
+        assert [n for n in (1, 2, 4, 8) if divides_heads(shape, n)] == over
     six = {"shape": Shape(layers=60, heads=6, kv_heads=6, head_dim=64), "weights_gb": 200.0}
-    layout = choose(Preset.load("vicuna-33b").model_copy(update=six), A100)
+    layout = choose_layout(Preset.load("vicuna-33b").model_copy(update=six), A100)
     assert (layout.tensor, layout.pipeline) == (2, 2)
 
 
@@ -95,43 +103,43 @@ LLAMA = {"num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_head
     ],
 )
 def test_shapes_of_real_config_files(config: dict, shape: tuple[int, ...]) -> None:
-    found = shape_of(config)
+    found = read_shape(config)
     assert (found.layers, found.heads, found.kv_heads, found.head_dim) == shape
 
 
 @pytest.mark.parametrize("config", [{}, {"num_hidden_layers": "x"}, {**LLAMA, "hidden_size": None}])
 def test_a_config_that_does_not_tell(config: dict) -> None:
-    assert shape_of(config) is None
+    assert read_shape(config) is None
 
 
 def test_what_is_on_disk_counts_more_than_the_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_HUB_CACHE", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     preset = Preset.load("llama2-70b")
-    assert snapshot(preset.model, None) is None
-    assert describe(preset).source == "the preset's figure"
+    assert find_snapshot(preset.model, None) is None
+    assert describe_model(preset).source == "the preset's figure"
     cache = tmp_path / "hub/models--meta-llama--Llama-2-70b-chat-hf"
     folder = write_model(cache / "snapshots/0ff1ce", {**LLAMA, "num_hidden_layers": 40}, 70.5)
     (cache / "refs").mkdir()
     (cache / "refs/main").write_text("0ff1ce")
-    assert snapshot(preset.model, None) == folder
-    found = describe(preset)
+    assert find_snapshot(preset.model, None) == folder
+    found = describe_model(preset)
     assert (found.weights_gb, found.commit, found.source) == (70.5, "0ff1ce", "the size of its files")
     assert found.shape.layers == 40
-    assert choose(preset, A100).gpus == 2
-    assert snapshot(preset.model, "0ff1ce") == folder
-    assert snapshot(preset.model, "other") is None
+    assert choose_layout(preset, A100).gpus == 2
+    assert find_snapshot(preset.model, "0ff1ce") == folder
+    assert find_snapshot(preset.model, "other") is None
 
 
 def test_a_folder_as_model(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "weights", LLAMA)
     (folder / "model.safetensors").write_bytes(b"x" * 4096)
-    assert describe(Preset.load("llama2-70b"), str(folder)).weights_gb == pytest.approx(4e-6)
+    assert describe_model(Preset.load("llama2-70b"), str(folder)).weights_gb == pytest.approx(4e-6)
     for odd in ({"text_config": "x"}, {**LLAMA, "attn_config": ["x"]}, {**LLAMA, "num_attention_heads": 99999}):
         (folder / "config.json").write_bytes(orjson.dumps(odd))
-        choose(Preset.load("llama2-70b").model_copy(update={"model": str(folder)}), A100)
+        choose_layout(Preset.load("llama2-70b").model_copy(update={"model": str(folder)}), A100)
     (folder / "config.json").write_text("{broken")
-    assert describe(Preset.load("llama2-70b"), str(folder)).weights_gb == 138
+    assert describe_model(Preset.load("llama2-70b"), str(folder)).weights_gb == 138
 
 
 @pytest.mark.parametrize(
@@ -179,12 +187,12 @@ def test_gpus_that_cannot_be_read(text: str) -> None:
 
 def test_the_smallest_gpu_decides() -> None:
     mixed = [Gpu("big", 200.0), Gpu("small", 25.0)]
-    assert choose(Preset.load("llama3.1-8b"), mixed).gpu.name == "small"
+    assert choose_layout(Preset.load("llama3.1-8b"), mixed).gpu.name == "small"
 
 
 @pytest.fixture(autouse=True)
 def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "gpus", list)
+    monkeypatch.setattr(sizing, "find_gpus", list)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +208,7 @@ def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_how_models_are_spread(name: str, gpus: str, expected: tuple[int, int, int]) -> None:
-    layout = choose(Preset.load(name), parse_gpus(gpus))
+    layout = choose_layout(Preset.load(name), parse_gpus(gpus))
     assert (layout.tensor, layout.pipeline, layout.nodes) == expected
     assert layout.weights_gb == pytest.approx(Preset.load(name).weights_gb / (layout.tensor * layout.pipeline))
     assert layout.weights_gb + layout.cache_gb + 5 == pytest.approx(layout.gpu.memory_gb * layout.utilization)
@@ -224,7 +232,7 @@ def test_how_models_are_spread(name: str, gpus: str, expected: tuple[int, int, i
 def test_no_stage_is_cut_by_the_border_of_a_node(
     tensor: int, pipeline: int, nodes: int, each: int, over: int | None
 ) -> None:
-    assert nodes_of(tensor, pipeline, nodes, each) == over
+    assert count_nodes(tensor, pipeline, nodes, each) == over
 
 
 def test_dry_run_prints_the_commands_of_every_node(cli) -> None:
@@ -235,10 +243,10 @@ def test_dry_run_prints_the_commands_of_every_node(cli) -> None:
     assert all('"$HEAD"' in line for line in lines if not line.startswith("#"))
     first, second = (shlex.split(line) for line in lines if not line.startswith("#"))
     for words, rank in ((first, "0"), (second, "1")):
-        assert flag(words, "--tensor-parallel-size") == "8"
-        assert flag(words, "--pipeline-parallel-size") == "2"
-        assert flag(words, "--nnodes") == "2"
-        assert flag(words, "--node-rank") == rank
+        assert flag_value(words, "--tensor-parallel-size") == "8"
+        assert flag_value(words, "--pipeline-parallel-size") == "2"
+        assert flag_value(words, "--nnodes") == "2"
+        assert flag_value(words, "--node-rank") == rank
         assert words[-2:] == ["--max-num-seqs", "7"]  # the user's own come last
     assert "--headless" not in first
     assert "--headless" in second
@@ -256,28 +264,28 @@ def test_dry_run_through_ray(cli) -> None:
 
 
 def test_a_shell_fills_in_the_address_and_the_port() -> None:
-    (server,) = prepare(Wanted("llama3.1-405b", gpus="2x8xA100-80GB"), dry=True)
+    (server,) = plan_replicas(ServeOptions("llama3.1-405b", gpus="2x8xA100-80GB"), dry=True)
     assert [len(commands) for commands in server.ranks] == [1, 1]
-    lines = [nodes.shell(one) for commands in nodes.at_port(server.ranks) for one in commands]
+    lines = [command.shell_line(one) for commands in command.set_port(server.ranks) for one in commands]
     printed = subprocess.run(
         ["sh", "-c", f"HEAD='10.0.0.1 x'; PORT=81; set -- {lines[1].split(' ', 3)[3]}; printf '%s\\n' \"$@\""],
         capture_output=True,
         text=True,
         check=True,
     ).stdout.splitlines()
-    assert flag(printed, "--master-addr") == "10.0.0.1 x"  # one word, whatever it holds
-    assert flag(printed, "--port") == "81"
-    assert flag(printed, "--master-port") == "29501"
+    assert flag_value(printed, "--master-addr") == "10.0.0.1 x"  # one word, whatever it holds
+    assert flag_value(printed, "--port") == "81"
+    assert flag_value(printed, "--master-port") == "29501"
 
 
 def test_only_node_0_asks_for_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOMSERVE_API_KEY", "s3cret-key")
-    for backend in nodes.BACKENDS:
-        wanted = Wanted("llama3.1-405b", "0.0.0.0", gpus="2x8xA100-80GB", backend=backend)
-        (server,) = prepare(wanted, dry=True)
+    for backend in command.BACKENDS:
+        wanted = ServeOptions("llama3.1-405b", "0.0.0.0", gpus="2x8xA100-80GB", backend=backend)
+        (server,) = plan_replicas(wanted, dry=True)
         assert server.command.secret == {"VLLM_API_KEY": "s3cret-key"}
         assert [one.secret for one in server.ranks[1]] == [{}]
-        script = "\n".join(nodes.script(server.ranks))
+        script = "\n".join(command.node_script(server.ranks))
         assert "s3cret-key" not in script
         assert script.count("VLLM_API_KEY=") == 1
 
@@ -285,17 +293,20 @@ def test_only_node_0_asks_for_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        (Wanted("llama3-70b", gpus="2x8xA100-80GB", backend="ray"), "llama3-70b takes one node, so there are no nodes"),
-        (Wanted("qwen3-8b", gpus="2x8xA100-80GB", replicas=2), "--gpus names several"),
+        (
+            ServeOptions("llama3-70b", gpus="2x8xA100-80GB", backend="ray"),
+            "llama3-70b takes one node, so there are no nodes",
+        ),
+        (ServeOptions("qwen3-8b", gpus="2x8xA100-80GB", replicas=2), "--gpus names several"),
         *(
-            (Wanted("llama3.1-405b", gpus="2x8xA100-80GB", extra=(word,)), "tomserve gives this flag itself")
+            (ServeOptions("llama3.1-405b", gpus="2x8xA100-80GB", extra=(word,)), "tomserve gives this flag itself")
             for word in ("--nnodes=2", "--headless", "-r")
         ),
     ],
 )
-def test_what_is_refused(wanted: Wanted, said: str) -> None:
+def test_what_is_refused(wanted: ServeOptions, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        prepare(wanted, dry=True)
+        plan_replicas(wanted, dry=True)
 
 
 def test_a_backend_is_known_and_for_a_dry_run(cli) -> None:
@@ -310,4 +321,4 @@ def test_too_few_gpus_over_all_nodes(cli) -> None:
     assert "--dry-run --gpus 3x4xA100-80GB` prints the commands for 3 nodes" in done.err
     assert cli("serve", "llama3.1-405b", "--dry-run", "--gpus", "3x4xA100-80GB").code == 0  # the way out is one
     with pytest.raises(MachineError, match="reckons with larger GPUs"):
-        choose(Preset.load("llama3.1-405b").model_copy(update={"weights_gb": 9e5}), parse_gpus("2x4xL4"))
+        choose_layout(Preset.load("llama3.1-405b").model_copy(update={"weights_gb": 9e5}), parse_gpus("2x4xL4"))

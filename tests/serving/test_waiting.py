@@ -19,11 +19,12 @@ from aiohttp import web
 from tests.conftest import Endpoint, running
 from tomserve.cli import doctor
 from tomserve.errors import ConfigError, ServerError
-from tomserve.serving import foreground, launching, loading, records, target
+from tomserve.serving import endpoint as serving_endpoint
+from tomserve.serving import registry, serve
 from tomserve.serving.command import Command
-from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
-from tomserve.serving.waiting import Waiting
+from tomserve.serving.probe import WaitPolicy
+from tomserve.serving.server import free_port
 
 
 class Clock:
@@ -38,13 +39,13 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def waiting(self, note: Callable[[str], None] = lambda text: None, **options: object) -> Waiting:
-        return Waiting(note, clock=self, sleep=self.sleep, **options)  # type: ignore[arg-type]
+    def waiting(self, note: Callable[[str], None] = lambda text: None, **options: object) -> WaitPolicy:
+        return WaitPolicy(note, clock=self, sleep=self.sleep, **options)  # type: ignore[arg-type]
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
     """Nothing is waited for in earnest: instead this happens."""
-    monkeypatch.setattr(Waiting, "rest", lambda self, seconds: (happens(), self.check()))
+    monkeypatch.setattr(WaitPolicy, "rest", lambda self, seconds: (happens(), self.check()))
 
 
 # ── 429 and 503 before the first question ───────────────────────────────────────────────────────────────────────────
@@ -82,7 +83,7 @@ def test_patience_ends(endpoint: Endpoint, patience: float | None, busy: float, 
     recorded(endpoint, loading=True)
     clock = Clock()
     with pytest.raises(ServerError, match=f"is still loading after {loads:.0f} s.*--patience SECONDS"):
-        loading.ready("tiny", clock.waiting(patience=patience))
+        registry.wait_until_ready("tiny", clock.waiting(patience=patience))
     assert clock.now == pytest.approx(loads)
 
 
@@ -134,7 +135,7 @@ def test_ctrl_c_ends_the_wait(cli, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def recorded(endpoint: Endpoint, loading: bool, model: str = "tiny") -> Path:
     about = {"model": model, "revision": "r1", "command": ["vllm", "serve", f"org/{model}"]}
-    path = records.write(endpoint.port, url=endpoint.url, loading=loading, **about)
+    path = registry.write_record(endpoint.port, url=endpoint.url, loading=loading, **about)
     if loading:
         path.with_suffix(".log").write_text("INFO [loader] Loading weights:  50%\r\x1b[31mLoading weights:  75%\n")
     return path
@@ -146,8 +147,8 @@ def test_eval_waits_for_a_server_that_loads(
 ) -> None:
     recorded(endpoint, loading=True)
     looked: list[str] = []
-    healthy = records.healthy
-    monkeypatch.setattr(records, "healthy", lambda *given: looked.append(given[0]) or healthy(*given))
+    healthy = registry.is_healthy
+    monkeypatch.setattr(registry, "is_healthy", lambda *given: looked.append(given[0]) or healthy(*given))
 
     def loaded() -> None:
         assert looked == [], "nothing is asked there while it loads"
@@ -168,7 +169,7 @@ def test_eval_waits_for_a_server_that_was_ready_and_is_silent(
 ) -> None:
     recorded(endpoint, loading=False)
     answering: list[int] = []
-    monkeypatch.setattr(records, "healthy", lambda *given: bool(answering))
+    monkeypatch.setattr(registry, "is_healthy", lambda *given: bool(answering))
     meanwhile(monkeypatch, lambda: answering.append(1))
     done = cli("eval", "--limit", 2)
     assert f"tiny at {endpoint.url} (pid " in done.out
@@ -198,34 +199,34 @@ def test_a_model_is_waited_for_by_each_of_its_names(
 ) -> None:
     recorded(endpoint, loading=True)
     meanwhile(monkeypatch, lambda: recorded(endpoint, loading=False))
-    assert [(one.model, one.loading) for one in loading.ready(name, Waiting())] == [("tiny", False)]
+    assert [(one.model, one.loading) for one in registry.wait_until_ready(name, WaitPolicy())] == [("tiny", False)]
 
 
 def test_another_model_is_not_waited_for(endpoint: Endpoint) -> None:
     def loads(model: str) -> None:
         url = f"http://127.0.0.1:{(port := free_port())}/v1"
-        records.write(port, url=url, model=model, loading=True, revision=None, command=[])
+        registry.write_record(port, url=url, model=model, loading=True, revision=None, command=[])
 
     waiting = Clock().waiting(patience=1)
     loads("large")
-    assert loading.ready("tiny", waiting) == []
+    assert registry.wait_until_ready("tiny", waiting) == []
     path = recorded(endpoint, loading=False)
-    assert [record.model for record in loading.ready(None, waiting)] == ["tiny"], "it serves"
+    assert [record.model for record in registry.wait_until_ready(None, waiting)] == ["tiny"], "it serves"
     path.unlink()
     loads("small")
     with pytest.raises(ConfigError, match=r"several models are being loaded; name one .*: large, small"):
-        target.choose((), None, None, waiting)
+        serving_endpoint.choose_target((), None, None, waiting)
 
 
 def test_serve_records_its_server_as_loading_from_the_beginning() -> None:
     """vLLM needs minutes to load; a record that was written after that let `eval` start another server meanwhile."""
     port = free_port()
     command = Command([sys.executable, "-c", "import time; time.sleep(100)"], {})
-    replica = launching.Replica(Preset.load("reference"), command, port, None)
-    with foreground._Started.begin(replica, launching.Wanted(port=port), several=False) as started:
-        (one,) = records.seen()
+    replica = serve.Replica(Preset.load("reference"), command, port, None)
+    with serve._RunningReplica.begin(replica, serve.ServeOptions(port=port), several=False) as started:
+        (one,) = registry.believed_records()
         assert (one.state, one.record.model, one.record.url) == ("loading", "reference", f"http://127.0.0.1:{port}/v1")
-        assert records.live() == [], "nothing is asked there"
+        assert registry.live_records() == [], "nothing is asked there"
         record = started.record
         assert record is not None
     assert not record.exists()

@@ -8,7 +8,7 @@ from tomserve.api.experiments import Experiment
 from tomserve.errors import ConfigError
 from tomserve.runs import planning as asking
 from tomserve.runs.planning import EvalOptions
-from tomserve.serving.target import Target
+from tomserve.serving.endpoint import Target
 from tomserve.web.planning import Desk, foresee
 
 
@@ -21,7 +21,7 @@ def desk() -> Iterator[Desk]:
 
 def _asked(options: EvalOptions, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int, int]:
     """How many questions, variants and repeated questions the evaluation itself plans, without asking a server."""
-    monkeypatch.setattr(asking.target, "choose", lambda *given, **more: Target("m", None, None))
+    monkeypatch.setattr(asking.endpoint, "choose_target", lambda *given, **more: Target("m", None, None))
     made = asking.plan(options)
     return len(made.varied.originals), len(made.varied.variants), len(made.again.items)
 

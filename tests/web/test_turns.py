@@ -9,7 +9,7 @@ from tests.conftest import Endpoint
 from tests.helpers.queues import free_port
 from tomserve.api.experiments import Experiment
 from tomserve.runs.runfolder import RunFolder
-from tomserve.serving import records
+from tomserve.serving import registry
 from tomserve.web.cards import Job, State
 from tomserve.web.turns import DEATHS, End, after
 from tomserve.web.waiting import reason
@@ -95,13 +95,13 @@ def test_servers_of_this_machine(tmp_path: Path, endpoint: Endpoint) -> None:
     assert why(tmp_path, model="yi-34b") == missing
     assert why(tmp_path, model="yi-34b", start=True) == ""
     fields = {"url": endpoint.url, "revision": None, "command": ["vllm", "serve", "org/model"]}
-    records.write(endpoint.port, model="yi-34b", loading=True, **fields)
+    registry.write_record(endpoint.port, model="yi-34b", loading=True, **fields)
     for model in ("yi-34b", "org/model", None):
         assert why(tmp_path, model=model) == "the server of yi-34b is loading its model"
     assert why(tmp_path, endpoint.url) == f"the server at {endpoint.url} is loading its model"
-    records.write(endpoint.port, model="yi-34b", **fields)
+    registry.write_record(endpoint.port, model="yi-34b", **fields)
     for model in ("yi-34b", "org/model", None):
         assert why(tmp_path, model=model) == ""
     assert why(tmp_path, model="reference") == ""
-    records.write(endpoint.port, model="yi-34b", **{**fields, "url": f"http://127.0.0.1:{free_port()}/v1"})
+    registry.write_record(endpoint.port, model="yi-34b", **{**fields, "url": f"http://127.0.0.1:{free_port()}/v1"})
     assert why(tmp_path, model="yi-34b") == "the server of yi-34b does not answer now"

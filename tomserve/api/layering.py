@@ -32,10 +32,10 @@ from tomserve.runs.preflight import Servers
 from tomserve.runs.runfolder import default_name, run_path
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.table import Note
-from tomserve.serving import target
+from tomserve.serving import endpoint
+from tomserve.serving.endpoint import Target
 from tomserve.serving.presets import Preset
-from tomserve.serving.target import Target
-from tomserve.serving.waiting import ANSWER, Waiting
+from tomserve.serving.probe import ANSWER, WaitPolicy
 from tomserve.stats.functional import FTOM_1, Formula
 from tomserve.studies import Analysis, compute, labelled, load_study
 from tomserve.studies.combining import combined
@@ -106,7 +106,7 @@ class Wish:
         """Where the weights are at hand: named, or those of a server that is started for this. chosen: the server."""
         if self.weights is not None:
             return None if self.weights == NO_WEIGHTS else self.weights
-        ours = chosen.embedded or (not self.asking.base_urls and chosen.model == target.REFERENCE)
+        ours = chosen.embedded or (not self.asking.base_urls and chosen.model == endpoint.REFERENCE)
         return chosen.starts if ours else None
 
     def measuring(self, weights: str) -> Settings:
@@ -301,5 +301,5 @@ def _labels(frames: Sequence[pl.DataFrame], model: str, inside: Path | None) -> 
 def chosen_for(wish: Wish, note: Note) -> Target:
     """The server that is asked, or that will be started. Raises as `target.choose`."""
     options = wish.asking
-    waiting = Waiting(note, patience=options.patience, policy=options.policy, answer=min(ANSWER, options.timeout))
-    return target.choose(options.base_urls, options.model, options.revision, waiting, start=True)
+    waiting = WaitPolicy(note, patience=options.patience, policy=options.policy, answer=min(ANSWER, options.timeout))
+    return endpoint.choose_target(options.base_urls, options.model, options.revision, waiting, start=True)

@@ -18,22 +18,22 @@ from typing import Any
 from tomserve import content
 from tomserve.content.files import one_line
 from tomserve.errors import ConfigError, ContentError, MachineError
-from tomserve.serving import hub, parameters, reference
-from tomserve.serving.chatformat import read_chat
+from tomserve.serving import checkpoint
 from tomserve.serving.checkpoint import (
     Json,
-    json_object,
-    section,
-    shape_of,
-    size_gb,
+    first_count,
+    read_chat_format,
+    read_json_object,
+    read_section,
+    read_shape,
     stored_dtype,
-    text_part,
+    text_config,
     weight_files,
-    whole,
+    weights_gb,
 )
+from tomserve.serving.endpoint import REFERENCE
 from tomserve.serving.presets import Preset
 from tomserve.serving.sizing import BYTES
-from tomserve.serving.target import REFERENCE
 
 CAUSAL = ("ForCausalLM", "LMHeadModel")
 """Ends of the names of architectures that write text; `ForConditionalGeneration` does, too, with a `text_config`."""
@@ -94,7 +94,7 @@ def require_extra() -> None:
 def resolve(model: str, revision: str | None = None) -> Checkpoint:
     """The model that a name stands for.
 
-    model: a preset (`reference` is the model that is shipped), a model's id on the hub (ORG/MODEL), or the path of a
+    model: a preset (`checkpoint` is the model that is shipped), a model's id on the hub (ORG/MODEL), or the path of a
     folder (./FOLDER). revision: a commit, branch or tag on the hub; None for the preset's own or the newest. Only small
     files are fetched. Raises ConfigError where there is no such model or it cannot be measured (quantised, with an
     encoder, without a chat template, an adapter without its model, weights as pickles), MachineError where the hub is
@@ -110,8 +110,10 @@ def resolve(model: str, revision: str | None = None) -> Checkpoint:
     if place == REFERENCE:
         if revision is not None:
             raise ConfigError(f"{model}: the model that comes with tomserve has no revisions; leave --revision out")
-        folder = reference.folder()
-        return _checkpoint(model, str(folder), folder, reference.revision(), preset)  # a digest of all of its files
+        folder = checkpoint.reference_folder()
+        return _checkpoint(
+            model, str(folder), folder, checkpoint.reference_revision(), preset
+        )  # a digest of all of its files
     folder = Path(place).expanduser()
     if folder.is_dir():
         if revision is not None:
@@ -119,13 +121,13 @@ def resolve(model: str, revision: str | None = None) -> Checkpoint:
                 f"{model}: a folder has no revisions; leave --revision out, or give the model's id (ORG/MODEL)"
             )
         return _checkpoint(model, str(folder.resolve()), folder, None, preset)
-    if not hub.is_id(place):
+    if not checkpoint.is_hub_id(place):
         raise ConfigError(
             f"{model}: there is no such folder, and it is no model's id on the hub (ORG/MODEL); "
             "`tomserve serve --list` lists the presets"
         )
     preset = preset or Preset.lookup(place)
-    copy = hub.fetch(place, revision or (preset.revision if preset else None))
+    copy = checkpoint.fetch_model_files(place, revision or (preset.revision if preset else None))
     return _checkpoint(model, place, copy.folder, copy.commit, preset)
 
 
@@ -135,18 +137,18 @@ def _checkpoint(name: str, place: str, folder: Path, revision: str | None, prese
     template = _template_of(preset)
     config = _config(shown, folder)
     refuse(shown, config)
-    if template is None and read_chat(folder).template is None:
+    if template is None and read_chat_format(folder).template is None:
         raise ConfigError(
             f"{shown}: it has no chat template (chat_template.jinja, tokenizer_config.json), so there is no telling "
             "how it is asked; take the chat or instruct version of the model, or add chat_template.jinja to a copy"
         )
     _refuse_pickles(shown, folder)
-    text, shape = text_part(config), shape_of(config)
-    width = whole(text, "hidden_size", "d_model", "n_embd")
-    vocabulary = whole(text, "vocab_size")
+    text, shape = text_config(config), read_shape(config)
+    width = first_count(text, "hidden_size", "d_model", "n_embd")
+    vocabulary = first_count(text, "vocab_size")
     dtype = stored_dtype(config) or "float32"
-    gigabytes = size_gb(folder)
-    number = parameters.count(config) or (int(gigabytes * 1e9 / BYTES.get(dtype, 2)) if gigabytes else None)
+    gigabytes = weights_gb(folder)
+    number = checkpoint.count_parameters(config) or (int(gigabytes * 1e9 / BYTES.get(dtype, 2)) if gigabytes else None)
     if shape is None or width is None or vocabulary is None or number is None:
         raise ConfigError(
             f"{shown}: config.json does not tell layers, heads, width, vocabulary and parameters in a known form; "
@@ -173,7 +175,7 @@ def _checkpoint(name: str, place: str, folder: Path, revision: str | None, prese
 def _config(shown: str, folder: Path) -> Json:
     """The parsed config.json of a folder. Raises ConfigError where there is none, as with an adapter by itself."""
     adapter = (folder / "adapter_config.json").is_file()
-    config = json_object(folder / "config.json")
+    config = read_json_object(folder / "config.json")
     if adapter and (config is None or not _own_weights(folder)):
         raise ConfigError(
             f"{shown}: it holds an adapter (LoRA) without its model; merge the two (peft: merge_and_unload, "
@@ -197,7 +199,7 @@ def refuse(shown: str, config: Json) -> None:
 
     shown: the model's name for the message. config: its parsed config.json.
     """
-    method = section(config, "quantization_config") or section(text_part(config), "quantization_config")
+    method = read_section(config, "quantization_config") or read_section(text_config(config), "quantization_config")
     if method:
         kind = one_line(str(method.get("quant_method", "quantization_config")))[:40]
         raise ConfigError(
@@ -207,12 +209,14 @@ def refuse(shown: str, config: Json) -> None:
     named = config.get("architectures")
     names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
     words = one_line(", ".join(names) or str(config.get("model_type") or "config.json names none"))[:80]
-    if config.get("is_encoder_decoder") or text_part(config).get("is_encoder_decoder"):
+    if config.get("is_encoder_decoder") or text_config(config).get("is_encoder_decoder"):
         raise ConfigError(
             f"{shown}: it has an encoder and a decoder ({words}); expected a causal language model, which has a "
             "decoder alone"
         )
-    composite = bool(section(config, "text_config")) and any(one.endswith("ForConditionalGeneration") for one in names)
+    composite = bool(read_section(config, "text_config")) and any(
+        one.endswith("ForConditionalGeneration") for one in names
+    )
     if not composite and not any(one.endswith(CAUSAL) for one in names):
         raise ConfigError(
             f"{shown}: it is no causal language model (architecture: {words}); expected one whose architecture ends in "
@@ -244,16 +248,16 @@ def _template_of(preset: Preset | None) -> str | None:
 
 def _active(config: Json) -> int | None:
     """How many parameters one token uses: those of a mixture of experts with only as many experts as it is sent to."""
-    text = dict(text_part(config))
-    chosen = whole(text, "num_experts_per_tok", "num_experts_per_token", "moe_topk")
+    text = dict(text_config(config))
+    chosen = first_count(text, "num_experts_per_tok", "num_experts_per_token", "moe_topk")
     for name in ("num_local_experts", "num_experts", "n_routed_experts"):
         if name in text and chosen:
             text[name] = chosen
-    own = section(text, "ffn_config")
-    if top := whole(own, "moe_top_k"):
+    own = read_section(text, "ffn_config")
+    if top := first_count(own, "moe_top_k"):
         text["ffn_config"] = {**own, "moe_num_experts": top}
     tied: dict[str, Any] = {name: config[name] for name in ("tie_word_embeddings",) if name in config}
-    return parameters.count({**tied, **text})
+    return checkpoint.count_parameters({**tied, **text})
 
 
 def digest_of(folder: Path) -> str:

@@ -181,7 +181,7 @@ def machine(on: On, gpus: int | None = None) -> Machine:
     if gpus is not None:
         here = Machine.here("cuda", gpus)
     else:
-        from tomserve.serving.hardware import gpus as there
+        from tomserve.serving.sizing import find_gpus as there
 
         count = 0 if on.device == "cpu" else len(there())
         here = Machine.here("cuda" if count else "cpu", count if on.device == "auto" else min(1, count))

@@ -32,7 +32,7 @@ from tomserve.errors import ConfigError, MachineError
 from tomserve.runs.listening import MeasureListener, Unheard
 from tomserve.runs.measured import MeasuredRun
 from tomserve.runs.runfolder import default_name, run_path
-from tomserve.serving.install import installed as version
+from tomserve.serving.install import installed_version as version
 
 STUDY = "causal"
 """The study that reads the table."""

@@ -25,7 +25,7 @@ from tomserve.items import UNKNOWN, Item
 from tomserve.prompting.conversation import Message, Turn
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.thoughts import opens_thoughts
-from tomserve.serving.chatformat import SWITCHES
+from tomserve.serving.checkpoint import SWITCHES
 
 ORDERS = (0, 1)
 """In which order the choices are shown: 0 as the item lists them, 1 reversed."""

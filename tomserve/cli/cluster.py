@@ -166,7 +166,7 @@ def parts_left(
     would refuse to send a key to addresses that only the record names.
     """
     from tomserve.serving import keys
-    from tomserve.serving.addresses import shown
+    from tomserve.serving.endpoint import redact_url
     from tomserve.shards.record import FILE, Shards
     from tomserve.shards.state import states
 
@@ -179,7 +179,7 @@ def parts_left(
     wish = shards.wish
     if wish.base_url and not dividing["base_url"] and keys.api_key() is not None:
         raise ConfigError(
-            f"tasks would send the API key to {', '.join(map(shown, wish.base_url))}, which {FILE} names; say so by "
+            f"tasks would send the API key to {', '.join(map(redact_url, wish.base_url))}, which {FILE} names; say so by "
             "--base-url URL"
         )
     left = [one.number for one in states(folder) if one.state != "complete"]

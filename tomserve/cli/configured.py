@@ -56,7 +56,7 @@ def read(path: Path) -> Experiment:
     experiment = experiments.read(path.expanduser())
     if experiment.key is not None:
         try:
-            keys.use(experiment.key)
+            keys.use_key(experiment.key)
         except ConfigError as error:
             raise experiments.wrong(path.expanduser(), "key", str(error)) from None
     return experiment

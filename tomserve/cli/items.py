@@ -173,9 +173,9 @@ def _rewritten(
     from tomserve.cli import signals
     from tomserve.reporting.progress import Screen
     from tomserve.runs import rewriting
-    from tomserve.serving.waiting import Waiting
+    from tomserve.serving.probe import WaitPolicy
 
-    waiting = Waiting(note=lambda text: say(text, error=True))
+    waiting = WaitPolicy(note=lambda text: say(text, error=True))
     rewriter, model, verifier = models
     report = rewriting.write_variants(
         found,

@@ -43,9 +43,9 @@ class Wishes:
         """The reader; None where none is wanted. Raises ConfigError for options that belong to --reader."""
         if self.given is not None and self.given != NONE:
             from tomserve.runs import reader
-            from tomserve.serving.waiting import Waiting
+            from tomserve.serving.probe import WaitPolicy
 
-            return reader.find(self.given, self.model, Waiting(note=lambda text: say(text, error=True)))
+            return reader.find(self.given, self.model, WaitPolicy(note=lambda text: say(text, error=True)))
         if self.model is not None or self.sample is not None or self.own:
             raise ConfigError(
                 "--reader-model, --reader-sample and --reader-may-be-evaluated-model belong to --reader URL or MODEL"

@@ -57,9 +57,10 @@ def serve(
     For a model without a preset, one is derived from the model's files. Plain `tomserve eval` in another terminal finds
     the server. Arguments after -- are handed to vLLM.
     """
-    from tomserve.serving import catalogue, foreground
-    from tomserve.serving.launching import Wanted
-    from tomserve.serving.nodes import BACKENDS
+    from tomserve.serving import serve
+    from tomserve.serving import serve as foreground
+    from tomserve.serving.command import BACKENDS
+    from tomserve.serving.serve import ServeOptions
 
     screen = console()
     chosen = next((name for name in BACKENDS if name == backend), None)
@@ -67,18 +68,18 @@ def serve(
         raise ConfigError(one_of("backend", backend, BACKENDS))
     if backend is not None and not dry_run:
         raise ConfigError("--backend is for models that take several machines: it goes with --dry-run and --gpus")
-    wanted = Wanted(model, host, port, tuple(EXTRA), gpus, replicas, insecure, chosen)
+    wanted = ServeOptions(model, host, port, tuple(EXTRA), gpus, replicas, insecure, chosen)
     if force and not save:
         raise ConfigError("--force goes with --save, which it lets replace a preset")
     if listing:
-        catalogue.list_presets(screen, gpus)
+        serve.list_presets(screen, gpus)
     elif explain or save:
         if explain:
-            catalogue.explain(wanted, screen)
+            serve.explain_preset(wanted, screen)
         if save:
-            catalogue.keep(wanted, screen, force=force)
+            serve.keep_preset(wanted, screen, force=force)
     elif dry_run:
-        say("\n".join(foreground.commands(wanted)))
+        say("\n".join(foreground.server_commands(wanted)))
     elif gpus is not None:
         raise ConfigError("--gpus plans for a machine elsewhere: it goes with --dry-run, --explain or --list")
     else:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tomserve.errors import ConfigError
-from tomserve.serving import nodes
-from tomserve.serving.deriving import resolve
-from tomserve.serving.launching import Wanted, prepare
+from tomserve.serving import command as serving_command
+from tomserve.serving.auto_preset import resolve_preset
+from tomserve.serving.serve import ServeOptions, plan_replicas
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def needed(model: str | None, gpus: str | None, *, served: bool = False) -> Need
     """
     if served or model is None:
         return Need()
-    preset, _ = resolve(model, gpus=gpus)
+    preset, _ = resolve_preset(model, gpus=gpus)
     if preset.device != "cuda":
         return Need()
     if gpus is None:
@@ -44,8 +44,8 @@ def needed(model: str | None, gpus: str | None, *, served: bool = False) -> Need
             f"{preset.name} needs GPUs: say which ones a node has, such as --gpus 4xA100-80GB; where a server of it "
             "runs elsewhere, give its address by --base-url"
         )
-    (server,) = prepare(Wanted(model, gpus=gpus), dry=True)
+    (server,) = plan_replicas(ServeOptions(model, gpus=gpus), dry=True)
     assert server.layout is not None, "a model on GPUs has a layout"
-    own = nodes.at_port(server.ranks)
-    ranks = tuple(" && ".join(nodes.shell(command) for command in commands) for commands in own)
+    own = serving_command.set_port(server.ranks)
+    ranks = tuple(" && ".join(serving_command.shell_line(command) for command in commands) for commands in own)
     return Need(server.layout.gpus // server.layout.nodes, server.layout.nodes, ranks)

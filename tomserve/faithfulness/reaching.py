@@ -20,10 +20,9 @@ from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import portable
 from tomserve.runs.measured import MeasuredRun
 from tomserve.runs.preflight import Servers
-from tomserve.serving import keys, target
-from tomserve.serving.continuing import Continuing
-from tomserve.serving.target import Target
-from tomserve.serving.waiting import Waiting
+from tomserve.serving import endpoint, keys
+from tomserve.serving.endpoint import Target
+from tomserve.serving.probe import PrefillProbe, WaitPolicy
 
 
 @dataclass
@@ -64,7 +63,7 @@ class Reached:
     @contextlib.contextmanager
     def counting(self, listener: Listener) -> Iterator[Count]:
         """Gives a function that counts tokens as the server does, or estimates them where it does not count."""
-        with Continuing(self.target.endpoints[0], keys.api_key()) as probe:
+        with PrefillProbe(self.target.endpoints[0], keys.api_key()) as probe:
             if probe.length(self.target.model, "one two three") is None:
                 listener.message("the server counts no tokens, so that the length of filler is estimated")
                 yield estimated
@@ -79,7 +78,7 @@ class Reached:
             yield count
 
 
-def choose(source: Source, connection: Connection, waiting: Waiting) -> Target:
+def choose(source: Source, connection: Connection, waiting: WaitPolicy) -> Target:
     """The server of the model that wrote the chains of the run; one without an address is to be started.
 
     Raises ConfigError or ServerError where none can be used, RunMismatchError where another model is served.
@@ -88,7 +87,7 @@ def choose(source: Source, connection: Connection, waiting: Waiting) -> Target:
     own = manifest.model if connection.base_urls else manifest.preset or manifest.model
     # The run may come from somebody else, who could name any folder of this machine: none is served on their word.
     start = not own.startswith(("/", ".", "~"))
-    found = target.choose(connection.base_urls, own, connection.revision, waiting, start=start)
+    found = endpoint.choose_target(connection.base_urls, own, connection.revision, waiting, start=start)
     pairs = (
         ("model", manifest.model, found.model),
         ("revision", manifest.revision, found.revision),
@@ -109,7 +108,7 @@ def _root(found: object) -> str | None:
 
 
 def reach(
-    chosen: Target, source: Source, run: MeasuredRun, servers: Servers, waiting: Waiting, connection: Connection
+    chosen: Target, source: Source, run: MeasuredRun, servers: Servers, waiting: WaitPolicy, connection: Connection
 ) -> Reached:
     """Start the server where that is needed, and check that it chats. Raises ServerError, MachineError."""
     if not chosen.embedded:
@@ -124,9 +123,9 @@ def reach(
         server, started = servers.of(chosen, run.path, note)
         found = Reached(started, source, server.gone)
     for endpoint in found.target.endpoints:
-        with Continuing(endpoint, keys.api_key(), connection.timeout, waiting) as probe:
+        with PrefillProbe(endpoint, keys.api_key(), connection.timeout, waiting) as probe:
             probe.check_chat(found.target.model, source.sampling.extra)
-    with Continuing(found.target.endpoints[0], keys.api_key(), connection.timeout, waiting) as probe:
+    with PrefillProbe(found.target.endpoints[0], keys.api_key(), connection.timeout, waiting) as probe:
         found.held_by = probe.choice_field(found.target.model, found.answering.extra)
     return found
 
@@ -142,12 +141,12 @@ class _Noted(Silent):
         self._note(text)
 
 
-def check_as_begun(reached: Reached, held_by: str | None, waiting: Waiting) -> None:
+def check_as_begun(reached: Reached, held_by: str | None, waiting: WaitPolicy) -> None:
     """Check that the server still continues replies as it did when the measurement was begun.
 
     held_by: the field by which it held replies then. Raises RunMismatchError where it does not.
     """
-    with Continuing(reached.target.endpoints[0], keys.api_key(), waiting=waiting) as probe:
+    with PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting) as probe:
         reason = probe.no_continuing(reached.target.model, reached.answering.extra)
     if reason is None and reached.held_by != held_by:
         reason = f"it held replies by {held_by or 'a schema'}, and now does by {reached.held_by or 'a schema'}"
@@ -159,7 +158,7 @@ def check_as_begun(reached: Reached, held_by: str | None, waiting: Waiting) -> N
 
 
 def ways_of(
-    reached: Reached, settings: Settings, listener: Listener, waiting: Waiting
+    reached: Reached, settings: Settings, listener: Listener, waiting: WaitPolicy
 ) -> Callable[[Chain], Sequence[str]]:
     """In which ways the chains of each strategy are shown, as the settings want it and the server can.
 
@@ -173,7 +172,7 @@ def ways_of(
     if settings.shown == CALL or (all(found[0] == CALL for found in able.values()) and settings.shown == AUTO):
         return lambda chain: (CALL,)
     refused: dict[str, str] = {}
-    with Continuing(reached.target.endpoints[0], keys.api_key(), waiting=waiting) as probe:
+    with PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting) as probe:
         general = probe.no_continuing(reached.target.model, reached.answering.extra)
         for name, chain in first.items():
             reason = general or _refusal(probe, reached, chain)
@@ -206,7 +205,7 @@ def ways_of(
     return lambda chain: wanted[chain.strategy.name]
 
 
-def _refusal(probe: Continuing, reached: Reached, chain: Chain) -> str | None:
+def _refusal(probe: PrefillProbe, reached: Reached, chain: Chain) -> str | None:
     """Why the server refuses the first prefilled reply of a strategy; None where it takes it."""
     turn = prefilled(chain, chain.written.text, reached.held_by)
     at = reached.target

@@ -38,8 +38,8 @@ from tomserve.runs.progress import recorded
 from tomserve.runs.reader import Reader, find
 from tomserve.runs.runfolder import run_path
 from tomserve.runs.stopping import Stop
-from tomserve.serving.target import Target
-from tomserve.serving.waiting import ANSWER, Waiting
+from tomserve.serving.endpoint import Target
+from tomserve.serving.probe import ANSWER, WaitPolicy
 from tomserve.status import FINAL, INVALID
 
 ENDED = FINAL | {INVALID}
@@ -88,7 +88,7 @@ def measure(
     connection, listener, stop = connection or Connection(), listener or Silent(), stop or Stop()
     source = read(settings.run, settings.strategies, settings.where)
     seconds = min(ANSWER, connection.timeout)
-    waiting = Waiting(listener.message, stop.check, connection.patience, connection.policy, seconds)
+    waiting = WaitPolicy(listener.message, stop.check, connection.patience, connection.policy, seconds)
     rewriter = _second(settings.rewriter, settings.rewriter_model, "rewriter", paraphrasing.PARAPHRASER, waiting)
     predictor = _second(settings.predictor, settings.predictor_model, "predictor", predicting.PREDICTOR, waiting)
     path = run_path(place) if isinstance(place, str) else place
@@ -106,7 +106,7 @@ def measure(
             return _finished(work, source, made, chains, predictor)
 
 
-def _second(given: str | None, model: str | None, option: str, strategy: str, waiting: Waiting) -> Reader | None:
+def _second(given: str | None, model: str | None, option: str, strategy: str, waiting: WaitPolicy) -> Reader | None:
     """A second model, by its address or name; None where none is wanted."""
     if given is None:
         if model is not None:
@@ -162,7 +162,7 @@ def _open_ends(path: Path) -> bool:
 
 
 def _asked(
-    work: Work, source: Source, settings: Settings, servers: Servers, waiting: Waiting,
+    work: Work, source: Source, settings: Settings, servers: Servers, waiting: WaitPolicy,
     second: tuple[Reader | None, Reader | None],
 ) -> tuple[list[Planned], Chains]:  # fmt: skip
     """Ask everything that is left; returns what was planned, and the chains by item and strategy."""

@@ -31,7 +31,7 @@ from tomserve.prompting.templates import Template, environment
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.score import read_response
 from tomserve.scoring.thoughts import split_thoughts
-from tomserve.serving.continuing import CHOICE_FIELDS
+from tomserve.serving.probe import CHOICE_FIELDS
 from tomserve.status import OK
 
 ANSWER_TOKENS = 256
@@ -125,7 +125,7 @@ def prefilled(chain: Chain, text: str, held_by: str | None = None) -> Turn:
     """The turn that shows an edited chain as the beginning of the model's reply.
 
     text: the edited chain. held_by: the field by which the server holds a reply to one of several texts (see
-    tomserve.serving.continuing.CHOICE_FIELDS). Then the beginning reaches into the answer as far as its quotation mark,
+    tomserve.serving.probe.CHOICE_FIELDS). Then the beginning reaches into the answer as far as its quotation mark,
     since tokenizers join what stands before a label and never the mark to the label: the model goes on at the very
     token at which it once chose its answer. Without such a field it ends before the mark, and a schema holds the rest.
     """

@@ -42,7 +42,7 @@ from tomserve.runs.questions import finished
 from tomserve.runs.stopping import Stop
 from tomserve.runs.talking import Talks
 from tomserve.serving import keys
-from tomserve.serving.target import Target
+from tomserve.serving.endpoint import Target
 from tomserve.status import ANSWERS, SPOKEN
 
 TELL_EVERY = 100_000

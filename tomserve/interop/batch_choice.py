@@ -18,9 +18,9 @@ from tomserve.interop.batch_record import Exports
 from tomserve.runs import runfolder
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.strategies import from_folders
-from tomserve.serving import reference, target
+from tomserve.serving import checkpoint, endpoint
+from tomserve.serving.endpoint import REFERENCE, Target
 from tomserve.serving.presets import Preset
-from tomserve.serving.target import REFERENCE, Target
 from tomserve.shards.record import FILE, Shards
 from tomserve.shards.working import Connection, options_of
 
@@ -68,11 +68,11 @@ def wanted(options: EvalOptions) -> tuple[EvalOptions, Target]:
             "server by `tomserve eval`"
         )
     if options.base_urls:
-        return options, target.choose(options.base_urls, options.model, options.revision)
+        return options, endpoint.choose_target(options.base_urls, options.model, options.revision)
     if options.model is None:
         raise ConfigError("name the model by --model, as the batch queue knows it, or a preset; or give --base-url")
     if options.model == REFERENCE:
-        return options, Target(REFERENCE, reference.revision(), Preset.load(REFERENCE))
+        return options, Target(REFERENCE, checkpoint.reference_revision(), Preset.load(REFERENCE))
     preset = Preset.lookup(options.model)
     if preset is None:
         return options, Target(options.model, options.revision, None)

@@ -16,8 +16,8 @@ from tomserve.content import files
 from tomserve.content.validation import Name, strategy_name, validation_error
 from tomserve.errors import ConfigError
 from tomserve.runs.planning import EvalOptions
+from tomserve.serving.endpoint import Target
 from tomserve.serving.presets import Preset
-from tomserve.serving.target import Target
 
 FILE = "batch.json"
 """The name of the record in the run's folder."""

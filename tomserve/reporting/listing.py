@@ -20,8 +20,8 @@ from tomserve.runs.measured import changes
 from tomserve.runs.runfolder import existing_run, newest_first, read_manifest
 from tomserve.scoring.responses import NOISE
 from tomserve.scoring.table import MEASURED
-from tomserve.serving import identity
-from tomserve.serving.provenance import told_flags
+from tomserve.serving import provenance
+from tomserve.serving.provenance import describe_flags
 from tomserve.status import listed
 
 
@@ -93,9 +93,9 @@ def show_run(name: str, console: Console) -> None:
         wanted = f"of {_said(check.get('items'))} items, at {levels} in flight: {done} rows of {NOISE}"
         others = check.get("other_engines")
         tell("noise check", wanted + (f"; answers came from {', '.join(others)}" if others else ""))
-    for change in identity.history(manifest.get("sessions")):
+    for change in provenance.list_changes(manifest.get("sessions")):
         tell("changed", change)
-    if flags := told_flags(manifest.get("server", {})):
+    if flags := describe_flags(manifest.get("server", {})):
         tell("server flags", flags)
     for field, value in manifest.get("server", {}).items():
         if field not in ("flags", "flags_changed", "preset"):  # they stand in the command, or in the line above

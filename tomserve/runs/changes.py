@@ -15,9 +15,8 @@ from tomserve.engine.retry import ModelGuard
 from tomserve.errors import RunMismatchError
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.manifest import Manifest, Session, portable
-from tomserve.serving import identity
-from tomserve.serving.target import Target
-from tomserve.serving.vigil import Vigil
+from tomserve.serving import provenance
+from tomserve.serving.endpoint import ServerWatch, Target
 
 
 @dataclass
@@ -40,14 +39,14 @@ class Changes:
         server is another one, unless the user accepts that.
         """
         sessions = [session.to_dict() for session in manifest.sessions]
-        for change in identity.check(folder, sessions, self.session.to_dict(), accepted=self.accepted):
+        for change in provenance.check_same_server(folder, sessions, self.session.to_dict(), accepted=self.accepted):
             self.note(change)
 
     def note(self, change: Mapping[str, Any]) -> None:
         """Record a change, and say so. The change has `what` changed, and its value `before` and `now`."""
         self.session.note_change(change, accepted=self.accepted)
         for listener in self.say:
-            listener(f"{'accepted ' if self.accepted else ''}change: {identity.said(change)}")
+            listener(f"{'accepted ' if self.accepted else ''}change: {provenance.describe_change(change)}")
 
     def answering(self, models: Collection[str]) -> ModelGuard:
         """The comparison of the models that replies name. models: the names in the run's earlier replies."""
@@ -56,16 +55,18 @@ class Changes:
     def _another_model(self, endpoint: str, before: list[str], name: str) -> None:
         self.note({"what": "model named by replies", "before": before, "now": name, "endpoint": endpoint})
 
-    def vigil(self, target: Target) -> Vigil:
+    def vigil(self, target: Target) -> ServerWatch:
         """The watch that looks every now and then whether the server is still the one that was checked."""
         server = portable(target.server)
-        return Vigil(target.endpoints, target.model, server, self._exchanged, accepted=self.accepted, portable=portable)
+        return ServerWatch(
+            target.endpoints, target.model, server, self._exchanged, accepted=self.accepted, portable=portable
+        )
 
-    def _exchanged(self, change: identity.Change) -> None:
+    def _exchanged(self, change: provenance.Change) -> None:
         """Record that the server was exchanged while it was being asked."""
         self.note(change)
         if self.accepted:
-            self.session.set_server(change["what"], identity.both(change["before"], change["now"]))
+            self.session.set_server(change["what"], provenance.merge_values(change["before"], change["now"]))
 
 
 def refuse_renamed(folder: Path, old: Manifest, asked: Collection[str], strategies: Sequence[Strategy]) -> None:

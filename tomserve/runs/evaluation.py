@@ -34,8 +34,8 @@ from tomserve.runs.progress import recorded
 from tomserve.runs.questions import begun, counted, finished
 from tomserve.runs.stopping import Stop
 from tomserve.runs.whole import manifest_of
-from tomserve.serving.target import Target
-from tomserve.serving.waiting import ANSWER, Waiting
+from tomserve.serving.endpoint import Target
+from tomserve.serving.probe import ANSWER, WaitPolicy
 from tomserve.status import FINAL, UNFINISHED
 
 
@@ -235,7 +235,7 @@ def opened(
     """
     listener, stop, began = listener or Silent(), stop or Stop(), time.monotonic()
     checking.check(options)  # the plan checks them once more, but the waiting needs a number of seconds
-    waiting = Waiting(listener.message, stop.check, options.patience, options.policy, min(ANSWER, options.timeout))
+    waiting = WaitPolicy(listener.message, stop.check, options.patience, options.policy, min(ANSWER, options.timeout))
     # A run that takes no answers is refused before any server is looked for, which may take minutes to start.
     given = None if options.run is None else runfolder.for_answers(options.run)
     made = plan(options, waiting)
@@ -281,7 +281,7 @@ def resumed(
     return Evaluation(made, folder, journal, manifest, known, listener, stop, began, made.target)
 
 
-def _reach(evaluation: Evaluation, servers: Servers, waiting: Waiting) -> None:
+def _reach(evaluation: Evaluation, servers: Servers, waiting: WaitPolicy) -> None:
     """Start a server where one is needed, and check that it can answer the questions."""
     made, listener, folder = evaluation.plan, evaluation.listener, evaluation.folder
     if made.target.embedded:

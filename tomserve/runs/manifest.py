@@ -38,7 +38,7 @@ from tomserve.scoring.table import MEASURED
 
 if TYPE_CHECKING:  # not imported where a run is only read, because both bring a library of their own
     from tomserve.prompting.strategy import Strategy
-    from tomserve.serving.target import Target
+    from tomserve.serving.endpoint import Target
 
 WAY_OUT = "restore the file, or use --run NEW"
 """What a user can do about a manifest that is broken."""

@@ -31,7 +31,7 @@ from tomserve.runs.questions import Count, Question, counted, turns_had
 from tomserve.runs.stopping import INTERRUPTED, Stop
 from tomserve.runs.talking import Build, Talks
 from tomserve.serving import keys
-from tomserve.serving.vigil import Vigil
+from tomserve.serving.endpoint import ServerWatch
 from tomserve.status import SPOKEN
 
 
@@ -101,7 +101,7 @@ class Asker:
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     alive: Callable[[], str | None] = lambda: None
     answering: ModelGuard = field(default_factory=ModelGuard)
-    vigil: Vigil | None = None
+    vigil: ServerWatch | None = None
     added: int = 0
 
     async def ask(self, phase: Phase) -> None:

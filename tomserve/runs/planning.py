@@ -27,9 +27,9 @@ from tomserve.runs.stock import Stock
 from tomserve.runs.strategies import check_chance, strategies_of, thinking_of
 from tomserve.runs.varying import Varied, apart, varied
 from tomserve.runs.whole import Whole
-from tomserve.serving import target
-from tomserve.serving.target import Target
-from tomserve.serving.waiting import Waiting
+from tomserve.serving import endpoint
+from tomserve.serving.endpoint import Target
+from tomserve.serving.probe import WaitPolicy
 
 TELL_EVERY = 100_000
 """After so many items it is said how many were read."""
@@ -182,7 +182,7 @@ class Plan:
         return replace(self, varied=told, questions=questions, again=replace(self.questions, items=repeated))
 
 
-def plan(options: EvalOptions, waiting: Waiting | None = None, chosen: Target | None = None) -> Plan:
+def plan(options: EvalOptions, waiting: WaitPolicy | None = None, chosen: Target | None = None) -> Plan:
     """Make the plan: load the items, choose the server, load the strategies.
 
     waiting: how to wait for a server that is busy or still loads. chosen: the model, where the caller knows it and no
@@ -193,8 +193,10 @@ def plan(options: EvalOptions, waiting: Waiting | None = None, chosen: Target | 
     noise_check.check_share(options.noise_check)
     checking.check(options)
     benchmark = _benchmark(options)
-    every = _every(options, benchmark, waiting or Waiting())
-    chosen = chosen or target.choose(options.base_urls, options.model, options.revision, waiting, start=options.start)
+    every = _every(options, benchmark, waiting or WaitPolicy())
+    chosen = chosen or endpoint.choose_target(
+        options.base_urls, options.model, options.revision, waiting, start=options.start
+    )
     if options.whole is not None:
         chosen = options.whole.agreed(chosen)
     preset = chosen.preset
@@ -277,7 +279,7 @@ def _benchmark(options: EvalOptions) -> Benchmark:
     return benchmark or Benchmark(benchmarks.ANYBODYS, lambda path, gold: iter(options.items), mixed=True)
 
 
-def _every(options: EvalOptions, benchmark: Benchmark, waiting: Waiting) -> Stock:
+def _every(options: EvalOptions, benchmark: Benchmark, waiting: WaitPolicy) -> Stock:
     """All items: those that a caller has, else the benchmark's, each kept as a line as soon as it comes.
 
     waiting: is told now and then how many items there are. Raises ConfigError where two of a caller's items have the
@@ -295,7 +297,7 @@ def _every(options: EvalOptions, benchmark: Benchmark, waiting: Waiting) -> Stoc
     return every
 
 
-def _told(items: Iterable[Item], waiting: Waiting) -> Iterator[Item]:
+def _told(items: Iterable[Item], waiting: WaitPolicy) -> Iterator[Item]:
     """The items; how many came so far is said every TELL_EVERY items, as somebody's generator may take long."""
     for number, item in enumerate(items, 1):
         yield item

@@ -13,13 +13,11 @@ from tomserve.engine.request import Sampling
 from tomserve.prompting.conversation import Message
 from tomserve.runs.listening import Listener
 from tomserve.runs.questions import Questions
-from tomserve.serving import install, keys, launching, provenance, target
-from tomserve.serving.ports import free_port
+from tomserve.serving import endpoint, install, keys, provenance, serve
+from tomserve.serving.endpoint import Target
 from tomserve.serving.presets import Preset
-from tomserve.serving.probe import CHECKED_PROMPTS, Probe
-from tomserve.serving.server import Server
-from tomserve.serving.target import Target
-from tomserve.serving.waiting import Waiting
+from tomserve.serving.probe import CHECKED_PROMPTS, Probe, WaitPolicy
+from tomserve.serving.server import Server, free_port
 
 
 def need_engine(listener: Listener, *, setup: bool) -> None:
@@ -67,20 +65,20 @@ def start(
     Returns the server, and the target with the server's address. Raises ServerError, MachineError.
     """
     extra = sharing(chosen.preset, share)
-    (replica,) = launching.prepare(launching.Wanted(chosen.starts, port=free_port(), extra=extra))
+    (replica,) = serve.plan_replicas(serve.ServeOptions(chosen.starts, port=free_port(), extra=extra))
     preset, command = replica.preset, replica.command
     # A key from the environment would lock tomserve out of its own server.
     command.env["VLLM_API_KEY"] = ""
     command.secret.clear()
-    own = preset.model == target.REFERENCE
+    own = preset.model == endpoint.REFERENCE
     note(f"starting {'the embedded' if own else 'a'} server ({_named(preset)}) ...")
     server = stack.enter_context(Server(command, host="127.0.0.1", port=replica.port, log=folder / "server.log"))
     took = server.wait_healthy(lambda message: note(f"  {message}"))
     note(f"server healthy after {took:.0f} s")
-    reached = target.ask_endpoints([server.url], preset.served_name, chosen.revision)
+    reached = endpoint.ask_endpoints([server.url], preset.served_name, chosen.revision)
     model = command.argv[command.argv.index("serve") + 1]
     revision = reached.revision
-    reached.server |= provenance.started(preset, model, command, replica.gpus, revision=revision, extra=extra)
+    reached.server |= provenance.describe_server(preset, model, command, replica.gpus, revision=revision, extra=extra)
     if replica.own is not None:  # its name alone would not tell what it is
         reached.server["preset"] = replica.own.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return server, replace(reached, preset=preset, starts=chosen.starts)
@@ -95,7 +93,7 @@ def sharing(preset: Preset | None, share: float) -> tuple[str, ...]:
 
 def _named(preset: Preset) -> str:
     """What a server is started of, in words."""
-    if preset.model == target.REFERENCE:
+    if preset.model == endpoint.REFERENCE:
         return "vLLM on the CPU, reference model"
     return f"vLLM on {'the CPU' if preset.device == 'cpu' else 'GPUs'}, {preset.name}"
 
@@ -105,7 +103,7 @@ def check(
     questions: Questions,
     sampling: Sampling,
     timeout: float,
-    waiting: Waiting | None = None,
+    waiting: WaitPolicy | None = None,
     note: Callable[[str], None] = lambda message: None,
 ) -> int | None:
     """Ask every endpoint something small, and check that the longest prompts fit into the model's context.

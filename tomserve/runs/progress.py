@@ -155,7 +155,7 @@ class Recording:
 
     def __init__(self, listener: Listener, folder: Path) -> None:
         self._listener, self._path = listener, folder / FILE
-        self._mask = Redactor(*keys.every())
+        self._mask = Redactor(*keys.all_keys())
         self._began = utc_now()
         self._statuses: Counter[str] = Counter()
         self._phase, self._total, self._before = 0, 0, 0

@@ -37,9 +37,9 @@ from tomserve.scoring.metrics import ScoringLookup
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.score import is_unread, read_response
 from tomserve.scoring.thoughts import split_thoughts
-from tomserve.serving import target
-from tomserve.serving.target import Target
-from tomserve.serving.waiting import Waiting
+from tomserve.serving import endpoint
+from tomserve.serving.endpoint import Target
+from tomserve.serving.probe import WaitPolicy
 
 STRATEGY = "reader"
 """The strategy whose prompt the reader is asked by."""
@@ -85,7 +85,7 @@ class Reader:
 def find(
     given: str,
     model: str | None = None,
-    waiting: Waiting | None = None,
+    waiting: WaitPolicy | None = None,
     *,
     strategy: str = STRATEGY,
     option: str | None = None,
@@ -101,7 +101,7 @@ def find(
     if model is not None and not at:
         raise ConfigError(f"{option}-model names a model at the address {option} URL; give the model alone by {option}")
     try:
-        chosen = target.choose((given,) if at else (), model if at else given, None, waiting)
+        chosen = endpoint.choose_target((given,) if at else (), model if at else given, None, waiting)
     except (ConfigError, ServerError) as error:
         said_here = str(error).replace("--model (MODEL=)", f"{option}-model").replace("--base-url", f"{option} URL")
         raise type(error)(said_here) from None

@@ -33,7 +33,7 @@ from tomserve.runs.stopping import Stop
 from tomserve.runs.talking import Talks
 from tomserve.scoring.score import read_response
 from tomserve.scoring.thoughts import split_thoughts
-from tomserve.serving.waiting import Waiting
+from tomserve.serving.probe import WaitPolicy
 from tomserve.status import ANSWERS, FINAL, listed
 from tomserve.variants import TAKEN, Dropped, Kind, Retell, make_variants
 from tomserve.variants import rewriter as variants_rewriter
@@ -44,12 +44,12 @@ REWRITER, VERIFIER = "rewriter", "verifier"
 tells one model and prompt from another."""
 
 
-def find_rewriter(given: str, model: str | None = None, waiting: Waiting | None = None) -> Reader:
+def find_rewriter(given: str, model: str | None = None, waiting: WaitPolicy | None = None) -> Reader:
     """Find the model that is to rewrite, by its address or name; see tomserve.runs.reader.find."""
     return find(given, model, waiting, strategy=REWRITER)
 
 
-def find_verifier(given: str, model: str | None = None, waiting: Waiting | None = None) -> Reader:
+def find_verifier(given: str, model: str | None = None, waiting: WaitPolicy | None = None) -> Reader:
     """Find a second model that is to answer originals and rewritings; see tomserve.runs.reader.find."""
     return find(given, model, waiting, strategy=VERIFIER)
 

@@ -17,7 +17,7 @@ from tomserve.runs.manifest import Manifest, short
 from tomserve.runs.manifest_parts import AskedStrategy, VariantsRecord
 from tomserve.runs.noise_check import Drawn
 from tomserve.runs.stock import Stock
-from tomserve.serving.target import Target
+from tomserve.serving.endpoint import Target
 
 if TYPE_CHECKING:
     from tomserve.runs.planning import Plan

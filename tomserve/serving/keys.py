@@ -9,7 +9,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from tomserve.engine.network import is_loopback
+from tomserve.engine.network import is_loopback as network_is_loopback
 from tomserve.errors import ConfigError
 
 LONGEST = 4096
@@ -23,7 +23,7 @@ def api_key() -> str | None:
 
 def own_key() -> str | None:
     """The key in TOMSERVE_API_KEY, or in the file that TOMSERVE_API_KEY_FILE names; None where neither is set. That in
-    the variable which `use` has named comes before both.
+    the variable which `use_key` has named comes before both.
 
     Raises ConfigError where the file cannot be read or others can read it, too, or where the key cannot be sent in an
     HTTP header.
@@ -38,7 +38,7 @@ _used: list[str] = []
 """The variables that experiments have named for their keys; the last one counts."""
 
 
-def use(name: str) -> None:
+def use_key(name: str) -> None:
     """Take the API key from the environment variable of that name from now on. Raises ConfigError where it is not set,
     or holds what no HTTP header can carry."""
     if _checked(os.environ.get(name) or "") is None:
@@ -77,7 +77,7 @@ def _from_file(path: Path) -> str:
 _NAMES = ("TOMSERVE_API_KEY", "OPENAI_API_KEY", "VLLM_API_KEY", "HF_TOKEN")
 
 
-def every() -> tuple[str, ...]:
+def all_keys() -> tuple[str, ...]:
     """All keys that the environment tells, whatever they are for, so that none of them is shown."""
     found = [os.environ.get(name) for name in (*_NAMES, *_used)]
     with contextlib.suppress(ConfigError):
@@ -92,7 +92,7 @@ def server_key(host: str, *, insecure: bool) -> str | None:
     it that raises ConfigError.
     """
     key = own_key() or _checked(os.environ.get("VLLM_API_KEY") or "")
-    if key is None and not insecure and not local(host):
+    if key is None and not insecure and not is_loopback(host):
         raise ConfigError(
             f"--host {host}: everybody who reaches this machine could use the model; set TOMSERVE_API_KEY (or "
             "TOMSERVE_API_KEY_FILE) to a key to ask for, or say --insecure"
@@ -107,9 +107,9 @@ def shell_source() -> str:
     return '"$(cat "$TOMSERVE_API_KEY_FILE")"' if os.environ.get("TOMSERVE_API_KEY_FILE") else '"$VLLM_API_KEY"'
 
 
-def local(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Whether a server that listens on `host` can be reached from this machine alone."""
-    return is_loopback(host)
+    return network_is_loopback(host)
 
 
 _OWN = {
@@ -128,7 +128,7 @@ _LEAST = 5
 """A shortened flag of at least this many characters counts as the whole one, since argparse accepts `--api-k`, too."""
 
 
-def refused(argument: str) -> str | None:
+def explain_refused_flag(argument: str) -> str | None:
     """Why a flag may not be passed to vLLM, as the end of a sentence, or None where it may.
 
     Refused are flags that take a secret, and those whose value tomserve itself must know.
@@ -141,10 +141,10 @@ def refused(argument: str) -> str | None:
     return f"tomserve must know it; use {other} instead" if other else None
 
 
-def check_line(arguments: Sequence[str]) -> None:
+def check_flags(arguments: Sequence[str]) -> None:
     """Raise ConfigError for a refused flag after ``--``. The message leaves out its value, which may be a secret."""
     for argument in arguments:
-        if (reason := refused(argument)) is not None:
+        if (reason := explain_refused_flag(argument)) is not None:
             raise ConfigError(f"{argument.split('=')[0]} after `--`: {reason}")
 
 

@@ -153,7 +153,7 @@ class Preset(_Part):
                     f"env: {name}: no secrets in a preset, because it is shown and recorded; set it in the shell"
                 )
         for name in self.flags:
-            if (reason := keys.refused(f"--{name}")) is not None:
+            if (reason := keys.explain_refused_flag(f"--{name}")) is not None:
                 raise ValueError(f"flags: {name}: {reason}")
         if taken := sorted(set(self.request) & _RESERVED):
             raise ValueError(f"request: {taken[0]} is tomserve's own to set; remove it from the preset")

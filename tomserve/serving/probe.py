@@ -1,22 +1,124 @@
-"""Asks a server what it serves and whether it can do the job, once, before any question is sent.
+"""Probes a server before any question is sent: what it serves, whether it can do the job, and whether it continues a
+prefill.
 
-Whatever can be wrong with an endpoint is told here in one line: it is not there, is not OpenAI-compatible, misses or
-refuses the key, does not serve the model, has no chat template, or its context is too short.
+Whatever can be wrong with an endpoint is told in one line. A server that is busy or still loads is waited for; later
+on the runner of tomserve.engine waits by the same rules.
+
+>>> WaitPolicy(patience=5).allowed(60.0)
+5
 """
 
 from __future__ import annotations
 
 import contextlib
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from tomserve.engine.prompt_tokens import Truncation, describe_truncation
 from tomserve.engine.redact import MASKED, clean_text
+from tomserve.engine.retry import RetryPolicy, announced_wait
 from tomserve.engine.sync_http import SyncClient, SyncResponse
-from tomserve.engine.transport import MOST_TOKENS, error_text
+from tomserve.engine.transport import MOST_TOKENS, Reply, error_text, parse_retry_after
 from tomserve.errors import ConfigError, ServerError, one_of
-from tomserve.serving.waiting import Waiting, refusal, retried
+from tomserve.status import BUSY, http
+
+LOADING = 1800.0
+"""Seconds for which a server that loads is waited for, unless the user says otherwise."""
+
+ANSWER = 60.0
+"""Seconds that a server may take to say what it serves, unless the user gave less to every request."""
+
+SPEAK_EVERY = 5.0
+"""Seconds between two lines on what is waited for."""
+
+SLICE = 0.25
+"""Seconds between two looks at whether the user has had enough."""
+
+
+@dataclass
+class WaitPolicy:
+    """How start-up waits.
+
+    note: told a sentence on what is waited for, at first and every SPEAK_EVERY seconds. check: called several times a
+    second; an error that it raises ends the waiting. patience: seconds to wait at most; None for what suits the case.
+    policy: how long to wait between two attempts. answer: seconds that a server may take to say what it serves.
+    clock, sleep: the monotonic clock and the sleep of the system.
+    """
+
+    note: Callable[[str], None] = lambda text: None
+    check: Callable[[], None] = lambda: None
+    patience: float | None = None
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
+    answer: float = ANSWER
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _spoken: float | None = None
+
+    def allowed(self, usual: float) -> float:
+        """The seconds to wait at most: those that the user gave, else the usual ones."""
+        return usual if self.patience is None else self.patience
+
+    def speak(self, text: str) -> None:
+        """Tell a sentence, unless one was told a moment ago."""
+        now = self.clock()
+        if self._spoken is None or now - self._spoken >= SPEAK_EVERY:
+            self._spoken = now
+            self.note(text)
+
+    def rest(self, seconds: float) -> None:
+        """Wait so many seconds, unless `check` raises an error."""
+        until = self.clock() + seconds
+        while (left := until - self.clock()) > 1e-6:
+            self.check()
+            self.sleep(min(left, SLICE))
+        self.check()
+
+    def taken(self, endpoint: str, ask: Callable[[], SyncResponse]) -> SyncResponse:
+        """Ask until the server refuses no longer with 429 or 503, and return its response.
+
+        Raises ServerError where it still refuses after the seconds allowed. Without the user's own number, a pause that
+        the server itself announces is allowed beyond the usual seconds, as it is while a run goes on.
+        """
+        began, attempt, longest = self.clock(), 0, 0.0
+        while True:
+            response = ask()
+            if http(response.status_code) not in BUSY:
+                return response
+            attempt += 1
+            reply = Reply(
+                http(response.status_code), retry_after=parse_retry_after(response.headers.get("retry-after"))
+            )
+            longest = max(longest, announced_wait(reply) or 0.0)
+            most, passed = self.allowed(self.policy.lost_after + longest), self.clock() - began
+            refused = f"HTTP {response.status_code} ({_MEANING[response.status_code]})"
+            if passed >= most:
+                raise ServerError(
+                    f"{endpoint}: the server still refuses every request with {refused} after {passed:.0f} s; repeat "
+                    "the command later, or give it more time by --patience SECONDS"
+                )
+            asks = "" if reply.retry_after is None else f" and asks to wait {announced_wait(reply):.0f} s"
+            self.speak(
+                f"{endpoint}: the server answers {refused}{asks}; asking again ... {passed:.0f} s of at most {most:.0f}"
+            )
+            self.rest(min(self.policy.seconds(reply, min(attempt, 6)), most - passed))
+
+
+_MEANING: dict[int, str] = {429: "too many requests", 503: "busy, or still loading"}
+
+
+def ask_patiently(waiting: WaitPolicy | None, endpoint: str, ask: Callable[[], SyncResponse]) -> SyncResponse:
+    """The response to `ask`, asked once where `waiting` is None, else as `Waiting.taken` does."""
+    return ask() if waiting is None else waiting.taken(endpoint, ask)
+
+
+def explain_refusal(response: Any) -> str | None:
+    """What a refusal with 429 or 503 means, as the end of a sentence with what to do; None for another response."""
+    meaning = _MEANING.get(response.status_code)
+    return None if meaning is None else f"HTTP {response.status_code} ({meaning}); try again in a while"
+
 
 CHECKED_PROMPTS = 8
 """How many of the longest prompts, by characters and with room for their replies, are counted in tokens."""
@@ -33,7 +135,7 @@ LISTED = 10
 """How many models a message names at most."""
 
 
-def healthy(root: str, timeout: float) -> bool:
+def is_healthy(root: str, timeout: float) -> bool:
     """Whether the vLLM server at `root` (its address without ``/v1``) answers /health by 200 in `timeout` seconds."""
     try:
         with SyncClient(seconds=timeout) as exchange:
@@ -52,7 +154,7 @@ class Probe:
     """
 
     def __init__(
-        self, endpoint: str, api_key: str | None = None, timeout: float = 60.0, waiting: Waiting | None = None
+        self, endpoint: str, api_key: str | None = None, timeout: float = 60.0, waiting: WaitPolicy | None = None
     ) -> None:
         self.endpoint, self.root = endpoint, endpoint.removesuffix("/v1")
         self._key, self._waiting = api_key, waiting
@@ -69,7 +171,7 @@ class Probe:
 
         Raises ServerError where none comes.
         """
-        return retried(self._waiting, self.endpoint, lambda: self._exchange.ask(method, url, body, self.endpoint))
+        return ask_patiently(self._waiting, self.endpoint, lambda: self._exchange.ask(method, url, body, self.endpoint))
 
     def _data(self, answer: SyncResponse) -> Any:
         """The body of an answer, read as JSON, without the key. Raises ValueError."""
@@ -86,7 +188,7 @@ class Probe:
         if response.status_code in (401, 403):
             how = "was refused" if self._key else "is missing"
             raise ServerError(f"{self.endpoint}: the API key {how}; set TOMSERVE_API_KEY (or OPENAI_API_KEY)")
-        if (busy := refusal(response)) is not None:
+        if (busy := explain_refusal(response)) is not None:
             raise ServerError(f"{self.endpoint}: the server answers GET /models by {busy}")
         try:
             models = [dict(model) for model in self._data(response)["data"]]
@@ -123,7 +225,7 @@ class Probe:
             raise ServerError(f"{self.endpoint}: {_unserved(names[0], list(models))}")
         if len(models) > 1:
             raise ServerError(
-                f"{self.endpoint}: serves several models; name one by --model (MODEL=): {listed(list(models))}"
+                f"{self.endpoint}: serves several models; name one by --model (MODEL=): {format_models(list(models))}"
             )
         return next(iter(models.values()))
 
@@ -268,7 +370,7 @@ def _size(prompt: tuple[str, str, Sequence[dict[str, str]], int]) -> int:
     return sum(len(message["content"]) for message in messages) + _BYTES_A_TOKEN * reply
 
 
-def listed(names: Sequence[str]) -> str:
+def format_models(names: Sequence[str]) -> str:
     """Names of models for a message, of many only the first and how many more there are."""
     more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
     return ", ".join(names[:LISTED]) + more
@@ -278,4 +380,86 @@ def _unserved(name: str, served: Sequence[str]) -> str:
     """What to say of a model that is not among those served."""
     told = one_of("model", name, served[:1000])
     head, known, _ = told.partition("Known: ")
-    return f"{head}Served there: {listed(sorted(served))}" if known else told
+    return f"{head}Served there: {format_models(sorted(served))}" if known else told
+
+
+CHOICE_FIELDS: Mapping[str, Callable[[Sequence[str]], dict[str, Any]]] = {
+    "structured_outputs": lambda texts: {"structured_outputs": {"choice": list(texts)}},
+    "guided_choice": lambda texts: {"guided_choice": list(texts)},
+}
+"""How a reply is held to one of several texts, by the name of the field: of vLLM, and of vLLM before 0.12."""
+
+_UNLIKELY = "zqxj vwkp"
+"""A text that no model says by itself."""
+
+
+class PrefillProbe(Probe):
+    """Asks one endpoint about replies that are begun for it; made as a Probe is."""
+
+    def no_continuing(self, model: str, extra: Mapping[str, Any] | None = None) -> str | None:
+        """Why the server does not continue a reply that is begun for the model (vLLM's ``continue_final_message``), in
+        a few words; None where it does.
+
+        model: the served name. extra: fields of every request. A server may refuse the fields, and another one takes
+        them without a word and begins a new reply; the latter is told by the tokens of the prompt, of which a begun
+        reply has fewer than one that is over. Where a server tells no tokens, it is not trusted to continue. Raises
+        ServerError where it has no time or is broken, since that says nothing about what it can do.
+        """
+        messages = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello"}]
+        body = {**(extra or {}), "model": model, "messages": messages, "temperature": 0, "max_tokens": 1}
+        fields = {"continue_final_message": True, "add_generation_prompt": False}
+        counts: list[int] = []
+        for one in ({**body, **fields}, body):
+            refused, reply = self._small(one)
+            if refused is not None:
+                return f"it refuses the request, {refused}" if not counts else f"it refuses another one, {refused}"
+            try:
+                counts.append(int(reply["usage"]["prompt_tokens"]))
+            except (ValueError, KeyError, TypeError, OverflowError):
+                return "it does not tell how many tokens a prompt has"
+        begun, over = counts
+        return None if begun < over else "it begins a new reply"
+
+    def _small(self, body: Mapping[str, Any]) -> tuple[str | None, Any]:
+        """The reply to a small chat request, as data: why it was refused (None where it was not), and what came.
+
+        Raises ServerError where the server has no time for it, or is broken.
+        """
+        response = self._ask("POST", f"{self.endpoint}/chat/completions", body)
+        code = response.status_code
+        if code == 429 or code >= 500:
+            raise ServerError(
+                f"{self.endpoint}: a small chat request gave HTTP {code}: {self._reason(response) or 'no reason'}; try "
+                "again when it has time"
+            )
+        if code != 200:
+            return f"HTTP {code}: {self._reason(response)}", None
+        try:
+            return None, response.json()
+        except ValueError:
+            return None, None
+
+    def choice_field(self, model: str, extra: Mapping[str, Any] | None = None) -> str | None:
+        """The name of the field that holds a continued reply to a list of texts, None where the server knows none.
+
+        model: the served name. extra: fields of every request. A server that takes the field without a word is found
+        out by a text that no model would say by itself. Raises ServerError as `no_continuing` does.
+        """
+        messages = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello"}]
+        fields = {"continue_final_message": True, "add_generation_prompt": False}
+        body = {**(extra or {}), "model": model, "messages": messages, "temperature": 0, "max_tokens": 16, **fields}
+        for name, value in CHOICE_FIELDS.items():
+            _, reply = self._small({**body, **value([_UNLIKELY])})
+            with contextlib.suppress(KeyError, TypeError, IndexError):
+                if _UNLIKELY in reply["choices"][0]["message"]["content"]:
+                    return name
+        return None
+
+    def refusal(self, body: Mapping[str, Any]) -> str | None:
+        """Why the server refuses a chat request, in its own words; None where it takes it. body: the request, of which
+        one token is asked for."""
+        return self._small({**body, "max_tokens": 1})[0]
+
+    def length(self, model: str, text: str) -> int | None:
+        """The length of a text in tokens, or None where the server cannot count it. model: the served name."""
+        return self._count({"model": model, "prompt": text, "add_special_tokens": False})

@@ -1,28 +1,319 @@
-"""Starts a vLLM server, waits until it is healthy, and ends it with every process that it started.
+"""A vLLM server process: its port, its start, its health, its end, and from its log why it failed.
 
 The server runs in its own process group: Ctrl-C reaches tomserve alone, which then ends the whole group. A pipe ends
 the group when tomserve itself is killed (see tomserve.serving.vllm_cli).
+
+>>> explain_failure("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")[:30]
+'the GPU ran out of memory (tri'
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import random
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from tomserve.content import files
+from tomserve.content.paths import cache_root
+from tomserve.engine.redact import Redactor
 from tomserve.errors import MachineError, ServerError
-from tomserve.serving import failures
+from tomserve.serving import keys
 from tomserve.serving.command import Command
-from tomserve.serving.ports import listeners
-from tomserve.serving.probe import healthy
+from tomserve.serving.probe import is_healthy
+
+Match = re.Match[str]
+LOG_TAIL_BYTES = 400_000
+"""How many characters at the end of a log are read; the cause of a failure is among its last lines."""
+
+_RULES: list[tuple[str, Callable[[Match], str]]] = [
+    (
+        r"Free memory on device[^(\n]*\(([\d.]+)/([\d.]+) GiB\)[^\n]*?utilization \(([\d.]+), ([\d.]+) GiB\)",
+        lambda m: (
+            f"the GPU has {m[1]} of {m[2]} GiB free and {m[4]} GiB are asked for: end the other programs on it, or add "
+            f"`-- --gpu-memory-utilization {_share(m[1], m[2])}` to the command (it is {m[3]} now)"
+        ),
+    ),
+    (
+        r"max seq len \((\d+)\),? \(?([\d.]+) GiB KV cache is needed[^\n]*?memory \(([\d.]+) GiB\)"
+        r"(?:[^\n]*?maximum model length is (\d+))?",
+        lambda m: (
+            f"one question of {m[1]} tokens needs {m[2]} GiB for its keys and values, and {m[3]} GiB are left: add "
+            f"`-- --max-model-len {m[4] or int(int(m[1]) * float(m[3]) / float(m[2]) / 256) * 256}` to the command, or "
+            "use more GPUs"
+        ),
+    ),
+    (
+        r"No available memory for the cache blocks",
+        lambda m: (
+            "the weights leave no memory for keys and values: use more GPUs (`tomserve serve MODEL --explain` shows "
+            "how many it takes), raise `-- --gpu-memory-utilization`, or on a CPU raise the environment variable "
+            "VLLM_CPU_KVCACHE_SPACE (in GiB)"
+        ),
+    ),
+    (
+        r"(?:CUDA|HIP) out of memory\. Tried to allocate ([\d.]+ [KMG]iB)"
+        r"(?:[^\n]*?total capacity of ([\d.]+ [KMG]iB)[^\n]*?of which ([\d.]+ [KMG]iB) is free)?",
+        lambda m: (
+            f"the GPU ran out of memory (tried to allocate {m[1]}{f', {m[3]} of {m[2]} free' if m[2] else ''}): use "
+            "more GPUs (`tomserve serve MODEL --explain`), or lower `-- --max-model-len`, `--max-num-seqs`, or "
+            "`--gpu-memory-utilization`"
+        ),
+    ),
+    (
+        r"(?:DefaultCPUAllocator: can't allocate memory|Cannot allocate memory|\bMemoryError\b)",
+        lambda m: (
+            "the machine ran out of memory: lower the environment variable VLLM_CPU_KVCACHE_SPACE (in GiB), or serve a "
+            "smaller model"
+        ),
+    ),
+    (
+        r"(?:GatedRepoError|Cannot access gated repo|Access to model (\S+) is restricted)"
+        r"(?:[^\n]*?huggingface\.co/([\w.-]+/[\w.-]+))?",
+        lambda m: (
+            f"the weights {f'of {m[1] or m[2]} ' if m[1] or m[2] else ''}are gated: accept the licence on their page "
+            "at huggingface.co and set HF_TOKEN to a token of that account"
+        ),
+    ),
+    (
+        r"(?:RepositoryNotFoundError|is not a local folder and is not a valid model identifier)",
+        lambda m: (
+            "there is no such model on the hub, or it is private: check `model:` in the preset, set HF_TOKEN for a "
+            "private one, or let `model:` name a folder that holds the weights"
+        ),
+    ),
+    (
+        r"Cannot find any model weights with `([^`\n]*)`",
+        lambda m: (
+            f"{m[1]} holds no weights: the download was cut short, or `model:` in the preset names the wrong folder"
+        ),
+    ),
+    (
+        r"(?:LocalEntryNotFoundError|OfflineModeIsEnabled|outgoing traffic has been disabled"
+        r"|couldn't connect to 'https://huggingface\.co'|Failed to resolve '(?:huggingface\.co|cdn-lfs)"
+        r"|Max retries exceeded[^\n]*huggingface)",
+        lambda m: (
+            "the weights are not on this disk and the hub cannot be reached: run `hf download MODEL` where there is a "
+            "network and set HF_HOME to the folder it fills, or let `model:` in the preset name a folder of weights"
+        ),
+    ),
+    (
+        r"No space left on device: '/(?:dev/shm|psm_)",
+        lambda m: "shared memory is full: in a container, start it with `--ipc=host` or a larger `--shm-size`",
+    ),
+    (
+        r"No space left on device",
+        lambda m: "the disk is full: the weights go to HF_HOME (~/.cache/huggingface); set it to a larger disk",
+    ),
+    (
+        r"Model architectures? (\[[^\]\n]*\]|\S+) (?:are|is) not supported",
+        lambda m: (
+            f"the installed vLLM does not know the architecture {m[1]}: check the list of models that it supports, or "
+            "install a newer vLLM"
+        ),
+    ),
+    (
+        r"model type `?'?([\w.-]+)`?'? but Transformers does not recognize this architecture",
+        lambda m: (
+            f"the installed transformers does not know the model type {m[1]}: install a newer vLLM, which brings a "
+            "newer transformers"
+        ),
+    ),
+    (
+        r"Bfloat16 is only supported on GPUs with compute capability",
+        lambda m: "this GPU cannot compute in bfloat16: add `-- --dtype half` to the command",
+    ),
+    (
+        r"attention heads \((\d+)\) must be divisible by tensor parallel size \((\d+)\)",
+        lambda m: f"{m[1]} attention heads cannot be split over {m[2]} GPUs: give another `-- --tensor-parallel-size`",
+    ),
+    (
+        r"OSError: \[Errno 98\] (?:Address already in use|error while attempting to bind)",
+        lambda m: "the port is in use: choose another --port (PORT=)",
+    ),
+    (
+        r"error: unrecognized arguments: ([^\n]{1,200})",
+        lambda m: f"vLLM does not know {m[1].strip()}: check the flags after `--` and `flags:` in the preset",
+    ),
+    (
+        r"error: (argument [^\n]{1,200})",
+        lambda m: f"vLLM refuses the value of a flag ({m[1].strip()}): check the flags after `--` and in the preset",
+    ),
+    (
+        r"KeyError: 'blocks\.\d+\.ffn\.experts\.",
+        lambda m: (
+            "vLLM cannot read the names of DBRX's expert weights, because tomserve's plugin is not active: unset "
+            "VLLM_PLUGINS if it is set, and install tomserve in the same environment as vLLM"
+        ),
+    ),
+]
+"""Pairs of a pattern that a known failure leaves in the log, and what to tell the user where it matches."""
+
+_COMPILED = [(re.compile(pattern), say) for pattern, say in _RULES]
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_ORDINARY = re.compile(r"(?:\(\w+ pid=\d+\) +)?(?:DEBUG|INFO|WARNING)\b")
+"""Lines of vLLM's log below the level of an error. They may name a failure, but one that vLLM recovered from."""
+_PREFIX = re.compile(r"^\(\w+ pid=\d+\) +(?:[A-Z]+ \S+ \S+ \[[^\]]*\] ?)?")
+_NOISE = re.compile(
+    r"\s*(?:Traceback|File \"|[\^~]+$|raise |return |await |For further information)"
+    r"|.*(?:See root cause above|[Ss]ee stack trace for root cause)"
+)
+
+
+def _lines(log: str) -> list[str]:
+    """The last lines of a log, without colours and without any key of this machine's environment."""
+    return _COLOUR.sub("", Redactor(*keys.all_keys())(log)[-LOG_TAIL_BYTES:]).splitlines()
+
+
+def explain_failure(log: str) -> str | None:
+    """What made the server fail and what to do about it, or None where the log holds no known cause.
+
+    Of several causes the one that was logged first is given, since the later ones usually follow from it.
+    """
+    text = "\n".join(line for line in _lines(log) if not _ORDINARY.match(line))
+    causes = [(match.start(), say(match)) for pattern, say in _COMPILED if (match := pattern.search(text))]
+    return min(causes)[1] if causes else None
+
+
+def last_error_lines(log: str, lines: int = 3) -> list[str]:
+    """The last lines of a log that are worth showing: those that name an error, or any where none does.
+
+    log: the text of the log. lines: how many to give at most. Each is cut to its last 200 characters.
+    """
+    plain = (_PREFIX.sub("", line) for line in _lines(log) if not _ORDINARY.match(line))
+    spoken = [line.strip() for line in plain if line.strip() and not _NOISE.match(line)]
+    errors = [line for line in spoken if re.search(r"\b\w*(?:Error|Exception)\b|\berror\b|ERROR", line)] or spoken
+    return [line[-200:] for line in errors[-lines:]]
+
+
+def _share(free: str, total: str) -> str:
+    """The share of a GPU's memory to ask for where `free` of `total` GiB are free: slightly less, but at least 0.05."""
+    return f"{max(0.05, int(float(free) / float(total) * 100 - 1) / 100):.2f}"
+
+
+_LISTEN = "0A"
+"""How /proc/net/tcp writes the state of a socket that listens."""
+_LOWEST, _HIGHEST = 20000, 32000
+"""The range in which free ports are looked for; on most systems it is below the ports that the system hands out."""
+
+
+def free_port(count: int = 1) -> int:
+    """The first of `count` consecutive ports of the loopback interface that are all free now.
+
+    They are below the ports that the system hands out by itself, because vLLM takes several of those while it loads
+    and would now and then take the very port on which it is to listen in the end. Raises MachineError where none is.
+    """
+    highest = min(_HIGHEST, _lowest_own())
+    for _ in range(1000):
+        first = random.randrange(_LOWEST, max(highest, _LOWEST + 1000) - count)
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+    raise MachineError(f"there is no free port between {_LOWEST} and {highest}; end some of the servers that run here")
+
+
+def _lowest_own() -> int:
+    """The lowest port that the system hands out by itself; _HIGHEST where it does not tell."""
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return _HIGHEST
+
+
+@contextlib.contextmanager
+def reserve_port(port: int, folder: Path | None = None) -> Iterator[None]:
+    """Keep other `tomserve serve` commands on this machine from taking `port` while this one loads a model.
+
+    vLLM listens only after minutes of loading, so until then a locked file stands for the port. folder: where that
+    file of a few bytes is put, and stays; by default in the user's own cache, where nobody else can put a link in its
+    place. Raises MachineError where another command holds the port.
+    """
+    folder = folder or cache_root() / "tomserve/ports"
+    name = f"{socket.gethostname()}-{port}.lock"  # several machines may share one home folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.fdopen(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+")
+    except OSError:
+        yield  # the lock is a convenience: without a place for it, serving still works
+        return
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            by = lock.read().strip() or "another process"
+            raise MachineError(
+                f"port {port} is taken by another `tomserve serve` ({by}), which may still be loading its model; "
+                "choose another --port (PORT=)"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"pid {os.getpid()}")
+        lock.flush()
+        yield
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise MachineError, which names the process that has the port, where a server cannot listen on host:port."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except (OSError, TypeError, ValueError, OverflowError) as error:
+        if not isinstance(error, OSError):
+            raise MachineError(
+                f"--host {host!r} is not a valid address; expected one such as 127.0.0.1 or 0.0.0.0"
+            ) from None
+        holder = port_owner(port)
+        by = f" by {holder}" if holder else ""
+        raise MachineError(
+            f"{host}:{port}: cannot listen ({error.strerror}{by}); choose another --port (PORT=)"
+        ) from None
+
+
+def port_owner(port: int) -> str | None:
+    """The process that listens on `port`, as ``"pid 12 (python)"``; None where none does or the system is silent."""
+    pids = port_listeners(port)
+    if pids is None:
+        return None
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            return f"pid {pid} ({Path(f'/proc/{pid}/comm').read_text().strip()})"
+    return "another user's process"
+
+
+def port_listeners(port: int) -> list[int] | None:
+    """The ids of processes that listen on `port`, as far as this user may see them.
+
+    An empty list means that the processes are another user's; None, that nobody listens or the system does not tell.
+    """
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(table).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTEN and int(fields[1].rsplit(":", 1)[1], 16) == port:
+                    inodes.add(f"socket:[{fields[9]}]")
+    if not inodes:
+        return None
+    pids = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if any(os.readlink(handle) in inodes for handle in (process / "fd").iterdir()):
+                pids.append(int(process.name))
+    return pids
+
 
 Note = Callable[[str], None]
 
@@ -92,9 +383,9 @@ class Server:
         text = self._end_of_log()
         if not text.strip():
             return ""
-        if (cause := failures.explain(text)) is not None:
+        if (cause := explain_failure(text)) is not None:
             return f": {cause} (log: {self.log})"
-        return f"; {self.log} ends: " + " | ".join(failures.last_words(text))
+        return f"; {self.log} ends: " + " | ".join(last_error_lines(text))
 
     def _end_of_log(self) -> str:
         """The last characters of the log; empty where there is no log to read."""
@@ -102,7 +393,7 @@ class Server:
             return ""
         try:
             with self.log.open("rb") as file:
-                file.seek(max(0, self.log.stat().st_size - failures.READ))
+                file.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))
                 return file.read().decode("utf-8", "replace")
         except OSError:
             return ""
@@ -127,13 +418,13 @@ class Server:
         note: is told every few seconds that it is still waited for. timeout: seconds to wait. Raises ServerError where
         they pass, and at once where the process ends or another server answers in its place.
         """
-        return wait_all([self], note, timeout)
+        return wait_healthy([self], note, timeout)
 
     def ready(self) -> bool:
         """Whether the server answers /health. Raises ServerError where it has ended or another answers in its place."""
         if (reason := self.gone()) is not None:
             raise ServerError(reason)
-        if not healthy(self.root, 2.0):
+        if not is_healthy(self.root, 2.0):
             return False
         self._refuse_another()
         self._healthy = True
@@ -144,7 +435,7 @@ class Server:
 
         Two servers can be bound to one port, so that an answer alone does not prove that ours is running.
         """
-        pids = listeners(int(self.root.rsplit(":", 1)[1]))
+        pids = port_listeners(int(self.root.rsplit(":", 1)[1]))
         if pids is None or not os.access(f"/proc/{self.process.pid}/fd", os.R_OK):
             return  # this system does not tell which process listens
         for pid in pids:
@@ -197,7 +488,7 @@ class Server:
         return True
 
 
-def wait_all(servers: Sequence[Server], note: Note, timeout: float = 1800.0) -> float:
+def wait_healthy(servers: Sequence[Server], note: Note, timeout: float = 1800.0) -> float:
     """Wait until every server answers /health, and return how many seconds that took.
 
     note: is told every five seconds that they are still waited for. timeout: seconds to wait for all of them. Raises

@@ -1,31 +1,210 @@
-"""Works out how many GPUs a preset needs, by arithmetic that `tomserve serve --explain` shows. On every GPU must hold:
+"""The GPUs of a machine, and how many of them a preset needs, by arithmetic that `tomserve serve --explain` shows.
+
+On every GPU must hold:
 
     weights / (tensor x pipeline)  +  keys and values of the questions in flight  +  SPARE_GB  <=  memory x utilization
 
-The keys and values that attention keeps for one token take 2 (a key and a value) x layers x kv_heads x head_dim x bytes
-of the data type. Tensor parallelism splits the kv heads over the GPUs, and repeats them where there are fewer than
-GPUs; pipeline parallelism splits the layers. Tensor parallelism stays within a node (a machine), since the GPUs talk
-to each other at every layer; where one node is too small, pipeline parallelism goes over several.
+The keys and values that attention keeps for one token take 2 (a key and a value) x layers x kv_heads x head_dim x
+bytes of the data type. Tensor parallelism splits the kv heads over the GPUs, and repeats them where there are fewer
+than GPUs; pipeline parallelism splits the layers. Tensor parallelism stays within a node (a machine), since the GPUs
+talk to each other at every layer; where one node is too small, pipeline parallelism goes over several.
 
->>> from tomserve.serving.hardware import parse_gpus
->>> fits = choose(Preset.load("dbrx"), parse_gpus("8xA100-80GB"))
+>>> fits = choose_layout(Preset.load("dbrx"), parse_gpus("8xA100-80GB"))
 >>> fits.tensor, fits.pipeline
 (4, 1)
->>> over = choose(Preset.load("qwen3-235b-a22b"), parse_gpus("2x8xA100-40GB"))
+>>> over = choose_layout(Preset.load("qwen3-235b-a22b"), parse_gpus("2x8xA100-40GB"))
 >>> over.tensor, over.pipeline, over.nodes
 (8, 2, 2)
 """
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tomserve.errors import MachineError
-from tomserve.serving.checkpoint import context_of, json_object, shape_of, size_gb, snapshot, stored_dtype, text_part
-from tomserve.serving.hardware import MOST_GPUS, Gpu, parse_gpus
+from tomserve.errors import ConfigError, MachineError, nearest
+from tomserve.serving.checkpoint import (
+    find_snapshot,
+    read_context,
+    read_json_object,
+    read_shape,
+    stored_dtype,
+    text_config,
+    weights_gb,
+)
 from tomserve.serving.presets import Preset, Shape
+
+_NAMED = {  # memory in MiB as nvidia-smi states it (what is sold as 80 GB is somewhat below 80 GiB), compute capability
+    "A10": (23028, 8.6),
+    "A10G": (23028, 8.6),
+    "A100-40GB": (40960, 8.0),
+    "A100-80GB": (81920, 8.0),
+    "A40": (46068, 8.6),
+    "A6000": (49140, 8.6),
+    "B200": (183359, 10.0),
+    "H100": (81559, 9.0),
+    "H100-80GB": (81559, 9.0),
+    "H200": (143771, 9.0),
+    "L4": (23034, 8.9),
+    "L40S": (46068, 8.9),
+    "RTX3090": (24576, 8.6),
+    "RTX4090": (24564, 8.9),
+    "RTX5090": (32607, 12.0),
+    "T4": (15360, 7.5),
+    "V100-16GB": (16384, 7.0),
+    "V100-32GB": (32768, 7.0),
+}
+MOST_GPUS = 9999
+"""How many GPUs a user may name."""
+_TIMES = r"\s*[xX*×]\s*"
+_SOLD = 0.97 * 2**30 / 1e9
+"""Usable decimal gigabytes for every gigabyte that a GPU is sold with: these are GiB, less about 3 % for the driver."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU.
+
+    memory_gb: its memory in decimal gigabytes. compute: its CUDA compute capability; None where it is not known.
+    driver: the version of its driver. id: what CUDA_VISIBLE_DEVICES calls it. uuid: its unique name by nvidia-smi.
+    node: the machine that it is in, counted from 0. driver, id and uuid are None for a GPU of another machine.
+    """
+
+    name: str
+    memory_gb: float
+    compute: float | None = None
+    driver: str | None = None
+    id: str | None = None
+    uuid: str | None = None
+    node: int = 0
+
+    @property
+    def bfloat16(self) -> bool:
+        """Whether it can compute in bfloat16; assumed where its compute capability is not known."""
+        return self.compute is None or self.compute >= 8.0
+
+    @property
+    def batch_invariant(self) -> bool:
+        """Whether vLLM 0.32 has batch-invariant kernels for it: its documentation ("Batch Invariance") asks for 8.0."""
+        return self.compute is not None and self.compute >= 8.0
+
+
+def find_gpus() -> list[Gpu]:
+    """The NVIDIA GPUs that nvidia-smi lists, in its order; an empty list where there are none."""
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        return []
+    fields = "name,memory.total,compute_cap,driver_version,index,uuid"
+    query = [command, f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+    try:
+        listed = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    here = []
+    for line in listed.splitlines():
+        cells = [cell.strip() for cell in line.rsplit(",", 5)]
+        if len(cells) != 6:
+            continue
+        name, mebibytes, compute, driver, index, uuid = cells
+        stated = _number(mebibytes)
+        # nvidia-smi states "[N/A]" for a GPU that shares the machine's memory.
+        memory = stated * 2**20 / 1e9 if stated else memory_gb()
+        here.append(Gpu(name, memory, _number(compute), driver or None, index, uuid))
+    return here
+
+
+def visible_gpus(installed: list[Gpu]) -> list[Gpu]:
+    """Those of this machine's GPUs that CUDA_VISIBLE_DEVICES lets us use, in its order.
+
+    As CUDA does, the list is read up to the first name that no GPU, or more than one, has. Without the variable all
+    GPUs are usable. Raises MachineError for slices of GPUs (MIG), whose memory is not known here.
+    """
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return installed
+    taken: dict[str | None, Gpu] = {}
+    for name in (part.strip() for part in chosen.split(",")):
+        if name.startswith("MIG"):
+            raise MachineError(
+                f"CUDA_VISIBLE_DEVICES={chosen}: tomserve cannot tell the memory of MIG slices; print the command with "
+                "`--dry-run --gpus 1xNAME-20GB`, stating the slice's memory, and start it yourself"
+            )
+        matching = [
+            gpu
+            for gpu in installed
+            if name == gpu.id or (name.startswith("GPU-") and (gpu.uuid or "").startswith(name))
+        ]
+        if len(matching) != 1 or matching[0].id in taken:
+            break
+        taken[matching[0].id] = replace(matching[0], id=name)
+    return list(taken.values())
+
+
+def group_gpus(available: list[Gpu]) -> list[Gpu]:
+    """Of the available GPUs, those of the kind that has the most memory in all: a model needs GPUs of one kind."""
+    kinds: dict[tuple[str, int], list[Gpu]] = {}
+    for gpu in available:
+        kinds.setdefault((gpu.name, round(gpu.memory_gb)), []).append(gpu)
+    return max(kinds.values(), key=lambda kind: sum(gpu.memory_gb for gpu in kind), default=[])
+
+
+def memory_gb() -> float:
+    """The memory of this machine in decimal gigabytes; 0 where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    except (OSError, ValueError):
+        return 0.0
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def parse_gpus(text: str) -> list[Gpu]:
+    """The GPUs that a user describes, all of one kind: ``8xA100-80GB``, ``H200``, ``2x24GB``; or those of several nodes
+    (machines that are alike), node by node: ``2x8xA100-80GB`` are two nodes of eight.
+
+    Raises ConfigError where the text cannot be read, or states no memory and names no GPU that is known here.
+    """
+    name = rf"(?!\s*\d+{_TIMES})[A-Za-z0-9 _.-]+"
+    match = re.fullmatch(rf"(?:(\d{{1,3}}){_TIMES})??(?:(\d{{1,4}}){_TIMES})?({name})", text.strip())
+    nodes, count = (int(match[1] or 1), int(match[2] or 1)) if match else (0, 0)
+    if match is None or not 0 < nodes * count <= MOST_GPUS:
+        raise ConfigError(
+            f"--gpus {text!r}: expected COUNTxNAME-MEMORY of one kind, for example 8xA100-80GB, or "
+            f"NODESxCOUNTxNAME-MEMORY, for example 2x8xA100-80GB; at most {MOST_GPUS} in all"
+        )
+    one = _named(match[3], text)
+    return [replace(one, node=node) for node in range(nodes) for _ in range(count)]
+
+
+def _named(name: str, text: str) -> Gpu:
+    """The GPU of that name, which stands in `text`. Raises ConfigError where its memory is neither known nor stated."""
+    name = re.sub(r"[ _]", "", name).upper()
+    name = re.sub(r"^(NVIDIA|GEFORCE|TESLA)+|-?(SXM|PCIE|NVL)\d?(?=-|$)", "", name).strip("-")
+    if re.search(r"[A-Z].*-\d+$", name):
+        name += "GB"
+    if name in _NAMED:
+        mebibytes, compute = _NAMED[name]
+        return Gpu(name, mebibytes * 2**20 / 1e9, compute)
+    family = {key: value for key, value in _NAMED.items() if name.startswith(f"{key.split('-')[0]}-")}
+    if (memory := re.search(r"(?:^|-)(\d+(?:\.\d+)?)GI?B$", name)) is None or not 1 <= float(memory[1]) <= 10_000:
+        hint = nearest(name, _NAMED) or "."
+        raise ConfigError(
+            f"--gpus {text!r}: how much memory has one of them? Write it as in 4xA100-80GB{hint} "
+            f"Known without it: {', '.join(_NAMED)}"
+        )
+    compute_of = {value[1] for value in family.values()}
+    return Gpu(name, float(memory[1]) * _SOLD, compute_of.pop() if len(compute_of) == 1 else None)
+
 
 SPARE_GB = 5.0
 """Decimal gigabytes that every GPU needs for activations, CUDA graphs and communication; an estimate."""
@@ -40,7 +219,7 @@ BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelSize:
     """What the arithmetic needs to know about a model.
 
     weights_gb: size of the weights in decimal gigabytes. shape: sizes of its attention; None where they are not known.
@@ -65,7 +244,7 @@ class Layout:
     time. utilization: the share of a GPU's memory that vLLM takes. nodes: over how many machines the GPUs are spread.
     """
 
-    model: Model
+    model: ModelSize
     tensor: int
     pipeline: int
     gpu: Gpu
@@ -131,23 +310,23 @@ class Layout:
         )
 
 
-def describe(preset: Preset, model: str | None = None) -> Model:
+def describe_model(preset: Preset, model: str | None = None) -> ModelSize:
     """What is known about a preset's model: from its files where they are on this disk, else from the preset.
 
     model: a hub id or folder to look at in place of the preset's own.
     """
-    where = snapshot(model or preset.model, preset.revision)
-    config = json_object(where / "config.json") if where else None
+    where = find_snapshot(model or preset.model, preset.revision)
+    config = read_json_object(where / "config.json") if where else None
     if where is None or config is None:
-        return Model(preset.weights_gb, preset.shape, preset.context, "the preset's figure")
+        return ModelSize(preset.weights_gb, preset.shape, preset.context, "the preset's figure")
     commit = where.name if where.parent.name == "snapshots" else None
-    shape = shape_of(config) or preset.shape
-    size = size_gb(where)
+    shape = read_shape(config) or preset.shape
+    size = weights_gb(where)
     factor = cast_factor(config, preset.dtype) if size else 1.0
     source = "the size of its files" if size else "the preset's figure; config.json is on disk"
     source += f" x {factor:g}, as they are stored in another data type" if factor != 1 else ""
-    context = (context_of(config) or (preset.context,))[0]
-    return Model((size or preset.weights_gb) * factor, shape, context, source, commit)
+    context = (read_context(config) or (preset.context,))[0]
+    return ModelSize((size or preset.weights_gb) * factor, shape, context, source, commit)
 
 
 def cast_factor(config: Mapping[str, Any], dtype: str) -> float:
@@ -156,13 +335,13 @@ def cast_factor(config: Mapping[str, Any], dtype: str) -> float:
     config: the parsed config.json, whose `dtype` (formerly `torch_dtype`) tells how the weights are stored. Quantized
     weights stay as they are.
     """
-    if "quantization_config" in config or "quantization_config" in text_part(config):
+    if "quantization_config" in config or "quantization_config" in text_config(config):
         return 1.0
     stored = BYTES.get(str(stored_dtype(config)))
     return BYTES[dtype] / stored if stored and dtype in BYTES else 1.0
 
 
-def choose(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> Layout:
+def choose_layout(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> Layout:
     """Choose how to spread a preset's model over GPUs: the fewest that hold it and IN_FLIGHT questions at a time.
 
     One node is tried first, and in it tensor parallelism alone. Where no layout holds that many questions, the one that
@@ -171,16 +350,16 @@ def choose(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> 
     even one question of the preset's max_model_len fits, where the GPUs cannot compute in its data type, or where its
     heads cannot be split as it asks.
     """
-    model = describe(preset)
+    model = describe_model(preset)
     if not gpus:
-        raise MachineError(f"{_need(preset, model)}; GPUs found: none; {way_out(preset)}")
+        raise MachineError(f"{_need(preset, model)}; GPUs found: none; {suggest_gpus(preset)}")
     old = next((gpu for gpu in gpus if not gpu.bfloat16), None)
     if preset.dtype == "bfloat16" and old is not None:
         raise MachineError(
             f"{preset.name}: {old.name} (compute capability {old.compute:g}) cannot compute in bfloat16; "
             f"add `-- --dtype half` to the command, or copy the preset with dtype: float16"
         )
-    if preset.tensor_parallel and model.shape is not None and not divides(model.shape, preset.tensor_parallel):
+    if preset.tensor_parallel and model.shape is not None and not divides_heads(model.shape, preset.tensor_parallel):
         heads = f"{model.shape.heads} attention heads" + (
             "" if model.shape.heads % preset.tensor_parallel else f" with {model.shape.kv_heads} kv heads"
         )
@@ -201,7 +380,7 @@ def choose(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> 
     if best is None:
         fixed = (preset.tensor_parallel or 1) * (preset.pipeline_parallel or 1)
         raise MachineError(
-            f"{preset.name}: its preset asks for {fixed} GPUs; GPUs found: {have}; {way_out(preset, gpus)}"
+            f"{preset.name}: its preset asks for {fixed} GPUs; GPUs found: {have}; {suggest_gpus(preset, gpus)}"
         )
     if best.cache_gb > 0:
         most = int(best.questions * best.tokens_each / 256) * 256
@@ -212,11 +391,11 @@ def choose(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> 
     raise MachineError(
         f"{_need(preset, model)}; GPUs found: {have}: spread over {best.gpus} of them the weights take "
         f"{best.weights_gb:.1f} GB of each, and {best.gpu.memory_gb * preset.utilization - SPARE_GB:.1f} GB of each "
-        f"are usable; {way_out(preset, gpus)}"
+        f"are usable; {suggest_gpus(preset, gpus)}"
     )
 
 
-def _layouts(preset: Preset, model: Model, gpus: Sequence[Gpu], thinking: int | None) -> Iterator[Layout]:
+def _layouts(preset: Preset, model: ModelSize, gpus: Sequence[Gpu], thinking: int | None) -> Iterator[Layout]:
     """Every way to spread the model: the fewest nodes first, then the fewest pipeline stages, since these are slower,
     then the fewest GPUs."""
     smallest = min(gpus, key=lambda gpu: gpu.memory_gb)
@@ -226,15 +405,15 @@ def _layouts(preset: Preset, model: Model, gpus: Sequence[Gpu], thinking: int | 
         (over, pipeline, tensor)
         for tensor in ([preset.tensor_parallel] if preset.tensor_parallel else _powers(each))
         for pipeline in ([preset.pipeline_parallel] if preset.pipeline_parallel else range(1, len(gpus) // tensor + 1))
-        if divides(model.shape, tensor)
+        if divides_heads(model.shape, tensor)
         and _splits(model.shape, pipeline)
-        and (over := nodes_of(tensor, pipeline, nodes, each)) is not None
+        and (over := count_nodes(tensor, pipeline, nodes, each)) is not None
     ]
     for over, pipeline, tensor in sorted(ways):
         yield replace(_layout(preset, model, smallest, tensor, pipeline, thinking), nodes=over)
 
 
-def nodes_of(tensor: int, pipeline: int, nodes: int, each: int) -> int | None:
+def count_nodes(tensor: int, pipeline: int, nodes: int, each: int) -> int | None:
     """Over how many of `nodes` nodes with `each` GPUs a layout goes: the fewest; None where it cannot be laid out so.
 
     Every node takes the same number of GPUs, which vLLM asks for, and no stage of the pipeline is cut by the border of
@@ -252,7 +431,7 @@ def _powers(most: int) -> list[int]:
     return [2**n for n in range(most.bit_length()) if 2**n <= most]
 
 
-def divides(shape: Shape | None, tensor: int) -> bool:
+def divides_heads(shape: Shape | None, tensor: int) -> bool:
     """Whether vLLM can split the attention heads over `tensor` GPUs; assumed for a model of unknown shape.
 
     The query heads must split evenly; the kv heads must split evenly, or be repeated the same number of times.
@@ -267,7 +446,7 @@ def _splits(shape: Shape | None, pipeline: int) -> bool:
     return shape is None or pipeline <= shape.layers
 
 
-def _layout(preset: Preset, model: Model, gpu: Gpu, tensor: int, pipeline: int, thinking: int | None) -> Layout:
+def _layout(preset: Preset, model: ModelSize, gpu: Gpu, tensor: int, pipeline: int, thinking: int | None) -> Layout:
     """The arithmetic for one way to spread a model; its results may be negative where the model does not fit."""
     weights = model.weights_gb / (tensor * pipeline)
     use = preset.utilization
@@ -293,19 +472,19 @@ def _holds_one(layout: Layout, preset: Preset) -> bool:
     return layout.cache_gb > 0 and layout.questions * layout.tokens_each >= preset.max_model_len
 
 
-def _need(preset: Preset, model: Model) -> str:
+def _need(preset: Preset, model: ModelSize) -> str:
     return (
         f"{preset.name}: it needs {model.weights_gb:g} GB for weights, room for keys and values, and {SPARE_GB:g} GB "
         "of working space on each GPU"
     )
 
 
-def way_out(preset: Preset, gpus: Sequence[Gpu] = ()) -> str:
+def suggest_gpus(preset: Preset, gpus: Sequence[Gpu] = ()) -> str:
     """What to do where GPUs are too few: the command that plans for a machine, or for as many nodes as it takes.
 
     gpus: those that are too few. Where the user named them, more nodes of that kind are tried; else nodes of STUDY.
     """
-    model, named = describe(preset), [gpu for gpu in gpus if gpu.id is None]
+    model, named = describe_model(preset), [gpu for gpu in gpus if gpu.id is None]
     first = len({gpu.node for gpu in named}) or 1
     each = named[: len(named) // first] or parse_gpus(STUDY)
     for nodes in range(first, min(64, MOST_GPUS // len(each)) + 1):

@@ -15,7 +15,7 @@ import math
 
 from tomserve.errors import ConfigError
 from tomserve.runs.questions import Questions
-from tomserve.serving.hardware import parse_gpus
+from tomserve.serving.sizing import parse_gpus
 from tomserve.shards.costs import BYTES_A_TOKEN, costs_of, tokens_of
 from tomserve.shards.record import EXPECTED, MOST
 from tomserve.shards.speed import Figure, Load, Nodes, speed_of

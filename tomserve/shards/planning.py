@@ -35,7 +35,7 @@ from tomserve.runs.planning import EvalOptions, Plan
 from tomserve.runs.runfolder import default_name
 from tomserve.runs.sorting import places_in_order
 from tomserve.runs.whole import noted_of
-from tomserve.serving.waiting import Waiting
+from tomserve.serving.probe import WaitPolicy
 from tomserve.shards import balance
 from tomserve.shards.costs import BYTES_A_TOKEN, Cost, costs_of, tokens_of
 from tomserve.shards.record import FILE, ITEMS, MOST, PartRecord, Shards, folder_of, part_folder
@@ -71,7 +71,7 @@ def divide(
         raise ConfigError(
             f"--parts {parts}: expected at most {MOST:,}, as the folders of parts have names of four digits"
         )
-    made = planning.plan(replace(options, start=True), Waiting(listener.message))
+    made = planning.plan(replace(options, start=True), WaitPolicy(listener.message))
     place = folder or folder_of(options.run or default_name(made.called, made.name))
     units = _Units(made, listener)
     count = units.count(parts, part_tokens)

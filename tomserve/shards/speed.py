@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tomserve.errors import ConfigError, MachineError
-from tomserve.serving.hardware import Gpu
 from tomserve.serving.presets import Preset
-from tomserve.serving.sizing import BYTES, STUDY, Layout, choose
+from tomserve.serving.sizing import BYTES, STUDY, Gpu, Layout, choose_layout
 
 PEAKS = {
     **{"A100": 312.0, "H100": 989.0, "H200": 989.0, "B200": 2250.0, "V100": 125.0, "T4": 65.0, "L4": 121.0},
@@ -137,7 +136,7 @@ def _layout(preset: Preset, gpus: list[Gpu], nodes: int) -> tuple[Layout, int]:
         if each > nodes:
             break
         try:
-            return choose(preset, gpus * each), each
+            return choose_layout(preset, gpus * each), each
         except MachineError as found:
             error = error or found
     assert error is not None

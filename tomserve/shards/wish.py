@@ -16,7 +16,7 @@ from tomserve.content.validation import CODE, ModelName, Name, strategy_name
 from tomserve.engine import transports
 from tomserve.errors import ConfigError
 from tomserve.runs.planning import EvalOptions
-from tomserve.serving.target import Target
+from tomserve.serving.endpoint import Target
 
 Seconds = Annotated[float, pydantic.Field(ge=1, le=1e6, allow_inf_nan=False)]
 Several = Annotated[tuple[str, ...], pydantic.Field(max_length=1000)]

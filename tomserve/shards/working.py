@@ -27,7 +27,7 @@ from tomserve.runs.stopping import Stop
 from tomserve.runs.strategies import from_folders
 from tomserve.runs.whole import Whole
 from tomserve.serving import keys
-from tomserve.serving.addresses import shown
+from tomserve.serving.endpoint import redact_url
 from tomserve.shards.record import FILE, ITEMS, Shards, part_folder
 from tomserve.shards.state import state_of
 from tomserve.shards.wish import Wish
@@ -149,7 +149,7 @@ def _addresses(wish: Wish, how: Connection) -> tuple[str, ...]:
         )
     if not how.base_urls and keys.api_key() is not None:
         raise ConfigError(
-            f"the API key would be sent to {', '.join(map(shown, wish.base_url))}, which {FILE} names; say so by "
+            f"the API key would be sent to {', '.join(map(redact_url, wish.base_url))}, which {FILE} names; say so by "
             "--base-url URL, or use a server of this machine by --here"
         )
     return how.base_urls or wish.base_url

@@ -13,10 +13,9 @@ from tomserve.api.experiments import Experiment
 from tomserve.content.paths import absolute_runs_root, runs_root
 from tomserve.errors import ConfigError, NoSuchRunError, NotAllowedError, one_of
 from tomserve.runs import checking, noise_check
-from tomserve.serving import records
-from tomserve.serving.addresses import normalize
-from tomserve.serving.keys import every
-from tomserve.serving.target import REFERENCE
+from tomserve.serving import registry
+from tomserve.serving.endpoint import REFERENCE, normalize_url
+from tomserve.serving.keys import all_keys
 from tomserve.web.people import Person
 from tomserve.web.register import Register
 from tomserve.web.settings import Settings
@@ -42,7 +41,9 @@ def check(experiment: Experiment, person: Person, register: Register, settings: 
     _check_names(experiment)
     if experiment.path is not None:
         check_path(experiment.path, person, register)
-    experiment = experiment.model_copy(update={"base_url": tuple(dict.fromkeys(map(normalize, experiment.base_url)))})
+    experiment = experiment.model_copy(
+        update={"base_url": tuple(dict.fromkeys(map(normalize_url, experiment.base_url)))}
+    )
     _check_model(experiment)
     check_key(experiment, settings)
     options = experiment.options()
@@ -123,7 +124,7 @@ def _check_model(experiment: Experiment) -> None:
     presets = content.names("launch/models", ".yaml")
     if model == REFERENCE or model in presets:
         return
-    if model in {one.record.model for one in records.seen()}:
+    if model in {one.record.model for one in registry.believed_records()}:
         return
     raise ConfigError(f"{one_of('model', model[:300], presets)}; or give the address of a server that serves it")
 
@@ -157,12 +158,12 @@ def check_stranger(experiment: Experiment, settings: Settings) -> None:
 
 
 def _only_at(experiment: Experiment, place: str) -> bool:
-    return bool(experiment.base_url) and {normalize(url) for url in experiment.base_url} == {normalize(place)}
+    return bool(experiment.base_url) and {normalize_url(url) for url in experiment.base_url} == {normalize_url(place)}
 
 
 def group_of(experiment: Experiment) -> str:
     """The group of an experiment: what it shares with others that must not run at the same time."""
-    return " ".join(sorted(map(normalize, experiment.base_url))) or HERE
+    return " ".join(sorted(map(normalize_url, experiment.base_url))) or HERE
 
 
 def environment(experiment: Experiment, settings: Settings) -> Mapping[str, str]:
@@ -179,7 +180,7 @@ def environment(experiment: Experiment, settings: Settings) -> Mapping[str, str]
         allowed = {name for name, place in settings.keys if not place}
         allowed |= {"TOMSERVE_API_KEY_FILE"} if "TOMSERVE_API_KEY" in allowed else set()
         allowed |= {"HF_TOKEN"} if experiment.start else set()
-    values = set(every())
+    values = set(all_keys())
     return {
         name: value
         for name, value in os.environ.items()

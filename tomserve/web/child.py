@@ -24,7 +24,7 @@ from tomserve.content.text import sanitize
 from tomserve.engine.records import utc_now
 from tomserve.engine.redact import Redactor
 from tomserve.errors import ConfigError
-from tomserve.serving import keys, records
+from tomserve.serving import keys, registry
 
 CONSOLE = "console.txt"
 """The file of a run that takes what the command prints."""
@@ -109,7 +109,7 @@ def begin(name: str, folder: Path, environment: Mapping[str, str], turn: int) ->
                 start_new_session=True,
             )
         with contextlib.suppress(OSError):
-            os.pwrite(lock, f"{process.pid} {records.birth(process.pid) or ''}\n".encode(), 0)
+            os.pwrite(lock, f"{process.pid} {registry.process_birth(process.pid) or ''}\n".encode(), 0)
         return Child(name, folder, process)
     finally:
         os.close(lock)  # the process has it, too, and so the lock is held until that ends
@@ -138,7 +138,7 @@ def left_by(name: str) -> int | None:
     except (OSError, ValueError):
         return None
     pid = int(noted) if noted.isdigit() else 0
-    return pid if pid and birth and records.birth(pid) == birth else None
+    return pid if pid and birth and registry.process_birth(pid) == birth else None
 
 
 def said(folder: Path, begins: str = "") -> str:
@@ -146,7 +146,7 @@ def said(folder: Path, begins: str = "") -> str:
     with contextlib.suppress(OSError, ConfigError), files.open_for_reading(folder / CONSOLE) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - TOLD))
-        text = Redactor(*keys.every())(file.read(TOLD).decode("utf-8", "replace"))
+        text = Redactor(*keys.all_keys())(file.read(TOLD).decode("utf-8", "replace"))
         for root in (absolute_runs_root(), runs_root().absolute()):
             text = text.replace(str(root), "runs")  # where that lies is nobody's business
         for line in reversed(text.splitlines()):

@@ -13,7 +13,7 @@ from pathlib import Path
 from tomserve import benchmarks, content
 from tomserve.content import validation
 from tomserve.errors import ConfigError
-from tomserve.serving.addresses import normalize
+from tomserve.serving.endpoint import normalize_url
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe
 from tomserve.web import streaming
@@ -106,11 +106,11 @@ def models_at(address: str, key: str, settings: Settings) -> list[str]:
     key: the name of the variable that holds its API key; "" to ask without. Raises ConfigError where the key may not be
     sent there, ServerError where the endpoint does not answer as one.
     """
-    place = normalize(address)
+    place = normalize_url(address)
     secret = None
     if key:
         bound = dict(settings.keys).get(key)
-        if bound is None or (bound and normalize(bound) != place):
+        if bound is None or (bound and normalize_url(bound) != place):
             raise ConfigError(f"key: {key} may not be sent to {place}; choose none, or another")
         secret = os.environ.get(key) or None
     with Probe(place, secret, PATIENCE) as probe:

@@ -18,8 +18,8 @@ from urllib.parse import urlencode
 from tomserve.content.paths import runs_root
 from tomserve.runs import progress
 from tomserve.runs.progress import Progress
-from tomserve.serving import records
-from tomserve.serving.records import Seen
+from tomserve.serving import registry
+from tomserve.serving.registry import LiveRecord
 from tomserve.web.cards import State
 from tomserve.web.people import Person
 from tomserve.web.register import Line, Register
@@ -225,14 +225,14 @@ class Servers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seen: list[Seen] = []
+        self._seen: list[LiveRecord] = []
         self._at = -FOUND_FOR
 
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[LiveRecord]:
         """The servers with their states: ready, loading or silent. It may take as long as a server is silent."""
         with self._lock:
             if time.monotonic() - self._at > FOUND_FOR:
-                self._seen, self._at = records.seen(), time.monotonic()
+                self._seen, self._at = registry.believed_records(), time.monotonic()
             return self._seen
 
 

@@ -17,7 +17,7 @@ from tomserve.engine.records import utc_now
 from tomserve.errors import ConflictError, NoSuchRunError, NotAllowedError
 from tomserve.runs.runfolder import default_name
 from tomserve.scoring.table import MEASURED
-from tomserve.serving.target import REFERENCE
+from tomserve.serving.endpoint import REFERENCE
 from tomserve.web import admitting, cards, naming, register, sealing
 from tomserve.web.cards import ENDED, Card, Job, State
 from tomserve.web.entries import Entries, Entry

@@ -75,7 +75,7 @@ def broken(request: Request, error: Exception, secrets: tuple[str, ...]) -> Resp
     """
     told = "".join(traceback.format_exception(error))
     say(
-        Redactor(*keys.every(), *secrets)(f"{request.method} {request.url.path}: an unexpected error\n{told}"),
+        Redactor(*keys.all_keys(), *secrets)(f"{request.method} {request.url.path}: an unexpected error\n{told}"),
         error=True,
     )
     try:

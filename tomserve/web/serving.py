@@ -25,7 +25,7 @@ from tomserve.engine.network import is_loopback
 from tomserve.engine.redact import Redactor
 from tomserve.errors import ConfigError, MachineError
 from tomserve.serving import keys
-from tomserve.serving.ports import check_port
+from tomserve.serving.server import check_port
 from tomserve.web import computing, trying
 from tomserve.web.app import make
 from tomserve.web.settings import Settings
@@ -158,7 +158,7 @@ def run(settings: Settings, ready: Callable[[str], None]) -> int:
         settings = replace(settings, port=listener.getsockname()[1])
         app = make(settings)
         secrets = (app.state.access.token,)
-        _log(Redactor(*keys.every(), *secrets))
+        _log(Redactor(*keys.all_keys(), *secrets))
         config = uvicorn.Config(
             app,
             log_config=None,

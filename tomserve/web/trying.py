@@ -26,7 +26,7 @@ from tomserve.content.text import sanitize
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, one_of
 from tomserve.items import Item
-from tomserve.serving.addresses import normalize
+from tomserve.serving.endpoint import normalize_url
 from tomserve.web import previews
 from tomserve.web.people import Person
 from tomserve.web.previews import How
@@ -139,13 +139,13 @@ def environment_of(settings: Settings, base_url: str, key: str) -> dict[str, str
         if key:
             raise ConfigError("a key is sent to an address; give one, or choose no key")
         return dict(os.environ)
-    address = normalize(base_url)
+    address = normalize_url(base_url)
     if not key:
         return keyless()
     bound = dict(settings.keys)
     if key not in bound:
         raise ConfigError(one_of("key", key, bound))
-    if bound[key] and normalize(bound[key]) != address:
+    if bound[key] and normalize_url(bound[key]) != address:
         raise ConfigError(f"the key {key} may be sent to {bound[key]} alone (tomserve web --key {key}=URL)")
     if not (value := os.environ.get(key, "")):
         raise ConfigError(f"the key {key} is not set in the environment of the workbench; set it and start that again")

@@ -8,9 +8,8 @@ from tomserve.api.experiments import Experiment
 from tomserve.engine.sync_http import SyncClient
 from tomserve.errors import ConfigError, ServerError
 from tomserve.runs.progress import holder
-from tomserve.serving import loading, records
-from tomserve.serving.addresses import normalize, shown
-from tomserve.serving.target import REFERENCE
+from tomserve.serving import registry
+from tomserve.serving.endpoint import REFERENCE, normalize_url, redact_url
 
 SECONDS = 5.0
 """How long a server may take to answer anything."""
@@ -26,10 +25,10 @@ def reason(experiment: Experiment, folder: Path) -> str:
         return f"another process{f' ({pid})' if pid else ''} works on this run; it goes on once that has ended"
     if not experiment.base_url:
         return _here(experiment.model, start=experiment.start)
-    urls = [normalize(url) for url in experiment.base_url]
-    for one in records.seen(urls):
+    urls = [normalize_url(url) for url in experiment.base_url]
+    for one in registry.believed_records(urls):
         if one.state == "loading":
-            return f"the server at {shown(one.record.url)} is loading its model"
+            return f"the server at {redact_url(one.record.url)} is loading its model"
     return next((why for url in urls if (why := _there(url))), "")
 
 
@@ -39,13 +38,17 @@ def _there(url: str) -> str:
         with SyncClient(seconds=SECONDS) as exchange:
             status = exchange.ask("GET", f"{url}/models").status_code
     except (ServerError, ConfigError):
-        return f"no server answers at {shown(url)} yet"
-    return f"the server at {shown(url)} is busy, or still loads" if status in LOADS else ""
+        return f"no server answers at {redact_url(url)} yet"
+    return f"the server at {redact_url(url)} is busy, or still loads" if status in LOADS else ""
 
 
 def _here(model: str | None, *, start: bool) -> str:
     """Why no server of this machine can be asked now; "" where one can, or where one is started."""
-    fitting = [one for one in records.seen() if model in (None, one.record.model, loading.asked_for(one.record))]
+    fitting = [
+        one
+        for one in registry.believed_records()
+        if model in (None, one.record.model, registry.model_argument(one.record))
+    ]
     if any(one.state == "ready" for one in fitting):
         return ""
     if fitting:

@@ -78,7 +78,7 @@ def test_options_that_cannot_be_had(options: dict[str, str], error: type[Excepti
 
 
 def test_what_the_machine_lacks_is_told_before_loading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "machine_gb", lambda: 0.004)
+    monkeypatch.setattr(loading, "memory_gb", lambda: 0.004)
     with pytest.raises(MachineError, match=r"take 0.0 GB in float32.*bfloat16 halves"):
         load(resolve("reference"), device="cpu")
     monkeypatch.undo()

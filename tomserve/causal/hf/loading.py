@@ -24,8 +24,7 @@ from tomserve.causal.checkpoints import Checkpoint
 from tomserve.causal.hf.model import HfBackend
 from tomserve.content.files import one_line
 from tomserve.errors import ConfigError, MachineError, TomserveError
-from tomserve.serving.hardware import machine_gb
-from tomserve.serving.sizing import BYTES
+from tomserve.serving.sizing import BYTES, memory_gb
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 """The data types that a model may be run in."""
@@ -150,7 +149,7 @@ def _layout(device: str, device_map: str | None, needed: int) -> dict[str, Any]:
 def _check_memory(checkpoint: Checkpoint, needed: int, device: str, dtype: str, *, spread: bool) -> None:
     """Raise MachineError where the weights alone are larger than the memory: before hours of fetching and loading."""
     if device == "cpu":
-        room = machine_gb() * 1e9
+        room = memory_gb() * 1e9
     elif spread:
         room = sum(torch.cuda.mem_get_info(place)[0] for place in range(torch.cuda.device_count()))
     else:

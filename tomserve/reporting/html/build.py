@@ -25,8 +25,8 @@ from tomserve.reporting.html.sources import Source, load, made_from, provenance
 from tomserve.reporting.html.standing import PAGE, Wishes, keep
 from tomserve.runs.manifest import portable
 from tomserve.scoring.table import Note
-from tomserve.serving import identity
-from tomserve.serving.provenance import told_flags
+from tomserve.serving import provenance as serving_provenance
+from tomserve.serving.provenance import describe_flags
 from tomserve.studies import (
     Analysis,
     Chance,
@@ -227,7 +227,7 @@ def _facts(
         ("study", f"{analysis.study.name}, {analysis.intervals} intervals"),
     ]
     for source in sources:
-        if flags := told_flags(source.manifest.get("server") or {}):
+        if flags := describe_flags(source.manifest.get("server") or {}):
             facts.append((f"server flags of {source.run}" if len(sources) > 1 else "server flags", flags))
     if (floor := noise.line(scores)) is not None:
         facts.append(("noise floor", floor.partition(": ")[2]))
@@ -253,7 +253,7 @@ def _warnings(sources: Sequence[Source], scores: pl.DataFrame) -> Iterator[pages
     for said in as_one(scores, manifests):
         yield pages.Alert(said[:1].upper() + said[1:], ("#provenance", "Provenance"))
     for source in sources:
-        for change in identity.history(source.manifest.get("sessions")):
+        for change in serving_provenance.list_changes(source.manifest.get("sessions")):
             text = f"Run {source.run} holds answers of more than one server or model. Changed at {change}."
             yield pages.Alert(text, ("#provenance", "Provenance"))
 

@@ -37,7 +37,7 @@ def now(request: Request, person: Reader) -> HTMLResponse:
 @router.get("/parts/servers")
 def servers(request: Request, person: Reader) -> HTMLResponse:
     """The part of the Dashboard that lists the servers which this user started on this machine."""
-    mask = Redactor(*keys.every())
+    mask = Redactor(*keys.all_keys())
     found = [(one, mask(one.said())) for one in overview.SERVERS.seen()]
     return rendering.page(request, "dashboard/servers.html.j2", servers=found)
 

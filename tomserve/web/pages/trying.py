@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from tomserve import benchmarks
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.items import Item
-from tomserve.serving import records
+from tomserve.serving import registry
 from tomserve.web import itemlist, previews, trying
 from tomserve.web.access import Reader, Runner
 from tomserve.web.itemlist import Source
@@ -61,7 +61,7 @@ def _form(request: Request, person: Person, values: dict[str, Any], error: str =
         names=benchmarks.names(),
         strategies=previews.strategies(),
         presets=previews.presets(),
-        servers=[one.record for one in records.seen() if one.state == "ready"] if person.may_run else [],
+        servers=[one.record for one in registry.believed_records() if one.state == "ready"] if person.may_run else [],
         keys=[name for name, _ in bench.settings.keys],
         longest=trying.LONGEST,
     )

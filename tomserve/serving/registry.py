@@ -1,16 +1,18 @@
-"""Records the servers that `tomserve serve` runs in ``runs/.servers/``, one file a port, for `tomserve eval` to find.
+"""The registry of running servers, ``runs/.servers/``, one file a port: `tomserve serve` writes it, `tomserve eval`
+finds them.
 
-An API key is sent only to an address that the user gave, or to a server that this user started on this machine. That a
-record says so is no proof: ``runs/`` may have been downloaded, or be shared by several machines or users, and files
-belong to whoever unpacks them. A record is therefore believed only where all of this holds (see `judge`):
+An API key is sent only to an address that the user gave, or to a server that this user started on this machine. That
+a record says so is no proof: ``runs/`` may have been downloaded, or be shared by several machines or users, and files
+belong to whoever unpacks them. A record is therefore believed only where all of this holds (see `judge_record`):
 
-1. The file and ``.servers`` belong to this user, are no links, and nobody else may write to them.
-2. The record names this host, and its address is plain http to a loopback address or an address of this machine.
-3. The process that it names lives, is this user's, and is the very one that wrote the record: it started at the same
+1. The file and ``.servers`` belong to this user, are no links, and nobody else may write to them. 2. The record names
+this host, and its address is plain http to a loopback address or an address of this machine. 3. The process that it
+names lives, is this user's, and is the very one that wrote the record: it started at the same
    tick of the same boot. The kernel draws a random number at every boot, which nobody elsewhere can know.
 
 A record of another machine is reported and never used, because what listens there cannot be looked at from here: the
-user may give its address by --base-url. A record whose process is gone is removed.
+user may give its address by --base-url. A record whose process is gone is removed. A server whose record says that it
+still loads is waited for.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ from tomserve.content import files
 from tomserve.content.paths import runs_root
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, ServerError
-from tomserve.serving.probe import healthy
+from tomserve.serving import server
+from tomserve.serving.probe import LOADING, WaitPolicy, is_healthy
 
 PATIENCE = 10.0
 """Seconds that a recorded server may take to answer /health."""
@@ -55,7 +58,7 @@ class Record:
     pid: the process of `tomserve serve`. url: the address, ending in ``/v1``. model: the served name. revision: of
     the model, None where it is not known. command: the words of vLLM's command line. started: when, in ISO 8601.
     host: the name of its machine. server: what it serves, as `provenance.started` describes it. born: when the process
-    `pid` started, as `birth` tells it; None where the system does not tell. loading: whether the model is still being
+    `pid` started, as `process_birth` tells it; None where the system does not tell. loading: whether the model is still being
     loaded. Until that is over another process may listen at the address, so nothing is asked there.
     """
 
@@ -72,7 +75,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judgement:
     """Whether a file of ``.servers`` is believed.
 
     record: what it holds, where it is believed. doubt: why it is not believed and what the user can do, else "".
@@ -85,7 +88,7 @@ class Judged:
     stale: bool = False
 
 
-class Seen(NamedTuple):
+class LiveRecord(NamedTuple):
     """A believed record, and the state of its server.
 
     state: "ready" where it answers /health; "loading" where its record says so, and then it is not asked; "silent"
@@ -121,14 +124,14 @@ class Seen(NamedTuple):
         return f"; its log says: {files.one_line(lines[-1][-160:])}" if lines else ""
 
 
-def folder() -> Path:
+def registry_folder() -> Path:
     """The folder of the records, ``runs/.servers``, whether it exists or not."""
     return runs_root() / ".servers"
 
 
-def make_folder() -> Path:
+def make_registry_folder() -> Path:
     """The folder of the records, made where it is missing, writable by this user alone. Raises OSError."""
-    place = folder()
+    place = registry_folder()
     place.mkdir(parents=True, exist_ok=True)
     if place.is_symlink():
         raise NotADirectoryError(errno.ENOTDIR, "is a symbolic link, which is not followed", str(place))
@@ -138,21 +141,21 @@ def make_folder() -> Path:
     return place
 
 
-def write(port: int, **fields: Any) -> Path:
+def write_record(port: int, **fields: Any) -> Path:
     """Record a server that this process runs, and return the path of the record.
 
     port: the port of the server, which names the file. fields: those of `Record` besides pid, started, host and born.
     Raises OSError where it cannot be written, ConfigError where something else than a file has its name.
     """
-    path = make_folder() / f"{port}.json"
+    path = make_registry_folder() / f"{port}.json"
     pid = os.getpid()
-    record = Record(pid=pid, started=utc_now(), host=socket.gethostname(), born=birth(pid), **fields)
+    record = Record(pid=pid, started=utc_now(), host=socket.gethostname(), born=process_birth(pid), **fields)
     with files.replace_file(path, 0o600) as file:
         file.write(orjson.dumps(asdict(record)))
     return path
 
 
-def seen(urls: Sequence[str] | None = None) -> list[Seen]:
+def believed_records(urls: Sequence[str] | None = None) -> list[LiveRecord]:
     """The believed records in the order of their file names; those whose process has ended are removed.
 
     urls: only the records of servers at these addresses; None for all.
@@ -166,32 +169,32 @@ def seen(urls: Sequence[str] | None = None) -> list[Seen]:
             with contextlib.suppress(OSError):
                 judged.path.unlink()
         elif record is not None and record.loading:
-            found.append(Seen(judged.path, record, "loading"))
+            found.append(LiveRecord(judged.path, record, "loading"))
         elif record is not None:
-            answers = healthy(record.url.removesuffix("/v1"), PATIENCE)
-            found.append(Seen(judged.path, record, "ready" if answers else "silent"))
+            answers = is_healthy(record.url.removesuffix("/v1"), PATIENCE)
+            found.append(LiveRecord(judged.path, record, "ready" if answers else "silent"))
     return found
 
 
-def live() -> list[Record]:
+def live_records() -> list[Record]:
     """The believed records of servers that answer /health, in the order of their file names.
 
     Records whose process has ended are removed. Raises ServerError for a server that was ready and whose process runs
     but which does not answer: it is neither removed nor silently passed over for another.
     """
-    known = seen()
+    known = believed_records()
     for one in known:
         if one.state == "silent":
             raise ServerError(f"{one.silence}; wait for it, stop it, or give --base-url ({one.path} records it)")
     return [one.record for one in known if one.state == "ready"]
 
 
-def doubts() -> list[str]:
+def describe_doubts() -> list[str]:
     """A line for every record that is not believed: its file, what it claims, why not, and what the user can do."""
     return [f"{files.one_line(judged.path.name)}: {judged.doubt}" for judged in _all() if judged.doubt]
 
 
-def started_here(urls: Sequence[str]) -> list[Record] | None:
+def records_at(urls: Sequence[str]) -> list[Record] | None:
     """The records of the servers at these addresses, in their order; None unless every one has a believed record.
 
     No server is asked.
@@ -201,7 +204,7 @@ def started_here(urls: Sequence[str]) -> list[Record] | None:
     return [believed[place] for place in places] if places and all(place in believed for place in places) else None
 
 
-def remove(path: Path) -> None:
+def remove_record(path: Path) -> None:
     """Remove a record that this process wrote; the record of another process is left alone."""
     record = _read(path)
     if record is not None and (record.pid, record.host) == (os.getpid(), socket.gethostname()):
@@ -209,34 +212,34 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
-def _all() -> Iterator[Judged]:
+def _all() -> Iterator[Judgement]:
     """Every file of ``.servers``, judged, in the order of their names."""
-    return (judge(path) for path in sorted(folder().glob("*.json")))
+    return (judge_record(path) for path in sorted(registry_folder().glob("*.json")))
 
 
-def judge(path: Path) -> Judged:
+def judge_record(path: Path) -> Judgement:
     """Decide whether the record in a file is believed, by the rule in the docstring of this module."""
     for place in (path.parent, path):
         if (reason := _not_ours_alone(place, folder=place != path)) is not None:
-            return Judged(path, doubt=reason)
+            return Judgement(path, doubt=reason)
     record = _read(path)
     if record is None:
-        return Judged(path, stale=True)
+        return Judgement(path, stale=True)
     where = f"{files.one_line(record.model)} at {files.one_line(record.url)}"
     if record.host != socket.gethostname():
         reason = f"on another machine ({files.one_line(record.host)}): give --base-url if you trust it"
-        return Judged(path, doubt=f"{where} is {reason}")
+        return Judgement(path, doubt=f"{where} is {reason}")
     if not _alive(record.pid):
-        return Judged(path, stale=True)
+        return Judgement(path, stale=True)
     if record.born is None:
         reason = "does not say when its process started (another version of tomserve, or a system without /proc)"
-        return Judged(path, doubt=f"{where} {reason}: start the server again, or give --base-url if you trust it")
-    if record.born != birth(record.pid):  # the id of its process now belongs to another one
-        return Judged(path, stale=True)
+        return Judgement(path, doubt=f"{where} {reason}: start the server again, or give --base-url if you trust it")
+    if record.born != process_birth(record.pid):  # the id of its process now belongs to another one
+        return Judgement(path, stale=True)
     if not _this_machine(record.url):
         reason = "is no address of this machine: give --base-url if you trust it"
-        return Judged(path, doubt=f"{where} {reason}")
-    return Judged(path, record)
+        return Judgement(path, doubt=f"{where} {reason}")
+    return Judgement(path, record)
 
 
 def _not_ours_alone(path: Path, *, folder: bool) -> str | None:
@@ -255,7 +258,7 @@ def _not_ours_alone(path: Path, *, folder: bool) -> str | None:
     return None
 
 
-def birth(pid: int) -> str | None:
+def process_birth(pid: int) -> str | None:
     """When a running process of this user started: the kernel's id of the boot, a slash, and clock ticks since then.
 
     None where the process is another user's, has ended, or the system does not tell.
@@ -321,3 +324,89 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks at the records."""
+
+
+def wait_until_ready(model: str | None, waiting: WaitPolicy) -> list[Record]:
+    """The records of servers that are ready, once those that `model` has to wait for are.
+
+    model: the wanted model; None for whichever is served. A server that loads is waited for unless one that is ready
+    serves the model; one that was ready and does not answer is waited for in any case. Raises ServerError where a
+    server ends meanwhile or the patience does, ConfigError where several models load and none is wanted by name.
+    """
+    known = believed_records()
+    fitting = [one for one in known if model in (None, one.record.model, model_argument(one.record))]
+    served = any(one.state == "ready" for one in fitting)
+    wanted = [one for one in fitting if one.state == "silent" or (one.state == "loading" and not served)]
+    names = sorted({one.record.model for one in wanted})
+    if len(names) > 1:
+        raise ConfigError(f"several models are being loaded; name one by --model (MODEL=): {', '.join(names)}")
+    if wanted:
+        known = _wait(wanted, waiting)
+    return [one.record for one in known if one.state == "ready"]
+
+
+def model_argument(record: Record) -> str | None:
+    """The model as vLLM's command line names it: a hub id, or a folder."""
+    words = record.command
+    return words[words.index("serve") + 1] if "serve" in words[:-1] else None
+
+
+def wait_for_addresses(urls: Sequence[str], waiting: WaitPolicy) -> None:
+    """Wait for the servers at these addresses whose records say that they load. Raises as `wait_until_ready` does."""
+    loading = [one for one in believed_records(urls) if one.state == "loading"]
+    if loading:
+        _wait(loading, waiting, urls)
+
+
+def _wait(wanted: Sequence[LiveRecord], waiting: WaitPolicy, urls: Sequence[str] | None = None) -> list[LiveRecord]:
+    """Look at the records until all of `wanted` are ready, and return all that is then known."""
+    began = waiting.clock()
+    while True:
+        known = believed_records(urls)
+        now = {(one.path, one.record.pid): one for one in known}
+        left = []
+        for before in wanted:
+            one = now.get((before.path, before.record.pid))
+            if one is None:
+                raise ServerError(_ended(before))
+            if one.state != "ready":
+                left.append(one)
+        if not left:
+            return known
+        passed, one = waiting.clock() - began, left[0]
+        most = waiting.allowed(LOADING if one.state == "loading" else waiting.policy.lost_after)
+        if passed >= most:
+            raise ServerError(_given_up(one, passed))
+        waiting.speak(_said(one, passed, most))
+        waiting.rest(min(LOOK_EVERY, most - passed))
+
+
+def _said(one: LiveRecord, passed: float, most: float) -> str:
+    if one.state == "silent":
+        return f"{one.silence}; waiting for it ... {passed:.0f} s of at most {most:.0f}"
+    return f"waiting for {one.named} to load ... {passed:.0f} s of at most {most:.0f}{one.said()}"
+
+
+def _given_up(one: LiveRecord, passed: float) -> str:
+    if one.state == "silent":
+        return f"{one.silence} for {passed:.0f} s; stop it, or give --base-url ({one.path} records it)"
+    return (
+        f"{one.named} is still loading after {passed:.0f} s{one.said()}; repeat the command later, give it more time "
+        f"by --patience SECONDS, or stop it (pid {one.record.pid})"
+    )
+
+
+def _ended(before: LiveRecord) -> str:
+    """What to tell where a server that was waited for has ended: why, as far as its log tells, and what to do."""
+    text = before.log()
+    words = server.explain_failure(text) or " | ".join(server.last_error_lines(text))
+    why = f" ({words})" if words else ""
+    return (
+        f"{before.named} (pid {before.record.pid}) has ended while it was waited for{why}; its log is "
+        f"{before.path.with_suffix('.log')}: mend what it says and start it again by `tomserve serve` (make serve), "
+        "give another server by --base-url, or repeat the command to do without it"
+    )

@@ -1,38 +1,48 @@
-"""Derives a preset for a model that has none, from the model's own files, and notes for every field where it is from.
+"""Derives a preset for a model that has none, from the model's own files, and writes it to launch/models/.
 
->>> resolve("dbrx")[1] is None                                     # it has a preset, so nothing is derived
+Every field says where it is from, on the screen and as a comment in the file.
+
+>>> resolve_preset("dbrx")[1] is None                              # it has a preset, so nothing is derived
 True
->>> resolve("./my-model")[1].sources["context"]                                     # doctest: +SKIP
-'config.json: max_position_embeddings'
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pydantic
+import yaml
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from tomserve import content
+from tomserve.content import files
 from tomserve.content.files import one_line
 from tomserve.errors import ConfigError
-from tomserve.serving import hardware, install, parameters, provenance, sizing
-from tomserve.serving.chatformat import Chat, read_chat
+from tomserve.serving import checkpoint, install, provenance, sizing
 from tomserve.serving.checkpoint import (
+    ChatFormat,
     Json,
-    context_of,
-    json_object,
-    section,
-    shape_of,
-    size_gb,
+    ModelFiles,
+    fetch_model_files,
+    format_parameters,
+    is_hub_id,
+    read_chat_format,
+    read_context,
+    read_json_object,
+    read_section,
+    read_shape,
     stored_dtype,
-    text_part,
+    text_config,
+    weights_gb,
 )
-from tomserve.serving.hub import Copy, fetch, is_id
 from tomserve.serving.presets import Preset
 
 LENGTH, THINKING_LENGTH = 8192, 16384
@@ -45,7 +55,7 @@ _WRITES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
 
 @dataclass(frozen=True)
-class Derived:
+class DerivedPreset:
     """A preset that no file holds.
 
     preset: the preset. sources: for every field that was set, where its value comes from, as ``file: key`` or in words.
@@ -66,9 +76,9 @@ class Derived:
         )
 
 
-def resolve(
+def resolve_preset(
     name: str, extra: Sequence[str] = (), *, gpus: str | None = None, anew: bool = False
-) -> tuple[Preset, Derived | None]:
+) -> tuple[Preset, DerivedPreset | None]:
     """The preset that a name stands for, and how it was derived; None where it stands in a file.
 
     name: a preset, the path of a preset file, the path of a folder that holds a model (with a slash in it), or a
@@ -85,7 +95,7 @@ def resolve(
         return Preset.load(name), None  # where no preset has the name, this raises and suggests the nearest
     if folder.is_dir():
         copy, model = _folder(folder), str(folder.resolve())
-    elif is_id(name):
+    elif is_hub_id(name):
         copy, model = None, name
     else:
         raise ConfigError(
@@ -94,20 +104,22 @@ def resolve(
         )
     if not anew and (known := Preset.lookup(model)) is not None:
         return known, None
-    derived = derive(model, copy or fetch(model, provenance.flag(extra, "--revision")), extra, gpus=gpus)
+    derived = derive_preset(
+        model, copy or fetch_model_files(model, provenance.flag_value(extra, "--revision")), extra, gpus=gpus
+    )
     return derived.preset, derived
 
 
-def _folder(folder: Path) -> Copy:
+def _folder(folder: Path) -> ModelFiles:
     """A folder that the user gave. Raises ConfigError where it holds no model in Hugging Face's format."""
-    if json_object(folder / "config.json") is None:
+    if read_json_object(folder / "config.json") is None:
         found = "a GGUF file, a format that is not read here" if any(folder.glob("*.gguf")) else "no config.json"
         found = "a config.json that is no JSON object" if (folder / "config.json").exists() else found
         raise ConfigError(
             f"{folder}: it holds {found}; expected a model in Hugging Face's format (config.json, *.safetensors, "
             "tokenizer files)"
         )
-    return Copy(folder, None, size_gb(folder), source="the size of its files")
+    return ModelFiles(folder, None, weights_gb(folder), source="the size of its files")
 
 
 @dataclass
@@ -123,15 +135,15 @@ class _Draft:
         self.fields[name], self.sources[name] = value, one_line(source)
 
 
-def derive(model: str, copy: Copy, extra: Sequence[str] = (), *, gpus: str | None = None) -> Derived:
+def derive_preset(model: str, copy: ModelFiles, extra: Sequence[str] = (), *, gpus: str | None = None) -> DerivedPreset:
     """Derive a preset from the files of a model.
 
     model: its id on the hub, or its folder. copy: where its files lie. extra: the user's flags for vLLM, of which only
     --trust-remote-code counts here. gpus: the GPUs that the user plans for; None for those of this machine. Raises
     ConfigError where the files do not tell how much memory the model takes, or tell what no preset can hold.
     """
-    config = json_object(copy.folder / "config.json") or {}
-    chat = read_chat(copy.folder)
+    config = read_json_object(copy.folder / "config.json") or {}
+    chat = read_chat_format(copy.folder)
     draft = _Draft()
     draft.put("name", _name(model, copy), "the model's name")
     draft.put("model", model, "what you asked for")
@@ -139,7 +151,7 @@ def derive(model: str, copy: Copy, extra: Sequence[str] = (), *, gpus: str | Non
         draft.put("revision", copy.commit, "the commit whose files were read")
     if copy.gated:
         draft.put("gated", True, "the hub")
-    number = parameters.count(config)
+    number = checkpoint.count_parameters(config)
     _put_size(draft, config, copy, number, gpus)
     _put_length(draft, config, copy, chat)
     _put_chat(draft, config, copy, chat, extra)
@@ -154,10 +166,10 @@ def derive(model: str, copy: Copy, extra: Sequence[str] = (), *, gpus: str | Non
             f"{one_line(model)}: no preset can be derived: {where + ': ' if where else ''}{reason} (from "
             f"{draft.sources.get(where.split('.')[0], 'its files')}); write a preset launch/models/NAME.yaml"
         ) from None
-    return Derived(preset, draft.sources, number, (*draft.remarks, *chat.remarks))
+    return DerivedPreset(preset, draft.sources, number, (*draft.remarks, *chat.remarks))
 
 
-def _name(model: str, copy: Copy) -> str:
+def _name(model: str, copy: ModelFiles) -> str:
     """A name for the preset that no preset of another model has; that of the model's own preset where it has one."""
     if (known := Preset.lookup(model)) is not None:
         return known.name
@@ -175,21 +187,25 @@ def _allowed(text: str) -> str:
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._") or "model"
 
 
-def _put_size(draft: _Draft, config: Json, copy: Copy, number: int | None, gpus: str | None) -> None:
+def _put_size(draft: _Draft, config: Json, copy: ModelFiles, number: int | None, gpus: str | None) -> None:
     """Set what the arithmetic of memory needs: data type, quantization, weights, the shape of the attention, device."""
-    method = section(config, "quantization_config") or section(text_part(config), "quantization_config")
+    method = read_section(config, "quantization_config") or read_section(text_config(config), "quantization_config")
     stored = stored_dtype(config)
     known = stored if stored in ("bfloat16", "float16", "float32") else None
     each = sizing.BYTES[known] if known else 2
-    stored_gb = copy.size_gb or (parameters.stored_bytes(config, number, each) / 1e9 if number else None)
+    stored_gb = copy.size_gb or (checkpoint.stored_bytes(config, number, each) / 1e9 if number else None)
     if stored_gb is None:
         raise ConfigError(
             f"{copy.folder}: neither weights nor an index of them lie there, and the parameters of "
             f"{_architecture(config)} cannot be counted from its config.json; write a preset launch/models/NAME.yaml "
             "with weights_gb"
         )
-    source = copy.source if copy.size_gb else f"{parameters.in_words(number or 0)} parameters, counted from config.json"
-    cpu = gpus is None and not hardware.gpus() and stored_gb <= hardware.machine_gb() / 2
+    source = (
+        copy.source
+        if copy.size_gb
+        else f"{checkpoint.format_parameters(number or 0)} parameters, counted from config.json"
+    )
+    cpu = gpus is None and not sizing.find_gpus() and stored_gb <= sizing.memory_gb() / 2
     if cpu:
         draft.put("device", "cpu", "no GPU is here, and it fits this machine; --gpus plans for GPUs")
     stays = known if known and (known != "float32" or cpu) else None
@@ -200,25 +216,25 @@ def _put_size(draft: _Draft, config: Json, copy: Copy, number: int | None, gpus:
         draft.put("quantization", one_line(kind)[:40], "config.json: quantization_config")
     halved = f", x {factor:g} in {draft.fields['dtype']}" if factor != 1 else ""
     draft.put("weights_gb", float(f"{stored_gb * factor:.4g}"), source + halved)
-    if (shape := shape_of(config)) is not None:
+    if (shape := read_shape(config)) is not None:
         draft.put("shape", shape.model_dump(exclude_none=True), "config.json: layers, heads and sizes")
     else:
         draft.remarks.append(
             "config.json does not state the sizes of its attention in a known form, so the memory for keys and values "
             "is not reckoned with."
         )
-    if parameters.recurrent(config):
+    if checkpoint.is_recurrent(config):
         draft.put("batch_invariant", False, "config.json: it has recurrent layers, for which vLLM has none")
     elif method:
         draft.put("batch_invariant", False, "config.json: quantization_config; such kernels are not known")
-    if section(config, "vision_config") or section(config, "audio_config"):
+    if read_section(config, "vision_config") or read_section(config, "audio_config"):
         draft.remarks.append("The model also takes pictures or sound; only its text part is counted and used.")
 
 
-def _put_length(draft: _Draft, config: Json, copy: Copy, chat: Chat) -> None:
+def _put_length(draft: _Draft, config: Json, copy: ModelFiles, chat: ChatFormat) -> None:
     """Set the context, the length that is served, and on a CPU the memory for the keys and values of that length."""
     limit = THINKING_LENGTH if chat.reasoning is not None else LENGTH
-    told = context_of(config, json_object(copy.folder / "tokenizer_config.json"))
+    told = read_context(config, read_json_object(copy.folder / "tokenizer_config.json"))
     if told is None:
         draft.put("max_model_len", UNKNOWN_LENGTH, "the default of vLLM; config.json states no context")
         draft.remarks.append(
@@ -228,13 +244,13 @@ def _put_length(draft: _Draft, config: Json, copy: Copy, chat: Chat) -> None:
         draft.put("context", told[0], told[1])
         ample = "ample for these benchmarks" + (" with thinking" if chat.reasoning is not None else "")
         draft.put("max_model_len", min(told[0], limit), "the whole context" if told[0] <= limit else ample)
-    text = text_part(config)
+    text = text_config(config)
     window = text.get("sliding_window") if text.get("use_sliding_window") is not False else None
     if type(window) is int and 0 < window < draft.fields["max_model_len"]:
         draft.remarks.append(
             f"Some layers look back {window} tokens only; their keys and values are reckoned in full, so more fits."
         )
-    shape = shape_of(config)
+    shape = read_shape(config)
     if draft.fields.get("device") == "cpu" and shape is not None:
         bytes_each = sizing.token_bytes(shape, draft.fields["dtype"])
         needed = math.ceil(draft.fields["max_model_len"] * bytes_each / 2**30)
@@ -243,7 +259,7 @@ def _put_length(draft: _Draft, config: Json, copy: Copy, chat: Chat) -> None:
             draft.put("env", {"VLLM_CPU_KVCACHE_SPACE": str(needed)}, why)
 
 
-def _put_chat(draft: _Draft, config: Json, copy: Copy, chat: Chat, extra: Sequence[str]) -> None:
+def _put_chat(draft: _Draft, config: Json, copy: ModelFiles, chat: ChatFormat, extra: Sequence[str]) -> None:
     """Set the chat template, system role, thinking and ends of a reply."""
     sources = chat.sources or {}
     if chat.template is not None:
@@ -252,7 +268,7 @@ def _put_chat(draft: _Draft, config: Json, copy: Copy, chat: Chat, extra: Sequen
             draft.put("system_role", False, sources["system_role"])
     elif (copy.folder / "tekken.json").is_file():
         draft.put("flags", {"tokenizer-mode": "mistral"}, "tekken.json, the tokenizer of mistral-common")
-    elif config.get("model_type") != "gpt_oss" and provenance.flag(extra, "--chat-template") is None:
+    elif config.get("model_type") != "gpt_oss" and provenance.flag_value(extra, "--chat-template") is None:
         draft.put(
             "warning",
             "The model's files hold no chat template, so it cannot be asked; if it is a chat model, add "
@@ -267,7 +283,7 @@ def _put_chat(draft: _Draft, config: Json, copy: Copy, chat: Chat, extra: Sequen
         draft.put("reasoning", chat.reasoning.model_dump(exclude_unset=True), sources["reasoning"])
 
 
-def _put_engine(draft: _Draft, config: Json, copy: Copy, extra: Sequence[str]) -> None:
+def _put_engine(draft: _Draft, config: Json, copy: ModelFiles, extra: Sequence[str]) -> None:
     """Set what else vLLM needs for that architecture, and warn of what may keep it from serving the model."""
     if config.get("model_type") == "gpt_oss":
         draft.put("batch_invariant", False, "config.json: model_type gpt_oss")
@@ -277,7 +293,7 @@ def _put_engine(draft: _Draft, config: Json, copy: Copy, extra: Sequence[str]) -
     warnings = [draft.fields["warning"]] if "warning" in draft.fields else []
     if copy.commit is None and copy.size_gb is None:
         warnings.append("The folder holds no weights that are known here (*.safetensors), so vLLM cannot load it.")
-    if provenance.flag([*extra, ""], _TRUST) is not None:
+    if provenance.flag_value([*extra, ""], _TRUST) is not None:
         draft.put("flags", {**draft.fields.get("flags", {}), _TRUST.removeprefix("--"): True}, f"your {_TRUST}")
     elif config.get("auto_map") and not _known(config):
         told = (
@@ -295,7 +311,7 @@ def _put_engine(draft: _Draft, config: Json, copy: Copy, extra: Sequence[str]) -
 
 def _known(config: Json) -> bool | None:
     """Whether vLLM has code of its own for the architecture; None where vLLM is not installed."""
-    found = [install.knows(name) for name in _architectures(config)]
+    found = [install.supports_architecture(name) for name in _architectures(config)]
     return None if None in found or not found else any(found)
 
 
@@ -307,3 +323,84 @@ def _architectures(config: Json) -> list[str]:
 def _architecture(config: Json) -> str:
     """The architecture in words, fit to be shown."""
     return one_line(", ".join(_architectures(config)) or "a model whose architecture config.json does not name")[:80]
+
+
+FOLDER = "launch/models"
+
+
+def show_preset(derived: DerivedPreset, console: Console) -> None:
+    """Print every field of a derived preset, its value and where that comes from, and what could not be derived.
+
+    Its note and warning are left out, as `catalogue.explain` prints them for every preset.
+    """
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("field", "value", "where from"):
+        table.add_column(heading, overflow="fold", no_wrap=heading == "field")
+    shown = {name: value for name, value in _fields(derived).items() if name not in ("note", "warning")}
+    for name, value in _parts(shown):
+        source = derived.sources.get(name.split(".")[0], "")
+        table.add_row(name, Text(_flat(value)), Text(source))
+    console.print(table)
+    counted = format_parameters(derived.parameters) if derived.parameters else "not known for this architecture"
+    for line in (f"Parameters of the language model, counted from config.json: {counted}.", *derived.remarks):
+        console.print(line, markup=False, highlight=False, soft_wrap=not console.is_terminal)
+
+
+def render_yaml(derived: DerivedPreset) -> str:
+    """The preset as YAML that `Preset.load` reads, each field with a comment that says where it comes from."""
+    lines = ["schema: 1"]
+    for name, value in _fields(derived).items():
+        dumped = yaml.safe_dump({name: value}, sort_keys=False, allow_unicode=True, width=10**6).rstrip("\n")
+        source = f"# {derived.sources.get(name, 'tomserve')}"
+        first, *rest = dumped.split("\n")
+        if rest and not first.endswith(":"):  # a text of several lines, into which no comment may be written
+            lines += [source, first, *rest]
+        else:
+            lines += [f"{first}  {source}", *rest]
+    return "\n".join(lines) + "\n"
+
+
+def save_preset(derived: DerivedPreset, *, force: bool = False) -> Path:
+    """Write the preset into the folder launch/models/ of the user's content, and return the path of the file.
+
+    force: replace a preset that has the name, or serves the model, already; otherwise that raises ConfigError, as does
+    a folder that cannot be written.
+    """
+    preset = derived.preset
+    roots = content.roots()
+    if not roots or roots[0] == content.PACKAGE / "_content":
+        raise ConfigError(
+            "--save: name the folder of your own presets by --content DIR (or TOMSERVE_CONTENT); those that were "
+            "installed with tomserve are not changed"
+        )
+    path = roots[0] / FOLDER / f"{preset.name}.yaml"
+    old = content.names(FOLDER, ".yaml").get(preset.name, path)
+    if old.exists() and not force:
+        raise ConfigError(f"--save: {old} already is the preset of that name; add --force to replace it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with files.replace_file(path) as file:
+            file.write(render_yaml(derived).encode())
+    except OSError as error:
+        raise ConfigError(f"--save: {path}: cannot be written ({error.strerror})") from None
+    return path
+
+
+def _fields(derived: DerivedPreset) -> dict[str, Any]:
+    """The fields of the preset that were set, as plain values."""
+    return derived.preset.model_dump(mode="json", exclude_unset=True, exclude={"schema_"})
+
+
+def _parts(fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Fields and their values, one by one; those of `reasoning` and `chat_template` each on a line of its own."""
+    for name, value in fields.items():
+        if name in ("reasoning", "chat_template"):
+            yield from ((f"{name}.{inner}", one) for inner, one in value.items())
+        else:
+            yield name, value
+
+
+def _flat(value: Any) -> str:
+    """A value on one line, as YAML writes it."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6)
+    return text.removesuffix("\n").removesuffix("\n...")

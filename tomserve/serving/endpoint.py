@@ -1,0 +1,373 @@
+"""Chooses the server of an evaluation, reads addresses of endpoints, and watches whether it is still the same server.
+
+Chosen are the addresses that are given, else a running `tomserve serve`, else a server of our own. vLLM repeats the
+model's name that was asked for, so that a server is asked now and then for its root, version and context instead.
+
+>>> normalize_url("localhost:8000"), normalize_url("https://host/v1/chat/completions")
+('http://localhost:8000/v1', 'https://host/v1')
+>>> redact_url("http://user:secret@host:99999/v1?key=secret")
+'http://***@host:99999/v1'
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pydantic
+
+from tomserve.content.text import say
+from tomserve.engine.network import is_this_machine
+from tomserve.engine.redact import clean_text
+from tomserve.engine.transport import MOST_TOKENS
+from tomserve.errors import ConfigError, ServerError
+from tomserve.serving import checkpoint, provenance, registry
+from tomserve.serving.keys import api_key
+from tomserve.serving.presets import Preset
+from tomserve.serving.probe import ANSWER, LONGEST_ID, Probe, WaitPolicy
+
+_PLACE = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,9})?", re.ASCII)
+"""A host and a port, which may be one that there cannot be."""
+_HARMLESS = re.compile(r"[\w./~-]*", re.ASCII)
+_LONGEST = 200
+
+
+def normalize_url(url: str) -> str:
+    """The endpoint that a base URL stands for: with its scheme, without a trailing slash, with a path.
+
+    The scheme is http unless given, and the path ``/v1``. Raises ConfigError where the URL is no http address, or
+    holds a user name, a password or a query.
+    """
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        port, host = parts.port, (parts.hostname or "").encode("idna")
+    except (ValueError, UnicodeError):
+        port, host, parts = 0, b"", urlsplit("")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ConfigError(
+            f"the base URL {redact_url(url)!r} holds a user name, a password or a query; a key belongs into "
+            "TOMSERVE_API_KEY, not there"
+        )
+    usable = host and port != 0 and parts.scheme in ("http", "https") and url.isprintable() and " " not in url.strip()
+    if not usable:
+        raise ConfigError(
+            f"the base URL {redact_url(url)!r} is no address of a server; expected one such as http://host:8000/v1"
+        )
+    path = quote(parts.path.rstrip("/").removesuffix("/chat/completions"), safe="/%:@!$&'()*+,;=~") or "/v1"
+    if parts.netloc.isascii():
+        return f"{parts.scheme}://{parts.netloc}{path}"
+    return f"{parts.scheme}://{host.decode()}{'' if port is None else f':{port}'}{path}"
+
+
+def redact_url(url: str) -> str:
+    """An address in a form that can be shown, however it is written: without a user name, a password and a query.
+
+    What is no plain host and port, and no plain path, is left out, since nobody knows which part of it is secret.
+    """
+    scheme, mark, rest = url.strip().partition("://")
+    if not mark:
+        scheme, rest = "", scheme
+    elif not re.fullmatch(r"[A-Za-z][\w+.-]{0,19}", scheme, re.ASCII):
+        return "***"
+    _, at, rest = re.sub("%40|\N{FULLWIDTH COMMERCIAL AT}", "@", rest).rpartition("@")
+    place, slash, path = re.split(r"[?#;]", rest, maxsplit=1)[0].partition("/")
+    if not _PLACE.fullmatch(place):
+        place = "***"
+    if not _HARMLESS.fullmatch(path):
+        path = "***"
+    hidden = "***@" if at and place != "***" else ""
+    return f"{scheme}{mark}{hidden}{place}{slash}{path}"[:_LONGEST]
+
+
+def find_plain_http(endpoints: list[str], key: str | None) -> Iterator[str]:
+    """A warning for every endpoint on another machine to which the key would go over plain http."""
+    for endpoint in endpoints if key else ():
+        parts = urlsplit(endpoint)
+        if parts.scheme == "http" and not is_this_machine(parts.hostname or ""):
+            yield (
+                f"{endpoint}: the API key goes there over plain http, so that others on the way can read it; use "
+                "https, or a tunnel (`ssh -L 8000:localhost:8000 HOST` and http://localhost:8000/v1)"
+            )
+
+
+REFERENCE = "reference"
+"""The name of the preset, and of the model, that the embedded server serves."""
+
+
+@dataclass
+class Target:
+    """The server that will be asked.
+
+    model: the served name. revision: of the model, None where it is not known. preset: the model's, None where it has
+    none. endpoints: the addresses of its replicas; without any, a server will be started once there is something to
+    ask. context: tokens of the shortest context, None where no server tells. server: the manifest's description.
+    starts: what that server is to serve, in the words of `tomserve serve`: a preset, its file, a folder, or ORG/MODEL.
+    """
+
+    model: str
+    revision: str | None
+    preset: Preset | None
+    endpoints: list[str] = field(default_factory=list)
+    context: int | None = None
+    server: dict[str, Any] = field(default_factory=dict)
+    starts: str = REFERENCE
+
+    @property
+    def embedded(self) -> bool:
+        """Whether there are no endpoints, so that tomserve has to start a server itself."""
+        return not self.endpoints
+
+
+def choose_target(
+    base_urls: Sequence[str],
+    model: str | None,
+    revision: str | None,
+    waiting: WaitPolicy | None = None,
+    *,
+    start: bool = False,
+) -> Target:
+    """Choose the server that will be asked, and ask running endpoints what they serve.
+
+    base_urls: addresses that the user gave. model: the wanted model; None for whichever is served. revision: the
+    model's revision as the user states it. waiting: how to wait for a server that is busy or still loads; by default
+    without a word. start: let a server of the model be started where none runs, whatever the model; otherwise only that
+    of the reference model. Without addresses only servers that this user started on this machine are asked, since they
+    are sent the API key (see tomserve.serving.registry). Raises ConfigError or ServerError, with what to do, where no
+    such server can be used.
+    """
+    waiting = waiting or WaitPolicy()
+    if base_urls:
+        endpoints = list(dict.fromkeys(map(normalize_url, base_urls)))
+        for warning in find_plain_http(endpoints, api_key()):
+            say(f"warning: {warning}", error=True)
+        registry.wait_for_addresses(endpoints, waiting)
+        ours = registry.records_at(endpoints)
+        target = ask_endpoints(endpoints, model, revision or (ours[0].revision if ours else None), waiting)
+        return _with_records(target, ours) if ours else target
+    if model is not None and "/" in model and Path(model).is_dir():
+        model = str(Path(model).resolve())  # a folder is served by its whole path
+    running = registry.wait_until_ready(model, waiting)
+    for doubt in registry.describe_doubts():
+        say(f"warning: a recorded server is not used: {doubt}", error=True)
+    if running:
+        serving = [record for record in running if model in (None, record.model, registry.model_argument(record))]
+        names = sorted({record.model for record in running})
+        if not serving and start:
+            return _started(model, revision)
+        if not serving:
+            listed = ", ".join(f"{record.model} at {record.url}" for record in running)
+            raise ConfigError(
+                f"model {model!r} is not served; live servers: {listed}. Stop them, or give another address "
+                "by --base-url"
+            )
+        if len({record.model for record in serving}) > 1:
+            raise ConfigError(f"several models are served; name one by --model (MODEL=): {', '.join(names)}")
+        addresses = [record.url for record in serving]
+        target = ask_endpoints(addresses, serving[0].model, revision or serving[0].revision, waiting)
+        return _with_records(target, serving)
+    return _started(model, revision) if start else _embedded(model, revision)
+
+
+def _started(model: str | None, revision: str | None) -> Target:
+    """The target of a server that will be started for a model. Raises ConfigError, ContentError or MachineError where
+    it cannot be found or does not fit this machine."""
+    if model in (None, REFERENCE):
+        return _embedded(model, revision)
+    from tomserve.serving.auto_preset import resolve_preset
+
+    assert model is not None
+    if revision is not None:
+        raise ConfigError(
+            "--revision is for endpoints that already run; write the revision into a preset (`tomserve serve "
+            f"{model} --save`), and name that"
+        )
+    preset, _ = resolve_preset(model)
+    return Target(preset.served_name, preset.revision, preset, starts=model)
+
+
+def _embedded(model: str | None, revision: str | None) -> Target:
+    """The target where no server runs: the reference model. Raises ConfigError where another model is wanted."""
+    if model in (None, REFERENCE):
+        if revision is not None:
+            raise ConfigError(
+                "--revision is for endpoints that already run; the revision of the embedded model is the digest "
+                "of its files, so leave --revision out"
+            )
+        return Target(REFERENCE, checkpoint.reference_revision(), Preset.load(REFERENCE))
+    preset = Preset.lookup(model)
+    if preset is None and model is not None and "/" not in model:
+        Preset.load(model)  # where no preset has the name, this raises and suggests the nearest
+    raise ConfigError(f"no server with {model!r} is running; run `make serve MODEL={model}` first, or give --base-url")
+
+
+def ask_endpoints(
+    endpoints: list[str], model: str | None, revision: str | None, waiting: WaitPolicy | None = None
+) -> Target:
+    """Ask running endpoints what they serve, and describe them as one server.
+
+    endpoints: the addresses of its replicas. model, revision and waiting: as in `choose_target`, but by default without any
+    wait. Raises ServerError where an endpoint
+    cannot be used, ConfigError where they serve different models.
+    """
+    preset = Preset.lookup(model)
+    wanted = [model, *([preset.served_name, preset.model] if preset else [])]
+    seconds = ANSWER if waiting is None else waiting.answer
+    told = [probe_endpoint(endpoint, wanted, seconds, waiting) for endpoint in endpoints]
+    names = sorted({entry["model"] for entry in told})
+    if len(names) > 1:
+        raise ConfigError(f"the endpoints serve different models ({', '.join(names)}); replicas must serve one")
+    server = combine_descriptions(told)
+    server["unknown"] = [
+        *(["engine_version"] if server["engine_version"] is None else []),
+        *provenance.unknown_fields({"revision": revision}),
+    ]
+    if revision is None and preset is not None and preset.revision:
+        revision = preset.revision
+    found = preset or Preset.lookup(names[0])
+    return Target(names[0], revision, found, endpoints, server["max_model_len"], server)
+
+
+def probe_endpoint(
+    endpoint: str, wanted: Sequence[str | None], timeout: float = ANSWER, waiting: WaitPolicy | None = None
+) -> dict[str, Any]:
+    """What one endpoint says of the model that any of `wanted` names, asked for `timeout` seconds: `model`,
+    `engine_version`, `root`, `max_model_len`; None for what it does not say. Raises ServerError."""
+    with Probe(endpoint, api_key(), timeout, waiting) as probe:
+        served, version = probe.choose(wanted), probe.version()
+    context, root = served.get("max_model_len"), served.get("root")
+    return {
+        "model": served["id"],
+        "engine_version": version,
+        "root": clean_text(root, LONGEST_ID) if isinstance(root, str) else None,
+        "max_model_len": context if type(context) is int and 0 < context < MOST_TOKENS else None,
+    }
+
+
+def combine_descriptions(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What several endpoints say of themselves: the one thing that all say, else the list; the shortest context."""
+    limits = [entry["max_model_len"] for entry in told if entry["max_model_len"] is not None]
+    return {
+        "engine_version": _all(entry["engine_version"] for entry in told),
+        "root": _all(entry["root"] for entry in told),
+        "max_model_len": min(limits, default=None),
+    }
+
+
+def _all(values: Iterable[Any]) -> str | list[str] | None:
+    found = sorted({value for value in values if isinstance(value, str) and value})
+    return found if len(found) > 1 else next(iter(found), None)
+
+
+def _with_records(target: Target, serving: Sequence[registry.Record]) -> Target:
+    """The target, its description completed by the records of its servers. Raises ConfigError where these differ."""
+    if len({str(_alike(record)) for record in serving}) > 1:
+        raise ConfigError(
+            "the running servers of that model were started in different ways, so their answers may differ; stop "
+            "some of them until all that run were started alike"
+        )
+    target.server |= {"command": serving[0].command} | serving[0].server
+    if (own := serving[0].server.get("preset")) is not None:  # one that was derived, or stands in a file elsewhere
+        try:
+            target.preset = Preset.model_validate(own)
+        except pydantic.ValidationError:
+            raise ConfigError(
+                f"{serving[0].url}: its record holds a preset that cannot be read; start the server again"
+            ) from None
+    return target
+
+
+def _alike(record: registry.Record) -> dict[str, Any]:
+    """What a record says of its server that must be the same for all replicas of one model."""
+    return {name: record.server.get(name) for name in provenance.FIELDS if name not in ("command", "hardware")}
+
+
+WATCH_EVERY = 15.0
+"""Seconds between two looks; what another server answered in between is kept, and the error says so."""
+
+WATCH_PATIENCE = 5.0
+"""Seconds for an answer; a server that is too busy, or away for a while, is looked at the next time."""
+
+
+class ServerWatch:
+    """`told`: what the endpoints said at first. note: called with every change before it raises, or is accepted.
+    portable: how what is said now is brought into the form of `told`."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        model: str,
+        told: Mapping[str, Any],
+        note: Callable[[provenance.Change], None],
+        *,
+        accepted: bool,
+        portable: Callable[[Any], Any],
+    ) -> None:
+        self.endpoints, self.model, self.told = endpoints, model, dict(told)
+        self._note, self._accepted, self._portable = note, accepted, portable
+
+    @property
+    def useful(self) -> bool:
+        """Whether the endpoints said anything that could change; hosted providers are not asked in vain."""
+        return any(self.told.get(name) is not None for name in ("root", "engine_version", "max_model_len"))
+
+    async def keep(self) -> None:
+        """Look every EVERY seconds until cancelled. Raises ServerError as `look` does."""
+        while True:
+            await asyncio.sleep(WATCH_EVERY)
+            await self.look()
+
+    async def look(self) -> None:
+        """Look once. Raises ServerError where the server has changed and that is not accepted."""
+        now = await _in_thread(self._asked)
+        found = provenance.find_changes(self.told, now)
+        for change in found:
+            self.told[change["what"]] = provenance.merge_values(change["before"], change["now"])
+            self._note(change)
+        if found and not self._accepted:
+            raise ServerError(
+                f"{', '.join(self.endpoints)}: another server answers since the last {WATCH_EVERY:.0f} s or less: "
+                f"{'; '.join(map(provenance.describe_change, found))}; what was answered is kept, the last of it perhaps by the "
+                "other: use --run NEW (make: RUN=NEW), or go on by --accept-change; the manifest records it"
+            )
+
+    def _asked(self) -> dict[str, Any]:
+        """What those endpoints say that answer now."""
+        told = []
+        for endpoint in self.endpoints:
+            try:
+                told.append(probe_endpoint(endpoint, [self.model], WATCH_PATIENCE))
+            except ServerError:
+                continue
+        now = combine_descriptions(told)
+        if len(told) < len(self.endpoints):
+            del now["max_model_len"]  # the shortest of them all may be away
+        return dict(self._portable(now))
+
+
+async def _in_thread(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The result of `work`, done in a thread that nobody waits for at the end of the program."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[dict[str, Any]] = loop.create_future()
+
+    def settle(found: dict[str, Any]) -> None:
+        if not future.done():
+            future.set_result(found)
+
+    def run() -> None:
+        try:
+            found = work()
+        except Exception:  # a look that fails in a way of its own must not end the run
+            found = {}
+        try:
+            loop.call_soon_threadsafe(settle, found)
+        except RuntimeError:  # the loop is closed: the run is over
+            return
+
+    threading.Thread(target=run, daemon=True).start()
+    return await future
