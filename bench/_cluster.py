@@ -31,16 +31,14 @@ from tests.helpers.virtual import VirtualLoop, VirtualRunner
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import Reply, read_reply
 from tomserve.runs import planning
-from tomserve.runs.evaluation import Evaluation, resumed
+from tomserve.runs.conversations import Conversations, is_finished
+from tomserve.runs.evaluation import Evaluation, resume_evaluation
+from tomserve.runs.item_store import ItemStore
 from tomserve.runs.journal import Journal
-from tomserve.runs.listening import Silent
 from tomserve.runs.manifest import Session
 from tomserve.runs.planning import EvalOptions
-from tomserve.runs.questions import finished
+from tomserve.runs.progress import SilentListener, Stop
 from tomserve.runs.runfolder import RunFolder
-from tomserve.runs.stock import Stock
-from tomserve.runs.stopping import Stop
-from tomserve.runs.talking import Talks
 from tomserve.shards.merging import Merged, merge
 from tomserve.shards.planning import divide
 from tomserve.shards.record import Shards, part_folder
@@ -139,9 +137,9 @@ class Server:
 @contextlib.contextmanager
 def opened(options: EvalOptions, path: Path) -> Iterator[tuple[Evaluation, Journal]]:
     """A run folder that is opened as `tomserve eval` opens it, but for the server."""
-    made = planning.plan(options)
+    made = planning.make_plan(options)
     with RunFolder(path) as folder, Journal(path / "responses.jsonl") as journal:
-        evaluation = resumed(made, folder, journal, Silent(), Stop(), 0.0)
+        evaluation = resume_evaluation(made, folder, journal, SilentListener(), Stop(), 0.0)
         evaluation.target.endpoints = [NODE]
         session = evaluation.session = Session.begun(evaluation.target, {}, asked=True, limit=None)
         evaluation.manifest.add_session(session, {})
@@ -236,7 +234,7 @@ class Simulation:
             most = self.cluster.concurrency
             runner = VirtualRunner([NODE], server, journal, concurrency=most, stop=stop, clock=clock)
             requests = evaluation.plan.questions.requests(
-                Talks(evaluation.request), lambda question: not finished(journal, question)
+                Conversations(evaluation.request), lambda question: not is_finished(journal, question)
             )
             asking = asyncio.create_task(runner.run(requests))
             syncing = asyncio.create_task(self._sync(journal, written))
@@ -270,13 +268,13 @@ class Simulation:
 
 def evaluation_of(questions: int) -> EvalOptions:
     """So many questions, in stories of four."""
-    items = Stock(make_item(number, cluster=f"demo/{number // 4}") for number in range(questions))
+    items = ItemStore(make_item(number, cluster=f"demo/{number // 4}") for number in range(questions))
     return EvalOptions(items=items, strategies=("vanilla",), model="reference")
 
 
 def divided(folder: Path, questions: int, parts: int) -> Shards:
     """Divide so many questions into parts, by the real planner."""
-    return divide(evaluation_of(questions), folder, parts=parts, listener=Silent())
+    return divide(evaluation_of(questions), folder, parts=parts, listener=SilentListener())
 
 
 class Answering(Server):
@@ -293,7 +291,7 @@ def unsplit(folder: Path, questions: int) -> None:
     """The same questions as one run, asked by the same engine of a node that never fails."""
     with opened(evaluation_of(questions), folder) as (evaluation, journal):
         runner = Runner([NODE], Answering(), journal, concurrency=64)
-        asyncio.run(runner.run(evaluation.plan.questions.requests(Talks(evaluation.request))))
+        asyncio.run(runner.run(evaluation.plan.questions.requests(Conversations(evaluation.request))))
         evaluation.save()
 
 

@@ -67,7 +67,7 @@ def make_seeds(folder: Path) -> None:
     from tests.helpers import chain_tables, measured_tables, reports
     from tests.helpers.talking import write_strategy
     from tomserve.items import write_items
-    from tomserve.runs.measured import MeasuredRun
+    from tomserve.runs.measurement import MeasuredRun
 
     os.environ["TOMSERVE_RUNS"] = str(folder / "seeds")
     talk = write_strategy(folder / "talk", 2)

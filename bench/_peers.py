@@ -62,12 +62,12 @@ async def with_turns(url: str, items: list[Any], in_flight: int, folder: Path) -
     from tomserve.engine.httptools_transport import HttptoolsTransport
     from tomserve.engine.request import Request, Sampling
     from tomserve.engine.runner import Runner
+    from tomserve.runs.conversations import Conversations
     from tomserve.runs.journal import Journal
-    from tomserve.runs.talking import Talks
 
     strategy = _two_turns(folder / "two")
     build = functools.partial(Request.build, model="tiny", revision=None, sampling=Sampling())
-    talks = Talks(build)
+    talks = Conversations(build)
     requests = (request for item in items for request in talks.begin(strategy, item))
     transport = HttptoolsTransport()
     with Journal(folder / "responses.jsonl") as journal:

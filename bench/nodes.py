@@ -24,7 +24,7 @@ from pathlib import Path
 from _cluster import Cluster, Simulation, divided, merged, unsplit
 from _figures import figure
 
-from tomserve.runs.journal import identity_of, read_rows
+from tomserve.runs.journal import read_rows, row_identity
 
 AIM = 0.05
 """The share of requests that may be sent twice."""
@@ -33,7 +33,7 @@ AIM = 0.05
 def answers(folder: Path) -> list[tuple[object, str, str, str]]:
     """What a run answers, sorted: identity, key, status, text of every row."""
     rows = read_rows(folder / "responses.jsonl")
-    return sorted((identity_of(row), row["key"], row["status"], row["text"]) for _, row in rows)
+    return sorted((row_identity(row), row["key"], row["status"], row["text"]) for _, row in rows)
 
 
 def main() -> int:

@@ -4,7 +4,7 @@
 
 The same requests (vanilla and cot over whole stories, --stories 0: all 544 of them) go through the engine to one vLLM
 CPU server (the reference preset) in three orders: as an evaluation makes them (`Questions.requests` of
-tomserve.runs.phases: strategy by strategy, sorted by `Strategy.order`), strategy by strategy in the order of the file,
+tomserve.runs.conversations: strategy by strategy, sorted by `Strategy.order`), strategy by strategy in the order of the file,
 and shuffled. --max-tokens is small so that prompts are the work. The prefix cache is emptied before each run; the
 orders alternate, every second
 round backwards, after one round that is thrown away. --blocks: blocks of 128 tokens that the cache has, a server each;
@@ -45,10 +45,9 @@ from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import Runner
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
+from tomserve.runs.conversations import Conversations, Questions
+from tomserve.runs.item_store import ItemStore
 from tomserve.runs.journal import Journal, read_rows
-from tomserve.runs.questions import Questions
-from tomserve.runs.stock import Stock
-from tomserve.runs.talking import Talks
 from tomserve.serving import checkpoint
 from tomserve.serving.command import vllm_command
 from tomserve.serving.presets import Preset
@@ -75,7 +74,7 @@ def orders(model: str, items: list[Item], max_tokens: int, seed: int) -> dict[st
     """The same requests in three orders. Ours comes from the evaluation itself, the others are built here."""
     strategies = [Strategy.load(name, max_tokens=max_tokens) for name in STRATEGIES]
     build = functools.partial(Request.build, model=model, revision=None, sampling=Sampling())
-    ours = list(Questions(Stock(items), strategies).requests(Talks(build)))
+    ours = list(Questions(ItemStore(items), strategies).requests(Conversations(build)))
     plain = [
         build(Identity(item.id, strategy.name, 0), strategy.turn(item)) for strategy in strategies for item in items
     ]

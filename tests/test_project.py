@@ -14,7 +14,7 @@ import pytest
 import tomserve
 from tests.conftest import ROOT, Endpoint
 from tests.helpers.documents import Reader, commands
-from tomserve.runs.manifest import portable
+from tomserve.runs.manifest import make_portable
 
 PUBLIC = [
     "Benchmark",
@@ -317,7 +317,7 @@ def test_the_example_of_three_layers_is_small_and_can_be_analysed(cli, tmp_path:
 
 def test_manifests_name_no_folder_of_the_machine() -> None:
     home, root = Path.home(), ROOT
-    found = portable(
+    found = make_portable(
         {"root": f"{home}/models/x", "command": [sys.executable, f"{root}/launch/a.yaml"], "n": 1, "s": "/opt/m"}
     )
     assert found == {"root": "~/models/x", "command": ["python", "./launch/a.yaml"], "n": 1, "s": "/opt/m"}

@@ -17,7 +17,7 @@ import tomserve
 from tests.conftest import Endpoint, make_item
 from tomserve.engine import retry
 from tomserve.errors import ConfigError, RunMismatchError, ServerError
-from tomserve.runs.listening import Silent
+from tomserve.runs.progress import SilentListener
 from tomserve.runs.runfolder import RunFolder
 
 ITEMS = [make_item(number) for number in range(1, 9)]
@@ -80,7 +80,7 @@ def test_the_loop_stays_free_while_it_is_asked(endpoint: Endpoint) -> None:
 
 
 def test_progress_is_shown_where_it_is_wanted(endpoint: Endpoint, capfd) -> None:
-    class Recorder(Silent):
+    class Recorder(SilentListener):
         def __init__(self) -> None:
             self.heard: list[object] = []
 

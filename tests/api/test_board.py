@@ -25,9 +25,8 @@ from tomserve.causal.finding import On
 from tomserve.causal.running import Measured, measure
 from tomserve.causal.settings import Settings
 from tomserve.errors import ConfigError, StoppedError
-from tomserve.runs.evaluation import EvalResult, evaluate
+from tomserve.runs.evaluation import EvalResult, Servers, evaluate
 from tomserve.runs.planning import EvalOptions
-from tomserve.runs.preflight import Servers
 from tomserve.stats.functional import FTOM_1, weighted_formula
 
 Cli = Callable[..., Outcome]

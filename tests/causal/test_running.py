@@ -34,8 +34,8 @@ from tomserve.causal.running import run_states
 from tomserve.causal.settings import Settings
 from tomserve.causal.states import States
 from tomserve.errors import ConfigError, MachineError, RunMismatchError
-from tomserve.runs.listening import Unheard
 from tomserve.runs.manifest import Manifest
+from tomserve.runs.progress import SilentMeasureListener
 from tomserve.runs.scores import scores_of
 from tomserve.studies import compute
 
@@ -194,7 +194,7 @@ def test_states_that_are_not_finite_are_refused_in_one_line(tmp_path: Path) -> N
     asked = Asked((), (Prompt((1, 2), (3, 4)),), np.zeros((0, 4, 2), np.int64), Counter())
     states = States(tmp_path / "states", prompts=1, layers=3, width=4, choices=2, digest="sha256:a")
     with pytest.raises(MachineError, match=r"states after layer 2 are not finite.*--dtype float32"):
-        run_states(asked, states, Overflows(), Unheard())
+        run_states(asked, states, Overflows(), SilentMeasureListener())
     assert states.missing.tolist() == [0]
 
 

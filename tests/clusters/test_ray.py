@@ -17,7 +17,7 @@ from tomserve.clusters import ray as rays
 from tomserve.clusters.job import Job
 from tomserve.clusters.ray_tasks import Demand, work_command
 from tomserve.errors import ConfigError, MachineError
-from tomserve.runs import preflight
+from tomserve.runs import evaluation
 from tomserve.runs.journal import read_rows
 from tomserve.serving.presets import Preset
 from tomserve.serving.server import free_port
@@ -155,7 +155,7 @@ def test_half_a_gpu_is_half_its_memory() -> None:
         ("qwen3-8b", 1.0, ()),
         ("reference", 0.5, ()),
     ):
-        assert preflight.sharing(Preset.load(name), share) == flags
+        assert evaluation.memory_share_flags(Preset.load(name), share) == flags
 
 
 def test_what_a_part_takes() -> None:

@@ -17,10 +17,18 @@ from tests.helpers.command import TOMSERVE, environment
 from tomserve.content import output_path, temporary
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
-from tomserve.runs import kept
+from tomserve.runs import runfolder
 from tomserve.runs.runfolder import CHANGED, REPLACED
 
-OF_A_RUN = (*REPLACED, *CHANGED, kept.TABLE, "scores.json", "report.json", "responses.torn-17.txt", "work/states.bin")
+OF_A_RUN = (
+    *REPLACED,
+    *CHANGED,
+    runfolder.TABLE,
+    "scores.json",
+    "report.json",
+    "responses.torn-17.txt",
+    "work/states.bin",
+)
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ from tomserve.engine.prompt_tokens import PrefixMeter, common_length
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.transport import Reply
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.index import Seen
-from tomserve.runs.journal import Journal
+from tomserve.runs.journal import IdentitySet, Journal
 
 
 def build(strategy: Strategy, item) -> Request:
@@ -184,7 +183,7 @@ def test_the_index_agrees_with_a_dictionary() -> None:
 
 
 def test_seen_tells_identities_apart() -> None:
-    seen = Seen()
+    seen = IdentitySet()
     for number in range(2000):
         assert seen.add((f"item/{number}", "cot", 0))
     assert len(seen) == 2000

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from tomserve.items import Item
-from tomserve.runs.measured import MeasuredRun
+from tomserve.runs.measurement import MeasuredRun
 
 NAME = "depths"
 """What the study is called by --study."""

@@ -12,7 +12,7 @@ import orjson
 from tests.conftest import make_item
 from tomserve.items import write_items
 from tomserve.runs.journal import read_rows
-from tomserve.runs.scores import write_run
+from tomserve.runs.scores import write_scores
 
 ONCE, TALK = "vanilla", "twice"
 """A strategy that asks once, and one that takes a conversation of two requests."""
@@ -79,7 +79,7 @@ def written(
 def scored(folder: Path) -> bytes:
     """The bytes of the score table of a run."""
     with tempfile.TemporaryDirectory() as scratch:
-        write_run(folder, Path(scratch) / "scores.parquet")
+        write_scores(folder, Path(scratch) / "scores.parquet")
         return (Path(scratch) / "scores.parquet").read_bytes()
 
 

@@ -13,10 +13,9 @@ from tomserve.engine.request import Request, Sampling
 from tomserve.items import Item, write_items
 from tomserve.prompting.conversation import Conversation, Reply, Turn
 from tomserve.prompting.strategy import Strategy
+from tomserve.runs.conversations import Conversations, Questions, count_requests, is_finished
+from tomserve.runs.item_store import ItemStore
 from tomserve.runs.journal import Journal
-from tomserve.runs.questions import Questions, counted, finished
-from tomserve.runs.stock import Stock
-from tomserve.runs.talking import Talks
 
 Talk = Generator[Turn | list[Turn], Any, str | None]
 BUILD = functools.partial(Request.build, model="tiny", revision=None, sampling=Sampling())
@@ -120,12 +119,12 @@ def conversing(folder: Path, items: int = ITEMS) -> Path:
 
 def converse(
     endpoint: Endpoint, journal: Journal, strategy: Strategy, items: Sequence[Item], **options: Any
-) -> tuple[bool, Talks]:
+) -> tuple[bool, Conversations]:
     """Ask what is left of these items through a real transport; returns whether all was asked, and the open talks."""
-    talks = Talks(BUILD)
-    questions = Questions(Stock(items), [strategy])
-    talks.ahead = counted(journal, questions).open
-    requests = questions.requests(talks, lambda question: not finished(journal, question))
+    talks = Conversations(BUILD)
+    questions = Questions(ItemStore(items), [strategy])
+    talks.ahead = count_requests(journal, questions).open
+    requests = questions.requests(talks, lambda question: not is_finished(journal, question))
     return ask(endpoint, journal, requests, follower=talks, **options), talks
 
 

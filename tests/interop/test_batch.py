@@ -12,7 +12,7 @@ from tests.helpers.outcomes import passes, refuses
 from tests.helpers.talking import ITEMS, conversing
 from tomserve.engine.request import Identity
 from tomserve.items import write_items
-from tomserve.runs.journal import Journal, identity_of, read_rows
+from tomserve.runs.journal import Journal, read_rows, row_identity
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def test_results_make_the_same_run(folder: Path, endpoint: Endpoint, cli: Any, m
     done = passes(cli("import", "batch", found, "--run", "r"))
     assert f"{ITEMS * 4} rows added from {ITEMS * 4} results: {ITEMS * 4} ok" in done.out
     assert "nothing is left to ask" in done.out
-    theirs = {identity_of(row): said(row) for _, row in read_rows(own / "responses.jsonl")}
-    assert {identity_of(row): said(row) for row in rows(folder)} == theirs
+    theirs = {row_identity(row): said(row) for _, row in read_rows(own / "responses.jsonl")}
+    assert {row_identity(row): said(row) for row in rows(folder)} == theirs
     assert cli("score", "r").code == 0
     assert (folder / "runs/r/scores.parquet").read_bytes() == (own / "scores.parquet").read_bytes()
     manifest = orjson.loads((folder / "runs/r/manifest.json").read_bytes())
@@ -82,8 +82,8 @@ def test_conversations_go_on_from_import_to_export_until_nothing_is_left(
         found = batches.answered([folder / f"asked{turn}.jsonl"], folder / f"answered{turn}.jsonl", seed=turn)
         assert cli("import", "batch", found, "--run", "r", *several).code == 0
     assert turn == 3  # the first turn, those that go out together, the last one
-    theirs = {identity_of(row): said(row) for _, row in read_rows(own / "responses.jsonl")}
-    assert {identity_of(row): said(row) for row in rows(folder)} == theirs
+    theirs = {row_identity(row): said(row) for _, row in read_rows(own / "responses.jsonl")}
+    assert {row_identity(row): said(row) for row in rows(folder)} == theirs
     assert cli("score", "r").code == 0
     assert (folder / "runs/r/scores.parquet").read_bytes() == (own / "scores.parquet").read_bytes()
 
@@ -277,5 +277,5 @@ def test_a_queue_asks_a_part_of_an_evaluation_that_was_divided(
     assert "nothing left to ask" in cli("export", "batch", "--run", "r.parts/0001", "--out", folder / "b.jsonl").out
     assert not list(folder.glob("runs/r.parts/*/batch.json"))
     assert cli("merge", "r").code == 0
-    theirs = {identity_of(row): said(row) for _, row in read_rows(own / "responses.jsonl")}
-    assert {identity_of(row): said(row) for row in rows(folder)} == theirs
+    theirs = {row_identity(row): said(row) for _, row in read_rows(own / "responses.jsonl")}
+    assert {row_identity(row): said(row) for row in rows(folder)} == theirs

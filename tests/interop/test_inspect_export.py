@@ -14,7 +14,7 @@ from tests.helpers.foreign_files import mapped, sheet
 from tests.helpers.outcomes import passes
 from tomserve.interop.answered import Replies
 from tomserve.interop.inspect_export import export
-from tomserve.runs.listening import Silent
+from tomserve.runs.progress import SilentListener
 from tomserve.runs.scores import load_scores
 
 
@@ -22,7 +22,7 @@ def written(folder: Path, out: Path, strategy: str | None = None) -> Path:
     said: list[str] = []
     replies = Replies(folder, None if strategy is None else [strategy], said.append)
     path = out / f"{folder.name}_{replies.strategies[-1]}.eval"
-    export(replies, replies.strategies[-1], path, Silent())
+    export(replies, replies.strategies[-1], path, SilentListener())
     assert not said
     return path
 

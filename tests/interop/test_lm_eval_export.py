@@ -14,7 +14,7 @@ from tests.helpers.foreign_files import REAL
 from tests.helpers.outcomes import passes
 from tomserve.interop.answered import Replies
 from tomserve.interop.lm_eval_export import export, sanitized
-from tomserve.runs.listening import Silent
+from tomserve.runs.progress import SilentListener
 from tomserve.runs.scores import load_scores
 
 OURS = {"tomserve_status", "tomserve_correct", "tomserve_error"}
@@ -23,7 +23,7 @@ OURS = {"tomserve_status", "tomserve_correct", "tomserve_error"}
 
 def written(folder: Path, out: Path) -> tuple[list[Path], Path]:
     """The files of samples, and that of results."""
-    *samples, results = export(Replies(folder), out, Silent())
+    *samples, results = export(Replies(folder), out, SilentListener())
     return samples, results
 
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from tomserve.reporting.measuring import MeasureScreen, duration
-from tomserve.runs.listening import MeasureListener
+from tomserve.runs.progress import MeasureListener
 
 
 class Clock:

@@ -14,7 +14,7 @@ from tests.conftest import make_item
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
 from tomserve.runs import scores as scores_module
-from tomserve.runs.scores import current_scores, scored, scores_of
+from tomserve.runs.scores import current_scores, load_scored_run, scores_of
 from tomserve.scoring import table as table_module
 
 TEXTS = ("tea", "Answer: salt", '{"beliefs": ["tea"], "answer": "tea"}', '{"beliefs": ["salt"], "answer": "tea"}', "")
@@ -46,13 +46,13 @@ def grow(folder: Path, *lines: bytes) -> None:
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The offset in the journal from which each scoring read."""
     found: list[int] = []
-    real = scores_module.write_run
+    real = scores_module.write_scores
 
     def noted(folder: Path, path: Path, *, before: Any = None, **options: Any) -> Any:
         found.append(0 if before is None else before.mark.size)
         return real(folder, path, before=before, **options)
 
-    monkeypatch.setattr(scores_module, "write_run", noted)
+    monkeypatch.setattr(scores_module, "write_scores", noted)
     return found
 
 
@@ -60,7 +60,7 @@ def from_scratch(folder: Path, place: Path) -> tuple[bytes, dict[str, Any]]:
     """The table and the record of a copy of the run that has none yet."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(folder, place / folder.name, ignore=shutil.ignore_patterns("scores.*"))
-    record = scored(place / folder.name).record
+    record = load_scored_run(place / folder.name).record
     return (place / folder.name / "scores.parquet").read_bytes(), dict(record)
 
 
@@ -87,11 +87,11 @@ def test_growing_equals_scoring_from_scratch(tmp_path_factory, steps: list[list[
         patch.setattr(table_module, "PART", part)
         for step in steps:
             grow(folder, *step)
-            found = scored(folder)
+            found = load_scored_run(folder)
             table, record = from_scratch(folder, place / "afresh")
             assert (folder / "scores.parquet").read_bytes() == table
             assert found.record == record
-            assert scored(folder).record == record  # and the table holds
+            assert load_scored_run(folder).record == record  # and the table holds
 
 
 def test_only_the_new_rows_are_read(tmp_path: Path, starts: list[int]) -> None:

@@ -24,9 +24,9 @@ from tomserve.items import write_items
 from tomserve.reporting.html import sources
 from tomserve.reporting.html.build import write_report
 from tomserve.reporting.html.standing import standing
-from tomserve.runs import kept
+from tomserve.runs import runfolder
 from tomserve.runs import scores as table
-from tomserve.runs.scores import scored, scores_of
+from tomserve.runs.scores import load_scored_run, scores_of
 
 LONG_AGO = 1_000_000_000
 
@@ -56,13 +56,13 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture
 def scorings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found: list[Path] = []
-    real = table.write_run
+    real = table.write_scores
 
     def counted(folder: Path, path: Path, **options: Any) -> Any:
         found.append(folder)
         return real(folder, path, **options)
 
-    monkeypatch.setattr(table, "write_run", counted)
+    monkeypatch.setattr(table, "write_scores", counted)
     return found
 
 
@@ -82,7 +82,7 @@ def forge(folder: Path) -> None:
     path = folder / "scores.parquet"
     scores_of(folder).with_columns(correct=pl.lit(True)).write_parquet(path)
     record = orjson.loads((folder / "scores.json").read_bytes())
-    record["table"] = kept.digest_bytes(path.read_bytes())
+    record["table"] = runfolder.digest_bytes(path.read_bytes())
     (folder / "scores.json").write_bytes(orjson.dumps(record))
     aged(folder)
 
@@ -144,7 +144,7 @@ def test_a_row_that_comes_meanwhile_waits(run: Path, scorings: list[Path], monke
         real(*given, **options)
 
     monkeypatch.setattr(table, "write_score_table", slow)
-    found = scored(run)
+    found = load_scored_run(run)
     assert found.table["correct"].to_list() == [False] * 4
     assert found.record["files"]["responses.jsonl"]["bytes"] == before
     monkeypatch.setattr(table, "write_score_table", real)
@@ -213,10 +213,10 @@ def test_a_forger_with_a_key_of_his_own_is_not_believed(
     with monkeypatch.context() as theirs:
         theirs.setenv("XDG_STATE_HOME", str(tmp_path / "their-state"))
         scores_of(run).with_columns(correct=pl.lit(True)).write_parquet(run / "scores.parquet")
-        forged = kept.Sources.asked(run).having(
+        forged = runfolder.ScoreSources.asked(run).having(
             (name, *digest_file(run / name)) for name in ("responses.jsonl", "items.jsonl")
         )
-        kept.keep(run / "scores.parquet", forged.record((run / "scores.parquet").read_bytes()))
+        runfolder.keep_table_record(run / "scores.parquet", forged.record((run / "scores.parquet").read_bytes()))
         assert right(run) == [True] * 4  # with that key it holds
     assert right(run) == [False] * 4
     assert len(scorings) == 3
@@ -267,8 +267,8 @@ def test_the_state_folder_is_the_users(run: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_another_scorer_makes_the_table_again(run: Path, scorings: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     scores_of(run)
-    monkeypatch.setattr(kept, "SCORER", "tomserve 9")
-    assert scored(run).record["scorer"] == "tomserve 9"
+    monkeypatch.setattr(runfolder, "SCORER", "tomserve 9")
+    assert load_scored_run(run).record["scorer"] == "tomserve 9"
     scores_of(run)
     assert len(scorings) == 2
 
@@ -285,7 +285,7 @@ def test_the_scorer_is_named_by_its_code(tmp_path: Path) -> None:
     (package / "answers.py").write_text(text)
     (package / "answers.py").rename(package / "other.py")
     assert content.code_digest([package]) != first
-    assert content.code_digest([ROOT / "tomserve" / name for name in kept._CODE]) in kept.SCORER
+    assert content.code_digest([ROOT / "tomserve" / name for name in runfolder._CODE]) in runfolder.SCORER
 
 
 @pytest.mark.system
@@ -300,7 +300,7 @@ def test_all_code_that_scoring_loads_is_in_the_scorers_name_or_makes_no_score() 
         "print(*(name for name in sys.modules if name.startswith('tomserve.')))"
     )
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    named = {Path(name).stem for name in kept._CODE}
+    named = {Path(name).stem for name in runfolder._CODE}
     assert {name.split(".")[1] for name in loaded} - named == makes_none
 
 
@@ -330,8 +330,8 @@ def test_a_pinned_file_ends_where_it_ended(tmp_path: Path) -> None:
     assert list(file.lines()) == [(1, 0, b"one\n"), (2, 4, b"\n"), (3, 5, b"two")]
     assert (file.line(0), file.line(5)) == (b"one\n", b"two")
     assert file.unchanged()
-    assert (file.size, file.digest) == (8, kept.digest_bytes(b"one\n\ntwo"))
-    assert digest_file(path) == (24, kept.digest_bytes(path.read_bytes()))
+    assert (file.size, file.digest) == (8, runfolder.digest_bytes(b"one\n\ntwo"))
+    assert digest_file(path) == (24, runfolder.digest_bytes(path.read_bytes()))
     path.write_bytes(b"one\n\ntwO")
     assert not file.unchanged()
     path.write_bytes(b"one\n")

@@ -8,16 +8,15 @@ import pytest
 from tests.conftest import make_item
 from tomserve.errors import MachineError
 from tomserve.items import items_digest
-from tomserve.runs import lines as lines_module
-from tomserve.runs.lines import Lines
-from tomserve.runs.runfolder import keep_items
-from tomserve.runs.stock import Stock
+from tomserve.runs import item_store as lines_module
+from tomserve.runs.item_store import ItemStore, LineStore
+from tomserve.runs.runfolder import store_items
 
 
-def filled(count: int) -> tuple[Lines, list[bytes]]:
+def filled(count: int) -> tuple[LineStore, list[bytes]]:
     """Lines of many lengths, empty ones among them, and what they are."""
     wanted = [b"%d" % number * (number % 7) for number in range(count)]
-    lines = Lines()
+    lines = LineStore()
     for number, line in enumerate(wanted):
         lines.append(line)
         assert (lines[number], lines[number // 2]) == (line, wanted[number // 2]), "read while it grows"
@@ -46,16 +45,16 @@ def test_items_take_little_memory_and_leave_no_file_behind(tmp_path: Path, monke
     monkeypatch.setattr(lines_module, "HELD", 1000)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     items = [make_item(number, question=f"Where is it {number}" + "?" * 400) for number in range(40)]
-    stock = Stock(items)
+    stock = ItemStore(items)
     held = [store for store in stock.lines._stores if len(store._held) > 2000]
     assert list(stock) == items
     assert not held, "what was written to the file is not held any more"
     assert stock.digest() == items_digest(items) == items_digest(reversed(items))
-    assert list(stock.part([3, 1]).joined(Stock(items[:1]))) == [items[3], items[1], items[0]]
+    assert list(stock.part([3, 1]).joined(ItemStore(items[:1]))) == [items[3], items[1], items[0]]
     (tmp_path / "run").mkdir()
-    keep_items(tmp_path / "run", stock, fresh=True)
+    store_items(tmp_path / "run", stock, fresh=True)
     more = [make_item(number, question="Where?") for number in (39, 40)]
-    assert len(keep_items(tmp_path / "run", Stock(more), fresh=False)) == 41
+    assert len(store_items(tmp_path / "run", ItemStore(more), fresh=False)) == 41
     kept = {item.id: item.question for item in map(type(items[0]).from_json, (tmp_path / "run/items.jsonl").open("rb"))}
     assert kept["demo/39"] == kept["demo/40"] == "Where?"
     assert kept["demo/0"] == items[0].question
@@ -66,4 +65,4 @@ def test_no_room_for_many_items_is_one_line(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(lines_module, "HELD", 10)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     with pytest.raises(MachineError, match=r"no temporary file can take them .*TMPDIR"):
-        Stock([make_item(1)])
+        ItemStore([make_item(1)])

@@ -11,9 +11,8 @@ from tests.helpers.talking import FAN_OUT, write_strategy
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import write_items
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.evaluation import opened
-from tomserve.runs.manifest import Manifest
-from tomserve.runs.manifest_parts import AskedStrategy
+from tomserve.runs.evaluation import open_evaluation
+from tomserve.runs.manifest import AskedStrategy, Manifest
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.runfolder import RunFolder
 
@@ -85,7 +84,7 @@ def conversations(tmp_path: Path, endpoint: Endpoint) -> Path:
     lines += [row("demo/4", 0, "http_500", None), row("demo/6", 0, text=wrong), row("demo/6", 1)]
     lines += [row("demo/7", 0, "refusal", "No.", closes=1)]
     write_strategy(tmp_path / "talk", 2)
-    with opened(options(endpoint, items, tmp_path)) as evaluation:
+    with open_evaluation(options(endpoint, items, tmp_path)) as evaluation:
         evaluation.save()
     (folder / "responses.jsonl").write_bytes(b"".join(lines))
     return folder
@@ -112,7 +111,7 @@ def test_only_a_finished_conversation_is_scored(conversations: Path) -> None:
 
 def test_every_turn_counts_for_what_is_left(conversations: Path, endpoint: Endpoint, tmp_path: Path) -> None:
     items = list(tomserve.read_items(conversations / "items.jsonl"))
-    with opened(options(endpoint, items, tmp_path)) as evaluation:
+    with open_evaluation(options(endpoint, items, tmp_path)) as evaluation:
         phase = next(evaluation.phases())
         left = [("demo/2", 1), ("demo/3", 1), *((f"demo/{number}", turn) for number in (4, 5) for turn in (0, 1))]
         assert phase.counted() == (6, 13, 0, True), "a refusal of the first turn spares the second"
@@ -121,7 +120,7 @@ def test_every_turn_counts_for_what_is_left(conversations: Path, endpoint: Endpo
         assert evaluation.result().failures == {"http_500": 1, "refusal": 1, "timeout": 1, "unfinished": 1}
     with (conversations / "responses.jsonl").open("ab") as file:
         file.writelines(row(*turn) for turn in left)
-    with opened(options(endpoint, items, tmp_path)) as evaluation:
+    with open_evaluation(options(endpoint, items, tmp_path)) as evaluation:
         assert next(evaluation.phases()).counted().left == 0
         assert (evaluation.complete(), evaluation.result().failures) == (True, {"refusal": 1})
     assert tomserve.Run.open("talk").manifest.turns("talk") == 2
@@ -132,6 +131,6 @@ def test_a_strategy_that_gained_a_turn_is_refused(conversations: Path, endpoint:
     write_strategy(tmp_path / "talk", 3)
     with (
         pytest.raises(RunMismatchError, match=r"strategy 'talk', digest was .* when it was asked, now it is"),
-        opened(options(endpoint, list(tomserve.read_items(conversations / "items.jsonl")), tmp_path)),
+        open_evaluation(options(endpoint, list(tomserve.read_items(conversations / "items.jsonl")), tmp_path)),
     ):
         pass

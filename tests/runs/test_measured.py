@@ -13,9 +13,9 @@ from tests.conftest import ROOT
 from tomserve.content.files import digest_bytes
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import Item, read_items
-from tomserve.runs import measured
+from tomserve.runs import measurement
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.measured import MeasuredRun
+from tomserve.runs.measurement import MeasuredRun
 
 SETTINGS = {"layers": 3, "alphas": [0.1, 1.0]}
 TABLE = pl.DataFrame({"model": ["m"] * 3, "layer": [1, 2, 3], "value": [0.1, 0.2, 0.3]})
@@ -48,13 +48,13 @@ def manifest(folder: Path) -> dict[str, object]:
 
 def test_a_finished_run_holds_its_table_its_items_and_all_that_made_it(tmp_path: Path) -> None:
     folder = finished(tmp_path / "run")
-    found = measured.manifest_of(folder)
+    found = measurement.measured_manifest(folder)
     assert found.complete
     assert found.settings == SETTINGS
     assert found.study == "depths"
     assert found.table.rows == 3
     assert found.benchmark_items == 1
-    table, record = measured.read(folder, found)
+    table, record = measurement.read_measurement(folder, found)
     assert table.equals(TABLE)
     assert record["table"] == found.table.digest
     assert [item.id for item in read_items(folder / "items.jsonl")] == ["q"]
@@ -115,26 +115,26 @@ def test_a_run_of_answers_takes_no_measurement_and_the_reverse(tmp_path: Path) -
 
 def test_a_table_that_was_not_measured_is_refused(tmp_path: Path) -> None:
     folder = finished(tmp_path / "run")
-    found = measured.manifest_of(folder)
+    found = measurement.measured_manifest(folder)
     assert found is not None
     TABLE.with_columns(value=pl.lit(1.0)).write_parquet(folder / "scores.parquet")
     again = "to measure again: `tomserve measure m --items b --run NEW`"
     with pytest.raises(ConfigError, match="is not the table that was measured") as refused:
-        measured.read(folder, found)
+        measurement.read_measurement(folder, found)
     assert str(refused.value).endswith(again)
     (folder / "scores.parquet").write_bytes(b"PAR1 no table")
     found.table.digest = digest_bytes(b"PAR1 no table")  # forged by somebody who knows of digests
     with pytest.raises(ConfigError, match="not a parquet table"):
-        measured.read(folder, found)
+        measurement.read_measurement(folder, found)
     (folder / "scores.parquet").unlink()
     with pytest.raises(ConfigError, match="cannot be read"):
-        measured.read(folder, found)
+        measurement.read_measurement(folder, found)
 
 
 @pytest.mark.parametrize("command", ["tomserve x; rm -rf ~", "rm x", "tomserve x `id`", "tomserve x\nid", None])
 def test_a_command_that_could_do_harm_is_not_repeated(command: str | None) -> None:
     found = Manifest.model_validate({"schema": 1, "benchmark": "b", "model": "m", "strategies": {}, "command": command})
-    assert measured.again(found) == "to measure again, repeat the command that made it with --run NEW"
+    assert measurement.suggest_repeat(found) == "to measure again, repeat the command that made it with --run NEW"
 
 
 def test_no_link_is_followed_in_the_folder_of_work(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_kill_at_any_moment_leaves_a_run_that_goes_on_or_is_complete(tmp_path:
     subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], cwd=ROOT, check=True)
     for nth, after in itertools.product(range(1, 6), (False, True)):
         folder, complete = tmp_path / f"{nth}{after}", nth == 5 and after
-        found = measured.manifest_of(folder)
+        found = measurement.measured_manifest(folder)
         assert (found is not None) == (nth > 1 or after)
         assert (found is not None and found.complete) == complete
         with opened(folder) as run:
@@ -202,9 +202,9 @@ def test_a_kill_at_any_moment_leaves_a_run_that_goes_on_or_is_complete(tmp_path:
                 assert run.work_file("states.bin").exists() == (nth > 1)
                 run.write_items(ITEMS)
                 run.finish(TABLE)
-        found = measured.manifest_of(folder)
+        found = measurement.measured_manifest(folder)
         assert found is not None
-        assert measured.read(folder, found)[0].equals(TABLE)
+        assert measurement.read_measurement(folder, found)[0].equals(TABLE)
         assert not list(folder.glob(".tomserve-*")), "what the kill has left behind is swept"
 
 
@@ -218,5 +218,5 @@ def test_a_session_says_what_it_turned_out_to_run_on_and_one_that_did_not_begin_
     assert [session["measured_on"] for session in told["sessions"]] == [  # type: ignore[attr-defined]
         *({}, {"torch": "2.1", "device": "cpu"}, {"torch": "2.1", "device": "cuda"})
     ]
-    (change,) = measured.changes(told)
+    (change,) = measurement.environment_changes(told)
     assert change.startswith("device was cpu until the session of ")

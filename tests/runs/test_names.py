@@ -7,8 +7,8 @@ import pytest
 
 from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError
-from tomserve.runs.planning import EvalOptions, plan
-from tomserve.runs.runfolder import RunFolder, existing_run, newest_first, run_path, runs_below
+from tomserve.runs.planning import EvalOptions, make_plan
+from tomserve.runs.runfolder import RunFolder, find_run, newest_first, run_path, runs_below
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def test_a_run_of_the_working_directory_is_meant_only_where_there_is_none_of_tha
     assert run_path("other/first") == Path("other/first")
     made(runs / "other/first")
     assert run_path("other/first") == runs / "other/first"
-    assert existing_run("./other/first") == Path("other/first")
+    assert find_run("./other/first") == Path("other/first")
 
 
 def test_runs_in_folders_are_listed_and_named(runs: Path, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_runs_in_folders_are_listed_and_named(runs: Path, tmp_path: Path) -> Non
     assert set(newest_first()) == set(runs_below(runs))
     assert [run_name(runs / "a/x"), run_name(runs / "b"), run_name(elsewhere)] == ["a/x", "b", "kept"]
     with pytest.raises(ConfigError, match=r"did you mean 'a/x'\?.*Known: a/x, a/y, b, linked"):
-        existing_run("a/xx")
+        find_run("a/xx")
 
 
 def test_no_run_is_made_in_another_or_around_others(runs: Path) -> None:
@@ -77,4 +77,4 @@ def test_no_run_is_made_in_another_or_around_others(runs: Path) -> None:
 
 def test_one_text_is_not_taken_for_several() -> None:
     with pytest.raises(ConfigError, match=r"base_urls is the text 'http://a/v1'; expected a list of texts"):
-        plan(EvalOptions(base_urls="http://a/v1"))  # type: ignore[arg-type]
+        make_plan(EvalOptions(base_urls="http://a/v1"))  # type: ignore[arg-type]

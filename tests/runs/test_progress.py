@@ -18,7 +18,7 @@ from tomserve.engine.request import Identity
 from tomserve.engine.runner import RunStatus
 from tomserve.errors import ServerError
 from tomserve.runs import progress
-from tomserve.runs.listening import Silent
+from tomserve.runs.progress import SilentListener
 from tomserve.runs.runfolder import RunFolder
 
 SLOW = Identity("i", "cot", 0, 0)
@@ -39,7 +39,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_a_run_of_a_terminal_is_recorded_to_its_end(cli: Cli, endpoint: Endpoint, items_file: Path) -> None:
     asked = ("--benchmark", "items", "--path", items_file, "--base-url", endpoint.url, "--strategy", "vanilla")
     assert cli("eval", *asked, "--run", "r").code == 0
-    found = progress.read(Path(os.environ["TOMSERVE_RUNS"]) / "r")
+    found = progress.read_progress(Path(os.environ["TOMSERVE_RUNS"]) / "r")
     assert (found.total, found.done, found.written, found.statuses) == (20, 20, 20, {"ok": 20})
     assert (found.phase, found.eta, found.outcome, found.running) == (1, None, "", False)
     assert found.doing.startswith("asking tiny at ")
@@ -49,11 +49,11 @@ def test_a_run_of_a_terminal_is_recorded_to_its_end(cli: Cli, endpoint: Endpoint
 
 def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock: list[float]) -> None:
     with RunFolder(tmp_path / "r") as folder:
-        recording = progress.Recording(Silent(), folder.path)
+        recording = progress.ProgressRecorder(SilentListener(), folder.path)
         recording.message("waiting for the server to load")
         clock[0] += 2
         recording.message("asking m at h")
-        before = progress.read(folder.path)
+        before = progress.read_progress(folder.path)
         assert (before.phase, before.eta) == (0, None)  # how much there is to ask is not known yet
         recording.started(1000, 100)
         for second in range(100):
@@ -61,15 +61,15 @@ def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock
             for _ in range(1 if second < 50 else 5):
                 recording.row(row("timeout" if second == 3 else "ok"))
             recording.status(RunStatus(out=8, limit=16, queue=3, cached=0.5, retrying=2, oldest=(SLOW, 2.0)))
-        found = progress.read(folder.path)
+        found = progress.read_progress(folder.path)
         assert (found.done, found.written, found.statuses) == (400, 300, {"ok": 299, "timeout": 1})
         assert (found.rate, found.eta) == (5.0, 120.0)
         assert (found.out, found.limit, found.queue, found.cached, found.retrying) == (8, 16, 3, 0.5, 2)
         assert (found.running, found.doing) == (True, "asking m at h")
-        assert progress.holder(folder.path) == os.getpid()
+        assert progress.lock_holder(folder.path) == os.getpid()
         assert found.slowest.strategy == "cot"
         recording.started(10, 0)
-        found = progress.read(folder.path)
+        found = progress.read_progress(folder.path)
         assert (found.phase, found.total, found.done, found.statuses, found.out) == (2, 10, 0, {}, 0)
 
 
@@ -77,7 +77,7 @@ def test_it_is_written_about_once_a_second(tmp_path: Path, clock: list[float], m
     replaced: list[float] = []
     own = os.replace
     monkeypatch.setattr(os, "replace", lambda *names: (replaced.append(clock[0]), own(*names))[1])
-    recording = progress.Recording(Silent(), tmp_path)
+    recording = progress.ProgressRecorder(SilentListener(), tmp_path)
     for _ in range(1000):
         recording.row(row())
     assert len(replaced) <= 2
@@ -89,8 +89,8 @@ def test_it_is_written_about_once_a_second(tmp_path: Path, clock: list[float], m
 
 
 def test_everything_is_passed_on(tmp_path: Path) -> None:
-    listener = Mock(Silent)
-    with progress.recorded(listener, tmp_path) as recording:
+    listener = Mock(SilentListener)
+    with progress.record_progress(listener, tmp_path) as recording:
         recording.message("hello")
         recording.started(2, 1)
         recording.row(row())
@@ -104,13 +104,13 @@ def test_what_it_ended_by_is_kept_and_no_key(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("TOMSERVE_API_KEY", "sk-0123456789abcdef")
 
     def ended() -> None:
-        with progress.recorded(Silent(), tmp_path) as listener:
+        with progress.record_progress(SilentListener(), tmp_path) as listener:
             listener.message("a line with sk-0123456789abcdef")
             raise ServerError("the server said sk-0123456789abcdef")
 
     with pytest.raises(ServerError):
         ended()
-    found = progress.read(tmp_path)
+    found = progress.read_progress(tmp_path)
     assert (found.outcome, found.message, found.eta) == ("the server said ***", "a line with ***", None)
 
 
@@ -125,11 +125,11 @@ def test_a_run_needs_no_record(endpoint: Endpoint, tmp_path: Path, kind: str, mo
     run = tomserve.ask(items, "vanilla", base_url=endpoint.url, run="r")
     assert run.scores().height == 4
     if kind == "folder":
-        recording = progress.Recording(Silent(), run.folder)
+        recording = progress.ProgressRecorder(SilentListener(), run.folder)
         (run.folder / progress.FILE).unlink()
         (run.folder / progress.FILE).mkdir()
         recording.end("")
-    assert progress.read(run.folder) is None
+    assert progress.read_progress(run.folder) is None
 
 
 def test_a_record_that_cannot_be_right_is_none(tmp_path: Path) -> None:
@@ -142,19 +142,19 @@ def test_a_record_that_cannot_be_right_is_none(tmp_path: Path) -> None:
     numbers = (orjson.dumps(right).replace(b"}", b', "%b}' % more) for more in (b'total": 1e400', b'eta": NaN'))
     for text in (*texts, *numbers, *(orjson.dumps({**right, **change}) for change in changes)):
         (tmp_path / progress.FILE).write_bytes(text)
-        assert progress.read(tmp_path) is None, text[:100]
+        assert progress.read_progress(tmp_path) is None, text[:100]
     (tmp_path / progress.FILE).write_bytes(orjson.dumps(right))
-    assert progress.read(tmp_path) is not None
+    assert progress.read_progress(tmp_path) is not None
 
 
 def test_a_record_that_another_process_than_the_holder_wrote_is_not_running(tmp_path: Path) -> None:
     with RunFolder(tmp_path) as folder:
-        progress.Recording(Silent(), folder.path)
-        assert (found := progress.read(tmp_path)) is not None
+        progress.ProgressRecorder(SilentListener(), folder.path)
+        assert (found := progress.read_progress(tmp_path)) is not None
         assert found.running
         record = orjson.loads((tmp_path / progress.FILE).read_bytes())
         (tmp_path / progress.FILE).write_bytes(orjson.dumps({**record, "pid": 1}))
-        assert (found := progress.read(tmp_path)) is not None
+        assert (found := progress.read_progress(tmp_path)) is not None
         assert not found.running
 
 
@@ -166,7 +166,7 @@ def test_looking_whether_a_run_is_held_never_keeps_it_from_being_opened(tmp_path
     lookers = [subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path) for _ in range(2)]
     try:
         with RunFolder(tmp_path / "r"):
-            assert progress.held(tmp_path / "r")
+            assert progress.is_locked(tmp_path / "r")
         for _ in range(200):
             with RunFolder(tmp_path / "r"):
                 pass

@@ -16,10 +16,9 @@ from tests.helpers.reports import run_folder
 from tomserve import Run
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
-from tomserve.runs import reading
+from tomserve.runs import grader
+from tomserve.runs.grader import BEGINNING, END, ReadingOutcome, excerpt, make_reader_item
 from tomserve.runs.journal import read_rows
-from tomserve.runs.reader import BEGINNING, END, excerpt, shown
-from tomserve.runs.reading import Outcome
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.grades import GradeFiles, GraderChoices, digest_question
 from tomserve.scoring.labels import LetteredChoices
@@ -150,7 +149,7 @@ def test_the_same_weights_under_another_name_are_the_evaluated_model(endpoint: E
 
 @pytest.mark.system
 def test_nonsense_and_failures_are_no_readings(endpoint: Endpoint, cli, run: Path, monkeypatch) -> None:
-    monkeypatch.setattr(reading.Job.__dataclass_fields__["policy"], "default_factory", _impatient)
+    monkeypatch.setattr(grader.ReadingJob.__dataclass_fields__["policy"], "default_factory", _impatient)
 
     def script(body: dict[str, Any], n: int) -> Any:
         text = quoted(body)
@@ -250,8 +249,8 @@ def test_nothing_that_a_reply_holds_leaves_its_block_or_becomes_a_choice() -> No
     assert len("".join(long)) < BEGINNING + END + 100
     assert (long[1], long[-1][-8:]) == (f"[... {9008 - BEGINNING - END} characters are left out here ...]", "The end.")
     item = make_item(choices=["tea", "none"], answer="tea", gold=None)
-    assert shown("x", item, "tea", item.choices).choices == ("tea", "none", "(none)")
-    assert "\nA. tea\nB. none" in shown("x", item, "tea", LetteredChoices(item.choices)).question
+    assert make_reader_item("x", item, "tea", item.choices).choices == ("tea", "none", "(none)")
+    assert "\nA. tea\nB. none" in make_reader_item("x", item, "tea", LetteredChoices(item.choices)).question
     assert excerpt(" \n") == ["(nothing)"]
 
 
@@ -282,7 +281,7 @@ def test_files_of_others_are_not_trusted(tmp_path: Path, run: Path, cli) -> None
 def test_from_python_also_inside_a_running_loop(endpoint: Endpoint, run: Path) -> None:
     endpoint.script = careful
 
-    async def notebook() -> Outcome:
+    async def notebook() -> ReadingOutcome:
         return Run.open("mine").read_by(endpoint.url, sample=2)
 
     outcome = asyncio.run(notebook())

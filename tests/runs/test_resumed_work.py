@@ -9,7 +9,7 @@ import pytest
 from tomserve.content.compact_index import Index
 from tomserve.errors import ConfigError
 from tomserve.runs import journal
-from tomserve.runs.index import Seen
+from tomserve.runs.journal import IdentitySet
 
 WELL: dict[str, Any] = {"item": "a", "strategy": "s", "turn": 0, "key": "k", "status": "ok"}
 
@@ -42,6 +42,6 @@ def test_a_value_of_a_key_is_found_among_others() -> None:
     assert not index.has(6, 0)
     assert not index.has(2**64 - 1, 0)
     assert [index.add_once(7, value) for value in (4, 5, 5)] == [False, True, False]
-    seen = Seen()
+    seen = IdentitySet()
     assert [seen.add(("a", "s", turn, 0)) for turn in (0, 1, 0)] == [True, True, False]
     assert ("a", "s", 2, 0) not in seen

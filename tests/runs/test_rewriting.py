@@ -12,17 +12,23 @@ from tests.conftest import Endpoint, running
 from tests.helpers.asking import FAST
 from tests.helpers.rewriters import BOTH, CONDENSED, ITEM, PARAPHRASED, STORY, Script, asked, asking, reply, rewriter
 from tomserve.items import Item, read_items
-from tomserve.runs.rewriting import Report, find_rewriter, find_verifier, journal_of, write_variants
+from tomserve.runs.rewriter import (
+    RewritingReport,
+    find_rewriter,
+    find_verifier,
+    rewriting_journal,
+    write_variants,
+)
 from tomserve.variants import TAKEN, base, find_rewriters, make_variant
 from tomserve.variants.text_rules import retell
 
 
-def write(endpoint: Endpoint, out: Path, items: list[Item], *wanted: base.Kind, **more: Any) -> Report:
+def write(endpoint: Endpoint, out: Path, items: list[Item], *wanted: base.Kind, **more: Any) -> RewritingReport:
     found = find_rewriter(endpoint.url)
     return write_variants(items, wanted, lambda name: retell, found, out, policy=FAST, **more)
 
 
-def one(endpoint: Endpoint, tmp_path: Path, kind: base.Kind, script: Script) -> Report:
+def one(endpoint: Endpoint, tmp_path: Path, kind: base.Kind, script: Script) -> RewritingReport:
     tmp_path.mkdir(exist_ok=True)
     endpoint.script = asking(script)
     return write(endpoint, tmp_path / "out.jsonl", [ITEM], kind)
@@ -153,7 +159,7 @@ def test_a_server_that_fails_is_asked_again_by_the_next_call(endpoint: Endpoint,
 def test_a_foreign_journal_is_not_trusted(endpoint: Endpoint, tmp_path: Path) -> None:
     """A reply in the journal is checked like one that has just come."""
     one(endpoint, tmp_path, base.PARAPHRASE, rewriter(PARAPHRASED))
-    journal = journal_of(tmp_path / "out.jsonl")
+    journal = rewriting_journal(tmp_path / "out.jsonl")
     journal.write_bytes(journal.read_bytes().replace(b"not seen by Noor", b"seen by Noor"))
     report = write(endpoint, tmp_path / "out.jsonl", [ITEM], base.PARAPHRASE)
     assert report.dropped == {("paraphrase", "the negations are others"): 1}

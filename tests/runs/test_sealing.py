@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.conftest import make_item
 from tomserve.errors import ConfigError, MachineError
 from tomserve.items import write_items
-from tomserve.runs import sealing
+from tomserve.runs import verification
 from tomserve.runs.runfolder import RunFolder
-from tomserve.runs.sealing import FILE, Seal, differences, seal
+from tomserve.runs.verification import SEAL_FILE, Seal, seal, seal_differences
 
 
 def row(number: int) -> bytes:
@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Path:
 
 def broken(folder: Path) -> list[str]:
     found = Seal.read(folder)
-    return [one.said for one in differences(folder, found.links)]
+    return [one.said for one in seal_differences(folder, found.links)]
 
 
 def test_nothing_has_changed_right_after_sealing_and_sealing_twice_is_sealing_once(run: Path) -> None:
@@ -57,7 +57,7 @@ def test_digests_are_those_that_sha256sum_prints(run: Path) -> None:
     assert link.files["responses.jsonl"].digest == f"sha256:{hashlib.sha256(content).hexdigest()}"
     assert link.files["responses.jsonl"].chain is not None
     assert link.files["responses.jsonl"].chain[0] == f"sha256:{hashlib.sha256(beginning).hexdigest()}"
-    written = orjson.loads((run / FILE).read_bytes())["links"][0]
+    written = orjson.loads((run / SEAL_FILE).read_bytes())["links"][0]
     again = hashlib.sha256(orjson.dumps(written, option=orjson.OPT_SORT_KEYS)).hexdigest()
     assert link.digest == f"sha256:{again}"
 
@@ -83,7 +83,7 @@ def test_rows_that_were_added_are_told_apart_from_rows_that_were_changed(run: Pa
     with (run / "responses.jsonl").open("ab") as file:
         file.writelines(map(row, range(2_500, 3_700)))
     found = Seal.read(run)
-    (one,) = differences(run, found.links)
+    (one,) = seal_differences(run, found.links)
     assert one == ("1,200 lines of responses.jsonl were added since", True)
     second = seal(run)
     assert second.previous == first.whole
@@ -108,10 +108,10 @@ def test_links_that_do_not_follow_from_each_other_are_found(run: Path) -> None:
     with (run / "responses.jsonl").open("ab") as file:
         file.write(row(1))
     seal(run)
-    data = orjson.loads((run / FILE).read_bytes())
+    data = orjson.loads((run / SEAL_FILE).read_bytes())
     data["links"][0]["time"] = "2020-01-01T00:00:00Z"
-    (run / FILE).write_bytes(orjson.dumps(data))
-    assert broken(run) == [f"link 2 of {FILE} does not follow from the one before it"]
+    (run / SEAL_FILE).write_bytes(orjson.dumps(data))
+    assert broken(run) == [f"link 2 of {SEAL_FILE} does not follow from the one before it"]
 
 
 def test_half_a_line_is_not_sealed_and_a_run_in_use_neither(run: Path) -> None:
@@ -119,7 +119,7 @@ def test_half_a_line_is_not_sealed_and_a_run_in_use_neither(run: Path) -> None:
         file.write(b'{"item": "de')
     with pytest.raises(ConfigError, match=r"responses.jsonl: line 2501 ends in the middle"):
         seal(run)
-    assert not (run / FILE).exists()
+    assert not (run / SEAL_FILE).exists()
     with RunFolder(run), pytest.raises(MachineError, match="in use by another tomserve process"):
         seal(run)
 
@@ -127,7 +127,7 @@ def test_half_a_line_is_not_sealed_and_a_run_in_use_neither(run: Path) -> None:
 def test_a_seal_is_never_written_through_a_link(run: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("mine")
-    os.symlink(target, run / FILE)
+    os.symlink(target, run / SEAL_FILE)
     with pytest.raises(ConfigError, match="is a symbolic link"):
         seal(run)
     assert target.read_text() == "mine"
@@ -146,16 +146,16 @@ BROKEN = {
 
 def test_a_broken_seal_is_told_with_its_field(run: Path) -> None:
     for content, said in BROKEN.items():
-        (run / FILE).write_bytes(content)
+        (run / SEAL_FILE).write_bytes(content)
         with pytest.raises(ConfigError, match=said):
             Seal.read(run)
 
 
 def test_names_in_a_strangers_seal_lead_nowhere(run: Path) -> None:
     link = seal(run)
-    data = orjson.loads((run / FILE).read_bytes())
+    data = orjson.loads((run / SEAL_FILE).read_bytes())
     data["links"][0]["files"]["../../etc/passwd"] = {"bytes": 1, "digest": link.digest}
-    (run / FILE).write_bytes(orjson.dumps(data))
+    (run / SEAL_FILE).write_bytes(orjson.dumps(data))
     with pytest.raises(ConfigError, match=r"seal.json: links.0.files"):
         Seal.read(run)
 
@@ -165,7 +165,7 @@ def test_names_in_a_strangers_seal_lead_nowhere(run: Path) -> None:
 def test_any_change_of_a_sealed_byte_is_found_however_often_it_was_sealed(
     tmp_path_factory: pytest.TempPathFactory, steps: list[int], data: st.DataObject
 ) -> None:
-    before, sealing.EVERY = sealing.EVERY, 7
+    before, verification.EVERY = verification.EVERY, 7
     try:
         folder = make(tmp_path_factory.mktemp("sealed") / "r", 3)
         count = 3
@@ -181,6 +181,6 @@ def test_any_change_of_a_sealed_byte_is_found_however_often_it_was_sealed(
         content[place] ^= data.draw(st.integers(1, 255))
         (folder / "responses.jsonl").write_bytes(content)
         found = Seal.read(folder)
-        assert any(not one.grown for one in differences(folder, found.links))
+        assert any(not one.grown for one in seal_differences(folder, found.links))
     finally:
-        sealing.EVERY = before
+        verification.EVERY = before

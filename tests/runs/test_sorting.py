@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from tomserve.benchmarks import get
 from tomserve.errors import MachineError
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs import sorting
-from tomserve.runs.questions import Questions
-from tomserve.runs.sorting import ordered, places_in_order
-from tomserve.runs.stock import Stock
+from tomserve.runs import item_store
+from tomserve.runs.conversations import Questions
+from tomserve.runs.item_store import ItemStore, sort_key, sort_places
 
 TEXTS = st.text(st.sampled_from("\0\x01\x02aAé€\uffff\U0001f600"), max_size=4)
 KEYS = st.tuples(TEXTS, st.integers(-(2**63), 2**63 - 1), st.lists(TEXTS, max_size=3).map(tuple), TEXTS)
@@ -24,25 +23,25 @@ KEYS = st.tuples(TEXTS, st.integers(-(2**63), 2**63 - 1), st.lists(TEXTS, max_si
 
 @given(KEYS, KEYS)
 def test_bytes_are_ordered_as_the_tuples_are(one: tuple[Any, ...], other: tuple[Any, ...]) -> None:
-    assert (ordered(one) < ordered(other)) == (one < other)
-    assert (ordered(one) == ordered(other)) == (one == other)
+    assert (sort_key(one) < sort_key(other)) == (one < other)
+    assert (sort_key(one) == sort_key(other)) == (one == other)
 
 
 @pytest.mark.parametrize("held", [1 << 10, 1 << 24])
 def test_equal_keys_keep_their_order_wherever_they_are_sorted(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "HELD", held)
+    monkeypatch.setattr(item_store, "HELD", held)
     chance = random.Random(1)
     keys = [bytes(chance.choices(b"\0\1a\xff", k=chance.randrange(6))) for _ in range(3000)]
-    assert list(places_in_order(iter(keys))) == sorted(range(len(keys)), key=keys.__getitem__)
-    assert list(places_in_order([])) == []
+    assert list(sort_places(iter(keys))) == sorted(range(len(keys)), key=keys.__getitem__)
+    assert list(sort_places([])) == []
 
 
 @pytest.mark.parametrize("name", ["vanilla", "simtom"])
 def test_questions_come_in_the_order_of_their_prompts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "HELD", 1 << 12)
+    monkeypatch.setattr(item_store, "HELD", 1 << 12)
     strategy, items = Strategy.load(name), list(itertools.islice(get("perturbed").items(), 200))
     chosen = random.Random(2).sample(items, 90)
-    questions = Questions(Stock(chosen), [strategy])
+    questions = Questions(ItemStore(chosen), [strategy])
     wanted = sorted(range(90), key=lambda place: strategy.order(chosen[place]))
     assert list(questions._in_order(strategy, lambda question: True)) == wanted
     left = {item.id for item in chosen[::3]}
@@ -61,6 +60,6 @@ def full_disk() -> Iterator[None]:
 
 @pytest.mark.usefixtures("full_disk")
 def test_no_room_to_sort_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "HELD", 1 << 10)
+    monkeypatch.setattr(item_store, "HELD", 1 << 10)
     with pytest.raises(MachineError, match=r"cannot be sorted in a temporary file .*SQLITE_TMPDIR"):
-        places_in_order(b"%d" % number * 200 for number in range(2000))
+        sort_places(b"%d" % number * 200 for number in range(2000))

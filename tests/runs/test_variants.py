@@ -12,9 +12,9 @@ import tomserve
 from tests.conftest import Endpoint, completion, make_item
 from tomserve.errors import ConfigError, InapplicableError
 from tomserve.items import Item, write_items
+from tomserve.runs.item_store import ItemStore
 from tomserve.runs.journal import read_rows
-from tomserve.runs.stock import Stock
-from tomserve.runs.varying import apart, varied
+from tomserve.runs.planning import add_variants, split_variants
 from tomserve.studies import gaps
 from tomserve.variants import AGAIN, CHOICES, KINDS, OBJECT, PARAPHRASE, TAKEN, Kind, make_variant
 
@@ -127,7 +127,7 @@ def test_kinds_have_names_and_short_names(endpoint: Endpoint) -> None:
 
 
 def test_what_cannot_be_told_otherwise_is_left_out_and_counted_by_reason() -> None:
-    found = varied(Stock(ITEMS), Stock(), (OBJECT, CHOICES), lambda name: retell)
+    found = add_variants(ItemStore(ITEMS), ItemStore(), (OBJECT, CHOICES), lambda name: retell)
     assert found.made == {"object": 2, "choices": 4}
     assert found.dropped == {"object": {"it is even": 2}, "choices": {}}
     assert found.described() == "variants of 4 questions: object 2, choices 4; left out: object 2"
@@ -143,10 +143,10 @@ def test_a_variant_with_another_right_answer_or_without_a_change_is_left_out() -
         other = next(choice for choice in item.choices if choice != item.answer)
         return make_variant(item, kind, by="record", question="And?", answer=other)
 
-    found = varied(Stock(ITEMS), Stock(), (OBJECT,), lambda name: wrong)
+    found = add_variants(ItemStore(ITEMS), ItemStore(), (OBJECT,), lambda name: wrong)
     assert found.dropped == {"object": {"the right answer would change": 4}}
-    found = varied(
-        Stock(ITEMS), Stock(), (OBJECT,), lambda name: lambda item, kind: make_variant(item, kind, by="rules")
+    found = add_variants(
+        ItemStore(ITEMS), ItemStore(), (OBJECT,), lambda name: lambda item, kind: make_variant(item, kind, by="rules")
     )
     assert found.dropped == {"object": {"nothing to change": 4}}
 
@@ -185,7 +185,7 @@ def test_a_given_variant_must_fit_its_original(update: dict[str, Any], expected:
 def test_a_variant_of_a_variant_is_refused() -> None:
     first = make_variant(ITEMS[0], PARAPHRASE, by="rules")
     with pytest.raises(ConfigError, match="no item that is no variant itself has this id"):
-        apart(Stock([ITEMS[0], first, make_variant(first, CHOICES, by="record")]))
+        split_variants(ItemStore([ITEMS[0], first, make_variant(first, CHOICES, by="record")]))
 
 
 def test_no_variant_takes_the_id_of_another_question(endpoint: Endpoint) -> None:

@@ -15,11 +15,10 @@ from tests.helpers.ssh import needs_ssh, new_key
 from tests.helpers.talking import FAN_OUT, write_strategy
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
-from tomserve.runs import verifying
+from tomserve.runs import verification
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import scores_of
-from tomserve.runs.sealing import seal
-from tomserve.runs.verifying import Finding, Wanted, findings
+from tomserve.runs.verification import Finding, VerifyOptions, seal, verify_run
 
 
 @pytest.fixture
@@ -34,11 +33,11 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def checked(folder: Path, wanted: Wanted | None = None) -> dict[str, Finding]:
-    return {one.what: one for one in findings(folder, wanted)}
+def checked(folder: Path, wanted: VerifyOptions | None = None) -> dict[str, Finding]:
+    return {one.what: one for one in verify_run(folder, wanted)}
 
 
-def held(folder: Path, wanted: Wanted | None = None) -> dict[str, bool | None]:
+def held(folder: Path, wanted: VerifyOptions | None = None) -> dict[str, bool | None]:
     return {name: one.holds for name, one in checked(folder, wanted).items()}
 
 
@@ -75,15 +74,15 @@ def test_a_forged_table_is_found_and_another_name_of_the_run_is_none(run: Path) 
     table = scores_of(run)
     for said, forge in FORGED.items():
         forge(table).write_parquet(run / "scores.parquet")
-        found = verifying._scores(run)
+        found = verification._scores(run)
         assert found.holds is False
         assert said in found.said
     wrong = table.height - int(table["correct"].sum())
     FORGED["correct differs in"](table).write_parquet(run / "scores.parquet")
-    assert f"correct differs in {wrong:,} of 80 rows" in verifying._scores(run).said
+    assert f"correct differs in {wrong:,} of 80 rows" in verification._scores(run).said
     for content in (b"", b"PAR1", b"nothing"):
         (run / "scores.parquet").write_bytes(content)
-        assert verifying._scores(run).said.startswith("scores.parquet is no table")
+        assert verification._scores(run).said.startswith("scores.parquet is no table")
     table.write_parquet(run / "scores.parquet")
     assert held(run.rename(run.with_name("other")))["scores"] is True
 
@@ -113,7 +112,7 @@ def test_replies_of_another_model_or_other_sampling_are_found_by_their_keys(run:
     manifest = orjson.loads((run / "manifest.json").read_bytes())
     for changes in ({"model": "gpt"}, {"revision": "other"}, {"sampling": {"temperature": 1.0, "seed": 0}}):
         other = Manifest.model_validate({**manifest, **changes})
-        assert verifying._prompts(run, other, Wanted()).said.startswith("80 rows answer another prompt")
+        assert verification._prompts(run, other, VerifyOptions()).said.startswith("80 rows answer another prompt")
 
 
 def test_prompts_that_this_version_does_not_have_are_said_not_to_be_compared(run: Path) -> None:
@@ -138,7 +137,7 @@ def test_rows_that_belong_to_nothing_are_found(run: Path, changes: dict[str, Any
     first = orjson.loads((run / "responses.jsonl").read_bytes().splitlines()[0])
     with (run / "responses.jsonl").open("ab") as file:
         file.write(orjson.dumps({**first, **changes}) + b"\n")
-    found = verifying._rows(run, Manifest.model_validate_json((run / "manifest.json").read_bytes()))
+    found = verification._rows(run, Manifest.model_validate_json((run / "manifest.json").read_bytes()))
     assert found.holds is False
     assert said in found.said
 
@@ -154,7 +153,7 @@ def test_the_turns_of_a_conversation_are_made_again_from_its_replies(
                 "--strategy", strategy, "--run", "talk", "--quiet")  # fmt: skip
     assert asked.code == 0, asked.err
     assert checked(run)["prompts"].holds is None
-    wanted = Wanted(tmp_path / "items.jsonl", (str(strategy),))
+    wanted = VerifyOptions(tmp_path / "items.jsonl", (str(strategy),))
     assert held(run, wanted) == {"rows": True, "prompts": True, "questions": True, "scores": True, "seal": None}
     rows = [orjson.loads(line) for line in (run / "responses.jsonl").read_bytes().splitlines()]
     first = next(place for place, row in enumerate(rows) if row["turn"] == 0)
@@ -189,13 +188,13 @@ def test_who_signed_is_told_and_must_be_named_where_signers_are_given(run: Path,
     alice, mallory = key.with_suffix(".pub"), other.with_suffix(".pub")
 
     def signed(signers: Path | None = None) -> dict[str, bool | None]:
-        return {one.what: one.holds for one in verifying.sealed(run, signers)}
+        return {one.what: one.holds for one in verification.verify_seal(run, signers)}
 
     assert signed(alice) == {"seal": False}
     seal(run)
     assert [signed()["signature"], signed(alice)["signature"]] == [None, False]
     seal(run, key)
-    assert [one.said for one in verifying.sealed(run, alice)][-1].startswith("by alice@lab")
+    assert [one.said for one in verification.verify_seal(run, alice)][-1].startswith("by alice@lab")
     assert signed(mallory)["signature"] is False
     edited(run / "responses.jsonl", 0, text='{"answer": "better"}')
     assert signed(alice) == {"seal": False, "signature": True}
@@ -206,9 +205,9 @@ def test_who_signed_is_told_and_must_be_named_where_signers_are_given(run: Path,
     forged["links"][-1]["signature"] = data["links"][-1]["signature"]
     (run / "seal.json").write_bytes(orjson.dumps(forged))
     assert signed(alice) == {"seal": True, "signature": False}
-    assert held(run, Wanted(signers=alice))["signature"] is False
+    assert held(run, VerifyOptions(signers=alice))["signature"] is False
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no run there"):
-        list(findings(tmp_path))
+        list(verify_run(tmp_path))

@@ -10,8 +10,8 @@ from tests.conftest import make_item
 from tests.helpers.outcomes import passes
 from tomserve.errors import ConfigError
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.questions import Questions
-from tomserve.runs.stock import Stock
+from tomserve.runs.conversations import Questions
+from tomserve.runs.item_store import ItemStore
 from tomserve.serving.presets import Preset
 from tomserve.shards.foreseeing import foreseen, load_of, parts_of
 from tomserve.shards.record import MOST
@@ -51,7 +51,7 @@ def test_parts_are_bounded_by_rows_and_hours(nodes: Nodes, rate: float, expected
 
 
 def test_the_load_is_measured_on_prompts() -> None:
-    items = Stock(make_item(number) for number in range(50))
+    items = ItemStore(make_item(number) for number in range(50))
     strategy = Strategy.load("vanilla")
     load = load_of(Questions(items, [strategy]), 10**6)
     sizes = [sum(len(m["content"].encode()) for m in strategy.turn(item).messages) for item in items]

@@ -16,8 +16,8 @@ from tests.helpers.parting import ONCE, REPEATS, TALK
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, StoppedError
 from tomserve.items import write_items
 from tomserve.runs.manifest import Manifest
+from tomserve.runs.progress import Stop
 from tomserve.runs.runfolder import RunFolder
-from tomserve.runs.stopping import Stop
 from tomserve.shards.merging import merge
 
 ITEMS = parting.names(4)
@@ -223,7 +223,7 @@ def test_a_full_disk_and_a_stop_leave_the_merged_run_as_it_was(tmp_path: Path, m
 
 
 def test_a_sealed_run_is_not_changed_by_merging(tmp_path: Path) -> None:
-    from tomserve.runs.sealing import seal
+    from tomserve.runs.verification import seal
 
     one = parting.written(tmp_path / "one", ITEMS[:1], [])
     merge((one,), tmp_path / "mine")

@@ -16,12 +16,12 @@ from tests.helpers.outcomes import passes
 from tests.helpers.parting import ONCE
 from tomserve.content.files import digest_file
 from tomserve.errors import ConfigError, JournalError, MachineError, StoppedError
-from tomserve.runs import kept, packed
+from tomserve.runs import journal as runs_journal
+from tomserve.runs import runfolder
+from tomserve.runs.progress import Stop
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import score_run, scores_of
-from tomserve.runs.sealing import seal
-from tomserve.runs.stopping import Stop
-from tomserve.runs.verifying import findings
+from tomserve.runs.verification import seal, verify_run
 from tomserve.shards import packing
 from tomserve.shards.merging import merge
 
@@ -37,7 +37,7 @@ def of_rows(folder: Path, rows: list[bytes]) -> Path:
 
 def test_the_same_bytes_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "GROUP", 99)
-    monkeypatch.setattr(packed, "BATCH", 10)
+    monkeypatch.setattr(runs_journal, "BATCH", 10)
     run = copied_example(tmp_path / "runs")
     with (run / "responses.jsonl").open("ab") as journal:
         journal.write(parting.line("a", ONCE, 0, 3, text='\u2028"\\ü\U0001f600', second=1, odd="\x00"))
@@ -51,8 +51,8 @@ def test_the_same_bytes_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "sample": 0,
         "line": before.split(b"\n")[7] + b"\n",
     }
-    assert packed.measure(run / "responses.jsonl") == digest
-    assert packed.journal(run).read_bytes() == before
+    assert runs_journal.measure_file(run / "responses.jsonl") == digest
+    assert runs_journal.journal_path(run).read_bytes() == before
     assert packing.unpack(run).read_bytes() == before
     assert not (run / "responses.parquet").exists()
 
@@ -65,10 +65,10 @@ def test_scores_seals_and_merges_are_those_of_the_plain_run(tmp_path: Path, cli:
     shown = cli("runs", "example").out
     packing.pack(run)
     assert parting.scored(run) == table
-    assert kept.believed(run / "scores.parquet") is not None  # it is not made again
+    assert runfolder.load_kept_table(run / "scores.parquet") is not None  # it is not made again
     assert score_run(run).equals(scores_of(run))
     assert seal(run).digest == digest
-    assert all(one.holds for one in islice(findings(run), 5))
+    assert all(one.holds for one in islice(verify_run(run), 5))
     assert cli("runs", "example").out == shown
     merged = []
     for name, source in (("of-packed", run), ("of-plain", plain)):
@@ -107,9 +107,9 @@ def test_a_packing_that_is_ended_leaves_the_run_as_it_was(tmp_path: Path, monkey
         with pytest.raises(KeyboardInterrupt):
             packing.pack(run)
     assert (run / "responses.jsonl").read_bytes() == b"".join(rows)
-    assert packed.journal(run) == run / "responses.jsonl"
+    assert runs_journal.journal_path(run) == run / "responses.jsonl"
     with RunFolder(run):
-        assert not packed.restore(run)
+        assert not runs_journal.restore_journal(run)
     assert sorted(path.name for path in run.iterdir()) == [".lock", "items.jsonl", "manifest.json", "responses.jsonl"]
 
 
@@ -140,7 +140,7 @@ def test_a_packed_file_that_was_changed_or_made_up_is_refused(tmp_path: Path) ->
     run = of_rows(tmp_path / "run", [parting.line(ITEMS[0], ONCE, 0, n, text="tea" * 50, second=n) for n in range(50)])
     packing.pack(run)
     path = run / "responses.parquet"
-    good, about = pl.read_parquet(path), pl.read_parquet_metadata(path)[packed.MARK]
+    good, about = pl.read_parquet(path), pl.read_parquet_metadata(path)[runs_journal.MARK]
     bomb = orjson.dumps({"schema": 1, "bytes": 1 << 40, "lines": 1, "digest": "sha256:" + "0" * 64}).decode()
     unpacked, none = "does not hold the journal any more", "holds no journal that tomserve packed"
     for table, record, said in (
@@ -150,13 +150,13 @@ def test_a_packed_file_that_was_changed_or_made_up_is_refused(tmp_path: Path) ->
         (good, '{"schema": 1, "bytes": -1, "lines": 1, "digest": "x"}', none),
         (good.drop("line"), about, none),
     ):
-        table.write_parquet(path, metadata={packed.MARK: record})
+        table.write_parquet(path, metadata={runs_journal.MARK: record})
         with pytest.raises(ConfigError, match=said):
-            packed.journal(run)
+            runs_journal.journal_path(run)
     path.write_bytes(b"PAR1")
     with pytest.raises(ConfigError, match=none):
-        packed.journal(run)
+        runs_journal.journal_path(run)
     path.unlink()
     path.symlink_to("/etc/passwd")
     with pytest.raises(ConfigError, match="symbolic link"):
-        packed.journal(run)
+        runs_journal.journal_path(run)

@@ -14,8 +14,8 @@ from tomserve.engine.prompt_tokens import common_length
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import Item, read_items
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.listening import Silent
 from tomserve.runs.planning import EvalOptions
+from tomserve.runs.progress import SilentListener
 from tomserve.shards.costs import BYTES_A_TOKEN
 from tomserve.shards.planning import divide
 from tomserve.shards.record import FILE, Shards, part_folder
@@ -44,7 +44,7 @@ def divided(items: Sequence[Item], folder: Path, parts: int | None = 3, **option
     tokens = options.pop("part_tokens", None)
     assert tokens is None or isinstance(tokens, int)
     given = EvalOptions(items=items, model="reference", **{"strategies": STRATEGIES, **options})  # type: ignore[arg-type]
-    return divide(given, folder, parts=parts, part_tokens=tokens, listener=Silent())
+    return divide(given, folder, parts=parts, part_tokens=tokens, listener=SilentListener())
 
 
 def held(folder: Path, shards: Shards) -> list[list[str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tomserve.runs.journal import identity_of, read_rows
+from tomserve.runs.journal import read_rows, row_identity
 from tomserve.runs.scores import scores_of
 from tomserve.shards.state import states
 
@@ -18,7 +18,8 @@ QUESTIONS, PARTS = 200, 5
 def answers(folder: Path) -> dict[object, tuple[str, str, str]]:
     """What a run answers, by identity; every identity must be there once."""
     found = [
-        (identity_of(row), (row["key"], row["status"], row["text"])) for _, row in read_rows(folder / "responses.jsonl")
+        (row_identity(row), (row["key"], row["status"], row["text"]))
+        for _, row in read_rows(folder / "responses.jsonl")
     ]
     assert len(found) == len(dict(found))
     return dict(found)

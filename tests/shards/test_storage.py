@@ -12,7 +12,7 @@ from tests.conftest import Outcome
 from tests.helpers import ftp, parting
 from tests.helpers.ftp import Store
 from tomserve.errors import ConfigError, ConflictError, MachineError, ServerError, StoppedError, TomserveError
-from tomserve.runs.stopping import Stop
+from tomserve.runs.progress import Stop
 from tomserve.shards import address, packing, storage
 from tomserve.shards.merging import merge
 

@@ -21,7 +21,7 @@ from tests.helpers.reports import PAYLOADS, Elements
 from tomserve.content.text import sanitize
 from tomserve.faithfulness import table as t
 from tomserve.reporting.html.build import report
-from tomserve.runs.measured import MeasuredRun
+from tomserve.runs.measurement import MeasuredRun
 from tomserve.stats.interventions import AFTERWARDS, FILLER, FOLLOWS, KEPT, LAST, PARTLY, SWAPPED, UNDECIDED
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Study, load_study
 

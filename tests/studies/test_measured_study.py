@@ -11,7 +11,7 @@ import tomserve
 from tests.helpers import measurements
 from tests.helpers.measurements import SCHEMA, measured_run, table
 from tomserve.errors import ConfigError
-from tomserve.runs.scores import replies_of
+from tomserve.runs.scores import load_replies
 from tomserve.studies import Study, compute, default_study, named_by
 from tomserve.studies.loading import measured_studies
 
@@ -94,4 +94,4 @@ def test_python_reads_a_measured_run_as_any_other(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be compared question by question"):
         tomserve.compare(run, run)
     with pytest.raises(ConfigError, match="has no replies to read"):
-        replies_of(folder)
+        load_replies(folder)

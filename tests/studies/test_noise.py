@@ -158,7 +158,7 @@ def test_what_is_no_share_is_refused(cli, asking, endpoint, share: str) -> None:
     ("own", "chosen"), [([], (1, 64)), ([4], (1, 64)), ([1], (16, 64)), ([64], (1, 16)), ([100], (1, 16)), ([16, 1], (1, 64))]
 )  # fmt: skip
 def test_numbers_in_flight_are_others_than_the_runs(own: list[int], chosen: tuple[int, ...]) -> None:
-    assert noise_check.levels(own) == chosen
+    assert noise_check.choose_levels(own) == chosen
 
 
 def test_another_engine_than_the_one_that_answered_is_named(endpoint, cli, asking, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def desk() -> Iterator[Desk]:
 def _asked(options: EvalOptions, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int, int]:
     """How many questions, variants and repeated questions the evaluation itself plans, without asking a server."""
     monkeypatch.setattr(asking.endpoint, "choose_target", lambda *given, **more: Target("m", None, None))
-    made = asking.plan(options)
+    made = asking.make_plan(options)
     return len(made.varied.originals), len(made.varied.variants), len(made.again.items)
 
 

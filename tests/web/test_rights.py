@@ -18,7 +18,7 @@ from tests.helpers.examples import copied_run
 from tests.helpers.workbenches import ADDRESS, client, filled, lab, member, routes, stranger
 from tomserve.content.paths import runs_root
 from tomserve.errors import RunMismatchError
-from tomserve.runs.measured import MeasuredRun
+from tomserve.runs.measurement import MeasuredRun
 from tomserve.web import access, api, cards, computing, guard
 from tomserve.web.app import PAGES, make
 from tomserve.web.cards import Card, Job, State

@@ -14,12 +14,10 @@ from tomserve.api.run import LOOK_EVERY, Run
 from tomserve.errors import ConfigError, StoppedError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.evaluation import EvalResult, Evaluation, evaluate, opened
-from tomserve.runs.listening import Listener, Silent
+from tomserve.runs.evaluation import EvalResult, Evaluation, Servers, evaluate, open_evaluation
+from tomserve.runs.item_store import ItemStore
 from tomserve.runs.planning import EvalOptions
-from tomserve.runs.preflight import Servers
-from tomserve.runs.stock import Stock
-from tomserve.runs.stopping import INTERRUPTED, Stop
+from tomserve.runs.progress import INTERRUPTED, Listener, SilentListener, Stop
 
 Done = TypeVar("Done")
 
@@ -88,7 +86,7 @@ class AskOptions(TypedDict, total=False):
     setup
         True to install vLLM where a server has to be started and vLLM is missing [False].
     progress
-        True to print what happens, or a Listener of your own (see tomserve.runs.listening) [False].
+        True to print what happens, or a Listener of your own (see tomserve.runs.progress) [False].
     """
 
     base_url: str | Sequence[str] | None
@@ -189,7 +187,7 @@ async def aask(questions: Questions, strategies: Strategies = None, **options: U
     """
     made, listener = _options(questions, strategies, options)
     stop = Stop()
-    opening = _Opening(opened(made, listener, stop), stop)
+    opening = _Opening(open_evaluation(made, listener, stop), stop)
     evaluation = await opening.enter()
     try:
         await evaluation.ask()
@@ -244,7 +242,7 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
     variants = texts_of(options_given.pop("variants", ()), "variants", "a kind such as 'person'")
     where = texts_of(options_given.pop("where", ()), "where", "a condition such as 'order=1'")
     path, run = (cast("Place | None", options_given.pop(name, None)) for name in ("path", "run"))
-    items = Stock() if isinstance(questions, str) else _items(questions)
+    items = ItemStore() if isinstance(questions, str) else _items(questions)
     if items and (path is not None or "gold" in options_given):
         raise ConfigError("path and gold belong to a benchmark given by name; these are items already")
     options = EvalOptions(
@@ -269,9 +267,9 @@ def texts_of(given: object, name: str, wanted: str) -> tuple[str, ...]:
     return several
 
 
-def _items(questions: Item | Iterable[Item]) -> Stock:
+def _items(questions: Item | Iterable[Item]) -> ItemStore:
     """The items, each kept as a line as soon as it comes, so that a generator may make millions."""
-    items = Stock(_checked((questions,) if isinstance(questions, Item) else questions))
+    items = ItemStore(_checked((questions,) if isinstance(questions, Item) else questions))
     if not len(items):
         raise ConfigError("there are no items to ask; give at least one, or the name of a benchmark")
     return items
@@ -284,7 +282,7 @@ def _checked(items: Iterable[Item]) -> Iterator[Item]:
         yield item
 
 
-def _benchmark(items: Stock) -> str:
+def _benchmark(items: ItemStore) -> str:
     """The benchmark that all these items belong to; "items" where they belong to several."""
     return next(iter(items.benchmarks)) if len(items.benchmarks) == 1 else "items"
 
@@ -307,7 +305,7 @@ def listener_of(progress: bool | Listener) -> Listener:
     if not isinstance(progress, bool):
         return progress
     if not progress:
-        return Silent()
+        return SilentListener()
     from tomserve.reporting.progress import Screen
     from tomserve.reporting.terminal import Terminal
 

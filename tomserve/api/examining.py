@@ -12,7 +12,7 @@ from tomserve.api.run import Run
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tomserve.runs.listening import MeasureListener
+    from tomserve.runs.progress import MeasureListener
 
 
 class ExamineOptions(TypedDict, total=False):
@@ -48,7 +48,7 @@ class ExamineOptions(TypedDict, total=False):
     run
         The name of the run, such as "mine", or its folder [causal-<items>-<model>].
     progress
-        True to print what happens, or a MeasureListener of your own (see tomserve.runs.listening) [False].
+        True to print what happens, or a MeasureListener of your own (see tomserve.runs.progress) [False].
     """
 
     path: Place | None

@@ -12,7 +12,7 @@ from tomserve import benchmarks
 from tomserve.api.layering import NO_WEIGHTS, VARIANTS, Wish, check, chosen_for
 from tomserve.causal.finding import planned, tokens_of
 from tomserve.errors import TomserveError
-from tomserve.runs.planning import Plan, plan
+from tomserve.runs.planning import Plan, make_plan
 
 SAMPLE = 100
 """From so many questions, evenly over all of them, the length of the prompts is estimated."""
@@ -29,7 +29,7 @@ def foreseen(wish: Wish, gpus: int | None = None) -> Iterator[str]:
     where = f"a server of {chosen.starts}, which is started" if chosen.embedded else ", ".join(chosen.endpoints)
     yield f"asked: {chosen.model}, at {where}"
     for name, path in wish.asked.items():
-        yield f"answers to {benchmarks.get(name).name}: {_asked(plan(wish.asking_of(name, path, None)))}"
+        yield f"answers to {benchmarks.get(name).name}: {_asked(make_plan(wish.asking_of(name, path, None)))}"
     weights = wish.weights_of(chosen)
     if weights is None:
         why = "by --weights none" if wish.weights == NO_WEIGHTS else "without --weights"

@@ -126,13 +126,13 @@ def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -
     """
     from tomserve.api.layering import Doing, carry_out
     from tomserve.causal.running import measure
-    from tomserve.runs.listening import Silent, Unheard
+    from tomserve.runs.progress import SilentListener, SilentMeasureListener
 
     if unknown := sorted(set(options) - set(FunctionalOptions.__annotations__)):
         raise TypeError(f"functional() got an unexpected keyword argument {unknown[0]!r}")
     given = {name: value for name, value in options.items() if value is not None}
     wish = _wish(model, given)
-    asking, measuring, say = Silent(), Unheard(), lambda text: None
+    asking, measuring, say = SilentListener(), SilentMeasureListener(), lambda text: None
     if given.get("progress"):
         from tomserve.reporting.measuring import MeasureScreen
         from tomserve.reporting.progress import Screen

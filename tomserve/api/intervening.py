@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 from tomserve.api.asking import Place, beside_a_loop, listener_of, texts_of
 from tomserve.api.run import Run
-from tomserve.runs.runfolder import answered_run
-from tomserve.runs.stopping import Stop
+from tomserve.runs.progress import Stop
+from tomserve.runs.runfolder import find_answered_run
 
 if TYPE_CHECKING:
-    from tomserve.runs.listening import Listener
+    from tomserve.runs.progress import Listener
 
 
 class InterveneOptions(TypedDict, total=False):
@@ -46,7 +46,7 @@ class InterveneOptions(TypedDict, total=False):
     new
         The name of the new run, such as "mine", or its folder [faithfulness-<run>].
     progress
-        True to print what happens, or a Listener of your own (see tomserve.runs.listening) [False].
+        True to print what happens, or a Listener of your own (see tomserve.runs.progress) [False].
     """
 
     strategies: str | Sequence[str] | None
@@ -100,7 +100,9 @@ def intervene(run: Run | Place | None = None, **options: Unpack[InterveneOptions
     lists = {name: texts_of(given[name], name, "a name") for name in _LISTS if name in given}
     if "edits" in lists:
         lists["edits"] = tuple(one for one in dict.fromkeys((FULL, PARAPHRASE, *lists["edits"])))
-    folder = run.folder if isinstance(run, Run) else answered_run(str(run.absolute()) if isinstance(run, Path) else run)
+    folder = (
+        run.folder if isinstance(run, Run) else find_answered_run(str(run.absolute()) if isinstance(run, Path) else run)
+    )
     settings = Settings(run=folder, **lists, **{name: given[name] for name in _TEXTS if name in given})  # type: ignore[arg-type]
     urls = texts_of(given.get("base_url", ()), "base_url", "an address")
     reached = {one.name for one in fields(Connection)}

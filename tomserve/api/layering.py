@@ -25,10 +25,9 @@ from tomserve.causal.settings import ITEMS, Settings
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, RunMismatchError, StoppedError, TomserveError
 from tomserve.reporting.html.build import write_report
-from tomserve.runs.evaluation import EvalResult
+from tomserve.runs.evaluation import EvalResult, Servers
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.planning import EvalOptions
-from tomserve.runs.preflight import Servers
 from tomserve.runs.runfolder import default_name, run_path
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.table import Note

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tomserve.engine.records import CLOSES
-from tomserve.runs import packed
-from tomserve.runs.journal import identity_of, read_rows
+from tomserve.runs import journal
+from tomserve.runs.journal import read_rows, row_identity
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.runfolder import existing_run, without_manifest
+from tomserve.runs.runfolder import find_run, missing_manifest_error
 from tomserve.status import ANSWERS, FINAL, UNFINISHED
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tomserve.api.verifying import Verification
     from tomserve.engine.request import Identity
-    from tomserve.runs.reading import Outcome
+    from tomserve.runs.grader import ReadingOutcome
 
 
 LOOK_EVERY = 0.2
@@ -62,7 +62,7 @@ class Run:
 
         Raises ConfigError where there is no such run.
         """
-        folder = existing_run(str(run.absolute()) if isinstance(run, Path) else run)
+        folder = find_run(str(run.absolute()) if isinstance(run, Path) else run)
         return cls(folder, _failures(folder))
 
     @property
@@ -73,7 +73,7 @@ class Run:
         """
         manifest = Manifest.read(self.folder)
         if manifest is None:
-            raise without_manifest(self.folder / "responses.jsonl")
+            raise missing_manifest_error(self.folder / "responses.jsonl")
         return manifest
 
     def scores(self) -> pl.DataFrame:
@@ -95,7 +95,7 @@ class Run:
         model: str | None = None,
         sample: int = 100,
         may_be_evaluated_model: bool = False,
-    ) -> Outcome:
+    ) -> ReadingOutcome:
         """Have another model read the replies that could not be read; from then on `scores` uses what it read.
 
         reader
@@ -115,15 +115,15 @@ class Run:
         >>> run = tomserve.Run.open("example")
         >>> print(*run.read_by("http://localhost:8000/v1").lines(), sep="\\n")                    # doctest: +SKIP
         """
-        from tomserve.runs import reading
-        from tomserve.runs.reader import find
-        from tomserve.runs.stopping import Stop
+        from tomserve.runs import grader
+        from tomserve.runs.grader import find_reader
+        from tomserve.runs.progress import Stop
 
         stop = Stop()
 
-        def read() -> Outcome:
-            found = find(reader, model)
-            return reading.read_run(self.folder, found, sample=sample, own=may_be_evaluated_model, stop=stop)
+        def read() -> ReadingOutcome:
+            found = find_reader(reader, model)
+            return grader.read_run(self.folder, found, sample=sample, own=may_be_evaluated_model, stop=stop)
 
         with ThreadPoolExecutor(1, thread_name_prefix="tomserve-read") as pool:  # as a notebook has a loop of its own
             asking = pool.submit(read)
@@ -161,10 +161,10 @@ class Run:
         352 rows answer the prompts that the questions make
         """
         from tomserve.api.verifying import verify
-        from tomserve.runs.verifying import Wanted
+        from tomserve.runs.verification import VerifyOptions
 
         read, by = (None if one is None else Path(one).expanduser() for one in (path, signers))
-        return verify(self.folder, Wanted(read, tuple(strategies), by))
+        return verify(self.folder, VerifyOptions(read, tuple(strategies), by))
 
     def seal(self, key: str | Path | None = None) -> str:
         """Seal the run as it is now, in ``seal.json``, and return the digest to publish: with it anybody can tell later
@@ -180,9 +180,9 @@ class Run:
         >>> tomserve.Run.open("example").seal("~/.ssh/id_ed25519")                             # doctest: +SKIP
         'sha256:c400e1e7caf681edb3090c517bb6790ce3181e85669bc2c2fd48120dfb5aa38a'
         """
-        from tomserve.runs import sealing
+        from tomserve.runs import verification
 
-        return sealing.seal(self.folder, None if key is None else Path(key).expanduser()).digest
+        return verification.seal(self.folder, None if key is None else Path(key).expanduser()).digest
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the report, a single HTML file with tables and figures that any browser shows, and return its path.
@@ -207,8 +207,8 @@ def _failures(folder: Path) -> dict[str, int]:
     talking = {name for name, one in manifest.strategies.items() if one.turns != 1} if manifest else set()
     begun: set[Identity] = set()
     closed: set[Identity] = set()
-    for _, row in read_rows(packed.journal(folder)):
-        identity = identity_of(row)
+    for _, row in read_rows(journal.journal_path(folder)):
+        identity = row_identity(row)
         if row["status"] in ANSWERS:
             failed.pop(identity, None)
         else:

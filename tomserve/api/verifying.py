@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tomserve.runs import verifying
-from tomserve.runs.verifying import SEAL, Finding, Wanted
+from tomserve.runs import verification
+from tomserve.runs.verification import SEAL, Finding, VerifyOptions
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,18 @@ class Verification:
         return "\n".join(f"{one.what}: {marks[one.holds]}: {one.said}" for one in self.findings)
 
 
-def verify(folder: Path, wanted: Wanted | None = None) -> Verification:
+def verify(folder: Path, wanted: VerifyOptions | None = None) -> Verification:
     """Check a run folder. Raises ConfigError where it is no run, or what the user gives is wrong."""
     return Verification(folder, tuple(checks(folder, wanted)))
 
 
-def checks(folder: Path, wanted: Wanted | None = None) -> Iterator[Finding]:
+def checks(folder: Path, wanted: VerifyOptions | None = None) -> Iterator[Finding]:
     """The same checks one by one, as each of them may take minutes where a run has a million rows.
 
     The report is made again only where all else holds that it is made of, so that nothing forged is overwritten.
     """
     holds = True
-    for one in verifying.findings(folder, wanted):
+    for one in verification.verify_run(folder, wanted):
         if one.what == SEAL and holds:
             from tomserve.reporting.html.remade import remade
 

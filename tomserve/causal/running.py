@@ -29,8 +29,8 @@ from tomserve.causal.table import SCHEMA
 from tomserve.content import files
 from tomserve.content.paths import run_name, runs_root
 from tomserve.errors import ConfigError, MachineError
-from tomserve.runs.listening import MeasureListener, Unheard
-from tomserve.runs.measured import MeasuredRun
+from tomserve.runs.measurement import MeasuredRun
+from tomserve.runs.progress import MeasureListener, SilentMeasureListener
 from tomserve.runs.runfolder import default_name, run_path
 from tomserve.serving.install import installed_version as version
 
@@ -144,7 +144,7 @@ def measure(
     eligible), RunMismatchError where the folder holds another measurement, MachineError where the model cannot be
     loaded.
     """
-    on, listener = on or On(), listener or Unheard()
+    on, listener = on or On(), listener or SilentMeasureListener()
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError(
             "several processes of torchrun would write into one run; start one without torchrun, with --device auto to "

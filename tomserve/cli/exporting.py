@@ -111,6 +111,6 @@ def _replies(run: str | None, strategies: list[str] | None, quiet: bool) -> tupl
     from tomserve.cli.telling import warn
     from tomserve.interop.answered import Replies
     from tomserve.reporting.progress import Screen
-    from tomserve.runs.runfolder import existing_run
+    from tomserve.runs.runfolder import find_run
 
-    return Replies(existing_run(run), strategies or None, warn), Screen(console(), quiet=quiet)
+    return Replies(find_run(run), strategies or None, warn), Screen(console(), quiet=quiet)

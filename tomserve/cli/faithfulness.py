@@ -126,11 +126,11 @@ def faithfulness(
     from tomserve.faithfulness.settings import Connection as How
     from tomserve.faithfulness.settings import Settings as Chosen
     from tomserve.faithfulness.table import EDITS, FULL, PARAPHRASE
-    from tomserve.runs.runfolder import answered_run
+    from tomserve.runs.runfolder import find_answered_run
 
     edits = EDITS if not edit else tuple(one for one in dict.fromkeys((FULL, PARAPHRASE, *edit)))
     settings = Chosen(
-        run=answered_run(run),
+        run=find_answered_run(run),
         strategies=tuple(strategy or ()),
         where=tuple(where or ()),
         limit=limit or LIMIT,

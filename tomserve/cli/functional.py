@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from tomserve.causal.finding import On
     from tomserve.causal.running import Measured
     from tomserve.causal.settings import Settings
-    from tomserve.runs.evaluation import EvalResult
+    from tomserve.runs.evaluation import EvalResult, Servers
     from tomserve.runs.planning import EvalOptions
-    from tomserve.runs.preflight import Servers
 
 
 def functional(

@@ -19,7 +19,7 @@ from tomserve.errors import ConfigError
 if TYPE_CHECKING:
     from tomserve.benchmarks import Benchmark
     from tomserve.items import Item
-    from tomserve.runs.manifest_parts import VariantsRecord
+    from tomserve.runs.manifest import VariantsRecord
 
 RewriterOption = Annotated[
     str | None,
@@ -146,11 +146,11 @@ def _say_cases(line: str, left_out: Mapping[str, int]) -> None:
 def _with_variants(found: Iterable[Item], kinds: Sequence[str], asked: Benchmark, path: Path | None) -> list[Item]:
     """The items, each followed by its variants; how many there are of them goes to standard error."""
     from tomserve import benchmarks, variants
-    from tomserve.runs.stock import Stock
-    from tomserve.runs.varying import apart, varied
+    from tomserve.runs.item_store import ItemStore
+    from tomserve.runs.planning import add_variants, split_variants
 
-    originals, given = apart(Stock(found))
-    made = varied(originals, given, variants.parse_kinds(kinds), benchmarks.retelling(asked, path))
+    originals, given = split_variants(ItemStore(found))
+    made = add_variants(originals, given, variants.parse_kinds(kinds), benchmarks.retelling(asked, path))
     _say(made.described(), made.record())
     told: dict[str, list[Item]] = {}
     for item in made.variants:
@@ -172,7 +172,7 @@ def _rewritten(
     from tomserve import benchmarks, variants
     from tomserve.cli import signals
     from tomserve.reporting.progress import Screen
-    from tomserve.runs import rewriting
+    from tomserve.runs import rewriter as rewriting
     from tomserve.serving.probe import WaitPolicy
 
     waiting = WaitPolicy(note=lambda text: say(text, error=True))

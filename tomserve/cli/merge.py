@@ -41,7 +41,7 @@ def merge(
     from tomserve.content import temporary
     from tomserve.content.paths import runs_root
     from tomserve.reporting.progress import Screen
-    from tomserve.runs.runfolder import for_answers
+    from tomserve.runs.runfolder import answers_folder
     from tomserve.shards import address, storage
     from tomserve.shards.merging import merge as merged
 
@@ -53,7 +53,7 @@ def merge(
         _tell(merged(folders, _into(into, name), screen))
         return
     if into is not None:
-        for_answers(into)  # before anything is copied
+        answers_folder(into)  # before anything is copied
     runs_root().mkdir(parents=True, exist_ok=True)
     with temporary.folder(runs_root()) as scratch:
         copied = storage.fetch_all(urls, scratch, screen)
@@ -62,9 +62,9 @@ def merge(
 
 def _into(given: str | None, name: Path | None) -> Path:
     """The run to make. given: by --into. name: after which the evaluation was named, None where that is not known."""
-    from tomserve.runs.runfolder import for_answers
+    from tomserve.runs.runfolder import answers_folder
 
-    run = name if given is None else for_answers(given)
+    run = name if given is None else answers_folder(given)
     if run is None:
         raise ConfigError("--into is missing; expected the name of the run to make, such as --into together")
     return run
@@ -72,11 +72,11 @@ def _into(given: str | None, name: Path | None) -> Path:
 
 def _named(folders: list[Path]) -> Path | None:
     """The run that parts from a store are to become."""
-    from tomserve.runs.runfolder import for_answers
+    from tomserve.runs.runfolder import answers_folder
     from tomserve.shards.record import FILE, merged_into
 
     found = next((folder for folder in folders if (folder / FILE).exists()), None)
-    return None if found is None else for_answers(merged_into(found).name)
+    return None if found is None else answers_folder(merged_into(found).name)
 
 
 def _found(sources: list[str]) -> tuple[list[Path], Path | None]:
@@ -126,11 +126,11 @@ def pack(
     to it, such as `tomserve eval`, unpacks it first.
     """
     from tomserve.reporting.progress import Screen
-    from tomserve.runs.runfolder import existing_run
+    from tomserve.runs.runfolder import find_run
     from tomserve.shards.packing import pack as packed
 
     for run in runs or (None,):
-        done = packed(existing_run(run), Screen(console(), quiet=quiet), unfinished=unfinished)
+        done = packed(find_run(run), Screen(console(), quiet=quiet), unfinished=unfinished)
         say(
             f"packed {done.rows:,} rows in {done.seconds:.1f} s: {done.plain / 1e6:,.1f} MB became "
             f"{done.packed / 1e6:,.1f} MB\n{done.path}"
@@ -139,8 +139,8 @@ def pack(
 
 def unpack(runs: RunArgument = None) -> None:
     """Unpack the journals of packed runs: the same bytes come back, which is checked by their digest."""
-    from tomserve.runs.runfolder import existing_run
+    from tomserve.runs.runfolder import find_run
     from tomserve.shards.packing import unpack as unpacked
 
     for run in runs or (None,):
-        say(f"unpacked: {unpacked(existing_run(run))}")
+        say(f"unpacked: {unpacked(find_run(run))}")

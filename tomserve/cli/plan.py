@@ -183,8 +183,8 @@ def _load(requests: int | None, given: dict[str, float | None], how: tuple[Any, 
     """What is asked: as given and, where something is not given, as measured on the benchmark's prompts."""
     from tomserve import benchmarks
     from tomserve.prompting.strategy import Strategy
-    from tomserve.runs.questions import Questions
-    from tomserve.runs.stock import Stock
+    from tomserve.runs.conversations import Questions
+    from tomserve.runs.item_store import ItemStore
     from tomserve.shards.foreseeing import load_of
     from tomserve.shards.speed import Load
     from tomserve.studies import plan as planning
@@ -194,7 +194,7 @@ def _load(requests: int | None, given: dict[str, float | None], how: tuple[Any, 
         return Load(requests, **known)
     benchmark, path, names, where, limit, repeats = how
     asked = benchmarks.get(benchmark)
-    items = Stock(planning.drawn(asked, path, limit, where))
+    items = ItemStore(planning.drawn(asked, path, limit, where))
     strategies = [Strategy.load(name) for name in dict.fromkeys(names or asked.strategies)]
     measured = load_of(Questions(items, strategies, repeats), requests)
     said = "".join(f"; {name.replace('_', ' ')} as given" for name in known)

@@ -50,14 +50,14 @@ def export_hub(
     from tomserve.cli.telling import warn
     from tomserve.interop import gathering, hub, licences
     from tomserve.interop.answered import Replies
-    from tomserve.runs.runfolder import existing_run
+    from tomserve.runs.runfolder import find_run
 
     if benchmark is None and not runs:
         raise ConfigError("name runs, or a benchmark by --benchmark NAME")
     if benchmark is None and path is not None:
         raise ConfigError("--path is the file of a benchmark; name that by --benchmark NAME")
     _check_words(language or (), url, date)
-    replies = [Replies(existing_run(run), None, warn) for run in runs or ()]
+    replies = [Replies(find_run(run), None, warn) for run in runs or ()]
     names = gathering.named(replies)
     held = [licences.of_run(name, one.manifest) for name, one in zip(names, replies, strict=True)]
     if benchmark is not None:

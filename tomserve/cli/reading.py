@@ -17,8 +17,7 @@ from tomserve.errors import ConfigError
 from tomserve.scoring.grades import GradeFiles
 
 if TYPE_CHECKING:
-    from tomserve.runs.reader import Reader
-    from tomserve.runs.reading import Outcome
+    from tomserve.runs.grader import Reader, ReadingOutcome
     from tomserve.scoring.responses import ItemFile, ResponseFile
 
 NONE = "none"
@@ -42,10 +41,10 @@ class Wishes:
     def found(self) -> Reader | None:
         """The reader; None where none is wanted. Raises ConfigError for options that belong to --reader."""
         if self.given is not None and self.given != NONE:
-            from tomserve.runs import reader
+            from tomserve.runs import grader
             from tomserve.serving.probe import WaitPolicy
 
-            return reader.find(self.given, self.model, WaitPolicy(note=lambda text: say(text, error=True)))
+            return grader.find_reader(self.given, self.model, WaitPolicy(note=lambda text: say(text, error=True)))
         if self.model is not None or self.sample is not None or self.own:
             raise ConfigError(
                 "--reader-model, --reader-sample and --reader-may-be-evaluated-model belong to --reader URL or MODEL"
@@ -55,7 +54,7 @@ class Wishes:
     @property
     def size(self) -> int:
         """How many replies the sample has at most."""
-        from tomserve.runs.reading import SAMPLE
+        from tomserve.runs.grader import SAMPLE
 
         return SAMPLE if self.sample is None else self.sample
 
@@ -74,10 +73,10 @@ def of_run(folder: Path, found: Reader, wishes: Wishes) -> int:
     reply about some of it, else 0."""
     from tomserve.cli import signals
     from tomserve.reporting.progress import Screen
-    from tomserve.runs import reading
+    from tomserve.runs import grader
 
     drive, screen = signals.heard, Screen(console())
-    outcome = reading.read_run(folder, found, sample=wishes.size, own=wishes.own, listener=screen, drive=drive)
+    outcome = grader.read_run(folder, found, sample=wishes.size, own=wishes.own, listener=screen, drive=drive)
     return _told(outcome)
 
 
@@ -85,14 +84,15 @@ def of_file(out: Path, files: tuple[ItemFile, ResponseFile], found: Reader, wish
     """The same for the replies of another tool. out: the table that is made of them; the choices are kept beside it."""
     from tomserve.cli import signals
     from tomserve.reporting.progress import Screen
-    from tomserve.runs import reader, reading
+    from tomserve.runs import grader
+    from tomserve.runs import grader as reading
 
-    survey = reader.Survey(*files, benchmarks.scoring_of, wishes.size)
-    job = reading.Job(found, survey, GradeFiles.beside(out), Screen(console()), own=wishes.own)
+    survey = grader.Survey(*files, benchmarks.scoring_of, wishes.size)
+    job = reading.ReadingJob(found, survey, GradeFiles.beside(out), Screen(console()), own=wishes.own)
     return _told(reading.read_replies(job, signals.heard))
 
 
-def _told(outcome: Outcome) -> int:
+def _told(outcome: ReadingOutcome) -> int:
     for line in outcome.lines():
         say(line)
     return int(bool(outcome.failures))
@@ -100,8 +100,8 @@ def _told(outcome: Outcome) -> int:
 
 def forget(places: Sequence[GradeFiles]) -> None:
     """Go back to the rules alone."""
-    from tomserve.runs import reading
+    from tomserve.runs import grader
 
     for place in places:
-        if reading.forget(place):
+        if grader.forget_reader(place):
             say(f"reader: not used any more; its choices stay in {place.journal}")

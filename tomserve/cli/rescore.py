@@ -17,10 +17,10 @@ from tomserve.content import output_path, temporary
 from tomserve.content.text import say
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, write_items
-from tomserve.runs import measured
-from tomserve.runs.runfolder import existing_run, read_manifest
-from tomserve.runs.scores import current_scores, load_scores, replies_of, score_run, scores_of
-from tomserve.runs.stock import Stock
+from tomserve.runs import measurement
+from tomserve.runs.item_store import ItemStore
+from tomserve.runs.runfolder import find_run, read_manifest
+from tomserve.runs.scores import current_scores, load_replies, load_scores, score_run, scores_of
 from tomserve.scoring.grades import GradeFiles, GraderChoices
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.score import PARTIAL
@@ -55,7 +55,7 @@ def load_all(runs: Sequence[str | None]) -> Loaded:
             frames.append(tables.scan().collect(engine="streaming"))
             lacking += parting.warn_lacking(tables)
             continue
-        source = run if run is not None and run.endswith(TABLES) else existing_run(run)
+        source = run if run is not None and run.endswith(TABLES) else find_run(run)
         frames.append(load_scores(None if run is None else str(run), note=warn))
         lacking += warn_gaps(source, frames[-1])
         if isinstance(source, Path):
@@ -94,14 +94,14 @@ def read_from(runs: Sequence[str | None]) -> list[Path]:
         elif run is not None and (tables := parting.files_of(run)) is not None:
             read += tables.files
         else:
-            read.append(Path(run) if run is not None and run.endswith(TABLES) else existing_run(run))
+            read.append(Path(run) if run is not None and run.endswith(TABLES) else find_run(run))
     return read
 
 
 def answers_of(source: str) -> pl.DataFrame:
     """The scores of a run or a score table. Raises ConfigError where it holds a measurement and no answers."""
     if not source.endswith(TABLES):
-        measured.refuse(existing_run(source), "says nothing of how answers spread", "give a run of answers")
+        measurement.refuse_measured(find_run(source), "says nothing of how answers spread", "give a run of answers")
     return load_scores(source, note=warn)
 
 
@@ -137,8 +137,8 @@ def own(
             if out is not None and (tables := parting.found(run)) is not None:
                 frames.append(tables.scan().collect(engine="streaming"))
             continue
-        folder = existing_run(run)
-        measured.refuse(folder, "cannot be scored again")
+        folder = find_run(run)
+        measurement.refuse_measured(folder, "cannot be scored again")
         if given is not None:
             _check_benchmark(folder, given)
         if wishes.none:
@@ -174,7 +174,7 @@ def _against_current(folder: Path) -> pl.DataFrame:
             f"{folder}: its benchmark {name!r:.80} is none of tomserve's; was it declared in a file, give it by "
             "--benchmark FILE.py"
         )
-    current = Stock(benchmark.items(_dataset(folder, manifest.get("benchmark_path")), labels, benchmarks.ALL))
+    current = ItemStore(benchmark.items(_dataset(folder, manifest.get("benchmark_path")), labels, benchmarks.ALL))
     digest = current.digest()
     was = manifest.get("benchmark_digest")
     same = "the same" if digest == was else f"the run's was {was or 'not recorded'}"
@@ -292,8 +292,8 @@ def unread(
         raise ConfigError("--path belongs to --benchmark")
     if source is not None and source.endswith(TABLES):
         return source, listed(load_scores(source, note=warn), count)
-    folder = existing_run(source)
-    scores, replies = scores_of(folder, note=warn), replies_of(folder)
+    folder = find_run(source)
+    scores, replies = scores_of(folder, note=warn), load_replies(folder)
     return str(folder), listed(scores, count, *((replies.items, replies.responses) if replies else ()))
 
 

@@ -30,12 +30,12 @@ def seal(
     whoever can write to the folder could make another seal. A run that has grown is sealed again in the same way; the
     earlier seals remain.
     """
-    from tomserve.runs import sealing
-    from tomserve.runs.runfolder import existing_run
+    from tomserve.runs import verification
+    from tomserve.runs.runfolder import find_run
 
     for run in runs or (None,):
-        folder = existing_run(run)
-        link = sealing.seal(folder, key)
+        folder = find_run(run)
+        link = verification.seal(folder, key)
         signed = "sealed and signed" if link.signature is not None else "sealed"
         say(f"{signed}: {folder}\n{link.digest}")
 
@@ -66,16 +66,16 @@ def verify(
     from tomserve.api.verifying import checks
     from tomserve.content.text import sanitize
     from tomserve.reporting.terminal import print_entry
-    from tomserve.runs.runfolder import existing_run
-    from tomserve.runs.verifying import Wanted
+    from tomserve.runs.runfolder import find_run
+    from tomserve.runs.verification import VerifyOptions
 
     if signers is not None and not signers.expanduser().is_file():
         raise ConfigError(f"--signers {signers}: there is no such file; expected public keys of OpenSSH")
     holds, screen = True, console()
     for run in runs or (None,):
-        folder = existing_run(run)
+        folder = find_run(run)
         screen.print(sanitize(f"run {folder}"), highlight=False, markup=False, soft_wrap=True)
-        for one in checks(folder, Wanted(path, tuple(strategy or ()), signers)):
+        for one in checks(folder, VerifyOptions(path, tuple(strategy or ()), signers)):
             word, style = MARKS[one.holds]
             head = Text(f"  {one.what:9}  ").append(f"{word:6}  ", style)
             print_entry(head, sanitize(one.said), screen)

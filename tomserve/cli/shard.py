@@ -195,7 +195,7 @@ def worked(
     share: how much of each GPU's memory a server that is started may take of what it otherwise would.
     """
     from tomserve.reporting.progress import Screen
-    from tomserve.runs.preflight import Servers
+    from tomserve.runs.evaluation import Servers
     from tomserve.runs.scores import scores_of
     from tomserve.shards.record import Shards
     from tomserve.shards.working import work

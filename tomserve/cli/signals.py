@@ -18,8 +18,7 @@ from tomserve.engine import transports as event_loop
 from tomserve.errors import Interrupted, StoppedError
 
 if TYPE_CHECKING:
-    from tomserve.runs.listening import Listener
-    from tomserve.runs.stopping import Stop
+    from tomserve.runs.progress import Listener, Stop
 
 
 class Asking(Protocol):

@@ -187,7 +187,7 @@ def ask(name: str, folder: str, number: int, demand: Demand) -> None:
             f"{node} does not see {place / FILE}; the parts have to lie in a folder that all nodes see by the same path"
         )
     until = time.monotonic() + FREE
-    while progress.held(part_folder(place, number)) and time.monotonic() < until:
+    while progress.is_locked(part_folder(place, number)) and time.monotonic() < until:
         time.sleep(0.2)
     log = place / LOG.format(number)
     log.parent.mkdir(exist_ok=True)

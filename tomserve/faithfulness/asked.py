@@ -12,8 +12,7 @@ from tomserve.engine.records import CONCLUSION
 from tomserve.engine.request import Sampling
 from tomserve.errors import ConfigError
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.manifest import Manifest
-from tomserve.runs.manifest_parts import AskedStrategy
+from tomserve.runs.manifest import AskedStrategy, Manifest
 from tomserve.serving.presets import Preset
 
 _SAMPLED = ("temperature", "seed", "repeats")

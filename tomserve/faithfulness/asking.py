@@ -25,17 +25,13 @@ from tomserve.faithfulness.table import EDIT, HINT, PREDICTION, PREFILL
 from tomserve.faithfulness.written import LeftOut
 from tomserve.items import Item
 from tomserve.prompting.conversation import Asker
-from tomserve.runs.journal import Journal, identity_of, read_rows
-from tomserve.runs.listening import Listener
+from tomserve.runs.conversations import Asker as PhasesAsker
+from tomserve.runs.conversations import Conversations, Phase, Question, is_finished
+from tomserve.runs.grader import Reader, check_chat
+from tomserve.runs.journal import Journal, read_rows, row_identity
 from tomserve.runs.manifest import Session
-from tomserve.runs.measured import MeasuredRun
-from tomserve.runs.phases import Asker as PhasesAsker
-from tomserve.runs.phases import Phase
-from tomserve.runs.questions import Question, finished
-from tomserve.runs.reader import Reader
-from tomserve.runs.reading import check_chat
-from tomserve.runs.stopping import Stop
-from tomserve.runs.talking import Talks
+from tomserve.runs.measurement import MeasuredRun
+from tomserve.runs.progress import Listener, Stop
 from tomserve.status import ANSWERS
 
 REPLIES, PREDICTED, PARAPHRASED = "replies.jsonl", "predictions.jsonl", "paraphrases.jsonl"
@@ -91,7 +87,7 @@ class Work:
         wanted = [one for one in planned if one.asked and one.kind in (EDIT, HINT)]
         asks = _Asks(chains, None)
         with Journal(self.run.work_file(REPLIES)) as journal:
-            return any(not finished(journal, Question(one.item, asks.of(one))) for one in wanted)
+            return any(not is_finished(journal, Question(one.item, asks.of(one))) for one in wanted)
 
     def ask(self, reached: Reached, planned: Sequence[Planned], chains: Chains) -> None:
         """Ask the model what is left of the edits and hints."""
@@ -102,9 +98,9 @@ class Work:
             def questions() -> Iterator[Question]:
                 return (Question(one.item, asks.of(one)) for one in wanted)
 
-            def left(talks: Talks) -> Iterator[Request]:
+            def left(talks: Conversations) -> Iterator[Request]:
                 for one in wanted:
-                    if not finished(journal, Question(one.item, asks.of(one))):
+                    if not is_finished(journal, Question(one.item, asks.of(one))):
                         yield from talks.begin(asks.of(one), chains[one.item, one.strategy].item)
 
             edits = {one.name for one in wanted if one.kind == EDIT}
@@ -137,7 +133,7 @@ class Work:
                 check_chat(who)
             at = who.target
 
-            def left(talks: Talks) -> Iterator[Request]:
+            def left(talks: Conversations) -> Iterator[Request]:
                 del talks  # one request each
                 names = [one for one in shown if identities[one] not in journal.final]
                 return (who.request(identities[one], who.strategy.turn(shown[one])) for one in names)
@@ -198,7 +194,7 @@ def rows_of(run: MeasuredRun) -> dict[tuple[str, str], dict[int, dict[str, Any]]
     """The rows of the model's replies by item and planned name, then by turn; the last of a turn counts."""
     found: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
     for _, row in read_rows(run.work / REPLIES):
-        identity = identity_of(row)
+        identity = row_identity(row)
         check_texts(run.work / REPLIES, row)
         found.setdefault((identity.item, identity.strategy), {})[identity.turn] = row
     return found

@@ -17,7 +17,7 @@ import orjson
 from tomserve.faithfulness.rewording import same_meaning
 from tomserve.faithfulness.written import Written
 from tomserve.items import Item
-from tomserve.runs.reader import BEGINNING, excerpt
+from tomserve.runs.grader import BEGINNING, excerpt
 from tomserve.scoring.thoughts import split_thoughts
 
 PARAPHRASER = "paraphraser"

@@ -19,7 +19,7 @@ import orjson
 from tomserve.faithfulness.offering import LETTERS, Offered
 from tomserve.faithfulness.table import CHAIN, QUESTION
 from tomserve.items import Item
-from tomserve.runs.reader import excerpt
+from tomserve.runs.grader import excerpt
 from tomserve.scoring.score import read_response
 from tomserve.status import OK
 

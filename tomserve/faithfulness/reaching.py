@@ -15,11 +15,11 @@ from tomserve.faithfulness.source import Chain, Source
 from tomserve.faithfulness.table import CALL, PREFILL
 from tomserve.faithfulness.written import Count
 from tomserve.prompting.conversation import Turn
-from tomserve.runs import preflight
-from tomserve.runs.listening import Listener, Silent
-from tomserve.runs.manifest import portable
-from tomserve.runs.measured import MeasuredRun
-from tomserve.runs.preflight import Servers
+from tomserve.runs import evaluation
+from tomserve.runs.evaluation import Servers
+from tomserve.runs.manifest import make_portable
+from tomserve.runs.measurement import MeasuredRun
+from tomserve.runs.progress import Listener, SilentListener
 from tomserve.serving import endpoint, keys
 from tomserve.serving.endpoint import Target
 from tomserve.serving.probe import PrefillProbe, WaitPolicy
@@ -104,7 +104,7 @@ def choose(source: Source, connection: Connection, waiting: WaitPolicy) -> Targe
 
 def _root(found: object) -> str | None:
     """Where a server says that it has its weights from; a path of this machine as runs keep it."""
-    return str(portable(found)) if isinstance(found, str) and found else None
+    return str(make_portable(found)) if isinstance(found, str) and found else None
 
 
 def reach(
@@ -119,7 +119,7 @@ def reach(
             waiting.check()
             waiting.note(text)
 
-        preflight.need_engine(_Noted(waiting.note), setup=connection.setup)
+        evaluation.ensure_engine(_Noted(waiting.note), setup=connection.setup)
         server, started = servers.of(chosen, run.path, note)
         found = Reached(started, source, server.gone)
     for endpoint in found.target.endpoints:
@@ -130,7 +130,7 @@ def reach(
     return found
 
 
-class _Noted(Silent):
+class _Noted(SilentListener):
     """A listener that hands its messages on, and nothing else."""
 
     def __init__(self, note: Callable[[str], None]) -> None:

@@ -28,16 +28,13 @@ from tomserve.faithfulness.showing import ways
 from tomserve.faithfulness.source import Chain, Source, drawn, read
 from tomserve.faithfulness.table import EDITS, LEFT_OUT, PREFILL, STUDY, TEXT, THINKING
 from tomserve.items import Item
-from tomserve.runs import packed
-from tomserve.runs.kept import JOURNAL, TABLE
-from tomserve.runs.listening import Listener, Silent
-from tomserve.runs.manifest import Manifest, portable
-from tomserve.runs.measured import MeasuredRun
-from tomserve.runs.preflight import Servers
-from tomserve.runs.progress import recorded
-from tomserve.runs.reader import Reader, find
-from tomserve.runs.runfolder import run_path
-from tomserve.runs.stopping import Stop
+from tomserve.runs import journal
+from tomserve.runs.evaluation import Servers
+from tomserve.runs.grader import Reader, find_reader
+from tomserve.runs.manifest import Manifest, make_portable
+from tomserve.runs.measurement import MeasuredRun
+from tomserve.runs.progress import Listener, SilentListener, Stop, record_progress
+from tomserve.runs.runfolder import JOURNAL, TABLE, run_path
 from tomserve.serving.endpoint import Target
 from tomserve.serving.probe import ANSWER, WaitPolicy
 from tomserve.status import FINAL, INVALID
@@ -85,7 +82,7 @@ def measure(
     Raises ConfigError for a run without chains, RunMismatchError where another model is served than wrote them or the
     folder holds another measurement, ServerError, and StoppedError where it was stopped.
     """
-    connection, listener, stop = connection or Connection(), listener or Silent(), stop or Stop()
+    connection, listener, stop = connection or Connection(), listener or SilentListener(), stop or Stop()
     source = read(settings.run, settings.strategies, settings.where)
     seconds = min(ANSWER, connection.timeout)
     waiting = WaitPolicy(listener.message, stop.check, connection.patience, connection.policy, seconds)
@@ -100,7 +97,7 @@ def measure(
     with _opened(path, settings, source, {"rewriter": rewriter, "predictor": predictor}) as run:
         if run.complete and not _open_ends(path):
             return _result(path, pl.read_parquet(path / TABLE, glob=False), asked=False)
-        with recorded(listener, run.path) as heard, Servers() as servers:
+        with record_progress(listener, run.path) as heard, Servers() as servers:
             work = Work(run, connection, heard, stop, drive)
             made, chains = _asked(work, source, settings, servers, waiting, (rewriter, predictor))
             return _finished(work, source, made, chains, predictor)
@@ -112,13 +109,13 @@ def _second(given: str | None, model: str | None, option: str, strategy: str, wa
         if model is not None:
             raise ConfigError(f"--{option}-model names a model at an address; give that by --{option}")
         return None
-    return find(given, model, waiting, strategy=strategy, option=option)
+    return find_reader(given, model, waiting, strategy=strategy, option=option)
 
 
 def _opened(path: Path, settings: Settings, source: Source, others: Mapping[str, Reader | None]) -> MeasuredRun:
     """Open the run that keeps the measurement. others: the other models that are asked, by what they do."""
     manifest = source.manifest
-    answers = packed.measure(source.folder / JOURNAL)[1]
+    answers = journal.measure_file(source.folder / JOURNAL)[1]
     before = Manifest.read(path)
     same = before is not None and before.measured and before.settings.get("of") == source.name
     if before is not None and same and before.settings.get("answers") not in (None, answers):
@@ -219,7 +216,7 @@ def _environment(target: Target) -> dict[str, Any]:
     """What the manifest notes of the server: what may change the answers."""
     names = ("engine_version", "engine", "root", "dtype", "quantization", "tensor_parallel", "hardware")
     known = {name: target.server.get(name) for name in names if target.server.get(name) is not None}
-    return {"model": target.model, "revision": target.revision, **portable(known)}
+    return {"model": target.model, "revision": target.revision, **make_portable(known)}
 
 
 def _items(source: Source, chains: Chains) -> list[Item]:

@@ -27,13 +27,11 @@ from tomserve.items import EVERY, Item, read_items
 from tomserve.items import where as met
 from tomserve.items.item import items_digest
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs import packed
-from tomserve.runs.journal import identity_of, read_rows
-from tomserve.runs.kept import ITEMS
-from tomserve.runs.manifest import Manifest
-from tomserve.runs.manifest_parts import closed
-from tomserve.runs.measured import refuse
-from tomserve.runs.runfolder import check_files
+from tomserve.runs import journal as runs_journal
+from tomserve.runs.journal import read_rows, row_identity
+from tomserve.runs.manifest import Manifest, explain_closed
+from tomserve.runs.measurement import refuse_measured
+from tomserve.runs.runfolder import ITEMS, check_files
 from tomserve.scoring.score import read_response
 from tomserve.scoring.thoughts import THINK, split_thoughts
 from tomserve.serving.presets import Preset
@@ -111,11 +109,11 @@ def read(folder: Path, strategies: Sequence[str], where: Sequence[str]) -> Sourc
     prompts that have changed since it was asked; ContentError where a file cannot be read.
     """
     check_files(folder)
-    refuse(folder, "has no chains", "name a run of answers (tomserve eval)")
+    refuse_measured(folder, "has no chains", "name a run of answers (tomserve eval)")
     manifest = Manifest.read(folder)
     if manifest is None:
         raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
-    if (held := closed(manifest.measured, manifest.foreign)) is not None:
+    if (held := explain_closed(manifest.measured, manifest.foreign)) is not None:
         raise ConfigError(f"{folder}: holds {held}; chains are edited in runs that `tomserve eval` has made")
     sampling = sampling_of(folder, manifest)
     preset = preset_of(manifest)
@@ -170,9 +168,9 @@ def _rows(
     """The rows of the first sample of these questions, by item and strategy, then by turn."""
     wanted = set(strategies)
     found: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
-    journal = packed.journal(folder)
+    journal = runs_journal.journal_path(folder)
     for _, row in read_rows(journal):
-        identity = identity_of(row)
+        identity = row_identity(row)
         if identity.item in items and identity.strategy in wanted and identity.sample == 0:
             check_texts(journal, row)
             found[identity.item, identity.strategy][identity.turn] = row

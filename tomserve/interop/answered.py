@@ -15,10 +15,10 @@ from tomserve import benchmarks
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs import measured
+from tomserve.runs import measurement
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.prompted import same
-from tomserve.runs.scores import reader_of, replies_of
+from tomserve.runs.scores import load_reader_choices, load_replies
+from tomserve.runs.verification import find_same_strategy
 from tomserve.scoring.metrics import Scoring
 from tomserve.scoring.score import sample_of, score_row
 from tomserve.scoring.table import Note
@@ -50,16 +50,16 @@ class Replies:
     """
 
     def __init__(self, folder: Path, strategies: Sequence[str] | None = None, note: Note | None = None) -> None:
-        measured.refuse(folder, "has no replies to export", "give a run of answers")
+        measurement.refuse_measured(folder, "has no replies to export", "give a run of answers")
         manifest = Manifest.read(folder)
-        replies = replies_of(folder)
+        replies = load_replies(folder)
         if manifest is None or replies is None or not len(replies.responses):
             raise ConfigError(f"{folder}: nothing was answered yet; ask its questions by `tomserve eval`")
         if note is not None and replies.responses.problems:
             note(str(replies.responses.problems))
         self.folder, self.manifest, self._note = folder, manifest, note
         self._asked, self._items, self._responses = replies
-        self._reader = reader_of(folder)
+        self._reader = load_reader_choices(folder)
         self._prompts: dict[str, Strategy | None] = {}
         self.strategies = self._wanted(strategies)
 
@@ -123,7 +123,7 @@ class Replies:
         name = row["strategy"]
         if name not in self._prompts:
             known = self.manifest.strategies.get(name)
-            self._prompts[name] = same(name, known, self.manifest) if known is not None else None
+            self._prompts[name] = find_same_strategy(name, known, self.manifest) if known is not None else None
             if self._prompts[name] is None and self._note is not None:
                 self._note(
                     f"{self.folder}: today's strategy {name!r:.60} asks otherwise than the run did, or there is none; "

@@ -31,16 +31,14 @@ from tomserve.interop.batch_choice import exports_of, part_of, wanted
 from tomserve.interop.batch_files import MOST_BYTES, MOST_REQUESTS, Requests, Results, Written
 from tomserve.interop.batch_lines import ENDPOINT
 from tomserve.interop.batch_record import Export, Exports
-from tomserve.runs import packed, runfolder
-from tomserve.runs.changes import Changes
-from tomserve.runs.evaluation import Evaluation, resumed
+from tomserve.runs import journal as runs_journal
+from tomserve.runs import runfolder
+from tomserve.runs.conversations import Conversations, is_finished
+from tomserve.runs.evaluation import Evaluation, ServerChanges, resume_evaluation
 from tomserve.runs.journal import Journal
-from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import Session
-from tomserve.runs.planning import EvalOptions, Plan, plan
-from tomserve.runs.questions import finished
-from tomserve.runs.stopping import Stop
-from tomserve.runs.talking import Talks
+from tomserve.runs.planning import EvalOptions, Plan, make_plan
+from tomserve.runs.progress import Listener, SilentListener, Stop
 from tomserve.serving import keys
 from tomserve.serving.endpoint import Target
 from tomserve.status import ANSWERS, SPOKEN
@@ -107,7 +105,7 @@ def exported(
     The run's folder is made at once, and reused replies of equal requests are written to it. Raises TomserveError, and
     OSError where a file cannot be written.
     """
-    listener = listener or Silent()
+    listener = listener or SilentListener()
     options, chosen = wanted(options)
     written = Requests(out, per_file, most_bytes)
     with _opened(options, chosen, listener) as evaluation:
@@ -147,8 +145,8 @@ def imported(
     accept_change: whether to go on where replies name another model than those before. Rows are made and appended as
     those of live replies. Raises TomserveError; what was read until then is kept, and the command can be repeated.
     """
-    listener = listener or Silent()
-    folder = runfolder.existing_run(run)
+    listener = listener or SilentListener()
+    folder = runfolder.find_run(run)
     exports = exports_of(folder, benchmark, strategies)
     if not exports:
         raise ConfigError(
@@ -171,13 +169,13 @@ def imported(
 def _opened(options: EvalOptions, chosen: Target, listener: Listener) -> Iterator[Evaluation]:
     """The evaluation of these options, with its folder locked; nothing is asked of any server. Leaving it writes the
     manifest."""
-    made: Plan = plan(options, chosen=chosen)
-    path = runfolder.for_answers(options.run or runfolder.default_name(made.called, made.name))
+    made: Plan = make_plan(options, chosen=chosen)
+    path = runfolder.answers_folder(options.run or runfolder.default_name(made.called, made.name))
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(runfolder.RunFolder(path))
-        packed.restore(folder.path)
-        journal = stack.enter_context(Journal(folder.path / packed.JOURNAL))
-        evaluation = resumed(made, folder, journal, listener, Stop(), time.monotonic())
+        runs_journal.restore_journal(folder.path)
+        journal = stack.enter_context(Journal(folder.path / runs_journal.JOURNAL))
+        evaluation = resume_evaluation(made, folder, journal, listener, Stop(), time.monotonic())
         try:
             yield evaluation
         finally:
@@ -195,9 +193,9 @@ def _asked(
     """
     journal, questions = evaluation.journal, evaluation.plan.questions
     write = write or journal.append
-    talks = Talks(evaluation.request)
+    talks = Conversations(evaluation.request)
     last: Identity | None = None
-    for first in questions.requests(talks, lambda question: not finished(journal, question)):
+    for first in questions.requests(talks, lambda question: not is_finished(journal, question)):
         if last is not None and first.identity.question != last.question:
             talks.leave(last)
         last = first.identity
@@ -237,7 +235,7 @@ def _read(
     session = evaluation.session = Session.begun(
         evaluation.target, {**UNKNOWN, "batch_files": told}, asked=True, limit=options.limit, where=options.where
     )
-    changes = Changes(session, accept_change, (evaluation.folder.log, evaluation.listener.message))
+    changes = ServerChanges(session, accept_change, (evaluation.folder.log, evaluation.listener.message))
     reader = _Reader(evaluation, results, changes.answering(journal.models), open_keys)
     try:
         for request in _asked(evaluation, reader.row, reader.write):

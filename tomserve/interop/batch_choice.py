@@ -16,8 +16,7 @@ from tomserve import benchmarks
 from tomserve.errors import ConfigError
 from tomserve.interop.batch_record import Exports
 from tomserve.runs import runfolder
-from tomserve.runs.planning import EvalOptions
-from tomserve.runs.strategies import from_folders
+from tomserve.runs.planning import EvalOptions, load_strategy_folders
 from tomserve.serving import checkpoint, endpoint
 from tomserve.serving.endpoint import REFERENCE, Target
 from tomserve.serving.presets import Preset
@@ -43,8 +42,8 @@ def exports_of(
         benchmarks.get(benchmark)  # from now on known by its name
     if (number := part_of(folder)) is None:
         exports = Exports.read(folder).exports
-        from_folders([name for one in exports for name in one.strategies], strategies)
-        named = [from_folders(one.strategies, strategies, some=True) for one in exports]
+        load_strategy_folders([name for one in exports for name in one.strategies], strategies)
+        named = [load_strategy_folders(one.strategies, strategies, some=True) for one in exports]
         found = [(one.options(folder), one.model.target()) for one in exports]
         return [(replace(options, strategies=own), to) for (options, to), own in zip(found, named, strict=True)]
     shards = Shards.read(folder.parent)

@@ -25,7 +25,7 @@ from tomserve.interop.bringing_match import Benchmarks
 from tomserve.interop.bringing_run import Meant, UngradedError, prepared
 from tomserve.interop.foreign import Source
 from tomserve.runs import runfolder
-from tomserve.runs.listening import Listener, Silent
+from tomserve.runs.progress import Listener, SilentListener
 
 __all__ = ["Brought", "Wish", "bring"]
 
@@ -39,7 +39,7 @@ def bring(
     they lay in a folder; what cannot be read of these is left out, where others can. Raises TomserveError: nothing was
     written then, unless the disk failed while the runs were.
     """
-    listener = listener or Silent()
+    listener = listener or SilentListener()
     if wish.threshold is not None and not math.isfinite(wish.threshold):
         raise ConfigError(f"--threshold {wish.threshold}: expected a number")
     if wish.run is not None:

@@ -18,7 +18,7 @@ from tomserve.interop.items_of import Facts, one_line
 from tomserve.interop.spool import Spool
 from tomserve.interop.withheld import masked
 from tomserve.runs import runfolder
-from tomserve.runs.listening import Listener
+from tomserve.runs.progress import Listener
 
 TELL_EVERY = 50_000
 """After so many replies it is said how many there were."""

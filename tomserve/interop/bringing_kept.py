@@ -19,10 +19,10 @@ from tomserve.interop.foreign import Sample
 from tomserve.items.files import write_chunks
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.strategy import list_strategies as strategies
-from tomserve.runs import packed, runfolder
-from tomserve.runs.manifest import Manifest
-from tomserve.runs.manifest_parts import ForeignFile, ForeignRecord
-from tomserve.runs.stock import Stock
+from tomserve.runs import journal as runs_journal
+from tomserve.runs import runfolder
+from tomserve.runs.item_store import ItemStore
+from tomserve.runs.manifest import ForeignFile, ForeignRecord, Manifest
 
 if TYPE_CHECKING:
     from tomserve.interop.bringing_match import Asked
@@ -36,7 +36,7 @@ LONGEST = 200
 
 ITEMS = "items.jsonl"
 
-_LEFT = frozenset({ITEMS, packed.JOURNAL, ".lock", "log.txt"})
+_LEFT = frozenset({ITEMS, runs_journal.JOURNAL, ".lock", "log.txt"})
 """What an interrupted import may have left in a folder."""
 
 
@@ -54,7 +54,7 @@ class Arm:
         self.ours = self.ours and sample.item is not None
 
 
-def manifest_of(meant: Meant, made: Made, items: Stock, arms: Mapping[str, Arm], asked: Asked) -> Manifest:
+def manifest_of(meant: Meant, made: Made, items: ItemStore, arms: Mapping[str, Arm], asked: Asked) -> Manifest:
     """The manifest of a run."""
     whole = items if asked.known is None else asked.known.stock
     repeats = max((arm.repeats for arm in arms.values()), default=1)
@@ -104,7 +104,7 @@ def _strategy(name: str, arm: Arm, *, matched: bool) -> dict[str, Any]:
     return {"digest": None, "max_tokens": None, "chain": chain}
 
 
-def put(folder: Path, items: Stock, rows: Path, manifest: Manifest) -> bool:
+def put(folder: Path, items: ItemStore, rows: Path, manifest: Manifest) -> bool:
     """Write a run into its folder. Returns whether it was new; a folder that holds just this run stays as it is.
 
     Raises ConfigError for a folder that holds anything else, JournalError and MachineError where it cannot be written.
@@ -115,7 +115,7 @@ def put(folder: Path, items: Stock, rows: Path, manifest: Manifest) -> bool:
         if was_there(folder, items, rows, manifest):  # another process was quicker
             return False
         with rows.open("rb") as file:
-            write_chunks(folder / packed.JOURNAL, iter(lambda: file.read(1 << 20), b""))
+            write_chunks(folder / runs_journal.JOURNAL, iter(lambda: file.read(1 << 20), b""))
         write_chunks(folder / ITEMS, (line + b"\n" for line in items.lines))
         run.write_manifest(manifest)
         foreign = manifest.foreign
@@ -125,7 +125,7 @@ def put(folder: Path, items: Stock, rows: Path, manifest: Manifest) -> bool:
     return True
 
 
-def was_there(folder: Path, items: Stock, rows: Path, manifest: Manifest) -> bool:
+def was_there(folder: Path, items: ItemStore, rows: Path, manifest: Manifest) -> bool:
     """Whether a folder holds just this run. Raises ConfigError where it holds another one, or anything else but what an
     interrupted import has left."""
     there = Manifest.read(folder) if folder.is_dir() else None
@@ -136,7 +136,7 @@ def was_there(folder: Path, items: Stock, rows: Path, manifest: Manifest) -> boo
     way_out = "bring these files into a new run by --run NEW"
     if there.foreign is None:
         raise ConfigError(f"{folder}: holds another run; {way_out}")
-    journal, wanted = packed.journal(folder), manifest.foreign
+    journal, wanted = runs_journal.journal_path(folder), manifest.foreign
     assert wanted is not None
     same = (
         [one.digest for one in there.foreign.files] == [one.digest for one in wanted.files]
@@ -150,7 +150,7 @@ def was_there(folder: Path, items: Stock, rows: Path, manifest: Manifest) -> boo
     return True
 
 
-def _holds_just(path: Path, items: Stock) -> bool:
+def _holds_just(path: Path, items: ItemStore) -> bool:
     """Whether a file holds these items in their order, and nothing else."""
     if not path.exists() or path.stat().st_size != items.size:
         return False
@@ -163,9 +163,9 @@ def _check_left(folder: Path) -> None:
     writes a manifest last, and every row of an import says what was asked."""
     inside = sorted(path.name for path in folder.iterdir() if not path.name.startswith(".tomserve-"))
     strange = [name for name in inside if name not in _LEFT]
-    if not strange and packed.JOURNAL in inside:
-        with files.open_for_reading(folder / packed.JOURNAL) as file:
-            strange = [] if b'"asked":' in file.readline(1 << 26) else [packed.JOURNAL]
+    if not strange and runs_journal.JOURNAL in inside:
+        with files.open_for_reading(folder / runs_journal.JOURNAL) as file:
+            strange = [] if b'"asked":' in file.readline(1 << 26) else [runs_journal.JOURNAL]
     elif not strange and ITEMS in inside:  # an import writes its rows before
         strange = [ITEMS]
     if strange:

@@ -12,7 +12,7 @@ from tomserve.errors import ConfigError
 from tomserve.interop import beginnings
 from tomserve.interop.matching import Known
 from tomserve.interop.spool import Spool
-from tomserve.runs.listening import Listener
+from tomserve.runs.progress import Listener
 
 NONE = "none"
 """The benchmark that says that questions are taken as they are."""

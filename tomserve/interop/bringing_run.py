@@ -26,9 +26,8 @@ from tomserve.interop.items_of import by_letter, factors_of, item_id, item_of, l
 from tomserve.interop.spool import Spool, other_text, text_digest
 from tomserve.items import Item
 from tomserve.items.files import write_chunks
-from tomserve.runs.manifest import Manifest
-from tomserve.runs.manifest_parts import LONGEST_NAME
-from tomserve.runs.stock import Stock
+from tomserve.runs.item_store import ItemStore
+from tomserve.runs.manifest import LONGEST_NAME, Manifest
 from tomserve.scoring.grades import Agreement
 from tomserve.scoring.score import read_response
 from tomserve.status import ANSWERS, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT, known
@@ -111,7 +110,7 @@ class Prepared:
     where it comes from."""
 
     made: Made
-    items: Stock
+    items: ItemStore
     rows: Path
     manifest: Manifest
 
@@ -147,7 +146,7 @@ class UngradedError(ConfigError):
     """Nothing says whether any reply of a run is right."""
 
 
-def _ungraded(meant: Meant, made: Made, items: Stock) -> UngradedError:
+def _ungraded(meant: Meant, made: Made, items: ItemStore) -> UngradedError:
     """The error for replies of which nothing says whether they are right."""
     where = ", ".join(one.name for one in meant.origins[:3]) or meant.task
     what = f"{where}: task {meant.task!r:.80}: no reply carries a grade that says whether it is right"
@@ -168,14 +167,14 @@ def _named(task: str) -> str:
     return f"imported-{slug}" if slug in (*benchmarks.names(), benchmarks.ANYBODYS) else slug
 
 
-def _items(spool: Spool, meant: Meant, asked: Asked, made: Made) -> Stock:
+def _items(spool: Spool, meant: Meant, asked: Asked, made: Made) -> ItemStore:
     """The items that were asked, sorted by their ids."""
     if asked.known is not None:
         wanted = set(asked.found)
         whole = asked.known.stock
         stock = whole.part([place for place, name in enumerate(whole.ids) if name in wanted])
     else:
-        stock = Stock(_own(spool, meant, made))
+        stock = ItemStore(_own(spool, meant, made))
         made.factors, made.passed_over = tuple(meant.factors.values()), meant.passed_over
     made.items = len(stock)
     ids = list(stock.ids)

@@ -28,7 +28,7 @@ from tomserve.errors import ConfigError, TomserveError
 from tomserve.interop.answered import Answered, Replies
 from tomserve.interop.every_eval_ever_sample import SCHEMA, UNKNOWN, Joined, component, model_id, sample
 from tomserve.interop.transcripts import Transcripts
-from tomserve.runs.listening import Listener
+from tomserve.runs.progress import Listener
 from tomserve.serving.presets import Preset
 from tomserve.stats.clustered import repeated_of_sums
 from tomserve.studies import summed

@@ -11,15 +11,15 @@ from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError
 from tomserve.interop.answered import Replies
 from tomserve.items import Item, read_items
-from tomserve.runs.stock import Stock
+from tomserve.runs.item_store import ItemStore
 
 WAY_OUT = "export them one by one"
 
 
-def of_runs(runs: Sequence[Replies]) -> Stock:
+def of_runs(runs: Sequence[Replies]) -> ItemStore:
     """The questions of these runs, each once, sorted by their ids. Raises ConfigError where two runs call different
     questions by one id."""
-    stock = Stock(_each_once(runs))
+    stock = ItemStore(_each_once(runs))
     return stock.part(sorted(range(len(stock)), key=lambda place: stock.ids[place]))
 
 
@@ -38,10 +38,10 @@ def _each_once(runs: Sequence[Replies]) -> Iterator[Item]:
                 )
 
 
-def of_benchmark(name: str, path: Path | None, runs: Sequence[Replies]) -> Stock:
+def of_benchmark(name: str, path: Path | None, runs: Sequence[Replies]) -> ItemStore:
     """All questions of a benchmark. runs: what answered some of them. Raises ConfigError where one of these asked
     something else."""
-    stock = Stock(benchmarks.load(name, path, None, benchmarks.ALL))
+    stock = ItemStore(benchmarks.load(name, path, None, benchmarks.ALL))
     places = FirstPlaces(stock.ids)
     for run in runs:
         for item in read_items(run.folder / "items.jsonl"):

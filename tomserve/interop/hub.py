@@ -24,7 +24,7 @@ from tomserve.interop import croissant, licences
 from tomserve.interop.answered import Replies
 from tomserve.interop.hub_tables import Table, items_table, replies_table
 from tomserve.reporting.tables import markdown
-from tomserve.runs.stock import Stock
+from tomserve.runs.item_store import ItemStore
 
 _SIZES = (("n<1K", 10**3), ("1K<n<10K", 10**4), ("10K<n<100K", 10**5), ("100K<n<1M", 10**6), ("1M<n<10M", 10**7))
 _LARGER = "10M<n<100M"
@@ -46,7 +46,7 @@ class Dataset:
     terms: str
     source: str
     own: bool
-    items: Stock
+    items: ItemStore
     replies: Sequence[tuple[str, Replies]] = ()
     papers: Sequence[str] = ()
     languages: Sequence[str] = ()

@@ -28,8 +28,8 @@ from tomserve.interop.inspect_sample import SCORER, Sample, Samples, failed, mom
 from tomserve.interop.transcripts import Transcripts
 from tomserve.interop.withheld import settings_of
 from tomserve.interop.zipping import member
-from tomserve.runs.listening import Listener
 from tomserve.runs.manifest import Manifest
+from tomserve.runs.progress import Listener
 from tomserve.studies import summed
 
 TELL_EVERY = 20_000

@@ -23,7 +23,7 @@ import orjson
 from tomserve.content import output_path
 from tomserve.interop.answered import Answered, Replies
 from tomserve.interop.inspect_sample import error_of, moment
-from tomserve.runs.listening import Listener
+from tomserve.runs.progress import Listener
 
 TELL_EVERY = 20_000
 

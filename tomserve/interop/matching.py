@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tomserve.items import Item
-from tomserve.runs.stock import Stock
+from tomserve.runs.item_store import ItemStore
 
 WORDS = 8
 """Stories are looked up by so many of their first words."""
@@ -78,7 +78,7 @@ class Known:
         self.places: dict[str, int] = {}
         self._stories: dict[str, Told] = {}
         self._begin: dict[str, list[Told]] = {}
-        self.stock = Stock(self._seen(items))
+        self.stock = ItemStore(self._seen(items))
         self._lengths = sorted({key.count(" ") + 1 for key in self._begin})
         counts = Counter(word for story in self._stories for word in set(story.split()))
         many = len(self._stories) >= FEW

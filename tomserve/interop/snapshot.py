@@ -22,13 +22,13 @@ from tomserve import content
 from tomserve.content import files, temporary
 from tomserve.content.paths import run_name, runs_root
 from tomserve.errors import ConfigError
-from tomserve.runs import kept, packed, sealing
+from tomserve.runs import journal, runfolder, verification
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.runfolder import check_files, existing_run
+from tomserve.runs.runfolder import check_files, find_run
 from tomserve.scoring.table import TABLES
 
 MANIFEST = "manifest.json"
-TAKEN = (*sealing.SEALED, packed.PACKED, sealing.FILE)
+TAKEN = (*verification.SEALED, journal.PACKED, verification.SEAL_FILE)
 """The files of a run of answers that are handed on, as far as it has them. A measured run has its table besides."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -66,7 +66,7 @@ class Snapshot:
     def labels(self, given: Sequence[str], runs: Sequence[str]) -> list[str]:
         """The labels RUN=NAME for the runs as they are called here. given: for the runs as the user calls them. runs:
         these, in the order of `names`."""
-        names = {run_name(existing_run(run)): name for run, name in zip(runs, self.names, strict=True)}
+        names = {run_name(find_run(run)): name for run, name in zip(runs, self.names, strict=True)}
         parts = [label.partition("=") for label in given]
         return [f"{names.get(run, run)}{equals}{name}" for run, equals, name in parts]
 
@@ -84,7 +84,7 @@ def taken(runs: Sequence[str]) -> Iterator[Snapshot]:
         for run in runs:
             if run.endswith(TABLES):
                 raise ConfigError(f"{run}: is a table of scores; an artefact holds runs, from which it can be computed")
-            folder = existing_run(run)
+            folder = find_run(run)
             name = _named(run_name(folder))
             if name in made.folders:
                 raise ConfigError(f"{run}: two runs are called {name!r}; rename the folder of one")
@@ -125,7 +125,7 @@ def _copy(made: Snapshot, name: str, folder: Path, places: Sequence[tuple[str, s
     target = made.root / name
     target.mkdir(parents=True)
     made.manifests[name] = manifest
-    names = (*TAKEN, kept.TABLE) if manifest.measured else TAKEN
+    names = (*TAKEN, runfolder.TABLE) if manifest.measured else TAKEN
     for one in names:
         if not (folder / one).is_file():
             continue
@@ -135,7 +135,7 @@ def _copy(made: Snapshot, name: str, folder: Path, places: Sequence[tuple[str, s
             made.taken.append(f"{name}/{one}")
         except OSError as error:
             raise ConfigError(f"{folder / one}: cannot be copied ({error.strerror})") from None
-    if (target / sealing.FILE).exists():
+    if (target / verification.SEAL_FILE).exists():
         made.sealed.add(name)
     else:
         _without_places(target / MANIFEST, places)

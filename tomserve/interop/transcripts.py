@@ -16,9 +16,9 @@ from tomserve.interop.answered import Answered, Replies
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
 from tomserve.reporting.html.turns import Turns
-from tomserve.runs import packed
-from tomserve.runs.prompted import same, sampling_of
-from tomserve.runs.talking import Talks
+from tomserve.runs import journal
+from tomserve.runs.conversations import Conversations
+from tomserve.runs.verification import find_same_strategy, recorded_sampling
 from tomserve.scoring.score import sample_of
 
 Row = dict[str, Any]
@@ -58,10 +58,10 @@ class Transcripts:
 
     def __init__(self, replies: Replies, strategy: str) -> None:
         self._manifest, self._name = replies.manifest, strategy
-        self._turns = Turns(packed.journal(replies.folder), replies.manifest.model, [strategy])
+        self._turns = Turns(journal.journal_path(replies.folder), replies.manifest.model, [strategy])
         asked = replies.manifest.strategies[strategy]
-        self._strategy: Strategy | None = same(strategy, asked, replies.manifest)
-        self._sampling = sampling_of(replies.manifest)
+        self._strategy: Strategy | None = find_same_strategy(strategy, asked, replies.manifest)
+        self._sampling = recorded_sampling(replies.manifest)
 
     def of(self, one: Answered) -> Transcript:
         """The conversation that led to a scored reply."""
@@ -85,7 +85,7 @@ class Transcripts:
                 identity, turn, model=manifest.model, revision=manifest.revision, sampling=self._sampling
             )
 
-        talks = Talks(build)
+        talks = Conversations(build)
         try:
             waiting = list(talks.begin(self._strategy, one.item, one.sample))
             while waiting:

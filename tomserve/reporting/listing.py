@@ -14,10 +14,10 @@ from tomserve.content import files
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
 from tomserve.reporting.terminal import print_entry, print_table
-from tomserve.runs import packed
-from tomserve.runs.journal import identity_of, read_rows
-from tomserve.runs.measured import changes
-from tomserve.runs.runfolder import existing_run, newest_first, read_manifest
+from tomserve.runs import journal
+from tomserve.runs.journal import read_rows, row_identity
+from tomserve.runs.measurement import environment_changes
+from tomserve.runs.runfolder import find_run, newest_first, read_manifest
 from tomserve.scoring.responses import NOISE
 from tomserve.scoring.table import MEASURED
 from tomserve.serving import provenance
@@ -68,14 +68,14 @@ def show_run(name: str, console: Console) -> None:
 
     name: a run's name or path. Raises ConfigError where there is no run of that name.
     """
-    folder = existing_run(name)
+    folder = find_run(name)
     manifest = read_manifest(folder)
     if manifest is None:
         raise ConfigError(f"{folder}: no run there")
     if manifest.get("kind") == MEASURED:
         _show_measured(manifest, console)
         return
-    final = {identity_of(row): row["status"] for _, row in read_rows(packed.journal(folder))}
+    final = {row_identity(row): row["status"] for _, row in read_rows(journal.journal_path(folder))}
 
     def tell(field: str, text: object) -> None:
         print_entry(Text(f"{field:<17} "), str(text), console)
@@ -139,7 +139,7 @@ def _show_measured(manifest: Mapping[str, Any], console: Console) -> None:
     for name, value in told.items():
         if value is not None:
             print_entry(Text(f"{files.one_line(name):<{width}} "), files.one_line(_said(value)), console)
-    for change in changes(manifest):
+    for change in environment_changes(manifest):
         print_entry(Text(f"{'changed':<{width}} "), change, console)
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from tomserve.content.text import sanitize
-from tomserve.runs.listening import LOUD
+from tomserve.runs.progress import LOUD
 
 PLAIN_EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -20,7 +20,7 @@ SETTLED = 2.0
 
 
 class MeasureScreen:
-    """A MeasureListener (see tomserve.runs.listening) that writes to a console.
+    """A MeasureListener (see tomserve.runs.progress) that writes to a console.
 
     console: where to write. quiet: write only what is noted and begins as one of LOUD. clock: the time in seconds, for
     tests.

@@ -88,7 +88,7 @@ def lines(seen: Sequence[Seen], job: Job | None) -> list[str]:
 
 def _seen(folder: Path, part: PartState, job: Job | None, task: Task | None) -> Seen:
     """What is known of a part."""
-    record = progress.read(part_folder(folder, part.number)) if part.state == "running" else None
+    record = progress.read_progress(part_folder(folder, part.number)) if part.state == "running" else None
     rate = record.rate if record is not None else None
     left = (part.total - part.done) / rate if rate and part.total >= part.done else None
     began = None

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tomserve.content.text import sanitize
 from tomserve.engine.runner import RunStatus
-from tomserve.runs.listening import LOUD
+from tomserve.runs.progress import LOUD
 from tomserve.status import ANSWERS, listed
 
 PLAIN_EVERY = 5.0
@@ -25,7 +25,7 @@ SLOW = 30.0
 
 
 class Screen:
-    """A Listener of an evaluation (see tomserve.runs.listening) that writes to a console.
+    """A Listener of an evaluation (see tomserve.runs.progress) that writes to a console.
 
     console: where to write. quiet: write only the messages that begin as one of LOUD.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tomserve.runs.manifest_parts import VariantsRecord
+from tomserve.runs.manifest import VariantsRecord
 
 TITLE = "variants left out"
 

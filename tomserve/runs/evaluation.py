@@ -1,10 +1,10 @@
 """An evaluation: the options become a plan, the plan is asked in phases, and the replies are kept in a run folder.
 
-Opening an evaluation means finding the server, starting one where none runs, and checking it. Opening and closing block
-and need no event loop; the asking between them is a coroutine. So an evaluation can run in a command line, in a thread
-and in a notebook, which handle signals differently:
+Opening an evaluation means finding the server, starting one where none runs, and checking it. Opening and closing
+block and need no event loop; the asking between them is a coroutine. A run has one server and one model: a change is
+recorded in the manifest and stops the run, unless the user accepts it; a change of its prompts always stops it.
 
-    with opened(EvalOptions("perturbed", base_urls=("http://localhost:8000/v1",))) as evaluation:
+    with open_evaluation(EvalOptions("perturbed", base_urls=("http://localhost:8000/v1",))) as evaluation:
         loop.run(evaluation.ask())
     evaluation.result().failures
 """
@@ -12,31 +12,259 @@ and in a notebook, which handle signals differently:
 from __future__ import annotations
 
 import contextlib
+import heapq
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tomserve.engine import transports
-from tomserve.engine.request import Identity, Request
-from tomserve.prompting.conversation import Turn
-from tomserve.runs import checking, packed, preflight, runfolder
-from tomserve.runs.changes import Changes, refuse_renamed
+from tomserve.engine.request import Identity, Request, Sampling
+from tomserve.engine.retry import ModelGuard
+from tomserve.errors import RunMismatchError
+from tomserve.prompting.conversation import Message, Turn
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs import journal as runs_journal
+from tomserve.runs import planning, runfolder
+from tomserve.runs.conversations import Asker, Phase, Questions, count_requests, has_begun, is_finished
 from tomserve.runs.journal import Journal
-from tomserve.runs.listening import Listener, Silent
-from tomserve.runs.manifest import Manifest, Session, portable
+from tomserve.runs.manifest import Manifest, Session, make_portable
 from tomserve.runs.noise_check import NoiseCheck
-from tomserve.runs.phases import Asker, Phase
-from tomserve.runs.planning import EvalOptions, Plan, plan
-from tomserve.runs.preflight import Servers
-from tomserve.runs.progress import recorded
-from tomserve.runs.questions import begun, counted, finished
-from tomserve.runs.stopping import Stop
-from tomserve.runs.whole import manifest_of
-from tomserve.serving.endpoint import Target
-from tomserve.serving.probe import ANSWER, WaitPolicy
+from tomserve.runs.planning import EvalOptions, Plan, begin_manifest, make_plan
+from tomserve.runs.progress import Listener, SilentListener, Stop, record_progress
+from tomserve.serving import endpoint, install, keys, provenance, serve
+from tomserve.serving.endpoint import ServerWatch, Target
+from tomserve.serving.presets import Preset
+from tomserve.serving.probe import ANSWER, CHECKED_PROMPTS, Probe, WaitPolicy
+from tomserve.serving.server import Server, free_port
 from tomserve.status import FINAL, UNFINISHED
+
+
+def ensure_engine(listener: Listener, *, setup: bool) -> None:
+    """Raise MachineError where vLLM is missing. setup: whether to install it first if needed."""
+    if setup:
+        install.setup(None, listener.message)
+    install.require_engine()
+
+
+class Servers:
+    """Servers that are started when the first run needs them, kept for the next, and stopped when this is left."""
+
+    def __init__(self, share: float = 1.0) -> None:
+        """Begin without a server. share: how much of each GPU's memory a server may take of what it otherwise would."""
+        self._share = share
+        self._stack = contextlib.ExitStack()
+        self._kept: dict[str, tuple[Server, Target]] = {}
+
+    def __enter__(self) -> Servers:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._kept.clear()
+        self._stack.close()
+
+    def of(self, chosen: Target, folder: Path, note: Callable[[str], None]) -> tuple[Server, Target]:
+        """The server of that target, started unless it runs already; arguments and errors are those of `start_server`."""
+        kept = self._kept.get(chosen.starts)
+        if kept is None or kept[0].gone() is not None:
+            kept = self._kept[chosen.starts] = start_server(self._stack, chosen, folder, note, self._share)
+        return kept
+
+
+def start_server(
+    stack: contextlib.ExitStack, chosen: Target, folder: Path, note: Callable[[str], None], share: float = 1.0
+) -> tuple[Server, Target]:
+    """Start a server on this machine: of the small reference model on the CPU, or of the model that was named.
+
+    stack: stops the server when it is closed.
+    chosen: the target, which has no server yet.
+    folder: the run's folder; the server writes its output to ``server.log`` there.
+    note: called every few seconds with a sentence on how far the start is; an error that it raises ends the waiting.
+    share: how much of each GPU's memory the server may take of what it otherwise would.
+
+    Returns the server, and the target with the server's address. Raises ServerError, MachineError.
+    """
+    extra = memory_share_flags(chosen.preset, share)
+    (replica,) = serve.plan_replicas(serve.ServeOptions(chosen.starts, port=free_port(), extra=extra))
+    preset, command = replica.preset, replica.command
+    # A key from the environment would lock tomserve out of its own server.
+    command.env["VLLM_API_KEY"] = ""
+    command.secret.clear()
+    own = preset.model == endpoint.REFERENCE
+    note(f"starting {'the embedded' if own else 'a'} server ({_named(preset)}) ...")
+    server = stack.enter_context(Server(command, host="127.0.0.1", port=replica.port, log=folder / "server.log"))
+    took = server.wait_healthy(lambda message: note(f"  {message}"))
+    note(f"server healthy after {took:.0f} s")
+    reached = endpoint.ask_endpoints([server.url], preset.served_name, chosen.revision)
+    model = command.argv[command.argv.index("serve") + 1]
+    revision = reached.revision
+    reached.server |= provenance.describe_server(preset, model, command, replica.gpus, revision=revision, extra=extra)
+    if replica.own is not None:  # its name alone would not tell what it is
+        reached.server["preset"] = replica.own.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return server, replace(reached, preset=preset, starts=chosen.starts)
+
+
+def memory_share_flags(preset: Preset | None, share: float) -> tuple[str, ...]:
+    """The flags by which a server of a preset takes a share of each GPU's memory; none for all of it, or on a CPU."""
+    if share >= 1 or preset is None or preset.device == "cpu":
+        return ()
+    return ("--gpu-memory-utilization", f"{preset.utilization * share:.3f}")
+
+
+def _named(preset: Preset) -> str:
+    """What a server is started of, in words."""
+    if preset.model == endpoint.REFERENCE:
+        return "vLLM on the CPU, reference model"
+    return f"vLLM on {'the CPU' if preset.device == 'cpu' else 'GPUs'}, {preset.name}"
+
+
+def check_endpoints(
+    chosen: Target,
+    questions: Questions,
+    sampling: Sampling,
+    timeout: float,
+    waiting: WaitPolicy | None = None,
+    note: Callable[[str], None] = lambda message: None,
+) -> int | None:
+    """Ask every endpoint something small, and check that the longest prompts fit into the model's context.
+
+    chosen: the servers and the model. questions: what will be asked. sampling: fields of each request.
+    timeout: seconds that one request may take. waiting: how to wait where an endpoint is busy; None for not at all.
+    note: called with a warning where a server that counts no tokens by itself cuts the longest prompt off.
+
+    Returns the tokens of the longest prompt, None where the server does not count tokens. Raises ServerError where an
+    endpoint does not answer as it should, ConfigError where a prompt and its reply are longer than the context.
+    """
+    longest = None
+    for endpoint in chosen.endpoints:
+        with Probe(endpoint, keys.api_key(), timeout, waiting) as probe:
+            probe.check_chat(chosen.model, sampling.extra)
+            for strategy, fields in _own_fields(questions):
+                probe.check_fields(chosen.model, strategy, {**sampling.extra, **fields})
+            if endpoint == chosen.endpoints[0]:
+                prompts = _longest_prompts(questions)
+                longest = probe.check_context(chosen.model, chosen.context, prompts, sampling.extra)
+                if longest is None and (said := _cut(probe, chosen.model, _longest_prompts(questions), sampling)):
+                    note(f"warning: {said}")
+    return longest
+
+
+SHORT = 8000
+"""Characters of a prompt that every server takes whole: about 2,000 tokens."""
+
+
+def _cut(
+    probe: Probe, model: str, prompts: Iterator[tuple[str, str, Sequence[Message], int]], sampling: Sampling
+) -> str:
+    """What to say where the server cuts the longest prompt off without a word; "" where it does not, or is not asked as
+    that prompt is short."""
+    lengths = ((sum(len(one["content"]) for one in messages), messages) for _, _, messages, _ in prompts)
+    size, longest = max(lengths, key=lambda found: found[0], default=(0, ()))
+    return probe.cut(model, longest, sampling.extra) if size > SHORT else ""
+
+
+Prompt = tuple[str, str, Sequence[Message], int]
+"""(item's id, strategy, messages, tokens for the reply)."""
+
+
+def _longest_prompts(questions: Questions) -> Iterator[Prompt]:
+    """The longest prompts of every strategy.
+
+    A template shows the texts of an item, and something around every sentence and choice. So the longest prompts are
+    those of the items with the most text, or with the most sentences and choices. Only these are rendered here, because
+    rendering all prompts just to measure them would take as long as rendering them to be asked.
+    """
+    items = questions.items
+    text, parts = items.characters, items.parts
+    by_text = heapq.nlargest(CHECKED_PROMPTS, range(len(items)), lambda place: (text[place], parts[place]))
+    by_parts = heapq.nlargest(CHECKED_PROMPTS, range(len(items)), lambda place: (parts[place], text[place]))
+    longest = [items[place] for place in dict.fromkeys((*by_text, *by_parts))]
+    return (
+        (item.id, strategy.name, turn.messages, turn.max_tokens)
+        for strategy in questions.strategies
+        for item in longest
+        for turn in [strategy.turn(item)]
+    )
+
+
+def _own_fields(questions: Questions) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The strategies whose first requests hold fields of their own, each with its name and these fields."""
+    for strategy in questions.strategies if len(questions.items) else ():
+        if fields := strategy.turn(questions.items[0]).fields:
+            yield strategy.name, fields
+
+
+@dataclass
+class ServerChanges:
+    """Records the changes of the server, or of the model that answers, in one session.
+
+    session: the record of the session in the manifest.
+    accepted: whether the user goes on in spite of changes (`--accept-change`).
+    say: functions that are called with a sentence for each change, such as that which writes the run's log.
+    """
+
+    session: Session
+    accepted: bool
+    say: tuple[Callable[[str], None], ...]
+
+    def check(self, folder: Path, manifest: Manifest) -> None:
+        """Compare the server with that of the last session that had answers, and record each difference.
+
+        folder: the run's folder, for messages. manifest: holds the earlier sessions. Raises RunMismatchError where the
+        server is another one, unless the user accepts that.
+        """
+        sessions = [session.to_dict() for session in manifest.sessions]
+        for change in provenance.check_same_server(folder, sessions, self.session.to_dict(), accepted=self.accepted):
+            self.note(change)
+
+    def note(self, change: Mapping[str, Any]) -> None:
+        """Record a change, and say so. The change has `what` changed, and its value `before` and `now`."""
+        self.session.note_change(change, accepted=self.accepted)
+        for listener in self.say:
+            listener(f"{'accepted ' if self.accepted else ''}change: {provenance.describe_change(change)}")
+
+    def answering(self, models: Collection[str]) -> ModelGuard:
+        """The comparison of the models that replies name. models: the names in the run's earlier replies."""
+        return ModelGuard(models, self._another_model if self.accepted else None)
+
+    def _another_model(self, endpoint: str, before: list[str], name: str) -> None:
+        self.note({"what": "model named by replies", "before": before, "now": name, "endpoint": endpoint})
+
+    def vigil(self, target: Target) -> ServerWatch:
+        """The watch that looks every now and then whether the server is still the one that was checked."""
+        server = make_portable(target.server)
+        return ServerWatch(
+            target.endpoints, target.model, server, self._exchanged, accepted=self.accepted, portable=make_portable
+        )
+
+    def _exchanged(self, change: provenance.Change) -> None:
+        """Record that the server was exchanged while it was being asked."""
+        self.note(change)
+        if self.accepted:
+            self.session.set_server(change["what"], provenance.merge_values(change["before"], change["now"]))
+
+
+def refuse_changed_prompts(folder: Path, old: Manifest, asked: Collection[str], strategies: Sequence[Strategy]) -> None:
+    """Raise RunMismatchError where strategies have got other prompts since the run began, and its own another name.
+
+    folder: the run's folder, for messages. old: its manifest. asked: the strategies that have answers in it.
+    strategies: those that are to be asked now.
+    """
+    renamed = {}
+    for strategy in strategies:
+        was = old.strategies.get(strategy.name)
+        if strategy.name in asked and was is not None and was.digest not in (None, strategy.digest):
+            renamed[strategy.name] = strategy.renamed(was.digest)
+    if found := {name: now for name, now in renamed.items() if now is not None}:
+        changed, today = (" and ".join(map(repr, names)) for names in (found, found.values()))
+        options = " ".join(f"--strategy {name}" for name in found.values())
+        raise RunMismatchError(
+            f"{folder}: the prompts of {changed} have changed since this run was begun (by tomserve {old.tomserve}); "
+            f"those that it asked are called {today} now: ask them in a new run with {options} --run NEW (make: "
+            f"STRATEGY='{' '.join(found.values())}' RUN=NEW), or go on with the version that began it"
+        )
 
 
 @dataclass(frozen=True)
@@ -123,8 +351,8 @@ class Evaluation:
             yield from self.noise_check().phases(self.manifest)
 
     @property
-    def _changes(self) -> Changes:
-        return Changes(self.session, self.plan.options.accept_change, (self.folder.log, self.listener.message))
+    def _changes(self) -> ServerChanges:
+        return ServerChanges(self.session, self.plan.options.accept_change, (self.folder.log, self.listener.message))
 
     def check_server(self) -> None:
         """Compare the server with the one that answered before.
@@ -133,7 +361,7 @@ class Evaluation:
         the noise check may use another server, because the noise check reports that itself.
         """
         left, options = self._questions().counted().left, self.plan.options
-        server = portable(self.target.server)
+        server = make_portable(self.target.server)
         self.session = Session.begun(self.target, server, asked=bool(left), limit=options.limit, where=options.where)
         if left:
             self._changes.check(self.folder.path, self.manifest)
@@ -141,7 +369,7 @@ class Evaluation:
     def _begin_session(self) -> Session:
         if self.session.asked and self.plan.options.concurrency:
             self.session.concurrency = self.plan.options.concurrency  # written now, as the session may be killed
-        self.manifest.add_session(self.session, portable(self.target.server))
+        self.manifest.add_session(self.session, make_portable(self.target.server))
         return self.session
 
     def _questions(self, session: Session | None = None) -> Phase:
@@ -155,7 +383,7 @@ class Evaluation:
         return Phase(
             self.journal,
             lambda: questions,
-            lambda talks: questions.requests(talks, lambda question: not finished(self.journal, question)),
+            lambda talks: questions.requests(talks, lambda question: not is_finished(self.journal, question)),
             self.request,
             lambda left, total: f"asking {where}: {left} of {total} {what} to go{open_end * bool(left)}",
             options.concurrency,
@@ -201,7 +429,7 @@ class Evaluation:
         """What the evaluation did so far."""
         failures = dict(sorted(self._failures().items()))
         seconds = time.monotonic() - self.began
-        total = counted(self.journal, self.plan.questions).total
+        total = count_requests(self.journal, self.plan.questions).total
         return EvalResult(self.folder.path, total, self.added, failures, seconds)
 
     def _failures(self) -> Counter[str]:
@@ -219,13 +447,13 @@ class Evaluation:
                 failures[status] += 1
                 failed.add(identity.question)
         for question in questions if any(one.several for one in questions.strategies) else ():
-            missing = begun(self.journal, question) and not finished(self.journal, question)
+            missing = has_begun(self.journal, question) and not is_finished(self.journal, question)
             failures[UNFINISHED] += question.strategy.several and missing and question.turn(0).question not in failed
         return +failures
 
 
 @contextlib.contextmanager
-def opened(
+def open_evaluation(
     options: EvalOptions, listener: Listener | None = None, stop: Stop | None = None, servers: Servers | None = None
 ) -> Iterator[Evaluation]:
     """Open an evaluation: lock its run folder and, where something is left to ask, make sure that a server answers.
@@ -233,20 +461,22 @@ def opened(
     options: what to ask of whom. listener: told what happens [nobody]. stop: ends it early. servers: keeps a server
     started here for what comes next [it is stopped]. Leaving the context writes the manifest. Raises TomserveError.
     """
-    listener, stop, began = listener or Silent(), stop or Stop(), time.monotonic()
-    checking.check(options)  # the plan checks them once more, but the waiting needs a number of seconds
+    listener, stop, began = listener or SilentListener(), stop or Stop(), time.monotonic()
+    planning.check_options(options)  # the plan checks them once more, but the waiting needs a number of seconds
     waiting = WaitPolicy(listener.message, stop.check, options.patience, options.policy, min(ANSWER, options.timeout))
     # A run that takes no answers is refused before any server is looked for, which may take minutes to start.
-    given = None if options.run is None else runfolder.for_answers(options.run)
-    made = plan(options, waiting)
-    path = given or runfolder.for_answers(runfolder.default_name(made.called, made.name))
+    given = None if options.run is None else runfolder.answers_folder(options.run)
+    made = make_plan(options, waiting)
+    path = given or runfolder.answers_folder(runfolder.default_name(made.called, made.name))
     if made.target.embedded and not path.exists():  # checked first, so that a missing vLLM leaves no empty run behind
-        preflight.need_engine(listener, setup=options.setup)
+        ensure_engine(listener, setup=options.setup)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(runfolder.RunFolder(path))
-        packed.restore(folder.path, listener.message)
-        journal = stack.enter_context(Journal(folder.path / packed.JOURNAL))
-        evaluation = resumed(made, folder, journal, stack.enter_context(recorded(listener, folder.path)), stop, began)
+        runs_journal.restore_journal(folder.path, listener.message)
+        journal = stack.enter_context(Journal(folder.path / runs_journal.JOURNAL))
+        evaluation = resume_evaluation(
+            made, folder, journal, stack.enter_context(record_progress(listener, folder.path)), stop, began
+        )
         stop.check()
         if evaluation.anything_left():
             evaluation.save()
@@ -255,7 +485,7 @@ def opened(
         evaluation.save()
 
 
-def resumed(
+def resume_evaluation(
     made: Plan, folder: runfolder.RunFolder, journal: Journal, listener: Listener, stop: Stop, began: float
 ) -> Evaluation:
     """The evaluation, with the rows and the record that its run folder holds already.
@@ -263,15 +493,15 @@ def resumed(
     Raises RunMismatchError where the folder belongs to another benchmark, model or prompts.
     """
     options = made.options
-    manifest = manifest_of(made, folder.path)
+    manifest = begin_manifest(made, folder.path)
     if (old := Manifest.read(folder.path)) is not None:
-        refuse_renamed(folder.path, old, journal.asked, made.questions.strategies)
+        refuse_changed_prompts(folder.path, old, journal.asked, made.questions.strategies)
         manifest.take_over(old, folder.path, journal.asked)
     elif journal.asked:
-        raise runfolder.without_manifest(journal.path)
+        raise runfolder.missing_manifest_error(journal.path)
     if journal.asked and (options.limit or made.again_share):
-        made = made.resumed(*runfolder.asked_items(folder.path))
-    known = runfolder.keep_items(folder.path, made.questions.items, fresh=not journal.asked)
+        made = made.resumed(*runfolder.read_asked_items(folder.path))
+    known = runfolder.store_items(folder.path, made.questions.items, fresh=not journal.asked)
     if journal.torn:
         folder.log(f"the last line was torn; moved to {journal.torn.name}")
         listener.message(f"warning: the journal's last line was torn by a crash; moved to {journal.torn.name}")
@@ -290,11 +520,11 @@ def _reach(evaluation: Evaluation, servers: Servers, waiting: WaitPolicy) -> Non
             evaluation.stop.check()
             listener.message(message)
 
-        preflight.need_engine(listener, setup=made.options.setup)
+        ensure_engine(listener, setup=made.options.setup)
         server, evaluation.target = servers.of(made.target, folder.path, note)
         evaluation.alive = server.gone
     evaluation.check_server()
-    longest = preflight.check(
+    longest = check_endpoints(
         evaluation.target, made.questions, made.sampling, made.options.timeout, waiting, listener.message
     )
     what = "first prompt" if any(one.several for one in made.questions.strategies) else "prompt"
@@ -311,8 +541,8 @@ def evaluate(
     """Open an evaluation, ask everything that is left, close it, and return what it did.
 
     drive: runs `Evaluation.ask` to its end; a command line gives its own, which handles signals meanwhile. The other
-    parameters are those of `opened`. The calling thread must have no running event loop. Raises TomserveError.
+    parameters are those of `open_evaluation`. The calling thread must have no running event loop. Raises TomserveError.
     """
-    with opened(options, listener, stop, servers) as evaluation:
+    with open_evaluation(options, listener, stop, servers) as evaluation:
         drive(evaluation)
     return evaluation.result()

@@ -1,32 +1,66 @@
-"""The journal ``responses.jsonl``: every reply of a run as one line of JSON, readable after any crash.
+"""The journal ``responses.jsonl``: every reply of a run as one line of JSON, readable after any crash, or packed as
+Parquet.
 
 Rows are only appended, each by one unbuffered write, and never changed: where an identity has several rows, the last
-one counts. A row is not lost if the process is killed, because the kernel has it. It is not lost by a power cut either,
-once an fsync has put it on the disk, which happens at least once a second.
+one counts. A row is not lost if the process is killed, because the kernel has it. It is not lost by a power cut
+either, once an fsync has put it on the disk, which happens at least once a second. A packed journal,
+``responses.parquet``, holds every line as it stood; who reads a run asks `journal_path`, who writes to it calls
+`restore_journal` first.
 
     >>> with Journal(folder / "responses.jsonl") as journal:           # doctest: +SKIP
     ...     journal.append({"item": "a", "strategy": "cot", "turn": 0, "key": "k", "status": "ok"})
+    >>> seen = IdentitySet()
+    >>> seen.add(("a", "cot", 0, 0)), seen.add(("a", "cot", 0, 0))
+    (True, False)
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import hashlib
 import os
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
+import polars as pl
+import pydantic
 
-from tomserve.content import files
-from tomserve.content.compact_index import Index, text_checksum
+from tomserve.content import files, temporary
+from tomserve.content.compact_index import MASK, Index, text_checksum
+from tomserve.content.files import digest_file
 from tomserve.engine.records import CLOSES, CLOSING
 from tomserve.engine.request import Identity
 from tomserve.engine.transport import LONGEST_NAME
-from tomserve.errors import ConfigError, JournalError
-from tomserve.runs.index import Seen
+from tomserve.errors import ConfigError, JournalError, MachineError
 from tomserve.status import ANSWERS, FINAL, SPOKEN
+
+
+class IdentitySet:
+    """A set of identities (item, strategy, turn, sample) that keeps 96 bits of each.
+
+    64 of these bits are Python's hash of the identity, 32 are a checksum of the item. The probability that any two of a
+    million identities agree in all of them is less than 1 in 10**16. The set is valid within this process only, because
+    Python's hashes of texts differ between processes.
+    """
+
+    def __init__(self) -> None:
+        self._index = Index(64, 32)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __contains__(self, identity: tuple[str, str, int, int]) -> bool:
+        return self._index.has(hash(identity) & MASK, text_checksum(identity[0]))
+
+    def add(self, identity: tuple[str, str, int, int]) -> bool:
+        """Add an identity. Returns whether it was new."""
+        return self._index.add_once(hash(identity) & MASK, text_checksum(identity[0]))
+
 
 Row = dict[str, Any]
 """One row, with the fields of the data contract Response."""
@@ -97,7 +131,7 @@ def _is_plain(row: Any) -> bool:
     )
 
 
-def identity_of(row: Row) -> Identity:
+def row_identity(row: Row) -> Identity:
     """The identity that a row answers."""
     return Identity(row["item"], row["strategy"], row["turn"], row.get("sample") or 0)
 
@@ -123,7 +157,7 @@ class Journal:
     def __init__(self, path: Path, marks: Mapping[str, Any] | None = None) -> None:
         self.path = path
         self._marks = dict(marks or {})
-        self.final, self.closed = Seen(), Seen()
+        self.final, self.closed = IdentitySet(), IdentitySet()
         self.further: set[tuple[str, str, int]] = set()
         self.asked: set[str] = set()
         self.failed: dict[Identity, str] = {}
@@ -157,7 +191,7 @@ class Journal:
 
     def _index(self, row: Row, offset: int) -> None:
         """Take note of a row that stands at that byte offset of the file."""
-        identity, status = identity_of(row), row["status"]
+        identity, status = row_identity(row), row["status"]
         self.asked.add(identity.strategy)
         if status not in ANSWERS:
             self.failed[identity] = status
@@ -308,3 +342,185 @@ class Journal:
             finally:
                 os.close(self._file)
                 self._file = -1
+
+
+JOURNAL, PACKED = "responses.jsonl", "responses.parquet"
+"""The names of a run's journal, and of the file that holds it packed."""
+
+MARK = "tomserve_journal"
+"""The name under which the file's metadata say what it holds, as JSON."""
+
+LINE = "line"
+"""The column that holds the lines of the journal, each with its end."""
+
+DENSEST = 1000
+"""A file that claims to hold more than this many times its own bytes is refused: no replies are that much alike."""
+
+BATCH = 5_000
+"""So many lines are unpacked at a time, or fewer where the file was packed in smaller groups."""
+
+WAY_OUT = "take the file from where you have the run from, or unpack it with the tomserve that packed it"
+
+
+class PackedHeader(pydantic.BaseModel):
+    """What a packed file says of the journal that it holds: its length, its number of lines, and its digest."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    schema_: Annotated[int, pydantic.Field(alias="schema", ge=1, le=1)] = 1
+    bytes: Annotated[int, pydantic.Field(ge=0, lt=2**63)]
+    lines: Annotated[int, pydantic.Field(ge=0, lt=2**63)]
+    digest: Annotated[str, pydantic.Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
+def is_packed(folder: Path) -> bool:
+    """Whether a run's journal is there in its packed form alone."""
+    return not os.path.lexists(folder / JOURNAL) and os.path.lexists(folder / PACKED)
+
+
+def has_journal(folder: Path) -> bool:
+    """Whether a run has a journal, packed or not."""
+    return os.path.lexists(folder / JOURNAL) or os.path.lexists(folder / PACKED)
+
+
+def read_packed_header(path: Path) -> PackedHeader:
+    """What a packed file says of itself. Raises ConfigError where it is none, or not to be believed."""
+    files.check_regular(path)
+    try:
+        held = pl.read_parquet_metadata(path).get(MARK)
+        found = PackedHeader.model_validate(orjson.loads(held if isinstance(held, str) else ""))
+    except (*_BROKEN, orjson.JSONDecodeError, pydantic.ValidationError) as error:
+        raise _refused(path, error) from None
+    if found.bytes > DENSEST * path.stat().st_size:
+        raise ConfigError(f"{path}: claims to hold {found.bytes:,} bytes, more than its own size can; {WAY_OUT}")
+    return found
+
+
+_BROKEN = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What Polars raises for a file that is no Parquet file, or a broken one."""
+
+
+def _refused(path: Path, error: BaseException) -> ConfigError:
+    reason = files.one_line(" ".join(str(error).split()))[:120]
+    return ConfigError(f"{path}: holds no journal that tomserve packed ({reason}); {WAY_OUT}")
+
+
+def read_chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of the journal that a packed file holds, some thousand lines at a time.
+
+    Raises ConfigError where they are not those that were packed, at the latest after the last of them.
+    """
+    wanted, found, size = read_packed_header(path), hashlib.sha256(), 0
+    try:
+        lines = pl.scan_parquet(path, glob=False).select(pl.col(LINE).cast(pl.Binary))
+        for batch in lines.collect_batches(chunk_size=BATCH, maintain_order=True, engine="streaming"):
+            piece = b"".join(batch[LINE].drop_nulls())
+            found.update(piece)
+            size += len(piece)
+            if size > wanted.bytes:
+                break
+            yield piece
+    except _BROKEN as error:
+        raise _refused(path, error) from None
+    if size != wanted.bytes or f"sha256:{found.hexdigest()}" != wanted.digest:
+        raise ConfigError(f"{path}: does not hold the journal any more that was packed; {WAY_OUT}")
+
+
+def measure_file(path: Path) -> tuple[int, str]:
+    """Length and digest of a file of a run, as tomserve.content.files.digest_file gives them; where it is a journal that
+    is packed, those of the journal. All of it is read. Raises OSError, and ConfigError as `read_chunks` does."""
+    if path.name != JOURNAL or not is_packed(path.parent):
+        return digest_file(path)
+    packed = path.with_name(PACKED)
+    for _ in read_chunks(packed):
+        pass
+    about = read_packed_header(packed)
+    return about.bytes, about.digest
+
+
+def file_size(path: Path) -> int:
+    """Length of a file of a run; where it is a journal that is packed, that of the journal. Raises OSError."""
+    if path.name != JOURNAL or not is_packed(path.parent):
+        return path.stat().st_size
+    return read_packed_header(path.with_name(PACKED)).bytes
+
+
+def count_packed_lines(folder: Path) -> int:
+    """How many lines the packed journal of a run has, by what it says of itself; 0 where it has none that is whole."""
+    with contextlib.suppress(ConfigError):
+        return read_packed_header(folder / PACKED).lines if is_packed(folder) else 0
+    return 0
+
+
+def _unpack(packed: Path, out: Path) -> None:
+    with open(out, "xb") as file:
+        for piece in read_chunks(packed):
+            file.write(piece)
+
+
+_LOCK = threading.Lock()
+_KEPT: dict[tuple[str, int, int, int], Path] = {}
+_FOLDERS: dict[int, contextlib.ExitStack] = {}
+"""The journals that were unpacked by this process, and what removes them when it ends, by its number."""
+
+
+def journal_path(folder: Path) -> Path:
+    """The path of a run's journal, from which it can be read; there need be none yet.
+
+    That of a packed run is a temporary file, which must not be changed. Raises ConfigError as `read_chunks` does, and
+    MachineError where there is no room to unpack it.
+    """
+    if not is_packed(folder):
+        return folder / JOURNAL
+    packed = folder / PACKED
+    files.check_regular(packed)
+    with _LOCK:
+        try:
+            status = packed.stat()
+        except OSError as error:
+            raise ConfigError(f"{packed}: cannot be read ({error.strerror})") from None
+        key = (str(packed.resolve()), status.st_ino, status.st_size, status.st_mtime_ns)
+        if (found := _KEPT.get(key)) is None or not found.exists():
+            try:
+                place = _folder().enter_context(temporary.folder())
+                found = place / JOURNAL
+                _unpack(packed, found)
+            except OSError as error:
+                raise MachineError(
+                    f"{packed}: cannot be unpacked ({error.strerror}); free space, name another folder by TMPDIR, or "
+                    "unpack it in its place (`tomserve unpack RUN`)"
+                ) from None
+            _KEPT[key] = found
+        return found
+
+
+def _folder() -> contextlib.ExitStack:
+    """What keeps the temporary folders of this process."""
+    number = os.getpid()
+    if number not in _FOLDERS:
+        stack = _FOLDERS[number] = contextlib.ExitStack()
+        atexit.register(lambda: stack.close() if os.getpid() == number else None)
+    return _FOLDERS[number]
+
+
+def restore_journal(folder: Path, say: Callable[[str], None] = lambda text: None) -> bool:
+    """Unpack a run's journal in its place, as rows are to be added. Returns whether it was packed.
+
+    folder: the run's folder, which this process has locked. say: is told that it is done. Raises ConfigError as
+    `read_chunks` does, and JournalError where there is no room.
+    """
+    if not is_packed(folder):
+        with contextlib.suppress(FileNotFoundError):
+            (folder / PACKED).unlink()  # a packing was ended before it had removed the journal, which counts
+        return False
+    try:
+        with files.replace_file(folder / JOURNAL) as file:
+            for piece in read_chunks(folder / PACKED):
+                file.write(piece)
+        (folder / PACKED).unlink()
+    except OSError as error:
+        raise JournalError(
+            f"{folder / JOURNAL}: cannot be written ({error.strerror}); free space and repeat the command"
+        ) from None
+    say(f"{folder / PACKED} was unpacked, as rows are added; `tomserve pack` packs it again")
+    return True

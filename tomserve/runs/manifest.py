@@ -1,7 +1,7 @@
 """The manifest of a run, ``manifest.json``: which model was asked what, by which prompts, and in which sessions.
 
-A manifest is changed by the methods of `Manifest` and `Session` only. Fields that this version does not know, because a
-later one wrote them, are kept as they are.
+A manifest is changed by the methods of `Manifest` and `Session` only. Fields that this version does not know, because
+a later one wrote them, are kept as they are.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 import pydantic
+from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve._version import __version__
 from tomserve.content import files
@@ -21,24 +22,190 @@ from tomserve.content.paths import PACKAGE, run_name
 from tomserve.content.validation import check_part, validation_error
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, RunMismatchError
-from tomserve.runs.manifest_parts import (
-    AskedStrategy,
-    Doubts,
-    ForeignRecord,
-    MergedPart,
-    NoiseRecord,
-    Part,
-    SamplingRecord,
-    TableRecord,
-    VariantsRecord,
-    named,
-    refuse_closed,
-)
 from tomserve.scoring.table import MEASURED
 
-if TYPE_CHECKING:  # not imported where a run is only read, because both bring a library of their own
+if TYPE_CHECKING:
     from tomserve.prompting.strategy import Strategy
     from tomserve.serving.endpoint import Target
+
+
+LONGEST_NAME = 200
+"""Most characters of the name of a strategy."""
+
+
+class ManifestPart(BaseModel):
+    """A part of the manifest. When it is written, it holds the fields that were given, also unknown ones, and no
+    others."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class AskedStrategy(ManifestPart):
+    """What the manifest keeps of a strategy.
+
+    digest: a digest of everything that shapes its requests.
+    max_tokens: how many tokens a reply may have.
+    chain: whether its replies are asked to hold a belief chain.
+    turns: how many requests one question takes, 0 where a program decides; written only where it is not one.
+    lettered: whether it shows the choices as A, B, C; written only where it does.
+    """
+
+    digest: str | None = None
+    max_tokens: int | None = None
+    chain: bool = False
+    turns: int = 1
+    lettered: bool = False
+
+    @classmethod
+    def of(cls, strategy: Strategy) -> AskedStrategy:
+        """The record of a loaded strategy."""
+        several = {"turns": strategy.turns or 0} if strategy.several else {}
+        letters = {"lettered": True} if strategy.lettered else {}
+        fields = {"digest": strategy.digest, "max_tokens": strategy.max_tokens, "chain": strategy.chain}
+        return cls.model_validate({**fields, **several, **letters})
+
+
+class SamplingRecord(ManifestPart):
+    """How replies are sampled, besides further fields of a request.
+
+    temperature: 0 for greedy decoding. seed: of the first sample. repeats: how many samples a question has.
+    """
+
+    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    seed: int | None = None
+    repeats: int | None = Field(default=None, ge=1)
+
+
+def check_strategy_names(strategies: dict[str, AskedStrategy]) -> dict[str, AskedStrategy]:
+    """The strategies, of which none has a name that could be a path. Raises ValueError for one that could."""
+    for name in strategies:
+        if not name or "/" in name or name in (".", "..") or not name.isprintable() or len(name) > LONGEST_NAME:
+            raise ValueError(
+                f"{name[:60]!r} is no name of a strategy; expected 1 to {LONGEST_NAME} characters without '/'"
+            )
+    return strategies
+
+
+class CutPrompts(ManifestPart):
+    """Prompts that the server cut off: how many, and the fewest and most tokens and characters of one."""
+
+    prompts: int
+    tokens: list[int] = Field(min_length=2, max_length=2)
+    characters: list[int] = Field(min_length=2, max_length=2)
+
+
+class Doubts(ManifestPart):
+    """What makes the replies of a session doubtful.
+
+    cut: the prompts that the server cut off. strange: how many replies ended for a reason of a name that is not known,
+    by that name.
+    """
+
+    cut: CutPrompts | None = None
+    strange: dict[str, int] = {}
+
+
+class NoiseRecord(ManifestPart):
+    """What the noise check asks again.
+
+    share: the share of the items that was drawn. seed: that of the draw.
+    items, of: how many items were drawn, of how many.
+    concurrencies: the numbers of requests in flight at which they are asked again.
+    other_engines: engines that answers of the run came from and that differ from the engine of the last session.
+    """
+
+    share: float | None = None
+    seed: int | None = None
+    items: int = 0
+    of: int | None = None
+    concurrencies: list[int] = []
+    other_engines: list[str] = []
+
+
+class VariantsRecord(ManifestPart):
+    """The variants of the run's questions (see tomserve.variants).
+
+    kinds: the kinds that were wanted. made: how many variants there are of each. dropped: how many were left out of
+    each, by reason.
+    """
+
+    kinds: list[str] = []
+    made: dict[str, int] = {}
+    dropped: dict[str, dict[str, int]] = {}
+
+
+class TableRecord(ManifestPart):
+    """The table of a measured run.
+
+    file: its name in the run's folder. bytes: its length. digest: of its content. rows: how many it has.
+    """
+
+    file: str
+    bytes: int
+    digest: str
+    rows: int
+
+
+class MergedPart(ManifestPart):
+    """A run whose rows a merged run holds (see tomserve.shards.merging).
+
+    run: its name. rows, bytes, digest: of its journal as it was merged, whole lines only; the digest is None where
+    nothing was asked yet. complete: whether it had all its answers then.
+    """
+
+    run: str
+    rows: int = 0
+    bytes: int = 0
+    digest: str | None = None
+    complete: bool = False
+
+
+class ForeignFile(ManifestPart):
+    """A file of another tool that a run was made from. name: without its folder. bytes: its length. digest: of its
+    content."""
+
+    name: str
+    bytes: int
+    digest: str
+
+
+class ForeignRecord(ManifestPart):
+    """Where a run comes from whose replies another tool collected (see tomserve.interop.bringing).
+
+    tool, version: which tool, and its version where the files say it. tasks: the tasks as the tool names them. files:
+    what was read. created: when the tool wrote it, as it says. samples: how many replies were read. left_out: how many
+    were not, by reason. matched: how many questions were found in a benchmark of tomserve's; 0 where they were taken
+    from the files. counts: whose reading of the replies counts, "tomserve" or "tool" (the grades in the files).
+    grades: by which of the tool's scorers or metrics the grades are that the run keeps. other_grades: what other grades
+    the files hold. settings: what the files record of how the model was asked.
+    """
+
+    tool: str
+    version: str | None = None
+    tasks: list[str] = []
+    files: list[ForeignFile] = []
+    created: str | None = None
+    samples: int = 0
+    left_out: dict[str, int] = {}
+    matched: int = 0
+    counts: Literal["tomserve", "tool"] = "tool"
+    grades: list[str] = []
+    other_grades: list[str] = []
+    settings: dict[str, Any] = {}
+
+
+def explain_closed(measured: bool, foreign: ForeignRecord | None) -> str | None:
+    """What a run holds that takes no answers of ours: a measurement, or another tool's replies. None for other runs."""
+    if measured:
+        return "a measurement"
+    return None if foreign is None else f"replies that another tool ({foreign.tool[:40]}) collected"
+
+
+def refuse_closed(folder: Path, measured: bool, foreign: ForeignRecord | None) -> None:
+    """Raise RunMismatchError where a run holds what no answers can be added to (see `explain_closed`). folder: the run's."""
+    if (held := explain_closed(measured, foreign)) is not None:
+        raise RunMismatchError(f"{folder}: holds {held}, to which no answers can be added; use --run NEW")
+
 
 WAY_OUT = "restore the file, or use --run NEW"
 """What a user can do about a manifest that is broken."""
@@ -56,7 +223,7 @@ ANSWERS: Literal["answers"] = "answers"
 """The kind of a run that holds what a model answered; see MEASURED for the other one."""
 
 
-class Session(Part):
+class Session(ManifestPart):
     """One call of the command that had something to ask.
 
     What the server reports of itself (engine_version, root, hardware, ...) stands beside these fields.
@@ -133,11 +300,11 @@ class Session(Part):
         setattr(self, name, value)
 
 
-class Manifest(Part):
+class Manifest(ManifestPart):
     """The whole manifest; its fields are written in the order in which they stand here.
 
     A run holds a model's answers or, where `kind` is "measured", a table that was measured inside of it (see
-    tomserve.runs.measured). Only such a run has a `study` (that reads its table), a `command` (that made it),
+    tomserve.runs.measurement). Only such a run has a `study` (that reads its table), a `command` (that made it),
     `settings` (what was measured how) and a `table` (which file holds it). `parts` are the runs it was merged from.
     `foreign` says which tool's files it was made from, where another tool asked.
     """
@@ -175,7 +342,7 @@ class Manifest(Part):
     foreign: ForeignRecord | None = None
     complete: bool = False
 
-    _named = pydantic.field_validator("strategies")(named)
+    _named = pydantic.field_validator("strategies")(check_strategy_names)
 
     @pydantic.field_validator("sampling")
     @classmethod
@@ -211,7 +378,7 @@ class Manifest(Part):
             "run": run_name(folder),
             **asked,
             "strategies": {strategy.name: AskedStrategy.of(strategy) for strategy in strategies},
-            "content": portable({strategy.name: str(strategy.folder) for strategy in strategies}),
+            "content": make_portable({strategy.name: str(strategy.folder) for strategy in strategies}),
             "endpoints": [],
             "server": {},
             "sessions": [],
@@ -252,7 +419,7 @@ class Manifest(Part):
         for name in FIXED:
             before, wanted = getattr(old, name), getattr(self, name)
             if before != wanted:
-                difference = f"{name} of this run is {short(before)}, now it would be {short(wanted)}"
+                difference = f"{name} of this run is {short_text(before)}, now it would be {short_text(wanted)}"
                 raise RunMismatchError(f"{folder}: {difference}; {way_out}")
         for name, strategy in self.strategies.items():
             former = old.strategies.get(name)
@@ -260,7 +427,7 @@ class Manifest(Part):
                 continue
             for field in AskedStrategy.model_fields:
                 if (was := getattr(former, field)) != (is_now := getattr(strategy, field)):
-                    difference = f"{field} was {short(was)} when it was asked, now it is {short(is_now)}"
+                    difference = f"{field} was {short_text(was)} when it was asked, now it is {short_text(is_now)}"
                     raise RunMismatchError(f"{folder}: strategy {name!r}, {difference}; {way_out}")
 
     def add_session(self, session: Session, server: Mapping[str, Any]) -> None:
@@ -302,16 +469,16 @@ class Manifest(Part):
         return self.strategies[strategy].turns
 
 
-def portable(value: Any) -> Any:
+def make_portable(value: Any) -> Any:
     """A value in which paths of this machine are replaced, so that it can be shared.
 
     The checkout becomes ".", the home folder "~", and the Python interpreter "python", in lists and dictionaries as
     well. It is for fields that only say where something was; nothing reads such a path back.
     """
     if isinstance(value, dict):
-        return {name: portable(inner) for name, inner in value.items()}
+        return {name: make_portable(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [portable(inner) for inner in value]
+        return [make_portable(inner) for inner in value]
     if not isinstance(value, str):
         return value
     if value == sys.executable or value.startswith(f"{sys.prefix}/bin/python"):
@@ -322,7 +489,7 @@ def portable(value: Any) -> Any:
     return value
 
 
-def short(value: Any) -> str:
+def short_text(value: Any) -> str:
     """A value of the manifest as text of at most 80 characters, for messages."""
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
     return text if len(text) <= 80 else text[:77] + "..."

@@ -6,7 +6,7 @@ share of the items, drawn with a fixed seed, is asked again with the same bytes,
 that differ from the run's own. The replies go to ``noise.jsonl`` beside the journal, as the same rows with a field
 `concurrency`. They are never scored as answers of the run.
 
->>> levels([]), levels([64]), levels([1])
+>>> choose_levels([]), choose_levels([64]), choose_levels([1])
 ((1, 64), (1, 16), (16, 64))
 """
 
@@ -20,13 +20,18 @@ from typing import Any, NamedTuple
 from tomserve.engine.request import Request
 from tomserve.errors import ConfigError
 from tomserve.items.draw import LIMIT_SEED
+from tomserve.runs.conversations import (
+    Build,
+    Conversations,
+    Phase,
+    Question,
+    Questions,
+    answered_questions,
+    is_finished,
+)
 from tomserve.runs.journal import Journal
-from tomserve.runs.listening import Listener
-from tomserve.runs.manifest import Manifest, Session
-from tomserve.runs.manifest_parts import NoiseRecord
-from tomserve.runs.phases import Phase
-from tomserve.runs.questions import Question, Questions, answered, finished
-from tomserve.runs.talking import Build, Talks
+from tomserve.runs.manifest import Manifest, NoiseRecord, Session
+from tomserve.runs.progress import Listener
 from tomserve.scoring.responses import NOISE
 
 LEVELS = (1, 64, 16)
@@ -40,7 +45,7 @@ def check_share(share: float | None) -> None:
         raise ConfigError(f"--noise-check {share:g}: expected a share of the items above 0, at most 1, e.g. 0.02")
 
 
-def levels(own: Sequence[int]) -> tuple[int, ...]:
+def choose_levels(own: Sequence[int]) -> tuple[int, ...]:
     """Two of LEVELS, if possible at least twice or at most half of each number in `own`.
 
     own: the numbers of requests in flight at which the sessions of the run asked.
@@ -49,13 +54,13 @@ def levels(own: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(list(dict.fromkeys([*apart, *LEVELS]))[:2]))
 
 
-def concurrencies(manifest: Manifest) -> list[int]:
+def choose_concurrencies(manifest: Manifest) -> list[int]:
     """The numbers of requests in flight for the noise check of a run: those of its first check, if there was one."""
     own = [session.concurrency for session in manifest.sessions if session.concurrency]
-    return (manifest.noise and manifest.noise.concurrencies) or list(levels(own))
+    return (manifest.noise and manifest.noise.concurrencies) or list(choose_levels(own))
 
 
-class Drawn(NamedTuple):
+class NoiseSample(NamedTuple):
     """What a noise check draws: a share of the evaluation's items, how many items these are, and of how many."""
 
     share: float = 0.0
@@ -63,7 +68,7 @@ class Drawn(NamedTuple):
     of: int = 0
 
 
-def record(manifest: Manifest, new: Drawn) -> NoiseRecord:
+def make_noise_record(manifest: Manifest, new: NoiseSample) -> NoiseRecord:
     """The record of a noise check for the manifest.
 
     manifest: that of the run, with the record of an earlier check if there was one. new: what is drawn now.
@@ -75,12 +80,12 @@ def record(manifest: Manifest, new: Drawn) -> NoiseRecord:
     drawn = {"share": new.share, "seed": LIMIT_SEED, "items": new.items, "of": new.of}
     return NoiseRecord(
         **(drawn if new.items >= before.items else {name: getattr(before, name) for name in drawn}),
-        concurrencies=concurrencies(manifest),
-        other_engines=sorted({*before.other_engines, *other_engines(manifest)}),
+        concurrencies=choose_concurrencies(manifest),
+        other_engines=sorted({*before.other_engines, *find_other_engines(manifest)}),
     )
 
 
-def other_engines(manifest: Manifest) -> list[str]:
+def find_other_engines(manifest: Manifest) -> list[str]:
     """The engines that answers of the run came from and that differ from the engine of the last session.
 
     An answer that changes in the noise check may then change because of the engine. Only properties that are known of
@@ -124,7 +129,7 @@ class NoiseCheck:
     """
 
     questions: Questions
-    drawn: Drawn
+    drawn: NoiseSample
     folder: Path
     journal: Journal
     build: Build
@@ -133,7 +138,7 @@ class NoiseCheck:
     def left(self, manifest: Manifest) -> int:
         """How many requests the noise check has still to send, over all its numbers of requests in flight."""
         left = 0
-        for level in concurrencies(manifest):
+        for level in choose_concurrencies(manifest):
             with self._opened(level) as noise:
                 left += self._phase(noise, level).counted().left
         return left
@@ -144,7 +149,7 @@ class NoiseCheck:
         Each phase closes its file when the next one begins. To be called after the run itself was asked, because only
         then it is known how many requests were in flight there.
         """
-        manifest.noise = record(manifest, self.drawn)
+        manifest.noise = make_noise_record(manifest, self.drawn)
         if others := manifest.noise.other_engines:
             self.listener.message(
                 f"warning: earlier answers of this run came from engine {', '.join(others)}; an answer that changes in "
@@ -169,14 +174,14 @@ class NoiseCheck:
 
     def _answered(self) -> Iterator[Question]:
         """The questions that the run has an answer to, so that a second answer can be compared with it."""
-        return answered(self.journal, self.questions)
+        return answered_questions(self.journal, self.questions)
 
-    def _sent(self, talks: Talks, noise: Journal) -> Iterator[Request]:
+    def _sent(self, talks: Conversations, noise: Journal) -> Iterator[Request]:
         """The first requests of these questions that the run sent with the same bytes.
 
         A conversation is asked again from its first turn; its later turns follow from what is answered now.
         """
-        wanted = {one.turn(0) for one in self._answered() if not finished(noise, one)}
+        wanted = {one.turn(0) for one in self._answered() if not is_finished(noise, one)}
         for request in self.questions.requests(talks, lambda one: one.turn(0) in wanted):
             if self.journal.find(request.key) is not None:
                 yield request

@@ -1,35 +1,366 @@
-"""Makes a plan from the options: which items are asked, which model, and by which strategies.
+"""The plan of an evaluation: from its options which items and variants are asked, of which model, and by which
+strategies.
 
-Making a plan asks no question and writes no file.
+Making a plan asks no question and writes no file. A shard asks some of an evaluation's questions; its manifest
+describes the whole evaluation, so that the manifests of the shards agree and their rows can be joined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from array import array
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 from tomserve import benchmarks, variants
+from tomserve import variants as tomserve_variants
 from tomserve.benchmarks import Benchmark
 from tomserve.benchmarks.base import require_choices
 from tomserve.content.compact_index import FirstPlaces
+from tomserve.content.validation import strategy_name
 from tomserve.engine import transports
 from tomserve.engine.request import Sampling
 from tomserve.engine.retry import RetryPolicy
-from tomserve.errors import ConfigError, one_of
+from tomserve.errors import ConfigError, RunMismatchError, one_of
 from tomserve.items import Item
-from tomserve.runs import checking, noise_check
-from tomserve.runs.manifest_parts import VariantsRecord
-from tomserve.runs.noise_check import Drawn
-from tomserve.runs.questions import Questions
-from tomserve.runs.reader import names_at, names_of
-from tomserve.runs.stock import Stock
-from tomserve.runs.strategies import check_chance, strategies_of, thinking_of
-from tomserve.runs.varying import Varied, apart, varied
-from tomserve.runs.whole import Whole
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs import noise_check
+from tomserve.runs.conversations import Questions
+from tomserve.runs.grader import model_names, reader_names
+from tomserve.runs.item_store import ItemStore
+from tomserve.runs.manifest import AskedStrategy, Manifest, VariantsRecord, short_text
+from tomserve.runs.noise_check import NoiseSample
 from tomserve.serving import endpoint
 from tomserve.serving.endpoint import Target
+from tomserve.serving.presets import Preset
 from tomserve.serving.probe import WaitPolicy
+from tomserve.variants import Dropped, Kind, Retell
+
+HOTTEST = 2
+"""The highest temperature that servers take."""
+
+SEEDS = 2**31
+"""Seeds are below this number; servers take 32 bits with a sign at least."""
+
+MOST_REPEATS = 1000
+"""How many samples of a question there may be at most."""
+
+
+def check_options(options: EvalOptions) -> None:
+    """Raise ConfigError where lists, numbers, temperature, seed or the number of samples cannot be."""
+    _check_lists(options)
+    _check_numbers(options)
+    _check_sampling(options)
+
+
+def _check_lists(options: EvalOptions) -> None:
+    """Raise ConfigError where one text was given for several, which would be taken letter by letter."""
+    several: dict[str, object] = {
+        "base_urls": options.base_urls,
+        "strategies": options.strategies,
+        "variants": options.variants,
+        "where": options.where,
+    }
+    for name, given in several.items():
+        if isinstance(given, str):
+            raise ConfigError(f"{name} is the text {given!r:.60}; expected a list of texts, such as [{given!r:.60}]")
+
+
+def _check_numbers(options: EvalOptions) -> None:
+    """Raise ConfigError for a number of items, tokens, requests or seconds that is too small or no number."""
+    counts = {"limit": options.limit, "max_tokens": options.max_tokens, "concurrency": options.concurrency}
+    for name, count in counts.items():
+        if count is not None and (type(count) is not int or count < 1):
+            raise ConfigError(f"{name} is {count!r:.40}; expected a whole number from 1 on")
+    for name, seconds in {
+        "the timeout": options.timeout,
+        "hedge": options.hedge,
+        "the patience": options.patience,
+    }.items():
+        if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 1):
+            raise ConfigError(f"{name} is {seconds!r:.40}; expected seconds, at least 1")
+
+
+def _check_sampling(options: EvalOptions) -> None:
+    """Raise ConfigError where temperature, seed or the number of samples is no such number, or they do not fit."""
+    temperature, seed, repeats = options.temperature, options.seed, options.repeats
+    if not isinstance(temperature, int | float) or isinstance(temperature, bool) or not 0 <= temperature <= HOTTEST:
+        raise ConfigError(f"temperature is {temperature!r:.40}; expected a number from 0 (greedy) to {HOTTEST}")
+    if type(seed) is not int or not 0 <= seed < SEEDS:
+        raise ConfigError(f"seed is {seed!r:.40}; expected a whole number from 0 to {SEEDS - 1}")
+    if type(repeats) is not int or not 1 <= repeats <= MOST_REPEATS:
+        raise ConfigError(f"repeats is {repeats!r:.40}; expected a whole number from 1 to {MOST_REPEATS}")
+    if repeats > 1 and not temperature:
+        raise ConfigError(
+            f"--repeats {repeats}: at temperature 0 all samples of a question are the same; add a temperature, such as "
+            "--temperature 0.7, or use --noise-check SHARE to see how often an answer changes by chance"
+        )
+
+
+WAY_OUT = "ask with what the evaluation was divided with, or divide it again under another name"
+"""What a user can do where a part would be asked in another way than the others."""
+
+
+@dataclass(frozen=True)
+class WholeEvaluation:
+    """The evaluation of which a run is a part.
+
+    noted: the fields of its manifest from `benchmark` to `sampling`. strategies: what is known of those that ask.
+    digest: of the items of this part alone. drawn: what the noise check of the whole draws. again: the ids of the items
+    of this part that it draws. variants: the record of all variants, None where none were wanted.
+    """
+
+    noted: Mapping[str, Any]
+    strategies: Mapping[str, AskedStrategy]
+    digest: str
+    drawn: NoiseSample
+    again: frozenset[str] = field(default_factory=frozenset)
+    variants: VariantsRecord | None = None
+
+    def agreed(self, target: Target) -> Target:
+        """The server, with the revision of the whole's model: a server that does not say which one it serves is taken
+        at the user's word. Raises RunMismatchError where it serves another model, or another revision of it."""
+        revision = self.noted.get("revision")
+        if target.model != self.noted["model"]:
+            raise _differs("model", self.noted["model"], target.model)
+        if None not in (revision, target.revision) and revision != target.revision:
+            raise _differs("revision", revision, target.revision)
+        return replace(target, revision=revision)
+
+    def check(self, made: Plan) -> None:
+        """Raise RunMismatchError at the first thing in which a plan would not ask this part of the whole: its items,
+        its sampling, and what shapes the requests of its strategies."""
+        if made.every.digest() != self.digest:
+            raise RunMismatchError(
+                "items.jsonl of this part holds other questions than it was given (their digest differs); restore the "
+                "file, or divide the evaluation again under another name"
+            )
+        if (sampling := made.sampling.record()) != self.noted["sampling"]:
+            raise _differs("sampling", self.noted["sampling"], sampling)
+        loaded = {one.name: AskedStrategy.of(one) for one in made.questions.strategies}
+        if sorted(loaded) != sorted(self.strategies):
+            raise _differs("strategies", sorted(self.strategies), sorted(loaded))
+        for name, strategy in loaded.items():
+            for part in AskedStrategy.model_fields:
+                if (was := getattr(self.strategies[name], part)) != (now := getattr(strategy, part)):
+                    raise _differs(f"{part} of strategy {name!r}", was, now)
+
+    def repeated(self, originals: ItemStore) -> ItemStore:
+        """Those of the part's items that its noise check asks again."""
+        return originals.part([place for place, name in enumerate(originals.ids) if name in self.again])
+
+
+def _differs(what: str, planned: Any, found: Any) -> RunMismatchError:
+    difference = f"{what} was {short_text(planned)} when the evaluation was divided, here it is {short_text(found)}"
+    return RunMismatchError(f"{difference}; {WAY_OUT}")
+
+
+def manifest_fields(made: Plan) -> dict[str, Any]:
+    """The fields of the manifest, from `benchmark` to `sampling`, of what a plan asks."""
+    options = made.options
+    return {
+        "benchmark": made.called,
+        "benchmark_path": str(options.path) if options.path else None,
+        **({"benchmark_gold": options.gold} if options.gold else {}),
+        "benchmark_digest": made.every.digest(),
+        "benchmark_items": len(made.wanted),
+        **made.benchmark.provenance,
+        "model": made.target.model,
+        "revision": made.target.revision,
+        "preset": made.target.preset.name if made.target.preset else None,
+        "sampling": made.sampling.record(),
+    }
+
+
+def begin_manifest(made: Plan, folder: Path) -> Manifest:
+    """The manifest of a run in that folder that begins now, and asks what was planned."""
+    whole = made.options.whole
+    noted = manifest_fields(made) if whole is None else whole.noted
+    return Manifest.new(folder, made.questions.strategies, **noted)
+
+
+def load_strategies(options: EvalOptions, benchmark: Benchmark, preset: Preset | None, thinking: int) -> list[Strategy]:
+    """The strategies that the user wants, else the benchmark's own, as the model's preset changes them.
+
+    Raises ConfigError where two have the same name.
+    """
+    strategies = [
+        Strategy.load(
+            name,
+            system_role=preset.system_role if preset else True,
+            overrides=preset.prompt_parts if preset else {},
+            max_tokens=options.max_tokens or 0,
+            thinking=thinking,
+        )
+        for name in dict.fromkeys(options.strategies or benchmark.strategies)
+    ]
+    if twice := [name for name, count in Counter(s.name for s in strategies).items() if count > 1]:
+        raise ConfigError(f"two strategies are called {twice[0]!r}; rename the folder of one")
+    return strategies
+
+
+def load_strategy_folders(names: Sequence[str], given: Sequence[str], *, some: bool = False) -> tuple[str, ...]:
+    """The strategies that a record names, those by their folders that the user gives for them now.
+
+    some: whether the record may name only some of those. Raises ConfigError where the user gives one that it does not.
+    """
+    folders = {strategy_name(one): one for one in given}
+    if not some and (strange := [name for name in folders if name not in names]):
+        raise ConfigError(one_of("--strategy", strange[0], names))
+    return tuple(folders.get(name, name) for name in names)
+
+
+def thinking_budget(preset: Preset | None, model: str, wanted: str | None) -> int:
+    """How many tokens a reply may think. Raises ConfigError where no preset says how the model's thinking is set."""
+    if preset is None and wanted is not None:
+        raise ConfigError(
+            f"--thinking {wanted}: no preset tells how {model} is switched; write launch/models/NAME.yaml with a "
+            "reasoning: section (qwen3-8b.yaml is an example)"
+        )
+    return preset.thinking_tokens(wanted) if preset is not None else 0
+
+
+def check_sampling_varies(options: EvalOptions, strategies: Sequence[Strategy]) -> None:
+    """Raise ConfigError where samples are wanted of a strategy whose own temperature makes them all the same."""
+    for strategy in strategies if options.repeats > 1 else ():
+        if strategy.greedy(options.temperature):
+            raise ConfigError(
+                f"--repeats {options.repeats}: strategy {strategy.name} sets the temperature of its turns to 0 in "
+                f"{strategy.folder / 'strategy.yaml'}, so that all samples of a question are the same; leave it out"
+            )
+
+
+AGAIN_ITEMS = 200
+"""Of so many originals T0 asks the same prompt again, where --noise-check names no share."""
+
+REASONS = 20
+"""So many reasons for which variants were left out are recorded of each kind; further ones are counted together."""
+
+
+@dataclass(frozen=True)
+class VariedItems:
+    """The items of a run: the originals, and the variants that go with them.
+
+    originals, variants: in the order in which they are asked. kinds: the kinds that were wanted. dropped: for each
+    kind, how many variants were left out, by reason.
+    """
+
+    originals: ItemStore
+    variants: ItemStore = field(default_factory=ItemStore)
+    kinds: Sequence[Kind] = ()
+    dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def items(self) -> ItemStore:
+        """All of them, the originals first."""
+        return self.originals.joined(self.variants) if len(self.variants) else self.originals
+
+    @property
+    def made(self) -> dict[str, int]:
+        """How many variants there are of each kind that was wanted."""
+        counted = Counter(entry.kind for entry in self.variants.entries())
+        return {kind.name: counted[kind.name] for kind in self.kinds if kind is not tomserve_variants.AGAIN}
+
+    def again(self, share: float | None) -> float:
+        """The share of the originals that is asked again: what --noise-check says, else what T0 needs, else 0."""
+        if share or tomserve_variants.AGAIN not in self.kinds or not len(self.originals):
+            return share or 0.0
+        return min(1.0, AGAIN_ITEMS / len(self.originals))
+
+    def record(self) -> VariantsRecord | None:
+        """What the manifest keeps of the variants; None where none were wanted."""
+        if not self.kinds:
+            return None
+        dropped = {}
+        for kind, reasons in self.dropped.items():
+            most = dict(Counter(reasons).most_common(REASONS))
+            rest = sum(reasons.values()) - sum(most.values())
+            dropped[kind] = most | ({"other reasons": rest} if rest else {})
+        return VariantsRecord(kinds=[kind.name for kind in self.kinds], made=self.made, dropped=dropped)
+
+    def described(self) -> str | None:
+        """In one line, how many variants of each kind there are, and how many were left out; None without variants."""
+        if not self.kinds:
+            return None
+        made = ", ".join(f"{kind} {count:,}" for kind, count in self.made.items())
+        left = {kind: sum(reasons.values()) for kind, reasons in self.dropped.items() if reasons}
+        without = ", ".join(f"{kind} {count:,}" for kind, count in left.items())
+        many = f"{len(self.originals):,} question{'s' * (len(self.originals) != 1)}"
+        text = f"variants of {many}: {made}" if made else ""
+        return (f"{text}; left out: {without}" if without else text) or None
+
+
+def split_variants(every: ItemStore) -> tuple[ItemStore, ItemStore]:
+    """The items that are no variants, and those that are, checked against their originals.
+
+    Raises ConfigError for a variant whose original is not among the items, or is a variant itself; whose choices or
+    right answer do not stand for those of its original; and whose factor `variant` names no kind.
+    """
+    originals, given = every.apart()
+    places = FirstPlaces(originals.ids if len(given) else ())
+    for line in given.lines:
+        made = orjson.loads(line)
+        name, base, kind = made["id"], made["base"], made["factors"].get("variant", "other")
+        if (place := places.find(base)) is None:
+            raise ConfigError(
+                f"item {name!r} is a variant of {base!r} (its field 'base'), and no item that is no variant itself has "
+                "this id; keep the originals together with their variants, or leave 'base' out"
+            )
+        own = orjson.loads(originals.lines[place])
+        means = dict(zip(made["choices"], made.get("meanings") or made["choices"], strict=True))
+        if set(means.values()) != set(own["choices"]) or means[made["answer"]] != own["answer"]:
+            raise ConfigError(
+                f"item {name!r} is a variant of {base!r} (its field 'base'), but its choices or its answer do not "
+                f"stand for those of {base!r}; say by 'meanings' which choice stands for which, or leave 'base' out"
+            )
+        if not isinstance(kind, str) or not kind or kind == tomserve_variants.AGAIN.name:
+            raise ConfigError(
+                f"item {name!r}: factor 'variant' is {kind!r:.60}; expected the name of a kind of variant"
+            )
+    return originals, given
+
+
+def add_variants(
+    originals: ItemStore,
+    given: ItemStore,
+    kinds: Sequence[Kind],
+    retelling: Callable[[str], Retell],
+    taken: Iterable[str] = (),
+) -> VariedItems:
+    """The originals with their variants.
+
+    originals: the questions of the run. given: variants that came with the items, some of other questions perhaps.
+    kinds: the kinds of variants that are wanted; empty for those that were given. retelling: what tells the items of a
+    benchmark otherwise, by the benchmark's name (see tomserve.benchmarks.retelling). taken: the ids of all items, asked
+    or not, none of which a variant may get.
+    """
+    chosen = FirstPlaces(originals.ids if kinds or len(given) else ())
+    wanted = {kind.name for kind in kinds}
+    fitting = (entry for entry in given.entries() if not wanted or entry.kind in wanted)
+    known = given.part(array("Q", (entry.place for entry in fitting if str(entry.base) in chosen)))
+    if not kinds:
+        return VariedItems(originals, known)
+    have = {(entry.base, entry.kind) for entry in known.entries()}
+    dropped: dict[str, Counter[str]] = {kind.name: Counter() for kind in kinds if kind is not tomserve_variants.AGAIN}
+    ids = FirstPlaces(chain(taken, originals.ids, given.ids))
+
+    def made() -> Iterator[Item]:
+        for one in tomserve_variants.make_variants(originals, kinds, retelling, have):
+            if isinstance(one, Dropped):
+                dropped[one.kind.name][one.reason] += 1
+            elif one.id in ids:
+                dropped[str(one.factors["variant"])][tomserve_variants.TAKEN] += 1
+            else:
+                yield one
+
+    variants = known.joined(ItemStore(made()))
+    return VariedItems(originals, variants, tuple(kinds), {kind: dict(one) for kind, one in dropped.items()})
+
 
 TELL_EVERY = 100_000
 """After so many items it is said how many were read."""
@@ -65,7 +396,7 @@ class EvalOptions:
     patience: seconds to wait for a server that is busy or still loads before the first question, and for one that
     gives nothing but refusals later; None for what suits the case.
     policy: how often and when a failed request is sent again.
-    whole: the evaluation of which this one is a part, where it is one; see tomserve.runs.whole.
+    whole: the evaluation of which this one is a part, where it is one; see tomserve.runs.planning.
     """
 
     benchmark: str | None = None
@@ -95,7 +426,7 @@ class EvalOptions:
     repeats: int = 1
     patience: float | None = None
     policy: RetryPolicy = field(default_factory=RetryPolicy)
-    whole: Whole | None = None
+    whole: WholeEvaluation | None = None
 
     @property
     def asking_policy(self) -> RetryPolicy:
@@ -122,10 +453,10 @@ class Plan:
 
     options: EvalOptions
     benchmark: Benchmark
-    every: Stock
-    parted: tuple[Stock, Stock]
-    wanted: Stock
-    varied: Varied
+    every: ItemStore
+    parted: tuple[ItemStore, ItemStore]
+    wanted: ItemStore
+    varied: VariedItems
     target: Target
     questions: Questions
     again: Questions
@@ -143,7 +474,7 @@ class Plan:
         items, (every, _) = self.varied.originals, self.parted
         if len(items) == len(every):
             return None
-        conditions = conditions_of(self.options, self.benchmark)
+        conditions = choose_conditions(self.options, self.benchmark)
         said = [f"where {' and '.join(conditions)}"] if conditions else []
         said += [f"limit {self.options.limit}"] if self.options.limit is not None else []
         return f"{', '.join(said)}: asks {items.described(every)}"
@@ -154,11 +485,13 @@ class Plan:
         return self.drawn_again.share
 
     @property
-    def drawn_again(self) -> Drawn:
+    def drawn_again(self) -> NoiseSample:
         """What the noise check draws: of these items, or of those of the evaluation of which they are a part."""
         if self.options.whole is not None:
             return self.options.whole.drawn
-        return Drawn(self.varied.again(self.options.noise_check), len(self.again.items), len(self.varied.originals))
+        return NoiseSample(
+            self.varied.again(self.options.noise_check), len(self.again.items), len(self.varied.originals)
+        )
 
     @property
     def variants(self) -> VariantsRecord | None:
@@ -182,7 +515,7 @@ class Plan:
         return replace(self, varied=told, questions=questions, again=replace(self.questions, items=repeated))
 
 
-def plan(options: EvalOptions, waiting: WaitPolicy | None = None, chosen: Target | None = None) -> Plan:
+def make_plan(options: EvalOptions, waiting: WaitPolicy | None = None, chosen: Target | None = None) -> Plan:
     """Make the plan: load the items, choose the server, load the strategies.
 
     waiting: how to wait for a server that is busy or still loads. chosen: the model, where the caller knows it and no
@@ -191,7 +524,7 @@ def plan(options: EvalOptions, waiting: WaitPolicy | None = None, chosen: Target
     if options.transport not in transports.TRANSPORTS:
         raise ConfigError(one_of("transport", options.transport, transports.TRANSPORTS))
     noise_check.check_share(options.noise_check)
-    checking.check(options)
+    check_options(options)
     benchmark = _benchmark(options)
     every = _every(options, benchmark, waiting or WaitPolicy())
     chosen = chosen or endpoint.choose_target(
@@ -200,11 +533,11 @@ def plan(options: EvalOptions, waiting: WaitPolicy | None = None, chosen: Target
     if options.whole is not None:
         chosen = options.whole.agreed(chosen)
     preset = chosen.preset
-    thinking = thinking_of(preset, chosen.model, options.thinking)
-    strategies = strategies_of(options, benchmark, preset, thinking)
-    check_chance(options, strategies)
-    parted = apart(every)
-    wanted = parted[0].where(conditions_of(options, benchmark))
+    thinking = thinking_budget(preset, chosen.model, options.thinking)
+    strategies = load_strategies(options, benchmark, preset, thinking)
+    check_sampling_varies(options, strategies)
+    parted = split_variants(every)
+    wanted = parted[0].where(choose_conditions(options, benchmark))
     told = _varied(options, benchmark, parted, wanted.limited(options.limit))
     _check_rewriter(told, chosen)
     made = Plan(
@@ -230,30 +563,32 @@ def plan(options: EvalOptions, waiting: WaitPolicy | None = None, chosen: Target
     return made
 
 
-def _repeated(options: EvalOptions, varied: Varied, asked: Collection[str] = frozenset()) -> Stock:
+def _repeated(options: EvalOptions, varied: VariedItems, asked: Collection[str] = frozenset()) -> ItemStore:
     """The originals that the noise check asks again. asked: ids of those that it has asked again, which come first."""
     if options.whole is not None:
         return options.whole.repeated(varied.originals)
     share = varied.again(options.noise_check)
-    return varied.originals.drawn(share, asked) if share else Stock()
+    return varied.originals.drawn(share, asked) if share else ItemStore()
 
 
-def conditions_of(options: EvalOptions, benchmark: Benchmark) -> tuple[str, ...]:
+def choose_conditions(options: EvalOptions, benchmark: Benchmark) -> tuple[str, ...]:
     """The conditions that a question has to meet: the user's, else the benchmark's own. Items that a caller has are
     what is wanted."""
     return benchmark.conditions(options.where or (benchmarks.ALL if options.items else ()))
 
 
-def _varied(options: EvalOptions, benchmark: Benchmark, parted: tuple[Stock, Stock], originals: Stock) -> Varied:
+def _varied(
+    options: EvalOptions, benchmark: Benchmark, parted: tuple[ItemStore, ItemStore], originals: ItemStore
+) -> VariedItems:
     """The questions that are asked, and their variants. parted: as in Plan. originals: those of them that are asked."""
     every, given = parted
     kinds = variants.parse_kinds(options.variants) if options.variants else ()
-    return varied(originals, given, kinds, benchmarks.retelling(benchmark, options.path), every.ids)
+    return add_variants(originals, given, kinds, benchmarks.retelling(benchmark, options.path), every.ids)
 
 
-def _check_rewriter(varied: Varied, chosen: Target) -> None:
+def _check_rewriter(varied: VariedItems, chosen: Target) -> None:
     """Raise ConfigError where some variants were rewritten by the model that is to be asked."""
-    if same := sorted(names_of(variants.find_rewriters(varied.variants.entries())) & names_at(chosen)):
+    if same := sorted(reader_names(variants.find_rewriters(varied.variants.entries())) & model_names(chosen)):
         raise ConfigError(
             f"variants of these items were rewritten by {same[0]}, the model that is to be asked, which would find its "
             "own sentences easier than others'; have another model rewrite them (tomserve items --rewriter), or name "
@@ -279,16 +614,16 @@ def _benchmark(options: EvalOptions) -> Benchmark:
     return benchmark or Benchmark(benchmarks.ANYBODYS, lambda path, gold: iter(options.items), mixed=True)
 
 
-def _every(options: EvalOptions, benchmark: Benchmark, waiting: WaitPolicy) -> Stock:
+def _every(options: EvalOptions, benchmark: Benchmark, waiting: WaitPolicy) -> ItemStore:
     """All items: those that a caller has, else the benchmark's, each kept as a line as soon as it comes.
 
     waiting: is told now and then how many items there are. Raises ConfigError where two of a caller's items have the
     same id, and as the benchmark does.
     """
     if not options.items:
-        every = Stock(_told(benchmark.items(options.path, options.gold, benchmarks.ALL), waiting))
+        every = ItemStore(_told(benchmark.items(options.path, options.gold, benchmarks.ALL), waiting))
     else:
-        every = options.items if isinstance(options.items, Stock) else Stock(require_choices(options.items))
+        every = options.items if isinstance(options.items, ItemStore) else ItemStore(require_choices(options.items))
         ids = FirstPlaces()
         for place, name in enumerate(every.ids):
             if ids.add(name, place) != place:

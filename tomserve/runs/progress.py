@@ -1,36 +1,154 @@
-"""The record of how far a run is, ``progress.json``: written about once a second by whatever asks, read by anybody.
+"""The progress of a run: listeners that are told what happens, the record ``progress.json``, and the switch that
+stops a run.
 
-It is written by a Listener around the one that a caller gives, so that a run which a terminal, a Python program or the
-workbench has started can be watched from any other process. It is no part of what a run has found out: nothing is
-computed from it, and where it cannot be written, the run goes on without.
-
-    with recorded(listener, folder) as listener:
-        ...                                           # ask, and tell the listener what happens
-
-What `read` returns has been checked, but anybody may have written it: its texts are for showing only.
+Whatever asks writes the record about once a second, and any process may read it. Nothing is computed from it, and
+anybody may have written it: its texts are for showing only.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import os
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import orjson
 import pydantic
 
 from tomserve.content import files, temporary
-from tomserve.engine.records import utc_now
+from tomserve.engine.records import MASKED, utc_now
 from tomserve.engine.redact import Redactor
 from tomserve.engine.runner import RunStatus
-from tomserve.errors import ConfigError
-from tomserve.runs.listening import Listener
+from tomserve.errors import ConfigError, StoppedError
 from tomserve.serving import keys
+from tomserve.status import KINDS, strange_reason
+
+LOUD = ("warning: ", "stopping: ", "change: ", "accepted change: ")
+"""How those lines begin that are shown to a user who wants to see no progress."""
+
+
+class Listener(Protocol):
+    """Something that is told what an evaluation does. Its methods are called from the thread that evaluates.
+
+    An evaluation has one or several phases (see tomserve.runs.conversations). `started` begins a phase and `finished` ends it;
+    every `row` and `status` between them belongs to that phase.
+    """
+
+    def message(self, text: str) -> None:
+        """Called with one line for the user: what happens now, or something that begins as one of LOUD."""
+        ...
+
+    def started(self, total: int, done: int) -> None:
+        """Called when a phase of `total` rows begins, of which `done` were there before."""
+        ...
+
+    def row(self, row: dict[str, Any]) -> None:
+        """Called for every row that was written to the journal."""
+        ...
+
+    def status(self, status: RunStatus) -> None:
+        """Called several times a second with what the run is doing."""
+        ...
+
+    def finished(self) -> None:
+        """Called when the phase has ended, whether everything was asked or not."""
+        ...
+
+
+class MeasureListener(Protocol):
+    """Something that is told how far a long measurement is. It consists of phases, one after the other."""
+
+    def phase(self, name: str, total: int) -> None:
+        """Called when a phase begins. name: what is done now, such as "reading states". total: in how many steps."""
+        ...
+
+    def advance(self, n: int, failures: int = 0) -> None:
+        """Called when n more steps of the phase are done. failures: how many of these n came to nothing."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Called with one line for the user: what happens now, or something that begins as one of LOUD."""
+        ...
+
+    def done(self) -> None:
+        """Called when the last phase has ended, whether everything was measured or not."""
+        ...
+
+
+class SilentMeasureListener:
+    """A MeasureListener that shows nothing."""
+
+    def phase(self, name: str, total: int) -> None:
+        """Ignore the beginning of a phase."""
+
+    def advance(self, n: int, failures: int = 0) -> None:
+        """Ignore the steps."""
+
+    def note(self, text: str) -> None:
+        """Ignore the line."""
+
+    def done(self) -> None:
+        """Ignore the end."""
+
+
+class SilentListener:
+    """A Listener that shows nothing."""
+
+    def message(self, text: str) -> None:
+        """Ignore the message."""
+
+    def started(self, total: int, done: int) -> None:
+        """Ignore the beginning of a phase."""
+
+    def row(self, row: dict[str, Any]) -> None:
+        """Ignore the row that was written."""
+
+    def status(self, status: RunStatus) -> None:
+        """Ignore what the run is doing."""
+
+    def finished(self) -> None:
+        """Ignore the end of a phase."""
+
+
+class RowCounter:
+    """Counts the rows of one phase and passes everything on to a listener; it is the runner's Observer.
+
+    written: how many rows were written.
+    reused: how many of them repeat the answer to an equal request.
+    statuses: how many rows have which status.
+    masked: how many of them are replies in which the API key stood.
+    strange: how many whole texts ended for which reason of a name that is not known; of many names only the first.
+    now: the last status of the run that was reported.
+    """
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self.written = self.reused = self.masked = 0
+        self.statuses: Counter[str] = Counter()
+        self.strange: Counter[str] = Counter()
+        self.now = RunStatus()
+
+    def row(self, row: dict[str, Any]) -> None:
+        """Count a row that was written, and pass it on."""
+        self.written += 1
+        self.reused += bool(row["reused"])
+        self.masked += MASKED in row
+        self.statuses[row["status"]] += 1
+        if strange_reason(reason := row["finish_reason"]) and (reason in self.strange or len(self.strange) < KINDS):
+            self.strange[reason] += 1
+        self._listener.row(row)
+
+    def status(self, status: RunStatus) -> None:
+        """Keep what the run is doing, and pass it on."""
+        self.now = status
+        self._listener.status(status)
+
 
 FILE = "progress.json"
 
@@ -100,7 +218,7 @@ class Progress(pydantic.BaseModel):
     running: bool = False
 
 
-def read(folder: Path) -> Progress | None:
+def read_progress(folder: Path) -> Progress | None:
     """How far the run in that folder is; None where it has no record, or one that cannot be believed.
 
     Whether it is running is known by the lock of the folder, which ends with the process that holds it.
@@ -110,16 +228,16 @@ def read(folder: Path) -> Progress | None:
         progress = Progress.model_validate(found)
     except (OSError, ConfigError, pydantic.ValidationError):
         return None
-    running = progress.ended is None and holder(folder) in (0, progress.pid)
+    running = progress.ended is None and lock_holder(folder) in (0, progress.pid)
     return progress.model_copy(update={"running": running})
 
 
-def held(folder: Path) -> bool:
+def is_locked(folder: Path) -> bool:
     """Whether a process works on a run now: it holds the lock of the folder, which ends with it."""
-    return holder(folder) is not None
+    return lock_holder(folder) is not None
 
 
-def holder(folder: Path) -> int | None:
+def lock_holder(folder: Path) -> int | None:
     """The id of the process that works on a run now, 0 where it does not say; None where none does."""
     try:
         lock = files.open_regular(folder / ".lock", os.O_RDONLY)
@@ -136,12 +254,12 @@ def holder(folder: Path) -> int | None:
 
 
 @contextlib.contextmanager
-def recorded(listener: Listener, folder: Path) -> Iterator[Recording]:
+def record_progress(listener: Listener, folder: Path) -> Iterator[ProgressRecorder]:
     """A listener that tells another one everything and keeps the record of the run in that folder meanwhile.
 
     listener: is told everything. folder: of the run, which exists and is locked by this process.
     """
-    recording = Recording(listener, folder)
+    recording = ProgressRecorder(listener, folder)
     try:
         yield recording
     except BaseException as error:
@@ -150,7 +268,7 @@ def recorded(listener: Listener, folder: Path) -> Iterator[Recording]:
     recording.end("")
 
 
-class Recording:
+class ProgressRecorder:
     """A Listener that writes the record of a run, at most about once a second. Everything is passed on."""
 
     def __init__(self, listener: Listener, folder: Path) -> None:
@@ -246,3 +364,52 @@ class Recording:
 
     def _said(self, text: str) -> str:
         return self._mask(text)[:LONGEST_TEXT]
+
+
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ended: 128 plus the number of the signal, as shells have it."""
+
+
+class Stop:
+    """A switch that `set` turns for good: nothing new is asked then, and requests in flight have half a minute left.
+
+    >>> stop = Stop()
+    >>> stop.set()
+    >>> stop.is_set()
+    True
+    """
+
+    def __init__(self) -> None:
+        self._turned = threading.Event()
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    def set(self) -> None:
+        """End the evaluation. It may be called from any thread, from an event loop's signal handler, and repeatedly."""
+        self._turned.set()
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        for loop, event in waiting:
+            with contextlib.suppress(RuntimeError):  # that event loop has ended, so nothing waits in it any more
+                loop.call_soon_threadsafe(event.set)
+
+    def is_set(self) -> bool:
+        """Whether the switch was turned."""
+        return self._turned.is_set()
+
+    def event(self) -> asyncio.Event:
+        """An event of the running event loop that is set when the switch is turned."""
+        event = asyncio.Event()
+        with self._lock:
+            if not self._turned.is_set():
+                self._waiting.append((asyncio.get_running_loop(), event))
+                return event
+        event.set()
+        return event
+
+    def check(self) -> None:
+        """Raise StoppedError if the switch was turned; called in the work before and after the asking."""
+        if self.is_set():
+            raise StoppedError(
+                "stopped; everything that was answered is kept; repeat the command to resume", INTERRUPTED
+            )

@@ -1,7 +1,10 @@
-"""The run folder ``runs/<run>/``: its place and name, its lock, and the files that tomserve keeps in it.
+"""The run folder ``runs/<run>/``: its place and name, its lock, its files, and whether its score table is up to date.
 
 On a command line, RUN is the name of a folder under ``./runs`` (or ``TOMSERVE_RUNS``), such as ``mine`` or
-``pilot/mine``, or a path that begins with ``./``, ``../``, ``~`` or ``/``.
+``pilot/mine``, or a path that begins with ``./``, ``../``, ``~`` or ``/``. The record ``scores.json`` says what
+``scores.parquet`` was made from: a kept table is used only where tomserve made it for the same user, with the same
+code, from files that are byte for byte those in the folder. The times of files prove nothing, since copying changes
+them and editing need not.
 """
 
 from __future__ import annotations
@@ -11,25 +14,27 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import orjson
 
-from tomserve.content import digest_of, files
+from tomserve import benchmarks
+from tomserve.content import digest_of, files, signatures
 from tomserve.content.compact_index import FirstPlaces
+from tomserve.content.files import FileSnapshot, changed_error, digest_bytes
 from tomserve.content.paths import PARTS_ENDING, run_name, runs_root
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, InUseError, JournalError, MachineError, RunMismatchError, one_of
 from tomserve.items import read_ids, read_items, write_chunks
+from tomserve.runs import journal
+from tomserve.runs.item_store import ItemStore, TextStore, sort_places
 from tomserve.runs.journal import read_rows
-from tomserve.runs.lines import Texts
-from tomserve.runs.manifest import Manifest
-from tomserve.runs.manifest_parts import refuse_closed
-from tomserve.runs.sorting import places_in_order
-from tomserve.runs.stock import Stock
+from tomserve.runs.manifest import Manifest, refuse_closed
+from tomserve.scoring import grades, version
 from tomserve.scoring.responses import NOISE
 from tomserve.scoring.table import MEASURED
 
@@ -114,7 +119,7 @@ def newest_first() -> list[Path]:
     return sorted(folders, key=lambda path: ((path / "manifest.json").stat().st_mtime_ns, path), reverse=True)
 
 
-def existing_run(run: str | None) -> Path:
+def find_run(run: str | None) -> Path:
     """The folder of a run that exists; None for the newest. Raises ConfigError that lists the runs there are."""
     if run is None:
         if not (folders := newest_first()):
@@ -140,20 +145,20 @@ def existing_run(run: str | None) -> Path:
     return path
 
 
-def answered_run(run: str | None) -> Path:
+def find_answered_run(run: str | None) -> Path:
     """The folder of a run that exists; None for the newest one that holds answers, whatever was measured since.
 
-    Raises ConfigError as `existing_run` does, and where there is no run of answers.
+    Raises ConfigError as `find_run` does, and where there is no run of answers.
     """
     if run is not None:
-        return existing_run(run)
+        return find_run(run)
     for folder in newest_first():
         if (read_manifest(folder) or {}).get("kind") != MEASURED:
             return folder
     raise ConfigError(f"no run in {runs_root()}/ holds answers; make one with `tomserve eval` (or `make eval`)")
 
 
-def for_answers(run: str) -> Path:
+def answers_folder(run: str) -> Path:
     """The folder of a run, given by name or path, that is to hold answers; it need not exist.
 
     Raises ConfigError as `run_path` does, and RunMismatchError where it holds what no answers can be added to: a
@@ -195,19 +200,19 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     return None if manifest is None else manifest.to_dict()
 
 
-def without_manifest(journal: Path) -> RunMismatchError:
+def missing_manifest_error(journal: Path) -> RunMismatchError:
     """The error for a run folder that holds a journal with rows but no manifest."""
     return RunMismatchError(f"{journal} is there without a manifest.json; restore it, or use --run NEW")
 
 
-def asked_items(folder: Path) -> tuple[frozenset[str], frozenset[str]]:
+def read_asked_items(folder: Path) -> tuple[frozenset[str], frozenset[str]]:
     """The ids of the items that the run was ever to ask, and of those that its noise check has asked again."""
     items = folder / "items.jsonl"
     asked = frozenset(read_ids(items)) if items.exists() else frozenset()
     return asked, frozenset(row["item"] for _, row in read_rows(folder / NOISE))
 
 
-def keep_items(folder: Path, items: Stock, *, fresh: bool) -> Texts:
+def store_items(folder: Path, items: ItemStore, *, fresh: bool) -> TextStore:
     """Keep every item that the run was ever to ask in ``items.jsonl``, so that its rows can be understood without the
     dataset. Returns the ids of these items.
 
@@ -221,16 +226,16 @@ def keep_items(folder: Path, items: Stock, *, fresh: bool) -> Texts:
     if there and _holds_just(path, items):
         return items.ids
     own = FirstPlaces(items.ids if there else ())
-    known = Texts(read_ids(path) if there else ())
+    known = TextStore(read_ids(path) if there else ())
     if not known or len(own) > sum(name in own for name in known):  # ids in the file are all different
-        every = items.joined(Stock(item for item in read_items(path) if item.id not in own)) if there else items
-        order = places_in_order(name.encode() for name in every.ids)
+        every = items.joined(ItemStore(item for item in read_items(path) if item.id not in own)) if there else items
+        order = sort_places(name.encode() for name in every.ids)
         write_chunks(path, (every.lines[place] + b"\n" for place in order))
         known = every.ids
     return known
 
 
-def _holds_just(path: Path, items: Stock) -> bool:
+def _holds_just(path: Path, items: ItemStore) -> bool:
     """Whether a file has a line for each of these items, and no other line."""
     if path.stat().st_size != items.size:
         return False
@@ -328,3 +333,141 @@ class RunFolder:
             log = files.open_regular(self.path / "log.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             with os.fdopen(log, "ab") as file:
                 file.write(line)
+
+
+TABLE = "scores.parquet"
+"""The file that keeps a run's score table."""
+
+JOURNAL, ITEMS = journal.JOURNAL, "items.jsonl"
+"""The files of a run folder that hold its rows and its items."""
+
+FILES = (JOURNAL, ITEMS, NOISE)
+"""Files of a run folder that scores are made from, if they exist."""
+
+
+def list_score_sources(folder: Path) -> list[str]:
+    """The names of the files in a run folder that its scores are made from: those of FILES that exist and, where a
+    reader is in use, its journal and its record (see tomserve.scoring.grades)."""
+    read = (grades.JOURNAL, grades.RECORD) if (folder / grades.RECORD).exists() else ()
+    there = (name for name in (*FILES, *read) if (folder / name).exists() or name == JOURNAL)
+    return [name for name in there if name != JOURNAL or journal.has_journal(folder)]
+
+
+Record = Mapping[str, Any]
+"""What a table was made from, as JSON holds it: the fields of Sources, `version` (see tomserve.scoring.version), and
+`table`, the digest of the table's file."""
+
+_CODE, SCORER = version.CODE, version.SCORER
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreSources:
+    """What the scores of a run are made from.
+
+    run: the run's name, which is a column of the table.
+    model: the model's id.
+    chains: the strategies whose replies are asked to hold a belief chain.
+    turns: the number of turns of each strategy that has not exactly one, 0 where a program decides.
+    files: the files by their names, each with its `bytes` (length) and `digest`.
+    benchmark_file: the digest of the file that declares the run's benchmark, where this process was given that file;
+    None for a built-in benchmark, and where only the standard metrics are computed.
+    lettered: the strategies that show the choices as A, B, C.
+    rows: what is known of the journal's rows (see tomserve.runs.scores); None where nothing is.
+    """
+
+    run: str
+    model: str
+    chains: tuple[str, ...]
+    turns: Mapping[str, int]
+    files: Mapping[str, Mapping[str, Any]]
+    benchmark_file: str | None = None
+    lettered: tuple[str, ...] = ()
+    rows: Mapping[str, Any] | None = None
+
+    @classmethod
+    def asked(cls, folder: Path) -> ScoreSources:
+        """The sources of a run, still without its files. Raises ConfigError where the folder is no run."""
+        check_files(folder)
+        manifest = Manifest.read(folder)
+        if manifest is None:
+            raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
+        chains = sorted(name for name, strategy in manifest.strategies.items() if strategy.chain)
+        turns = {name: strategy.turns for name, strategy in manifest.strategies.items() if strategy.turns != 1}
+        benchmark = benchmarks.find(manifest.benchmark)
+        digest = benchmark.digest if benchmark is not None else None
+        lettered = sorted(name for name, strategy in manifest.strategies.items() if strategy.lettered)
+        return cls(run_name(folder), manifest.model, tuple(chains), turns, {}, digest, tuple(lettered))
+
+    def having(self, files: Iterable[tuple[str, int, str]]) -> ScoreSources:
+        """The same sources with files, each given as (name, length in bytes, digest)."""
+        described = {name: {"bytes": size, "digest": digest} for name, size, digest in files}
+        return replace(self, files=described)
+
+    def read(self, files: Iterable[FileSnapshot]) -> ScoreSources:
+        """The same sources with the files that were scored.
+
+        Raises ConfigError where a file was changed while it was read, because the table then mixes two states of it.
+        """
+        files = list(files)
+        for file in files:
+            if not file.unchanged():
+                raise changed_error(file.path)
+        return self.having((file.path.name, file.size, file.digest) for file in files)
+
+    def record(self, table: bytes) -> Record:
+        """The record of a table; table: the bytes of its file."""
+        made = {
+            "schema": 1,
+            **asdict(self),
+            "chains": list(self.chains),
+            "scorer": SCORER,
+            "table": digest_bytes(table),
+        }
+        if self.benchmark_file is None:
+            del made["benchmark_file"]
+        if self.rows is None:
+            del made["rows"]
+        made["lettered"] = list(self.lettered)
+        if not self.lettered:
+            del made["lettered"]
+        return made
+
+
+def load_kept_table(path: Path) -> tuple[bytes, Record] | None:
+    """The kept table at that path of a run folder, as the bytes of its file, with its record; None where the table has
+    to be made again.
+
+    Where the run's benchmark is declared in a file that this process was not given, a table that was made with that
+    file is used, since it could not be made again now. Raises ConfigError where the folder is no run.
+    """
+    folder = path.parent
+    asked = ScoreSources.asked(folder)
+    if (kept := read_table_record(path)) is None:
+        return None
+    try:
+        there, was = list_score_sources(folder), kept.get("files")
+        if was and any(journal.file_size(folder / name) != was.get(name, {}).get("bytes") for name in there):
+            return None  # what has grown need not be read to know it
+        table = path.read_bytes()
+        found = asked.having((name, *journal.measure_file(folder / name)) for name in there)
+        now = replace(found, rows=kept.get("rows")).record(table)
+        if asked.benchmark_file is None and isinstance(made_with := kept.get("benchmark_file"), str):
+            now = {**now, "benchmark_file": made_with}
+    except OSError:
+        return None
+    return (table, now) if kept == now else None
+
+
+def read_table_record(path: Path) -> dict[str, Any] | None:
+    """The record of the table at that path, whether that holds or not; None where this user's tomserve wrote none."""
+    return signatures.read_record(_beside(path))
+
+
+def keep_table_record(path: Path, record: Record) -> None:
+    """Write the record of the table at that path, if the folder can be written (see seal.keep)."""
+    signatures.write_record(_beside(path), record)
+
+
+def _beside(path: Path) -> Path:
+    """The file that holds the record of the table at that path."""
+    return path.with_suffix(".json")

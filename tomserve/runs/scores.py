@@ -1,9 +1,10 @@
-"""The scores of a run: computed from its folder, kept there in ``scores.parquet``, and computed again when out of date.
+"""The scores of a run: computed from its folder, kept there in ``scores.parquet``, and computed again when out of
+date.
 
 The folder alone is enough to compute the table again, with the same bytes every time. The only exceptions are a
-measured run, whose table is returned as it was measured (see tomserve.runs.measured), and a benchmark that a user
-declared in a file of his own: its own metrics need that file (see tomserve.benchmarks.get), because nothing in a run
-folder is ever run as code.
+measured run, whose table is returned as it was measured (see tomserve.runs.measurement), and a benchmark that a user
+declared in a file of his own, because nothing in a run folder is ever run as code. Where the journal has only grown
+since, only the new rows are scored.
 
 >>> scores_of(Path("runs/perturbed-2-reference")).select("strategy", "correct").head()           # doctest: +SKIP
 """
@@ -11,18 +12,20 @@ folder is ever run as code.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from tomserve import benchmarks
 from tomserve.content import files, temporary
-from tomserve.content.files import FileMark
-from tomserve.runs import grown, kept, measured, packed
+from tomserve.content.files import FileMark, digest_file, find_mark
+from tomserve.runs import journal, measurement, runfolder
+from tomserve.runs import journal as runs_journal
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.runfolder import existing_run
+from tomserve.runs.runfolder import find_run
 from tomserve.scoring.grades import GradeFiles, GraderChoices
 from tomserve.scoring.responses import NOISE, ItemFile, NoiseFile, Problems, ResponseFile
 from tomserve.scoring.table import (
@@ -36,40 +39,95 @@ from tomserve.scoring.table import (
 )
 
 
-class Scored(NamedTuple):
-    """A run's score table, and the record of what it was made from (see tomserve.runs.kept)."""
+class PreviousTable(NamedTuple):
+    """The table of a run that has grown since.
+
+    table: the table, which has rows. mark: how far the journal had come. unread: the lines that could not be read, as
+    tomserve.scoring.responses.Problems gives them.
+    """
 
     table: pl.DataFrame
-    record: kept.Record
+    mark: FileMark
+    unread: Mapping[str, Any]
 
 
-class Replies(NamedTuple):
+def read_row_facts(responses: ResponseFile, before: PreviousTable | None = None) -> dict[str, Any]:
+    """What the record of a table says of the journal's rows: how many lines it had, whether each row alone is the reply
+    to its question, and which lines could not be read.
+
+    responses: the journal, after it was read. before: what it was read after, None where all of it was read.
+    """
+    problems = responses.problems if before is None else responses.problems.after(before.unread)
+    return {"lines": responses.file.count, "alone": responses.alone, "unread": problems.as_json()}
+
+
+def list_unread(folder: Path, rows: Mapping[str, Any]) -> Problems:
+    """The lines of a run's journal that could not be read. rows: as `read_row_facts` gives them."""
+    return Problems(folder / runfolder.JOURNAL).after(rows["unread"])
+
+
+def find_previous_table(path: Path) -> PreviousTable | None:
+    """The table at that path of a run folder, where it can be continued; None where it has to be made again.
+
+    Raises ConfigError where the folder is no run.
+    """
+    record, folder = runfolder.read_table_record(path), path.parent
+    if record is None or not isinstance(rows := record.get("rows"), dict) or not rows["alone"]:
+        return None
+    files = record["files"]
+    there = runfolder.list_score_sources(folder)
+    if set(there) != set(files) or NOISE in files or runfolder.JOURNAL not in files:
+        return None
+    try:
+        table = path.read_bytes()
+        same = [(name, *digest_file(folder / name)) for name in there if name != runfolder.JOURNAL]
+        was = (runfolder.JOURNAL, files[runfolder.JOURNAL]["bytes"], files[runfolder.JOURNAL]["digest"])
+        sources = replace(runfolder.ScoreSources.asked(folder).having((*same, was)), rows=rows)
+        if sources.record(table) != record:
+            return None
+        mark = find_mark(journal.journal_path(folder), was[1], rows["lines"], was[2])
+    except OSError:
+        return None
+    scores = None if mark is None else pl.read_parquet(table)
+    if mark is None or scores is None or scores.is_empty():
+        return None
+    return PreviousTable(scores, mark, rows["unread"])
+
+
+class ScoredRun(NamedTuple):
+    """A run's score table, and the record of what it was made from (see tomserve.runs.runfolder)."""
+
+    table: pl.DataFrame
+    record: runfolder.Record
+
+
+class RunReplies(NamedTuple):
     """The replies of a run, its items, and what else its scores are made from."""
 
-    asked: kept.Sources
+    asked: runfolder.ScoreSources
     items: ItemFile
     responses: ResponseFile
 
 
-def replies_of(folder: Path, items: Path | None = None, after: FileMark | None = None) -> Replies | None:
+def load_replies(folder: Path, items: Path | None = None, after: FileMark | None = None) -> RunReplies | None:
     """The replies of a run as they are scored; None where nothing was asked yet.
 
     folder: the run's folder. items: a JSONL file of items to score against instead of the run's own. after: the mark in
     the journal behind which replies are read, None for all. Raises ConfigError as `score_run` does, and for a measured
     run.
     """
-    measured.refuse(folder, *_NO_REPLIES)
-    asked, journal = kept.Sources.asked(folder), packed.journal(folder)
+    measurement.refuse_measured(folder, *_NO_REPLIES)
+    asked, journal = runfolder.ScoreSources.asked(folder), runs_journal.journal_path(folder)
     if not journal.exists():
         return None
-    questions = ItemFile(items or folder / kept.ITEMS)
-    return Replies(asked, questions, ResponseFile(journal, questions, asked.model, talking=asked.turns, after=after))
+    questions = ItemFile(items or folder / runfolder.ITEMS)
+    return RunReplies(asked, questions, ResponseFile(journal, questions, asked.model, talking=asked.turns, after=after))
 
 
 _NO_REPLIES = ("has no replies to read", "`tomserve report RUN` shows what was measured")
 
 
-def reader_of(folder: Path) -> GraderChoices | None:
+def load_reader_choices(folder: Path) -> GraderChoices | None:
     """The choices of the model that reads for this run what the rules cannot; None where the rules alone read."""
     place = GradeFiles.of_run(folder)
     return GraderChoices(place) if place.record.exists() else None
@@ -85,20 +143,20 @@ def score_run(folder: Path, *, items: Path | None = None, note: Note | None = No
     one, or its items are broken.
     """
     with temporary.folder() as scratch:
-        return _scored_into(scratch / kept.TABLE, folder, items=items, note=note).table
+        return _scored_into(scratch / runfolder.TABLE, folder, items=items, note=note).table
 
 
 _NOT_SCORED = "cannot be scored again"
 
 
-def write_run(
+def write_scores(
     folder: Path,
     path: Path,
     *,
     items: Path | None = None,
     note: Note | None = None,
-    before: grown.Before | None = None,
-) -> kept.Sources:
+    before: PreviousTable | None = None,
+) -> runfolder.ScoreSources:
     """Score a run into a Parquet file.
 
     folder: the run's folder. path: the file to write.
@@ -109,22 +167,22 @@ def write_run(
     Returns what the table was made from. Raises ConfigError as `score_run` does, OSError where the file cannot be
     written.
     """
-    measured.refuse(folder, _NOT_SCORED)
-    replies = replies_of(folder, items, before.mark if before is not None else None)
+    measurement.refuse_measured(folder, _NOT_SCORED)
+    replies = load_replies(folder, items, before.mark if before is not None else None)
     if before is not None and replies is not None and not replies.responses.alone:
-        before, replies = None, replies_of(folder, items)
+        before, replies = None, load_replies(folder, items)
     if replies is None:
-        asked = kept.Sources.asked(folder)
+        asked = runfolder.ScoreSources.asked(folder)
         empty_table(asked.run).write_parquet(path)
         return asked
     asked, questions, responses = replies
     noise = folder / NOISE
     again = NoiseFile(noise, questions, asked.model, talking=asked.turns) if noise.exists() else None
-    rows = grown.rows_of(responses, before)
-    _tell(note, grown.unread_of(folder, rows), again.problems if again is not None else None)
+    rows = read_row_facts(responses, before)
+    _tell(note, list_unread(folder, rows), again.problems if again is not None else None)
     if note is not None and (missing := _not_at_hand(Manifest.read(folder))):
         note(f"{folder}: {missing}")
-    reader = reader_of(folder)
+    reader = load_reader_choices(folder)
     write_score_table(
         questions,
         responses,
@@ -156,11 +214,11 @@ def _scored_into(
     *,
     items: Path | None = None,
     note: Note | None = None,
-    before: grown.Before | None = None,
-) -> Scored:
-    sources = write_run(folder, path, items=items, note=note, before=before)
+    before: PreviousTable | None = None,
+) -> ScoredRun:
+    sources = write_scores(folder, path, items=items, note=note, before=before)
     table = path.read_bytes()
-    return Scored(pl.read_parquet(table), sources.record(table))
+    return ScoredRun(pl.read_parquet(table), sources.record(table))
 
 
 def _not_at_hand(manifest: Manifest | None) -> str | None:
@@ -186,30 +244,30 @@ def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) ->
     note: called with a sentence on each thing that could not be read. Raises ConfigError as `score_run` does; for a
     measured run only where its table is not the one that was measured, or is to be made afresh.
     """
-    return scored(folder, fresh=fresh, note=note).table
+    return load_scored_run(folder, fresh=fresh, note=note).table
 
 
-def scored(folder: Path, *, fresh: bool = False, note: Note | None = None) -> Scored:
+def load_scored_run(folder: Path, *, fresh: bool = False, note: Note | None = None) -> ScoredRun:
     """The same scores as `scores_of` returns, with the record of what they were made from.
 
-    Where a table is kept and the run has only grown since, only what is new is scored (see tomserve.runs.grown).
+    Where a table is kept and the run has only grown since, only what is new is scored (see tomserve.runs.scores).
     """
-    path = folder / kept.TABLE
-    if (manifest := measured.manifest_of(folder)) is not None:
+    path = folder / runfolder.TABLE
+    if (manifest := measurement.measured_manifest(folder)) is not None:
         if fresh:
-            measured.refuse(folder, _NOT_SCORED)
-        return Scored(*measured.read(folder, manifest))
-    if not fresh and (usable := kept.believed(path)) is not None:
+            measurement.refuse_measured(folder, _NOT_SCORED)
+        return ScoredRun(*measurement.read_measurement(folder, manifest))
+    if not fresh and (usable := runfolder.load_kept_table(path)) is not None:
         table, record = usable
-        return Scored(pl.read_parquet(table), record)
-    before = None if fresh else grown.before_growth(path)
+        return ScoredRun(pl.read_parquet(table), record)
+    before = None if fresh else find_previous_table(path)
     try:
         with files.replace_file(path) as file:
             made = _scored_into(Path(file.name), folder, note=note, before=before)
     except OSError:  # the scores of a read-only folder can still be computed, only not kept
         with temporary.folder() as scratch:
             return _scored_into(scratch / path.name, folder, note=note)
-    kept.keep(path, made.record)
+    runfolder.keep_table_record(path, made.record)
     return made
 
 
@@ -220,23 +278,23 @@ def current_scores(folder: Path, *, note: Note | None = None) -> pl.DataFrame:
     folder: the run's folder. note: called with a sentence on each thing that could not be read. Raises ConfigError as
     `score_run` does.
     """
-    found = kept.believed(folder / kept.TABLE)
+    found = runfolder.load_kept_table(folder / runfolder.TABLE)
     if found is None or (rows := found[1].get("rows")) is None:
         return scores_of(folder, fresh=found is not None, note=note)
-    _tell(note, grown.unread_of(folder, rows))
+    _tell(note, list_unread(folder, rows))
     if note is not None and "benchmark_file" not in found[1] and (missing := _not_at_hand(Manifest.read(folder))):
         note(f"{folder}: {missing}")
     return pl.read_parquet(found[0])
 
 
-def usable(folder: Path) -> kept.Record | None:
+def read_current_record(folder: Path) -> runfolder.Record | None:
     """The record of a run's kept table where that table can be used as it is; None where it has to be made again.
 
     Raises ConfigError where the folder is no run, or its measured table is not the one that was measured.
     """
-    if (manifest := measured.manifest_of(folder)) is not None:
-        return measured.stored(folder, manifest)[1]
-    found = kept.believed(folder / kept.TABLE)
+    if (manifest := measurement.measured_manifest(folder)) is not None:
+        return measurement.load_stored(folder, manifest)[1]
+    found = runfolder.load_kept_table(folder / runfolder.TABLE)
     return None if found is None else found[1]
 
 
@@ -247,7 +305,7 @@ def load_scores(source: str | None, *, note: Note | None = None) -> pl.DataFrame
     note: called with a sentence on each thing that could not be read. Raises ConfigError where there is no such source.
     """
     if source is None or not source.endswith(TABLES):
-        folder = existing_run(source)
+        folder = find_run(source)
         return _noted(scores_of(folder, note=note), str(folder), note)
     return _noted(read_table(source), source, note)
 

@@ -19,8 +19,7 @@ import tenacity
 
 from tomserve.content.files import one_line
 from tomserve.errors import ConfigError, MachineError, ServerError
-from tomserve.runs.listening import Listener
-from tomserve.runs.stopping import Stop
+from tomserve.runs.progress import Listener, Stop
 
 ATTEMPTS, LONGEST_WAIT = 6, 30.0
 """How often something is tried where the connection breaks, and how many seconds are waited at most in between."""

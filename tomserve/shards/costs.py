@@ -1,6 +1,6 @@
 """What it costs to ask: how long the prompts are, and how much of each a prefix cache has from the prompt before.
 
-Every first prompt is rendered once, in the order in which a run asks (tomserve.runs.questions), and compared with the
+Every first prompt is rendered once, in the order in which a run asks (tomserve.runs.conversations), and compared with the
 one before it. How much the prompts of any part share follows from these numbers alone: of two prompts in that order,
 the beginning that they have in common is the shortest that any two neighbours between them have in common.
 
@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from tomserve.engine.prompt_tokens import common_length
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.questions import Questions
-from tomserve.runs.sorting import ordered, places_in_order
+from tomserve.runs.conversations import Questions
+from tomserve.runs.item_store import sort_key, sort_places
 from tomserve.shards.record import EXPECTED
 
 BYTES_A_TOKEN = 4
@@ -75,7 +75,7 @@ def costs_of(questions: Questions, tell: Callable[[int], None] = lambda number: 
 def _cost(questions: Questions, strategy: Strategy, number: int, tell: Callable[[int], None]) -> Cost:
     items = questions.items
     # Equal prompts stand in the order of their items' ids, so that the order of the items does not matter.
-    order = places_in_order(ordered((*strategy.order(item), item.id)) for item in items)
+    order = sort_places(sort_key((*strategy.order(item), item.id)) for item in items)
     sizes, shared = array("Q", bytes(8 * len(items))), array("Q")
     before, reply = b"", 0
     for looked, place in enumerate(order, 1):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 from tomserve.errors import ConfigError
-from tomserve.runs.questions import Questions
+from tomserve.runs.conversations import Questions
 from tomserve.serving.sizing import parse_gpus
 from tomserve.shards.costs import BYTES_A_TOKEN, costs_of, tokens_of
 from tomserve.shards.record import EXPECTED, MOST

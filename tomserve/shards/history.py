@@ -11,9 +11,17 @@ from typing import Any, NamedTuple
 from tomserve._version import __version__
 from tomserve.engine.records import utc_now
 from tomserve.errors import RunMismatchError
-from tomserve.runs.manifest import FIXED, Manifest, Session, short
-from tomserve.runs.manifest_parts import AskedStrategy, MergedPart, NoiseRecord, VariantsRecord
-from tomserve.runs.noise_check import other_engines
+from tomserve.runs.manifest import (
+    FIXED,
+    AskedStrategy,
+    Manifest,
+    MergedPart,
+    NoiseRecord,
+    Session,
+    VariantsRecord,
+    short_text,
+)
+from tomserve.runs.noise_check import find_other_engines
 from tomserve.shards.record import Shards
 
 PART = "part"
@@ -43,14 +51,14 @@ def check_same(told: Sequence[Told], shards: Shards | None) -> None:
         for name in FIXED:
             there, here = getattr(first.manifest, name), getattr(one.manifest, name)
             if there != here:
-                raise _differs(one, f"{name} is {short(here)}, in {first.folder} it is {short(there)}")
+                raise _differs(one, f"{name} is {short_text(here)}, in {first.folder} it is {short_text(there)}")
         if shards is not None and one.manifest.benchmark_digest != shards.benchmark_digest:
             raise _differs(one, "its benchmark is another one than in the record of the parts")
         for name, strategy in one.manifest.strategies.items():
             former, where = known.setdefault(name, (strategy, str(one.folder)))
             for field in AskedStrategy.model_fields:
                 if (was := getattr(former, field)) != (here := getattr(strategy, field)):
-                    said = f"strategy {name!r}: {field} is {short(here)}, in {where} it is {short(was)}"
+                    said = f"strategy {name!r}: {field} is {short_text(here)}, in {where} it is {short_text(was)}"
                     raise _differs(one, said)
 
 
@@ -171,7 +179,7 @@ def note_checks(manifest: Manifest, told: Sequence[Told], *, apart: bool, again:
             concurrencies=sorted({level for one in checks for level in one.concurrencies}),
             other_engines=sorted(
                 {name for one in checks for name in one.other_engines}
-                | set(other_engines(manifest) if manifest.sessions else ())
+                | set(find_other_engines(manifest) if manifest.sessions else ())
             ),
         )
     made = [one.manifest.variants for one in told if one.manifest.variants and not one.own]

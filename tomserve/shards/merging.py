@@ -21,12 +21,10 @@ from tomserve.content import files, temporary
 from tomserve.content.files import digest_file
 from tomserve.content.paths import PARTS_ENDING, run_name
 from tomserve.errors import ConfigError, JournalError, RunMismatchError
-from tomserve.runs import kept, packed, sealing
-from tomserve.runs.listening import Listener, Silent
-from tomserve.runs.manifest import Manifest
-from tomserve.runs.manifest_parts import MergedPart, closed
-from tomserve.runs.runfolder import RunFolder, check_files, without_manifest
-from tomserve.runs.stopping import Stop
+from tomserve.runs import journal, runfolder, verification
+from tomserve.runs.manifest import Manifest, MergedPart, explain_closed
+from tomserve.runs.progress import Listener, SilentListener, Stop
+from tomserve.runs.runfolder import RunFolder, check_files, missing_manifest_error
 from tomserve.scoring.responses import NOISE, place_of
 from tomserve.shards import history, joining, reader
 from tomserve.shards.history import Told
@@ -79,7 +77,7 @@ def merge(sources: Sequence[Path], into: Path, listener: Listener | None = None,
     Raises ConfigError, by file and line, for what cannot be read; RunMismatchError where the runs do not ask the same,
     and where `into` holds something else; MachineError where it is in use; JournalError where it cannot be written.
     """
-    began, listener, stop = time.monotonic(), listener or Silent(), stop or Stop()
+    began, listener, stop = time.monotonic(), listener or SilentListener(), stop or Stop()
     folders, shards, missing = _folders(sources, into)
     found = sorted((_source(folder) for folder in folders), key=lambda one: (one.name, str(one.folder)))
     if shards is None and not any(one.manifest for one in found):
@@ -93,7 +91,7 @@ def merge(sources: Sequence[Path], into: Path, listener: Listener | None = None,
         found = [*found, *_own(into)]
         told = [one for source in found for one in source.told]
         history.check_same(told, shards)
-        packed.restore(into, listener.message)
+        journal.restore_journal(into, listener.message)
         try:
             work = _Work(folder, found, told, shards, listener, stop)
             done = work.run(complete=not missing)
@@ -140,12 +138,12 @@ def _source(folder: Path) -> _Source:
     check_files(folder)
     manifest = Manifest.read(folder)
     if manifest is None:
-        if packed.has_journal(folder) and packed.size_of(folder / kept.JOURNAL):
-            raise without_manifest(folder / kept.JOURNAL)
-        if not (folder / kept.ITEMS).exists():
+        if journal.has_journal(folder) and journal.file_size(folder / runfolder.JOURNAL):
+            raise missing_manifest_error(folder / runfolder.JOURNAL)
+        if not (folder / runfolder.ITEMS).exists():
             raise ConfigError(f"{folder}: no run there (manifest.json is missing); name runs, or a folder of parts")
     if manifest is not None and manifest.foreign is not None:
-        held = closed(False, manifest.foreign)
+        held = explain_closed(False, manifest.foreign)
         raise ConfigError(f"{folder}: holds {held}; they are joined by one `tomserve import` of all files, not merged")
     name = run_name(folder)
     if "/" not in name and folder.absolute().parent.name.endswith(PARTS_ENDING):  # a part that lies elsewhere
@@ -157,8 +155,8 @@ def _own(into: Path) -> list[_Source]:
     """What the merged run holds already. Raises RunMismatchError where that was not made by merging."""
     manifest = Manifest.read(into)
     if manifest is None:
-        if (into / kept.JOURNAL).exists():
-            raise without_manifest(into / kept.JOURNAL)
+        if (into / runfolder.JOURNAL).exists():
+            raise missing_manifest_error(into / runfolder.JOURNAL)
         return []
     if manifest.parts is None:
         raise RunMismatchError(
@@ -193,9 +191,9 @@ class _Work:
         manifest = history.united(run_name(into), self.told, self.shards, ())
         with contextlib.ExitStack() as stack:
             items = stack.enter_context(temporary.file(into))
-            gathered = gather([one.folder / kept.ITEMS for one in self.sources], items)
-            made: list[tuple[IO[bytes], Path]] = [(items, into / kept.ITEMS)]
-            read, rows, joined = self._joined(stack, made, gathered, manifest, kept.JOURNAL)
+            gathered = gather([one.folder / runfolder.ITEMS for one in self.sources], items)
+            made: list[tuple[IO[bytes], Path]] = [(items, into / runfolder.ITEMS)]
+            read, rows, joined = self._joined(stack, made, gathered, manifest, runfolder.JOURNAL)
             again, _, _ = self._joined(stack, made, gathered, manifest, NOISE)
             merged = [self._part(one, read) for one in self.sources if not one.own]
             manifest = history.united(run_name(into), self.told, self.shards, merged)
@@ -217,7 +215,7 @@ class _Work:
     ) -> tuple[dict[Path, joining.Journal], joining.Written, joining.Joined]:
         """The journals of that name, by the folders of their runs, joined into one of the files that are made."""
         places = {
-            one.folder: packed.journal(one.folder) if name == kept.JOURNAL else one.folder / name
+            one.folder: journal.journal_path(one.folder) if name == runfolder.JOURNAL else one.folder / name
             for one in self.sources
         }
         paths = {folder: path for folder, path in places.items() if path.exists()}
@@ -258,10 +256,10 @@ class _Work:
         before = Manifest.read(self.folder.path)
         if not new and before is not None and before.to_dict() == manifest.to_dict():
             return False
-        if new and (self.folder.path / sealing.FILE).exists():
+        if new and (self.folder.path / verification.SEAL_FILE).exists():
             raise RunMismatchError(
                 f"{self.folder.path}: is sealed, and merging would change it; merge into another run by --into, or "
-                f"delete {sealing.FILE}"
+                f"delete {verification.SEAL_FILE}"
             )
         if new and (before is None or before.complete):
             self.folder.write_manifest(manifest.model_copy(update={"complete": False}))

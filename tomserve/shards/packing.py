@@ -1,6 +1,6 @@
 """Packs the journal of a finished run into ``responses.parquet``, and unpacks it: the same bytes come back.
 
-A packed run is read and scored as any other (see tomserve.runs.packed).
+A packed run is read and scored as any other (see tomserve.runs.journal).
 
 >>> pack(Path("runs/mine")).ratio                                                                 # doctest: +SKIP
 8.2
@@ -22,12 +22,20 @@ from polars.io.plugins import register_io_source
 from tomserve.content import files
 from tomserve.content.files import FileSnapshot, changed_error
 from tomserve.errors import ConfigError, ConflictError, JournalError
-from tomserve.runs.journal import parse_row
-from tomserve.runs.listening import Listener, Silent
+from tomserve.runs.journal import (
+    JOURNAL,
+    LINE,
+    MARK,
+    PACKED,
+    PackedHeader,
+    is_packed,
+    parse_row,
+    read_chunks,
+    restore_journal,
+)
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.packed import JOURNAL, LINE, MARK, PACKED, Header, chunks, is_packed, restore
+from tomserve.runs.progress import Listener, SilentListener, Stop
 from tomserve.runs.runfolder import RunFolder
-from tomserve.runs.stopping import Stop
 from tomserve.shards.joining import Pace, whole
 
 SCHEMA = {
@@ -71,7 +79,7 @@ def pack(
     Raises ConflictError for a run that is not complete, ConfigError, by file and line, for one that holds something
     else than rows, MachineError where it is in use, and JournalError where there is no room.
     """
-    began, listener, stop = time.monotonic(), listener or Silent(), stop or Stop()
+    began, listener, stop = time.monotonic(), listener or SilentListener(), stop or Stop()
     with RunFolder(folder):
         _check(folder, unfinished=unfinished)
         path, packed = folder / JOURNAL, folder / PACKED
@@ -80,7 +88,7 @@ def pack(
             pace = Pace(f"packing {path}", about.bytes, listener.message, stop.check)
             with files.replace_file(packed) as file:
                 _write(path, Path(file.name), about, pace)
-                for _ in chunks(Path(file.name)):
+                for _ in read_chunks(Path(file.name)):
                     stop.check()
             path.unlink()
             files.sync_folder(folder)
@@ -108,7 +116,7 @@ def _check(folder: Path, *, unfinished: bool) -> None:
         )
 
 
-def _described(path: Path) -> Header:
+def _described(path: Path) -> PackedHeader:
     """What the file is to say of the journal. Raises ConfigError where the journal ends in half a line."""
     found, size, lines = hashlib.sha256(), whole(path), 0
     if size != path.stat().st_size:
@@ -119,10 +127,10 @@ def _described(path: Path) -> Header:
     for piece in FileSnapshot(path).chunks():
         found.update(piece)
         lines += piece.count(b"\n")
-    return Header(bytes=size, lines=lines, digest=f"sha256:{found.hexdigest()}")
+    return PackedHeader(bytes=size, lines=lines, digest=f"sha256:{found.hexdigest()}")
 
 
-def _write(path: Path, out: Path, about: Header, pace: Pace) -> None:
+def _write(path: Path, out: Path, about: PackedHeader, pace: Pace) -> None:
     """Write the journal at `path` to a Parquet file, group by group. Raises ConfigError for a line that is no row."""
     group = min(GROUP, max(GROUP_BYTES // max(about.bytes // max(about.lines, 1), 1), 1))
     failed: list[BaseException] = []
@@ -177,6 +185,6 @@ def unpack(folder: Path, say: Callable[[str], None] = lambda text: None) -> Path
     Raises ConflictError where it is not packed, MachineError where the run is in use, and as `packed.restore` does.
     """
     with RunFolder(folder):
-        if not restore(folder, say):
+        if not restore_journal(folder, say):
             raise ConflictError(f"{folder}: is not packed, so there is nothing to unpack")
     return folder / JOURNAL

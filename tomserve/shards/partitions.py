@@ -18,7 +18,7 @@ import polars as pl
 from tomserve.content import files
 from tomserve.content.paths import PARTS_ENDING
 from tomserve.errors import ConfigError
-from tomserve.runs import kept
+from tomserve.runs import runfolder
 from tomserve.runs.runfolder import run_path
 from tomserve.scoring.table import COLUMNS, check_columns, read_table
 from tomserve.shards.record import FILE, MOST, Shards, part_folder
@@ -120,7 +120,7 @@ def of_parts(folder: Path, numbers: Iterable[int]) -> Partitions:
     none of them holds an answer.
     """
     shards = Shards.read(folder)
-    there = tuple(path for number in numbers if _rows(path := part_folder(folder, number) / kept.TABLE))
+    there = tuple(path for number in numbers if _rows(path := part_folder(folder, number) / runfolder.TABLE))
     if not there:
         raise ConfigError(
             f"{folder}: nothing was answered yet; `tomserve work {folder.name.removesuffix(PARTS_ENDING)}` asks"

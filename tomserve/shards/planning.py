@@ -29,12 +29,11 @@ from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, MachineError, RunMismatchError
 from tomserve.items import write_chunks
 from tomserve.runs import planning
-from tomserve.runs.listening import Listener
-from tomserve.runs.manifest_parts import AskedStrategy
-from tomserve.runs.planning import EvalOptions, Plan
+from tomserve.runs.item_store import sort_places
+from tomserve.runs.manifest import AskedStrategy
+from tomserve.runs.planning import EvalOptions, Plan, manifest_fields
+from tomserve.runs.progress import Listener
 from tomserve.runs.runfolder import default_name
-from tomserve.runs.sorting import places_in_order
-from tomserve.runs.whole import noted_of
 from tomserve.serving.probe import WaitPolicy
 from tomserve.shards import balance
 from tomserve.shards.costs import BYTES_A_TOKEN, Cost, costs_of, tokens_of
@@ -60,7 +59,7 @@ def divide(
 
     Where the folder holds the same parts already, it is left as it is. Raises ConfigError for numbers that cannot be,
     RunMismatchError where the folder holds other parts or the run exists, MachineError where it cannot be written, and
-    as `tomserve.runs.planning.plan` does.
+    as `tomserve.runs.planning.make_plan` does.
     """
     if (parts is None) == (part_tokens is None):
         raise ConfigError("give --parts N or --part-tokens N, one of the two")
@@ -71,7 +70,7 @@ def divide(
         raise ConfigError(
             f"--parts {parts}: expected at most {MOST:,}, as the folders of parts have names of four digits"
         )
-    made = planning.plan(replace(options, start=True), WaitPolicy(listener.message))
+    made = planning.make_plan(replace(options, start=True), WaitPolicy(listener.message))
     place = folder or folder_of(options.run or default_name(made.called, made.name))
     units = _Units(made, listener)
     count = units.count(parts, part_tokens)
@@ -168,7 +167,7 @@ class _Units:
 
 def _held(made: Plan, part_of: Sequence[int], parts: int) -> Iterator[Sequence[int]]:
     """The places of the items of each part, in the order of their ids."""
-    by_id = np.asarray(places_in_order(name.encode() for name in made.questions.items.ids), dtype=np.int64)
+    by_id = np.asarray(sort_places(name.encode() for name in made.questions.items.ids), dtype=np.int64)
     own = np.asarray(part_of, dtype=np.int64)[by_id]
     sorted_places = by_id[np.argsort(own, kind="stable")]
     ends = np.cumsum(np.bincount(own, minlength=parts))
@@ -199,7 +198,7 @@ def _record(made: Plan, place: Path, costs: Sequence[Cost], part_of: Sequence[in
                 again=tuple(sorted(again[number])),
             )
         )
-    noted = noted_of(made)
+    noted = manifest_fields(made)
     provenance = {name: noted.pop(name) for name in made.benchmark.provenance}
     name = place.name.removesuffix(PARTS_ENDING)
     return Shards(

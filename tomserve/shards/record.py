@@ -21,7 +21,7 @@ from tomserve.content import digest_of, files
 from tomserve.content.paths import PARTS_ENDING, run_name
 from tomserve.content.validation import Name, RunName, check_part, validation_error
 from tomserve.errors import ConfigError
-from tomserve.runs.manifest_parts import AskedStrategy, VariantsRecord, named
+from tomserve.runs.manifest import AskedStrategy, VariantsRecord, check_strategy_names
 from tomserve.runs.runfolder import PARTS, run_path
 from tomserve.shards.wish import Wish
 
@@ -105,7 +105,7 @@ class Shards(_Part):
     shared_tokens: Count = 0
     parts: Annotated[tuple[PartRecord, ...], pydantic.Field(min_length=1, max_length=MOST)]
 
-    _named = pydantic.field_validator("strategies")(named)
+    _named = pydantic.field_validator("strategies")(check_strategy_names)
 
     @pydantic.field_validator("experiment")
     @classmethod

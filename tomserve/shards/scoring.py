@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tomserve.errors import ConfigError
-from tomserve.runs.scores import current_scores, usable
+from tomserve.runs.scores import current_scores, read_current_record
 from tomserve.scoring.table import Note
 from tomserve.shards.record import Shards, part_folder
 
@@ -49,7 +49,7 @@ def score_parts(folder: Path, note: Note | None = None, done: Callable[[int, int
         try:
             if not (part / "manifest.json").exists():
                 waiting.append(number)
-            elif usable(part) is not None:
+            elif read_current_record(part) is not None:
                 current.append(number)
             else:
                 current_scores(part, note=note)

@@ -52,8 +52,8 @@ def states(folder: Path) -> list[PartState]:
 def state_of(folder: Path, number: int, part: PartRecord) -> PartState:
     """How far one part is. Raises ConfigError where its manifest is broken."""
     place = part_folder(folder, number)
-    manifest, told = Manifest.read(place), progress.read(place)
-    running = told.running if told is not None else progress.held(place)
+    manifest, told = Manifest.read(place), progress.read_progress(place)
+    running = told.running if told is not None else progress.is_locked(place)
     state = _state(manifest, told, part, running=running)
     failures = 0 if told is None else sum(n for status, n in told.statuses.items() if status not in ANSWERS)
     counted = told is not None and told.phase == 1 and told.total >= part.requests

@@ -23,11 +23,10 @@ import pydantic
 from tomserve.content import files
 from tomserve.content.files import digest_file, one_line
 from tomserve.errors import ConfigError, ConflictError, ServerError
-from tomserve.runs import packed
-from tomserve.runs.listening import Listener, Silent
+from tomserve.runs import journal
 from tomserve.runs.manifest import Manifest
+from tomserve.runs.progress import Listener, SilentListener, Stop
 from tomserve.runs.runfolder import RunFolder
-from tomserve.runs.stopping import Stop
 from tomserve.shards.address import Place, again, check
 from tomserve.shards.record import FILE as SHARDS
 
@@ -35,7 +34,7 @@ FILE = "copied.json"
 """The file that says that all of a part was copied, and what."""
 
 COPIED = (
-    *("manifest.json", "items.jsonl", packed.JOURNAL, packed.PACKED, "noise.jsonl"),
+    *("manifest.json", "items.jsonl", journal.JOURNAL, journal.PACKED, "noise.jsonl"),
     *("reader.jsonl", "reader.json", "scores.parquet"),
 )
 """The files of a part that are copied, where it has them."""
@@ -76,7 +75,7 @@ def put(folder: Path, url: str, listener: Listener | None = None, stop: Stop | N
     Copying it again is safe. Raises ConflictError for a part that is not complete, ConfigError for an address that
     cannot be used, ServerError where the store cannot be reached or holds something else than what was sent.
     """
-    listener, stop = listener or Silent(), stop or Stop()
+    listener, stop = listener or SilentListener(), stop or Stop()
     check(url)
     whole = folder.resolve()
     with RunFolder(folder):
@@ -173,7 +172,7 @@ def parts(url: str, listener: Listener | None = None, stop: Stop | None = None) 
     url: of a part, of the folder of parts, or the latter followed by ``/*``. Raises as `put` does, and ConfigError
     where no part is there.
     """
-    listener, stop = listener or Silent(), stop or Stop()
+    listener, stop = listener or SilentListener(), stop or Stop()
     check(url)
     root = url.rstrip("/").removesuffix("/*")
     if _read(root, listener, stop) is not None:
@@ -202,7 +201,7 @@ def fetch(url: str, into: Path, listener: Listener | None = None, stop: Stop | N
     not whole, or its record broken, and ServerError where the store cannot be reached or what comes is not what the
     record says.
     """
-    listener, stop = listener or Silent(), stop or Stop()
+    listener, stop = listener or SilentListener(), stop or Stop()
     name = url.rstrip("/").rpartition("/")[2]
     text = _read(url, listener, stop)
     if text is None or not _NAME.fullmatch(name):
@@ -252,7 +251,7 @@ def fetch_all(
         place.mkdir(parents=True)
         for part in found:
             fetch(part, place, listener, stop)
-        record = None if alone else _read(root, listener or Silent(), stop or Stop(), SHARDS)
+        record = None if alone else _read(root, listener or SilentListener(), stop or Stop(), SHARDS)
         if record is not None:
             (place / SHARDS).write_bytes(record)
         folders += [place] if record is not None else [place / part.rpartition("/")[2] for part in found]

@@ -17,15 +17,11 @@ from pathlib import Path
 from tomserve.errors import ConfigError
 from tomserve.items import read_items
 from tomserve.runs import runfolder
-from tomserve.runs.evaluation import EvalResult, Evaluation, evaluate
-from tomserve.runs.listening import Listener
-from tomserve.runs.noise_check import Drawn
-from tomserve.runs.planning import EvalOptions
-from tomserve.runs.preflight import Servers
-from tomserve.runs.stock import Stock
-from tomserve.runs.stopping import Stop
-from tomserve.runs.strategies import from_folders
-from tomserve.runs.whole import Whole
+from tomserve.runs.evaluation import EvalResult, Evaluation, Servers, evaluate
+from tomserve.runs.item_store import ItemStore
+from tomserve.runs.noise_check import NoiseSample
+from tomserve.runs.planning import EvalOptions, WholeEvaluation, load_strategy_folders
+from tomserve.runs.progress import Listener, Stop
 from tomserve.serving import keys
 from tomserve.serving.endpoint import redact_url
 from tomserve.shards.record import FILE, ITEMS, Shards, part_folder
@@ -98,8 +94,8 @@ def options_of(folder: Path, shards: Shards, number: int, how: Connection) -> Ev
     return replace(
         options,
         benchmark=shards.benchmark,
-        strategies=from_folders(wish.strategy, how.strategies),
-        items=Stock(read_items(place / ITEMS)),
+        strategies=load_strategy_folders(wish.strategy, how.strategies),
+        items=ItemStore(read_items(place / ITEMS)),
         base_urls=_addresses(wish, how),
         variants=(),  # those that were wanted are among the items
         noise_check=shards.noise or None,
@@ -112,7 +108,7 @@ def options_of(folder: Path, shards: Shards, number: int, how: Connection) -> Ev
     )
 
 
-def whole_of(shards: Shards, number: int) -> Whole:
+def whole_of(shards: Shards, number: int) -> WholeEvaluation:
     """What a part knows of the evaluation that it belongs to."""
     part = shards.parts[number]
     noted = {
@@ -128,8 +124,8 @@ def whole_of(shards: Shards, number: int) -> Whole:
         "sampling": shards.sampling,
     }
     repeated = sum(len(one.again) for one in shards.parts)
-    drawn = Drawn(shards.noise, repeated, shards.originals)
-    return Whole(noted, shards.strategies, part.digest, drawn, frozenset(part.again), shards.variants)
+    drawn = NoiseSample(shards.noise, repeated, shards.originals)
+    return WholeEvaluation(noted, shards.strategies, part.digest, drawn, frozenset(part.again), shards.variants)
 
 
 def _addresses(wish: Wish, how: Connection) -> tuple[str, ...]:

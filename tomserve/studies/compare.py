@@ -18,8 +18,8 @@ from typing import NamedTuple
 import polars as pl
 
 from tomserve.errors import ConfigError, one_of
-from tomserve.runs.measured import refuse
-from tomserve.runs.runfolder import existing_run, read_manifest
+from tomserve.runs.measurement import refuse_measured
+from tomserve.runs.runfolder import find_run, read_manifest
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.table import TABLES, Note
 from tomserve.studies import changes as changing
@@ -112,7 +112,7 @@ def compare(
     against.check_margin(margin)
     for source in dict.fromkeys((first, second or first)):
         if not source.endswith(TABLES):
-            refuse(existing_run(source), *_NOT_COMPARED)
+            refuse_measured(find_run(source), *_NOT_COMPARED)
     scores = [load_scores(first, note=note)]
     scores.append(scores[0] if second in (None, first) else load_scores(second, note=note))
     sources = (first, first if second is None else second)
@@ -256,7 +256,7 @@ def _differences(a: Side, b: Side) -> list[tuple[str, str, str]]:
     """What else differs between the runs; where their strategies are compared, not that each has its own."""
     if a.source == b.source or a.source.endswith(TABLES) or b.source.endswith(TABLES):
         return []
-    found = differences(*(read_manifest(existing_run(side.source)) or {} for side in (a, b)))
+    found = differences(*(read_manifest(find_run(side.source)) or {} for side in (a, b)))
     chosen = {f"strategies.{side.strategy}" for side in (a, b) if side.strategy is not None}
     return [(one.name, one.a, one.b) for one in found if one.name not in chosen]
 
@@ -264,7 +264,7 @@ def _differences(a: Side, b: Side) -> list[tuple[str, str, str]]:
 def _lacking(sources: Sequence[str], scores: Sequence[pl.DataFrame]) -> tuple[str, ...]:
     said: dict[str, None] = {}
     for source, table in zip(sources, scores, strict=True):
-        place = source if source.endswith(TABLES) else existing_run(source)
+        place = source if source.endswith(TABLES) else find_run(source)
         said |= dict.fromkeys(gaps.sentences(gaps.of_source(place, table)))
     return tuple(said)
 

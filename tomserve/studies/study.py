@@ -133,7 +133,7 @@ class Study:
 
     answers: bool = True
     """Whether the study counts a model's answers. If not, it reads the table of a measurement, which has rows of its
-    own kind (see tomserve.runs.measured); such a study is given that table as it was stored, and nothing that only
+    own kind (see tomserve.runs.measurement); such a study is given that table as it was stored, and nothing that only
     answers have, such as chance, the noise floor or failures, is reported beside it."""
 
     together: bool = False

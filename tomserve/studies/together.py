@@ -1,6 +1,6 @@
 """Tells rows of answers from rows of a measurement where both stand in one table.
 
-A row of an answer names its strategy, and a row of a measurement its `kind` (see tomserve.runs.measured). A table that
+A row of an answer names its strategy, and a row of a measurement its `kind` (see tomserve.runs.measurement). A table that
 holds both is made by tomserve.studies.combining, which leaves out a factor `kind` that the answers may have; so rows of
 answers have no `kind` there.
 """

@@ -1,6 +1,6 @@
 """What a model is asked when it rewrites a story, what its reply must be, and what is checked of it by its text alone.
 
-Nothing here asks a model: tomserve.runs.rewriting does. A rewriting that fails one check is dropped with the reason.
+Nothing here asks a model: tomserve.runs.rewriter does. A rewriting that fails one check is dropped with the reason.
 
 >>> item = Item(id="q", story=["Ann has 2 caps.", "Ben does not see them."], question="What does Ben know?",
 ...             choices=["nothing", "all"], answer="nothing")

@@ -12,7 +12,7 @@ from tomserve import benchmarks, content, variants
 from tomserve.api.experiments import Experiment
 from tomserve.content.paths import absolute_runs_root, runs_root
 from tomserve.errors import ConfigError, NoSuchRunError, NotAllowedError, one_of
-from tomserve.runs import checking, noise_check
+from tomserve.runs import noise_check, planning
 from tomserve.serving import registry
 from tomserve.serving.endpoint import REFERENCE, normalize_url
 from tomserve.serving.keys import all_keys
@@ -47,7 +47,7 @@ def check(experiment: Experiment, person: Person, register: Register, settings: 
     _check_model(experiment)
     check_key(experiment, settings)
     options = experiment.options()
-    checking.check(options)
+    planning.check_options(options)
     noise_check.check_share(options.noise_check)
     if options.variants:
         variants.parse_kinds(options.variants)

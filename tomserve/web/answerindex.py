@@ -20,11 +20,11 @@ from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError
 from tomserve.items import nfc
 from tomserve.reporting.html.turns import Turns
-from tomserve.runs import kept, packed
+from tomserve.runs import journal, runfolder
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.measured import refuse
-from tomserve.runs.runfolder import existing_run
-from tomserve.runs.scores import replies_of, scores_of
+from tomserve.runs.measurement import refuse_measured
+from tomserve.runs.runfolder import find_run
+from tomserve.runs.scores import load_replies, scores_of
 from tomserve.scoring.metrics import BEGINNING
 from tomserve.scoring.responses import ResponseFile, offset_of, place_of
 from tomserve.scoring.score import sample_of
@@ -54,15 +54,15 @@ def answers(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
     Raises ConfigError where the run cannot be scored, and for a measured run, which has no answers.
     """
     del options
-    folder = existing_run(runs[0])
-    refuse(folder, "has no answers to page through", "its page shows what was measured")
+    folder = find_run(runs[0])
+    refuse_measured(folder, "has no answers to page through", "its page shows what was measured")
     scores = scores_of(folder)
-    replies = replies_of(folder)
+    replies = load_replies(folder)
     if replies is None or not scores.height:
         raise ConfigError(f"{run_name(folder)}: nothing was answered yet")
     known = replies.items
     rows = pl.concat(_replies(replies.responses, known.ids))
-    items = _items(folder / kept.ITEMS)
+    items = _items(folder / runfolder.ITEMS)
     table = _joined(rows, scores, items)
     _write(table, out / ANSWERS)
     _write(items, out / ITEMS)
@@ -186,7 +186,7 @@ def _turns(folder: Path, manifest: Manifest | None, model: str) -> pl.DataFrame 
     several = {name for name, one in manifest.strategies.items() if one.turns != 1 or manifest.repeats > 1}
     if not several:
         return None
-    found = Turns(packed.journal(folder), model, several)
+    found = Turns(journal.journal_path(folder), model, several)
     rows = [(*asked, sample, turn, offset) for asked, sample, turn, offset in found.places()]
     schema = {
         **dict.fromkeys(("item", "strategy", "model"), pl.String),

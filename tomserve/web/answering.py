@@ -20,7 +20,7 @@ from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError, NoSuchAnswerError, TomserveError
 from tomserve.items import Item, nfc, read_line
 from tomserve.reporting.html.turns import MOST
-from tomserve.runs import kept, packed
+from tomserve.runs import journal, runfolder
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import check_files
 from tomserve.scoring.score import sample_of, score_row
@@ -63,7 +63,7 @@ def answer(folder: Path, item: str, strategy: str, sample: int | None = None, mo
         raise _none(run, item, strategy)
     row = found.row(0, named=True)
     question = _item(folder, int(row["item_offset"]))
-    line = _line(packed.journal(folder), int(row["offset"]))
+    line = _line(journal.journal_path(folder), int(row["offset"]))
     reply = _counted(line, manifest)
     score = row if row["score"] is not None else _scored(run, manifest, question, reply, row["model"])
     replies = _turns(folder, index, row) or (reply,)
@@ -121,14 +121,14 @@ def _none(run: str, item: str, strategy: str) -> NoSuchAnswerError:
 def _scanned(folder: Path, run: str, manifest: Manifest, asked: tuple[str, str, int], index: Result | None) -> Answer:
     """The same by reading the journal from its beginning, as far as that takes no long time."""
     item, strategy, sample = asked
-    rows = [row for row in _rows(packed.journal(folder)) if _asks(row, item, strategy)]
+    rows = [row for row in _rows(journal.journal_path(folder)) if _asks(row, item, strategy)]
     own = [row for row in rows if sample_of(row) == sample]
     if not own:
-        if packed.has_journal(folder) and packed.size_of(folder / kept.JOURNAL) > SCANNED:
+        if journal.has_journal(folder) and journal.file_size(folder / runfolder.JOURNAL) > SCANNED:
             why = index.error if index is not None else "the index of its answers is still being made; look again soon"
             raise NoSuchAnswerError(f"{run}: {why}")
         raise _none(run, item, strategy)
-    question = next((one for one in _lines_of_items(folder / kept.ITEMS) if one.id == item), None)
+    question = next((one for one in _lines_of_items(folder / runfolder.ITEMS) if one.id == item), None)
     if question is None:
         raise _none(run, item, strategy)
     last = {row.get("turn") or 0: row for row in own}
@@ -179,7 +179,7 @@ def _lines_of_items(path: Path) -> Iterator[Item]:
 
 
 def _item(folder: Path, offset: int) -> Item:
-    path = folder / kept.ITEMS
+    path = folder / runfolder.ITEMS
     return read_line(path, 0, _line(path, offset).removeprefix(b"\xef\xbb\xbf"))
 
 
@@ -226,7 +226,7 @@ def _turns(folder: Path, index: Result, row: Row) -> tuple[Row, ...]:
     found: list[Row] = []
     for offset, sample, turn in places.select("offset", "sample", "turn").iter_rows():
         try:
-            one = orjson.loads(_line(packed.journal(folder), offset))
+            one = orjson.loads(_line(journal.journal_path(folder), offset))
         except orjson.JSONDecodeError:
             continue
         found.append({**one, "sample": sample, "turn": turn})

@@ -9,7 +9,7 @@ from typing import Any
 from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError, one_of
 from tomserve.reporting.html import build
-from tomserve.runs.runfolder import existing_run
+from tomserve.runs.runfolder import find_run
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.table import write_scores
 
@@ -26,7 +26,7 @@ def scores(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[s
     """
     if (form := str(options.get("form"))) not in FORMS:
         raise ConfigError(one_of("form", form, FORMS))
-    folder = existing_run(runs[0])
+    folder = find_run(runs[0])
     write_scores(scores_of(folder), out / f"scores.{form}")
     return {"file": f"scores.{form}", "as": f"{run_name(folder).replace('/', '-')}.{form}"}
 

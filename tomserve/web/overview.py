@@ -199,7 +199,7 @@ def overview(register: Register, person: Person, filters: Filters = Filters()) -
 def running(rows: list[Row]) -> tuple[tuple[Row, Progress | None], ...]:
     """The runs that some process works on, with what it says of its progress."""
     now = (State.RUNNING.value, State.STOPPING.value)
-    return tuple((row, progress.read(row.line.folder)) for row in rows if row.state in now)
+    return tuple((row, progress.read_progress(row.line.folder)) for row in rows if row.state in now)
 
 
 def waiting(rows: list[Row]) -> tuple[Row, ...]:

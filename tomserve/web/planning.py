@@ -31,9 +31,9 @@ from tomserve import variants as tomserve_variants
 from tomserve.api.experiments import Experiment
 from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, MachineError, TomserveError
-from tomserve.runs import checking, noise_check
-from tomserve.runs.stock import Stock
-from tomserve.runs.varying import Varied, apart, varied
+from tomserve.runs import noise_check, planning
+from tomserve.runs.item_store import ItemStore
+from tomserve.runs.planning import VariedItems, add_variants, split_variants
 from tomserve.studies import plan as studies
 
 KEPT = 256
@@ -105,7 +105,7 @@ class Plan:
 def foresee(experiment: Experiment) -> Plan:
     """The plan of an experiment, computed in this process. Raises TomserveError where it is not possible."""
     options = experiment.options()
-    checking.check(options)
+    planning.check_options(options)
     noise_check.check_share(options.noise_check)
     benchmark, every, (originals, given) = _items(experiment.benchmark, experiment.path, experiment.gold)
     kinds = tomserve_variants.parse_kinds(options.variants) if options.variants else ()
@@ -113,9 +113,9 @@ def foresee(experiment: Experiment) -> Plan:
     asked = wanted.limited(options.limit)
     names = tuple(dict.fromkeys(options.strategies or benchmark.strategies))
     part = asked if len(asked) <= VARIED or not kinds else asked.drawn(VARIED / len(asked))
-    told = varied(part, given, kinds, benchmarks.retelling(benchmark, options.path), every.ids)
+    told = add_variants(part, given, kinds, benchmarks.retelling(benchmark, options.path), every.ids)
     variants = round(len(told.variants) * len(asked) / max(1, len(part)))
-    share = Varied(asked, kinds=kinds).again(options.noise_check)
+    share = VariedItems(asked, kinds=kinds).again(options.noise_check)
     again = len(asked.drawn(share)) if share else 0
     made = studies.plan(benchmark, options.path, names, repeats=options.repeats, items=asked)
     more = (len(asked) + variants + again) / max(1, len(asked))
@@ -145,12 +145,14 @@ def _comparisons(made: studies.Plan) -> Iterator[Comparison]:
 
 
 @lru_cache(maxsize=3)
-def _items(name: str | None, path: str | None, gold: str | None) -> tuple[Benchmark, Stock, tuple[Stock, Stock]]:
+def _items(
+    name: str | None, path: str | None, gold: str | None
+) -> tuple[Benchmark, ItemStore, tuple[ItemStore, ItemStore]]:
     """A benchmark, all its items, and these apart from the variants that came with them."""
     benchmark = benchmarks.get(name)
-    every = Stock(benchmark.items(None if path is None else Path(path), gold, benchmarks.ALL))
+    every = ItemStore(benchmark.items(None if path is None else Path(path), gold, benchmarks.ALL))
     every.draw = benchmarks.draw_of(benchmark, every.benchmarks)
-    return benchmark, every, apart(every)
+    return benchmark, every, split_variants(every)
 
 
 class Desk:

@@ -18,8 +18,7 @@ from tomserve.items import Item
 from tomserve.prompting import strategy as known
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.planning import EvalOptions
-from tomserve.runs.strategies import strategies_of, thinking_of
+from tomserve.runs.planning import EvalOptions, load_strategies, thinking_budget
 from tomserve.serving.presets import Preset
 
 MODEL = "MODEL"
@@ -92,8 +91,8 @@ def preview(item: Item, how: How) -> Preview:
     preset = Preset.load(how.preset) if how.preset else None
     model = how.model or (preset.served_name if preset is not None else MODEL)
     options = EvalOptions(strategies=(name,), max_tokens=how.max_tokens or None, thinking=how.thinking or None)
-    thinking = thinking_of(preset, model, options.thinking)
-    (strategy,) = strategies_of(options, benchmark, preset, thinking)
+    thinking = thinking_budget(preset, model, options.thinking)
+    (strategy,) = load_strategies(options, benchmark, preset, thinking)
     extra = preset.extra(options.thinking) if preset is not None else {}
     sampling = Sampling(float(how.temperature), how.seed, extra)
     turns = strategy.conversation(item).open if strategy.several else [strategy.turn(item)]

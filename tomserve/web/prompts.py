@@ -13,10 +13,9 @@ from tomserve.engine.request import Identity, Request
 from tomserve.items import Item
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.manifest import Manifest
-from tomserve.runs.manifest_parts import AskedStrategy
-from tomserve.runs.prompted import same, sampling_of
-from tomserve.runs.talking import Talks
+from tomserve.runs.conversations import Conversations
+from tomserve.runs.manifest import AskedStrategy, Manifest
+from tomserve.runs.verification import find_same_strategy, recorded_sampling
 from tomserve.scoring.score import sample_of
 from tomserve.web.digests import Digests
 
@@ -49,14 +48,14 @@ def prompts_of(manifest: Manifest, item: Item, rows: Sequence[Mapping[str, Any]]
             "There is no strategy of that name and content here any more, so that its prompt cannot be made again. "
             "The row of the journal holds its digest."
         )
-    sampling = sampling_of(manifest)
+    sampling = recorded_sampling(manifest)
     keys = {row.get("turn") or 0: row.get("key") for row in rows}
 
     def build(identity: Identity, turn: Turn) -> Request:
         return Request.build(identity, turn, model=manifest.model, revision=manifest.revision, sampling=sampling)
 
     last = {row.get("turn") or 0: row for row in rows}
-    talks, made = Talks(build), list[Request]()
+    talks, made = Conversations(build), list[Request]()
     waiting = list(talks.begin(strategy, item, sample))
     while waiting and len(made) < len(last) + 1:
         request = waiting.pop(0)
@@ -72,7 +71,7 @@ _MOST = 64
 
 
 def _strategy(name: str, asked: AskedStrategy, manifest: Manifest) -> Strategy | None:
-    """The strategy of today that asks what that one of the run asked (see tomserve.runs.prompted.same).
+    """The strategy of today that asks what that one of the run asked (see tomserve.runs.verification.find_same_strategy).
 
     It is kept for as long as no file of any strategy changes, since looking for one costs a tenth of a second.
     """
@@ -84,7 +83,7 @@ def _strategy(name: str, asked: AskedStrategy, manifest: Manifest) -> Strategy |
     if key not in _known:
         if len(_known) >= _MOST:
             _known.clear()
-        _known[key] = same(name, asked, manifest)
+        _known[key] = find_same_strategy(name, asked, manifest)
     return _known[key]
 
 

@@ -19,10 +19,10 @@ import pydantic
 from tomserve.api import experiments
 from tomserve.content.paths import absolute_runs_root
 from tomserve.errors import ConfigError, NoSuchRunError
-from tomserve.runs import packed
-from tomserve.runs.kept import JOURNAL
+from tomserve.runs import journal as runs_journal
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.progress import held
+from tomserve.runs.progress import is_locked
+from tomserve.runs.runfolder import JOURNAL
 from tomserve.scoring.table import MEASURED
 from tomserve.web import cards
 from tomserve.web.cards import Card
@@ -132,8 +132,8 @@ class Register:
         return Line(
             name=found.name,
             folder=found.folder,
-            running=".lock" in files and held(found.folder),
-            rows=counted.about(journal[1]) if journal else packed.lines_in(found.folder),
+            running=".lock" in files and is_locked(found.folder),
+            rows=counted.about(journal[1]) if journal else runs_journal.count_packed_lines(found.folder),
             size=sum(file[1] for file in files.values()),
             card=Card.model_validate(known["card"]),
             **{**known["line"], "strategies": tuple(known["line"]["strategies"])},

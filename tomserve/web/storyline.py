@@ -9,7 +9,7 @@ import polars as pl
 
 from tomserve import benchmarks
 from tomserve.items import Item
-from tomserve.runs import kept
+from tomserve.runs import runfolder
 from tomserve.scoring.table import MEASURED
 from tomserve.web.people import Person
 from tomserve.web.register import Line, Register
@@ -86,7 +86,7 @@ def answers(item: Item, register: Register, person: Person) -> tuple[list[Told],
     found: list[Told] = []
     left = max(0, len(lines) - RUNS)
     for line in lines[:RUNS]:
-        table = line.folder / kept.TABLE
+        table = line.folder / runfolder.TABLE
         try:
             if table.is_symlink() or not table.is_file():
                 left += 1

@@ -136,8 +136,8 @@ class Follower:
 
     def look(self) -> Seen:
         """What there is to see now. Everything unreadable is shown as missing."""
-        told = progress.read(self.folder)
-        running = told.running if told is not None else progress.held(self.folder)
+        told = progress.read_progress(self.folder)
+        running = told.running if told is not None else progress.is_locked(self.folder)
         card, said = Card(), ""
         try:
             card = cards.read(self.folder)

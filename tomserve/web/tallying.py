@@ -23,7 +23,7 @@ from tomserve.content.text import sanitize
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.runs.evaluation import EvalResult
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.scores import scored, scores_of
+from tomserve.runs.scores import load_scored_run, scores_of
 from tomserve.scoring import grades
 from tomserve.stats.functional import FTOM_1
 from tomserve.studies import analyze, people, tasks
@@ -181,7 +181,7 @@ def of_run(folder: Path) -> Tally:
     )
     if manifest.measured or not manifest.complete:
         return known
-    table, record = scored(folder)
+    table, record = load_scored_run(folder)
     rows = originals(table)
     return known.model_copy(update={"shares": tuple(_shares(rows, manifest, record))})
 

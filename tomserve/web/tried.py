@@ -17,15 +17,14 @@ from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import TomserveError
 from tomserve.items import Item
 from tomserve.prompting.conversation import Turn
+from tomserve.runs.conversations import Conversations
 from tomserve.runs.evaluation import evaluate
 from tomserve.runs.journal import read_rows
-from tomserve.runs.listening import Silent
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.planning import EvalOptions
-from tomserve.runs.prompted import same, sampling_of
+from tomserve.runs.progress import SilentListener, Stop
 from tomserve.runs.scores import scores_of
-from tomserve.runs.stopping import Stop
-from tomserve.runs.talking import Talks
+from tomserve.runs.verification import find_same_strategy, recorded_sampling
 from tomserve.web.trying import RESULT, RUN, WISH
 
 ATTEMPTS = 2
@@ -45,7 +44,7 @@ def main(folder: Path) -> int:
     deadline.start()
     result: dict[str, Any] = {}
     try:
-        evaluate(_options(wish, item, run), Silent(), stop=stop)
+        evaluate(_options(wish, item, run), SilentListener(), stop=stop)
     except TomserveError as error:
         late = f"no answer came within {wish['seconds']:.0f} seconds; "
         result["error"] = f"{late if stop.is_set() else ''}{error}"
@@ -107,15 +106,15 @@ def _plain(value: Any) -> bool:
 def _requests(item: Item, manifest: Manifest, rows: list[dict[str, Any]]) -> list[str]:
     """The bodies of the requests of a conversation, made once more from its replies; no key ever stands in one."""
     name = rows[0]["strategy"]
-    strategy = same(name, manifest.strategies[name], manifest)
+    strategy = find_same_strategy(name, manifest.strategies[name], manifest)
     if strategy is None:
         return []
-    sampling, bodies = sampling_of(manifest), dict[int, bytes]()
+    sampling, bodies = recorded_sampling(manifest), dict[int, bytes]()
 
     def build(identity: Any, turn: Turn) -> Request:
         return Request.build(identity, turn, model=manifest.model, revision=manifest.revision, sampling=sampling)
 
-    talks, replies = Talks(build), {row["turn"]: row for row in rows}
+    talks, replies = Conversations(build), {row["turn"]: row for row in rows}
     waiting = list(talks.begin(strategy, item))
     while waiting:
         request = waiting.pop(0)

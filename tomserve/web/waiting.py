@@ -7,7 +7,7 @@ from pathlib import Path
 from tomserve.api.experiments import Experiment
 from tomserve.engine.sync_http import SyncClient
 from tomserve.errors import ConfigError, ServerError
-from tomserve.runs.progress import holder
+from tomserve.runs.progress import lock_holder
 from tomserve.serving import registry
 from tomserve.serving.endpoint import REFERENCE, normalize_url, redact_url
 
@@ -20,7 +20,7 @@ LOADS = (502, 503, 504)
 
 def reason(experiment: Experiment, folder: Path) -> str:
     """Why the experiment cannot begin now, in one sentence; "" where it can. No key is sent to any server."""
-    pid = holder(folder)
+    pid = lock_holder(folder)
     if pid is not None:
         return f"another process{f' ({pid})' if pid else ''} works on this run; it goes on once that has ended"
     if not experiment.base_url:

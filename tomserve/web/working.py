@@ -19,7 +19,7 @@ from tomserve.api.experiments import Experiment
 from tomserve.content.text import say
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, NoSuchRunError
-from tomserve.runs.kept import JOURNAL
+from tomserve.runs.runfolder import JOURNAL
 from tomserve.web import admitting, cards, child, sealing, turns, waiting
 from tomserve.web.cards import Card, Job, State
 from tomserve.web.child import Child

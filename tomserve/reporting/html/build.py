@@ -23,7 +23,7 @@ from tomserve.reporting.html.figured import Outlined, figures_of, named, read_fr
 from tomserve.reporting.html.items import packed
 from tomserve.reporting.html.sources import Source, load, made_from, provenance
 from tomserve.reporting.html.standing import PAGE, Wishes, keep
-from tomserve.runs.manifest import portable
+from tomserve.runs.manifest import make_portable
 from tomserve.scoring.table import Note
 from tomserve.serving import provenance as serving_provenance
 from tomserve.serving.provenance import describe_flags
@@ -203,7 +203,7 @@ def _provenance(source: Source) -> list[tuple[str, str]]:
     if source.made_from is None:
         what = f"a score table of {source.scores.height:,} rows; where its answers come from is not recorded in it"
         return [("file", source.run), ("what it is", what)]
-    return [*provenance(portable(dict(source.manifest))), *made_from(source.made_from)]
+    return [*provenance(make_portable(dict(source.manifest))), *made_from(source.made_from)]
 
 
 def _questions(scores: pl.DataFrame) -> str:

@@ -1,6 +1,6 @@
 """Makes the page of a measurement: verdicts, figures, tables, and where they come from.
 
-A measurement (see tomserve.runs.measured) has no replies to browse, no failures, no strategies and no chance level.
+A measurement (see tomserve.runs.measurement) has no replies to browse, no failures, no strategies and no chance level.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from tomserve._version import __version__
 from tomserve.reporting.html import page as pages
 from tomserve.reporting.html.items import pack
 from tomserve.reporting.html.sources import Source, made_from, provenance
-from tomserve.runs.manifest import portable
-from tomserve.runs.measured import changes
+from tomserve.runs.manifest import make_portable
+from tomserve.runs.measurement import environment_changes
 from tomserve.studies import Analysis, Context
 from tomserve.studies.together import split
 
@@ -102,7 +102,7 @@ def _warnings(sources: Sequence[Source], analysis: Analysis) -> Iterator[pages.A
     for said in analysis.warnings:
         yield pages.Alert(_sentence(said), ("#tables", "Tables"))
     for source in sources:
-        for change in changes(source.manifest):
+        for change in environment_changes(source.manifest):
             text = f"Run {source.run} was measured in several sessions, and not all by the same means: {change}."
             yield pages.Alert(text, ("#provenance", "Provenance"))
 
@@ -126,6 +126,6 @@ def _provenance(source: Source) -> Iterator[tuple[str, str]]:
     manifest: Mapping[str, Any] = {
         name: value for name, value in source.manifest.items() if name not in _UNSAID and value is not None
     }
-    yield from provenance(portable(dict(manifest)))
+    yield from provenance(make_portable(dict(manifest)))
     for name, text in made_from(source.made_from):
         yield name.replace("scores: ", "file: "), text

@@ -14,7 +14,7 @@ from tomserve.content import files
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.reporting.html.build import report
 from tomserve.reporting.html.standing import PAGE, RECORD, Wishes, standing
-from tomserve.runs.verifying import Finding
+from tomserve.runs.verification import Finding
 from tomserve.studies.loading import names
 
 _VERSION = f"tomserve {__version__}".encode()

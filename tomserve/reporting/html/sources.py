@@ -19,9 +19,10 @@ from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError
 from tomserve.items import Item, nfc
 from tomserve.reporting.html.turns import Turns
-from tomserve.runs import kept, packed
-from tomserve.runs.runfolder import existing_run, read_manifest
-from tomserve.runs.scores import load_scores, scored
+from tomserve.runs import journal as runs_journal
+from tomserve.runs import runfolder
+from tomserve.runs.runfolder import find_run, read_manifest
+from tomserve.runs.scores import load_scored_run, load_scores
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note
 from tomserve.shards.partitions import of_files, parts_folder
@@ -54,7 +55,7 @@ class Source:
     run: str
     manifest: Mapping[str, Any]
     scores: pl.DataFrame
-    made_from: kept.Record | None
+    made_from: runfolder.Record | None
     file: Path | None = None
 
     def gaps(self) -> list[Gaps]:
@@ -69,14 +70,14 @@ class Source:
         chosen: ids of the items that are wanted; None for all. Raises ConfigError where the files are not those that
         were scored.
         """
-        if self.folder is None or self.made_from is None or kept.JOURNAL not in self.made_from["files"]:
+        if self.folder is None or self.made_from is None or runfolder.JOURNAL not in self.made_from["files"]:
             return
         files = self.made_from["files"]
-        known = ItemFile(self.folder / kept.ITEMS)
+        known = ItemFile(self.folder / runfolder.ITEMS)
         places = None if chosen is None else {place for place, name in enumerate(known.ids) if name in chosen}
-        size = files[kept.JOURNAL]["bytes"]
+        size = files[runfolder.JOURNAL]["bytes"]
         model, talking = str(self.manifest.get("model")), self.made_from.get("turns") or {}
-        found = ResponseFile(packed.journal(self.folder), known, model, size=size, talking=talking)
+        found = ResponseFile(runs_journal.journal_path(self.folder), known, model, size=size, talking=talking)
         for file in (known.file, found.file):
             if file.digest != files[file.path.name]["digest"]:
                 raise changed_error(file.path)
@@ -93,9 +94,9 @@ class Source:
 
     def replies(self) -> int:
         """How many replies there are to show: more than answers where a strategy asks several requests for one."""
-        if not self.several or self.folder is None or not packed.has_journal(self.folder):
+        if not self.several or self.folder is None or not runs_journal.has_journal(self.folder):
             return self.scores.height
-        journal = packed.journal(self.folder)
+        journal = runs_journal.journal_path(self.folder)
         with journal.open("rb") as file:
             return max(self.scores.height, sum(1 for _ in files.read_lines(file, journal)))
 
@@ -107,9 +108,9 @@ class Source:
         """
         if not self.several or self.folder is None or self.made_from is None:
             return None
-        if (scored_file := self.made_from["files"].get(kept.JOURNAL)) is None:
+        if (scored_file := self.made_from["files"].get(runfolder.JOURNAL)) is None:
             return None
-        journal, model = packed.journal(self.folder), str(self.manifest.get("model"))
+        journal, model = runs_journal.journal_path(self.folder), str(self.manifest.get("model"))
         found = Turns(journal, model, self.several, chosen, scored_file["bytes"])
         if found.file.digest != scored_file["digest"]:
             raise changed_error(journal)
@@ -118,7 +119,7 @@ class Source:
     def outlines(self) -> Iterator[Outline]:
         """Every item of the run in outline. Items were checked when they were scored and are not checked again, since
         half a million of them would take a minute and gigabytes."""
-        if self.folder is None or not packed.has_journal(self.folder):
+        if self.folder is None or not runs_journal.has_journal(self.folder):
             return
         path = self.folder / "items.jsonl"
         with path.open("rb") as file:
@@ -161,18 +162,18 @@ def _place(source: Source) -> Path:
 def _sources(run: str | None, note: Note | None) -> list[Source]:
     """The sources that a name means: a run, a table, every part of an evaluation, or every table of a folder."""
     if run is None or (run.endswith(TABLES) and Path(run).expanduser().exists()):
-        return [_table(run, note) if run is not None else _run(existing_run(None), note)]
+        return [_table(run, note) if run is not None else _run(find_run(None), note)]
     if (folder := parts_folder(run)) is not None:
         named = pl.lit(Shards.read(folder).run).alias("run")
         parts = [_run(part_folder(folder, number), note) for number in score_parts(folder, note).there]
         return [replace(part, scores=part.scores.with_columns(named)) for part in parts if part.scores.height]
     if (tables := of_files(run)) is not None:
         return [_table(str(path), note) for path in tables.files]
-    return [_table(run, note) if run.endswith(TABLES) else _run(existing_run(run), note)]
+    return [_table(run, note) if run.endswith(TABLES) else _run(find_run(run), note)]
 
 
 def _run(folder: Path, note: Note | None) -> Source:
-    made = scored(folder.resolve(), note=note)
+    made = load_scored_run(folder.resolve(), note=note)
     return Source(folder, run_name(folder), read_manifest(folder) or {}, made.table, made.record)
 
 
@@ -181,11 +182,11 @@ def _table(file: str, note: Note | None) -> Source:
     return Source(None, path.name, {}, load_scores(file, note=note), None, path)
 
 
-def made_from(record: kept.Record) -> list[tuple[str, str]]:
+def made_from(record: runfolder.Record) -> list[tuple[str, str]]:
     """What scores were made from as (field, text) pairs, to stand below the manifest."""
     files = [(name, f"{file['bytes']:,} bytes, {file['digest']}") for name, file in record["files"].items()]
     scorer = [("scored with", record["scorer"])] if "scorer" in record else []  # a measured table was not scored
-    named = [*scorer, (kept.TABLE, record["table"])]
+    named = [*scorer, (runfolder.TABLE, record["table"])]
     return [(f"scores: {name}", text) for name, text in (*files, *named)]
 
 

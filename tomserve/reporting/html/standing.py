@@ -1,6 +1,6 @@
 """Decides whether the report in a run folder still stands, by ``report.json``, which records what it was made from.
 
-Like the scores (see tomserve.runs.kept) a report is believed by content alone: this user's tomserve wrote the page
+Like the scores (see tomserve.runs.runfolder) a report is believed by content alone: this user's tomserve wrote the page
 as it is now, with the same code and studies, from these scores and this manifest.
 """
 
@@ -18,9 +18,9 @@ from tomserve.content import signatures
 from tomserve.content.files import digest_bytes, digest_file
 from tomserve.content.paths import PACKAGE
 from tomserve.reporting.html.sources import Source
-from tomserve.runs import kept
+from tomserve.runs import runfolder
 from tomserve.runs.runfolder import read_manifest
-from tomserve.runs.scores import usable
+from tomserve.runs.scores import read_current_record
 
 PAGE, RECORD = "report.html", "report.json"
 
@@ -62,7 +62,7 @@ def standing(folder: Path) -> Path | None:
     record, manifest = signatures.read_record(folder / RECORD), read_manifest(folder)
     if record is None or manifest is None or record.get("schema") != SCHEMA or "wishes" not in record:
         return None
-    if (scores := usable(folder)) is None:
+    if (scores := read_current_record(folder)) is None:
         return None
     try:
         page = digest_file(folder / PAGE)[1]
@@ -71,7 +71,7 @@ def standing(folder: Path) -> Path | None:
     return folder / PAGE if record == _record(manifest, scores, page, Wishes(**record["wishes"])) else None
 
 
-def _record(manifest: Mapping[str, Any], made_from: kept.Record, page: str, wishes: Wishes) -> Mapping[str, Any]:
+def _record(manifest: Mapping[str, Any], made_from: runfolder.Record, page: str, wishes: Wishes) -> Mapping[str, Any]:
     return {
         "schema": SCHEMA,
         "page": page,

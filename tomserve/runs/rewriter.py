@@ -1,9 +1,9 @@
-"""Has a model rewrite the stories that no rule can tell otherwise, verifies every rewriting, and writes the variants.
+"""A model as rewriter of stories: it rewrites, a verifier checks that the answer stays the same, and the variants are
+written.
 
-The verified rewriting is one whose text passes all checks of tomserve.variants.rewriter, and about which a verifier
-(the rewriter itself, or a second model) gives the same answer as about the original, with the choices in either order.
-Every reply is kept in a journal beside the file of variants, so that the work may be killed and repeated, and a second
-call asks nothing again.
+A rewriting counts where its text passes all checks of tomserve.stability.rewriting, and the verifier (the rewriter
+itself, or a second model) gives the same answer as about the original, with the choices in either order. Every reply
+is kept in a journal beside the file of variants, so that the work may be killed and repeated.
 """
 
 from __future__ import annotations
@@ -23,14 +23,10 @@ from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
+from tomserve.runs.conversations import Asker, Conversations, Phase, Question
+from tomserve.runs.grader import Reader, check_chat, find_reader, reader_at
 from tomserve.runs.journal import Journal, read_rows
-from tomserve.runs.listening import Listener, Silent
-from tomserve.runs.phases import Asker, Phase
-from tomserve.runs.questions import Question
-from tomserve.runs.reader import Reader, find, reader_at
-from tomserve.runs.reading import check_chat
-from tomserve.runs.stopping import Stop
-from tomserve.runs.talking import Talks
+from tomserve.runs.progress import Listener, SilentListener, Stop
 from tomserve.scoring.score import read_response
 from tomserve.scoring.thoughts import split_thoughts
 from tomserve.serving.probe import WaitPolicy
@@ -45,17 +41,17 @@ tells one model and prompt from another."""
 
 
 def find_rewriter(given: str, model: str | None = None, waiting: WaitPolicy | None = None) -> Reader:
-    """Find the model that is to rewrite, by its address or name; see tomserve.runs.reader.find."""
-    return find(given, model, waiting, strategy=REWRITER)
+    """Find the model that is to rewrite, by its address or name; see tomserve.runs.grader.find_reader."""
+    return find_reader(given, model, waiting, strategy=REWRITER)
 
 
 def find_verifier(given: str, model: str | None = None, waiting: WaitPolicy | None = None) -> Reader:
-    """Find a second model that is to answer originals and rewritings; see tomserve.runs.reader.find."""
-    return find(given, model, waiting, strategy=VERIFIER)
+    """Find a second model that is to answer originals and rewritings; see tomserve.runs.grader.find_reader."""
+    return find_reader(given, model, waiting, strategy=VERIFIER)
 
 
 @dataclass(frozen=True)
-class Report:
+class RewritingReport:
     """What became of all items and kinds.
 
     made: how many variants there are, by kind and by how they were made ("record", "rules", "rewriter:MODEL"). dropped:
@@ -86,7 +82,7 @@ class Report:
 
 
 @dataclass
-class Work:
+class RewritingJob:
     """The rewriting of some stories: `ask` asks what was not asked yet.
 
     jobs: what is to be rewritten. wanted: the items that wait for it. rewriter, verifier: who is asked. journal: where
@@ -100,7 +96,7 @@ class Work:
     rewriter: Reader
     verifier: Reader
     journal: Path
-    listener: Listener = field(default_factory=Silent)
+    listener: Listener = field(default_factory=SilentListener)
     stop: Stop = field(default_factory=Stop)
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     made: dict[tuple[str, Kind], Item] = field(default_factory=dict)
@@ -157,7 +153,7 @@ class Work:
             return {}
         strategy, at = who.strategy, who.target
 
-        def left(talks: Talks) -> Iterator[Request]:
+        def left(talks: Conversations) -> Iterator[Request]:
             del talks  # these strategies have no conversations
             names = [name for name in shown if _identity(name, who) not in journal.final]
             return (who.request(_identity(name, who), strategy.turn(shown[name])) for name in names)
@@ -206,7 +202,7 @@ def _answer(item: Item, reply: str | None) -> str | None:
     return item.meaning(found) if found in item.choices else None
 
 
-def _drive(work: Work) -> None:
+def _drive(work: RewritingJob) -> None:
     """Ask in an event loop of its own; the calling thread must have none that runs."""
     transports.run_loop(work.ask())
 
@@ -222,13 +218,13 @@ def write_variants(
     verifier: Reader | None = None,
     stop: Stop | None = None,
     policy: RetryPolicy | None = None,
-    drive: Callable[[Work], None] = _drive,
-) -> Report:
+    drive: Callable[[RewritingJob], None] = _drive,
+) -> RewritingReport:
     """Write the items and their variants of these kinds to a file of items, and say what became of each.
 
     retelling: gives the function that retells the items of a benchmark. rewriter: the model that rewrites what no
     record and no rule can tell otherwise; None for none. out: the file; the replies of the models are kept beside it
-    (see `journal_of`). listener: told what happens. verifier: a second model, which answers originals and rewritings in
+    (see `rewriting_journal`). listener: told what happens. verifier: a second model, which answers originals and rewritings in
     the place of the rewriter. stop, policy: as in Work. drive: runs `Work.ask` to its end; a command line gives its
     own, which handles signals meanwhile.
 
@@ -253,7 +249,7 @@ def write_variants(
     work = None
     if rewriter is not None:
         work = _work(items, dropped, rewriter, verifier, out)
-        work.listener, work.stop = listener or Silent(), stop or Stop()
+        work.listener, work.stop = listener or SilentListener(), stop or Stop()
         work.policy = policy or RetryPolicy()
         if work.jobs:
             _prepare(work.journal)
@@ -263,7 +259,7 @@ def write_variants(
     write_items(out, _in_order(items, kinds, made), output_path.open_output)
     ways = Counter((kind.name, str(one.factors["variant_by"])) for (_, kind), one in made.items())
     reasons = Counter((kind.name, why) for (_, kind), why in dropped.items())
-    return Report(ways, reasons, work.right if work else Counter(), work.failures if work else Counter())
+    return RewritingReport(ways, reasons, work.right if work else Counter(), work.failures if work else Counter())
 
 
 def _kind(item: Item) -> str:
@@ -281,7 +277,7 @@ def _prepare(journal: Path) -> None:
     files.check_regular(journal, alone=True)
 
 
-def journal_of(out: Path) -> Path:
+def rewriting_journal(out: Path) -> Path:
     """Where the replies of rewriter and verifier are kept: beside the file of variants."""
     return out.with_name(f"{out.stem}.rewriter.jsonl")
 
@@ -292,7 +288,7 @@ def _work(
     rewriter: Reader,
     verifier: Reader | None,
     out: Path,
-) -> Work:
+) -> RewritingJob:
     """What is left for the rewriter of what no rule could make."""
     known = {item.id: item for item in items}
     left = [
@@ -300,7 +296,7 @@ def _work(
     ]
     jobs, wanted, hopeless = variants_rewriter.plan_jobs(left)
     verifies = verifier or reader_at(rewriter.target, VERIFIER)
-    work = Work({job.name: job for job in jobs}, wanted, rewriter, verifies, journal_of(out))
+    work = RewritingJob({job.name: job for job in jobs}, wanted, rewriter, verifies, rewriting_journal(out))
     work.dropped = {(item.id, kind): why for item, kind, why in hopeless}
     return work
 

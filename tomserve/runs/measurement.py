@@ -1,9 +1,9 @@
-"""Runs that hold a measurement instead of answers: a table of what was found inside of a model, with all that made it.
+"""Runs that hold a measurement instead of answers: a table of what was found inside of a model, with all that made
+it.
 
-The folder is that of any run, with ``manifest.json``, ``items.jsonl``, ``scores.parquet`` (the measured table),
-``log.txt`` and ``.lock``; what a measurement has done so far lies in its folder ``work``. The table cannot be made from
-the other files, so that it is never scored again: its digest in the manifest says that it is the one that was measured.
-The study that the manifest names reads it.
+The folder is that of any run; what a measurement has done so far lies in its folder ``work``. The table cannot be
+made from the other files, so that it is never scored again: its digest in the manifest says that it is the one that
+was measured.
 
     with MeasuredRun.open(folder, study="mine", model="m", revision=None, benchmark="b", benchmark_digest=digest,
                           settings={"layers": 8}) as run:
@@ -36,12 +36,28 @@ from tomserve.content.paths import run_name
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, JournalError, RunMismatchError
 from tomserve.items import Item, write_items
-from tomserve.runs import kept
-from tomserve.runs.manifest import Manifest, Session, portable, short
-from tomserve.runs.manifest_parts import TableRecord
+from tomserve.runs import runfolder
+from tomserve.runs.manifest import Manifest, Session, TableRecord, make_portable, short_text
 from tomserve.runs.runfolder import CARD, RunFolder, check_files
-from tomserve.runs.working import check_folder, check_work
 from tomserve.scoring.table import MEASURED, check_columns
+
+
+def check_work(path: Path) -> None:
+    """Raise ConfigError for anything but files and folders in the folder of work, however deep: a link there could
+    have a measurement read or write other files of the user, and a pipe would have it wait for ever."""
+    check_work_folder(path)
+    for folder, names, other in os.walk(path):
+        for name in names:
+            check_work_folder(Path(folder) / name)
+        for name in other:
+            files.check_regular(Path(folder) / name, alone=True)
+
+
+def check_work_folder(path: Path) -> None:
+    """Raise ConfigError unless there is a folder at that path, which is no link, or nothing at all."""
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
+        raise ConfigError(f"{path}: is no folder of this run (a link, or a file); move it away")
+
 
 WORK = "work"
 """The folder, inside that of the run, for what a measurement has done so far."""
@@ -93,11 +109,11 @@ class MeasuredRun:
         path = folder
         given = {
             **{"schema": 1, "run": run_name(path), "kind": MEASURED, "study": study},
-            **({} if command is None else {"command": portable(command)}),
+            **({} if command is None else {"command": make_portable(command)}),
             **{"benchmark": benchmark, "benchmark_digest": benchmark_digest, **(more or {})},
             **{"model": model, "revision": revision, "strategies": {}, "sessions": []},
             **{"tomserve": __version__, "python": platform.python_version(), "platform": platform.platform()},
-            **{"created": utc_now(), "settings": plain(settings), "complete": False},
+            **{"created": utc_now(), "settings": as_plain_json(settings), "complete": False},
         }
         manifest, locked = Manifest.model_validate(given), RunFolder(path)
         try:
@@ -110,9 +126,9 @@ class MeasuredRun:
             if old is not None:
                 _check_same(path, old, manifest)
                 manifest.created, manifest.sessions = old.created, old.sessions
-                if old.complete and old.table is not None and _is(path / kept.TABLE, old.table):
+                if old.complete and old.table is not None and _is(path / runfolder.TABLE, old.table):
                     return cls(locked, old, complete=True)
-            session = {"time": utc_now(), "tomserve": __version__, "measured_on": plain(environment or {})}
+            session = {"time": utc_now(), "tomserve": __version__, "measured_on": as_plain_json(environment or {})}
             manifest.sessions = [*manifest.sessions, Session.model_validate(session)]
             locked.write_manifest(manifest)
         except BaseException:
@@ -138,12 +154,12 @@ class MeasuredRun:
         found: more names and values, or others in place of those that were given. Raises JournalError.
         """
         session = self._manifest.sessions[-1]
-        session.measured_on = {**(session.measured_on or {}), **plain(found)}
+        session.measured_on = {**(session.measured_on or {}), **as_plain_json(found)}
         self._folder.write_manifest(self._manifest)
 
     def write_items(self, items: Iterable[Item]) -> int:
         """Keep the items that are measured in ``items.jsonl``. Returns how many there are. Raises JournalError."""
-        count = write_items(self.path / kept.ITEMS, items)
+        count = write_items(self.path / runfolder.ITEMS, items)
         self._manifest.benchmark_items = count
         self._folder.write_manifest(self._manifest)
         return count
@@ -155,7 +171,7 @@ class MeasuredRun:
         Raises ConfigError where something else has its name, such as a link; JournalError where it cannot be made.
         """
         path = self.path / WORK
-        check_folder(path)
+        check_work_folder(path)
         try:
             path.mkdir(exist_ok=True)
         except OSError as error:
@@ -174,7 +190,7 @@ class MeasuredRun:
     def clear_work(self) -> None:
         """Remove the folder of work with all that is in it; what a link in it leads to stays. Raises ConfigError where
         the folder itself is a link."""
-        check_folder(self.path / WORK)
+        check_work_folder(self.path / WORK)
         shutil.rmtree(self.path / WORK, ignore_errors=True)
 
     def finish(self, table: pl.DataFrame | Path) -> None:
@@ -183,7 +199,7 @@ class MeasuredRun:
         table: the rows, or a Parquet file of them, which stays where it is. Raises JournalError where it cannot be
         written.
         """
-        path = self.path / kept.TABLE
+        path = self.path / runfolder.TABLE
         try:
             with files.replace_file(path) as file:
                 if isinstance(table, Path):
@@ -201,7 +217,7 @@ class MeasuredRun:
         self._folder.write_manifest(self._manifest)
 
 
-def manifest_of(folder: Path) -> Manifest | None:
+def measured_manifest(folder: Path) -> Manifest | None:
     """The manifest of a run if it is a measured one; None for a run of answers, and where there is no run.
 
     Raises ConfigError where the manifest is broken.
@@ -211,18 +227,18 @@ def manifest_of(folder: Path) -> Manifest | None:
     return manifest if manifest is not None and manifest.measured else None
 
 
-def refuse(folder: Path, what: str, way_out: str = "") -> None:
+def refuse_measured(folder: Path, what: str, way_out: str = "") -> None:
     """Raise ConfigError where that run is a measured one, which says what cannot be done with it, and the way out.
 
     what: what was asked for, to follow "it", such as "cannot be scored again". way_out: what to do instead; where
     nothing is given, how the run is made again.
     """
-    if (manifest := manifest_of(folder)) is not None:
+    if (manifest := measured_manifest(folder)) is not None:
         said = f"{folder}: holds a measurement and no answers, so that it {what}"
-        raise ConfigError(f"{said}; {way_out or again(manifest)}")
+        raise ConfigError(f"{said}; {way_out or suggest_repeat(manifest)}")
 
 
-def again(manifest: Manifest) -> str:
+def suggest_repeat(manifest: Manifest) -> str:
     """How a measured run is made again: by its command, where that is safe to be shown, as it may be a stranger's."""
     command = manifest.command or ""
     if re.fullmatch(r"tomserve [\w ./:=,@+-]{1,300}", command) and " /" not in command:
@@ -230,7 +246,7 @@ def again(manifest: Manifest) -> str:
     return "to measure again, repeat the command that made it with --run NEW"
 
 
-def stored(folder: Path, manifest: Manifest) -> tuple[bytes, kept.Record]:
+def load_stored(folder: Path, manifest: Manifest) -> tuple[bytes, runfolder.Record]:
     """The bytes of a measured run's table, and the record of what belongs to it (its items and its digest).
 
     Raises ConfigError where the measurement is not finished, and where the table is missing or another one than was
@@ -239,36 +255,40 @@ def stored(folder: Path, manifest: Manifest) -> tuple[bytes, kept.Record]:
     table = manifest.table
     if not manifest.complete or table is None:
         raise ConfigError(f"{folder}: its measurement is not finished; repeat the command that began it to go on")
-    path = folder / kept.TABLE
+    path = folder / runfolder.TABLE
     try:
         with files.open_for_reading(path) as file:
             found = file.read()
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); {again(manifest)}") from None
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); {suggest_repeat(manifest)}") from None
     if digest_bytes(found) != table.digest:
-        raise ConfigError(f"{path}: is not the table that was measured (its digest is another one); {again(manifest)}")
-    items = {kept.ITEMS: digest_file(folder / kept.ITEMS)} if (folder / kept.ITEMS).exists() else {}
+        raise ConfigError(
+            f"{path}: is not the table that was measured (its digest is another one); {suggest_repeat(manifest)}"
+        )
+    items = {runfolder.ITEMS: digest_file(folder / runfolder.ITEMS)} if (folder / runfolder.ITEMS).exists() else {}
     described = {name: {"bytes": size, "digest": digest} for name, (size, digest) in items.items()}
     return found, {"schema": 1, "run": run_name(folder), "model": manifest.model, "files": described,
                    "table": table.digest}  # fmt: skip
 
 
-def read(folder: Path, manifest: Manifest) -> tuple[pl.DataFrame, kept.Record]:
-    """The table of a measured run as it was measured, and its record. Raises ConfigError as `stored` does, and where
+def read_measurement(folder: Path, manifest: Manifest) -> tuple[pl.DataFrame, runfolder.Record]:
+    """The table of a measured run as it was measured, and its record. Raises ConfigError as `load_stored` does, and where
     the file holds no table, or one without rows."""
-    table, record = stored(folder, manifest)
+    table, record = load_stored(folder, manifest)
     try:
         frame = pl.read_parquet(table)
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = " ".join(str(error).split())[:120]
-        raise ConfigError(f"{folder / kept.TABLE}: not a parquet table ({reason}); {again(manifest)}") from None
+        raise ConfigError(
+            f"{folder / runfolder.TABLE}: not a parquet table ({reason}); {suggest_repeat(manifest)}"
+        ) from None
     if frame.is_empty():
-        raise ConfigError(f"{folder / kept.TABLE}: holds no rows; {again(manifest)}")
-    check_columns(frame, str(folder / kept.TABLE))
+        raise ConfigError(f"{folder / runfolder.TABLE}: holds no rows; {suggest_repeat(manifest)}")
+    check_columns(frame, str(folder / runfolder.TABLE))
     return frame, record
 
 
-def plain(value: Mapping[str, Any]) -> dict[str, Any]:
+def as_plain_json(value: Mapping[str, Any]) -> dict[str, Any]:
     """The values as JSON gives them back, so that those of two sessions can be compared."""
     made: dict[str, Any] = orjson.loads(
         orjson.dumps(dict(value), option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
@@ -276,7 +296,7 @@ def plain(value: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def changes(manifest: Mapping[str, Any]) -> list[str]:
+def environment_changes(manifest: Mapping[str, Any]) -> list[str]:
     """A sentence for each part of the environment that changed between two sessions of a measured run.
 
     manifest: as a dictionary.
@@ -287,8 +307,8 @@ def changes(manifest: Mapping[str, Any]) -> list[str]:
             continue  # it ended before it measured anything
         for name in dict.fromkeys((*(before or {}), *now_there)):
             if before is not None and before.get(name) != now_there.get(name):
-                was, is_now = (files.one_line(short(one.get(name))) for one in (before, now_there))
-                said.append(f"{name} was {was} until the session of {short(session.get('time'))}, then {is_now}")
+                was, is_now = (files.one_line(short_text(one.get(name))) for one in (before, now_there))
+                said.append(f"{name} was {was} until the session of {short_text(session.get('time'))}, then {is_now}")
         before = now_there
     return said
 
@@ -303,7 +323,7 @@ def _check_same(folder: Path, old: Manifest, new: Manifest) -> None:
     wanted = {**{name: getattr(new, name) for name in FIXED}, **_settings(new)}
     for name in dict.fromkeys((*wanted, *before)):
         if before.get(name) != wanted.get(name):
-            was, is_now = (short(one[name]) if name in one else "not set" for one in (before, wanted))
+            was, is_now = (short_text(one[name]) if name in one else "not set" for one in (before, wanted))
             raise RunMismatchError(f"{folder}: {name} of this run is {was}, now it would be {is_now}; {NEW}")
 
 
@@ -323,4 +343,4 @@ def _begun(folder: Path) -> bool:
     with contextlib.suppress(OSError):
         if any((folder / WORK).iterdir()):
             return True
-    return (folder / kept.TABLE).exists()
+    return (folder / runfolder.TABLE).exists()

@@ -1,0 +1,507 @@
+"""The questions of a run and the conversations by which they are asked, one phase after the other, with the replies
+kept.
+
+A question is an item that one strategy asks about, once or several times, by one request or by a conversation of
+several turns. Only as many conversations are open as requests are in flight; nothing of them is kept but the rows of
+the journal. The manifest is saved before each phase, and also where a phase ends by an error, so that it always says
+what was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from array import array
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import orjson
+
+from tomserve.content.compact_index import FirstPlaces
+from tomserve.engine import transports
+from tomserve.engine.concurrency import MOST
+from tomserve.engine.records import CLOSES, CONCLUSION, Row
+from tomserve.engine.request import Identity, Request
+from tomserve.engine.retry import ModelGuard, RetryPolicy
+from tomserve.engine.runner import Runner
+from tomserve.engine.transport import Timeouts, Transport
+from tomserve.engine.transports import limit_in_flight
+from tomserve.errors import JournalError, ServerLostError, StoppedError
+from tomserve.items import Item
+from tomserve.prompting.conversation import Asker as ConversationAsker
+from tomserve.prompting.conversation import Conversation, Reply, Turn
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs.item_store import ItemStore, sort_key, sort_places
+from tomserve.runs.journal import Journal
+from tomserve.runs.manifest import Doubts, Session
+from tomserve.runs.progress import INTERRUPTED, Listener, RowCounter, Stop
+from tomserve.serving import keys
+from tomserve.serving.endpoint import ServerWatch
+from tomserve.status import ANSWERS, FINAL, SPOKEN
+
+ENDING = FINAL - ANSWERS
+"""Statuses of replies that are no answer and never will be."""
+
+Build = Callable[[Identity, Turn], Request]
+"""A function that makes the request of a turn."""
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """An open conversation.
+
+    counted: how many requests it is taken to have. failed: how many of its open turns have no reply in this session.
+    program: whether only its program knows how many requests it takes.
+    """
+
+    conversation: Conversation
+    counted: int
+    program: bool
+    failed: int = 0
+
+
+class Conversations:
+    """The open conversations of one phase of a run; it is the runner's Follower (see tomserve.engine.runner).
+
+    build: makes the request of a turn. had: tells how many requests a conversation, given by strategy, item and sample,
+    had in earlier sessions.
+    ahead: how many conversations of programs are still to be begun, whose number of requests nobody knows.
+    """
+
+    def __init__(self, build: Build, had: Callable[[ConversationAsker, str, int], int] = lambda *of: 0) -> None:
+        self._build, self._had = build, had
+        self._several: set[str] = set()
+        self._open: dict[tuple[str, str, int], _Conversation] = {}
+        self._more = 0  # requests beyond those that were counted before the conversations began
+        self._ended = self._extra = 0  # conversations of programs that ended, and how many requests more they took
+        self.ahead = 0
+
+    @property
+    def grown(self) -> int:
+        """How many more requests are wanted than were announced.
+
+        Conversations of programs that have not begun are expected to take as many as those that have ended.
+        """
+        expected = self._extra / self._ended * self.ahead if self._ended else 0.0
+        return self._more + round(expected)
+
+    def __len__(self) -> int:
+        """How many conversations are open."""
+        return len(self._open)
+
+    def begin(self, strategy: ConversationAsker, item: Item, sample: int = 0) -> Iterable[Request]:
+        """The first requests about an item: the only one of a strategy of one turn, else those of a new conversation.
+
+        sample: which one it is, where the same is asked several times.
+        Raises ConfigError where the strategy's program makes a mistake.
+        """
+        if not strategy.several:
+            return (self._build(Identity(item.id, strategy.name, 0, sample), strategy.turn(item)),)
+        conversation = strategy.conversation(item)
+        self._several.add(strategy.name)
+        turns, question = strategy.turns, (item.id, strategy.name, sample)
+        counted = turns or self._had(strategy, item.id, sample) + 1
+        talk = self._open[question] = _Conversation(conversation, counted, turns is None)
+        if turns is None:
+            self.ahead -= 1
+            self._count(talk)
+        return self._requests(question, conversation.open)
+
+    def waits(self, identity: Identity) -> bool:
+        """Whether an open conversation waits for the reply to that turn."""
+        return identity.question in self._open
+
+    def over(self, identity: Identity) -> bool:
+        """Whether that is a turn of a conversation that has ended."""
+        return identity.strategy in self._several and identity.question not in self._open
+
+    def leave(self, identity: Identity) -> None:
+        """Hold the conversation of that turn no longer, as its next reply does not come in this session."""
+        self._open.pop(identity.question, None)
+
+    def follow(self, row: Row) -> list[Request]:
+        """Take a reply, and return the requests that follow from it (see tomserve.engine.runner.Follower).
+
+        A reply that is no answer and never will be ends the conversation. Where there is no reply at all, the
+        conversation waits for another session, once the other turns of its list have had theirs.
+        """
+        question = (row["item"], row["strategy"], row.get("sample") or 0)
+        if (talk := self._open.get(question)) is None:
+            return []
+        following: list[Turn] = []
+        conversation, status = talk.conversation, row["status"]
+        if status in ANSWERS:
+            tokens, skipped = row.get("tokens"), row.get("tokens_skipped") or 0
+            reply = Reply(row.get("text") or "", row.get("reasoning"), status, tokens, skipped)
+            following = conversation.reply(row["turn"], reply)
+        if conversation.ended or status in ENDING:
+            row[CLOSES] = conversation.count
+            if conversation.ended and conversation.conclusion is not None:
+                row[CONCLUSION] = conversation.conclusion
+            self._end(talk, question)
+            return []
+        if following:
+            if talk.program:
+                self._count(talk)
+            return self._requests(question, following)
+        talk.failed += status not in ANSWERS
+        if len(conversation.open) == talk.failed:
+            del self._open[question]
+        return []
+
+    def _requests(self, question: tuple[str, str, int], turns: Iterable[Turn]) -> list[Request]:
+        item, strategy, sample = question
+        return [self._build(Identity(item, strategy, turn.number, sample), turn) for turn in turns]
+
+    def _count(self, talk: _Conversation) -> None:
+        """Count the requests that a conversation takes beyond those that it was taken to have."""
+        more = max(0, talk.conversation.count - talk.counted)
+        talk.counted += more
+        self._more += more
+
+    def _end(self, talk: _Conversation, question: tuple[str, str, int]) -> None:
+        """Close a conversation, and correct what it was taken to take."""
+        del self._open[question]
+        self._more += talk.conversation.count - talk.counted
+        if talk.program:
+            self._ended += 1
+            self._extra += talk.conversation.count - 1
+
+
+class Question(NamedTuple):
+    """An item, by its id, the strategy (or the like) that asks about it, and which sample it is where it is asked
+    several times."""
+
+    item: str
+    strategy: ConversationAsker
+    sample: int = 0
+
+    def turn(self, number: int) -> Identity:
+        """The identity of one of its turns."""
+        return Identity(self.item, self.strategy.name, number, self.sample)
+
+
+QuestionFilter = Callable[[Question], bool]
+"""A function that says whether a question is to be asked."""
+
+
+class RequestCount(NamedTuple):
+    """How many requests are left to ask, and how many there are in all.
+
+    A program says only in the course of a conversation how many requests it takes, so that each of its conversations
+    that is not finished counts as one request more than it has had.
+
+    open: how many conversations of programs are not finished.
+    several: whether any question takes a conversation rather than one request.
+    """
+
+    left: int
+    total: int
+    open: int = 0
+    several: bool = False
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Items, the strategies that ask about each of them, and how many times each asks the same (repeats)."""
+
+    items: ItemStore
+    strategies: Sequence[Strategy]
+    repeats: int = 1
+    _counts: list[tuple[Journal, int, RequestCount]] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def ids(self) -> FirstPlaces:
+        """The ids of the items, to look for one of them."""
+        return FirstPlaces(self.items.ids)
+
+    def __iter__(self) -> Iterator[Question]:
+        return (
+            Question(item, strategy, sample)
+            for strategy in self.strategies
+            for item in self.items.ids
+            for sample in range(self.repeats)
+        )
+
+    def counted(self, journal: Journal) -> RequestCount:
+        """How many requests of these questions are left, and how many there are in all.
+
+        Before a run asks its first question this is wanted several times, and so it is kept until the journal grows.
+        """
+        for known, size, count in self._counts:
+            if known is journal and size == journal.size:
+                return count
+        count = _counted(journal, self) if any(one.several for one in self.strategies) else self._counted_once(journal)
+        self._counts[:] = [(journal, journal.size, count)]
+        return count
+
+    def _counted_once(self, journal: Journal) -> RequestCount:
+        """What `count_requests` gives where each sample of a question takes one request, in half the time."""
+        final, samples, items, left = journal.final, range(self.repeats), self.items.ids, 0
+        for name in (strategy.name for strategy in self.strategies):
+            left += sum((item, name, 0, sample) not in final for item in items for sample in samples)
+        return RequestCount(left, len(self.items) * len(self.strategies) * self.repeats)
+
+    def requests(self, talks: Conversations, wanted: QuestionFilter = lambda question: True) -> Iterator[Request]:
+        """Make the first requests one by one, in an order in which prompts that share a long beginning come together.
+
+        talks: makes the requests, and holds the conversations that these requests begin.
+        wanted: tells which questions are to be asked, so that a resumed run renders only those that are left.
+        """
+        for strategy in self.strategies:
+            for place in self._in_order(strategy, wanted):
+                for question in self._samples(self.items.ids[place], strategy):
+                    if self.repeats == 1 or wanted(question):
+                        yield from talks.begin(strategy, self.items[place], question.sample)
+
+    def _in_order(self, strategy: Strategy, wanted: QuestionFilter) -> Iterator[int]:
+        """The places of the items that the strategy still has to ask about, in the order in which it asks them."""
+        names = enumerate(self.items.ids)
+        if self.repeats == 1:
+            left = array("Q", (place for place, item in names if wanted(Question(item, strategy))))
+        else:
+            left = array("Q", (place for place, item in names if any(map(wanted, self._samples(item, strategy)))))
+        order = sort_places(sort_key(strategy.order(self.items[place])) for place in left)
+        return (left[place] for place in order)
+
+    def _samples(self, item: str, strategy: Strategy) -> Iterator[Question]:
+        """The samples of an item."""
+        return (Question(item, strategy, sample) for sample in range(self.repeats))
+
+
+def is_finished(journal: Journal, question: Question) -> bool:
+    """Whether a question needs no further request: it has its final row, or a row that closes its conversation."""
+    item, strategy, sample = question
+    # The same as question.turn(0), in a form that takes half the time: this is asked of every question.
+    return (item, strategy.name, 0, sample) in (journal.closed if strategy.several else journal.final)
+
+
+def has_begun(journal: Journal, question: Question) -> bool:
+    """Whether any turn of a question has its final row."""
+    first = question.turn(0)
+    return first in journal.final or first.question in journal.further
+
+
+def answered_questions(journal: Journal, questions: Iterable[Question]) -> Iterator[Question]:
+    """Those of the questions whose answer (status ok or length) is in the journal."""
+    failed = {identity.question for identity in journal.failed}
+    return (one for one in questions if is_finished(journal, one) and one.turn(0).question not in failed)
+
+
+def count_requests(journal: Journal, questions: Iterable[Question]) -> RequestCount:
+    """How many requests of these questions are left to ask, and how many there are in all."""
+    return questions.counted(journal) if isinstance(questions, Questions) else _counted(journal, questions)
+
+
+def _counted(journal: Journal, questions: Iterable[Question]) -> RequestCount:
+    left = total = unknown = 0
+    several = False
+    for question in questions:
+        strategy, done = question.strategy, is_finished(journal, question)
+        if not strategy.several:
+            left += not done
+            total += 1
+            continue
+        several = True
+        had = count_turns(journal, question)
+        missing = 0 if done else max(1, (strategy.turns or 0) - had)
+        unknown += strategy.turns is None and not done
+        left += missing
+        total += had + missing
+    return RequestCount(left, total, unknown, several)
+
+
+def count_turns(journal: Journal, question: Question) -> int:
+    """How many turns of a conversation have their final row."""
+    if not has_begun(journal, question):
+        return 0
+    had = 0
+    for turn in range(question.strategy.calls):  # turns of a list may have their rows in any order
+        if question.turn(turn) in journal.final:
+            had += 1
+        elif is_finished(journal, question):
+            break
+    return had
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What is asked in one phase.
+
+    journal: keeps the rows.
+    questions: returns everything that is to be answered.
+    requests: returns the first requests to send, each made when it is needed, given what holds the conversations.
+    build: makes the request of a turn.
+    announcement: the message for the user, from the number of requests left and of all.
+    concurrency: how many requests are in flight; None to find it out.
+    hedge: seconds after which a second endpoint is asked, too; None for never.
+    what: ends messages such as "5 of 10 left to ask".
+    session: the record in which the phase notes what it found out, if any.
+    """
+
+    journal: Journal
+    questions: Callable[[], Iterable[Question]]
+    requests: Callable[[Conversations], Iterable[Request]]
+    build: Build
+    announcement: Callable[[int, int], str]
+    concurrency: int | None = None
+    hedge: float | None = None
+    what: str = "to ask"
+    session: Session | None = None
+
+    def counted(self) -> RequestCount:
+        """How many requests are left, and how many there are in all (see tomserve.runs.conversations.RequestCount)."""
+        return count_requests(self.journal, self.questions())
+
+    def talks(self, count: RequestCount) -> Conversations:
+        """What holds the conversations while they are open. count: how many requests are left."""
+        talks = Conversations(
+            self.build, lambda strategy, *of: count_turns(self.journal, Question(of[0], strategy, of[1]))
+        )
+        talks.ahead = count.open
+        return talks
+
+
+@dataclass
+class Asker:
+    """Asks phases; it holds what is the same for all phases of an evaluation.
+
+    endpoints: the addresses of the servers, each ``.../v1``.
+    model: the id of the model.
+    listener: told what happens.
+    stop: ends the asking early.
+    log: writes a line to the run's log.
+    save: writes the manifest with everything noted so far.
+    timeout: seconds that one request may take.
+    transport: one of tomserve.engine.transports.TRANSPORTS.
+    policy: how often and when to ask again.
+    alive: returns a reason once the process of an embedded server has ended, else None.
+    answering: compares the models that replies name.
+    vigil: looks every now and then whether the server is still the same.
+    added: how many rows all phases have added.
+    """
+
+    endpoints: Sequence[str]
+    model: str
+    listener: Listener
+    stop: Stop
+    log: Callable[[str], None]
+    save: Callable[[], None]
+    timeout: float
+    transport: str = transports.DEFAULT
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
+    alive: Callable[[], str | None] = lambda: None
+    answering: ModelGuard = field(default_factory=ModelGuard)
+    vigil: ServerWatch | None = None
+    added: int = 0
+
+    async def ask(self, phase: Phase) -> None:
+        """Ask what is left of a phase, if anything is. Raises TomserveError; everything that completed is kept."""
+        count = phase.counted()
+        if not count.left:
+            return
+        self.listener.message(phase.announcement(count.left, count.total))
+        self.save()
+        self.log(f"{count.left} of {count.total} left {phase.what}")
+        tally = RowCounter(self.listener)
+        self.listener.started(count.total, count.total - count.left)
+        try:
+            await self._run(phase, tally, count)
+        except BaseException:
+            with contextlib.suppress(JournalError):  # a full disk is being reported already
+                self.save()
+            raise
+        finally:
+            self.added += tally.written
+            self.listener.finished()
+            self.log(f"{tally.written} rows added, {tally.reused} reused, by status {dict(tally.statuses)}")
+            if tally.masked:
+                self.listener.message(
+                    f"the server sent the API key back in {tally.masked} of {tally.written} replies; *** stands there "
+                    "in its place, and their rows say key_masked"
+                )
+
+    async def _run(self, phase: Phase, tally: RowCounter, count: RequestCount) -> None:
+        """Ask what is left of a phase, and note in its session what was found out.
+
+        Raises StoppedError where the asking was ended early.
+        """
+        timeouts = Timeouts(stall=self.timeout, total=self.timeout)
+        transport = transports.make_transport(self.transport, keys.api_key(), timeouts)
+        talks = phase.talks(count)
+        runner = self._runner(phase, tally, transport, talks if count.several else None)
+        try:
+            done = await self._watched(runner.run(phase.requests(talks)))
+        except ServerLostError as error:
+            raise ServerLostError(f"{error}; {self._left(phase)}") from None
+        finally:
+            if phase.session is not None:
+                limit = tally.now.limit if tally.now.found else runner.concurrency
+                phase.session.note_load(limit, runner.prefix.to_dict())
+                answers = sum(tally.statuses[status] for status in SPOKEN)
+                phase.session.note_answers(answers, sorted(self.answering.named))
+                if (cut := runner.prefix.truncation.found()) is not None or tally.strange:
+                    phase.session.doubts = Doubts.model_validate({"cut": cut, "strange": dict(tally.strange)})
+            await transport.close()
+        if not done:
+            raise StoppedError(
+                f"stopped; {self._left(phase)}, everything else is kept; repeat the command to resume", INTERRUPTED
+            )
+
+    async def _watched(self, asking: Coroutine[Any, Any, bool]) -> bool:
+        """Ask, and check meanwhile and at the end that the server is still the same. Returns whether all was asked."""
+        if self.vigil is None or not self.vigil.useful:
+            return await asking
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(asking), asyncio.create_task(self.vigil.keep())]
+        try:
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            results = [task.result() for task in ended]  # raises the error of a task that ended by one
+            done = all(results)
+            if done:  # otherwise the run was stopped
+                await self.vigil.look()
+            return done
+        except asyncio.CancelledError:  # the runner knows whether it was stopped, and then ends as stopped
+            if tasks[0].done():
+                raise
+            tasks[0].cancel()
+            return bool(await tasks[0])
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _left(self, phase: Phase) -> str:
+        count = phase.counted()
+        return f"{count.left} of {count.total} left {phase.what}"
+
+    def _runner(self, phase: Phase, tally: RowCounter, transport: Transport, talks: Conversations | None) -> Runner:
+        """The engine's runner for a phase."""
+        probe = {"model": self.model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+        return Runner(
+            list(self.endpoints),
+            transport,
+            phase.journal,
+            concurrency=self._bearable(phase.concurrency),
+            most=limit_in_flight(MOST, len(self.endpoints)),
+            policy=self.policy,
+            observer=tally,
+            stop=self.stop.event(),
+            alive=self.alive,
+            hedge=phase.hedge,
+            answering=self.answering,
+            follower=talks,
+            probe=orjson.dumps(probe),
+        )
+
+    def _bearable(self, wanted: int | None) -> int | None:
+        """The number of requests in flight that was wanted, or the highest that the system allows, which is said."""
+        if wanted is None:
+            return None
+        allowed = limit_in_flight(wanted, len(self.endpoints))
+        if allowed < wanted:
+            self.listener.message(
+                f"{wanted:,} requests in flight need more open files than this system allows: {allowed:,} are in "
+                "flight at a time (`ulimit -Hn` shows the limit)"
+            )
+        return allowed

@@ -1,0 +1,367 @@
+"""Millions of items in little memory: lines of JSON that spill to a temporary file, and sorting by long keys in
+SQLite.
+
+    >>> lines = LineStore()
+    >>> for line in (b"one", b"two", b"three"):
+    ...     lines.append(line)
+    >>> lines[1], lines[-1], list(lines.part([2, 0]).joined(lines.part([1])))
+    (b'two', b'three', [b'three', b'one', b'two'])
+>>> list(sort_places([sort_key(("b", 2)), sort_key(("a", 10)), sort_key(("a", 9)), sort_key(("a", 9))]))
+[2, 3, 1, 0]
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import chain, pairwise
+from typing import IO, Any, NamedTuple, overload
+
+import orjson
+
+from tomserve.content import digest_of
+from tomserve.errors import MachineError
+from tomserve.items import Factor, Item, is_variant, where
+from tomserve.items.draw import WHOLE_CLUSTERS, Draw, describe, draw_places, share_of
+
+HELD = 1 << 24
+"""So many bytes of lines are held in memory at most before they go to the file."""
+
+_STORE = 1 << 48
+"""A line's number in its store is below this, so that one integer tells the store and the number."""
+
+
+class _SpillFile:
+    """Lines that are appended, and read in any order; a line keeps its number for good."""
+
+    def __init__(self) -> None:
+        self.ends = array("Q")
+        self._held = bytearray()
+        self._filed = 0  # bytes in the file
+        self._file: IO[bytes] | None = None
+
+    def append(self, line: bytes) -> int:
+        """Keep a line. Returns its number; raises MachineError where the file cannot be written."""
+        self._held += line
+        self.ends.append(self._filed + len(self._held))
+        if len(self._held) > HELD:
+            self._file_away()
+        return len(self.ends) - 1
+
+    def length(self, number: int) -> int:
+        """How many bytes the line of that number has."""
+        return self.ends[number] - (self.ends[number - 1] if number else 0)
+
+    def line(self, number: int) -> bytes:
+        """The line of that number."""
+        start, end = self.ends[number - 1] if number else 0, self.ends[number]
+        if self._file is None or start >= self._filed:
+            return bytes(self._held[start - self._filed : end - self._filed])
+        return os.pread(self._file.fileno(), end - start, start)
+
+    def _file_away(self) -> None:
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="tomserve-items-")  # noqa: SIM115  # open as long as this
+            self._file.write(self._held)
+            self._file.flush()
+        except OSError as error:
+            raise MachineError(
+                f"the items take more than {HELD >> 20} MB, and no temporary file can take them ({error.strerror}); "
+                "free space, or name another folder by TMPDIR"
+            ) from None
+        self._filed += len(self._held)
+        self._held = bytearray()
+
+
+class LineStore(Sequence[bytes]):
+    """A sequence of lines. Parts and sums of sequences share the lines, so that they take 8 bytes a line."""
+
+    def __init__(self) -> None:
+        self._stores: tuple[_SpillFile, ...] = (_SpillFile(),)
+        self._places = array("Q")
+
+    def append(self, line: bytes) -> None:
+        """Add a line at the end. Raises MachineError where there is no room for it."""
+        last = len(self._stores) - 1
+        self._places.append(last * _STORE + self._stores[last].append(line))
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, place: int) -> bytes: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[bytes]: ...
+    def __getitem__(self, place: int | slice) -> bytes | list[bytes]:
+        if isinstance(place, slice):
+            return [self._line(one) for one in self._places[place]]
+        return self._line(self._places[place])
+
+    def _line(self, place: int) -> bytes:
+        store, number = divmod(place, _STORE)
+        return self._stores[store].line(number)
+
+    @property
+    def size(self) -> int:
+        """How many bytes all these lines have together."""
+        return sum(self._stores[place // _STORE].length(place % _STORE) for place in self._places)
+
+    def part(self, places: Iterable[int]) -> LineStore:
+        """The lines at these places."""
+        return self._sharing(self._stores, array("Q", (self._places[place] for place in places)))
+
+    def joined(self, other: LineStore) -> LineStore:
+        """These lines and then the others."""
+        first = len(self._stores) * _STORE
+        moved = array("Q", (first + place for place in other._places))
+        return self._sharing(self._stores + other._stores, self._places + moved)
+
+    @staticmethod
+    def _sharing(stores: tuple[_SpillFile, ...], places: array[int]) -> LineStore:
+        lines = LineStore()
+        lines._stores, lines._places = stores, places
+        return lines
+
+
+class TextStore(Sequence[str]):
+    """A sequence of short texts, such as ids, which takes 8 bytes a text besides its characters.
+
+    texts: the first of them.
+    """
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._held = bytearray()
+        self._bounds = array("Q", [0])
+        for text in texts:
+            self.append(text)
+
+    def append(self, text: str) -> None:
+        """Add a text at the end."""
+        self._held += text.encode()
+        self._bounds.append(len(self._held))
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        at = range(len(self))[place]
+        return self._held[self._bounds[at] : self._bounds[at + 1]].decode()
+
+    def __iter__(self) -> Iterator[str]:
+        return (self._held[start:end].decode() for start, end in pairwise(self._bounds))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, TextStore):
+            return self._bounds == other._bounds and self._held == other._held
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # it can grow
+
+    def __add__(self, other: TextStore) -> TextStore:
+        both = TextStore()
+        both._held = self._held + other._held
+        end = len(self._held)
+        both._bounds = self._bounds + array("Q", (end + bound for bound in other._bounds[1:]))
+        return both
+
+    def part(self, places: Iterable[int]) -> TextStore:
+        """The texts at these places."""
+        return TextStore(self[place] for place in places)
+
+
+_END, _TEXT, _NUMBER, _SEVERAL = b"\x00", b"\x02", b"\x03", b"\x04"
+"""What ends a text or a tuple, and what begins a text, a number and a tuple, within a key. The end comes before all
+others, so that what is shorter comes before what goes on."""
+
+
+def sort_key(key: tuple[Any, ...]) -> bytes:
+    """Bytes that are ordered as the tuple is: of two such tuples, the smaller one has the smaller bytes.
+
+    key: texts, integers of 64 bits, and tuples of these. As in any comparison of tuples, what stands at the same place
+    has to be of one type.
+    """
+    return b"".join(map(_part, key))
+
+
+def _part(value: Any) -> bytes:
+    if isinstance(value, str):  # in UTF-8, bytes are ordered as the characters are
+        text = value.encode("utf-8", "surrogatepass")
+        return _TEXT + (text.replace(_END, b"\x00\xff") if _END in text else text) + _END
+    if isinstance(value, int):
+        return _NUMBER + (value + (1 << 63)).to_bytes(8, "big")
+    return _SEVERAL + b"".join(map(_part, value)) + _END
+
+
+def sort_places(keys: Iterable[bytes]) -> array[int]:
+    """The places of the keys, from 0, in the order of their bytes; equal ones as they came.
+
+    Raises MachineError where there is no room for a temporary file.
+    """
+    held: list[bytes] = []
+    size, left = 0, iter(keys)
+    for key in left:
+        held.append(key)
+        size += len(key)
+        if size > HELD:
+            return _filed(chain(held, left))
+    return array("Q", sorted(range(len(held)), key=held.__getitem__))
+
+
+def _filed(keys: Iterable[bytes]) -> array[int]:
+    """What `sort_places` returns, sorted by SQLite in a temporary file that nobody else sees."""
+    try:
+        with closing(sqlite3.connect("", isolation_level=None)) as file:
+            for setting in (
+                "journal_mode = OFF",
+                "synchronous = OFF",
+                "temp_store = FILE",
+                f"cache_size = -{HELD >> 10}",
+            ):
+                file.execute(f"PRAGMA {setting}")
+            file.execute("CREATE TABLE keys (place INTEGER PRIMARY KEY, key BLOB)")
+            file.execute("BEGIN")
+            file.executemany("INSERT INTO keys VALUES (?, ?)", enumerate(keys))
+            return array("Q", (place for (place,) in file.execute("SELECT place FROM keys ORDER BY key, place")))
+    except sqlite3.Error as error:
+        raise MachineError(
+            f"the questions cannot be sorted in a temporary file ({error}); free space, or name another folder by "
+            "SQLITE_TMPDIR"
+        ) from None
+
+
+class DrawEntry(NamedTuple):
+    """What a draw needs to know of an item, read from its line without making the whole item; the id of its original,
+    where it is a variant; and its place among the items."""
+
+    id: str
+    cluster: str
+    factors: Mapping[str, Factor]
+    base: str | None = None
+    place: int = 0
+
+    @property
+    def kind(self) -> str:
+        """The kind of variant that it is; empty for what is none, or does not say."""
+        return str(self.factors.get("variant") or "") if self.base is not None else ""
+
+
+class ItemStore(Sequence[Item]):
+    """A sequence of items, each kept as its line of JSON; reading an item makes it anew.
+
+    items: the items in their order.
+    draw: how a part of the items is drawn; None draws whole clusters.
+    ids: the items' ids. lines: their lines of JSON.
+    characters: how many characters of text each item has.
+    parts: how many sentences and choices each item has.
+    benchmarks: the names of the benchmarks that the given items name.
+    """
+
+    def __init__(self, items: Iterable[Item] = (), draw: Draw | None = None) -> None:
+        self.ids = TextStore()
+        self.lines = LineStore()
+        self.characters = array("I")
+        self.parts = array("I")
+        self.draw = draw or WHOLE_CLUSTERS
+        self.benchmarks: set[str] = set()
+        self._digest: str | None = None
+        for item in items:
+            self.benchmarks.add(item.benchmark)
+            self.lines.append(item.to_json())
+            self.ids.append(item.id)
+            self.characters.append(sum(map(len, (*item.story, item.question, *item.choices))))
+            self.parts.append(len(item.story) + len(item.choices))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, place: int) -> Item: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Item]: ...
+    def __getitem__(self, place: int | slice) -> Item | list[Item]:
+        if isinstance(place, slice):
+            return [Item.from_json(line) for line in self.lines[place]]
+        return Item.from_json(self.lines[place])
+
+    def __iter__(self) -> Iterator[Item]:
+        return map(Item.from_json, self.lines)
+
+    def digest(self) -> str:
+        """A digest of the items that does not depend on their order; the same as that of `items.items_digest`."""
+        if self._digest is not None:
+            return self._digest
+        # The id comes first in a line and no two items have the same, so that its JSON alone tells the lines' order.
+        # It is copied, because the bytes that orjson returns occupy the whole buffer in which they were written.
+        ids = (bytes(bytearray(orjson.dumps(one))) for one in self.ids)
+        self._digest = digest_of(self.lines[place] for place in sort_places(ids))
+        return self._digest
+
+    @property
+    def size(self) -> int:
+        """How many bytes a file of these items has, with one on each line."""
+        return self.lines.size + len(self)
+
+    def where(self, conditions: Sequence[str]) -> ItemStore:
+        """The items that meet all these conditions (see items.where); raises ConfigError where none does."""
+        if not conditions:
+            return self
+        return self.part(array("Q", (entry.place for entry in where(self.entries(), conditions))))
+
+    def limited(self, limit: int | None, asked: Collection[str] = frozenset()) -> ItemStore:
+        """At most `limit` items, chosen by `items.draw.chosen` and in their order; all of them for None.
+
+        asked: ids of items that a run asks already, which come first.
+        """
+        if limit is None or limit >= len(self):
+            return self
+        return self.part(draw_places(self.entries(), limit, self.draw, asked))
+
+    def part(self, places: Sequence[int]) -> ItemStore:
+        """The items at these places."""
+        part = ItemStore(draw=self.draw)
+        part.ids = self.ids.part(places)
+        part.lines = self.lines.part(places)
+        part.characters = array("I", (self.characters[place] for place in places))
+        part.parts = array("I", (self.parts[place] for place in places))
+        return part
+
+    def joined(self, other: ItemStore) -> ItemStore:
+        """These items and then the others, drawn as these are."""
+        joined = ItemStore(draw=self.draw)
+        joined.ids, joined.lines = self.ids + other.ids, self.lines.joined(other.lines)
+        joined.characters, joined.parts = self.characters + other.characters, self.parts + other.parts
+        return joined
+
+    def apart(self) -> tuple[ItemStore, ItemStore]:
+        """The items that are no variants, and those that are."""
+        variants, others = array("Q"), array("Q")
+        for place, line in enumerate(self.lines):
+            (variants if is_variant(line) else others).append(place)
+        if not variants:
+            return self, ItemStore(draw=self.draw)
+        return self.part(others), self.part(variants)
+
+    def drawn(self, share: float, asked: Collection[str] = frozenset()) -> ItemStore:
+        """That share of the items, from above 0 to 1, chosen in the same way as `limited` does."""
+        return self.limited(share_of(len(self), share), asked)
+
+    def described(self, every: ItemStore) -> str:
+        """In words, which of all items these are (see items.draw.describe)."""
+        return describe(self.entries(), every.entries(), self.draw)
+
+    def entries(self) -> Iterator[DrawEntry]:
+        """What a draw needs to know of each item."""
+        for place, line in enumerate(self.lines):
+            data = orjson.loads(line)
+            yield DrawEntry(data["id"], data["cluster"], data["factors"], data.get("base"), place)

@@ -1,0 +1,676 @@
+"""The seal of a run, ``seal.json``, and the verification of a run: rows, prompts, questions and scores are made again
+and compared.
+
+A seal is a chain of links, one for each time that the run was sealed, each with the digest of every file and of the
+link before; journals have further digests of every thousandth line. Whoever can write to the folder could make
+another seal: publish the digest of the newest link elsewhere, or sign it. The key of a row is a digest of all that
+was said to the model, so that verification finds changed prompts, answers and scores; replies that were made up only
+a seal can tell.
+
+>>> seal(Path("runs/example")).digest                                                             # doctest: +SKIP
+'sha256:3f0c...'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal, NamedTuple
+
+import orjson
+import polars as pl
+import pydantic
+
+from tomserve import benchmarks, variants
+from tomserve._version import __version__
+from tomserve.content import files, signatures
+from tomserve.content.compact_index import FirstPlaces
+from tomserve.content.files import digest_bytes, digest_file, one_line
+from tomserve.content.paths import run_name
+from tomserve.content.validation import validation_error
+from tomserve.engine.records import utc_now
+from tomserve.engine.request import Identity, Request, Sampling
+from tomserve.errors import ConfigError, TomserveError
+from tomserve.items import Item, read_items
+from tomserve.prompting import strategy as known
+from tomserve.prompting.conversation import Turn
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs import journal, measurement, runfolder
+from tomserve.runs.conversations import Conversations
+from tomserve.runs.item_store import ItemStore
+from tomserve.runs.journal import IdentitySet, Row, read_rows, row_identity
+from tomserve.runs.manifest import AskedStrategy, Manifest
+from tomserve.runs.planning import add_variants
+from tomserve.runs.runfolder import RunFolder, check_files
+from tomserve.runs.scores import score_run
+from tomserve.scoring import grades
+from tomserve.scoring.responses import NOISE
+from tomserve.serving.presets import Preset
+from tomserve.status import FINAL
+
+SEAL_FILE = "seal.json"
+
+GROWING = (runfolder.JOURNAL, NOISE, grades.JOURNAL)
+"""Files to which lines are only ever added."""
+
+SEALED = ("manifest.json", runfolder.ITEMS, grades.RECORD, *GROWING)
+"""The files that make up a run of answers. A measured run has its table besides."""
+
+EVERY = 1000
+"""A journal is digested anew after so many lines."""
+
+Digest = Annotated[str, pydantic.StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+Name = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z-]{1,50}\.[a-z]{1,10}$")]
+Count = Annotated[int, pydantic.Field(ge=0, lt=2**63)]
+
+
+class _Part(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class SealedFile(_Part):
+    """A file as it was sealed.
+
+    bytes, digest: its length, and its digest as ``sha256sum`` prints it. lines: how many it had, of a file that grows.
+    chain: the digests of its beginning up to every thousandth line, behind those of the links before.
+    """
+
+    bytes: Count
+    digest: Digest
+    lines: Count | None = None
+    chain: tuple[Digest, ...] | None = None
+
+
+class SealLink(_Part):
+    """What one sealing recorded.
+
+    time: when, by the clock of who sealed. tomserve: by which version. previous: the digest of the link before, with
+    its signature; None for the first. files: the files by their names. signature: that of this link's digest.
+    """
+
+    time: str
+    tomserve: str
+    previous: Digest | None = None
+    files: dict[Name, SealedFile]
+    signature: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """The digest of all that the link holds but its signature, which is what is signed and published: of its JSON
+        without blanks, with sorted names."""
+        held = self.model_dump(exclude={"signature"}, exclude_none=True)
+        return digest_bytes(orjson.dumps(held, option=orjson.OPT_SORT_KEYS))
+
+    @property
+    def whole(self) -> str:
+        """The digest of the link with its signature, which the next link names."""
+        return digest_bytes(orjson.dumps(self.model_dump(exclude_none=True), option=orjson.OPT_SORT_KEYS))
+
+
+class Seal(_Part):
+    """The seal of a run. links: what each sealing recorded, the oldest first."""
+
+    schema_: Literal[1] = pydantic.Field(alias="schema")
+    run: str
+    links: Annotated[tuple[SealLink, ...], pydantic.Field(min_length=1)]
+
+    @classmethod
+    def read(cls, folder: Path) -> Seal | None:
+        """The seal of that run; None where it has none. Raises ConfigError, by file and field, where it is broken."""
+        path = folder / SEAL_FILE
+        try:
+            data = files.read_json(path, WAY_OUT)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+        try:
+            return cls.model_validate_json(orjson.dumps(data))  # of Python's lists it would take no tuples
+        except pydantic.ValidationError as error:
+            raise validation_error(error, data, cls, path, WAY_OUT) from None
+
+
+WAY_OUT = "take the seal from where you have the run from, or delete it and seal the run yourself"
+
+
+class SealBreak(NamedTuple):
+    """What is not as it was sealed. said: in words. grown: whether rows were only added, and nothing was changed."""
+
+    said: str
+    grown: bool = False
+
+
+def seal(folder: Path, key: Path | None = None) -> SealLink:
+    """Seal a run as it is now: add a link to its seal, which begins with this one where it has none.
+
+    folder: the run's folder, which is locked meanwhile. key: the SSH key to sign with; None for no signature.
+
+    Returns the new link; where nothing has changed since the newest one, and no signature is wanted that it lacks, that
+    one. Raises ConfigError where the folder holds no run, where its journal ends in half a line, and where it is not as
+    an earlier link says; MachineError where the folder is in use or cannot be written.
+    """
+    with RunFolder(folder):
+        sealed_before = Seal.read(folder)
+        links = sealed_before.links if sealed_before is not None else ()
+        if links and (broken := [one for one in seal_differences(folder, links) if not one.grown]):
+            raise ConfigError(
+                f"{folder}: is not as it was sealed ({broken[0].said}); whoever changed it must say so: delete "
+                f"{SEAL_FILE}, and seal it anew"
+            )
+        now_there = _files(folder, links)
+        if links and _same(links, now_there) and (key is None or links[-1].signature is not None):
+            return links[-1]
+        previous = links[-1].whole if links else None
+        link = SealLink(time=utc_now(), tomserve=__version__, previous=previous, files=now_there)
+        if key is not None:
+            link = link.model_copy(update={"signature": signatures.sign_text(link.digest, key)})
+        made = Seal.model_validate({"schema": 1, "run": run_name(folder), "links": (*links, link)})
+        text = orjson.dumps(made.model_dump(by_alias=True, exclude_none=True), option=orjson.OPT_INDENT_2) + b"\n"
+        try:
+            with files.replace_file(folder / SEAL_FILE) as file:
+                file.write(text)
+        except OSError as error:
+            raise ConfigError(f"{folder / SEAL_FILE}: cannot be written ({error.strerror})") from None
+        return link
+
+
+def seal_differences(folder: Path, links: tuple[SealLink, ...]) -> Iterator[SealBreak]:
+    """What of a run is not as its seal says, one by one; nothing where all of it is. Raises ConfigError for a file that
+    cannot be read."""
+    for number, (before, link) in enumerate(pairwise(links), 2):
+        if link.previous != before.whole:
+            yield SealBreak(f"link {number} of {SEAL_FILE} does not follow from the one before it")
+    newest = links[-1].files
+    there = _there(folder)
+    grown = any(
+        name in GROWING and journal.file_size(folder / name) > one.bytes
+        for name, one in newest.items()
+        if name in there
+    )
+    grown |= any(name in GROWING and name not in newest for name in there)
+    for name in dict.fromkeys((*newest, *there)):
+        if name not in there:
+            yield SealBreak(f"{name} is missing")
+        elif name in GROWING:
+            yield from _grown(_place(folder, name), links)
+        elif name not in newest:
+            yield SealBreak(f"{name} was added", grown)
+        elif (found := _described(_place(folder, name), ())) != newest[name]:
+            yield SealBreak(f"{name} is another one ({found.bytes:,} bytes, sealed were {newest[name].bytes:,})", grown)
+
+
+def _grown(path: Path, links: tuple[SealLink, ...]) -> Iterator[SealBreak]:
+    """What of a journal is not as it was sealed. Where only lines were added, how many."""
+    name = path.name
+    sealed = [link.files[name] for link in links if name in link.files]
+    lengths = {one.bytes: one.digest for one in sealed}
+    expected = [digest for one in sealed for digest in one.chain or ()]
+    fits, last, offset, number = 0, max(lengths, default=0), 0, 0
+    found, seen = hashlib.sha256(), {0: _hex(hashlib.sha256())}
+    with _opened(path) as file:
+        for number, line in enumerate(files.read_lines(file, path), 1):
+            found.update(line)
+            offset += len(line)
+            if offset in lengths:
+                seen[offset] = _hex(found)
+            if number % EVERY == 0 and number // EVERY <= len(expected):
+                if _hex(found) != expected[number // EVERY - 1]:
+                    yield SealBreak(f"{name} was changed between lines {fits + 1:,} and {number:,}")
+                    return
+                fits = number
+    if offset < last:
+        yield SealBreak(f"{name} was changed behind line {fits:,}: it is {last - offset:,} bytes shorter")
+    elif any(seen.get(length) != digest for length, digest in lengths.items()):
+        yield SealBreak(f"{name} was changed behind line {fits:,}")
+    elif number > (lines := (sealed[-1].lines or 0) if sealed else 0):
+        yield SealBreak(f"{number - lines:,} lines of {name} were added since", grown=True)
+
+
+def _files(folder: Path, links: tuple[SealLink, ...]) -> dict[str, SealedFile]:
+    """The files of a run as they are now. Raises ConfigError where one of them ends in half a line."""
+    return {name: _described(_place(folder, name), links) for name in _there(folder)}
+
+
+def _there(folder: Path) -> list[str]:
+    """The names of the files in a folder that make up the run. Raises ConfigError where it holds no run."""
+    check_files(folder)
+    manifest = Manifest.read(folder)
+    if manifest is None:
+        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
+    names = (*SEALED, runfolder.TABLE) if manifest.measured else SEALED
+    return [name for name in names if _place(folder, name).exists()]
+
+
+def _described(path: Path, links: tuple[SealLink, ...]) -> SealedFile:
+    """A file as it is now; of one that grows, the chain goes on where that of the links ends."""
+    if path.name not in GROWING:
+        try:
+            size, digest = digest_file(path)
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+        return SealedFile(bytes=size, digest=digest)
+    found, size, number, chain = hashlib.sha256(), 0, 0, []
+    done, line = sum(len(link.files[path.name].chain or ()) for link in links if path.name in link.files), b"\n"
+    with _opened(path) as file:
+        for number, line in enumerate(files.read_lines(file, path), 1):
+            found.update(line)
+            size += len(line)
+            if number % EVERY == 0 and number // EVERY > done:
+                chain.append(_hex(found))
+    if not line.endswith(b"\n"):
+        raise ConfigError(
+            f"{path}: line {number} ends in the middle, as a killed process leaves it; repeat the command that made "
+            "the run, which puts that right, then seal it"
+        )
+    return SealedFile(bytes=size, digest=_hex(found), lines=number, chain=tuple(chain))
+
+
+def _same(links: tuple[SealLink, ...], found: dict[str, SealedFile]) -> bool:
+    """Whether the newest link describes the same files."""
+    return {name: one.digest for name, one in links[-1].files.items()} == {
+        name: one.digest for name, one in found.items()
+    }
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """A file of the run, open for reading. Raises ConfigError where it cannot be read."""
+    try:
+        with files.open_for_reading(path) as file:
+            yield file
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _place(folder: Path, name: str) -> Path:
+    """The path of a file of the run, from which it can be read: that of a packed journal is a temporary one."""
+    return journal.journal_path(folder) if name == runfolder.JOURNAL else folder / name
+
+
+def _hex(found: hashlib._Hash) -> str:
+    return f"sha256:{found.hexdigest()}"
+
+
+@dataclass
+class KeyComparison:
+    """What came of comparing the keys of rows.
+
+    equal: how many rows have the key of their prompt. first: the first row that has another one, in words; None where
+    there is none. differing: how many have. strange: how many rows, by their strategy, could not be compared, because
+    today's prompts of that strategy are others, or there is none of that name here.
+    """
+
+    equal: int = 0
+    differing: int = 0
+    first: str | None = None
+    strange: Counter[str] = field(default_factory=Counter)
+
+    def count(self, row: Row, key: str | None) -> None:
+        """Compare a row's key with that of its prompt; None for a turn that nobody would have asked."""
+        if row["key"] == key:
+            self.equal += 1
+            return
+        self.differing += 1
+        if self.first is None:
+            self.first = f"item {row['item']!r}, strategy {row['strategy']!r}, turn {row['turn']} (counted from 0)"
+
+
+class RunPrompts:
+    """The prompts of a run, made from its items, by today's strategies of the same digests, for its model.
+
+    folder: the run's folder. manifest: that of the run. given: folders of the user's own strategies. Raises ConfigError
+    where the items cannot be read.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, given: Sequence[str] = ()) -> None:
+        self._manifest = manifest
+        self._items = ItemStore(read_items(folder / "items.jsonl"))
+        self._places = FirstPlaces(self._items.ids)
+        self._sampling = recorded_sampling(manifest)
+        folders = [Path(one).expanduser().resolve() for one in given]
+        own = {folder.name: str(folder) for folder in folders}
+        asked = manifest.strategies.items()
+        self._strategies = {name: find_same_strategy(name, one, manifest, own.get(name)) for name, one in asked}
+
+    def compare(self, journal: Path) -> KeyComparison:
+        """Compare the key of every row of a journal. Raises ConfigError where a row cannot be read, or a strategy's
+        program makes a mistake."""
+        keys = KeyComparison()
+        talks: dict[tuple[str, str, int], array[int]] = {}
+        for offset, row in read_rows(journal):
+            strategy, place = self._strategies.get(row["strategy"]), self._places.find(row["item"])
+            if strategy is None:
+                keys.strange[row["strategy"]] += 1
+            elif place is None:
+                keys.count(row, None)
+            elif strategy.several:
+                talks.setdefault(row_identity(row).question, array("Q")).append(offset)
+            else:
+                keys.count(row, self._build(row_identity(row), strategy.turn(self._items[place])).key)
+        with files.open_for_reading(journal) as file:
+            for question, offsets in talks.items():
+                rows = []
+                for offset in offsets:
+                    file.seek(offset)
+                    rows.append(orjson.loads(file.readline()))
+                self._compare_talk(question, rows, keys)
+        return keys
+
+    def _compare_talk(self, question: tuple[str, str, int], rows: list[Row], keys: KeyComparison) -> None:
+        """Lead a conversation once more with the replies of the run, and compare the keys of its rows."""
+        name, by, sample = question
+        item, strategy = self._item(name), self._strategies[by]
+        assert strategy is not None
+        last = {row["turn"]: row for row in rows}
+        talks, asked = Conversations(self._build), dict[int, str]()
+        waiting = list(talks.begin(strategy, item, sample))
+        while waiting:
+            request = waiting.pop(0)
+            asked[request.identity.turn] = request.key
+            if (row := last.get(request.identity.turn)) is not None:
+                waiting += talks.follow({**row, "strategy": strategy.name})
+        for row in rows:
+            keys.count(row, asked.get(row["turn"]))
+
+    def _item(self, name: str) -> Item:
+        place = self._places.find(name)
+        assert place is not None  # rows of unknown items are counted before
+        return self._items[place]
+
+    def _build(self, identity: Identity, turn: Turn) -> Request:
+        manifest = self._manifest
+        return Request.build(identity, turn, model=manifest.model, revision=manifest.revision, sampling=self._sampling)
+
+
+def recorded_sampling(manifest: Manifest) -> Sampling:
+    """The sampling of a run, as its manifest records it."""
+    fields: dict[str, Any] = dict(manifest.sampling)
+    temperature, seed = fields.pop("temperature", 0.0), fields.pop("seed", 0)
+    fields.pop("repeats", None)
+    return Sampling(temperature, seed, fields, manifest.repeats)
+
+
+def find_same_strategy(name: str, asked: AskedStrategy, manifest: Manifest, own: str | None = None) -> Strategy | None:
+    """The strategy of today that asks what that one of a run asked, by its digest; None where there is none.
+
+    Only strategies of this user's content are looked at, by their names, and the folder `own` that the user gave: what
+    a run folder says is never a path to look for one.
+    """
+    if own is None and name not in known.list_strategies():
+        return None
+    for options in _options(asked, manifest):
+        try:
+            found = Strategy.load(own or name, **options)
+            renamed = found.renamed(asked.digest) if asked.digest not in (None, found.digest) else None
+            if renamed is not None:
+                found = Strategy.load(renamed, **options)
+                return found if found.digest_as(name) == asked.digest else None
+        except TomserveError:
+            continue
+        if found.digest == asked.digest:
+            return found
+    return None
+
+
+def _options(asked: AskedStrategy, manifest: Manifest) -> Iterator[dict[str, Any]]:
+    """The options with which a strategy may have been loaded: those of its model's preset, thinking or not, and the
+    number of tokens that the run gave it."""
+    try:
+        preset = Preset.lookup(manifest.preset)
+    except TomserveError:
+        preset = None
+    thoughts = {0} if preset is None else {preset.thinking_tokens(), 0}
+    extra = manifest.sampling.get("thinking_token_budget")
+    thoughts |= {extra} if type(extra) is int else set()
+    own = {} if preset is None else {"system_role": preset.system_role, "overrides": preset.prompt_parts}
+    for thinking in sorted(thoughts, reverse=True):
+        for most in (0, max(0, (asked.max_tokens or 0) - thinking)):
+            yield {**own, "max_tokens": most, "thinking": thinking}
+
+
+SEAL = "seal"
+"""What the check of a seal is called; every run is looked at for one, after all else."""
+
+
+class Finding(NamedTuple):
+    """What came of one check.
+
+    what: what was looked at. holds: whether it is as it should be; None where that could not be found out.
+    said: what was found, without a full stop.
+    """
+
+    what: str
+    holds: bool | None
+    said: str
+
+
+class VerifyOptions(NamedTuple):
+    """What a user gives for the checks of a run.
+
+    path: the file or folder that the benchmark read instead of its own data (``--path``). strategies: folders of the
+    user's own strategies. signers: the keys that may have signed the run (see tomserve.content.signatures).
+    """
+
+    path: Path | None = None
+    strategies: Sequence[str] = ()
+    signers: Path | None = None
+
+
+def verify_run(folder: Path, wanted: VerifyOptions | None = None) -> Iterator[Finding]:
+    """Check a run, one thing after the other: its rows, prompts, questions, scores and seal.
+
+    folder: the run's folder. Raises ConfigError where it is no run, or what the user gives is wrong.
+    """
+    check_files(folder)
+    manifest, wanted = Manifest.read(folder), wanted or VerifyOptions()
+    if manifest is None:
+        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
+    if manifest.measured:
+        yield _table(folder, manifest)
+    elif not journal.has_journal(folder):
+        yield Finding("rows", None, "nothing was asked yet")
+    else:
+        rows = _rows(folder, manifest)
+        yield rows
+        if rows.holds:
+            yield _prompts(folder, manifest, wanted)
+            yield _questions(folder, manifest, wanted)
+            yield _scores(folder)
+    yield from verify_seal(folder, wanted.signers)
+
+
+def verify_seal(folder: Path, signers: Path | None = None) -> Iterator[Finding]:
+    """Check the seal of a run, and its signature. signers: as in Wanted; then the newest link must be signed by one."""
+    try:
+        seal = Seal.read(folder)
+        broken = [] if seal is None else list(seal_differences(folder, seal.links))
+    except ConfigError as error:
+        yield Finding(SEAL, False, str(error))
+        return
+    if seal is None:
+        lacks = "not sealed, so that nobody can tell whether replies were changed since; `tomserve seal` does it"
+        yield Finding(SEAL, False if signers is not None else None, lacks)
+        return
+    newest = seal.links[-1]
+    since = f"sealed {one_line(newest.time)[:40]}, {newest.digest}"
+    if not broken:
+        links = f" (the newest of {len(seal.links)} seals)" if len(seal.links) > 1 else ""
+        yield Finding(SEAL, True, f"nothing has changed since it was {since}{links}")
+    else:
+        kind = "grown since it was" if all(one.grown for one in broken) else "not as it was"
+        yield Finding(SEAL, False, f"{kind} {since}: {'; '.join(one.said for one in broken)}")
+    if newest.signature is None:
+        yield Finding("signature", False if signers is not None else None, "the seal is not signed")
+    else:
+        found = signatures.check_signature(newest.digest, newest.signature, signers)
+        yield Finding("signature", found.good, found.said)
+
+
+def _table(folder: Path, manifest: Manifest) -> Finding:
+    """Whether a measured run holds the table that was measured."""
+    try:
+        frame, _ = measurement.read_measurement(folder, manifest)
+    except ConfigError as error:
+        return Finding("table", False, str(error))
+    return Finding("table", True, f"the {frame.height:,} rows that the manifest names; they cannot be made again")
+
+
+def _rows(folder: Path, manifest: Manifest) -> Finding:
+    """Whether every line is a row about an item and a strategy of the run, and no question has two final replies."""
+    strange: Counter[str] = Counter()
+    try:
+        items = FirstPlaces([item.id for item in read_items(folder / runfolder.ITEMS)])
+        seen, count, statuses = IdentitySet(), 0, Counter[str]()
+        for _, row in read_rows(journal.journal_path(folder)):
+            count += 1
+            identity, final = row_identity(row), row["status"] in FINAL
+            statuses[row["status"]] += not final
+            strange["about an item that the run does not hold"] += row["item"] not in items
+            strange["of a strategy that the manifest does not name"] += row["strategy"] not in manifest.strategies
+            strange["to a question that had its final reply"] += identity in seen
+            if final:
+                seen.add(identity)
+        for _, row in read_rows(folder / NOISE):
+            strange[f"of {NOISE} about an item that the run does not hold"] += row["item"] not in items
+    except TomserveError as error:
+        return Finding("rows", False, str(error))
+    if found := [f"{number:,} {what}" for what, number in strange.items() if number]:
+        return Finding("rows", False, f"{count:,} rows, of which {'; '.join(found)}")
+    failed = sum(statuses.values())
+    return Finding("rows", True, f"{count:,} rows" + (f", {failed:,} of them failed attempts" if failed else ""))
+
+
+def _prompts(folder: Path, manifest: Manifest, wanted: VerifyOptions) -> Finding:
+    """Whether the rows answer the prompts that their questions and strategies make."""
+    try:
+        prompts = RunPrompts(folder, manifest, wanted.strategies)
+        found = [prompts.compare(path) for path in (journal.journal_path(folder), folder / NOISE) if path.exists()]
+    except TomserveError as error:
+        return Finding("prompts", None, f"could not be made again: {error}")
+    equal, differing = sum(one.equal for one in found), sum(one.differing for one in found)
+    strange = sum((one.strange for one in found), Counter[str]())
+    rest = "; ".join(
+        f"{count:,} rows of {one_line(name)[:80]} not compared, whose prompts are not those of this version"
+        for name, count in strange.items()
+    )
+    if differing:
+        first = next(one.first for one in found if one.first)
+        said = f"{differing:,} rows answer another prompt than their question makes, first {one_line(first)[:200]}"
+        return Finding("prompts", False, f"{said}; {rest}" if rest else said)
+    said = f"{equal:,} rows answer the prompts that the questions make"
+    return Finding("prompts", None if strange else True, f"{said}; {rest}" if rest else said)
+
+
+def _questions(folder: Path, manifest: Manifest, wanted: VerifyOptions) -> Finding:
+    """Whether the items of a run, with their right answers, are those of the benchmark."""
+    named = one_line(manifest.benchmark)[:80]
+    benchmark = benchmarks.find(manifest.benchmark)
+    if benchmark is None:
+        return Finding("questions", None, f"not compared: the benchmark {named!r} is not known here")
+    if manifest.benchmark_path is not None and wanted.path is None:
+        return Finding("questions", None, "not compared: they came from a file; give it by --path")
+    try:
+        every = ItemStore(benchmark.items(wanted.path, manifest.benchmark_gold, benchmarks.ALL))
+    except TomserveError as error:
+        return Finding("questions", None, f"not compared: {error}")
+    if every.digest() != manifest.benchmark_digest:
+        text = f"not compared: {named} holds other questions in this version than when the run was made"
+        return Finding("questions", None, text)
+    own, lines = ItemStore(read_items(folder / runfolder.ITEMS)), FirstPlaces(every.ids)
+    strange = [place for place, name in enumerate(own.ids) if lines.find(name) is None]
+    differing = [
+        name
+        for place, name in enumerate(own.ids)
+        if (at := lines.find(name)) is not None and every.lines[at] != own.lines[place]
+    ]
+    changed, unknown = _variants(manifest, own, strange, benchmark, wanted.path, every)
+    differing += changed
+    if differing:
+        first = one_line(differing[0])[:200]
+        return Finding("questions", False, f"{len(differing):,} are not those of {named}, first item {first!r}")
+    said = f"{len(own) - len(unknown):,} are those of {named}, with their right answers"
+    if unknown:
+        more = f"; {len(unknown):,} variants could not be made again, first {one_line(unknown[0])[:200]!r}"
+        return Finding("questions", None, said + more)
+    return Finding("questions", True, said)
+
+
+def _variants(
+    manifest: Manifest,
+    own: ItemStore,
+    places: Sequence[int],
+    benchmark: benchmarks.Benchmark,
+    path: Path | None,
+    every: ItemStore,
+) -> tuple[list[str], list[str]]:
+    """Of the items at these places, which the benchmark does not hold, the ids of those that differ from the variants
+    of these kinds that are made of its items, and the ids of those that nothing is known about."""
+    if not places:
+        return [], []
+    known = set(manifest.variants.kinds) if manifest.variants is not None else set()
+    kinds = [kind for kind in variants.parse_kinds(("all",)) if kind.name in known]
+    originals = own.part([place for place in range(len(own)) if place not in set(places)])
+    made = add_variants(originals, ItemStore(), kinds, benchmarks.retelling(benchmark, path), every.ids).variants
+    there = FirstPlaces(made.ids)
+    differing, unknown = [], []
+    for place in places:
+        name = own.ids[place]
+        at = there.find(name)
+        if at is None:
+            unknown.append(name)
+        elif made.lines[at] != own.lines[place]:
+            differing.append(name)
+    return differing, unknown
+
+
+def _scores(folder: Path) -> Finding:
+    """Whether the kept table is what scoring gives."""
+    unread: list[str] = []
+    try:
+        now = score_run(folder, note=unread.append)
+    except TomserveError as error:
+        return Finding("scores", False, f"cannot be made: {error}")
+    path = folder / runfolder.TABLE
+    if not path.exists():
+        return Finding("scores", True, f"{now.height:,} rows are made; no table is kept")
+    try:
+        with files.open_for_reading(path) as file:
+            table = pl.read_parquet(BytesIO(file.read()))
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        reason = one_line(" ".join(str(error).split()))[:120]
+        return Finding("scores", False, f"{path.name} is no table ({reason}); it is made again when it is needed")
+    if found := compare_tables(table, now):
+        return Finding("scores", False, f"{path.name} is not what the replies give: {found}; `tomserve score` mends it")
+    return Finding("scores", True, f"{path.name} holds what the replies give, {now.height:,} rows")
+
+
+def compare_tables(table: pl.DataFrame, now: pl.DataFrame) -> str | None:
+    """How a kept table differs from the one that was made now, in words; None where it does not.
+
+    The column `run` is left out, because a run may have been given another name since.
+    """
+    there, wanted = (set(frame.columns) - {"run"} for frame in (table, now))
+    if there != wanted:
+        said = [f"it lacks {', '.join(sorted(wanted - there)[:5])}"] if wanted - there else []
+        more = ", ".join(one_line(name)[:40] for name in sorted(there - wanted)[:5])
+        return "; ".join([*said, *([f"it has columns besides ({more})"] if more else [])])
+    if table.height != now.height:
+        return f"it has {table.height:,} rows in place of {now.height:,}"
+    differing = []
+    for name in now.columns:
+        if name == "run":
+            continue
+        one, other = table[name], now[name]
+        if one.dtype != other.dtype:
+            differing.append(f"{name} is {one.dtype} in place of {other.dtype}")
+        elif not one.equals(other, null_equal=True):
+            rows = (one.ne_missing(other)).sum() if not one.dtype.is_nested() else None
+            differing.append(f"{name} differs" + (f" in {rows:,} of {now.height:,} rows" if rows else ""))
+    return ", ".join(differing[:5]) or None
