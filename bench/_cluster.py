@@ -28,6 +28,10 @@ import orjson
 from tests.conftest import make_item
 from tests.helpers import batches
 from tests.helpers.virtual import VirtualLoop, VirtualRunner
+from tomserve.distributed.merge import MergeResult, merge
+from tomserve.distributed.planning import divide
+from tomserve.distributed.shards import Shards, part_folder
+from tomserve.distributed.worker import Connection, part_options
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import Reply, read_reply
 from tomserve.runs import planning
@@ -39,10 +43,6 @@ from tomserve.runs.manifest import Session
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.progress import SilentListener, Stop
 from tomserve.runs.runfolder import RunFolder
-from tomserve.shards.merging import Merged, merge
-from tomserve.shards.planning import divide
-from tomserve.shards.record import Shards, part_folder
-from tomserve.shards.working import Connection, options_of
 
 NODE = "http://node/v1"
 SYNC = 0.5
@@ -229,7 +229,7 @@ class Simulation:
     async def _ask(self, part: Part, server: Server, drawn: random.Random, until: float, how: str) -> bool:
         """Ask a part until it is complete, or the node ends. Returns whether it is complete."""
         clock, stop = asyncio.get_running_loop().time, asyncio.Event()
-        options, written = options_of(self.folder, self.shards, part[0], Connection()), [0]
+        options, written = part_options(self.folder, self.shards, part[0], Connection()), [0]
         with opened(options, part[1]) as (evaluation, journal):
             most = self.cluster.concurrency
             runner = VirtualRunner([NODE], server, journal, concurrency=most, stop=stop, clock=clock)
@@ -295,6 +295,6 @@ def unsplit(folder: Path, questions: int) -> None:
         evaluation.save()
 
 
-def merged(simulation: Simulation, into: Path) -> Merged:
+def merged(simulation: Simulation, into: Path) -> MergeResult:
     """Merge all parts, and what zombies have kept."""
     return merge([simulation.folder, *simulation.report.copies], into)

@@ -55,15 +55,15 @@ def _rows(replies: list[dict[str, object]], numbers: list[int], draw: random.Ran
 
 def child(step: str, folder: Path) -> None:
     """Do one step, and print the peak of memory in megabytes."""
-    from tomserve.shards import packing
-    from tomserve.shards.merging import merge
+    from tomserve.distributed import journals
+    from tomserve.distributed.merge import merge
 
     if step == "merge":
         merge(sorted(folder.glob("part*")), folder / "mine")
     elif step == "pack":
-        packing.pack(folder / "mine", unfinished=True)
+        journals.pack(folder / "mine", unfinished=True)
     else:
-        packing.unpack(folder / "mine")
+        journals.unpack(folder / "mine")
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 

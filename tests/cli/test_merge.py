@@ -10,7 +10,7 @@ from tests.conftest import Endpoint, Outcome
 from tests.helpers import parting
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.parting import ONCE, TALK
-from tomserve.shards.record import Shards, part_folder
+from tomserve.distributed.shards import Shards, part_folder
 
 Cli = Callable[..., Outcome]
 

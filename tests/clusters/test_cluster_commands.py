@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import Endpoint, Outcome
 from tests.helpers.outcomes import passes, refuses
-from tomserve.clusters.job import Job
+from tomserve.distributed.cluster import Job
 
 Cli = Callable[..., Outcome]
 

@@ -13,16 +13,15 @@ from tests.conftest import Endpoint
 from tests.helpers.outcomes import passes
 from tests.helpers.ray_nodes import RayNodes, ray_nodes
 from tomserve.cli.ray_cluster import demanded
-from tomserve.clusters import ray as rays
-from tomserve.clusters.job import Job
-from tomserve.clusters.ray_tasks import Demand, work_command
+from tomserve.distributed import ray as rays
+from tomserve.distributed.cluster import Job
+from tomserve.distributed.ray import TaskDemand, work_command
+from tomserve.distributed.shards import find_folder, part_states
 from tomserve.errors import ConfigError, MachineError
 from tomserve.runs import evaluation
 from tomserve.runs.journal import read_rows
 from tomserve.serving.presets import Preset
 from tomserve.serving.server import free_port
-from tomserve.shards.record import folder_of
-from tomserve.shards.state import states
 
 Cli = Callable[..., Any]
 
@@ -51,7 +50,7 @@ def eventually(what: Callable[[], Any]) -> Any:
 def divided(cli: Cli, endpoint: Endpoint, name: str, limit: int = 24) -> Path:
     """An evaluation in four parts, asked by the scripted endpoint."""
     passes(cli("shard", "--run", name, "--parts", "4", *asked(endpoint, limit), "--quiet"))
-    return folder_of(name)
+    return find_folder(name)
 
 
 def asked(endpoint: Endpoint, limit: int) -> tuple[str, ...]:
@@ -72,7 +71,7 @@ def slow_after(endpoint: Endpoint, number: int) -> None:
 def submit(cli: Cli, nodes: RayNodes, name: str, *more: str) -> Job:
     done = passes(cli("submit", "ray", name, "--address", nodes.address, *more))
     assert f" parts; `tomserve status {name}` tells how far they are" in done.out
-    job = Job.read(folder_of(name))
+    job = Job.read(find_folder(name))
     assert job is not None
     return job
 
@@ -99,7 +98,7 @@ def test_a_node_dies_while_it_asks(cli: Cli, endpoint: Endpoint, nodes: RayNodes
     endpoint.delay, before = 0.0, len(endpoint.requests)
     nodes.add(num_cpus=2)
     eventually(lambda: count(job, "FINISHED") == 4)
-    assert {one.state for one in states(folder)} == {"complete"}
+    assert {one.state for one in part_states(folder)} == {"complete"}
     assert any(task.restarts for task in rays.Ray().states(job).values())
     assert len(endpoint.requests) < 400 + before
     assert rays.Ray().alive(job) == frozenset()
@@ -122,11 +121,11 @@ def test_cancelled_and_handed_over_again(cli: Cli, endpoint: Endpoint, nodes: Ra
     assert (busy.code, f"job {job.id} still asks 4 of these parts" in busy.err) == (2, True)
     assert cli("cancel", "mine").code == 0
     assert count(job, "PENDING", "RUNNING") == 0
-    assert "running" not in {one.state for one in states(folder)}
+    assert "running" not in {one.state for one in part_states(folder)}
     assert 20 <= len(endpoint.requests) < 200
     endpoint.delay, endpoint.script = 0.0, lambda body, nth: None
     submit(cli, nodes, "mine", "--wait")
-    assert {one.state for one in states(folder)} == {"complete"}
+    assert {one.state for one in part_states(folder)} == {"complete"}
     assert len(endpoint.requests) == 200  # nothing was asked twice
     assert "all parts of" in cli("submit", "ray", "mine", "--address", nodes.address).out
 
@@ -146,10 +145,10 @@ def test_what_fails_is_told(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> No
 
 
 def test_half_a_gpu_is_half_its_memory() -> None:
-    words = work_command("/parts", 3, Demand(gpus=0.5, words=("--base-url", "http://h/v1")))
+    words = work_command("/parts", 3, TaskDemand(gpus=0.5, words=("--base-url", "http://h/v1")))
     expected = "-m tomserve work /parts --part 3 --quiet --gpu-share 0.5 --base-url http://h/v1"
     assert " ".join(words[1:]) == expected
-    assert "--gpu-share" not in work_command("/parts", 3, Demand(gpus=2))
+    assert "--gpu-share" not in work_command("/parts", 3, TaskDemand(gpus=2))
     for name, share, flags in (
         ("qwen3-8b", 0.5, ("--gpu-memory-utilization", "0.460")),
         ("qwen3-8b", 1.0, ()),
@@ -162,7 +161,7 @@ def test_what_a_part_takes() -> None:
     one = demanded("llama3-70b", "8xA100-80GB", None, None, 3, [])
     assert (one.gpus, one.cpus) == (4, 16)
     assert demanded("llama3-70b", "8xA100-80GB", 0.5, 2.5, 3, []).gpus == 0.5
-    assert demanded(None, None, None, None, 3, ["--base-url", "http://h/v1"]) == Demand(
+    assert demanded(None, None, None, None, 3, ["--base-url", "http://h/v1"]) == TaskDemand(
         1, 0, 3, ("--base-url", "http://h/v1")
     )
     with pytest.raises(ConfigError, match="say which ones a node has, such as"):

@@ -18,10 +18,9 @@ import pytest
 from tests.conftest import ROOT, Endpoint, Outcome, make_item
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.slurm import Slurm, processes, running
-from tomserve.clusters.job import Job
+from tomserve.distributed.cluster import Job
+from tomserve.distributed.shards import part_folder, part_states
 from tomserve.runs.journal import read_rows
-from tomserve.shards.record import part_folder
-from tomserve.shards.state import states
 
 Cli = Callable[..., Outcome]
 
@@ -81,7 +80,7 @@ class Evaluation:
     def done(self) -> None:
         """Wait until the job has ended; then everything must be asked, and nothing that was kept may be asked twice."""
         self.slurm.until(self.slurm.empty, 120)
-        assert [part.state for part in states(self.folder)] == ["complete"] * 4, self.logs()
+        assert [part.state for part in part_states(self.folder)] == ["complete"] * 4, self.logs()
         rows = self.rows()
         assert sorted(row["item"] for row in rows) == sorted(f"demo/{number}" for number in range(1, 41))
         assert {row["status"] for row in rows} == {"ok"}

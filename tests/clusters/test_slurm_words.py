@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT
-from tomserve.clusters import slurm, starts
-from tomserve.clusters.job import Job, Task
-from tomserve.clusters.needing import Need, needed
-from tomserve.clusters.script import quoted, render
-from tomserve.clusters.slurm import Slurm, Wanted, command, spans
+from tomserve.distributed import slurm
+from tomserve.distributed.cluster import Job, ModelNeeds, Task, size_task
+from tomserve.distributed.slurm import ArrayOptions, Slurm, format_ranges, quote, render_script, sbatch_command
 from tomserve.errors import ConfigError, ContentError, MachineError
 
 TEMPLATE = ROOT / "launch/slurm/array.sh.jinja"
@@ -32,20 +30,20 @@ VALUES: dict[str, Any] = {
 
 @given(st.text(st.characters(exclude_categories=("C", "Z")), max_size=60).filter(str.isprintable))
 def test_a_value_is_one_word_of_the_shell_whatever_it_holds(value: str) -> None:
-    assert shlex.split(quoted(value)) == [value]
-    assert shlex.split(quoted(["a", value])) == ["a", value]
+    assert shlex.split(quote(value)) == [value]
+    assert shlex.split(quote(["a", value])) == ["a", value]
 
 
 @pytest.mark.parametrize("value", ["a\nrm -rf /", "a\x1b[2J", "a\x00", "a\u202eb"])
 def test_a_value_with_a_control_character_is_refused(value: str) -> None:
     with pytest.raises(ConfigError, match="expected one line without control characters"):
-        quoted(value)
+        quote(value)
 
 
 @pytest.mark.parametrize("ranks", [[], ['serve --port "$PORT"', 'serve --head "$HEAD"; it\'s']])
 def test_the_template_makes_a_script_that_bash_takes(ranks: list[str]) -> None:
     hostile = '/runs/it\'s; $(touch /tmp/owned) `id` "x".parts'
-    script = render(TEMPLATE, **{**VALUES, "folder": hostile, "ranks": ranks})
+    script = render_script(TEMPLATE, **{**VALUES, "folder": hostile, "ranks": ranks})
     done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert f"folder={shlex.quote(hostile)}\n" in script
@@ -63,12 +61,12 @@ def test_a_broken_template_is_told_by_file_and_line(tmp_path: Path) -> None:
     }.items():
         path.write_bytes(text)
         with pytest.raises(ContentError, match=told):
-            render(path, **VALUES)
+            render_script(path, **VALUES)
 
 
 def test_the_command_says_what_is_wanted(tmp_path: Path) -> None:
-    wanted = Wanted(3, gpus=4, cpus=16, mem="64G", time="8:00:00", partition="gpu", words=("--constraint=a100",))
-    words = command(tmp_path / "50%.parts", "pilot/mine", [0, 1, 2, 5], wanted)
+    wanted = ArrayOptions(3, gpus=4, cpus=16, mem="64G", time="8:00:00", partition="gpu", words=("--constraint=a100",))
+    words = sbatch_command(tmp_path / "50%.parts", "pilot/mine", [0, 1, 2, 5], wanted)
     assert words[:3] == ["sbatch", "--parsable", "--array=0-2,5%3"]
     for word in ("--requeue", "--signal=B:TERM@120", "--job-name=tomserve-pilot-mine", "--gres=gpu:4", "--mem=64G"):
         assert word in words
@@ -91,14 +89,14 @@ def test_the_command_says_what_is_wanted(tmp_path: Path) -> None:
 )
 def test_what_sbatch_is_not_to_see_is_refused(changes: dict[str, Any], told: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        command(tmp_path, "mine", [0], Wanted(1, **changes))
+        sbatch_command(tmp_path, "mine", [0], ArrayOptions(1, **changes))
     assert told in str(caught.value)
 
 
 @given(st.sets(st.integers(0, 300), min_size=1))
 def test_numbers_are_written_as_slurm_reads_them(numbers: set[int]) -> None:
     read: list[int] = []
-    for part in spans(numbers).split(","):
+    for part in format_ranges(numbers).split(","):
         first, _, last = part.partition("-")
         read += range(int(first), int(last or first) + 1)
     assert read == sorted(numbers)
@@ -142,7 +140,7 @@ def test_a_slurm_that_cannot_be_asked_is_told_in_a_line(tools: Path, monkeypatch
     monkeypatch.setattr(slurm, "PATIENCE", 0.2)
     tool(tools, "squeue", "exec /bin/sleep 60")
     with pytest.raises(MachineError, match="has not answered within"):
-        slurm.asked(["squeue"], slurm.PATIENCE)
+        slurm.run_slurm_command(["squeue"], slurm.PATIENCE)
 
 
 def test_a_job_that_is_refused_leaves_no_record(tools: Path, tmp_path: Path) -> None:
@@ -152,10 +150,10 @@ def test_a_job_that_is_refused_leaves_no_record(tools: Path, tmp_path: Path) -> 
     ):
         tool(tools, "sbatch", script)
         with pytest.raises(MachineError, match=said):
-            slurm.submit(tmp_path, "mine", [0], Wanted(1), "#!/bin/sh\n")
+            slurm.submit(tmp_path, "mine", [0], ArrayOptions(1), "#!/bin/sh\n")
     assert Job.read(tmp_path) is None
     tool(tools, "sbatch", "echo '18;big'")
-    assert slurm.submit(tmp_path, "mine", [0], Wanted(1), "#!/bin/sh\n") == Job.read(tmp_path)
+    assert slurm.submit(tmp_path, "mine", [0], ArrayOptions(1), "#!/bin/sh\n") == Job.read(tmp_path)
     assert (Job.read(tmp_path) or JOB).details == {"cluster": "big"}
 
 
@@ -165,12 +163,12 @@ def test_what_tasks_append_to_is_no_link(tools: Path, tmp_path: Path) -> None:
     (folder / "slurm").mkdir(parents=True)
     (folder / "slurm/0001.starts").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match=r"0001\.starts: is a symbolic link"):
-        slurm.submit(folder, "mine", [0, 1], Wanted(1), "#!/bin/sh\n")
+        slurm.submit(folder, "mine", [0, 1], ArrayOptions(1), "#!/bin/sh\n")
     (folder / "slurm/0001.starts").unlink()
     (folder / "slurm").rmdir()
     (folder / "slurm").symlink_to(tmp_path)
     with pytest.raises(ConfigError, match="slurm: is a link"):
-        slurm.submit(folder, "mine", [0, 1], Wanted(1), "#!/bin/sh\n")
+        slurm.submit(folder, "mine", [0, 1], ArrayOptions(1), "#!/bin/sh\n")
     assert Job.read(folder) is None
 
 
@@ -182,21 +180,21 @@ def test_a_record_of_a_job_that_was_changed_is_no_way_in(tools: Path) -> None:
 
 def test_the_starts_of_a_part_are_those_of_this_job(tmp_path: Path) -> None:
     path = tmp_path / "0002.starts"
-    assert starts.read(path, "17") is None
+    assert slurm.read_starts(path, "17") is None
     path.write_bytes(b"16 0 n1 0\n17 0 n2 0\n\xff broken\n17 1 n3 5\n")
-    assert starts.read(path, "17") == starts.Starts(2, "n3")
+    assert slurm.read_starts(path, "17") == slurm.Starts(2, "n3")
     path.unlink()
     path.symlink_to("/etc/passwd")
-    assert starts.read(path, "17") is None
+    assert slurm.read_starts(path, "17") is None
 
 
 def test_a_task_asks_for_as_many_gpus_as_its_model_needs() -> None:
-    assert needed("reference", None) == Need()
-    assert needed("llama3-70b", None, served=True) == Need()
-    assert needed("llama3-70b", "8xA100-80GB").gpus == 4
-    assert needed("llama3.1-8b", "4xA100-80GB") == Need(1)
+    assert size_task("reference", None) == ModelNeeds()
+    assert size_task("llama3-70b", None, served=True) == ModelNeeds()
+    assert size_task("llama3-70b", "8xA100-80GB").gpus == 4
+    assert size_task("llama3.1-8b", "4xA100-80GB") == ModelNeeds(1)
     with pytest.raises(ConfigError, match="say which ones a node has, such as --gpus 4xA100-80GB"):
-        needed("llama3-70b", None)
-    several = needed("qwen3-235b-a22b", "2x8xA100-40GB")
+        size_task("llama3-70b", None)
+    several = size_task("qwen3-235b-a22b", "2x8xA100-40GB")
     assert (several.gpus, several.nodes, len(several.ranks)) == (8, 2, 2)
     assert all('"$HEAD"' in rank and '"$PORT"' in rank for rank in several.ranks)

@@ -9,7 +9,7 @@ import orjson
 
 from tests.conftest import ROOT
 from tomserve.content.paths import PARTS_ENDING
-from tomserve.shards.record import PartRecord, Shards, part_folder
+from tomserve.distributed.shards import PartRecord, Shards, part_folder
 
 EXAMPLE = ROOT / "runs" / "example"
 

@@ -3,10 +3,10 @@
 import io
 from pathlib import Path
 
-from tomserve.clusters.job import Job, Task
+from tomserve.distributed.cluster import Job, Task
+from tomserve.distributed.shards import PartState
 from tomserve.reporting.parts import show
 from tomserve.reporting.terminal import Terminal
-from tomserve.shards.state import PartState
 
 HOSTILE = "n1\x1b[2J" + "x" * 200
 JOB = Job(cluster="slurm", id="17", time="2026-11-24T00:00:00Z", parts=(0, 1))

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tomserve.shards import balance
+from tomserve.distributed import planning
 
 WEIGHTS = st.lists(st.integers(0, 1000), min_size=1, max_size=60)
 
@@ -25,19 +25,19 @@ def best(weights: list[int], parts: int) -> int:
 def test_the_smallest_largest_part_is_that_of_the_best_of_all_cuts(weights: list[int], parts: int) -> None:
     parts = min(parts, len(weights))
     sums = np.concatenate(([0], np.cumsum(weights)))
-    assert balance.smallest_largest(sums, parts) == best(weights, parts)
+    assert planning.smallest_largest_part(sums, parts) == best(weights, parts)
 
 
 @given(WEIGHTS, st.integers(1, 60))
 def test_every_piece_is_in_one_part_and_parts_are_even(weights: list[int], parts: int) -> None:
     parts = min(parts, len(weights))
     sharing = [hash((place, weight)) % 100 for place, weight in enumerate(weights)]
-    found = balance.ends(weights, sharing, parts)
+    found = planning.part_ends(weights, sharing, parts)
     assert len(found) == parts
     assert found[-1] == len(weights)
     assert all(end > start for start, end in pairwise([0, *found]))
     sums = np.concatenate(([0], np.cumsum(weights)))
-    assert max(summed(weights, found)) <= balance.smallest_largest(sums, parts) * (1 + balance.TOLERANCE) + 1
+    assert max(summed(weights, found)) <= planning.smallest_largest_part(sums, parts) * (1 + planning.TOLERANCE) + 1
 
 
 def test_a_cut_goes_where_least_is_shared_where_that_costs_little() -> None:
@@ -46,7 +46,7 @@ def test_a_cut_goes_where_least_is_shared_where_that_costs_little() -> None:
     for questions in stories * 20:
         weights += [10] * questions
         sharing += [1] + [90] * (questions - 1)
-    found = balance.ends(weights, sharing, 7)
+    found = planning.part_ends(weights, sharing, 7)
     assert all(sharing[end] == 1 for end in found[:-1])
-    even = balance.ends(weights, [0] * len(weights), 7)
+    even = planning.part_ends(weights, [0] * len(weights), 7)
     assert any(sharing[end] == 90 for end in even[:-1])  # an even cut alone would tear stories

@@ -8,26 +8,25 @@ import pytest
 
 from tests.conftest import make_item
 from tests.helpers.outcomes import passes
+from tomserve.distributed.cost import Nodes, Workload, advise_parts, estimate_cost, measure_load
+from tomserve.distributed.shards import MOST
 from tomserve.errors import ConfigError
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.conversations import Questions
 from tomserve.runs.item_store import ItemStore
 from tomserve.serving.presets import Preset
-from tomserve.shards.foreseeing import foreseen, load_of, parts_of
-from tomserve.shards.record import MOST
-from tomserve.shards.speed import Load, Nodes
 
-LOAD = Load(10**8, prompt_tokens=600, reply_tokens=60, shared=0.5)
+LOAD = Workload(10**8, prompt_tokens=600, reply_tokens=60, shared=0.5)
 MEASURED = Nodes(100, "4xA100-80GB", tokens_a_second=3000, start_minutes=6, lost=0.02)
 
 
-def values(load: Load = LOAD, nodes: Nodes = MEASURED) -> dict[str, float]:
-    return {one.name: one.value for one in foreseen(load, nodes)}
+def values(load: Workload = LOAD, nodes: Nodes = MEASURED) -> dict[str, float]:
+    return {one.name: one.value for one in estimate_cost(load, nodes)}
 
 
 def test_the_rough_rule_says_that_it_is_one_and_what_it_multiplies() -> None:
     nodes = Nodes(100, "4xA100-80GB", preset=Preset.load("llama3-70b"))
-    guess = next(one for one in foreseen(LOAD, nodes) if one.name == "a node")
+    guess = next(one for one in estimate_cost(LOAD, nodes) if one.name == "a node")
     assert guess.why.startswith("A ROUGH GUESS")
     assert {"--tokens-a-second", "--gpu-tflops", "--parameters"} <= set(guess.options)
     faster = dataclasses.replace(nodes, parameters=7.05, tflops=93.6)
@@ -47,13 +46,13 @@ def test_the_rough_rule_says_that_it_is_one_and_what_it_multiplies() -> None:
     ],
 )
 def test_parts_are_bounded_by_rows_and_hours(nodes: Nodes, rate: float, expected: int) -> None:
-    assert parts_of(10**8, nodes, rate) == expected
+    assert advise_parts(10**8, nodes, rate) == expected
 
 
 def test_the_load_is_measured_on_prompts() -> None:
     items = ItemStore(make_item(number) for number in range(50))
     strategy = Strategy.load("vanilla")
-    load = load_of(Questions(items, [strategy]), 10**6)
+    load = measure_load(Questions(items, [strategy]), 10**6)
     sizes = [sum(len(m["content"].encode()) for m in strategy.turn(item).messages) for item in items]
     assert load.requests == 10**6
     assert load.prompt_tokens == pytest.approx(sum(sizes) / 50 / 4, rel=0.01)
@@ -75,7 +74,7 @@ def test_the_load_is_measured_on_prompts() -> None:
 )
 def test_what_cannot_be_is_refused(load: dict[str, Any], nodes: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told.replace("(", r"\(")):
-        foreseen(dataclasses.replace(LOAD, **load), dataclasses.replace(MEASURED, **nodes))
+        estimate_cost(dataclasses.replace(LOAD, **load), dataclasses.replace(MEASURED, **nodes))
 
 
 GIVEN = (

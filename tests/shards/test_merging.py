@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.conftest import make_item
 from tests.helpers import parting
 from tests.helpers.parting import ONCE, REPEATS, TALK
+from tomserve.distributed.merge import merge
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, StoppedError
 from tomserve.items import write_items
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.progress import Stop
 from tomserve.runs.runfolder import RunFolder
-from tomserve.shards.merging import merge
 
 ITEMS = parting.names(4)
 
@@ -211,12 +211,12 @@ def test_a_full_disk_and_a_stop_leave_the_merged_run_as_it_was(tmp_path: Path, m
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("tomserve.shards.joining.copy", full)
+        patched.setattr("tomserve.distributed.journals.copy_rows", full)
         with pytest.raises(JournalError, match=r"No space left on device.*as it was"):
             merge((one,), tmp_path / "mine")
     stop = Stop()
     stop.set()
-    monkeypatch.setattr("tomserve.shards.joining.LOOK", 1)
+    monkeypatch.setattr("tomserve.distributed.journals.LOOK", 1)
     with pytest.raises(StoppedError):
         merge((one,), tmp_path / "mine", stop=stop)
     assert {path.name: path.read_bytes() for path in (tmp_path / "mine").iterdir()} == before

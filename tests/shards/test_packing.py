@@ -15,6 +15,8 @@ from tests.helpers.examples import copied_example, copied_run
 from tests.helpers.outcomes import passes
 from tests.helpers.parting import ONCE
 from tomserve.content.files import digest_file
+from tomserve.distributed import journals
+from tomserve.distributed.merge import merge
 from tomserve.errors import ConfigError, JournalError, MachineError, StoppedError
 from tomserve.runs import journal as runs_journal
 from tomserve.runs import runfolder
@@ -22,8 +24,6 @@ from tomserve.runs.progress import Stop
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import score_run, scores_of
 from tomserve.runs.verification import seal, verify_run
-from tomserve.shards import packing
-from tomserve.shards.merging import merge
 
 Cli = Callable[..., Outcome]
 
@@ -36,13 +36,13 @@ def of_rows(folder: Path, rows: list[bytes]) -> Path:
 
 
 def test_the_same_bytes_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "GROUP", 99)
+    monkeypatch.setattr(journals, "GROUP", 99)
     monkeypatch.setattr(runs_journal, "BATCH", 10)
     run = copied_example(tmp_path / "runs")
     with (run / "responses.jsonl").open("ab") as journal:
         journal.write(parting.line("a", ONCE, 0, 3, text='\u2028"\\ü\U0001f600', second=1, odd="\x00"))
     before, digest = (run / "responses.jsonl").read_bytes(), digest_file(run / "responses.jsonl")
-    done = packing.pack(run)
+    done = journals.pack(run)
     assert not (run / "responses.jsonl").exists()
     assert (done.path, done.rows, done.plain) == (run / "responses.parquet", 353, len(before))
     row = orjson.loads(before.split(b"\n")[7])
@@ -53,7 +53,7 @@ def test_the_same_bytes_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     }
     assert runs_journal.measure_file(run / "responses.jsonl") == digest
     assert runs_journal.journal_path(run).read_bytes() == before
-    assert packing.unpack(run).read_bytes() == before
+    assert journals.unpack(run).read_bytes() == before
     assert not (run / "responses.parquet").exists()
 
 
@@ -63,7 +63,7 @@ def test_scores_seals_and_merges_are_those_of_the_plain_run(tmp_path: Path, cli:
     scores_of(run)
     digest = seal(run).digest
     shown = cli("runs", "example").out
-    packing.pack(run)
+    journals.pack(run)
     assert parting.scored(run) == table
     assert runfolder.load_kept_table(run / "scores.parquet") is not None  # it is not made again
     assert score_run(run).equals(scores_of(run))
@@ -97,15 +97,15 @@ def test_a_packing_that_is_ended_leaves_the_run_as_it_was(tmp_path: Path, monkey
     stop = Stop()
     stop.set()
     with pytest.raises(StoppedError):
-        packing.pack(run, stop=stop)
+        journals.pack(run, stop=stop)
     with monkeypatch.context() as patched:
-        patched.setattr(packing, "_table", lambda rows: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        patched.setattr(journals, "_table", lambda rows: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(JournalError, match=r"No space left on device.*as it was"):
-            packing.pack(run)
+            journals.pack(run)
     with monkeypatch.context() as patched:  # it is killed between the last two steps
         patched.setattr(Path, "unlink", lambda path: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            packing.pack(run)
+            journals.pack(run)
     assert (run / "responses.jsonl").read_bytes() == b"".join(rows)
     assert runs_journal.journal_path(run) == run / "responses.jsonl"
     with RunFolder(run):
@@ -123,13 +123,13 @@ def test_what_cannot_be_packed_says_why(tmp_path: Path, cli: Cli) -> None:
     ):
         (run / "responses.jsonl").write_bytes(rows)
         with pytest.raises(ConfigError, match=said):
-            packing.pack(run)
+            journals.pack(run)
     (run / "responses.jsonl").write_bytes(row)
     (run / "manifest.json").write_bytes(orjson.dumps(parting.manifest(complete=False)))
     refused = cli("pack", "mine")
     assert (refused.code, "is not complete" in refused.err) == (2, True)
     with RunFolder(run), pytest.raises(MachineError, match="in use"):
-        packing.pack(run, unfinished=True)
+        journals.pack(run, unfinished=True)
     assert cli("pack", "mine", "--unfinished").code == 0
     assert "is packed already" in cli("pack", "mine", "--unfinished").err
     assert cli("unpack", "mine").code == 0
@@ -138,7 +138,7 @@ def test_what_cannot_be_packed_says_why(tmp_path: Path, cli: Cli) -> None:
 
 def test_a_packed_file_that_was_changed_or_made_up_is_refused(tmp_path: Path) -> None:
     run = of_rows(tmp_path / "run", [parting.line(ITEMS[0], ONCE, 0, n, text="tea" * 50, second=n) for n in range(50)])
-    packing.pack(run)
+    journals.pack(run)
     path = run / "responses.parquet"
     good, about = pl.read_parquet(path), pl.read_parquet_metadata(path)[runs_journal.MARK]
     bomb = orjson.dumps({"schema": 1, "bytes": 1 << 40, "lines": 1, "digest": "sha256:" + "0" * 64}).decode()

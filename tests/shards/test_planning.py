@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import make_item
+from tomserve.distributed.cost import BYTES_A_TOKEN
+from tomserve.distributed.planning import divide
+from tomserve.distributed.shards import FILE, Shards, part_folder
 from tomserve.engine.prompt_tokens import common_length
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import Item, read_items
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.progress import SilentListener
-from tomserve.shards.costs import BYTES_A_TOKEN
-from tomserve.shards.planning import divide
-from tomserve.shards.record import FILE, Shards, part_folder
 
 STRATEGIES = ("vanilla", "cot")
 

@@ -6,12 +6,10 @@ import polars as pl
 import pytest
 
 from tests.helpers.parted import divided_example, whole_example
+from tomserve.distributed.shards import find_part_tables, find_tables, part_folder, score_parts
 from tomserve.errors import ConfigError
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.table import write_scores
-from tomserve.shards.partitions import of_files, of_parts
-from tomserve.shards.record import part_folder
-from tomserve.shards.scoring import score_parts
 
 
 @pytest.fixture
@@ -24,7 +22,7 @@ def test_the_tables_of_the_parts_are_the_table_of_the_whole(runs: Path) -> None:
     folder, whole = divided_example(runs), whole_example(runs)
     done = score_parts(folder)
     assert (done.scored, done.current, done.waiting, done.broken) == ((0, 1, 2), (), (), {})
-    found = of_parts(folder, done.there).scan().collect().sort("model", "strategy", "item")
+    found = find_part_tables(folder, done.there).scan().collect().sort("model", "strategy", "item")
     expected = scores_of(whole).sort("model", "strategy", "item")
     assert found.select(expected.columns).equals(expected), "with the run's name in place of the parts'"
 
@@ -61,19 +59,19 @@ def test_a_folder_and_a_pattern_of_tables_are_read_as_one(runs: Path, tmp_path: 
     write_scores(scores.head(100), first)
     write_scores(scores.tail(-100).drop("stage"), second)
     for place in (str(tmp_path), f"{tmp_path}/*.parquet"):
-        found = of_files(place)
+        found = find_tables(place)
         assert found.files == (first, second)
         table = found.scan().collect()
         assert (table.columns, table["stage"].null_count()) == (scores.columns, scores.height - 100)
         assert cli("analyze", place, "--study", "accuracy").code == 0
-    assert of_files("example") is None, "a run is no folder of tables"
+    assert find_tables("example") is None, "a run is no folder of tables"
 
 
 def test_columns_that_do_not_fit_together_become_text_and_numbers_stay_numbers(tmp_path: Path) -> None:
     row = {"model": ["m"], "strategy": ["s"], "item": ["a"], "status": ["ok"], "correct": [True]}
     for name, level, size in (("a", 1, 1), ("b", "high", 2.5)):
         pl.DataFrame({**row, "level": [level], "size": [size]}).write_parquet(tmp_path / f"{name}.parquet")
-    table = of_files(str(tmp_path)).scan().collect()  # type: ignore[union-attr]
+    table = find_tables(str(tmp_path)).scan().collect()  # type: ignore[union-attr]
     assert (table["level"].to_list(), table["size"].to_list()) == (["1", "high"], [1.0, 2.5])
 
 
@@ -81,13 +79,13 @@ def test_what_is_no_table_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(b"no table")
     with pytest.raises(ConfigError, match=r"a\.parquet: not a parquet table"):
-        of_files(str(tmp_path))
+        find_tables(str(tmp_path))
     with pytest.raises(ConfigError, match=r"no file fits .*x\*\.parquet; expected"):
-        of_files(f"{tmp_path}/x*.parquet")
+        find_tables(f"{tmp_path}/x*.parquet")
     pl.DataFrame({"x": [1]}).write_parquet(path)
     with pytest.raises(ConfigError, match=r"a\.parquet: not a score table"):
-        of_files(str(tmp_path)).scan()  # type: ignore[union-attr]
+        find_tables(str(tmp_path)).scan()  # type: ignore[union-attr]
     path.rename(tmp_path / "secret")
     path.symlink_to(tmp_path / "secret")
     with pytest.raises(ConfigError, match="symbolic link"):
-        of_files(str(tmp_path))
+        find_tables(str(tmp_path))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tomserve.distributed.shards import part_states
 from tomserve.runs.journal import read_rows, row_identity
 from tomserve.runs.scores import scores_of
-from tomserve.shards.state import states
 
 QUESTIONS, PARTS = 200, 5
 
@@ -41,7 +41,7 @@ def test_nothing_is_lost_or_asked_more_than_it_must_be(tmp_path: Path, monkeypat
         report = simulation.run()
         told.append("\n".join(report.lines()))
         assert {"died", "preempted", "time limit", "taken for dead"} <= set(report.ends), told
-        assert {one.state for one in states(tmp_path / f"runs/{name}.parts")} == {"complete"}
+        assert {one.state for one in part_states(tmp_path / f"runs/{name}.parts")} == {"complete"}
         assert simulated.merged(simulation, tmp_path / f"runs/{name}").complete
         assert answers(tmp_path / f"runs/{name}") == answers(tmp_path / "runs/whole")
         ended = report.ends["died"] + 3 * report.ends["taken for dead"]  # whose replies in flight are asked for again

@@ -10,10 +10,9 @@ import orjson
 import pytest
 
 from tests.conftest import Endpoint
+from tomserve.distributed.shards import PartState, Shards, part_folder, part_states
+from tomserve.distributed.worker import next_part
 from tomserve.runs.runfolder import RunFolder
-from tomserve.shards.record import Shards, part_folder
-from tomserve.shards.state import PartState, states
-from tomserve.shards.working import next_part
 
 Cli = Callable[..., Any]
 ASKED = ("--benchmark", "perturbed", "--limit", "12", "--strategy", "vanilla")
@@ -43,11 +42,11 @@ def told(folder: Path, **changes: object) -> PartState:
     """The state of the first part after its record of progress was changed."""
     path = part_folder(folder, 0) / "progress.json"
     path.write_bytes(orjson.dumps({**orjson.loads(path.read_bytes()), **changes}))
-    return states(folder)[0]
+    return part_states(folder)[0]
 
 
 def test_a_part_that_was_asked_and_one_that_was_not(folder: Path) -> None:
-    first, second = states(folder)
+    first, second = part_states(folder)
     requests = [part.requests for part in Shards.read(folder).parts]
     assert (first.number, first.state, first.done, first.total, first.failures) == (0, "complete", *requests[:1] * 2, 0)
     assert first.seconds_since_progress is not None
@@ -65,9 +64,9 @@ def test_the_record_of_progress_is_not_needed_and_not_trusted(folder: Path) -> N
     assert told(folder, ended="now", outcome="stopped").state == "stopped"
     assert told(folder, ended="now", outcome="").state == "complete"
     (part_folder(folder, 0) / "progress.json").write_text("[1")
-    assert states(folder)[0].state == "stopped"
+    assert part_states(folder)[0].state == "stopped"
     (part_folder(folder, 0) / "progress.json").unlink()
-    assert states(folder)[0].seconds_since_progress is None
+    assert part_states(folder)[0].seconds_since_progress is None
 
 
 def test_how_far_a_part_is_that_is_asked_now(folder: Path) -> None:
@@ -78,6 +77,6 @@ def test_how_far_a_part_is_that_is_asked_now(folder: Path) -> None:
         requests = Shards.read(folder).parts[1].requests
         (place / "progress.json").write_bytes(orjson.dumps({**record, "total": requests}))
         (place / ".lock").write_text("1\n")
-        assert states(folder)[1] == PartState(1, "running", 3, requests, 1, None)
+        assert part_states(folder)[1] == PartState(1, "running", 3, requests, 1, None)
         assert next_part(folder) is None
-    assert states(folder)[1].state == "waiting"  # nothing was ever asked there
+    assert part_states(folder)[1].state == "waiting"  # nothing was ever asked there

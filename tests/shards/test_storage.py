@@ -11,10 +11,10 @@ import pytest
 from tests.conftest import Outcome
 from tests.helpers import ftp, parting
 from tests.helpers.ftp import Store
+from tomserve.distributed import journals, storage
+from tomserve.distributed.merge import merge
 from tomserve.errors import ConfigError, ConflictError, MachineError, ServerError, StoppedError, TomserveError
 from tomserve.runs.progress import Stop
-from tomserve.shards import address, packing, storage
-from tomserve.shards.merging import merge
 
 Cli = Callable[..., Outcome]
 
@@ -29,7 +29,7 @@ def part(folder: Path, item: str) -> Path:
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     monkeypatch.setitem(fsspec.config.conf, "ftp", {"username": ftp.USER, "password": ftp.PASSWORD})
-    monkeypatch.setattr(address, "LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(storage, "LONGEST_WAIT", 0.01)
     (tmp_path / "served").mkdir()
     with ftp.serving(tmp_path / "served") as running:
         yield running
@@ -46,13 +46,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def test_parts_come_back_as_they_were_and_merge_as_if_they_had_stayed(tmp_path: Path, place: str) -> None:
     here = [part(tmp_path / f"mine.parts/000{n}", item) for n, item in enumerate(ITEMS)]
-    packing.pack(here[1])
-    assert [storage.put(one, place) for one in here] == [f"{place}/0000", f"{place}/0001"]
-    assert storage.put(here[0], place) == f"{place}/0000"  # again does no harm
-    assert storage.parts(place) == storage.parts(f"{place}/*") == [f"{place}/0000", f"{place}/0001"]
-    assert storage.parts(f"{place}/0001") == [f"{place}/0001"]
+    journals.pack(here[1])
+    assert [storage.upload_part(one, place) for one in here] == [f"{place}/0000", f"{place}/0001"]
+    assert storage.upload_part(here[0], place) == f"{place}/0000"  # again does no harm
+    assert storage.list_parts(place) == storage.list_parts(f"{place}/*") == [f"{place}/0000", f"{place}/0001"]
+    assert storage.list_parts(f"{place}/0001") == [f"{place}/0001"]
     (tmp_path / "back").mkdir()
-    there = storage.fetch_all([f"{place}/*"], tmp_path / "back")
+    there = storage.download_parts([f"{place}/*"], tmp_path / "back")
     for one, copy in zip(here, there, strict=True):
         wanted = {path.name: path.read_bytes() for path in one.iterdir() if path.name != ".lock"}
         assert {path.name: path.read_bytes() for path in copy.iterdir()} == wanted
@@ -68,11 +68,11 @@ def test_parts_come_back_as_they_were_and_merge_as_if_they_had_stayed(tmp_path: 
 def test_a_connection_that_is_cut_is_made_again(tmp_path: Path, store: Store) -> None:
     here = part(tmp_path / "0000", ITEMS[0])
     store.cuts, store.after = 3, 100
-    there = storage.put(here, f"{store.url}/mine.parts")
+    there = storage.upload_part(here, f"{store.url}/mine.parts")
     assert store.cuts == 0
     store.cuts = 2
     (tmp_path / "back").mkdir()
-    back = storage.fetch(there, tmp_path / "back")
+    back = storage.download_part(there, tmp_path / "back")
     assert store.cuts == 0
     assert (back / "responses.jsonl").read_bytes() == (here / "responses.jsonl").read_bytes()
 
@@ -82,33 +82,33 @@ def test_a_store_that_is_away_shows_no_password(tmp_path: Path, store: Store, mo
     with socket.create_server(("127.0.0.1", 0)) as taken:
         closed = taken.getsockname()[1]
     with pytest.raises(ServerError, match="cannot be reached") as raised:
-        storage.put(here, f"ftp://127.0.0.1:{closed}/mine.parts")
+        storage.upload_part(here, f"ftp://127.0.0.1:{closed}/mine.parts")
     assert ftp.PASSWORD not in str(raised.value)
     monkeypatch.setitem(fsspec.config.conf, "ftp", {"username": ftp.USER, "password": "wrong"})
     with pytest.raises(ServerError, match="530") as raised:
-        storage.put(here, f"{store.url}/mine.parts")
+        storage.upload_part(here, f"{store.url}/mine.parts")
     assert "wrong" not in str(raised.value)
 
 
 def test_what_was_changed_in_the_store_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address, "LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(storage, "LONGEST_WAIT", 0.01)
     here, root = part(tmp_path / "0000", ITEMS[0]), tmp_path / "store"
-    url = storage.put(here, f"file://{root}")
+    url = storage.upload_part(here, f"file://{root}")
     journal = root / "0000/responses.jsonl"
     for number, content in enumerate((journal.read_bytes()[:-1], journal.read_bytes() + b"x", b"")):
         journal.write_bytes(content)
         (tmp_path / f"{number}").mkdir()
         with pytest.raises(ServerError, match=r"responses.jsonl: is not what copied.json says"):
-            storage.fetch(url, tmp_path / f"{number}")
+            storage.download_part(url, tmp_path / f"{number}")
     record = root / "0000/copied.json"
     held = {"bytes": 1, "digest": "sha256:" + "0" * 64}
     for text in (b"{", b"[]", orjson.dumps({"schema": 1, "files": {"../../outside": held}})):
         record.write_bytes(text)
         with pytest.raises(ConfigError, match=r"copied.json: is not what tomserve writes"):
-            storage.fetch(url, tmp_path / "0")
+            storage.download_part(url, tmp_path / "0")
     record.unlink()
     with pytest.raises(ConfigError, match="is no part that was copied whole"):
-        storage.fetch(url, tmp_path / "0")
+        storage.download_part(url, tmp_path / "0")
 
 
 def test_only_finished_parts_are_copied_and_a_stop_leaves_none_behind(tmp_path: Path) -> None:
@@ -116,12 +116,12 @@ def test_only_finished_parts_are_copied_and_a_stop_leaves_none_behind(tmp_path: 
     stop = Stop()
     stop.set()
     with pytest.raises(StoppedError):
-        storage.put(here, f"file://{tmp_path}/store", stop=stop)
+        storage.upload_part(here, f"file://{tmp_path}/store", stop=stop)
     with pytest.raises(ConfigError, match="no part that was copied whole"):
-        storage.parts(f"file://{tmp_path}/store")
+        storage.list_parts(f"file://{tmp_path}/store")
     (here / "manifest.json").write_bytes(orjson.dumps(parting.manifest(complete=False)))
     with pytest.raises(ConflictError, match="is not complete"):
-        storage.put(here, f"file://{tmp_path}/store")
+        storage.upload_part(here, f"file://{tmp_path}/store")
 
 
 @pytest.mark.parametrize(
@@ -137,14 +137,14 @@ def test_only_finished_parts_are_copied_and_a_stop_leaves_none_behind(tmp_path: 
 )
 def test_a_bad_address_says_why_and_no_secret(tmp_path: Path, url: str, kind: type[TomserveError], said: str) -> None:
     with pytest.raises(kind, match=said) as raised:
-        storage.put(part(tmp_path / "0000", ITEMS[0]), url)
+        storage.upload_part(part(tmp_path / "0000", ITEMS[0]), url)
     assert "geheim" not in str(raised.value)
     assert "\x1b" not in str(raised.value)
 
 
 def test_merge_takes_addresses(tmp_path: Path, cli: Cli) -> None:
     for number, item in enumerate(ITEMS):
-        storage.put(part(tmp_path / f"mine.parts/000{number}", item), f"file://{tmp_path}/store")
+        storage.upload_part(part(tmp_path / f"mine.parts/000{number}", item), f"file://{tmp_path}/store")
     assert "--into is missing" in cli("merge", f"file://{tmp_path}/store").err
     done = cli("merge", f"file://{tmp_path}/store/*", "--into", "all", "--quiet")
     assert (done.code, "4 of 4 answered, complete" in done.out) == (0, True)

@@ -10,12 +10,11 @@ import pytest
 
 from tests.conftest import Endpoint, running
 from tests.helpers.outcomes import passes
+from tomserve.distributed.shards import Shards, part_folder, part_states
 from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
 from tomserve.serving import keys
-from tomserve.shards.record import Shards, part_folder
-from tomserve.shards.state import states
 
 Cli = Callable[..., Any]
 
@@ -61,7 +60,7 @@ def test_the_parts_together_ask_what_one_run_asks(
     passes(cli("shard", "--run", "mine", "--parts", "3", *asked))
     folder = tmp_path / "runs/mine.parts"
     assert cli("work", "mine", "--part", "1", "--concurrency", "4").code == 0
-    assert [state.state for state in states(folder)] == ["waiting", "complete", "waiting"]
+    assert [state.state for state in part_states(folder)] == ["waiting", "complete", "waiting"]
     assert "3 of 3 parts complete" in cli("work", "mine").out
     whole = keyed(tmp_path / "runs/whole")
     parts = [keyed(part_folder(folder, number)) for number in range(3)]
@@ -130,12 +129,12 @@ def divide(cli: Cli, endpoint: Endpoint, tmp_path: Path, *more: str) -> Path:
 def test_a_part_that_another_process_asks_is_passed_over(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
     folder = divide(cli, endpoint, tmp_path)
     with RunFolder(part_folder(folder, 1)):
-        assert states(folder)[1].state == "running"
+        assert part_states(folder)[1].state == "running"
         refused = cli("work", "mine", "--part", "1")
         assert (refused.code, "in use by another tomserve process" in refused.err) == (2, True)
         assert "2 of 3 parts complete" in cli("work", "mine").out
         assert "other processes ask 1 of the parts" in cli("work", "mine").out
-    assert [state.state for state in states(folder)] == ["complete", "waiting", "complete"]
+    assert [state.state for state in part_states(folder)] == ["complete", "waiting", "complete"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tomserve.content.text import say
 from tomserve.errors import ConfigError, ConflictError, MachineError
 
 if TYPE_CHECKING:
-    from tomserve.clusters.job import Task
+    from tomserve.distributed.cluster import Task
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -110,32 +110,32 @@ def slurm(
     first, into as many parts as --nodes unless --parts says otherwise. Repeat the command to ask what was left over.
     """
     from tomserve import content
-    from tomserve.clusters import slurm as cluster
-    from tomserve.clusters.needing import needed
-    from tomserve.clusters.script import render
-    from tomserve.shards.record import FILE, folder_of
+    from tomserve.distributed import slurm as cluster
+    from tomserve.distributed.cluster import size_task
+    from tomserve.distributed.shards import FILE, find_folder
+    from tomserve.distributed.slurm import render_script
     from tomserve.status import FINAL
 
-    folder = folder_of(name)
+    folder = find_folder(name)
     asked_for = configured.given() & dividing.keys()
     if dry_run and not (folder / FILE).exists():
         parts, model = list(range(dividing["parts"] or nodes)), dividing["model"]
     else:
         parts, model = parts_left(name, folder, nodes, dividing, divide=bool(asked_for - {"base_url", "quiet"}))
     urls: list[str] = dividing["base_url"] or []
-    need = needed(model, gpus, served=bool(urls) or model is None)
-    wanted = cluster.Wanted(
+    need = size_task(model, gpus, served=bool(urls) or model is None)
+    wanted = cluster.ArrayOptions(
         nodes=nodes, gpus=need.gpus, nodes_each=need.nodes, cpus=cpus or (4 * need.gpus or 2), mem=mem, time=time,
         partition=partition, account=account, qos=qos, exclude=exclude, grace=grace, words=tuple(sbatch or ()),
     )  # fmt: skip
-    script = render(
+    script = render_script(
         template.expanduser() if template is not None else content.require(TEMPLATE),
         folder=folder.resolve(), tomserve=_tomserve(), tries=tries, patience=grace // 2, ranks=need.ranks,
         options=options_for_work(dividing),
         final=f'"status":"({"|".join(sorted(FINAL))})"',
     )  # fmt: skip
     if dry_run:
-        say(f"{script}\n{_shown(cluster.command(folder, name, parts, wanted))}")
+        say(f"{script}\n{_shown(cluster.sbatch_command(folder, name, parts, wanted))}")
         return 0
     if not parts:
         say(f"all parts of {folder} are complete; `tomserve merge {name}` makes one run of them")
@@ -165,10 +165,9 @@ def parts_left(
     divide: whether the evaluation is to be divided first, as far as that is not done. Raises ConfigError where tasks
     would refuse to send a key to addresses that only the record names.
     """
+    from tomserve.distributed.shards import FILE, Shards, part_states
     from tomserve.serving import keys
     from tomserve.serving.endpoint import redact_url
-    from tomserve.shards.record import FILE, Shards
-    from tomserve.shards.state import states
 
     there = (folder / FILE).exists()
     if divide:
@@ -182,7 +181,7 @@ def parts_left(
             f"tasks would send the API key to {', '.join(map(redact_url, wish.base_url))}, which {FILE} names; say so by "
             "--base-url URL"
         )
-    left = [one.number for one in states(folder) if one.state != "complete"]
+    left = [one.number for one in part_states(folder) if one.state != "complete"]
     return left, None if wish.base_url else wish.model
 
 
@@ -198,9 +197,9 @@ def _shown(words: Sequence[str]) -> str:
 
 def check_free(folder: Path, parts: Sequence[int]) -> None:
     """Raise ConflictError where an earlier job still asks one of these parts."""
-    from tomserve.clusters.job import Job
-    from tomserve.clusters.known import cluster_of
     from tomserve.content.paths import PARTS_ENDING
+    from tomserve.distributed.cluster import Job
+    from tomserve.distributed.slurm import cluster_of
 
     if (job := Job.read(folder)) is None:
         return
@@ -228,14 +227,13 @@ def status(name: NameArgument, believe_job: BelieveOption = False) -> int:
     Works on every machine that sees the folder, also without a cluster. The exit code is 0 where all parts are
     complete, 1 where requests of a part failed, and else 3: there is something left to ask.
     """
-    from tomserve.clusters.job import Job
-    from tomserve.clusters.known import cluster_of
+    from tomserve.distributed.cluster import Job
+    from tomserve.distributed.shards import find_folder, part_states
+    from tomserve.distributed.slurm import cluster_of
     from tomserve.reporting.parts import show
-    from tomserve.shards.record import folder_of
-    from tomserve.shards.state import states
 
-    folder = folder_of(name)
-    found = states(folder)
+    folder = find_folder(name)
+    found = part_states(folder)
     job = Job.read(folder)
     tasks: Mapping[int, Task] = {}
     if job is not None:
@@ -254,11 +252,11 @@ def cancel(name: NameArgument, believe_job: BelieveOption = False) -> int:
 
     Parts keep what they have: `tomserve submit`, or `tomserve work`, goes on with them.
     """
-    from tomserve.clusters.job import Job
-    from tomserve.clusters.known import cluster_of
-    from tomserve.shards.record import Shards, folder_of
+    from tomserve.distributed.cluster import Job
+    from tomserve.distributed.shards import Shards, find_folder
+    from tomserve.distributed.slurm import cluster_of
 
-    folder = folder_of(name)
+    folder = find_folder(name)
     Shards.read(folder)
     if (job := Job.read(folder)) is None:
         raise ConfigError(f"{folder}: nothing was submitted; `tomserve submit` hands its parts to a cluster")

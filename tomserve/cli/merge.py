@@ -13,7 +13,7 @@ from tomserve.errors import ConfigError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tomserve.shards.merging import Merged
+    from tomserve.distributed.merge import MergeResult
 
 
 def merge(
@@ -40,14 +40,15 @@ def merge(
     """
     from tomserve.content import temporary
     from tomserve.content.paths import runs_root
+    from tomserve.distributed import storage
+    from tomserve.distributed import storage as address
+    from tomserve.distributed.merge import merge as merged
     from tomserve.reporting.progress import Screen
     from tomserve.runs.runfolder import answers_folder
-    from tomserve.shards import address, storage
-    from tomserve.shards.merging import merge as merged
 
-    screen, urls = Screen(console(), quiet=quiet), [source for source in sources if address.is_url(source)]
+    screen, urls = Screen(console(), quiet=quiet), [source for source in sources if address.is_store_url(source)]
     for url in urls:
-        address.check(url)
+        address.check_address(url)
     folders, name = _found([source for source in sources if source not in urls])
     if not urls:
         _tell(merged(folders, _into(into, name), screen))
@@ -56,7 +57,7 @@ def merge(
         answers_folder(into)  # before anything is copied
     runs_root().mkdir(parents=True, exist_ok=True)
     with temporary.folder(runs_root()) as scratch:
-        copied = storage.fetch_all(urls, scratch, screen)
+        copied = storage.download_parts(urls, scratch, screen)
         _tell(merged([*folders, *copied], _into(into, name or _named(copied)), screen))
 
 
@@ -72,25 +73,25 @@ def _into(given: str | None, name: Path | None) -> Path:
 
 def _named(folders: list[Path]) -> Path | None:
     """The run that parts from a store are to become."""
+    from tomserve.distributed.shards import FILE, merged_folder
     from tomserve.runs.runfolder import answers_folder
-    from tomserve.shards.record import FILE, merged_into
 
     found = next((folder for folder in folders if (folder / FILE).exists()), None)
-    return None if found is None else answers_folder(merged_into(found).name)
+    return None if found is None else answers_folder(merged_folder(found).name)
 
 
 def _found(sources: list[str]) -> tuple[list[Path], Path | None]:
     """The folders that are meant, and the run that they are to become where the first of them are parts."""
     from tomserve.content.paths import PARTS_ENDING
+    from tomserve.distributed.shards import FILE, find_folder, merged_folder
     from tomserve.runs.runfolder import run_path
-    from tomserve.shards.record import FILE, folder_of, merged_into
 
     folders: list[Path] = []
     name = None
     for source in sources:
-        path, parts = run_path(source), folder_of(source)
+        path, parts = run_path(source), find_folder(source)
         if (parts / FILE).exists():
-            path, name = parts, name or merged_into(parts)
+            path, name = parts, name or merged_folder(parts)
         elif not path.exists():
             raise ConfigError(
                 f"{source}: there is neither a run {path} nor the folder of parts {parts}; name runs, or an evaluation "
@@ -100,7 +101,7 @@ def _found(sources: list[str]) -> tuple[list[Path], Path | None]:
     return folders, name
 
 
-def _tell(found: Merged) -> None:
+def _tell(found: MergeResult) -> None:
     """Say what was merged, and what is still missing."""
     if found.missing:
         shown = ", ".join(path.name for path in found.missing[:5]) + ", ..." * (len(found.missing) > 5)
@@ -125,9 +126,9 @@ def pack(
     A packed run is scored, analyzed, reported and merged as before, with the same scores to the byte. What adds rows
     to it, such as `tomserve eval`, unpacks it first.
     """
+    from tomserve.distributed.journals import pack as packed
     from tomserve.reporting.progress import Screen
     from tomserve.runs.runfolder import find_run
-    from tomserve.shards.packing import pack as packed
 
     for run in runs or (None,):
         done = packed(find_run(run), Screen(console(), quiet=quiet), unfinished=unfinished)
@@ -139,8 +140,8 @@ def pack(
 
 def unpack(runs: RunArgument = None) -> None:
     """Unpack the journals of packed runs: the same bytes come back, which is checked by their digest."""
+    from tomserve.distributed.journals import unpack as unpacked
     from tomserve.runs.runfolder import find_run
-    from tomserve.shards.packing import unpack as unpacked
 
     for run in runs or (None,):
         say(f"unpacked: {unpacked(find_run(run))}")

@@ -17,15 +17,14 @@ from tomserve.scoring.table import TABLES
 from tomserve.studies import gaps
 
 if TYPE_CHECKING:
-    from tomserve.shards.partitions import Partitions
-    from tomserve.shards.scoring import ScoredParts
+    from tomserve.distributed.shards import Partitions, ScoredParts
 
 
 def folder_of_parts(run: str | None) -> Path | None:
     """The folder of the parts of an evaluation that a RUN on the command line names; None for everything else."""
     if run is None or run.endswith(TABLES) or _is_plain(run):
         return None
-    from tomserve.shards.partitions import parts_folder
+    from tomserve.distributed.shards import parts_folder
 
     return parts_folder(run)
 
@@ -34,9 +33,9 @@ def files_of(run: str) -> Partitions | None:
     """The tables of a RUN on the command line that is a folder or a pattern of files; None for everything else."""
     if _is_plain(run):
         return None
-    from tomserve.shards.partitions import of_files
+    from tomserve.distributed.shards import find_tables
 
-    return of_files(run)
+    return find_tables(run)
 
 
 def _is_plain(run: str) -> bool:
@@ -57,17 +56,17 @@ def found(run: str | None) -> Partitions | None:
         return None
     if (folder := folder_of_parts(run)) is None:
         return files_of(run)
-    from tomserve.shards.partitions import of_parts
+    from tomserve.distributed.shards import find_part_tables
 
     done = scored(folder)
     for said in lacking_of(folder, done):
         warn(said)
-    return of_parts(folder, done.there)
+    return find_part_tables(folder, done.there)
 
 
 def scored(folder: Path) -> ScoredParts:
     """Score the parts of an evaluation that are not scored yet, with a line of progress where that takes a while."""
-    from tomserve.shards.scoring import score_parts
+    from tomserve.distributed.shards import score_parts
 
     with Scoring() as screen:
         return score_parts(folder, note=warn, done=screen.done)
@@ -91,14 +90,14 @@ def score(folder: Path) -> tuple[int, list[gaps.Gaps]]:
 
     Returns the exit code, 1 where a part could not be scored, and what is lacking of the parts that were.
     """
-    from tomserve.shards.partitions import of_parts
+    from tomserve.distributed.shards import find_part_tables
 
     done = scored(folder)
     for said in lacking_of(folder, done):
         warn(said)
     lacking: list[gaps.Gaps] = []
     if done.there:
-        tables = of_parts(folder, done.there)
+        tables = find_part_tables(folder, done.there)
         rows, right = tables.scan().select(pl.len(), pl.col("correct").sum()).collect(engine="streaming").row(0)
         lacking = warn_lacking(tables)
         current = f", {len(done.current)} of them were scored before" if done.current else ""
@@ -118,7 +117,7 @@ def warn_lacking(tables: Partitions) -> list[gaps.Gaps]:
 
 def _of_parts(gap: gaps.Gaps, folder: Path) -> gaps.Gaps:
     """What is lacking of parts, whose record says how many answers there are to be."""
-    from tomserve.shards.record import Shards
+    from tomserve.distributed.shards import Shards
 
     shards = Shards.read(folder)
     wanted = sum(part.items for part in shards.parts) * len(shards.strategies)

@@ -13,7 +13,7 @@ from tomserve.content.text import say
 from tomserve.errors import ConfigError, one_of
 
 if TYPE_CHECKING:
-    from tomserve.shards.speed import Load
+    from tomserve.distributed.cost import Workload
 
 FORMS = ("table", "json")
 """The forms of a plan for a cluster."""
@@ -179,38 +179,36 @@ def plan(
         print_prose(note, console())
 
 
-def _load(requests: int | None, given: dict[str, float | None], how: tuple[Any, ...]) -> Load:
+def _load(requests: int | None, given: dict[str, float | None], how: tuple[Any, ...]) -> Workload:
     """What is asked: as given and, where something is not given, as measured on the benchmark's prompts."""
     from tomserve import benchmarks
+    from tomserve.distributed.cost import Workload, measure_load
     from tomserve.prompting.strategy import Strategy
     from tomserve.runs.conversations import Questions
     from tomserve.runs.item_store import ItemStore
-    from tomserve.shards.foreseeing import load_of
-    from tomserve.shards.speed import Load
     from tomserve.studies import plan as planning
 
     known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if requests is not None and len(known) == len(given):
-        return Load(requests, **known)
+        return Workload(requests, **known)
     benchmark, path, names, where, limit, repeats = how
     asked = benchmarks.get(benchmark)
     items = ItemStore(planning.drawn(asked, path, limit, where))
     strategies = [Strategy.load(name) for name in dict.fromkeys(names or asked.strategies)]
-    measured = load_of(Questions(items, strategies, repeats), requests)
+    measured = measure_load(Questions(items, strategies, repeats), requests)
     said = "".join(f"; {name.replace('_', ' ')} as given" for name in known)
     return replace(measured, **known, source=f"{asked.name}: {measured.source}{said}")
 
 
-def _show(load: Load, nodes: int, model: str | None, given: dict[str, Any], form: str) -> None:
+def _show(load: Workload, nodes: int, model: str | None, given: dict[str, Any], form: str) -> None:
     """Print what an evaluation takes on a cluster."""
+    from tomserve.distributed.cost import Nodes, estimate_cost
     from tomserve.reporting.terminal import print_prose
     from tomserve.serving.presets import Preset
-    from tomserve.shards.foreseeing import foreseen
-    from tomserve.shards.speed import Nodes
 
     known = {name: value for name, value in given.items() if value is not None}
     preset = None if model is None else Preset.load(model)
-    figures = foreseen(load, Nodes(nodes, preset=preset, **known))
+    figures = estimate_cost(load, Nodes(nodes, preset=preset, **known))
     if form == "json":
         say(orjson.dumps([one.record() for one in figures], option=orjson.OPT_INDENT_2).decode())
         return

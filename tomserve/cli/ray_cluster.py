@@ -18,8 +18,8 @@ from tomserve.content.text import say
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tomserve.clusters.job import Job
-    from tomserve.clusters.ray_tasks import Demand
+    from tomserve.distributed.cluster import Job
+    from tomserve.distributed.ray import TaskDemand
 
 EVERY = 2.0
 """Seconds between two looks at a job that is waited for."""
@@ -74,20 +74,20 @@ def ray(
     is divided first. Repeat the command to ask what was left over.
     """
     from tomserve.cli import cluster
-    from tomserve.clusters import ray as rays
-    from tomserve.shards.record import folder_of
+    from tomserve.distributed import ray as rays
+    from tomserve.distributed.shards import find_folder
 
     rays.require_ray()
     rays.check_address(address)
-    folder = folder_of(name)
+    folder = find_folder(name)
     asked_for = configured.given() & dividing.keys()
     divide = bool(asked_for - {"base_url", "quiet"})
     if divide and dividing["parts"] is None and dividing["part_tokens"] is None:
         raise ConfigError("say by --parts or --part-tokens into how many parts the evaluation is divided")
     if to is not None:
-        from tomserve.shards import address as stores
+        from tomserve.distributed import storage as stores
 
-        stores.opened(to)  # before anything is handed over
+        stores.open_store(to)  # before anything is handed over
     parts, model = cluster.parts_left(name, folder, 1, dividing, divide=divide)
     served, words = bool(dividing["base_url"]), cluster.options_for_work(dividing)
     demand = demanded(None if served else model, gpus, gpus_per_part, cpus_per_part, max_restarts, words)
@@ -110,17 +110,17 @@ def demanded(
     cpus_per_part: float | None,
     restarts: int,
     words: Sequence[str],
-) -> Demand:
+) -> TaskDemand:
     """What each task needs. model: that it serves; None where something else does. words: options of
     `tomserve work`. The others are the options.
 
     Raises ConfigError where a part would take several nodes, or a part of several GPUs and a bit.
     """
-    from tomserve.clusters.needing import needed
-    from tomserve.clusters.ray_tasks import Demand
+    from tomserve.distributed.cluster import size_task
+    from tomserve.distributed.ray import TaskDemand
 
     if gpus_per_part is None:
-        need = needed(model, gpus, served=model is None)
+        need = size_task(model, gpus, served=model is None)
         if need.nodes > 1:
             raise ConfigError(
                 f"{model} takes {need.nodes} nodes, and a task of Ray runs on one; start it over several (as `tomserve "
@@ -134,12 +134,12 @@ def demanded(
     cpus = cpus_per_part if cpus_per_part is not None else max(1.0, 4 * number)
     env = [(name, os.environ[name]) for name in HANDED if os.environ.get(name)]
     env = [(name, value if value.startswith("/") else str(Path(value).expanduser().resolve())) for name, value in env]
-    return Demand(cpus, number, restarts, tuple(words), tuple(env))
+    return TaskDemand(cpus, number, restarts, tuple(words), tuple(env))
 
 
-def _warn(address: str, demand: Demand) -> None:
+def _warn(address: str, demand: TaskDemand) -> None:
     """Say what keeps parts waiting, or keys from them."""
-    from tomserve.clusters import ray as rays
+    from tomserve.distributed import ray as rays
 
     cpus, gpus = rays.largest_node(address)
     if cpus < demand.cpus or gpus < demand.gpus:
@@ -158,9 +158,8 @@ def _warn(address: str, demand: Demand) -> None:
 
 def _waited(folder: Path, job: Job) -> int:
     """Wait until no part of the job is asked any more, and say how each has ended; returns the exit code."""
-    from tomserve.clusters.ray import Ray
-    from tomserve.clusters.ray_tasks import LEFT
-    from tomserve.shards.state import states
+    from tomserve.distributed.ray import LEFT, Ray
+    from tomserve.distributed.shards import part_states
 
     screen, said = console(), dict[int, str]()
     while True:
@@ -174,7 +173,7 @@ def _waited(folder: Path, job: Job) -> int:
         if not any(task.state in LEFT for task in found.values()):
             break
         time.sleep(EVERY)
-    ended = states(folder)
+    ended = part_states(folder)
     complete = sum(one.state == "complete" for one in ended)
     screen.print(f"{complete} of {len(ended)} parts complete", highlight=False)
     if complete == len(ended):

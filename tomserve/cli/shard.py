@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from tomserve.distributed.worker import Connection
     from tomserve.runs.evaluation import EvalResult
-    from tomserve.shards.working import Connection
 
 
 def shard(
@@ -78,10 +78,10 @@ def shard(
     The parts are even in tokens, and prompts with a common beginning stay together. Nothing is asked yet:
     `tomserve work` asks the parts, and `tomserve merge` makes one run of them.
     """
+    from tomserve.distributed.planning import divide
+    from tomserve.distributed.shards import find_folder
     from tomserve.reporting.progress import Screen
     from tomserve.reporting.shards import show
-    from tomserve.shards.planning import divide
-    from tomserve.shards.record import folder_of
 
     options, experiment = as_options(
         config, benchmark=benchmark, path=path, gold=gold, where=where, strategy=strategy, model=model,
@@ -90,9 +90,9 @@ def shard(
     )  # fmt: skip
     screen = console()
     key = experiment.key if experiment is not None else None
-    place = folder_of(options.run) if options.run else None
+    place = find_folder(options.run) if options.run else None
     found = divide(options, place, parts=parts, part_tokens=part_tokens, listener=Screen(screen, quiet=quiet), key=key)
-    show(found, place or folder_of(found.run), screen)
+    show(found, place or find_folder(found.run), screen)
     return 0
 
 
@@ -164,8 +164,8 @@ def work(
     requests failed that may be sent again.
     """
     from tomserve import benchmarks
-    from tomserve.shards.record import folder_of
-    from tomserve.shards.working import Connection
+    from tomserve.distributed.shards import find_folder
+    from tomserve.distributed.worker import Connection
 
     if benchmark is not None:
         benchmarks.get(benchmark)  # from now on known by its name, so that its own metrics score the parts
@@ -174,10 +174,10 @@ def work(
         patience=patience, here=here, setup=setup, accept_change=accept_change, strategies=tuple(strategy or ()),
     )  # fmt: skip
     if to is not None:
-        from tomserve.shards import address
+        from tomserve.distributed import storage
 
-        address.opened(to)  # before anything is asked
-    return worked(folder_of(run), part or (), how, console(), quiet=quiet, to=to, share=gpu_share)
+        storage.open_store(to)  # before anything is asked
+    return worked(find_folder(run), part or (), how, console(), quiet=quiet, to=to, share=gpu_share)
 
 
 def worked(
@@ -194,11 +194,11 @@ def worked(
 
     share: how much of each GPU's memory a server that is started may take of what it otherwise would.
     """
+    from tomserve.distributed.shards import Shards
+    from tomserve.distributed.worker import ask_part
     from tomserve.reporting.progress import Screen
     from tomserve.runs.evaluation import Servers
     from tomserve.runs.scores import scores_of
-    from tomserve.shards.record import Shards
-    from tomserve.shards.working import work
 
     shards = Shards.read(folder)
     code, passed = 0, set[int]()
@@ -208,7 +208,7 @@ def worked(
             if not quiet:
                 screen.print(f"part {number} of {len(shards.parts)} of {shards.run}", markup=False, highlight=False)
             try:
-                result = work(folder, number, how, Screen(screen, quiet=quiet), signals.heard, servers=servers)
+                result = ask_part(folder, number, how, Screen(screen, quiet=quiet), signals.heard, servers=servers)
             except InUseError:
                 if numbers:
                     raise
@@ -224,16 +224,16 @@ def worked(
 
 def _copied(folder: Path, to: str, screen: Console, *, quiet: bool) -> None:
     """Copy a part that is complete to a store, and say where it lies there."""
+    from tomserve.distributed import storage
     from tomserve.reporting.progress import Screen
-    from tomserve.shards import storage
 
-    place = storage.put(folder, to, Screen(screen, quiet=quiet))
+    place = storage.upload_part(folder, to, Screen(screen, quiet=quiet))
     screen.print(f"copied to {place}", soft_wrap=True, markup=False, highlight=False)
 
 
 def _free(folder: Path, passed: set[int]) -> Iterator[int]:
     """One part after the other that is free by then. passed: the numbers of those that were taken already."""
-    from tomserve.shards.working import next_part
+    from tomserve.distributed.worker import next_part
 
     while (number := next_part(folder, passed)) is not None:
         yield number
@@ -254,14 +254,13 @@ def _told(result: EvalResult, screen: Console) -> int:
 
 def _last(folder: Path, passed: Collection[int], screen: Console) -> None:
     """Say how many parts are complete, and what comes next."""
-    from tomserve.shards.record import called
-    from tomserve.shards.state import states
+    from tomserve.distributed.shards import part_states, shown_name
 
-    found = states(folder)
+    found = part_states(folder)
     complete = sum(one.state == "complete" for one in found)
     running = sum(one.state == "running" for one in found)
     if not passed and running:
         screen.print(f"nothing to take: other processes ask {running} of the parts", highlight=False)
     said = f"{complete} of {len(found)} parts complete"
-    end = f"; `tomserve merge {called(folder)}` makes one run of them" if complete == len(found) else ""
+    end = f"; `tomserve merge {shown_name(folder)}` makes one run of them" if complete == len(found) else ""
     screen.print(said + end, highlight=False, markup=False, soft_wrap=True)

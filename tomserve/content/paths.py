@@ -131,7 +131,7 @@ def code_digest(places: Iterable[Path]) -> str:
 
 
 PARTS_ENDING = ".parts"
-"""How the folder is called that holds the parts of a run: the run's name, and this (see tomserve.shards)."""
+"""How the folder is called that holds the parts of a run: the run's name, and this (see tomserve.distributed)."""
 
 
 def runs_root() -> Path:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tomserve import benchmarks
+from tomserve.distributed.shards import FILE, Shards
+from tomserve.distributed.worker import Connection, part_options
 from tomserve.errors import ConfigError
 from tomserve.interop.batch_record import Exports
 from tomserve.runs import runfolder
@@ -20,8 +22,6 @@ from tomserve.runs.planning import EvalOptions, load_strategy_folders
 from tomserve.serving import checkpoint, endpoint
 from tomserve.serving.endpoint import REFERENCE, Target
 from tomserve.serving.presets import Preset
-from tomserve.shards.record import FILE, Shards
-from tomserve.shards.working import Connection, options_of
 
 
 def part_of(folder: Path) -> int | None:
@@ -47,7 +47,7 @@ def exports_of(
         found = [(one.options(folder), one.model.target()) for one in exports]
         return [(replace(options, strategies=own), to) for (options, to), own in zip(found, named, strict=True)]
     shards = Shards.read(folder.parent)
-    options = options_of(folder.parent, shards, number, Connection(strategies=tuple(strategies)))
+    options = part_options(folder.parent, shards, number, Connection(strategies=tuple(strategies)))
     options = replace(options, noise_check=None)
     preset = None if shards.preset is None else Preset.load(shards.preset)
     return [(options, Target(shards.model, shards.revision, preset))]

@@ -11,14 +11,13 @@ from pathlib import Path
 import polars as pl
 from rich.console import Console
 
-from tomserve.clusters import slurm, starts
-from tomserve.clusters.job import Job, Task
 from tomserve.content.paths import PARTS_ENDING
 from tomserve.content.text import sanitize
+from tomserve.distributed import slurm
+from tomserve.distributed.cluster import Job, Task
+from tomserve.distributed.shards import PartState, part_folder
 from tomserve.reporting.terminal import print_table
 from tomserve.runs import progress
-from tomserve.shards.record import part_folder
-from tomserve.shards.state import PartState
 
 SHOWN = 60
 """So many parts are listed at most; of more, those that are complete or that wait are only counted."""
@@ -93,7 +92,7 @@ def _seen(folder: Path, part: PartState, job: Job | None, task: Task | None) -> 
     left = (part.total - part.done) / rate if rate and part.total >= part.done else None
     began = None
     if job is not None:
-        began = starts.read(folder / slurm.LOGS / f"{part.number:04}.starts", job.id)
+        began = slurm.read_starts(folder / slurm.LOGS / f"{part.number:04}.starts", job.id)
     node = task.node if task is not None and task.node else began.node if began is not None else ""
     counted = task.restarts + 1 if task is not None and task.restarts is not None else None
     return Seen(part, rate, left, task, node, counted if counted is not None else began.count if began else None)

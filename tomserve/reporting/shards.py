@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tomserve.content.text import sanitize
-from tomserve.shards.record import EXPECTED, PartRecord, Shards, called
+from tomserve.distributed.shards import EXPECTED, PartRecord, Shards, shown_name
 
 SHOWN = 20
 """So many parts are listed; of more, the first and the last ones are."""
@@ -33,7 +33,7 @@ def show(shards: Shards, folder: Path, screen: Console) -> None:
     screen.print(table)
     for line in lines(shards):
         screen.print(line, markup=False, highlight=False)
-    name = sanitize(called(folder))
+    name = sanitize(shown_name(folder))
     for line in (
         f"parts: {sanitize(str(folder))}",
         f"next: `tomserve work {name} --part 0`, and so on, on any machine that sees the folder; or `tomserve work "

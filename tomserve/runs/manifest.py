@@ -147,7 +147,7 @@ class TableRecord(ManifestPart):
 
 
 class MergedPart(ManifestPart):
-    """A run whose rows a merged run holds (see tomserve.shards.merging).
+    """A run whose rows a merged run holds (see tomserve.distributed.merge).
 
     run: its name. rows, bytes, digest: of its journal as it was merged, whole lines only; the digest is None where
     nothing was asked yet. complete: whether it had all its answers then.

@@ -53,7 +53,7 @@ REPLACED = (
 
 
 PARTS = "shards.json"
-"""The record in a folder that holds the parts of an evaluation, each of which is a run folder (see tomserve.shards)."""
+"""The record in a folder that holds the parts of an evaluation, each of which is a run folder (see tomserve.distributed)."""
 
 LOOKS, LOOK = 25, 0.01
 """How often a lock that is held is tried again, and after how many seconds."""

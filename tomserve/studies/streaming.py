@@ -73,7 +73,7 @@ def compute_files(
 ) -> Analysis:
     """What tomserve.studies.compute says of all rows of these tables, each of which fits into memory by itself.
 
-    tables: score tables with the same columns (see tomserve.shards.partitions). study, intervals, by, named: as for
+    tables: score tables with the same columns (see tomserve.distributed.shards). study, intervals, by, named: as for
     `compute`. note: told in a sentence how much memory the study takes, where it takes more than one file. Raises what
     `compute` raises, and MachineError where the memory of this machine cannot hold what the study needs.
     """

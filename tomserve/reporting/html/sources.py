@@ -16,6 +16,7 @@ import polars as pl
 from tomserve.content import files
 from tomserve.content.files import changed_error
 from tomserve.content.paths import run_name
+from tomserve.distributed.shards import Shards, find_tables, part_folder, parts_folder, score_parts
 from tomserve.errors import ConfigError
 from tomserve.items import Item, nfc
 from tomserve.reporting.html.turns import Turns
@@ -25,9 +26,6 @@ from tomserve.runs.runfolder import find_run, read_manifest
 from tomserve.runs.scores import load_scored_run, load_scores
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note
-from tomserve.shards.partitions import of_files, parts_folder
-from tomserve.shards.record import Shards, part_folder
-from tomserve.shards.scoring import score_parts
 from tomserve.studies import Asked, gaps, labelled
 from tomserve.studies.combining import combined
 from tomserve.studies.gaps import Gaps
@@ -133,7 +131,7 @@ class Source:
 def load(runs: Sequence[str | None], labels: Sequence[str], note: Note | None) -> tuple[list[Source], pl.DataFrame]:
     """The runs or score tables, and all their scores in one table.
 
-    runs: names or paths of runs, files of score tables, or what lies in several files (tomserve.shards.partitions);
+    runs: names or paths of runs, files of score tables, or what lies in several files (tomserve.distributed.shards);
     None for the newest run. labels: texts RUN=NAME that rename
     the model of a run. note: called with a line for each reply that could not be read. Raises ConfigError for what is
     neither, for a source given twice, and for runs without any answer.
@@ -167,7 +165,7 @@ def _sources(run: str | None, note: Note | None) -> list[Source]:
         named = pl.lit(Shards.read(folder).run).alias("run")
         parts = [_run(part_folder(folder, number), note) for number in score_parts(folder, note).there]
         return [replace(part, scores=part.scores.with_columns(named)) for part in parts if part.scores.height]
-    if (tables := of_files(run)) is not None:
+    if (tables := find_tables(run)) is not None:
         return [_table(str(path), note) for path in tables.files]
     return [_table(run, note) if run.endswith(TABLES) else _run(find_run(run), note)]
 

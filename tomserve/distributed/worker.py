@@ -1,10 +1,10 @@
-"""Asks a part of an evaluation, on whatever machine it is called.
+"""The worker that asks a shard, on whatever machine it is called.
 
-A part is asked as an ordinary run: the same plan, phases, journal and signals. What it asks comes from the record of
-the parts and from the part's own items; what is found here, such as the prompts of a strategy or the model that a
-server offers, is held against that record before anything is asked.
+A shard is asked as an ordinary run: the same plan, phases, journal and signals. What it asks comes from the record of
+the shards and from its own items; what is found here, such as the prompts of a strategy or the model that a server
+offers, is held against that record before anything is asked.
 
-    result = work(Path("runs/mine.parts"), 2, Connection(), Silent(), lambda evaluation: loop.run(evaluation.ask()))
+    result = ask_part(Path("runs/mine.parts"), 2, Connection(), SilentListener(), lambda evaluation: loop.run(evaluation.ask()))
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from tomserve.distributed.shards import FILE, ITEMS, ShardOptions, Shards, part_folder, part_state
 from tomserve.errors import ConfigError
 from tomserve.items import read_items
 from tomserve.runs import runfolder
@@ -24,9 +25,6 @@ from tomserve.runs.planning import EvalOptions, WholeEvaluation, load_strategy_f
 from tomserve.runs.progress import Listener, Stop
 from tomserve.serving import keys
 from tomserve.serving.endpoint import redact_url
-from tomserve.shards.record import FILE, ITEMS, Shards, part_folder
-from tomserve.shards.state import state_of
-from tomserve.shards.wish import Wish
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Connection:
     strategies: tuple[str, ...] = ()
 
 
-def work(
+def ask_part(
     folder: Path,
     number: int,
     how: Connection,
@@ -69,11 +67,11 @@ def work(
     `tomserve.runs.evaluation.evaluate`. Raises RunMismatchError where the part would be asked in another way than the
     evaluation was divided for, MachineError where another process asks it, and as `evaluate` does.
     """
-    return evaluate(options_of(folder, Shards.read(folder), number, how), listener, drive, stop, servers)
+    return evaluate(part_options(folder, Shards.read(folder), number, how), listener, drive, stop, servers)
 
 
-def options_of(folder: Path, shards: Shards, number: int, how: Connection) -> EvalOptions:
-    """The options by which a part is asked; parameters as for `work`.
+def part_options(folder: Path, shards: Shards, number: int, how: Connection) -> EvalOptions:
+    """The options by which a part is asked; parameters as for `ask_part`.
 
     Raises ConfigError where there is no such part, or its folder does not hold its items.
     """
@@ -103,12 +101,12 @@ def options_of(folder: Path, shards: Shards, number: int, how: Connection) -> Ev
         start=True,
         setup=how.setup,
         accept_change=how.accept_change,
-        whole=whole_of(shards, number),
+        whole=whole_evaluation(shards, number),
         **given,
     )
 
 
-def whole_of(shards: Shards, number: int) -> WholeEvaluation:
+def whole_evaluation(shards: Shards, number: int) -> WholeEvaluation:
     """What a part knows of the evaluation that it belongs to."""
     part = shards.parts[number]
     noted = {
@@ -128,7 +126,7 @@ def whole_of(shards: Shards, number: int) -> WholeEvaluation:
     return WholeEvaluation(noted, shards.strategies, part.digest, drawn, frozenset(part.again), shards.variants)
 
 
-def _addresses(wish: Wish, how: Connection) -> tuple[str, ...]:
+def _addresses(wish: ShardOptions, how: Connection) -> tuple[str, ...]:
     """The addresses that are asked; none for a server of this machine.
 
     Raises ConfigError where a key would be sent to an address that only the record names, and where the record names
@@ -154,9 +152,9 @@ def _addresses(wish: Wish, how: Connection) -> tuple[str, ...]:
 def next_part(folder: Path, passed: Collection[int] = ()) -> int | None:
     """The first part that is not complete and that no process asks; None where there is none.
 
-    passed: numbers of parts that are left out. Raises ConfigError as `state_of` does.
+    passed: numbers of parts that are left out. Raises ConfigError as `part_state` does.
     """
     for number, part in enumerate(Shards.read(folder).parts):
-        if number not in passed and state_of(folder, number, part).state not in ("running", "complete"):
+        if number not in passed and part_state(folder, number, part).state not in ("running", "complete"):
             return number
     return None

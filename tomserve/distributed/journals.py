@@ -1,18 +1,18 @@
-"""Joins journals that may hold rows of the same questions: whole conversations, each from one of them.
+"""Joins journals that may hold rows of the same questions, and packs a finished journal into ``responses.parquet``.
 
-Which of several journals a conversation is taken from follows from its rows alone: one that was ended comes before one
-that was not, then the one with more replies, then the one whose first reply is older, then the one with more attempts,
-then one by the digest of its rows. Therefore joining again changes nothing, and in which order journals are joined, all
-at once or a few at a time, makes no difference to what is there in the end.
+Whole conversations are taken, each from one journal: one that was ended comes before one that was not, then the one
+with more replies, then the one whose first reply is older, then the one with more attempts, then one by the digest of
+its rows. So joining again, or in another order, changes nothing. Rows are never written anew: their bytes are copied
+as they stand, at about 180 bytes of memory a conversation. Unpacking gives the same bytes back.
 
-Of each row 8 bytes are held in memory, of each conversation 24 more, and several times that for a moment while they
-are compared: about 180 bytes a conversation in all. Rows are never written anew: their bytes are copied as they stand,
-one journal after the other.
+>>> pack(Path("runs/mine")).ratio                                                                 # doctest: +SKIP
+8.2
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -23,12 +23,28 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import polars as pl
+from polars.io.plugins import register_io_source
 
+from tomserve.content import files
 from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.files import FileSnapshot, changed_error, one_line, open_for_reading
 from tomserve.engine.records import CLOSES
-from tomserve.errors import ConfigError
-from tomserve.runs.journal import Row, parse_row
+from tomserve.errors import ConfigError, ConflictError, JournalError
+from tomserve.runs.journal import (
+    JOURNAL,
+    LINE,
+    MARK,
+    PACKED,
+    PackedHeader,
+    Row,
+    is_packed,
+    parse_row,
+    read_chunks,
+    restore_journal,
+)
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.progress import Listener, SilentListener, Stop
+from tomserve.runs.runfolder import RunFolder
 from tomserve.scoring.responses import ARMS, key_of
 from tomserve.status import FINAL
 
@@ -48,7 +64,7 @@ _ENDED, _FINAL = 1 << 63, 1 << 62
 """The bits of a row's mark that say whether it ended its conversation, and whether it is a reply that stays."""
 
 
-class Pace:
+class PaceReporter:
     """Says now and then how far a long piece of work is, and how long it still takes.
 
     what: what is done, in words. total: how many bytes it has in all. say: is told a line. check: raises where the work
@@ -85,7 +101,7 @@ class Pace:
 
 
 @dataclass
-class Asked:
+class KnownRows:
     """What rows may be about.
 
     ids: those of the items, by whose places they are numbered. talking: for each strategy whether a question takes a
@@ -138,7 +154,7 @@ def _moment(time: Any) -> int:
         return _TIME
 
 
-class Journal(NamedTuple):
+class JournalIndex(NamedTuple):
     """A journal that was read as far as it had whole lines, whoever still writes to it.
 
     file: the file, pinned at that length. keys: the conversation of each row. talks: one row for each conversation,
@@ -150,7 +166,7 @@ class Journal(NamedTuple):
     talks: pl.DataFrame
 
 
-def whole(path: Path) -> int:
+def whole_length(path: Path) -> int:
     """How many bytes of a file are whole lines. Raises OSError."""
     with open_for_reading(path) as file:
         end = file.seek(0, 2)
@@ -163,10 +179,10 @@ def whole(path: Path) -> int:
     return 0
 
 
-def read(path: Path, asked: Asked, pace: Pace) -> Journal:
+def read_journal(path: Path, asked: KnownRows, pace: PaceReporter) -> JournalIndex:
     """Read a journal. Raises ConfigError, by file and line, for a line that is no row, or a row that nobody asked."""
     try:
-        file = FileSnapshot(path, whole(path))
+        file = FileSnapshot(path, whole_length(path))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
     keys, marks, mixes = array("Q"), array("Q"), array("Q")
@@ -179,7 +195,7 @@ def read(path: Path, asked: Asked, pace: Pace) -> Journal:
     rows = pl.DataFrame(
         {"key": keys, "mark": marks, "mix": mixes}, schema=dict.fromkeys(("key", "mark", "mix"), pl.UInt64)
     )
-    return Journal(file, rows["key"], _talks(rows))
+    return JournalIndex(file, rows["key"], _talks(rows))
 
 
 def _talks(rows: pl.DataFrame) -> pl.DataFrame:
@@ -206,7 +222,7 @@ def _talks(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select("key", "mix", rank=rank + open_ * pl.col("tries"))
 
 
-class Joined(NamedTuple):
+class JoinedRows(NamedTuple):
     """What was taken from which journal. lost: for each journal the conversations that are taken from another one.
     talks: how many conversations there are in all. ended: how many of them were ended."""
 
@@ -215,10 +231,10 @@ class Joined(NamedTuple):
     ended: int
 
 
-def join(journals: Sequence[Journal]) -> Joined:
+def join_journals(journals: Sequence[JournalIndex]) -> JoinedRows:
     """Decide from which journal each conversation is taken; of equal ones from the first journal."""
     if not journals:
-        return Joined((), 0, 0)
+        return JoinedRows((), 0, 0)
     talks = pl.concat([one.talks.with_columns(source=pl.lit(n, pl.UInt32)) for n, one in enumerate(journals)])
     ended = (pl.col("rank") >= _ENDED).sum()
     several = talks.filter(pl.col("key").is_duplicated()) if len(journals) > 1 else talks.clear()
@@ -227,14 +243,14 @@ def join(journals: Sequence[Journal]) -> Joined:
     )
     lost = several.join(chosen, on=["key", "source"], how="anti")
     count, total = talks.height, talks.select(ended).item()
-    return Joined(
+    return JoinedRows(
         tuple(lost.filter(pl.col("source") == n)["key"] for n in range(len(journals))),
         count - lost.height,
         total - lost.select(ended).item(),
     )
 
 
-class Written(NamedTuple):
+class CopiedRows(NamedTuple):
     """What was written: how many rows and bytes, and their digest as tomserve.content.files names it."""
 
     rows: int
@@ -242,7 +258,9 @@ class Written(NamedTuple):
     digest: str
 
 
-def copy(journals: Sequence[Journal], lost: Sequence[pl.Series], out: IO[bytes], pace: Pace) -> Written:
+def copy_rows(
+    journals: Sequence[JournalIndex], lost: Sequence[pl.Series], out: IO[bytes], pace: PaceReporter
+) -> CopiedRows:
     """Write the rows of journals one journal after the other, without those of the conversations that each lost.
 
     Raises ConfigError where a journal was changed since it was read, OSError where there is no room.
@@ -254,10 +272,10 @@ def copy(journals: Sequence[Journal], lost: Sequence[pl.Series], out: IO[bytes],
             found.update(piece)
             size, rows = size + len(piece), rows + count
             pace.add(len(piece), count)
-    return Written(rows, size, f"sha256:{found.hexdigest()}")
+    return CopiedRows(rows, size, f"sha256:{found.hexdigest()}")
 
 
-def _pieces(journal: Journal, gone: pl.Series) -> Iterator[tuple[bytes, int]]:
+def _pieces(journal: JournalIndex, gone: pl.Series) -> Iterator[tuple[bytes, int]]:
     """The bytes of a journal that are copied, each piece with how many rows end in it.
 
     Raises ConfigError where they are not those that were read.
@@ -278,3 +296,155 @@ def _pieces(journal: Journal, gone: pl.Series) -> Iterator[tuple[bytes, int]]:
             yield line, 1
     if file.digest != digest:
         raise changed_error(file.path)
+
+
+SCHEMA = {
+    **dict.fromkeys(("item", "strategy"), pl.String),
+    **{"turn": pl.Int64, "sample": pl.Int64},
+    **dict.fromkeys(("key", "status", "time"), pl.String),
+    LINE: pl.Binary,
+}
+"""The columns of a packed file."""
+
+GROUP, GROUP_BYTES = 20_000, 1 << 24
+"""A group of rows has at most so many rows, and about so many bytes: that much is held in memory at a time."""
+
+
+@dataclass(frozen=True)
+class PackResult:
+    """What a packing did. path: of the file that the run has now. rows: of the journal. plain, packed: how many bytes
+    the two forms have. seconds: how long it took."""
+
+    path: Path
+    rows: int
+    plain: int
+    packed: int
+    seconds: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times smaller the packed form is."""
+        return self.plain / max(self.packed, 1)
+
+
+def pack(
+    folder: Path, listener: Listener | None = None, stop: Stop | None = None, *, unfinished: bool = False
+) -> PackResult:
+    """Pack a run's journal, and remove it once it was read back from what was written.
+
+    folder: the run's folder, which is locked meanwhile. listener: told how far it is [nobody]. stop: ends it early,
+    which leaves the run as it was. unfinished: whether a run may be packed that has no answers to some of its
+    questions.
+
+    Raises ConflictError for a run that is not complete, ConfigError, by file and line, for one that holds something
+    else than rows, MachineError where it is in use, and JournalError where there is no room.
+    """
+    began, listener, stop = time.monotonic(), listener or SilentListener(), stop or Stop()
+    with RunFolder(folder):
+        _check(folder, unfinished=unfinished)
+        path, packed = folder / JOURNAL, folder / PACKED
+        try:
+            about = _described(path)
+            pace = PaceReporter(f"packing {path}", about.bytes, listener.message, stop.check)
+            with files.replace_file(packed) as file:
+                _write(path, Path(file.name), about, pace)
+                for _ in read_chunks(Path(file.name)):
+                    stop.check()
+            path.unlink()
+            files.sync_folder(folder)
+            return PackResult(packed, about.lines, about.bytes, packed.stat().st_size, time.monotonic() - began)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            reason = " ".join(str(error).split())[:120]
+            raise JournalError(
+                f"{packed}: cannot be written ({reason}); the run is as it was, so free space and repeat the command"
+            ) from None
+
+
+def _check(folder: Path, *, unfinished: bool) -> None:
+    """Raise ConfigError where there is nothing to pack, and ConflictError where the run is not complete."""
+    manifest = Manifest.read(folder)
+    if manifest is None:
+        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
+    if is_packed(folder):
+        raise ConflictError(f"{folder}: is packed already; `tomserve unpack` brings its journal back")
+    if not (folder / JOURNAL).exists():
+        raise ConfigError(f"{folder}: has no journal to pack")
+    if not manifest.complete and not unfinished:
+        raise ConflictError(
+            f"{folder}: is not complete, so that rows may still be added; finish it by the command that began it, or "
+            "pack it by --unfinished"
+        )
+
+
+def _described(path: Path) -> PackedHeader:
+    """What the file is to say of the journal. Raises ConfigError where the journal ends in half a line."""
+    found, size, lines = hashlib.sha256(), whole_length(path), 0
+    if size != path.stat().st_size:
+        raise ConfigError(
+            f"{path}: ends in half a line, as a killed process leaves it; repeat the command that made the run, which "
+            "puts that right, then pack it"
+        )
+    for piece in FileSnapshot(path).chunks():
+        found.update(piece)
+        lines += piece.count(b"\n")
+    return PackedHeader(bytes=size, lines=lines, digest=f"sha256:{found.hexdigest()}")
+
+
+def _write(path: Path, out: Path, about: PackedHeader, pace: PaceReporter) -> None:
+    """Write the journal at `path` to a Parquet file, group by group. Raises ConfigError for a line that is no row."""
+    group = min(GROUP, max(GROUP_BYTES // max(about.bytes // max(about.lines, 1), 1), 1))
+    failed: list[BaseException] = []
+
+    def batches(*_: Any) -> Iterator[pl.DataFrame]:
+        try:
+            yield from _batches(path, group, pace)
+        except BaseException as error:  # Polars would wrap it into an error of its own
+            failed.append(error)
+            raise
+
+    source = register_io_source(batches, schema=SCHEMA)
+    held = {MARK: about.model_dump_json(by_alias=True)}
+    try:
+        source.sink_parquet(out, compression="zstd", row_group_size=group, statistics=False, metadata=held)
+    except BaseException:
+        if failed:
+            raise failed[0] from None
+        raise
+    file = FileSnapshot(path)
+    if file.size != about.bytes or os.path.getsize(path) != about.bytes:
+        raise changed_error(path)
+
+
+def _batches(path: Path, group: int, pace: PaceReporter) -> Iterator[pl.DataFrame]:
+    """The rows of a journal as tables of so many rows."""
+    rows: list[tuple[Any, ...]] = []
+    for number, _, line in FileSnapshot(path).lines():
+        row = parse_row(path, number, line)
+        time = row.get("time")
+        sample = row.get("sample") or 0
+        about = (row["item"], row["strategy"], row["turn"], sample, row["key"], row["status"])
+        rows.append((*about, time if isinstance(time, str) else None, line))
+        pace.add(len(line))
+        if not all(0 <= place < 2**63 for place in about[2:4]):
+            raise ConfigError(f"{path}:{number}: turn or sample is out of range; expected a number from 0 on")
+        if len(rows) == group:
+            yield _table(rows)
+            rows = []
+    if rows:
+        yield _table(rows)
+
+
+def _table(rows: list[tuple[Any, ...]]) -> pl.DataFrame:
+    columns = zip(SCHEMA.items(), zip(*rows, strict=True), strict=True)
+    return pl.DataFrame([pl.Series(name, values, kind) for (name, kind), values in columns])
+
+
+def unpack(folder: Path, say: Callable[[str], None] = lambda text: None) -> Path:
+    """Unpack a run's journal in its place, and return its path. say: is told that it is done.
+
+    Raises ConflictError where it is not packed, MachineError where the run is in use, and as `packed.restore` does.
+    """
+    with RunFolder(folder):
+        if not restore_journal(folder, say):
+            raise ConflictError(f"{folder}: is not packed, so there is nothing to unpack")
+    return folder / JOURNAL

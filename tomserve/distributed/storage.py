@@ -1,34 +1,131 @@
-"""Finished parts in a store: any place that fsspec reaches, such as ``s3://bucket/mine.parts`` or ``ftp://host/mine``.
+"""Copies finished shards to and from a store that fsspec reaches, such as ``s3://bucket/mine.parts`` or
+``ftp://host/mine``.
 
-A part is copied to a folder of its own, file by file, and each file is read back and compared; ``copied.json``, which
-names all files with their lengths and digests, comes last. A folder without it is a part that is still being copied, or
-whose copying was ended, and is not looked at. What is copied back is held against these digests again.
+Each file is read back and compared; ``copied.json``, which names all files with their lengths and digests, comes
+last: a folder without it is not looked at. Connections that break are made again. Who may read and write there is
+said by fsspec's own configuration or by the environment, never by the address, which ends up in records and on
+screens.
 
-Who may write there is said by fsspec's own configuration or by the environment (``FSSPEC_FTP_USERNAME``, the files of
-the AWS command line, ...), never by the address, which ends up in records and on screens.
+>>> is_store_url("s3://bucket/mine.parts"), is_store_url("pilot/mine")
+(True, False)
 """
 
 from __future__ import annotations
 
+import ftplib
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
+import fsspec
 import orjson
 import pydantic
+import tenacity
 
 from tomserve.content import files
 from tomserve.content.files import digest_file, one_line
-from tomserve.errors import ConfigError, ConflictError, ServerError
+from tomserve.distributed.shards import FILE as SHARDS
+from tomserve.errors import ConfigError, ConflictError, MachineError, ServerError
 from tomserve.runs import journal
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.progress import Listener, SilentListener, Stop
 from tomserve.runs.runfolder import RunFolder
-from tomserve.shards.address import Place, again, check
-from tomserve.shards.record import FILE as SHARDS
+
+ATTEMPTS, LONGEST_WAIT = 6, 30.0
+"""How often something is tried where the connection breaks, and how many seconds are waited at most in between."""
+
+Result = TypeVar("Result")
+
+
+class StorePlace(NamedTuple):
+    """A place in a store. url: as it was given, without what is secret. system: what reaches it. path: of it there."""
+
+    url: str
+    system: Any
+    path: str
+
+    def below(self, name: str) -> StorePlace:
+        """The place of that name in this one."""
+        return StorePlace(f"{self.url.rstrip('/')}/{name}", self.system, f"{self.path.rstrip('/')}/{name}")
+
+
+def is_store_url(text: str) -> bool:
+    """Whether a text on the command line names a place in a store, rather than a run or a path of this machine."""
+    return "://" in text
+
+
+def check_address(url: str) -> None:
+    """Raise ConfigError where an address holds a name, a password or a token; the message shows none of it."""
+    scheme = url.split("://", 1)[0]
+    shown = scheme if re.fullmatch(r"[a-z0-9+]{1,20}", scheme) else "..."
+    if re.search(r"//[^/]*@", url) or "?" in url or "#" in url:
+        raise ConfigError(
+            f"{shown}://...: holds a name, a password or a token; expected an address without any, as it is written "
+            "down; give them by fsspec's configuration, such as FSSPEC_FTP_USERNAME and FSSPEC_FTP_PASSWORD"
+        )
+    if "::" in url or not re.fullmatch(r"[a-z0-9+]{1,20}://[^\s\x00-\x1f]*", url):
+        raise ConfigError(f"{one_line(url)[:100]}: no address of a store; expected such as s3://bucket/mine.parts")
+
+
+def open_store(url: str) -> StorePlace:
+    """The place that an address names. Raises ConfigError for an address that cannot be used, and MachineError where a
+    package is missing that reaches it."""
+    check_address(url)
+    try:
+        system, path = fsspec.core.url_to_fs(url, skip_instance_cache=True)
+    except ImportError as error:
+        raise MachineError(
+            f"{url}: needs a package that is not installed ({one_line(str(error))[:120]}); install it into an "
+            "environment of its own, or copy the parts by the store's own program (such as `aws s3 sync`) and merge "
+            "the copies"
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"{url}: cannot be used ({one_line(str(error))[:120]})") from None
+    except (OSError, EOFError, ftplib.Error) as error:
+        raise _unreached(url, error) from None
+    return StorePlace(url.rstrip("/"), system, path)
+
+
+def _unreached(url: str, error: BaseException) -> ServerError:
+    reason = one_line(" ".join(str(error).split()))[:160] or type(error).__name__
+    return ServerError(f"{url}: cannot be reached ({reason}); look at the store, and repeat the command")
+
+
+def _lasting(error: BaseException) -> bool:
+    """Whether an error stays however often something is tried."""
+    if isinstance(error, ftplib.error_perm):
+        return True
+    return isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError | IsADirectoryError)
+
+
+def retry_in_store(url: str, work: Callable[[StorePlace], Result], listener: Listener, stop: Stop) -> Result:
+    """Do something in a place, again and again with a new connection where it breaks. Raises ServerError where it
+    breaks every time, and FileNotFoundError where nothing is there."""
+
+    def tell(state: tenacity.RetryCallState) -> None:
+        stop.check()
+        error = state.outcome.exception() if state.outcome else None
+        listener.message(f"{url}: {one_line(str(error))[:120]}; trying again")
+
+    attempts = tenacity.Retrying(
+        stop=tenacity.stop_after_attempt(ATTEMPTS),
+        wait=tenacity.wait_random_exponential(multiplier=0.2, max=LONGEST_WAIT),
+        retry=tenacity.retry_if_exception(
+            lambda error: isinstance(error, OSError | EOFError | ftplib.Error | ServerError) and not _lasting(error)
+        ),
+        before_sleep=tell,
+        reraise=True,
+    )
+    try:
+        return attempts(lambda: work(open_store(url)))
+    except FileNotFoundError:
+        raise
+    except (OSError, EOFError, ftplib.Error) as error:
+        raise _unreached(url, error) from None
+
 
 FILE = "copied.json"
 """The file that says that all of a part was copied, and what."""
@@ -66,7 +163,7 @@ class CopiedPart(_Copied):
     files: dict[Literal[COPIED], CopiedFile]  # type: ignore[valid-type]  # the names of a constant
 
 
-def put(folder: Path, url: str, listener: Listener | None = None, stop: Stop | None = None) -> str:
+def upload_part(folder: Path, url: str, listener: Listener | None = None, stop: Stop | None = None) -> str:
     """Copy a finished part to a store, where it becomes a folder of the same name. Returns the address of that folder.
 
     folder: of the part, which is locked meanwhile. url: of the place where the parts lie; the record of the evaluation
@@ -76,7 +173,7 @@ def put(folder: Path, url: str, listener: Listener | None = None, stop: Stop | N
     cannot be used, ServerError where the store cannot be reached or holds something else than what was sent.
     """
     listener, stop = listener or SilentListener(), stop or Stop()
-    check(url)
+    check_address(url)
     whole = folder.resolve()
     with RunFolder(folder):
         manifest = Manifest.read(folder)
@@ -88,12 +185,12 @@ def put(folder: Path, url: str, listener: Listener | None = None, stop: Stop | N
         target = f"{url.rstrip('/')}/{whole.name}"
         if _read(target, listener, stop) == record:
             return target
-        again(target, _begin, listener, stop)
+        retry_in_store(target, _begin, listener, stop)
         if (shards := whole.parent / SHARDS).exists():
             _send(url, SHARDS, shards.read_bytes(), listener, stop)
         for name, path in there.items():
             listener.message(f"copying {name} ({held[name].bytes:,} bytes) to {target}")
-            again(target, partial(_copy, path, held[name], stop), listener, stop)
+            retry_in_store(target, partial(_copy, path, held[name], stop), listener, stop)
         _send(target, FILE, record, listener, stop)
     return target
 
@@ -104,7 +201,7 @@ def _described(path: Path) -> CopiedFile:
     return CopiedFile(bytes=size, digest=digest)
 
 
-def _begin(place: Place) -> None:
+def _begin(place: StorePlace) -> None:
     """Make a folder for a part, without the file that says that all of it was copied."""
     place.system.makedirs(place.path, exist_ok=True)
     done = place.below(FILE).path
@@ -112,7 +209,7 @@ def _begin(place: Place) -> None:
         place.system.rm_file(done)
 
 
-def _copy(path: Path, held: CopiedFile, stop: Stop, part: Place) -> None:
+def _copy(path: Path, held: CopiedFile, stop: Stop, part: StorePlace) -> None:
     """Copy a file to a part's place, and read it back. Raises ServerError where something else is there then."""
     place = part.below(path.name)
     with files.open_for_reading(path) as source, place.system.open(place.path, "wb") as target:
@@ -123,7 +220,7 @@ def _copy(path: Path, held: CopiedFile, stop: Stop, part: Place) -> None:
         raise ServerError(f"{place.url}: holds {found.bytes:,} bytes that are not those that were sent")
 
 
-def _digest(place: Place, most: int) -> CopiedFile:
+def _digest(place: StorePlace, most: int) -> CopiedFile:
     """Length and digest of a file in a store, of which at most some bytes more than these are read."""
     found, size = hashlib.sha256(), 0
     with place.system.open(place.path, "rb") as file:
@@ -136,7 +233,7 @@ def _digest(place: Place, most: int) -> CopiedFile:
 def _send(url: str, name: str, content: bytes, listener: Listener, stop: Stop) -> None:
     """Write a small file to a store, and read it back."""
 
-    def send(place: Place) -> None:
+    def send(place: StorePlace) -> None:
         at = place.below(name)
         with at.system.open(at.path, "wb") as file:
             file.write(content)
@@ -144,20 +241,20 @@ def _send(url: str, name: str, content: bytes, listener: Listener, stop: Stop) -
             if file.read(len(content) + 1) != content:
                 raise ServerError(f"{at.url}: is not what was sent")
 
-    again(url, send, listener, stop)
+    retry_in_store(url, send, listener, stop)
 
 
 def _read(url: str, listener: Listener, stop: Stop, name: str = FILE) -> bytes | None:
     """A small file in a store; None where it is not there."""
 
-    def read(place: Place) -> bytes:
+    def read(place: StorePlace) -> bytes:
         at = place.below(name)
         with at.system.open(at.path, "rb") as file:
             content: bytes = file.read(files.LONGEST_LINE + 1)
         return content
 
     try:
-        return again(url, read, listener, stop)
+        return retry_in_store(url, read, listener, stop)
     except FileNotFoundError:
         return None
     except ServerError as error:
@@ -166,25 +263,25 @@ def _read(url: str, listener: Listener, stop: Stop, name: str = FILE) -> bytes |
         raise
 
 
-def parts(url: str, listener: Listener | None = None, stop: Stop | None = None) -> list[str]:
+def list_parts(url: str, listener: Listener | None = None, stop: Stop | None = None) -> list[str]:
     """The addresses of all parts that were copied to a place whole, sorted.
 
-    url: of a part, of the folder of parts, or the latter followed by ``/*``. Raises as `put` does, and ConfigError
+    url: of a part, of the folder of parts, or the latter followed by ``/*``. Raises as `upload_part` does, and ConfigError
     where no part is there.
     """
     listener, stop = listener or SilentListener(), stop or Stop()
-    check(url)
+    check_address(url)
     root = url.rstrip("/").removesuffix("/*")
     if _read(root, listener, stop) is not None:
         return [root]
 
-    def listed(place: Place) -> list[str]:
+    def listed(place: StorePlace) -> list[str]:
         names = sorted(one.rstrip("/").rpartition("/")[2] for one in place.system.ls(place.path, detail=False))
         found = [name for name in names if _NAME.fullmatch(name)]
         return [name for name in found if place.system.exists(place.below(name).below(FILE).path)]
 
     try:
-        names = again(root, listed, listener, stop)
+        names = retry_in_store(root, listed, listener, stop)
     except FileNotFoundError:
         names = []
     if not names:
@@ -194,7 +291,7 @@ def parts(url: str, listener: Listener | None = None, stop: Stop | None = None) 
     return [f"{root}/{name}" for name in names]
 
 
-def fetch(url: str, into: Path, listener: Listener | None = None, stop: Stop | None = None) -> Path:
+def download_part(url: str, into: Path, listener: Listener | None = None, stop: Stop | None = None) -> Path:
     """Copy a part from a store, and return its folder.
 
     url: of the part. into: the folder in which a folder of the same name is made. Raises ConfigError where the part is
@@ -215,11 +312,11 @@ def fetch(url: str, into: Path, listener: Listener | None = None, stop: Stop | N
     folder.mkdir()
     for file, held in record.files.items():
         listener.message(f"copying {file} ({held.bytes:,} bytes) from {url}")
-        again(url, partial(_take, folder / file, held, stop), listener, stop)
+        retry_in_store(url, partial(_take, folder / file, held, stop), listener, stop)
     return folder
 
 
-def _take(path: Path, held: CopiedFile, stop: Stop, part: Place) -> None:
+def _take(path: Path, held: CopiedFile, stop: Stop, part: StorePlace) -> None:
     """Copy a file from a part's place. Raises ServerError where it is not what the record says."""
     place = part.below(path.name)
     found, size = hashlib.sha256(), 0
@@ -233,24 +330,24 @@ def _take(path: Path, held: CopiedFile, stop: Stop, part: Place) -> None:
         raise ServerError(f"{place.url}: is not what {FILE} says; copy the part there again")
 
 
-def fetch_all(
+def download_parts(
     urls: Sequence[str], within: Path, listener: Listener | None = None, stop: Stop | None = None
 ) -> list[Path]:
     """Copy all parts at these addresses, and return the folders of what was copied.
 
     within: the folder in which they are made. Where the record of the evaluation lies beside the parts, the folder of
-    all of them is returned, so that parts that are missing are known. Raises as `parts` and `fetch` do.
+    all of them is returned, so that parts that are missing are known. Raises as `list_parts` and `download_part` do.
     """
     folders = []
     for number, url in enumerate(urls):
-        found = parts(url, listener, stop)
+        found = list_parts(url, listener, stop)
         root = url.rstrip("/").removesuffix("/*")
         alone = found == [root]
         called = (root.rpartition("/")[0] if alone else root).rpartition("/")[2]
         place = within / f"{number}" / (called if _NAME.fullmatch(called) else "parts")
         place.mkdir(parents=True)
         for part in found:
-            fetch(part, place, listener, stop)
+            download_part(part, place, listener, stop)
         record = None if alone else _read(root, listener or SilentListener(), stop or Stop(), SHARDS)
         if record is not None:
             (place / SHARDS).write_bytes(record)

@@ -1,11 +1,13 @@
-"""Divides an evaluation into parts that are even in tokens, and writes the folder of each.
+"""Divides an evaluation into shards that are even in tokens, and writes the folder of each.
 
-Everything is resolved as for a run that asks it all: benchmark, conditions, limit, variants, noise check, model,
-strategies. The items are then put into the order in which their prompts are asked and cut into contiguous parts, so
-that prompts with a common beginning stay on one server; variants go with their originals. The record of the parts is
-written last: before that, a folder of parts is nothing, and dividing again makes it anew.
+The items are put into the order in which their prompts are asked and cut into contiguous shards, so that prompts with
+a common beginning stay on one server. The largest shard is made as small as contiguous pieces allow (parametric
+search by bisection; exact, as sizes are whole numbers); within a tolerance every cut goes where two neighbours have
+least in common. The record is written last: before that, a folder of shards is nothing, and dividing again makes it
+anew.
 
-    shards = divide(EvalOptions("perturbed", model="reference"), Path("runs/mine.parts"), parts=4, listener=Silent())
+>>> [int(end) for end in part_ends([5, 5, 5, 5, 5, 5], [0, 9, 0, 9, 9, 9], 2)]
+[3, 6]
 """
 
 from __future__ import annotations
@@ -19,12 +21,16 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tomserve._version import __version__
 from tomserve.content.compact_index import FirstPlaces
 from tomserve.content.paths import PARTS_ENDING, run_name
+from tomserve.distributed.cost import BYTES_A_TOKEN, PromptCost, count_tokens, measure_prompts
+from tomserve.distributed.shards import FILE, ITEMS, MOST, PartRecord, ShardOptions, Shards, find_folder, part_folder
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, MachineError, RunMismatchError
 from tomserve.items import write_chunks
@@ -35,10 +41,80 @@ from tomserve.runs.planning import EvalOptions, Plan, manifest_fields
 from tomserve.runs.progress import Listener
 from tomserve.runs.runfolder import default_name
 from tomserve.serving.probe import WaitPolicy
-from tomserve.shards import balance
-from tomserve.shards.costs import BYTES_A_TOKEN, Cost, costs_of, tokens_of
-from tomserve.shards.record import FILE, ITEMS, MOST, PartRecord, Shards, folder_of, part_folder
-from tomserve.shards.wish import Wish
+
+Numbers = npt.NDArray[np.int64]
+
+TOLERANCE = 0.05
+"""By this share a part may be larger than the smallest possible largest part, where a better cut lies near."""
+
+
+def part_ends(weights: Sequence[int] | Numbers, sharing: Sequence[int] | Numbers, parts: int) -> list[int]:
+    """Where each part ends: part k holds the weights from the end of part k - 1 up to, but not including, its own.
+
+    weights [n]: of each piece, whole numbers from 0. sharing [n]: how much each piece has in common with the one before
+    it, which a cut between the two loses; the first number means nothing. parts: how many, from 1 to n. Each part holds
+    at least one piece, and at most (1 + TOLERANCE) times as much as the largest part of the evenest cut, rounded up.
+    """
+    sums = np.concatenate(([0], np.cumsum(np.asarray(weights, dtype=np.int64))))
+    shared = np.asarray(sharing, dtype=np.int64)
+    count = len(sums) - 1
+    if not 1 <= parts <= count:
+        raise ValueError(f"{parts} parts of {count} pieces")
+    most = int(smallest_largest_part(sums, parts) * (1 + TOLERANCE)) + 1
+    firsts = _firsts(sums, parts, most)
+    found, start = [], 0
+    for number in range(1, parts):
+        low = max(start + 1, firsts[parts - number])
+        high = min(_reach(sums, start, most), count - (parts - number))
+        ideal = int(sums[-1]) * number / parts
+        slack = TOLERANCE / 2 * int(sums[-1]) / parts
+        near_low = min(max(low, int(np.searchsorted(sums, ideal - slack, "left"))), high)
+        near_high = max(min(high, int(np.searchsorted(sums, ideal + slack, "right")) - 1), near_low)
+        window = np.arange(near_low, near_high + 1)
+        # The least shared comes first, and among equals the place that is nearest to an even cut.
+        order = np.lexsort((np.abs(sums[window] - ideal), shared[window]))
+        start = int(window[order[0]])
+        found.append(start)
+    return [*found, count]
+
+
+def smallest_largest_part(sums: Numbers, parts: int) -> int:
+    """How heavy the largest of so many contiguous parts is at least. sums [n + 1]: of the first 0, 1, ... n weights."""
+    total = int(sums[-1])
+    low = max(-(-total // parts), int(np.max(np.diff(sums), initial=0)))
+    high = total
+    while low < high:
+        middle = (low + high) // 2
+        if count_needed_parts(sums, middle, parts) <= parts:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def count_needed_parts(sums: Numbers, most: int, limit: int | None = None) -> int:
+    """How many contiguous parts of at most `most` it takes; a piece that is heavier than that is a part of its own.
+
+    limit: stop counting once there are more parts than this.
+    """
+    start, count, last = 0, 0, len(sums) - 1
+    while start < last and (limit is None or count <= limit):
+        start = max(start + 1, _reach(sums, start, most))
+        count += 1
+    return count
+
+
+def _reach(sums: Numbers, start: int, most: int) -> int:
+    """Where a part that begins at `start` has to end at the latest."""
+    return int(np.searchsorted(sums, int(sums[start]) + most, "right")) - 1
+
+
+def _firsts(sums: Numbers, parts: int, most: int) -> list[int]:
+    """For 0, 1, ... parts, the first place from which on so many parts of at most `most` hold all that follows."""
+    firsts: list[Any] = [len(sums) - 1]
+    for _ in range(parts):
+        firsts.append(int(np.searchsorted(sums, int(sums[firsts[-1]]) - most, "left")))
+    return firsts
 
 
 def divide(
@@ -71,13 +147,13 @@ def divide(
             f"--parts {parts}: expected at most {MOST:,}, as the folders of parts have names of four digits"
         )
     made = planning.make_plan(replace(options, start=True), WaitPolicy(listener.message))
-    place = folder or folder_of(options.run or default_name(made.called, made.name))
+    place = folder or find_folder(options.run or default_name(made.called, made.name))
     units = _Units(made, listener)
     count = units.count(parts, part_tokens)
     if parts is not None and count < parts:
         listener.message(f"there are {count:,} questions to divide, so that there are {count:,} parts, not {parts:,}")
     part_of = units.divided(count)
-    shards = _record(made, place, units.costs, part_of, Wish.of(options, made.called, made.target, key))
+    shards = _record(made, place, units.costs, part_of, ShardOptions.of(options, made.called, made.target, key))
     with _alone(place):
         if _there(place, shards):
             listener.message(f"{place} holds these {len(shards.parts)} parts already")
@@ -106,7 +182,7 @@ class _Units:
         items = made.questions.items
         self._made = made
         listener.message(f"looking at the prompts of {len(items):,} questions")
-        self.costs = costs_of(made.questions, lambda done: listener.message(f"{done:,} prompts looked at"))
+        self.costs = measure_prompts(made.questions, lambda done: listener.message(f"{done:,} prompts looked at"))
         self._owners = self._owned()
         first = self.costs[0]
         weights = sum(cost.weights(made.questions.repeats) for cost in self.costs)
@@ -126,7 +202,7 @@ class _Units:
             owners[number] = found
         return owners
 
-    def _in_order(self, cost: Cost) -> tuple[array[int], array[int]]:
+    def _in_order(self, cost: PromptCost) -> tuple[array[int], array[int]]:
         """The originals in the order in which they are asked, and what each shares with the one before it."""
         places, sharing = array("q"), array("q")
         least = 0
@@ -145,7 +221,7 @@ class _Units:
             return min(parts, len(self.originals))
         assert part_tokens is not None
         sums = np.concatenate(([0], np.cumsum(self.weights)))
-        found = balance.needed(sums, part_tokens * BYTES_A_TOKEN, MOST)
+        found = count_needed_parts(sums, part_tokens * BYTES_A_TOKEN, MOST)
         if found > MOST:
             tokens = int(sums[-1]) // BYTES_A_TOKEN
             raise ConfigError(
@@ -159,7 +235,7 @@ class _Units:
         part = np.zeros(len(self._owners), dtype=np.int64)
         start = 0
         places = np.asarray(self.originals, dtype=np.int64)
-        for number, end in enumerate(balance.ends(self.weights, self.sharing, parts)):
+        for number, end in enumerate(part_ends(self.weights, self.sharing, parts)):
             part[places[start:end]] = number
             start = end
         return array("q", part[self._owners].tobytes())
@@ -175,11 +251,11 @@ def _held(made: Plan, part_of: Sequence[int], parts: int) -> Iterator[Sequence[i
         yield array("q", sorted_places[start:end].tobytes())
 
 
-def _record(made: Plan, place: Path, costs: Sequence[Cost], part_of: Sequence[int], wish: Wish) -> Shards:
+def _record(made: Plan, place: Path, costs: Sequence[PromptCost], part_of: Sequence[int], wish: ShardOptions) -> Shards:
     """The record of the parts."""
     questions, parts = made.questions, max(part_of) + 1
-    tokens = tokens_of(costs, part_of, parts, questions.repeats)
-    (undivided,) = tokens_of(costs, [0] * len(part_of), 1, questions.repeats)
+    tokens = count_tokens(costs, part_of, parts, questions.repeats)
+    (undivided,) = count_tokens(costs, [0] * len(part_of), 1, questions.repeats)
     drawn = FirstPlaces(made.again.items.ids)
     again: list[list[str]] = [[] for _ in range(parts)]
     for name, part in zip(questions.items.ids, part_of, strict=True) if len(drawn) else ():

@@ -1,7 +1,8 @@
-"""What was handed to a cluster: the record ``job.json`` beside the parts, and what every kind of cluster can do.
+"""Jobs on a cluster: the record ``job.json`` of what was submitted, what every cluster can do, and the GPUs a task
+needs.
 
-`tomserve status` and `tomserve cancel` find by this record what `tomserve submit` has started, on any machine that sees
-the folder.
+`tomserve status` and `tomserve cancel` find by this record what `tomserve submit` has started, on any machine that
+sees the folder.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ import pydantic
 from tomserve.content import files, signatures
 from tomserve.content.validation import validation_error
 from tomserve.errors import ConfigError
+from tomserve.serving import command as serving_command
+from tomserve.serving.auto_preset import resolve_preset
+from tomserve.serving.serve import ServeOptions, plan_replicas
 
 FILE = "job.json"
 """The name of the record in the folder of the parts."""
@@ -102,3 +106,40 @@ class Cluster(Protocol):
 
     def cancel(self, job: Job) -> None:
         """End what is left of the job; parts keep what they have. Raises MachineError where that is not possible."""
+
+
+@dataclass(frozen=True)
+class ModelNeeds:
+    """What one task needs.
+
+    gpus: of each of its nodes. nodes: how many nodes. ranks: for several nodes, the shell text that starts the model's
+    server on each of them, in their order; ``$HEAD`` in it stands for the first node and ``$PORT`` for a port there.
+    """
+
+    gpus: int = 0
+    nodes: int = 1
+    ranks: tuple[str, ...] = ()
+
+
+def size_task(model: str | None, gpus: str | None, *, served: bool = False) -> ModelNeeds:
+    """What a task needs that asks this model.
+
+    model: as `tomserve serve` takes it; None where nobody knows. gpus: those of a node, or of several, as `tomserve
+    serve --gpus` takes them. served: whether something else serves the model, so that tasks only ask. Raises
+    ConfigError where the model needs GPUs and none are named, and as `tomserve serve --dry-run` does.
+    """
+    if served or model is None:
+        return ModelNeeds()
+    preset, _ = resolve_preset(model, gpus=gpus)
+    if preset.device != "cuda":
+        return ModelNeeds()
+    if gpus is None:
+        raise ConfigError(
+            f"{preset.name} needs GPUs: say which ones a node has, such as --gpus 4xA100-80GB; where a server of it "
+            "runs elsewhere, give its address by --base-url"
+        )
+    (server,) = plan_replicas(ServeOptions(model, gpus=gpus), dry=True)
+    assert server.layout is not None, "a model on GPUs has a layout"
+    own = serving_command.set_port(server.ranks)
+    ranks = tuple(" && ".join(serving_command.shell_line(command) for command in commands) for commands in own)
+    return ModelNeeds(server.layout.gpus // server.layout.nodes, server.layout.nodes, ranks)

@@ -1,7 +1,11 @@
-"""Parts as an array of Slurm jobs: what is handed to `sbatch`, and what Slurm tells of it.
+"""Shards as an array of Slurm jobs: the batch script, what is handed to `sbatch`, and what Slurm tells of it.
 
-Slurm schedules, starts again and kills; the script of a task (tomserve.clusters.script) does the rest. Nothing here
-needs more than the commands that every user of a cluster has: sbatch, squeue, scancel, and sacct where it is set up.
+Slurm schedules, starts again and kills; the script of a task does the rest. The template is a file that the owner of
+a cluster edits, ``launch/slurm/array.sh.jinja`` or a copy of it; every value is quoted for the shell, so that none
+can end a word or begin a command. Nothing needs more than sbatch, squeue, scancel, and sacct where it is set up.
+
+>>> quote(["--mem", "a; rm b"])
+"--mem 'a; rm b'"
 """
 
 from __future__ import annotations
@@ -9,16 +13,79 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tomserve.clusters.job import Job, Task
-from tomserve.clusters.script import check
+import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
 from tomserve.content import files
+from tomserve.distributed.cluster import FILE, Cluster, Job, Task
 from tomserve.engine.records import utc_now
-from tomserve.errors import ConfigError, MachineError
+from tomserve.errors import ConfigError, ContentError, MachineError
+
+LONGEST_VALUE = 1 << 20
+"""Bytes that a template, or what is included in it, may have."""
+
+
+def quote(value: object) -> str:
+    """A value as a word of the shell, and a list as several. Raises ConfigError for text with a line end or another
+    control character."""
+    words = [str(word) for word in value] if isinstance(value, list | tuple) else [str(value)]
+    for word in words:
+        check_shell_text(word, "a value of the batch script")
+    return shlex.join(words)
+
+
+def check_shell_text(text: str, what: str) -> str:
+    """The text itself. Raises ConfigError, which names `what` it is, where it holds a control character."""
+    if not text.isprintable():
+        raise ConfigError(f"{what}: found {files.one_line(text)!r}; expected one line without control characters")
+    return text
+
+
+def render_script(template: Path, **values: Any) -> str:
+    """The script that a template makes of these values.
+
+    template: the file; what it includes lies beside it. Raises ContentError, by file and line, where it cannot be read
+    or filled in, and ConfigError for a value that cannot stand in a script.
+    """
+    environment = ImmutableSandboxedEnvironment(
+        loader=jinja2.FunctionLoader(lambda name: _source(template, name)),
+        undefined=jinja2.StrictUndefined,
+        finalize=quote,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    try:
+        return environment.get_template(template.name).render(values)
+    except jinja2.TemplateSyntaxError as error:
+        raise ContentError(str(error.message), path=template, line=error.lineno) from None
+    except (jinja2.TemplateError, TypeError, ArithmeticError) as error:
+        raise ContentError(f"cannot be filled in ({error})", path=template) from None
+
+
+def _source(template: Path, name: str) -> tuple[str, str, None]:
+    """The text of a template, and the name of its file, as jinja2 wants them."""
+    path = template.parent / name
+    if Path(name).name != name:
+        raise ContentError(f"includes {name!r}; expected a file that lies beside it", path=template)
+    try:
+        with files.open_for_reading(path) as file:
+            data = file.read(LONGEST_VALUE + 1)
+        if len(data) > LONGEST_VALUE:
+            raise ContentError(f"has more than {LONGEST_VALUE} bytes; expected a batch script", path=path)
+        return data.decode("utf-8"), str(path), None
+    except OSError as error:
+        raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
+    except UnicodeDecodeError:
+        raise ContentError("is no text in UTF-8; expected a batch script", path=path) from None
+
 
 SCRIPT = "slurm.sh"
 """The name of the batch script in the folder of the parts."""
@@ -45,7 +112,7 @@ _OURS = (
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ArrayOptions:
     """What the tasks of an array need, in Slurm's words where they are texts.
 
     nodes: how many tasks run at once at most. gpus: of each node of a task. nodes_each: how many nodes a task takes.
@@ -68,18 +135,18 @@ class Wanted:
     words: tuple[str, ...] = ()
 
 
-def command(folder: Path, run: str, parts: Collection[int], wanted: Wanted) -> list[str]:
+def sbatch_command(folder: Path, run: str, parts: Collection[int], wanted: ArrayOptions) -> list[str]:
     """The words that hand the parts to Slurm.
 
     folder: that of the parts. run: the name of the evaluation. Raises ConfigError for a wish that Slurm is not to see.
     """
-    logs = check(str(folder.resolve() / LOGS), "the path of the parts")
+    logs = check_shell_text(str(folder.resolve() / LOGS), "the path of the parts")
     if "\\" in logs:
         raise ConfigError(f"{folder}: Slurm takes a backslash in a path for a sign of its own; move the folder")
     told = [
         "sbatch",
         "--parsable",
-        f"--array={spans(parts)}%{wanted.nodes}",
+        f"--array={format_ranges(parts)}%{wanted.nodes}",
         "--requeue",
         f"--signal=B:TERM@{wanted.grace}",
         "--open-mode=append",
@@ -95,7 +162,7 @@ def command(folder: Path, run: str, parts: Collection[int], wanted: Wanted) -> l
     return [*told, *map(_word, wanted.words), str(folder.resolve() / SCRIPT)]
 
 
-def _limits(wanted: Wanted) -> dict[str, object]:
+def _limits(wanted: ArrayOptions) -> dict[str, object]:
     """The options of sbatch whose values the user gives, by their names there."""
     return {
         "gres": f"gpu:{wanted.gpus}" if wanted.gpus else None,
@@ -119,7 +186,7 @@ def _said(name: str, value: str) -> str:
 
 def _word(given: str) -> str:
     """A word for sbatch that the user adds. Raises ConfigError for what is no long option, or tomserve's own."""
-    check(given, "--sbatch")
+    check_shell_text(given, "--sbatch")
     match = re.fullmatch(r"--([a-z][a-z0-9-]*)(=.*)?", given)
     if match is None:
         raise ConfigError(f"--sbatch {given!r}: expected one long option with its value, such as --constraint=a100")
@@ -130,10 +197,10 @@ def _word(given: str) -> str:
     return given
 
 
-def spans(parts: Collection[int]) -> str:
+def format_ranges(parts: Collection[int]) -> str:
     """Numbers as Slurm writes them.
 
-    >>> spans([0, 1, 2, 3, 7, 9, 10])
+    >>> format_ranges([0, 1, 2, 3, 7, 9, 10])
     '0-3,7,9-10'
     """
     found: list[list[int]] = []
@@ -145,13 +212,13 @@ def spans(parts: Collection[int]) -> str:
     return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in found)
 
 
-def submit(folder: Path, run: str, parts: Sequence[int], wanted: Wanted, script: str) -> Job:
+def submit(folder: Path, run: str, parts: Sequence[int], wanted: ArrayOptions, script: str) -> Job:
     """Put the script beside the parts, hand them to Slurm, and record the job there.
 
-    Raises MachineError where Slurm is not at hand or refuses the job, ConfigError as `command` does, and OSError where
+    Raises MachineError where Slurm is not at hand or refuses the job, ConfigError as `sbatch_command` does, and OSError where
     the folder cannot be written; then no job is left behind.
     """
-    words = command(folder, run, parts, wanted)
+    words = sbatch_command(folder, run, parts, wanted)
     (folder / LOGS).mkdir(exist_ok=True)
     if (folder / LOGS).is_symlink():
         raise ConfigError(f"{folder / LOGS}: is a link; expected a folder, so move it away")
@@ -160,7 +227,7 @@ def submit(folder: Path, run: str, parts: Sequence[int], wanted: Wanted, script:
             files.check_regular(folder / LOGS / f"{number:04}.{ending}", alone=True)
     with files.replace_file(folder / SCRIPT) as file:
         file.write(script.encode())
-    told = asked(words, SUBMITTING).strip()
+    told = run_slurm_command(words, SUBMITTING).strip()
     match = re.fullmatch(r"(\d{1,12})(;[\w.-]{1,100})?", told)
     if match is None:
         raise MachineError(f"sbatch: printed {files.one_line(told)[:200]!r}; expected the number of a job")
@@ -175,7 +242,7 @@ def submit(folder: Path, run: str, parts: Sequence[int], wanted: Wanted, script:
     return job
 
 
-def asked(words: Sequence[str], seconds: float = PATIENCE) -> str:
+def run_slurm_command(words: Sequence[str], seconds: float = PATIENCE) -> str:
     """What a command of Slurm prints. Raises MachineError where it is missing, takes longer, or fails."""
     env = {**os.environ, "LC_ALL": "C"}
     try:
@@ -195,7 +262,7 @@ def asked(words: Sequence[str], seconds: float = PATIENCE) -> str:
 
 
 class Slurm:
-    """A cluster that Slurm runs: see tomserve.clusters.job.Cluster."""
+    """A cluster that Slurm runs: see tomserve.distributed.cluster.Cluster."""
 
     def states(self, job: Job) -> Mapping[int, Task]:
         """What Slurm says of each part: first what it still has in mind, then what its accounting holds, if it has any.
@@ -214,7 +281,7 @@ class Slurm:
 
     def cancel(self, job: Job) -> None:
         """End what is left of the job. Raises MachineError where scancel fails."""
-        asked(["scancel", *_of(job), "--quiet", job.id])
+        run_slurm_command(["scancel", *_of(job), "--quiet", job.id])
 
 
 def _of(job: Job) -> list[str]:
@@ -229,7 +296,7 @@ def _queued(job: Job) -> dict[int, Task]:
     """What squeue tells of the tasks that the controller still has in mind, those that ended lately included."""
     words = ["squeue", *_of(job), "--noheader", "--array", "--states=all", f"--jobs={job.id}", "--format=%K|%T|%N|%r"]
     try:
-        told = asked(words)
+        told = run_slurm_command(words)
     except MachineError as error:
         if "Invalid job id" in str(error):  # it has forgotten the whole job
             return {}
@@ -247,8 +314,50 @@ def _accounted(job: Job) -> dict[int, Task]:
     """What the accounting tells. Raises MachineError where there is none."""
     words = ["sacct", *_of(job), "--noheader", "--parsable2", "--allocations", f"--jobs={job.id}"]
     found = {}
-    for line in asked([*words, "--format=JobID,State,NodeList"]).splitlines():
+    for line in run_slurm_command([*words, "--format=JobID,State,NodeList"]).splitlines():
         match = re.fullmatch(r"\d+_(\d+)\|([A-Z_]+)[^|]*\|([^|]*)", line)
         if match is not None:
             found[int(match[1])] = Task(match[2], "" if match[3] == "None assigned" else match[3])
     return found
+
+
+LONGEST_STARTS = 1 << 16
+"""Bytes of a record that are read, its last ones: a task that starts a thousand times writes less."""
+
+
+@dataclass(frozen=True)
+class Starts:
+    """How often the task of a part was started by one job, and on which node it was started last."""
+
+    count: int
+    node: str
+
+
+def read_starts(path: Path, job: str) -> Starts | None:
+    """The starts by the job of that number; None where there are none, or where the record cannot be read."""
+    try:
+        with files.open_for_reading(path) as file:
+            file.seek(max(0, file.seek(0, 2) - LONGEST_STARTS))
+            lines = file.read(LONGEST_STARTS).decode("utf-8", "replace").splitlines()
+    except (OSError, ConfigError):
+        return None
+    own = [words for line in lines if len(words := line.split()) == 4 and words[0] == job]
+    return Starts(len(own), own[-1][2][:100]) if own else None
+
+
+def cluster_of(job: Job, *, believe: bool = False) -> Cluster:
+    """The cluster that a job was handed to.
+
+    believe: whether to go by the record of a job also where somebody else has written it. Raises MachineError where
+    that is so and not wanted, and where what it takes to ask the cluster is not installed.
+    """
+    if not (job.ours or believe):
+        raise MachineError(
+            f"{FILE} was written by somebody else, or on a machine that does not share your home folder; if you trust "
+            "the folder, `tomserve status` and `tomserve cancel` go by it with --believe-job"
+        )
+    if job.cluster == "slurm":
+        return Slurm()
+    from tomserve.distributed.ray import Ray
+
+    return Ray()

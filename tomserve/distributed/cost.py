@@ -1,0 +1,516 @@
+"""The cost of a large evaluation on a cluster: tokens, time, GPU hours, disk, memory and number of shards, by shown
+arithmetic.
+
+Every figure says what it rests on, and which option of `tomserve plan` changes that. Prompts are rendered once and
+their tokens counted as bytes over BYTES_A_TOKEN; how much of each a prefix cache has follows from the prompt before.
+The speed of a node is what the user has measured on one, or else a rough rule (two operations a parameter and token)
+that calls itself so. The figures of files and memory are those of docs/explanation/scale.md.
+
+>>> load = Workload(requests=10**8, prompt_tokens=600, reply_tokens=60, shared=0.5)
+>>> round(load.work(reply_weight=4))
+540
+>>> [one.said for one in estimate_cost(load, Nodes(100, tokens_a_second=3000)) if one.name == "time"]
+['6.2 h']
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tomserve.distributed.shards import EXPECTED, MOST
+from tomserve.engine.prompt_tokens import common_length
+from tomserve.errors import ConfigError, MachineError
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs.conversations import Questions
+from tomserve.runs.item_store import sort_key, sort_places
+from tomserve.serving.presets import Preset
+from tomserve.serving.sizing import BYTES, STUDY, Gpu, Layout, choose_layout, parse_gpus
+
+PEAKS = {
+    **{"A100": 312.0, "H100": 989.0, "H200": 989.0, "B200": 2250.0, "V100": 125.0, "T4": 65.0, "L4": 121.0},
+    **{"L40S": 362.0, "A10": 125.0, "A10G": 125.0, "A40": 150.0, "A6000": 155.0, "RTX3090": 71.0, "RTX4090": 165.0},
+}
+"""Operations a second (10**12) that a GPU does at most in 16 bits without sparsity, by the data sheets of its maker."""
+
+HAD = 0.3
+"""The share of that which a server has on average: a guess, as nothing of this size was measured here."""
+
+REPLY_WEIGHT = 4.0
+"""How many prompt tokens a token of a reply costs: it is made one at a time, in a batch with those of other replies. A
+guess."""
+
+START = 10.0
+"""Minutes from the start of a node until its server answers, which are mostly those of loading the weights: a guess."""
+
+LOST = 0.05
+"""The share of all requests that is asked twice because nodes fail: the bound that bench/nodes.py keeps."""
+
+PART_ROWS = 500_000
+"""So many rows a part should have at most: then its resume takes some 17 seconds on one core."""
+
+PART_HOURS = 4.0
+"""So many hours a part should take at most."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is asked. requests: how many. prompt_tokens, reply_tokens: of one request on average. shared: the share of
+    the prompt tokens that a prefix cache has already, 0 to 1. per_item: how many requests there are about one question.
+    source: where these numbers come from, in words."""
+
+    requests: int
+    prompt_tokens: float
+    reply_tokens: float
+    shared: float
+    per_item: float = 2.0
+    source: str = "as given"
+
+    def work(self, reply_weight: float) -> float:
+        """What one request costs, in computed prompt tokens."""
+        return self.prompt_tokens * (1 - self.shared) + reply_weight * self.reply_tokens
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Who is asked. nodes: how many there are. gpus: those of one node. preset: of the model, None where its speed is
+    given. tokens_a_second: of replies, that one node gives while it is asked such requests; None for the rough rule.
+    tflops: operations a second (10**12) that a GPU has on average; None for HAD of its peak. parameters: how many
+    (10**9) a token is computed with; None for all that the weights hold. reply_weight, start_minutes, lost: see
+    REPLY_WEIGHT, START and LOST. part_rows, part_hours: how many rows a part may have,
+    and how long it may take."""
+
+    nodes: int
+    gpus: str = STUDY
+    preset: Preset | None = None
+    tokens_a_second: float | None = None
+    tflops: float | None = None
+    parameters: float | None = None
+    reply_weight: float = REPLY_WEIGHT
+    start_minutes: float = START
+    lost: float = LOST
+    part_rows: int = PART_ROWS
+    part_hours: float = PART_HOURS
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the plan. name: of it. value: the number itself, in `unit`. said: the figure in words. why: what it
+    rests on. options: those that change it."""
+
+    name: str
+    value: float
+    unit: str
+    said: str
+    why: str
+    options: tuple[str, ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """The figure as JSON has it."""
+        return {**vars(self), "options": list(self.options)}
+
+
+def estimate_speed(load: Workload, nodes: Nodes, gpus: list[Gpu]) -> tuple[float, Figure]:
+    """Requests a second that one node answers, and the figure that explains it."""
+    if nodes.tokens_a_second is not None:
+        rate = nodes.tokens_a_second / load.reply_tokens
+        why = f"{nodes.tokens_a_second:,.0f} reply tokens a second, as given"
+        return rate, Figure("a node", rate, "1/s", f"{rate:,.1f} requests a second", why, ("--tokens-a-second",))
+    if nodes.preset is None:
+        raise ConfigError(
+            "the speed of a node is not known: name a preset by --model for a rough guess, or give what one node does "
+            "by --tokens-a-second"
+        )
+    layout, each = _layout(nodes.preset, gpus, nodes.nodes)
+    used = len(gpus) if each > 1 else len(gpus) // layout.gpus * layout.gpus
+    tflops, rule = _tflops(nodes, gpus[0])
+    parameters = (nodes.parameters or _parameters(nodes.preset, layout)) * 1e9
+    tokens = used * tflops * 1e12 / (2 * parameters)
+    rate = tokens / load.work(nodes.reply_weight)
+    spread = f"one server over {each} nodes" if each > 1 else f"servers of {layout.gpus} GPUs"
+    several = f"{used} GPU{'s' * (used > 1)}"
+    why = (
+        f"A ROUGH GUESS, to be replaced by a measurement on one node: {spread}; {several} x {rule} / (2 x "
+        f"{parameters / 1e9:,.1f} billion parameters) = {tokens:,.0f} tokens a second, where a computed prompt token "
+        f"counts 1 and a reply token {nodes.reply_weight:g}"
+    )
+    options = ("--tokens-a-second", "--gpu-tflops", "--parameters", "--reply-weight")
+    return rate, Figure("a node", rate, "1/s", f"about {rate:,.1f} requests a second", why, options)
+
+
+def _layout(preset: Preset, gpus: list[Gpu], nodes: int) -> tuple[Layout, int]:
+    """How the model is spread, and over how many nodes. Raises MachineError where all nodes together cannot hold it."""
+    error: MachineError | None = None
+    for each in (1, 2, 4, 8):
+        if each > nodes:
+            break
+        try:
+            return choose_layout(preset, gpus * each), each
+        except MachineError as found:
+            error = error or found
+    assert error is not None
+    raise error
+
+
+def _tflops(nodes: Nodes, gpu: Gpu) -> tuple[float, str]:
+    """Operations a second (10**12) of one GPU, and how that was found. Raises ConfigError for an unknown kind."""
+    if nodes.tflops is not None:
+        return nodes.tflops, f"{nodes.tflops:g}e12 operations/s (as given)"
+    peak = PEAKS.get(gpu.name) or PEAKS.get(gpu.name.split("-")[0])
+    if peak is None:
+        raise ConfigError(
+            f"--gpus {nodes.gpus}: the speed of {gpu.name} is not known here; give the operations a second (10^12) "
+            "that one has on average by --gpu-tflops, or what a node does by --tokens-a-second"
+        )
+    return peak * HAD, f"{HAD:.0%} of {peak:g}e12 operations/s"
+
+
+def _parameters(preset: Preset, layout: Layout) -> float:
+    """Parameters (10**9) that a token is computed with: all that the weights hold."""
+    kind = (preset.quantization or "").lower()
+    size = BYTES.get(preset.dtype, 2) if not kind else 0.5 if "4" in kind or kind in ("awq", "gptq") else 1.0
+    return layout.model.weights_gb / size
+
+
+BYTES_A_TOKEN = 4
+"""How many bytes of a prompt make a token, about: English text in the vocabularies of today's models."""
+
+TELL_EVERY = 100_000
+"""After so many prompts it is said how many were looked at."""
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PromptCost:
+    """The first prompts of one strategy about n items.
+
+    order [n]: the places of the items in the order in which they are asked. sizes [n]: bytes of the prompt of each
+    item, by the item's place. shared [n]: how many bytes each prompt has in common with the one before it in the order,
+    by its number in the order. reply: how many tokens a reply may have.
+    """
+
+    order: array[int]
+    sizes: array[int]
+    shared: array[int]
+    reply: int
+
+    def weights(self, repeats: int) -> Numbers:
+        """What asking each item costs [n], in bytes: those of its prompt that are computed, and of expected replies."""
+        shared = np.zeros(len(self.sizes), dtype=np.int64)
+        shared[np.asarray(self.order, dtype=np.int64)] = np.asarray(self.shared, dtype=np.int64)
+        replies = repeats * self.reply * BYTES_A_TOKEN // EXPECTED
+        return np.asarray(self.sizes, dtype=np.int64) - shared + replies
+
+
+class PartTokens(NamedTuple):
+    """About how many tokens a part takes: of its prompts, those that prompts share, and the most of its replies."""
+
+    prompt: int
+    shared: int
+    reply: int
+
+
+def measure_prompts(questions: Questions, tell: Callable[[int], None] = lambda number: None) -> list[PromptCost]:
+    """What each strategy's first prompts cost. tell: called now and then with how many prompts were looked at.
+
+    Raises ContentError where a prompt cannot be rendered.
+    """
+    return [_cost(questions, strategy, number, tell) for number, strategy in enumerate(questions.strategies)]
+
+
+def _cost(questions: Questions, strategy: Strategy, number: int, tell: Callable[[int], None]) -> PromptCost:
+    items = questions.items
+    # Equal prompts stand in the order of their items' ids, so that the order of the items does not matter.
+    order = sort_places(sort_key((*strategy.order(item), item.id)) for item in items)
+    sizes, shared = array("Q", bytes(8 * len(items))), array("Q")
+    before, reply = b"", 0
+    for looked, place in enumerate(order, 1):
+        turn = strategy.turn(items[place])
+        prompt = "\0".join(message["content"] for message in turn.messages).encode("utf-8", "surrogatepass")
+        sizes[place] = len(prompt)
+        shared.append(common_length(before, prompt))
+        before, reply = prompt, max(reply, turn.max_tokens or strategy.max_tokens)
+        if not looked % TELL_EVERY:
+            tell(number * len(items) + looked)
+    return PromptCost(order, sizes, shared, reply)
+
+
+def count_tokens(costs: Sequence[PromptCost], part_of: Sequence[int], parts: int, repeats: int) -> list[PartTokens]:
+    """What each part costs, over all strategies. part_of [n]: the part of each item, from 0. repeats: samples of each
+    question, which share all of their prompt."""
+    where = np.asarray(part_of, dtype=np.int64)
+    counts = np.bincount(where, minlength=parts)
+    prompts, saved, replies = (np.zeros(parts, dtype=np.int64) for _ in range(3))
+    for cost in costs:
+        sizes = np.zeros(parts, dtype=np.int64)
+        np.add.at(sizes, where, np.asarray(cost.sizes, dtype=np.int64))
+        prompts += repeats * sizes
+        saved += np.asarray(_saved(cost, part_of, parts), dtype=np.int64) + (repeats - 1) * sizes
+        replies += counts * cost.reply * repeats
+    return [
+        PartTokens(int(prompt) // BYTES_A_TOKEN, int(save) // BYTES_A_TOKEN, int(reply))
+        for prompt, save, reply in zip(prompts, saved, replies, strict=True)
+    ]
+
+
+def _saved(cost: PromptCost, part_of: Sequence[int], parts: int) -> list[int]:
+    """How many bytes the prompts of each part share with the prompt of the same part before them."""
+    saved, last = [0] * parts, [-1] * parts
+    numbers: list[int] = []  # in the order, each with the least that is shared from the number before it up to here,
+    lows: list[int] = []  # which grows from one to the next
+    for number, place in enumerate(cost.order):
+        shared = cost.shared[number]
+        while lows and lows[-1] >= shared:
+            lows.pop()
+            numbers.pop()
+        lows.append(shared)
+        numbers.append(number)
+        part = part_of[place]
+        if last[part] >= 0:
+            saved[part] += lows[bisect_right(numbers, last[part])]
+        last[part] = number
+    return saved
+
+
+RESUME = 33e-6
+"""Seconds that a row takes until a resumed run asks again, as measured with a million of them."""
+
+KEY, CLIENT = 30, 0.1e9
+"""Bytes that a client holds for each row that it knows, and without any."""
+
+MERGE, MERGED, BARE = 17e-6, 180, 0.07
+"""Seconds of a core that merging takes for each row, bytes of memory for each, and gigabytes without any, as measured
+with a million rows."""
+
+ANALYSE, COUNTED, READING = 9e-6, 130, 0.6
+"""Seconds of a core that counting the accuracy takes for each row of scores, bytes of memory for each, and gigabytes
+without any, as measured with ten million rows, of which sixteen belong to a story."""
+
+DIVIDE, PLANNED = 57e-6, 390
+"""Seconds of a core that dividing takes for each prompt, and bytes of memory for each question, as measured with a
+million questions."""
+
+ASK = 0.09e-3
+"""Seconds of a core that the client takes for a request, as measured."""
+
+ROW, ITEM, SCORE, PACKED = 420, 1300, 16, 0.13
+"""Bytes of a row of the journal beside its reply, of a question in `items.jsonl`, and of a row of scores in Parquet;
+and what is left of a journal that is packed, as a share: as measured."""
+
+
+def measure_load(questions: Questions, requests: int | None = None) -> Workload:
+    """What an evaluation asks, measured on its prompts; of conversations only the first request is known.
+
+    requests: how many there are to be, with prompts like these; None for as many as these. A reply is expected to have
+    one in EXPECTED of the tokens that it may have. Raises ContentError where a prompt cannot be rendered.
+    """
+    (tokens,) = count_tokens(measure_prompts(questions), [0] * len(questions.items), 1, questions.repeats)
+    own = len(questions.items) * len(questions.strategies) * questions.repeats
+    names = " and ".join(strategy.name for strategy in questions.strategies)
+    return Workload(
+        requests or own,
+        tokens.prompt / own,
+        max(1.0, tokens.reply / own / EXPECTED),
+        tokens.shared / max(1, tokens.prompt),
+        own / len(questions.items),
+        f"measured on {own:,} prompts of {names} at {BYTES_A_TOKEN} bytes a token; of the tokens that a reply may have "
+        f"one in {EXPECTED} is expected",
+    )
+
+
+def estimate_cost(load: Workload, nodes: Nodes) -> list[Figure]:
+    """The figures, in the order in which they follow from one another.
+
+    Raises ConfigError for numbers that cannot be, and where the speed of a node can neither be looked up nor guessed;
+    MachineError where the model does not fit the GPUs.
+    """
+    _check(load, nodes)
+    gpus = parse_gpus(nodes.gpus)
+    rate, speed = estimate_speed(load, nodes, gpus)
+    asked = load.requests * (1 + nodes.lost)
+    parts = advise_parts(load.requests, nodes, rate)
+    starts = math.ceil(parts / nodes.nodes)
+    hours = asked / (rate * nodes.nodes) / 3600 + starts * nodes.start_minutes / 60
+    rows = math.ceil(load.requests / parts)
+    return [
+        _requests(load),
+        speed,
+        Figure(
+            "time",
+            hours,
+            "h",
+            _hours(hours),
+            f"{load.requests:,} requests at {rate * nodes.nodes:,.1f} a second on {nodes.nodes:,} nodes, "
+            f"{nodes.lost:.0%} of them asked twice as nodes fail, and {nodes.start_minutes:g} minutes for the server "
+            f"of each part to start ({starts:,} parts a node); how long a cluster's queue makes wait is not known",
+            ("--nodes", "--lost", "--start-minutes"),
+        ),
+        Figure(
+            "GPU hours",
+            hours * nodes.nodes * len(gpus),
+            "h",
+            f"{hours * nodes.nodes * len(gpus):,.0f}",
+            f"{nodes.nodes:,} nodes of {len(gpus)} {gpus[0].name} for that time",
+            ("--gpus",),
+        ),
+        _cache(load, nodes, hours, len(gpus)),
+        Figure(
+            "parts",
+            parts,
+            "parts",
+            f"{parts:,} of {rows:,} requests each",
+            f"none of more than {nodes.part_rows:,} rows, or of more than {nodes.part_hours:g} h, so that a node that "
+            f"is slow or fails does not hold up the end; a part takes {_hours(rows / rate / 3600)}, and its resume "
+            f"{rows * RESUME:,.0f} s",
+            ("--part-rows", "--part-hours"),
+        ),
+        _dividing(load),
+        Figure(
+            "client",
+            (CLIENT + KEY * rows) / 1e9,
+            "GB",
+            f"{(CLIENT + KEY * rows) / 1e9:.2f} GB and {rate * ASK:.2%} of a core on each node",
+            f"{CLIENT / 1e9:g} GB, and {KEY} bytes for each row of the part; {ASK * 1e3:g} ms a request",
+            ("--part-rows",),
+        ),
+        _analysing(load),
+        _merging(load),
+        _disk(load),
+    ]
+
+
+def advise_parts(requests: int, nodes: Nodes, rate: float) -> int:
+    """How many parts are advised: a multiple of the nodes, and at most MOST. rate: requests a second of one node."""
+    rows = min(nodes.part_rows, rate * nodes.part_hours * 3600)
+    wanted = math.ceil(requests / max(1.0, rows) / nodes.nodes) * nodes.nodes
+    return max(1, min(wanted, MOST // nodes.nodes * nodes.nodes or MOST, requests))
+
+
+def _check(load: Workload, nodes: Nodes) -> None:
+    """Raise ConfigError for numbers that cannot be."""
+    positive: dict[str, float | None] = {"--requests": load.requests, "--nodes": nodes.nodes}
+    positive |= {"--part-rows": nodes.part_rows, "--part-hours": nodes.part_hours}
+    positive |= {"--prompt-tokens": load.prompt_tokens, "--reply-tokens": load.reply_tokens}
+    positive |= {"--tokens-a-second": nodes.tokens_a_second, "--gpu-tflops": nodes.tflops}
+    positive |= {"--parameters": nodes.parameters, "--reply-weight": nodes.reply_weight}
+    for name, value in positive.items():
+        if value is not None and not 0 < value < math.inf:
+            raise ConfigError(f"{name} {value:g}: expected a number above 0")
+    if not 0 <= load.shared < 1:
+        raise ConfigError(f"--shared {load.shared:g}: expected a share from 0 to below 1")
+    if not 0 <= nodes.lost < 1:
+        raise ConfigError(f"--lost {nodes.lost:g}: expected a share from 0 to below 1")
+    if not 0 <= nodes.start_minutes < math.inf:
+        raise ConfigError(f"--start-minutes {nodes.start_minutes:g}: expected a number of minutes")
+
+
+def _requests(load: Workload) -> Figure:
+    new = load.prompt_tokens * (1 - load.shared)
+    return Figure(
+        "requests",
+        load.requests,
+        "requests",
+        f"{load.requests:,}, each of {load.prompt_tokens:,.0f} prompt tokens, of which {new:,.0f} are new, and "
+        f"{load.reply_tokens:,.0f} reply tokens",
+        load.source,
+        ("--requests", "--prompt-tokens", "--reply-tokens", "--shared"),
+    )
+
+
+def _cache(load: Workload, nodes: Nodes, hours: float, gpus: int) -> Figure:
+    """What the prefix cache saves."""
+    without = load.prompt_tokens + nodes.reply_weight * load.reply_tokens
+    share = load.shared * load.prompt_tokens / without
+    saved = hours * nodes.nodes * gpus * (without / load.work(nodes.reply_weight) - 1)
+    return Figure(
+        "prefix cache",
+        share,
+        "share",
+        f"saves {share:.0%} of the work, {saved:,.0f} GPU hours",
+        f"{load.shared:.0%} of the prompt tokens are those of the prompt before; what a cache that forgets nothing "
+        "would save, while parts keep prompts that begin alike together",
+        ("--shared",),
+    )
+
+
+def _alone(name: str, seconds: float, memory: float, basis: str) -> Figure:
+    """What a step takes that one core does, in GB of memory."""
+    said = f"{_hours(seconds / 3600)} of one core, and {memory:,.1f} GB of memory"
+    return Figure(name, memory, "GB", said, basis, ("--requests",))
+
+
+def _dividing(load: Workload) -> Figure:
+    """What dividing takes, before anything is asked."""
+    memory = load.requests / load.per_item * PLANNED / 1e9
+    return _alone(
+        "dividing",
+        load.requests * DIVIDE,
+        memory,
+        f"{DIVIDE * 1e6:.0f} microseconds a prompt, {PLANNED} bytes a question; where that is too much, divide by "
+        "--where into several evaluations first",
+    )
+
+
+def _analysing(load: Workload) -> Figure:
+    """What the tables of accuracy take, counted part by part."""
+    memory = READING + load.requests * COUNTED / 1e9
+    return _alone(
+        "analysing",
+        load.requests * ANALYSE,
+        memory,
+        f"{ANALYSE * 1e6:.0f} microseconds and {COUNTED} bytes a row for the study accuracy by one factor; less "
+        "memory where stories have more questions; other studies hold all rows",
+    )
+
+
+def _merging(load: Workload) -> Figure:
+    """What merging all parts takes."""
+    memory = BARE + load.requests * MERGED / 1e9
+    return _alone(
+        "merging",
+        load.requests * MERGE,
+        memory,
+        f"{MERGE * 1e6:.0f} microseconds and {MERGED} bytes a row; only where one run is wanted, as parts are scored "
+        "and analysed as they are",
+    )
+
+
+def _disk(load: Workload) -> Figure:
+    """What lies on the disk at the end."""
+    row = ROW + BYTES_A_TOKEN * load.reply_tokens
+    journal, scores = load.requests * row, load.requests * SCORE
+    items = load.requests / load.per_item * ITEM
+    return Figure(
+        "disk",
+        (journal + items + scores) / 1e9,
+        "GB",
+        f"{_bytes(journal)} of journals ({_bytes(journal * PACKED)} once packed), {_bytes(items)} of questions, "
+        f"{_bytes(scores)} of scores",
+        f"a row has {ROW} bytes and {BYTES_A_TOKEN} for each reply token, packed {PACKED:.0%} of that; a question "
+        f"{ITEM:,} bytes, {load.per_item:g} requests about each; a row of scores {SCORE}. Merging takes the journals "
+        "and the questions once more",
+        ("--reply-tokens",),
+    )
+
+
+def _hours(hours: float) -> str:
+    """A time in words."""
+    if hours < 1:
+        return f"{hours * 60:,.0f} min"
+    return f"{hours:,.1f} h" if hours < 48 else f"{hours / 24:,.1f} days ({hours:,.0f} h)"
+
+
+def _bytes(count: float) -> str:
+    """A number of bytes in words."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count / 1e3:,.0f} kB"

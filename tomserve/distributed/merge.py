@@ -1,0 +1,564 @@
+"""Merges the shards of an evaluation, or any runs that ask the same, into an ordinary run: items, manifests,
+journals.
+
+It may be done at any time, also while shards are still asked, and again later: what is merged is replaced as a whole,
+and what is there already counts as one more source, so that nothing of it is lost where it was resumed meanwhile.
+
+>>> merge([Path("runs/mine.parts")], Path("runs/mine")).complete                                  # doctest: +SKIP
+True
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import heapq
+import platform
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import orjson
+
+from tomserve._version import __version__
+from tomserve.content import files, temporary
+from tomserve.content.compact_index import FirstPlaces
+from tomserve.content.files import FileSnapshot, digest_file, one_line, open_for_reading
+from tomserve.content.paths import PARTS_ENDING, run_name
+from tomserve.distributed import journals
+from tomserve.distributed.journals import whole_length
+from tomserve.distributed.shards import FILE, Shards, part_folder
+from tomserve.engine.records import utc_now
+from tomserve.errors import ConfigError, JournalError, RunMismatchError
+from tomserve.items import line_id
+from tomserve.runs import journal, runfolder, verification
+from tomserve.runs.manifest import (
+    FIXED,
+    AskedStrategy,
+    Manifest,
+    MergedPart,
+    NoiseRecord,
+    Session,
+    VariantsRecord,
+    explain_closed,
+    short_text,
+)
+from tomserve.runs.noise_check import find_other_engines
+from tomserve.runs.progress import Listener, SilentListener, Stop
+from tomserve.runs.runfolder import RunFolder, check_files, missing_manifest_error
+from tomserve.scoring.grades import JOURNAL, MARK, RECORD, GradeFiles, GraderChoices
+from tomserve.scoring.responses import NOISE, place_of
+
+PART = "part"
+"""The field of a session that says in which run it was; sessions of the merged run itself do not have it."""
+
+
+class MergedManifest(NamedTuple):
+    """The manifest of a run that is merged. name: of the run. folder: for messages. own: whether it is the merged run
+    itself, which may have been resumed after it was merged."""
+
+    name: str
+    folder: Path
+    manifest: Manifest
+    own: bool = False
+
+
+def check_same_evaluation(told: Sequence[MergedManifest], shards: Shards | None) -> None:
+    """Raise RunMismatchError at the first difference between runs that may not differ, because they then ask something
+    else. shards: the record of what they are parts of; None where they are no parts."""
+    known: dict[str, tuple[AskedStrategy, str]] = {}
+    if shards is not None:
+        known = {name: (one, "the record of the parts") for name, one in shards.strategies.items()}
+    for one in told:
+        if one.manifest.measured:
+            raise RunMismatchError(f"{one.folder}: holds a measurement and no answers, so it cannot be merged")
+        first = told[0]
+        for name in FIXED:
+            there, here = getattr(first.manifest, name), getattr(one.manifest, name)
+            if there != here:
+                raise _differs(one, f"{name} is {short_text(here)}, in {first.folder} it is {short_text(there)}")
+        if shards is not None and one.manifest.benchmark_digest != shards.benchmark_digest:
+            raise _differs(one, "its benchmark is another one than in the record of the parts")
+        for name, strategy in one.manifest.strategies.items():
+            former, where = known.setdefault(name, (strategy, str(one.folder)))
+            for field in AskedStrategy.model_fields:
+                if (was := getattr(former, field)) != (here := getattr(strategy, field)):
+                    said = f"strategy {name!r}: {field} is {short_text(here)}, in {where} it is {short_text(was)}"
+                    raise _differs(one, said)
+
+
+def _differs(one: MergedManifest, said: str) -> RunMismatchError:
+    return RunMismatchError(
+        f"{one.folder}: {said}; only runs that ask the same can be merged, so leave one of them out"
+    )
+
+
+def merge_manifests(
+    run: str, told: Sequence[MergedManifest], shards: Shards | None, parts: Sequence[MergedPart]
+) -> Manifest:
+    """The manifest of the merged run, which is not complete yet.
+
+    run: its name. told: the manifests of all that is merged, the merged run's own last. shards: as in `check_same_evaluation`; it
+    says what the run asks where no part was begun. parts: the runs that are merged now.
+    """
+    given = _asked(told, shards)
+    manifests = [one.manifest for one in told]
+    sessions = _sessions(told)
+    asked = [one for one in sessions if one.asked] or sessions
+    oldest = min((one for one in manifests if one.created), key=lambda one: str(one.created), default=None)
+    before = next((one.manifest.parts or [] for one in told if one.own), [])
+    merged = {one.run: one for one in (*before, *parts)}
+    fields = {
+        "schema": 1,
+        "run": run,
+        **given,
+        "endpoints": sorted({address for one in manifests for address in one.endpoints}),
+        "server": next((dict(one.server) for one in manifests if _answered(one, asked)), {}),
+        "sessions": [one.to_dict() for one in sessions],
+        "tomserve": oldest.tomserve if oldest else __version__,
+        "python": oldest.python if oldest else platform.python_version(),
+        "platform": oldest.platform if oldest else platform.platform(),
+        "created": oldest.created if oldest else utc_now(),
+        "limit": _limit(manifests, shards),
+        "parts": [merged[name].model_dump() for name in sorted(merged)],
+    }
+    made = Manifest.model_validate(fields)
+    for one in manifests:
+        for name, value in (one.model_extra or {}).items():
+            if name not in (made.model_extra or {}):
+                setattr(made, name, value)
+    return made
+
+
+def _asked(told: Sequence[MergedManifest], shards: Shards | None) -> dict[str, Any]:
+    """The fields that say what was asked of which model, and by which strategies."""
+    names = ("benchmark", "benchmark_path", "benchmark_gold", "benchmark_digest", "benchmark_items")
+    model = ("model", "revision", "preset", "sampling")
+    found: dict[str, Any] = {}
+    strategies: dict[str, Any] = {}
+    if shards is not None:
+        found = {name: getattr(shards, name) for name in (*names, *model)} | shards.provenance
+        strategies = {name: _written(one) for name, one in shards.strategies.items()}
+    for one in told:
+        there = one.manifest.to_dict()
+        for name in (*names, "benchmark_file", *model):
+            if name in there:
+                found.setdefault(name, there[name])
+        for name, strategy in there["strategies"].items():
+            strategies.setdefault(name, strategy)
+    content = {name: place for one in told for name, place in one.manifest.content.items()}
+    if found.get("benchmark_gold") is None:
+        found.pop("benchmark_gold", None)
+    return {**found, "strategies": strategies, "content": content}
+
+
+def _written(one: AskedStrategy) -> dict[str, Any]:
+    """What a manifest holds of a strategy: what is as it mostly is, is left out."""
+    always = {"digest": one.digest, "max_tokens": one.max_tokens, "chain": one.chain}
+    return always | one.model_dump(exclude_defaults=True)
+
+
+def _limit(manifests: Sequence[Manifest], shards: Shards | None) -> int | None:
+    """To how many items the user limited the whole run; None for all, and where the runs had different limits."""
+    if shards is not None:
+        limit = shards.experiment.get("limit")
+        return limit if type(limit) is int else None
+    limits = {one.limit for one in manifests}
+    return limits.pop() if len(limits) == 1 else None
+
+
+def _sessions(told: Sequence[MergedManifest]) -> list[Session]:
+    """The sessions of all runs in the order of their times, each once, with the run that each was in."""
+    found: dict[tuple[str | None, str | None, int], Session] = {}
+    for one in reversed(told):  # of a session that the merged run knows already, the run itself knows more by now
+        count: Counter[tuple[str | None, str | None]] = Counter()
+        for session in one.manifest.sessions:
+            held = session.to_dict()
+            part = held.get(PART) if isinstance(held.get(PART), str) else None if one.own else one.name
+            place = (part, session.time)
+            found[*place, count[place]] = Session.model_validate({**held, **({PART: part} if part else {})})
+            count[place] += 1
+    order = sorted(found, key=lambda key: (key[1] or "", key[0] or "", key[2]))
+    return [found[key] for key in order]
+
+
+def _answered(manifest: Manifest, asked: Sequence[Session]) -> bool:
+    """Whether the run of that manifest had the last session of all."""
+    return bool(asked) and any(one.time == asked[-1].time for one in manifest.sessions)
+
+
+def note_checks(manifest: Manifest, told: Sequence[MergedManifest], *, apart: bool, again: int) -> None:
+    """Note the noise check and the variants of all runs in the manifest of the merged one.
+
+    apart: whether no two of the runs, the merged one left aside, have an item in common. again: how many items have
+    replies of a noise check.
+    """
+    checks = [one.manifest.noise for one in told if one.manifest.noise]
+    if checks:
+        best = max(checks, key=lambda one: one.items)
+        of = [one.manifest.noise.of or 0 for one in told if one.manifest.noise and not one.own]
+        summed = sum(of) if apart and again > best.items else 0  # parts of one evaluation state what the whole draws
+        manifest.noise = NoiseRecord(
+            share=best.share,
+            seed=best.seed,
+            items=max(again, best.items),
+            of=max([summed, *(one.of or 0 for one in checks)]) or None,
+            concurrencies=sorted({level for one in checks for level in one.concurrencies}),
+            other_engines=sorted(
+                {name for one in checks for name in one.other_engines}
+                | set(find_other_engines(manifest) if manifest.sessions else ())
+            ),
+        )
+    made = [one.manifest.variants for one in told if one.manifest.variants and not one.own]
+    own = [one.manifest.variants for one in told if one.manifest.variants and one.own]
+    if made or own:
+        alike = all(one == made[0] for one in made)  # as of the parts of one evaluation
+        manifest.variants = _variants(made, own, apart=apart and not alike)
+
+
+def _variants(made: Sequence[VariantsRecord], own: Sequence[VariantsRecord], *, apart: bool) -> VariantsRecord:
+    """What is noted of the variants of all runs: their sums where the runs have no item in common."""
+
+    def together(counts: Iterable[dict[str, int]], before: Iterable[dict[str, int]]) -> dict[str, int]:
+        total: Counter[str] = Counter()
+        for one in counts:
+            for name, count in one.items():
+                total[name] = total[name] + count if apart else max(total[name], count)
+        for one in before:
+            for name, count in one.items():
+                total[name] = max(total[name], count)
+        return dict(sorted(total.items()))
+
+    kinds = list(dict.fromkeys(kind for one in (*made, *own) for kind in one.kinds))
+    dropped = {
+        kind: together((one.dropped.get(kind, {}) for one in made), (one.dropped.get(kind, {}) for one in own))
+        for kind in kinds
+    }
+    return VariantsRecord(
+        kinds=kinds,
+        made=together((one.made for one in made), (one.made for one in own)),
+        dropped={kind: counts for kind, counts in dropped.items() if any(kind in one.dropped for one in (*made, *own))},
+    )
+
+
+class MergedItems(NamedTuple):
+    """The items of several runs. ids: their ids, numbered in order. shared: how many of them several files hold."""
+
+    ids: FirstPlaces
+    shared: int
+
+
+def merge_items(paths: Sequence[Path], out: IO[bytes]) -> MergedItems:
+    """Write the items of several files to one, each once; the files are read side by side, line by line.
+
+    Raises ConfigError, by file and line, for a line that is no item or does not follow the one before it, and
+    RunMismatchError where two files hold different items of one id.
+    """
+    ids, shared, before = FirstPlaces(), 0, None
+    for key, which, number, line in heapq.merge(*(_lines(path, which) for which, path in enumerate(paths))):
+        if before is not None and before[0] == key:
+            shared += before[1] != which
+            if before[3] != line:
+                raise RunMismatchError(
+                    f"{paths[which]}:{number}: item {one_line(key.decode())[:100]!r} is another one than in "
+                    f"{paths[before[1]]}:{before[2]}; merge only runs that ask the same items"
+                )
+            continue
+        ids.add(key.decode(), len(ids))
+        out.write(line)
+        before = (key, which, number, line)
+    return MergedItems(ids, shared)
+
+
+def _lines(path: Path, which: int) -> Iterator[tuple[bytes, int, int, bytes]]:
+    """The items of a file: the bytes of the id, the number of the file, that of the line, and the line."""
+    last = b""
+    try:
+        with open_for_reading(path) as file:
+            for number, line in enumerate(files.read_lines(file, path), 1):
+                name = line_id(path, number, line).encode()
+                if name <= last and number > 1:
+                    raise ConfigError(
+                        f"{path}:{number}: item {one_line(name.decode())[:100]!r} does not come after the one before "
+                        "it; expected items sorted by id, each once, as tomserve writes them, so restore the file"
+                    )
+                last = name
+                yield name, which, number, line if line.endswith(b"\n") else line + b"\n"
+    except FileNotFoundError:
+        return  # nothing was asked of that run yet
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def merge_choices(
+    folders: Sequence[Path], stack: contextlib.ExitStack, into: Path, made: list[tuple[IO[bytes], Path]]
+) -> None:
+    """Add the choices of all runs, and the record of the reader who made them, to the files that are made.
+
+    folders: of the runs, the merged run's own last. stack: keeps the files. Raises RunMismatchError where the runs were
+    read by different readers, and ConfigError for a file that cannot be read.
+    """
+    places = [GradeFiles.of_run(folder) for folder in folders if (folder / RECORD).exists()]
+    if not places:
+        return
+    records = [GraderChoices(place).record for place in places]
+    for place, record in zip(places, records, strict=True):
+        if record[MARK] != records[0][MARK]:
+            raise RunMismatchError(
+                f"{place.record}: names another reader than {places[0].record}; have one reader read both "
+                "(`tomserve score RUN --reader`), or remove one of the records, and read again what is merged"
+            )
+    rows = stack.enter_context(temporary.file(into))
+    seen: set[bytes] = set()
+    for place in places:
+        for _, _, line in FileSnapshot(place.journal, whole_length(place.journal)).lines():
+            if (digest := hashlib.blake2b(line, digest_size=12).digest()) not in seen:
+                seen.add(digest)
+                rows.write(line)
+    record = records[-1] if len(places) == 1 or places[-1].record.parent == into else {**records[0], "sample": None}
+    note = stack.enter_context(temporary.file(into))
+    note.write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
+    made += [(rows, into / JOURNAL), (note, into / RECORD)]
+
+
+@dataclass(frozen=True)
+class MergeResult:
+    """What a merging made.
+
+    folder: of the merged run. parts: how many runs were merged. missing: the parts that are not there.
+    rows, bytes: of its journal. answered: how many conversations have ended. wanted: how many there are to be.
+    complete: whether all have. changed: whether anything of the run is another than before. seconds: how long it took.
+    """
+
+    folder: Path
+    parts: int
+    missing: tuple[Path, ...]
+    rows: int
+    bytes: int
+    answered: int
+    wanted: int
+    complete: bool
+    changed: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A run that is merged. manifest: None where nothing was asked of it yet. own: whether it is the merged run."""
+
+    folder: Path
+    name: str
+    manifest: Manifest | None
+    own: bool = False
+
+    @property
+    def told(self) -> list[MergedManifest]:
+        return [] if self.manifest is None else [MergedManifest(self.name, self.folder, self.manifest, self.own)]
+
+
+def merge(
+    sources: Sequence[Path], into: Path, listener: Listener | None = None, stop: Stop | None = None
+) -> MergeResult:
+    """Merge runs into one.
+
+    sources: their folders, or folders of parts, which stand for all of their parts. into: the folder of the merged run;
+    it is made, or is that of an earlier merging, which is a source as well. listener: told how far it is [nobody].
+    stop: ends it early; then the merged run stays as it was.
+
+    Raises ConfigError, by file and line, for what cannot be read; RunMismatchError where the runs do not ask the same,
+    and where `into` holds something else; MachineError where it is in use; JournalError where it cannot be written.
+    """
+    began, listener, stop = time.monotonic(), listener or SilentListener(), stop or Stop()
+    folders, shards, missing = _folders(sources, into)
+    found = sorted((_source(folder) for folder in folders), key=lambda one: (one.name, str(one.folder)))
+    if shards is None and not any(one.manifest for one in found):
+        raise ConfigError(f"{folders[0]}: nothing was asked of it yet (manifest.json is missing); ask it first")
+    check_same_evaluation([told for one in found for told in one.told], shards)
+    new = not into.exists()
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(RunFolder(into))
+        if new:
+            stack.callback(_unmake, into)
+        found = [*found, *_own(into)]
+        told = [one for source in found for one in source.told]
+        check_same_evaluation(told, shards)
+        journal.restore_journal(into, listener.message)
+        try:
+            work = _Work(folder, found, told, shards, listener, stop)
+            done = work.run(complete=not missing)
+        except OSError as error:
+            raise JournalError(
+                f"{error.filename or into}: cannot be used ({error.strerror or error}); the run is as it was, so free "
+                "space and repeat the command"
+            ) from None
+    parts = len(found) - sum(one.own for one in found)
+    return MergeResult(into, parts, missing, *done, time.monotonic() - began)
+
+
+def _folders(sources: Sequence[Path], into: Path) -> tuple[list[Path], Shards | None, tuple[Path, ...]]:
+    """The folders of the runs that are merged, each once; what they are parts of; and which parts are not there."""
+    shards: Shards | None = None
+    folders: dict[Path, Path] = {}
+    missing: list[Path] = []
+    for source in sources:
+        if not (source / FILE).exists():
+            folders[source.resolve()] = source
+            continue
+        record = Shards.read(source)
+        if shards is not None and shards.digest != record.digest:
+            raise RunMismatchError(
+                f"{source}: holds parts of another evaluation than the folder before it; merge each by itself, then "
+                "the runs that this makes"
+            )
+        shards = record
+        for number in range(len(record.parts)):
+            path = part_folder(source, number)
+            if path.is_dir():
+                folders[path.resolve()] = path
+            else:
+                missing.append(path)
+    if into.resolve() in folders:
+        raise ConfigError(f"{into}: is to be merged, and to be what is merged into; name another run by --into")
+    if not folders:
+        raise ConfigError("nothing is there to be merged; give a run, or a folder of parts")
+    return list(folders.values()), shards, tuple(missing)
+
+
+def _source(folder: Path) -> _Source:
+    """A run that is to be merged. Raises ConfigError where the folder holds none."""
+    check_files(folder)
+    manifest = Manifest.read(folder)
+    if manifest is None:
+        if journal.has_journal(folder) and journal.file_size(folder / runfolder.JOURNAL):
+            raise missing_manifest_error(folder / runfolder.JOURNAL)
+        if not (folder / runfolder.ITEMS).exists():
+            raise ConfigError(f"{folder}: no run there (manifest.json is missing); name runs, or a folder of parts")
+    if manifest is not None and manifest.foreign is not None:
+        held = explain_closed(False, manifest.foreign)
+        raise ConfigError(f"{folder}: holds {held}; they are joined by one `tomserve import` of all files, not merged")
+    name = run_name(folder)
+    if "/" not in name and folder.absolute().parent.name.endswith(PARTS_ENDING):  # a part that lies elsewhere
+        name = f"{folder.absolute().parent.name}/{name}"
+    return _Source(folder, name, manifest)
+
+
+def _own(into: Path) -> list[_Source]:
+    """What the merged run holds already. Raises RunMismatchError where that was not made by merging."""
+    manifest = Manifest.read(into)
+    if manifest is None:
+        if (into / runfolder.JOURNAL).exists():
+            raise missing_manifest_error(into / runfolder.JOURNAL)
+        return []
+    if manifest.parts is None:
+        raise RunMismatchError(
+            f"{into}: holds a run that was not made by merging; name another one by --into, and this one among those "
+            "that are merged if it belongs to them"
+        )
+    return [_Source(into, run_name(into), manifest, own=True)]
+
+
+def _unmake(into: Path) -> None:
+    """Remove the folder of a merged run again where nothing came of it."""
+    if not (into / "manifest.json").exists():
+        with contextlib.suppress(OSError):
+            (into / ".lock").unlink()
+            into.rmdir()
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The merging of runs that were found to ask the same. folder: of the merged run, which is locked."""
+
+    folder: RunFolder
+    sources: Sequence[_Source]
+    told: Sequence[MergedManifest]
+    shards: Shards | None
+    listener: Listener
+    stop: Stop
+
+    def run(self, *, complete: bool) -> tuple[int, int, int, int, bool, bool]:
+        """Do it. complete: whether every part is there. Returns the fields of `MergeResult` from `rows` to `changed`."""
+        into = self.folder.path
+        manifest = merge_manifests(run_name(into), self.told, self.shards, ())
+        with contextlib.ExitStack() as stack:
+            items = stack.enter_context(temporary.file(into))
+            gathered = merge_items([one.folder / runfolder.ITEMS for one in self.sources], items)
+            made: list[tuple[IO[bytes], Path]] = [(items, into / runfolder.ITEMS)]
+            read, rows, joined = self._joined(stack, made, gathered, manifest, runfolder.JOURNAL)
+            again, _, _ = self._joined(stack, made, gathered, manifest, NOISE)
+            merged = [self._part(one, read) for one in self.sources if not one.own]
+            manifest = merge_manifests(run_name(into), self.told, self.shards, merged)
+            places = {place_of(key) for one in again.values() for key in one.keys}
+            note_checks(manifest, self.told, apart=not gathered.shared, again=len(places))
+            wanted = len(gathered.ids) * len(manifest.strategies) * manifest.repeats
+            manifest.complete = complete and joined.ended == wanted
+            merge_choices([one.folder for one in self.sources], stack, into, made)
+            changed = self._put(made, manifest)
+        return rows.rows, rows.bytes, joined.ended, wanted, manifest.complete, changed
+
+    def _joined(
+        self,
+        stack: contextlib.ExitStack,
+        made: list[tuple[IO[bytes], Path]],
+        gathered: MergedItems,
+        manifest: Manifest,
+        name: str,
+    ) -> tuple[dict[Path, journals.JournalIndex], journals.CopiedRows, journals.JoinedRows]:
+        """The journals of that name, by the folders of their runs, joined into one of the files that are made."""
+        places = {
+            one.folder: journal.journal_path(one.folder) if name == runfolder.JOURNAL else one.folder / name
+            for one in self.sources
+        }
+        paths = {folder: path for folder, path in places.items() if path.exists()}
+        total = sum(path.stat().st_size for path in paths.values())
+        talking = {strategy: one.turns != 1 for strategy, one in manifest.strategies.items()}
+        asked = journals.KnownRows(gathered.ids, talking, manifest.repeats, levels=name == NOISE)
+        pace = journals.PaceReporter(f"reading {name}", total, self.listener.message, self.stop.check)
+        read = {folder: journals.read_journal(path, asked, pace) for folder, path in paths.items()}
+        joined = journals.join_journals(list(read.values()))
+        if not paths and name == NOISE:
+            return {}, journals.CopiedRows(0, 0, ""), joined
+        out = stack.enter_context(temporary.file(self.folder.path))
+        pace = journals.PaceReporter(f"writing {name}", total, self.listener.message, self.stop.check)
+        rows = journals.copy_rows(list(read.values()), joined.lost, out, pace)
+        made.append((out, self.folder.path / name))
+        return read, rows, joined
+
+    def _part(self, source: _Source, read: dict[Path, journals.JournalIndex]) -> MergedPart:
+        """The record of a run that was merged."""
+        if (journal := read.get(source.folder)) is None:
+            return MergedPart(run=source.name)
+        complete = source.manifest is not None and source.manifest.complete
+        file = journal.file
+        return MergedPart(run=source.name, rows=file.count, bytes=file.size, digest=file.digest, complete=complete)
+
+    def _put(self, made: Sequence[tuple[IO[bytes], Path]], manifest: Manifest) -> bool:
+        """Put the files that were made in their places, those that are other ones than before. Returns whether any is.
+
+        Whenever this is ended, what is there is a run that the same command completes.
+        """
+        for file, _ in made:
+            file.flush()
+        new = [
+            (file, path)
+            for file, path in made
+            if not path.exists() or digest_file(Path(file.name)) != digest_file(path)
+        ]
+        before = Manifest.read(self.folder.path)
+        if not new and before is not None and before.to_dict() == manifest.to_dict():
+            return False
+        if new and (self.folder.path / verification.SEAL_FILE).exists():
+            raise RunMismatchError(
+                f"{self.folder.path}: is sealed, and merging would change it; merge into another run by --into, or "
+                f"delete {verification.SEAL_FILE}"
+            )
+        if new and (before is None or before.complete):
+            self.folder.write_manifest(manifest.model_copy(update={"complete": False}))
+        for file, path in new:
+            files.put_in_place(file, path)
+        self.folder.write_manifest(manifest)
+        self.folder.log(f"merged {sum(not one.own for one in self.sources)} runs; complete: {manifest.complete}")
+        return True

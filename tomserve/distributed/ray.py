@@ -1,0 +1,425 @@
+"""Shards on a Ray cluster: a detached actor has them asked by tasks, each on the cores and GPUs that a shard needs.
+
+Ray decides where a task runs, runs it again where a node dies, and adds nodes where an autoscaler is set up. The
+conductor is a detached actor: it outlives the command that started it. A task runs `tomserve work` as a process of
+its own, on the GPUs that Ray has given it by CUDA_VISIBLE_DEVICES. Ray is imported only when a cluster is talked to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tomserve.content import files
+from tomserve.distributed.cluster import Job, Task
+from tomserve.distributed.shards import FILE, part_folder, part_states
+from tomserve.errors import ConfigError, MachineError
+from tomserve.runs import progress
+
+NAMESPACE = "tomserve"
+"""The namespace of Ray in which the conductors have their names."""
+
+PENDING, RUNNING, FINISHED, FAILED, CANCELLED = ENDINGS = ("PENDING", "RUNNING", "FINISHED", "FAILED", "CANCELLED")
+LEFT = (PENDING, RUNNING)
+"""The states of parts that are still asked, or going to be."""
+
+LOG = "ray/{:04}.txt"
+"""The file beside the parts in which the task of a part keeps what `tomserve work` says."""
+
+LINGER = 3600.0
+"""Seconds for which a conductor answers `tomserve status` after its last part has ended."""
+GRACE = 60.0
+"""Seconds that `tomserve work` has after SIGTERM, in which replies under way arrive and its server is stopped."""
+FREE = 180.0
+"""Seconds to wait for another process that asks the part, such as one that has just lost its node, to end."""
+LAST = 400
+"""Characters of the last line of the log that say why a task has failed."""
+
+
+@dataclass(frozen=True)
+class TaskDemand:
+    """What a task needs, and how it asks.
+
+    cpus, gpus: of the node that Ray runs it on; a fraction of a GPU is shared with other tasks. restarts: how often Ray
+    starts it again. words: further words for `tomserve work`. env: variables for it; none of them is a secret.
+    """
+
+    cpus: float = 1.0
+    gpus: float = 0.0
+    restarts: int = 3
+    words: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class PartStatus:
+    """What the conductor knows of a part.
+
+    state: one of ENDINGS. node: where its task runs, or ran last. starts: how often it has begun. note: why it failed.
+    """
+
+    state: str = PENDING
+    node: str = ""
+    starts: int = 0
+    note: str = ""
+
+
+class Conductor:
+    """Has parts asked by tasks of Ray. Made into an actor by `tomserve.distributed.ray.submit`; methods return at once."""
+
+    def __init__(self, name: str, folder: str, parts: Sequence[int], demand: TaskDemand) -> None:
+        """Begin with the parts that are not complete.
+
+        name: of this actor. folder: of the parts, by a path that all nodes see. parts: their numbers.
+        """
+        self._name, self._folder, self._demand = name, folder, demand
+        self._told = {number: PartStatus() for number in parts}
+        self._refs: dict[Any, int] = {}
+        self._lock = threading.Lock()
+        self._cancelled = False
+        threading.Thread(target=self._conduct, daemon=True).start()
+
+    def told(self) -> dict[int, PartStatus]:
+        """What is known of every part, by its number."""
+        with self._lock:
+            return dict(self._told)
+
+    def began(self, number: int, node: str) -> None:
+        """Note that the task of a part has begun on a node."""
+        with self._lock:
+            self._told[number] = PartStatus(RUNNING, node, self._told[number].starts + 1)
+
+    def cancel(self) -> None:
+        """End all tasks, those that run by SIGTERM to their `tomserve work`."""
+        import ray
+
+        with self._lock:
+            self._cancelled, refs = True, list(self._refs)
+        for ref in refs:
+            ray.cancel(ref, force=False)
+
+    def _conduct(self) -> None:
+        """Hand out the tasks, wait until all have ended, and go."""
+        import ray
+
+        try:
+            self._hand_out()
+            left = list(self._refs)
+            while left:
+                ended, left = ray.wait(left, num_returns=1)
+                for ref in ended:
+                    self._end(self._refs[ref], *_ending(ref))
+        except Exception as error:  # nobody would hear of it otherwise
+            for number, told in self.told().items():
+                if told.state in LEFT:
+                    self._end(number, FAILED, f"the conductor has failed: {error}")
+        time.sleep(LINGER)
+        ray.kill(ray.get_actor(self._name, namespace=NAMESPACE))
+
+    def _hand_out(self) -> None:
+        """Hand out a task for each part that is not complete."""
+        import ray
+
+        complete = {one.number for one in part_states(Path(self._folder)) if one.state == "complete"}
+        demand = self._demand
+        # A process of its own for each task, so that nothing of a part that failed is there for the next.
+        task = ray.remote(
+            num_cpus=demand.cpus, num_gpus=demand.gpus, scheduling_strategy="SPREAD", max_calls=1,
+            max_retries=demand.restarts, retry_exceptions=[MachineError],
+        )(run_part)  # fmt: skip
+        for number in self.told():
+            if number in complete:
+                self._end(number, FINISHED)
+                continue
+            with self._lock:
+                if not self._cancelled:
+                    ref = task.options(name=f"part-{number}").remote(self._name, self._folder, number, demand)
+                    self._refs[ref] = number
+                    continue
+            self._end(number, CANCELLED)
+
+    def _end(self, number: int, state: str, note: str = "") -> None:
+        with self._lock:
+            self._told[number] = replace(self._told[number], state=state, note=note)
+
+
+def _ending(ref: Any) -> tuple[str, str]:
+    """How a task has ended, and why it failed."""
+    import ray
+
+    try:
+        ray.get(ref)
+    except ray.exceptions.TaskCancelledError:
+        return CANCELLED, ""
+    except ray.exceptions.RayTaskError as error:
+        return FAILED, str(error.cause)
+    except ray.exceptions.RayError as error:
+        return FAILED, (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return FINISHED, ""
+
+
+def run_part(name: str, folder: str, number: int, demand: TaskDemand) -> None:
+    """Ask a part by `tomserve work` on this node; runs as a task of Ray.
+
+    name: of the conductor. Raises MachineError, after which Ray runs the task again, where the part is not complete
+    afterwards, or this node cannot ask it.
+    """
+    import ray
+
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as where Ray was started in the background of a script
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # by which Ray cancels a task
+    node, place = socket.gethostname(), Path(folder)
+    conductor = ray.get_actor(name, namespace=NAMESPACE)
+    ray.get(conductor.began.remote(number, node))
+    if not (place / FILE).exists():
+        raise MachineError(
+            f"{node} does not see {place / FILE}; the parts have to lie in a folder that all nodes see by the same path"
+        )
+    until = time.monotonic() + FREE
+    while progress.is_locked(part_folder(place, number)) and time.monotonic() < until:
+        time.sleep(0.2)
+    log = place / LOG.format(number)
+    log.parent.mkdir(exist_ok=True)
+    with open(files.open_regular(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
+        code = _run(work_command(folder, number, demand), {**os.environ, **dict(demand.env)}, file)
+    if code:
+        raise MachineError(f"{node}: `tomserve work` ended with exit code {code}: {last_line(log)}")
+
+
+def work_command(folder: str, number: int, demand: TaskDemand) -> list[str]:
+    """The command that asks a part."""
+    share = ["--gpu-share", f"{demand.gpus:g}"] if 0 < demand.gpus < 1 else []
+    words = ["work", folder, "--part", str(number), "--quiet", *share, *demand.words]
+    return [sys.executable, "-m", "tomserve", *words]
+
+
+def _run(words: Sequence[str], env: Mapping[str, str], log: Any) -> int:
+    """Run a command until it ends, and return its exit code. It is told by SIGTERM where this task is cancelled, or
+    where the process of this task ends, whatever the reason."""
+    with subprocess.Popen(
+        words, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+        start_new_session=True, preexec_fn=_end_with_parent,
+    ) as child:  # fmt: skip
+        try:
+            while (code := child.poll()) is None:
+                time.sleep(0.2)  # no blocking wait: Ray cancels a task by an exception between two steps of Python
+            return code
+        except BaseException:
+            child.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(GRACE)
+            child.kill()
+            raise
+
+
+def _end_with_parent() -> None:
+    """In a new process: ask Linux for SIGTERM once the thread that made it has ended, and hear it by default."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.platform == "linux":
+        _LIBC.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+_LIBC = ctypes.CDLL(None)
+"""Loaded before any process is made: between fork and exec nothing may be loaded."""
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that says something, cut to LAST characters; "" where there is none."""
+    try:
+        with files.open_for_reading(log) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 65536))
+            text = file.read().decode("utf-8", "replace")
+    except (OSError, ConfigError):
+        return ""
+    return next((line.strip()[-LAST:] for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+ANSWER = 60.0
+"""Seconds to wait for an answer of the cluster, and for a conductor to begin."""
+REACH = 5.0
+"""Seconds to wait for a connection to a given address, before Ray itself tries, which takes long."""
+HEAD = "node:__internal_head__"
+"""What Ray counts on the first node alone: the conductor runs there, as nothing runs any more once that node dies."""
+END = 120.0
+"""Seconds for cancelled parts to end."""
+
+_ADDRESS = re.compile(r"auto|(?:ray://)?(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
+
+
+class Ray:
+    """What Ray says of a job that was submitted to it; see tomserve.distributed.cluster.Cluster."""
+
+    def states(self, job: Job) -> Mapping[int, Task]:
+        """The state of each part; none where the job has ended long ago. Raises MachineError where no cluster answers,
+        as do the other methods."""
+        with _connected(_address_of(job)):
+            told = _told(job)
+        return {
+            number: Task(one.state, one.node, max(one.starts - 1, 0) if one.starts else None, one.note)
+            for number, one in told.items()
+        }
+
+    def alive(self, job: Job) -> frozenset[int]:
+        """The parts that tasks ask, or are going to."""
+        with _connected(_address_of(job)):
+            return frozenset(number for number, one in _told(job).items() if one.state in LEFT)
+
+    def cancel(self, job: Job) -> None:
+        """End the tasks, those that ask by SIGTERM, so that replies under way are kept. Raises MachineError where no
+        cluster answers, or the tasks do not end in time."""
+        import ray
+
+        with _connected(_address_of(job)):
+            if (conductor := _conductor(job)) is None:
+                return
+            ray.get(conductor.cancel.remote(), timeout=ANSWER)
+            until = time.monotonic() + END
+            while left := sum(one.state in LEFT for one in _told(job).values()):
+                if time.monotonic() > until:
+                    raise MachineError(f"{left} parts have not ended within {END:.0f} s; repeat the command")
+                time.sleep(0.2)
+            ray.kill(conductor)
+
+
+def submit(folder: Path, run: str, parts: Sequence[int], demand: TaskDemand, address: str) -> Job:
+    """Hand parts to a Ray cluster, and write the record of the job beside them.
+
+    folder: of the parts. run: the name of the evaluation. address: of the cluster, see `check_address`. Raises
+    ConfigError for an address that is none, MachineError where Ray is not installed or no cluster answers there.
+    """
+    import ray
+
+    with _connected(address):
+        name = f"{run}-{secrets.token_hex(4)}"
+        actor = ray.remote(Conductor).options(  # where its node dies, calls wait until it runs elsewhere
+            name=name, namespace=NAMESPACE, lifetime="detached", num_cpus=0, max_concurrency=16,
+            max_restarts=-1, max_task_retries=-1, resources={HEAD: 0.001} if HEAD in ray.cluster_resources() else {},
+        )  # fmt: skip
+        conductor = actor.remote(name, str(folder.resolve()), list(parts), demand)
+        try:
+            ray.get(conductor.told.remote(), timeout=ANSWER)
+            place = address if address.startswith("ray://") else ray.get_runtime_context().gcs_address
+            job = Job(
+                cluster="ray",
+                id=name,
+                time=datetime.now(UTC).isoformat(timespec="seconds"),
+                parts=tuple(parts),
+                details={"address": place, "namespace": NAMESPACE, "cpus": demand.cpus, "gpus": demand.gpus},
+            )
+            job.write(folder)
+        except ray.exceptions.RayError as error:
+            ray.kill(conductor)
+            raise MachineError(f"the Ray cluster at {address} cannot run tomserve: {_first_line(error)}") from None
+        except BaseException:
+            ray.kill(conductor)
+            raise
+    return job
+
+
+def largest_node(address: str) -> tuple[float, float]:
+    """The most cores and the most GPUs that one node of the cluster has now; errors as for `submit`."""
+    import ray
+
+    with _connected(address):
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return max((node.get("CPU", 0.0) for node in nodes), default=0.0), max(
+        (node.get("GPU", 0.0) for node in nodes), default=0.0
+    )
+
+
+def check_address(address: str) -> str:
+    """The address of a Ray cluster as it stands. Raises ConfigError unless it is ``auto``, for the cluster of this
+    machine or of RAY_ADDRESS, ``HOST:6379``, for one that this machine is a node of, or ``ray://HOST:10001``, for any
+    other."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None or (match[2] and not 0 < int(match[2]) < 65536):
+        raise ConfigError(f"--address {address!r}: expected auto, HOST:6379 or ray://HOST:10001")
+    return address
+
+
+def require_ray() -> None:
+    """Raise MachineError where Ray is not installed."""
+    try:
+        import ray  # noqa: F401
+    except ImportError:
+        raise MachineError(
+            "Ray is not installed; install it as on the nodes of the cluster, by `pip install tomserve[ray]`"
+        ) from None
+
+
+@contextlib.contextmanager
+def _connected(address: str) -> Iterator[None]:
+    """Be a driver of that cluster; a process that is one already stays one. Raises MachineError."""
+    require_ray()
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    match = _ADDRESS.fullmatch(check_address(address))
+    try:
+        if match is not None and match[1]:
+            socket.create_connection((match[1].strip("[]"), int(match[2])), REACH).close()
+        ray.init(
+            address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False, logging_level="ERROR"
+        )
+    except (OSError, RuntimeError, ValueError, TimeoutError, ImportError) as error:
+        raise MachineError(
+            f"no Ray cluster can be joined at {address}: {_first_line(error)}; start one by `ray start --head`, or "
+            "name one by --address: HOST:6379 from one of its nodes, ray://HOST:10001 from elsewhere"
+        ) from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _address_of(job: Job) -> str:
+    """The address that the record of a job names. Raises ConfigError where it names none."""
+    address = job.details.get("address")
+    if not isinstance(address, str):
+        raise ConfigError(f"job {job.id}: its record names no address of a Ray cluster; submit the parts again")
+    return check_address(address)
+
+
+def _conductor(job: Job) -> Any:
+    """The actor that has the job's parts asked; None where it has gone."""
+    import ray
+
+    try:
+        return ray.get_actor(job.id, namespace=NAMESPACE)
+    except ValueError:
+        return None
+
+
+def _told(job: Job) -> Mapping[int, PartStatus]:
+    """What the conductor knows; nothing where it has gone. Raises MachineError where it does not answer."""
+    import ray
+
+    if (conductor := _conductor(job)) is None:
+        return {}
+    try:
+        return ray.get(conductor.told.remote(), timeout=ANSWER)  # type: ignore[no-any-return]
+    except ray.exceptions.ActorDiedError:
+        return {}
+    except ray.exceptions.RayError as error:
+        raise MachineError(f"the job {job.id} on Ray does not answer ({_first_line(error)}); ask again later") from None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,541 @@
+"""The shards of an evaluation: the record ``shards.json``, the options, how far each shard is, and the score tables
+of all.
+
+The record lies in the folder of the shards, by default ``runs/NAME.parts/``, and never changes once it is written.
+Shard 3 is the run folder ``runs/NAME.parts/0003/``, in which ``items.jsonl`` holds its questions from the beginning.
+How far it is follows from its manifest, its progress and its lock, without reading any answer. Score tables are lazy:
+Polars reads the columns and files that are asked for.
+
+>>> ShardOptions(model="reference", limit=8).written()
+{'model': 'reference', 'limit': 8}
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import orjson
+import polars as pl
+import pydantic
+
+from tomserve.content import digest_of, files
+from tomserve.content.paths import PARTS_ENDING, run_name
+from tomserve.content.validation import CODE, ModelName, Name, RunName, check_part, strategy_name, validation_error
+from tomserve.engine import transports
+from tomserve.errors import ConfigError
+from tomserve.runs import progress, runfolder
+from tomserve.runs.manifest import AskedStrategy, Manifest, VariantsRecord, check_strategy_names
+from tomserve.runs.planning import EvalOptions
+from tomserve.runs.progress import Progress
+from tomserve.runs.runfolder import PARTS, run_path
+from tomserve.runs.scores import current_scores, read_current_record
+from tomserve.scoring.table import COLUMNS, Note, check_columns, read_table
+from tomserve.serving.endpoint import Target
+from tomserve.status import ANSWERS, known
+
+Seconds = Annotated[float, pydantic.Field(ge=1, le=1e6, allow_inf_nan=False)]
+Several = Annotated[tuple[str, ...], pydantic.Field(max_length=1000)]
+
+
+class ShardOptions(pydantic.BaseModel):
+    """What is to be asked of which model, and how, unless whoever asks a part says otherwise.
+
+    The fields are those of `tomserve eval --config`. Files of items and folders of weights are given by their whole
+    paths, so that a part can be asked from any folder; programs and prompts by their names. key: the name of the
+    environment variable that holds the API key, never the key.
+    """
+
+    model_config = pydantic.ConfigDict(
+        extra="forbid",
+        frozen=True,
+        alias_generator=lambda name: name.replace("_", "-"),
+        populate_by_name=True,
+    )
+
+    model: ModelName | None = None
+    base_url: Several = ()
+    key: Annotated[str, pydantic.Field(pattern=r"^[A-Z][A-Z0-9_]{0,99}$")] | None = None
+    benchmark: Name | None = None
+    path: str | None = None
+    gold: str | None = None
+    where: Several = ()
+    strategy: Annotated[tuple[Name, ...], pydantic.Field(max_length=1000)] = ()
+    limit: Annotated[int, pydantic.Field(ge=1)] | None = None
+    revision: str | None = None
+    max_tokens: Annotated[int, pydantic.Field(ge=1, le=2**31)] | None = None
+    thinking: str | None = None
+    temperature: Annotated[float, pydantic.Field(ge=0, le=2)] = 0.0
+    seed: Annotated[int, pydantic.Field(ge=0, le=2**31 - 1)] = 0
+    repeats: Annotated[int, pydantic.Field(ge=1, le=1000)] = 1
+    timeout: Seconds = 600.0
+    concurrency: Annotated[int, pydantic.Field(ge=1, le=65536)] | None = None
+    transport: str = transports.DEFAULT
+    hedge: Seconds | None = None
+    noise_check: Annotated[float, pydantic.Field(gt=0, le=1)] | None = None
+    variants: Several = ()
+    patience: Seconds | None = None
+
+    @classmethod
+    def of(cls, options: EvalOptions, benchmark: str, target: Target, key: str | None) -> ShardOptions:
+        """What these options want.
+
+        benchmark: its name. target: the model that they lead to. key: the name of the
+        variable that holds the API key, where an experiment's file names one.
+
+        Raises ConfigError for the file of a preset.
+        """
+        own = ("model", "base_url", "key", "benchmark", "path", "strategy")
+        same = {name: getattr(options, name) for name in cls.model_fields if name not in own}
+        return cls(
+            model=_model(options, target),
+            base_url=tuple(target.endpoints) if options.base_urls else (),
+            key=key,
+            benchmark=benchmark,
+            path=None if options.path is None else os.path.abspath(options.path),
+            strategy=tuple(map(strategy_name, options.strategies)),
+            **same,
+        )
+
+    def options(self) -> EvalOptions:
+        """The wish as the options of an evaluation, without its items, its run and its server."""
+        own = self.model_dump(exclude={"key", "base_url", "strategy", "path"})
+        path = None if self.path is None else Path(self.path)
+        return EvalOptions(base_urls=self.base_url, strategies=self.strategy, path=path, **own)
+
+    def written(self) -> dict[str, Any]:
+        """The fields that say something, as the record holds them."""
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+def _model(options: EvalOptions, target: Target) -> str:
+    """The model as it is to be named wherever a part is asked, also where nothing serves it yet."""
+    name = target.starts if target.embedded else options.model or target.model
+    if name.endswith(CODE):
+        raise ConfigError(
+            f"--model {name}: parts name no file of a preset; put it into launch/models/ of a content folder, and give "
+            "its name and --content DIR"
+        )
+    folder = Path(name).expanduser()
+    return str(folder.resolve()) if "/" in name and folder.is_dir() else name
+
+
+FILE = PARTS
+"""The name of the record in the folder of the parts."""
+
+ITEMS = "items.jsonl"
+"""The name of the file in the folder of a part that holds its questions from the beginning."""
+
+MOST = 10_000
+"""How many parts an evaluation may have. Their folders have names of four digits."""
+
+EXPECTED = 4
+"""A reply is expected to take one in so many of the tokens that it may have: bounds are set so that hardly any reply is
+cut off, and most replies are far shorter. The bound itself is what the record holds."""
+
+WAY_OUT = "restore the file, or divide the evaluation again under another name"
+
+Count = Annotated[int, pydantic.Field(ge=0, lt=2**63)]
+
+
+class _Part(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+
+class PartRecord(_Part):
+    """One part of an evaluation.
+
+    items: how many questions it holds, variants included. requests: how many first requests it sends, one for each
+    item, strategy and sample. prompt_tokens: about how many tokens its prompts have. shared_tokens: about how many of
+    these a prefix cache that forgets nothing would save. reply_tokens: at most how many tokens its replies have.
+    digest: of its items, which does not depend on their order. again: the ids of the items that its noise check asks
+    again.
+    """
+
+    items: Count
+    requests: Count
+    prompt_tokens: Count
+    shared_tokens: Count
+    reply_tokens: Count
+    digest: str
+    again: tuple[str, ...] = ()
+
+    @property
+    def weight(self) -> int:
+        """How much work it is, in tokens: those of the prompts that are computed, and those expected in the replies."""
+        return self.prompt_tokens - self.shared_tokens + self.reply_tokens // EXPECTED
+
+
+class Shards(_Part):
+    """What an evaluation asks that is divided into parts.
+
+    run: the name of the run that the parts are merged into. experiment: what the user wants, with the fields of the
+    file of an experiment (tomserve.api.experiments). benchmark, benchmark_path, benchmark_gold, benchmark_digest,
+    benchmark_items, provenance: as the manifest of the whole run has them. model, revision, preset: of the model.
+    sampling, strategies, variants: as in the manifest. noise: the share of the originals that is asked again, 0 for
+    none. originals: how many items are no variants. shared_tokens: about how many tokens of its prompts a prefix cache
+    that forgets nothing would save, if the evaluation were not divided. parts: in the order in which their prompts
+    would be asked.
+    """
+
+    schema_: Literal[1] = pydantic.Field(alias="schema", default=1)
+    run: RunName
+    created: str
+    tomserve: str
+    experiment: dict[str, Any]
+    benchmark: str
+    benchmark_path: str | None = None
+    benchmark_gold: str | None = None
+    benchmark_digest: str
+    benchmark_items: Count
+    provenance: dict[str, Any] = {}
+    model: str
+    revision: str | None = None
+    preset: Name | None = None
+    sampling: dict[str, Any]
+    strategies: dict[str, AskedStrategy]
+    variants: VariantsRecord | None = None
+    noise: Annotated[float, pydantic.Field(ge=0, le=1)] = 0.0
+    originals: Count = 0
+    shared_tokens: Count = 0
+    parts: Annotated[tuple[PartRecord, ...], pydantic.Field(min_length=1, max_length=MOST)]
+
+    _named = pydantic.field_validator("strategies")(check_strategy_names)
+
+    @pydantic.field_validator("experiment")
+    @classmethod
+    def _wished(cls, experiment: dict[str, Any]) -> dict[str, Any]:
+        check_part(experiment, ShardOptions)
+        return experiment
+
+    @property
+    def wish(self) -> ShardOptions:
+        """What the user wants, with its types."""
+        return ShardOptions.model_validate(self.experiment)
+
+    @property
+    def digest(self) -> str:
+        """The digest by which parts name the evaluation that they belong to."""
+        return digest_of([self.text()])
+
+    def text(self) -> bytes:
+        """The record as it is written."""
+        held = self.model_dump(mode="json", by_alias=True)
+        return orjson.dumps(held, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+
+    def write(self, folder: Path) -> None:
+        """Write the record to a folder of parts. Raises OSError where that is not possible."""
+        with files.replace_file(folder / FILE) as file:
+            file.write(self.text())
+
+    @classmethod
+    def read(cls, folder: Path) -> Shards:
+        """The record in a folder of parts. Raises ConfigError, by file and field, where it is missing or broken."""
+        path = folder / FILE
+        try:
+            data = files.read_json(path, WAY_OUT)
+        except FileNotFoundError:
+            raise ConfigError(f"{folder}: holds no parts ({FILE} is missing); `tomserve shard` makes them") from None
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+        try:
+            return cls.model_validate(data)
+        except pydantic.ValidationError as error:
+            raise validation_error(error, data, cls, path, WAY_OUT) from None
+
+
+def merged_folder(folder: Path) -> Path:
+    """The folder of the run that parts are merged into, beside theirs, unless the user says otherwise."""
+    return folder.with_name(Shards.read(folder).run.rpartition("/")[2])
+
+
+def part_folder(folder: Path, number: int) -> Path:
+    """The run folder of a part. folder: that of the parts. number: of the part, from 0."""
+    return folder / f"{number:04}"
+
+
+def find_folder(given: str) -> Path:
+    """The folder of the parts of an evaluation, by the name of its run, or by the folder's own name or path.
+
+    ``mine`` and ``mine.parts`` both mean ``runs/mine.parts``. Raises ConfigError for a name that no folder may have.
+    """
+    path = run_path(given)
+    return (
+        path if path.name.endswith(PARTS_ENDING) or (path / FILE).exists() else path.with_name(path.name + PARTS_ENDING)
+    )
+
+
+def shown_name(folder: Path) -> str:
+    """What commands find a folder of parts by: the name of its run, or the folder's path where it lies elsewhere."""
+    name = run_name(folder).removesuffix(PARTS_ENDING)
+    return name if find_folder(name).resolve() == folder.resolve() else str(folder.resolve())
+
+
+State = Literal["waiting", "running", "stopped", "failures", "complete"]
+"""waiting: nobody has begun to ask the part. running: a process asks it. stopped: its last session ended before
+everything was asked. failures: everything was asked, and some requests failed that may be sent again. complete: every
+question has its final reply."""
+
+
+@dataclass(frozen=True)
+class PartState:
+    """How far a part is.
+
+    number: of the part, from 0. state: see State. done, total: how many of its requests have their final reply, of how
+    many; for a conversation these are only known once it is asked. failures: how many requests of its last session
+    ended in something else than an answer. seconds_since_progress: since its last sign of life, None where it never
+    gave one.
+    """
+
+    number: int
+    state: State
+    done: int
+    total: int
+    failures: int
+    seconds_since_progress: float | None
+
+
+def part_states(folder: Path) -> list[PartState]:
+    """How far each part in a folder is. Raises ConfigError where its record, or the manifest of a part, is broken."""
+    return [part_state(folder, number, part) for number, part in enumerate(Shards.read(folder).parts)]
+
+
+def part_state(folder: Path, number: int, part: PartRecord) -> PartState:
+    """How far one part is. Raises ConfigError where its manifest is broken."""
+    place = part_folder(folder, number)
+    manifest, told = Manifest.read(place), progress.read_progress(place)
+    running = told.running if told is not None else progress.is_locked(place)
+    state = _state(manifest, told, part, running=running)
+    failures = 0 if told is None else sum(n for status, n in told.statuses.items() if status not in ANSWERS)
+    counted = told is not None and told.phase == 1 and told.total >= part.requests
+    total = told.total if told is not None and counted else part.requests
+    complete = manifest is not None and manifest.complete
+    done = total if complete else told.done - failures if told is not None and counted else 0
+    return PartState(number, state, max(done, 0), total, failures, None if told is None else _since(told.updated))
+
+
+def _state(manifest: Manifest | None, told: Progress | None, part: PartRecord, *, running: bool) -> State:
+    if running:
+        return "running"
+    if manifest is None:
+        return "waiting"
+    ended = told is not None and told.ended is not None and not told.outcome
+    if manifest.complete and (ended or not part.again):  # whether its noise check is done, the manifest does not say
+        return "complete"
+    return "failures" if ended else "stopped"
+
+
+def _since(moment: str) -> float | None:
+    """Seconds since a time in ISO 8601; None where it is none."""
+    try:
+        then = datetime.fromisoformat(moment)
+    except ValueError:
+        return None
+    return max(0.0, (datetime.now(UTC) - then.replace(tzinfo=then.tzinfo or UTC)).total_seconds())
+
+
+@dataclass(frozen=True)
+class ScoredParts:
+    """What became of the parts of an evaluation.
+
+    scored: those that were scored now. current: those whose table was made from the very files that are there. waiting:
+    those that hold no answers yet. broken: for each part that could not be scored, the reason.
+    """
+
+    scored: tuple[int, ...]
+    current: tuple[int, ...]
+    waiting: tuple[int, ...]
+    broken: dict[int, str]
+
+    @property
+    def there(self) -> tuple[int, ...]:
+        """The parts that have a score table now."""
+        return tuple(sorted((*self.scored, *self.current)))
+
+
+def score_parts(folder: Path, note: Note | None = None, done: Callable[[int, int], None] | None = None) -> ScoredParts:
+    """Score every part that holds answers.
+
+    folder: that of the parts. note: called with a sentence on each thing that could not be read. done: called after
+    each part with its number and how many parts there are. Raises ConfigError where the record of the parts cannot be
+    read.
+    """
+    shards = Shards.read(folder)
+    scored, current, waiting, broken = [], [], [], {}
+    for number in range(len(shards.parts)):
+        part = part_folder(folder, number)
+        try:
+            if not (part / "manifest.json").exists():
+                waiting.append(number)
+            elif read_current_record(part) is not None:
+                current.append(number)
+            else:
+                current_scores(part, note=note)
+                scored.append(number)
+        except (ConfigError, OSError) as error:
+            broken[number] = str(error)
+        if done is not None:
+            done(number, len(shards.parts))
+    return ScoredParts(tuple(scored), tuple(current), tuple(waiting), broken)
+
+
+_PATTERN = frozenset("*?[")
+"""Letters that make a name a pattern."""
+
+PARQUET = ".parquet"
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """The score tables of one source.
+
+    source: what the user gave, or the folder that it names. files: the tables, in order; each has rows. folder: that of
+    the parts of an evaluation, None for other files. run: what the rows' runs are called instead of what they say, so
+    that parts count as the whole that they are parts of; None where every row keeps its run.
+    """
+
+    source: str
+    files: tuple[Path, ...]
+    folder: Path | None = None
+    run: str | None = None
+
+    def scan(self, chosen: Iterable[Path] | None = None) -> pl.LazyFrame:
+        """The rows of all these tables, or of the `chosen` ones, under the union of their columns.
+
+        A column that a table lacks is empty in its rows, and one whose values are of kinds that have nothing in common
+        is text, as in tomserve.studies.combining. Raises ConfigError by file for what is no score table.
+        """
+        kinds = self.kinds()
+        tables = [self._one(path, kinds) for path in (self.files if chosen is None else chosen)]
+        return tables[0] if len(tables) == 1 else pl.concat(tables, how="vertical")
+
+    def kinds(self) -> dict[str, pl.DataType]:
+        """The columns of the union with their types: those of every score table first, then the others as they come.
+
+        Raises ConfigError by file for what is no score table.
+        """
+        found: dict[str, list[pl.DataType]] = {}
+        for path in self.files:
+            for name, kind in _table(path).collect_schema().items():
+                found.setdefault(name, []).append(kind)
+        first = [name for name in COLUMNS if name in found]
+        return {name: _common(found[name]) for name in (*first, *(name for name in found if name not in COLUMNS))}
+
+    def bytes(self) -> int:
+        """How large the files are together."""
+        return sum(path.stat().st_size for path in self.files)
+
+    def _one(self, path: Path, kinds: dict[str, pl.DataType]) -> pl.LazyFrame:
+        table = _table(path)
+        there = table.collect_schema()
+        columns = [
+            (pl.col(name) if name in there else pl.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()
+        ]
+        named = [pl.lit(self.run).alias("run")] if self.run is not None else []
+        return table.select(columns).with_columns(named)
+
+
+def find_tables(given: str) -> Partitions | None:
+    """The score tables that lie in a folder, or fit a pattern; None where the name is that of a run or of one table.
+
+    given: the path of a folder that holds Parquet files and no run, or a pattern such as ``tables/*.parquet``. Raises
+    ConfigError where nothing is there to read.
+    """
+    path = Path(given).expanduser()
+    if given.endswith(PARQUET) and _PATTERN & set(given) and not path.exists():
+        at = next(place for place, part in enumerate(path.parts) if _PATTERN & set(part))
+        below = Path(*path.parts[:at]) if at else Path()
+        return _of_files(given, sorted(below.glob(str(Path(*path.parts[at:])))), f"no file fits {given}")
+    if path.is_dir() and not (path / "manifest.json").exists() and not _names_run(given):
+        found = sorted(path.glob(f"*{PARQUET}"))
+        return _of_files(str(path), found, "") if found else None
+    return None
+
+
+def _names_run(given: str) -> bool:
+    """Whether this is the name of a run, which comes before a folder of the same name in the working directory."""
+    try:
+        return (run_path(given) / "manifest.json").exists()
+    except ConfigError:
+        return False
+
+
+def parts_folder(given: str) -> Path | None:
+    """The folder of the parts of an evaluation that is named by its own name or path; None for everything else."""
+    for path in (Path(given).expanduser(), run_path(given) if given.endswith(PARTS_ENDING) else None):
+        if path is not None and (path / FILE).is_file():
+            return path
+    return None
+
+
+def find_part_tables(folder: Path, numbers: Iterable[int]) -> Partitions:
+    """The score tables of parts of an evaluation, whose rows count as those of the whole run.
+
+    folder: that of the parts. numbers: of those that are scored (see tomserve.distributed.shards). Raises ConfigError where
+    none of them holds an answer.
+    """
+    shards = Shards.read(folder)
+    there = tuple(path for number in numbers if _rows(path := part_folder(folder, number) / runfolder.TABLE))
+    if not there:
+        raise ConfigError(
+            f"{folder}: nothing was answered yet; `tomserve work {folder.name.removesuffix(PARTS_ENDING)}` asks"
+        )
+    return Partitions(str(folder), there, folder, shards.run)
+
+
+def _of_files(source: str, paths: Sequence[Path], none: str) -> Partitions:
+    if not paths:
+        raise ConfigError(f"{none}; expected the names of Parquet files with score tables")
+    if len(paths) > MOST:
+        raise ConfigError(f"{source}: {len(paths):,} files; at most {MOST:,} tables are read together; join some")
+    for path in paths:
+        files.check_regular(path)
+    there = tuple(path for path in paths if _rows(path))
+    if not there:
+        raise ConfigError(f"{source}: none of its {len(paths)} tables holds a row")
+    return Partitions(source, there)
+
+
+def _rows(path: Path) -> int:
+    """How many rows a Parquet file holds, as its end says. Raises ConfigError where it is none."""
+    try:
+        return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
+        raise ConfigError(f"{path}: not a parquet table ({reason})") from None
+
+
+def _table(path: Path) -> pl.LazyFrame:
+    """One score table with its known columns of their types.
+
+    A table that tomserve wrote is read lazily. Another one, whose values have to be looked at first, is read as a whole
+    (tomserve.scoring.table.read_table), which raises ConfigError for what does not fit.
+    """
+    table = pl.scan_parquet(path, glob=False)
+    try:
+        schema = table.collect_schema()
+        plain = all(schema[name] == kind for name, kind in COLUMNS.items() if name in schema)
+        if plain and "status" in schema:
+            statuses = table.select(pl.col("status").unique()).collect(engine="streaming")["status"].drop_nulls()
+            plain = all(map(known, statuses))
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ConfigError(f"{path}: not a parquet table ({' '.join(str(error).split())[:120]})") from None
+    labels = any(kind in (pl.Categorical, pl.Enum) for kind in schema.values())
+    if not plain or labels or not set(COLUMNS) & set(schema):
+        return read_table(str(path)).lazy()
+    check_columns(pl.DataFrame(schema=schema), str(path))
+    return table
+
+
+def _common(kinds: Sequence[pl.DataType]) -> pl.DataType:
+    """One type for the values of a column that has these types in several tables."""
+    some = list(dict.fromkeys(kind for kind in kinds if kind != pl.Null)) or [pl.Null()]
+    if len(some) == 1:
+        return some[0]
+    if all(kind.is_numeric() for kind in some):
+        return pl.Int64() if all(kind.is_integer() for kind in some) else pl.Float64()
+    return pl.String()
