@@ -10,7 +10,7 @@ with the lowest and the highest round in brackets, ratios to full runs of the sa
 a logit from full runs. `--config` measures random weights of a real size: what they cost does not depend on their
 values. Aim: 5,000 a second for the reference model on one thread, where seconds are those of the CPU, so that other
 programs count for little. Below stand how many operations a second whole prompts come to, which on a GPU is to be
-compared with GPU_RATE of `tomserve.causal.estimate`, and the most memory that a GPU gave. Exit code 1 where logits
+compared with GPU_RATE of `tomserve.causal.experiment`, and the most memory that a GPU gave. Exit code 1 where logits
 differ by more than rounding.
 """
 
@@ -29,8 +29,8 @@ import numpy as np
 import orjson
 from _figures import need, spread_figure
 
-from tomserve.causal.backend import Prompt
-from tomserve.causal.checkpoints import require_extra, resolve
+from tomserve.causal.activations import Prompt
+from tomserve.causal.checkpoints import require_extra, resolve_model
 
 FULL_TOKENS = 1 << 14
 """How many tokens the full runs of a round come to, about: enough to be timed."""
@@ -46,11 +46,11 @@ def loaded(options: argparse.Namespace) -> Any:
     import torch
 
     torch.set_num_threads(options.threads)
-    from tomserve.causal.hf.loading import load
+    from tomserve.causal.hf.loader import load_checkpoint
     from tomserve.causal.hf.model import HfBackend
 
     if options.config is None:
-        return load(resolve(options.model), device=options.device).backend
+        return load_checkpoint(resolve_model(options.model), device=options.device).backend
     import transformers
 
     fields = orjson.loads(options.config.read_bytes())
@@ -99,7 +99,7 @@ def main() -> int:
     options = parser.parse_args()
     need("torch")
     require_extra()
-    from tomserve.causal.hf.rerunning import METHODS
+    from tomserve.causal.hf.patch import METHODS
 
     backend = loaded(options)
     backend.rows_at_once(options.at_once)

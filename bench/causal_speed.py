@@ -19,9 +19,7 @@ import _alone  # noqa: F401  (first: it sets the number of threads)
 import numpy as np
 from _figures import figure, spread_figure
 
-from tomserve.causal.fitting import PENALTIES, fit
-from tomserve.causal.folds import folds
-from tomserve.causal.projection import Floats
+from tomserve.causal.projection import PENALTIES, Floats, assign_folds, fit_map
 from tomserve.causal.steering import LayerStates, steps
 
 ITEMS, WIDTH, LARGE = 200, 1024, 8192
@@ -38,7 +36,7 @@ def states(width: int) -> tuple[Floats, Floats, Floats]:
 
 
 def ours(x: Floats, y: Floats, target: Floats, penalty: float | None = None) -> tuple[Floats, float]:
-    found = fit(x, y, np.arange(ITEMS) // 2, penalty)
+    found = fit_map(x, y, np.arange(ITEMS) // 2, penalty)
     return found.map.move(x, target, ALPHAS), found.penalty
 
 
@@ -83,7 +81,7 @@ def main() -> None:
     print(f"width {LARGE}: {large:.2f} s a fit with nine strengths")
     clusters = np.arange(ITEMS) // 2
     layer = LayerStates(x, y, target, np.full(x.shape, np.nan), clusters, ("all",) * ITEMS)
-    held = folds(clusters)
+    held = assign_folds(clusters)
     print(f"  {seconds(lambda: steps(layer, held, ALPHAS, 0)):.1f} s for a layer: five folds, every map and control")
 
 

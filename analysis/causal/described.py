@@ -7,8 +7,19 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from tomserve.causal.flips import Measured, Record
-from tomserve.causal.table import FALSE, HELD_OUT, IN_SAMPLE, NO_OP, OWN, PPT, REFERENCES, REPLACE, TOLD
+from tomserve.causal.table import (
+    FALSE,
+    HELD_OUT,
+    IN_SAMPLE,
+    NO_OP,
+    OWN,
+    PPT,
+    REFERENCES,
+    REPLACE,
+    TOLD,
+    Outcomes,
+    Record,
+)
 from tomserve.stats.clustered import new_units_share
 
 MEANT = {FALSE: "false", OWN: "false"}
@@ -18,7 +29,7 @@ FIXED = tuple(name for name in REFERENCES if name != REPLACE)
 """The references that have no strength."""
 
 
-def answers(found: Measured) -> Iterator[Record]:
+def answers(found: Outcomes) -> Iterator[Record]:
     """The table `answers`: what the model said before anything was moved, by telling and order of the choices."""
     for told in TOLD:
         own = found.answers.filter(pl.col("told") == told)
@@ -38,7 +49,7 @@ def answers(found: Measured) -> Iterator[Record]:
             }
 
 
-def cells(found: Measured) -> Iterator[Record]:
+def cells(found: Outcomes) -> Iterator[Record]:
     """The table `cells`: the flips of the eligible items in every layer and strength, for every map that has one."""
     eligible = found.items.filter("eligible").select("item")
     counted = (
@@ -58,7 +69,7 @@ def cells(found: Measured) -> Iterator[Record]:
         yield {**found.arm, **row}
 
 
-def references(found: Measured) -> Iterator[Record]:
+def references(found: Outcomes) -> Iterator[Record]:
     """The table `references`: what no map moves, in every layer, counted over the eligible items."""
     eligible = found.items.filter("eligible").select("item")
     counted = (
@@ -79,13 +90,13 @@ def references(found: Measured) -> Iterator[Record]:
         yield {**found.arm, **row}
 
 
-def no_op_changes(found: Measured) -> tuple[float, int]:
+def no_op_changes(found: Outcomes) -> tuple[float, int]:
     """Of the moves that add nothing, over all items, the share that changed an answer, and their number."""
     own = found.moves.filter(pl.col("map") == NO_OP)["changed_true"].drop_nulls()
     return (float(np.mean(np.sort(own.to_numpy()))), own.len()) if own.len() else (0.0, 0)
 
 
-def fits(found: Measured) -> Iterator[Record]:
+def fits(found: Outcomes) -> Iterator[Record]:
     """The table `fits`: how well the maps of every layer fit, as means over folds; the penalty as its median."""
     counted = (
         found.maps.with_columns(pl.col("map").cast(pl.String))

@@ -6,8 +6,23 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from tomserve.causal.flips import CHOICES, STRICT, Measured, Net, Record, incomplete, net, scenarios
-from tomserve.causal.table import CONTROLS, HELD_OUT, IDENTITY, IN_SAMPLE, PATCH, PPT, SHUFFLED_PAIRS
+from tomserve.causal.table import (
+    CHOICES,
+    CONTROLS,
+    HELD_OUT,
+    IDENTITY,
+    IN_SAMPLE,
+    PATCH,
+    PPT,
+    SHUFFLED_PAIRS,
+    STRICT,
+    NetEffects,
+    Outcomes,
+    Record,
+    find_incomplete,
+    net_effects,
+    number_scenarios,
+)
 
 from .described import no_op_changes
 from .published import published
@@ -44,12 +59,12 @@ HEADLINE: Mapping[str, type[pl.DataType]] = {
 """The columns of the table `headline`, in their order; those that cannot be known of a model are empty."""
 
 
-def of_controls(found: Measured, reading: str = STRICT, *, items: pl.DataFrame) -> dict[str, Net]:
+def of_controls(found: Outcomes, reading: str = STRICT, *, items: pl.DataFrame) -> dict[str, NetEffects]:
     """The net effects of every control by its name, without cells where it was not measured."""
-    return {name: net(found, name, reading, HELD_OUT, items=items) for name in CONTROLS}
+    return {name: net_effects(found, name, reading, HELD_OUT, items=items) for name in CONTROLS}
 
 
-def headline(found: Measured) -> Iterator[Record]:
+def headline(found: Outcomes) -> Iterator[Record]:
     """The row of the table `headline` for a model and benchmark."""
     items = found.chosen()
     changed, tried = no_op_changes(found)
@@ -60,13 +75,13 @@ def headline(found: Measured) -> Iterator[Record]:
         **{"no_op_changes": changed, "no_op_moves": tried},
     }
     own, controls, of = (
-        net(found, PPT, STRICT, HELD_OUT, items=items),
+        net_effects(found, PPT, STRICT, HELD_OUT, items=items),
         of_controls(found, items=items),
-        scenarios(items),
+        number_scenarios(items),
     )
-    row["controls_lacking"] = ", ".join(incomplete(own, controls)) or None
+    row["controls_lacking"] = ", ".join(find_incomplete(own, controls)) or None
     best = chosen(own, controls, of)
-    patch = chosen(net(found, PATCH, STRICT, items=items), {}, of)
+    patch = chosen(net_effects(found, PATCH, STRICT, items=items), {}, of)
     row |= {"cells": len(own.cells), "layers": len({layer for layer, _ in own.cells})}
     row |= (
         _chosen(best)
@@ -100,7 +115,7 @@ def _of_ceiling(best: Chosen | None, patch: Chosen | None) -> Record:
     return {"net_of_ceiling": best.net.estimate / ceiling, "adjusted_of_ceiling": best.adjusted.estimate / ceiling}
 
 
-def _at(found: Measured, items: pl.DataFrame, best: Chosen | None) -> Record:
+def _at(found: Outcomes, items: pl.DataFrame, best: Chosen | None) -> Record:
     """What stands beside the cell that was chosen most often: the leave-one-out error, displacement, and its edge."""
     if best is None:
         return {}
@@ -123,16 +138,16 @@ def _needed(best: Chosen | None) -> int | None:
     return round(best.items * (half / WHOLE) ** 2) if half == half else None
 
 
-def by_layer(found: Measured) -> Iterator[Record]:
+def by_layer(found: Outcomes) -> Iterator[Record]:
     """The table `net_by_layer`: the map and every control, in each layer with the alpha that the other half chooses."""
     items = found.chosen()
-    of = scenarios(items)
-    every = {PPT: net(found, PPT, STRICT, HELD_OUT, items=items), **of_controls(found, items=items)}
-    patch = net(found, PATCH, STRICT, items=items)
+    of = number_scenarios(items)
+    every = {PPT: net_effects(found, PPT, STRICT, HELD_OUT, items=items), **of_controls(found, items=items)}
+    patch = net_effects(found, PATCH, STRICT, items=items)
     for name, effects in {**every, PATCH: patch}.items():
         for layer in dict.fromkeys(layer for layer, _ in effects.cells):
             cells = tuple(cell for cell in effects.cells if cell[0] == layer)
-            best = chosen(Net(effects.at(layer), cells), {}, of, draws=FEWER, splits=4)
+            best = chosen(NetEffects(effects.at(layer), cells), {}, of, draws=FEWER, splits=4)
             if best is None:
                 continue
             mean = float(effects.at(layer).mean())
@@ -142,10 +157,14 @@ def by_layer(found: Measured) -> Iterator[Record]:
             }
 
 
-def controls(found: Measured) -> Iterator[Record]:
+def controls(found: Outcomes) -> Iterator[Record]:
     """The table `controls`: each control, and the difference between the map and that control alone."""
     items = found.chosen()
-    own, every, of = net(found, PPT, STRICT, HELD_OUT, items=items), of_controls(found, items=items), scenarios(items)
+    own, every, of = (
+        net_effects(found, PPT, STRICT, HELD_OUT, items=items),
+        of_controls(found, items=items),
+        number_scenarios(items),
+    )
     for name, effects in every.items():
         best = chosen(own, {name: effects}, of, draws=FEWER, splits=8)
         alone = chosen(effects, {}, of, draws=FEWER, splits=8)
@@ -168,14 +187,14 @@ _READ: Mapping[str, tuple[str, bool]] = {
 """The readings of the table, each with the flips that it counts and whether it counts all items."""
 
 
-def readings(found: Measured) -> Iterator[Record]:
+def readings(found: Outcomes) -> Iterator[Record]:
     """The table `readings`: the headline again under other readings of the same answers."""
     for name, (reading, everything) in _READ.items():
         items = found.chosen(reading, everything)
-        own = net(found, PPT, reading, HELD_OUT, items=items)
+        own = net_effects(found, PPT, reading, HELD_OUT, items=items)
         same = reading == STRICT and not everything  # the headline itself, which must say the same twice
         more = {} if same else {"draws": FEWER}
-        best = chosen(own, of_controls(found, reading, items=items), scenarios(items), **more)
+        best = chosen(own, of_controls(found, reading, items=items), number_scenarios(items), **more)
         if best is not None:
             kept = {"items": best.items, **_chosen(best)}
             yield {**found.arm, "reading": name, **{key: kept[key] for key in _SHOWN}}
@@ -187,18 +206,20 @@ _SHOWN = (
 )
 
 
-def transfer(found: Measured) -> Iterator[Record]:
+def transfer(found: Outcomes) -> Iterator[Record]:
     """The table `transfer`: a map that was fitted on one family of stories, tried on the eligible items of another."""
     fitted = set(found.moves["fitted"].drop_nulls().unique()) - {HELD_OUT, IN_SAMPLE}
     eligible = found.chosen()
     for source in sorted(fitted):
         for family in sorted(set(eligible["family"]) - {source}):
             items = eligible.filter(family=family)
-            of = scenarios(items)
-            own = net(found, PPT, STRICT, source, items=items)
-            others = {name: net(found, name, STRICT, source, items=items) for name in (SHUFFLED_PAIRS, IDENTITY)}
+            of = number_scenarios(items)
+            own = net_effects(found, PPT, STRICT, source, items=items)
+            others = {
+                name: net_effects(found, name, STRICT, source, items=items) for name in (SHUFFLED_PAIRS, IDENTITY)
+            }
             best = chosen(own, others, of, draws=DRAWS // 2, splits=8)
-            within = chosen(net(found, PPT, STRICT, HELD_OUT, items=items), {}, of, draws=FEWER, splits=8)
+            within = chosen(net_effects(found, PPT, STRICT, HELD_OUT, items=items), {}, of, draws=FEWER, splits=8)
             if best is not None:
                 yield {
                     **{**found.arm, "fitted_on": source, "applied_to": family, "items": best.items},

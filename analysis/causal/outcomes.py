@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tomserve.causal.flips import FEW_ITEMS
+from tomserve.causal.table import FEW_ITEMS
 from tomserve.stats.selection import NOTHING
 from tomserve.studies import BAD, GOOD, OPEN
 from tomserve.studies.showing import Row

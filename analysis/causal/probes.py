@@ -6,15 +6,14 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from tomserve.causal.flips import Measured, Record
-from tomserve.causal.table import FALSE, PROBES, TRUE_LABELS, TWIN
+from tomserve.causal.table import FALSE, PROBES, TRUE_LABELS, TWIN, Outcomes, Record
 from tomserve.stats.clustered import clustered_mean, new_units_share
 
 ALL = "all"
 """All tellings whose states were probed: the false-belief story and its true-belief twin."""
 
 
-def probes(found: Measured) -> Iterator[Record]:
+def probes(found: Outcomes) -> Iterator[Record]:
     """The table `probes`: accuracy with the labels as they are and with shuffled ones, by layer, holder and telling.
 
     Selectivity is the mean over items of right with true labels minus right with shuffled ones (Hewitt and Liang,

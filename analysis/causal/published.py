@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from tomserve.causal.flips import CHOICES, Measured, Net, Record, net
-from tomserve.causal.table import CONTROLS, HELD_OUT, IN_SAMPLE, PPT
+from tomserve.causal.table import CHOICES, CONTROLS, HELD_OUT, IN_SAMPLE, PPT, NetEffects, Outcomes, Record, net_effects
 
 WINDOW = (1e-4, 1e-2)
 """The strengths alpha among which the source looks for the largest net effect, ends included."""
@@ -28,7 +27,7 @@ def table() -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def published(found: Measured) -> Record:
+def published(found: Outcomes) -> Record:
     """NetEffect of the source and the control that comes closest to it, by the same measure.
 
     The map is fitted on all items, those included on which it is tried; an answer is the likeliest choice, whatever the
@@ -36,7 +35,7 @@ def published(found: Measured) -> Record:
     largest value; it is fitted without the item, since only the map itself is measured in-sample.
     """
     items = found.chosen(CHOICES)
-    own = _largest(net(found, PPT, CHOICES, IN_SAMPLE, items=items))
+    own = _largest(net_effects(found, PPT, CHOICES, IN_SAMPLE, items=items))
     if own is None:
         return {"published_net": None, "published_layer": None, "published_alpha": None}
     value, layer, alpha = own
@@ -45,7 +44,7 @@ def published(found: Measured) -> Record:
     controls = {
         name: largest[0]
         for name in CONTROLS
-        if (largest := _largest(net(found, name, CHOICES, HELD_OUT, items=items))) is not None
+        if (largest := _largest(net_effects(found, name, CHOICES, HELD_OUT, items=items))) is not None
     }
     if not controls:
         return made
@@ -54,7 +53,7 @@ def published(found: Measured) -> Record:
     return {**made, "reproduced": controls[name] >= REPRODUCED * value if value > 0 else None}
 
 
-def _largest(effects: Net) -> tuple[float, int, float] | None:
+def _largest(effects: NetEffects) -> tuple[float, int, float] | None:
     """The largest mean over items among the cells of the window, with its layer and alpha; None where there is none."""
     kept = [
         (place, cell[0], cell[1])

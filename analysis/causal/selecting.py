@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tomserve.causal.flips import Ints, Net, complete, incomplete
+from tomserve.causal.table import Ints, NetEffects, find_complete, find_incomplete
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selection import Selection, above_all, select_best, sign_flips
 
@@ -42,7 +42,7 @@ class Chosen:
 
 
 def chosen(
-    own: Net, controls: Mapping[str, Net], scenarios: Ints, *, draws: int = DRAWS, splits: int = 20
+    own: NetEffects, controls: Mapping[str, NetEffects], scenarios: Ints, *, draws: int = DRAWS, splits: int = 20
 ) -> Chosen | None:
     """Net effects at the cell that the other half of the scenarios chooses; see tomserve.stats.selection.
 
@@ -50,9 +50,9 @@ def chosen(
     splits: into halves. None where there is no cell, or fewer than FEW_SCENARIOS scenarios, and where a control was not
     measured in exactly the cells of the map: without it, what the map has over the largest control looks larger.
     """
-    if incomplete(own, controls):
+    if find_incomplete(own, controls):
         return None
-    kept = complete(own, *controls.values())
+    kept = find_complete(own, *controls.values())
     named = {name: effects.values[kept] for name, effects in controls.items()}
     if not own.values.shape[1] or len(np.unique(scenarios[kept])) < FEW_SCENARIOS:
         return None
@@ -65,7 +65,7 @@ def chosen(
     )
 
 
-def over_cells(own: Net, controls: Mapping[str, Net], scenarios: Ints) -> dict[str, float | None]:
+def over_cells(own: NetEffects, controls: Mapping[str, NetEffects], scenarios: Ints) -> dict[str, float | None]:
     """p of the max-statistic over all cells, without any choice: of the net effect, and of what it has over controls.
 
     p_net: of the largest mean net effect. p_over_controls: of what the map has over the largest control, and over doing
@@ -74,8 +74,8 @@ def over_cells(own: Net, controls: Mapping[str, Net], scenarios: Ints) -> dict[s
     largest mean net effect stays below in 95% of the sign flips, that is, what a maximum over so many cells comes to by
     itself.
     """
-    tested = {} if incomplete(own, controls) else controls
-    kept = complete(own, *tested.values())
+    tested = {} if find_incomplete(own, controls) else controls
+    kept = find_complete(own, *tested.values())
     if not own.values.shape[1] or len(np.unique(scenarios[kept])) < FEW_SCENARIOS:
         return {}
     values, of = own.values[kept], scenarios[kept]

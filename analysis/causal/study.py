@@ -26,8 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import polars as pl
 
-from tomserve.causal.flips import Measured, Record, measured
-from tomserve.causal.table import SCHEMA
+from tomserve.causal.table import SCHEMA, Outcomes, Record, read_outcomes
 from tomserve.studies import Context, Figure, Layout, Study
 from tomserve.studies.showing import Tables
 
@@ -36,7 +35,7 @@ from .notes import NOTES
 from .summary import summary, warnings
 from .verdicts import verdicts
 
-MADE: Mapping[str, Callable[[Measured], Iterator[Record]]] = {
+MADE: Mapping[str, Callable[[Outcomes], Iterator[Record]]] = {
     "headline": net.headline,
     "controls": net.controls,
     "net_by_layer": net.by_layer,
@@ -58,7 +57,7 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     ConfigError for a table that is not one, or holds a move twice.
     """
     del intervals
-    found = measured(scores)
+    found = read_outcomes(scores)
     frames = {}
     for name, make in MADE.items():
         rows = [row for one in found for row in make(one)]

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from tomserve.causal.flips import FEW_ITEMS
-from tomserve.causal.table import FALSE, NO_OP, OWN, OWN_TWIN, PATCH, TWIN
+from tomserve.causal.table import FALSE, FEW_ITEMS, NO_OP, OWN, OWN_TWIN, PATCH, TWIN
 from tomserve.studies import Excerpt
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import cell, finite, p_value, percent, plain, readable

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from tomserve.causal.flips import Measured
-from tomserve.causal.table import CONTROLS, HELD_OUT, PPT
+from tomserve.causal.table import CONTROLS, HELD_OUT, PPT, Outcomes
 from tomserve.content import digest
 from tomserve.stats.functional import FEW_SCENARIOS, LAYERS, ModelScore
 from tomserve.stats.proportions import Interval
@@ -108,7 +107,7 @@ def _digest(frame: pl.DataFrame) -> str:
     return digest(told.sort(told.columns).write_csv().encode())
 
 
-def _inside(found: Measured) -> Inside:
+def _inside(found: Outcomes) -> Inside:
     moves = found.moves.filter(pl.col("map") == PPT, pl.col("fitted") == HELD_OUT)
     maps = set(found.moves["map"])
     layers = sorted({int(layer) for layer in moves["layer"]})

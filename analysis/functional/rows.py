@@ -14,8 +14,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from tomserve.causal.flips import Measured, complete, incomplete, measured, net
-from tomserve.causal.table import CONTROLS, HELD_OUT, NO_OP, PATCH, PPT
+from tomserve.causal.table import (
+    CONTROLS,
+    HELD_OUT,
+    NO_OP,
+    PATCH,
+    PPT,
+    Outcomes,
+    find_complete,
+    find_incomplete,
+    net_effects,
+    read_outcomes,
+)
 from tomserve.stats.functional import Behaviour, Mechanism, ModelLayers, Stability
 from tomserve.studies import asking, load_study, pairs, tasks
 from tomserve.studies.contrasts import Record
@@ -49,7 +59,7 @@ class Gathered:
     models: Mapping[str, ModelLayers]
     plain: Mapping[tuple[str, str], str]
     told: Mapping[str, Tables]
-    measured: Mapping[str, Measured]
+    measured: Mapping[str, Outcomes]
     further: tuple[Mapping[str, str], ...]
     asked: tasks.Asked | None
     pairs: pairs.Asked | None
@@ -65,7 +75,7 @@ def gathered(scores: pl.LazyFrame) -> Gathered:
     asked = tasks.asked(originals(answers).lazy()) if answers.height else None
     counted = _in_b(answers, asked) if asked is not None else answers
     paired = pairs.asked(counted.lazy()) if counted.height and _paired(counted) else None
-    arms = measured(moved.lazy()) if moved.height else []
+    arms = read_outcomes(moved.lazy()) if moved.height else []
     known, further = _chosen(arms, set(answers["benchmark"]) if "benchmark" in answers.columns else set())
     names = [*answers["model"].unique(maintain_order=True)] if answers.height else []
     models = {
@@ -161,10 +171,10 @@ def _stability(found: pairs.Asked | None, plain: Mapping[tuple[str, str], str], 
     return Stability(rows["same"].to_numpy(), rows["short"].to_numpy(), rows["scenario"].to_numpy(), COUNTED)
 
 
-def _chosen(arms: list[Measured], benchmarks: set[str]) -> tuple[dict[str, Measured], tuple[Mapping[str, str], ...]]:
+def _chosen(arms: list[Outcomes], benchmarks: set[str]) -> tuple[dict[str, Outcomes], tuple[Mapping[str, str], ...]]:
     """The measurement of each model that counts, and those that do not: first one on a benchmark that was asked, too,
     then that with most eligible items."""
-    found: dict[str, Measured] = {}
+    found: dict[str, Outcomes] = {}
     further = []
     ordered = sorted(arms, key=lambda one: (one.arm["benchmark"] not in benchmarks, -one.chosen().height,
                                             one.arm["benchmark"]))  # fmt: skip
@@ -175,14 +185,14 @@ def _chosen(arms: list[Measured], benchmarks: set[str]) -> tuple[dict[str, Measu
     return found, tuple(further)
 
 
-def _mechanism(found: Measured | None) -> Mechanism | None:
+def _mechanism(found: Outcomes | None) -> Mechanism | None:
     if found is None:
         return None
     items = found.chosen()
-    own, patch = net(found, PPT, fitted=HELD_OUT, items=items), net(found, PATCH, items=items)
-    controls = {name: net(found, name, fitted=HELD_OUT, items=items) for name in CONTROLS}
-    lacking = incomplete(own, controls) if own.cells else []
-    kept = complete(own, patch, *controls.values())
+    own, patch = net_effects(found, PPT, fitted=HELD_OUT, items=items), net_effects(found, PATCH, items=items)
+    controls = {name: net_effects(found, name, fitted=HELD_OUT, items=items) for name in CONTROLS}
+    lacking = find_incomplete(own, controls) if own.cells else []
+    kept = find_complete(own, patch, *controls.values())
     named = items.with_columns(benchmark=pl.lit(found.arm["benchmark"])).select(_scenario()).to_series().to_numpy()
     changed = found.moves.filter(pl.col("map") == NO_OP)["changed_true"].drop_nulls()
     return Mechanism(

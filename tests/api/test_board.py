@@ -21,8 +21,7 @@ from tomserve.api.boardfacts import Facts, alike, difference, facts
 from tomserve.api.boardpage import NOTES, PAGE, show, write
 from tomserve.api.layering import Doing, Layered, Wish, analysed, scored
 from tomserve.benchmarks.worlds.benchmark import load
-from tomserve.causal.finding import On
-from tomserve.causal.running import Measured, measure
+from tomserve.causal.experiment import ExperimentResult, Hardware, measure
 from tomserve.causal.settings import Settings
 from tomserve.errors import ConfigError, StoppedError
 from tomserve.runs.evaluation import EvalResult, Servers, evaluate
@@ -38,7 +37,7 @@ def asked(options: EvalOptions, servers: Servers) -> EvalResult:
     return evaluate(options, servers=servers)
 
 
-def looked(settings: Settings, folder: Path, on: On) -> Measured:
+def looked(settings: Settings, folder: Path, on: Hardware) -> ExperimentResult:
     return measure(settings, folder, None, on)
 
 

@@ -9,11 +9,9 @@ import pytest
 
 from tests.helpers.mechanism import cases
 from tomserve.benchmarks.counterfactuals import Case
-from tomserve.causal.asked import Asked, eligible, said
-from tomserve.causal.backend import Answers, Prompt, Readings
-from tomserve.causal.states import States
+from tomserve.causal.activations import ActivationCache, Answers, Prompt, Readings
+from tomserve.causal.prompts import CasePrompts, PromptSet, find_eligible, read_answers
 from tomserve.causal.table import FALSE, OWN, OWN_TWIN, ROLES, TOLD, TWIN
-from tomserve.causal.tokens import CasePrompts
 from tomserve.errors import ConfigError
 
 LABELS = (5, 6, 7)
@@ -31,8 +29,8 @@ def prompts_of(case: Case) -> CasePrompts | str:
     )
 
 
-def asked() -> Asked:
-    return Asked.of(cases(4), prompts_of)
+def asked() -> PromptSet:
+    return PromptSet.of(cases(4), prompts_of)
 
 
 def test_cases_without_prompts_are_left_out_and_counted() -> None:
@@ -42,7 +40,7 @@ def test_cases_without_prompts_are_left_out_and_counted() -> None:
     assert len(found.prompts) == 8 + 6
     assert found.place(1, 0, TWIN) == -1
     assert found.prompts[found.place(0, 1, OWN_TWIN)].tokens == (TOLD.index(OWN_TWIN), 1)
-    changed = Asked(found.cases, (*found.prompts[:-1], Prompt((9, 9), LABELS)), found.places, found.left_out)
+    changed = PromptSet(found.cases, (*found.prompts[:-1], Prompt((9, 9), LABELS)), found.places, found.left_out)
     assert found.digest == asked().digest != changed.digest
 
 
@@ -70,15 +68,15 @@ def test_an_answer_has_a_role_a_strict_reading_and_a_gap() -> None:
         (case.true_choice, "true", 2.0),
         (other, "other", 0.0),
     ):
-        found = said(case, prompt, answer(case, choice))
+        found = read_answers(case, prompt, answer(case, choice))
         assert (ROLES[found.role[0]], bool(found.strict[0]), float(found.gap[0])) == (role, True, gap)
-    assert not said(case, prompt, answer(case, 0, top=99)).strict[0]
+    assert not read_answers(case, prompt, answer(case, 0, top=99)).strict[0]
     broken = Answers(np.full((1, 3), np.nan, np.float32), np.array([LABELS[0]]))
-    assert not said(case, prompt, broken).strict[0], "a logit that is no number is never read strictly"
+    assert not read_answers(case, prompt, broken).strict[0], "a logit that is no number is never read strictly"
     for place in range(3):  # nor is the place of the first such logit taken for a choice
         logits = np.zeros((1, 3), np.float32)
         logits[0, place] = np.nan
-        assert ROLES[said(case, prompt, Answers(logits, np.array([LABELS[place]]))).role[0]] == "other"
+        assert ROLES[read_answers(case, prompt, Answers(logits, np.array([LABELS[place]]))).role[0]] == "other"
 
 
 def test_only_what_is_answered_by_the_false_belief_in_both_orders_can_flip() -> None:
@@ -89,17 +87,17 @@ def test_only_what_is_answered_by_the_false_belief_in_both_orders_can_flip() -> 
         for order in (0, 1):
             place = found.place(number, order, FALSE)
             logits[place, case.false_choice], top[place] = 1.0, LABELS[case.false_choice]
-    assert eligible(found, Answers(logits, top)) == [True, True]
+    assert find_eligible(found, Answers(logits, top)) == [True, True]
     top[found.place(0, 1, FALSE)] = 99
     logits[found.place(1, 0, FALSE), found.cases[1].true_choice] = 2.0
-    assert eligible(found, Answers(logits, top)) == [False, False]
+    assert find_eligible(found, Answers(logits, top)) == [False, False]
 
 
 # The states on disk: what is kept stays, and what was not finished is asked again
 
 
-def opened(folder: Path, digest: str = "sha256:a", prompts: int = 5) -> States:
-    return States(folder, prompts=prompts, layers=3, width=4, choices=3, digest=digest)
+def opened(folder: Path, digest: str = "sha256:a", prompts: int = 5) -> ActivationCache:
+    return ActivationCache(folder, prompts=prompts, layers=3, width=4, choices=3, digest=digest)
 
 
 def readings(count: int, seed: int) -> Readings:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tomserve.causal import checkpoints
-from tomserve.causal.checkpoints import digest_of, require_extra, resolve
+from tomserve.causal.checkpoints import digest_of, require_extra, resolve_model
 from tomserve.errors import ConfigError, MachineError
 from tomserve.serving import checkpoint
 from tomserve.serving.checkpoint import ModelFiles
@@ -36,7 +36,7 @@ def described(tmp_path: Path, name: str) -> Path:
 
 
 def test_the_model_that_is_shipped() -> None:
-    found = resolve("reference")
+    found = resolve_model("reference")
     assert (found.name, found.place) == ("reference", str(SHIPPED))
     assert found.digest == found.revision == (SHIPPED / "digest.txt").read_text().strip()
     assert (found.layers, found.width, found.heads, found.vocabulary, found.dtype) == (5, 128, 4, 2560, "float32")
@@ -58,16 +58,16 @@ def test_the_model_that_is_shipped() -> None:
 def test_sizes_of_large_models_by_arithmetic(
     tmp_path: Path, name: str, total: float, active: float, cache: int
 ) -> None:
-    found = resolve(str(described(tmp_path, name)))
+    found = resolve_model(str(described(tmp_path, name)))
     assert (found.parameters, found.active) == pytest.approx((total, active), rel=0.02)
     assert found.weight_bytes == 2 * found.parameters
     assert found.bytes_per_token_of_cache == cache
 
 
 def test_a_folder_and_its_digest(folder: Path) -> None:
-    found = resolve(str(folder))
+    found = resolve_model(str(folder))
     assert (found.place, found.revision, found.template) == (str(folder), None, None)
-    assert found.digest == digest_of(folder) == resolve(str(folder)).digest
+    assert found.digest == digest_of(folder) == resolve_model(str(folder)).digest
     weights = bytearray((folder / "model.safetensors").read_bytes())
     weights[-5] ^= 1
     (folder / "model.safetensors").write_bytes(weights)
@@ -103,13 +103,13 @@ def test_a_preset_and_its_template(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         checkpoint, "fetch_model_files", lambda model, revision: asked.append((model, revision)) or copy
     )
-    found = resolve("mixtral-8x7b")
+    found = resolve_model("mixtral-8x7b")
     assert (found.name, found.revision, found.digest) == ("mixtral-8x7b", "0" * 40, "0" * 40)
     assert found.template == (ROOT / "launch/chat_templates/mixtral.jinja").read_text()
-    assert resolve(found.place, "abc").template == found.template  # by its id the preset is known as well
+    assert resolve_model(found.place, "abc").template == found.template  # by its id the preset is known as well
     assert asked[1] == (found.place, "abc")
     with pytest.raises(ConfigError, match="no chat template"):
-        resolve("some/model")
+        resolve_model("some/model")
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,11 @@ def test_what_cannot_be_measured_is_told_in_one_line(
     (folder / "config.json").write_bytes(orjson.dumps({**config, **fields}))
     if "adapter_model.safetensors" in renamed.values():
         (folder / "adapter_config.json").write_text("{}")
-        assert resolve(str(folder)).layers == 5, "an adapter beside its model is left aside"
+        assert resolve_model(str(folder)).layers == 5, "an adapter beside its model is left aside"
     for old, new in renamed.items():
         (folder / old).rename(folder / new)
     with pytest.raises(ConfigError, match=told) as caught:
-        resolve(str(folder))
+        resolve_model(str(folder))
     assert "\n" not in str(caught.value)
     assert str(folder) in str(caught.value)
 
@@ -158,7 +158,7 @@ def test_names_that_stand_for_nothing(
 ) -> None:
     monkeypatch.chdir(folder.parent)
     with pytest.raises(ConfigError, match=told):
-        resolve(name, revision)
+        resolve_model(name, revision)
 
 
 def test_a_missing_extra_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 from tomserve.causal import checkpoints
-from tomserve.causal.estimate import FITTING, FITTING_ALPHA, Machine, Work, estimate
+from tomserve.causal.experiment import FITTING, FITTING_ALPHA, Machine, Workload, estimate_cost
 from tomserve.causal.settings import Settings, alphas_of, layers_of
 from tomserve.errors import ConfigError
 
-WORK = Work(cases=200, tokens=400, layers=80, alphas=9, others=0)
+WORK = Workload(cases=200, tokens=400, layers=80, alphas=9, others=0)
 GPUS = Machine(rate=8e14, memory=10**12, device="8 GPUs", weight=2, processor=1e12)
 
 
 def llama_70b() -> checkpoints.Checkpoint:
     """The sizes of Llama-3.1-70B, of which no file is needed."""
-    found = checkpoints.resolve("reference")
+    found = checkpoints.resolve_model("reference")
     sizes = {"layers": 80, "width": 8192, "heads": 64, "kv_heads": 8, "vocabulary": 128256, "dtype": "bfloat16"}
     count = 70_553_706_496
     return replace(found, **sizes, parameters=count, active=count, cache_numbers=80 * 2 * 8 * 128)
@@ -26,11 +26,11 @@ def llama_70b() -> checkpoints.Checkpoint:
 def test_the_reruns_are_those_that_the_sentence_multiplies() -> None:
     assert WORK.cells == 2 * 9 * 11 + 5
     assert WORK.reruns == 200 * 2 * 80 * WORK.cells
-    assert Work(200, 400, 80, 9, others=1).cells == WORK.cells + 2 * 9 * 3
+    assert Workload(200, 400, 80, 9, others=1).cells == WORK.cells + 2 * 9 * 3
 
 
 def test_a_model_of_70_billion_parameters_takes_hours_and_says_how_many() -> None:
-    found = estimate(llama_70b(), WORK, GPUS)
+    found = estimate_cost(llama_70b(), WORK, GPUS)
     prefixes = (WORK.prompts + found.groups * 400) * 400 * 2 * llama_70b().active
     reruns = WORK.reruns * (2 * llama_70b().active + 4 * 80 * 8192 * 400)
     maps = 80 * 200**2 * 8192 * (FITTING + 9 * FITTING_ALPHA) / 1e12
@@ -47,10 +47,10 @@ def test_a_model_of_70_billion_parameters_takes_hours_and_says_how_many() -> Non
 def test_steps_that_do_not_fit_are_taken_in_groups_of_layers() -> None:
     one = WORK.cells * 200 * 8192 * 4
     small = replace(GPUS, memory=int(one * 10 / 0.25) + 1000)
-    found = estimate(llama_70b(), WORK, small)
+    found = estimate_cost(llama_70b(), WORK, small)
     assert (found.groups, found.steps) == (8, 10 * one)
     assert "layers in 8 groups" in " ".join(found.lines())
-    assert found.seconds > estimate(llama_70b(), WORK, replace(GPUS, memory=10**15)).seconds
+    assert found.seconds > estimate_cost(llama_70b(), WORK, replace(GPUS, memory=10**15)).seconds
 
 
 def test_this_machine_has_a_rate_and_a_memory() -> None:

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tomserve.causal.fitting import FLOOR, PENALTIES, Ridge, fit
-from tomserve.causal.projection import Map
+from tomserve.causal.projection import FLOOR, PENALTIES, Map, Ridge, fit_map
 
 
 def states(n: int, d: int, seed: int, rank: int | None = None) -> np.ndarray:
@@ -40,7 +39,7 @@ def test_it_is_the_ridge_solution_and_the_error_is_that_of_refits(
     clusters = np.random.default_rng(seed).integers(0, 5, n)
     clusters[:2] = 0, 1
     penalty = 10**power
-    found = fit(x, y, clusters, penalty)
+    found = fit_map(x, y, clusters, penalty)
     w = (found.map.left * found.map.gains) @ found.map.right.T
     assert w == pytest.approx(naive(x, y, penalty), rel=1e-6, abs=1e-7)
     assert found.error == pytest.approx(refitted(x, y, clusters, penalty), rel=1e-6)
@@ -90,11 +89,11 @@ def test_the_extremes_of_the_penalty_and_of_the_states() -> None:
     assert nearly_none.map.apply(x) == pytest.approx(y, abs=1e-8)  # fewer items than directions: it interpolates
     assert huge.error == pytest.approx(1)
     assert huge.map.gains.max() < 1e-10
-    one, large = fit(x, y, np.arange(10) // 2), fit(1e5 * x, 1e5 * y, np.arange(10) // 2)
+    one, large = fit_map(x, y, np.arange(10) // 2), fit_map(1e5 * x, 1e5 * y, np.arange(10) // 2)
     assert (large.error, large.penalty) == (pytest.approx(one.error), pytest.approx(1e10 * one.penalty))
-    zero = fit(np.zeros((6, 4)), states(6, 4, 1), np.arange(6))
+    zero = fit_map(np.zeros((6, 4)), states(6, 4, 1), np.arange(6))
     assert (zero.map.rank, zero.error) == (0, pytest.approx(1))
-    assert fit(states(6, 4, 1), np.zeros((6, 4)), np.arange(6)).error == float("inf")
+    assert fit_map(states(6, 4, 1), np.zeros((6, 4)), np.arange(6)).error == float("inf")
     for spoilt, clusters in ((np.where(x > 1, np.nan, x), np.arange(10)), (x, np.arange(5))):
         with pytest.raises(ValueError, match="finite states"):
             Ridge(spoilt, clusters)

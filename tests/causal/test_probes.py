@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tomserve.causal.fitting import Ridge
-from tomserve.causal.folds import elsewhere, folds
-from tomserve.causal.probes import Probed, probe
+from tomserve.causal.projection import ProbeResult, Ridge, assign_folds, draw_partners, probe
 from tomserve.errors import ConfigError
 
 
@@ -20,7 +18,7 @@ def some(seed: int, signal: float, width: int = 40, groups: int = 60) -> tuple[n
     labels = rng.integers(0, 3, group.size)
     states = rng.normal(size=(group.size, width))
     states[:, :3] += signal * np.eye(3)[labels]
-    return states + 5, labels, folds(group, 5, seed), group
+    return states + 5, labels, assign_folds(group, 5, seed), group
 
 
 def share(answers: tuple[bool | None, ...]) -> float:
@@ -90,7 +88,7 @@ def test_the_control_task_gives_labels_of_other_scenarios() -> None:
     labels = np.repeat(rng.integers(0, 2, 80), 3)
     states = rng.normal(size=(240, 30))
     states[:, 0] += 6 * labels
-    found = probe(states, labels, folds(group, 5), group, seed=1)
+    found = probe(states, labels, assign_folds(group, 5), group, seed=1)
     assert share(found.right) > 0.95
     assert 0.3 < share(found.shuffled) < 0.65
 
@@ -103,7 +101,7 @@ def test_of_the_labels_that_a_state_is_offered_one_is_read() -> None:
     labels = names[np.arange(300), rng.integers(0, 2, 300)]
     offered = np.zeros((300, 30), dtype=bool)
     np.put_along_axis(offered, names, True, axis=1)
-    noise, fold = rng.normal(size=(300, 40)), folds(group, 5)
+    noise, fold = rng.normal(size=(300, 40)), assign_folds(group, 5)
     blind = probe(noise, labels, fold, group, 0, offered)
     assert 0.35 < np.mean(blind.right) < 0.65
     assert 0.35 < np.mean(blind.shuffled) < 0.65
@@ -119,7 +117,7 @@ def test_what_is_never_right_is_known_to_the_control_task_too() -> None:
     group = np.repeat(np.arange(120), 2)
     labels = rng.integers(0, 2, 240)
     offered = np.ones((240, 3), dtype=bool)
-    found = probe(rng.normal(size=(240, 20)), labels, folds(group, 5), group, 0, offered)
+    found = probe(rng.normal(size=(240, 20)), labels, assign_folds(group, 5), group, 0, offered)
     assert abs(np.mean(found.right) - np.mean(found.shuffled)) < 0.1
     assert np.mean(found.shuffled) > 0.4
 
@@ -127,7 +125,7 @@ def test_what_is_never_right_is_known_to_the_control_task_too() -> None:
 def test_where_there_is_nothing_to_learn_and_what_is_refused() -> None:
     states, labels, fold, group = some(8, 1.0)
     nothing = probe(states, np.zeros_like(labels), fold, group, seed=0)
-    assert nothing == Probed((None,) * len(labels), (None,) * len(labels), nothing.chance)
+    assert nothing == ProbeResult((None,) * len(labels), (None,) * len(labels), nothing.chance)
     assert np.isnan(nothing.chance).all()
     few = some(7, 4.0, groups=10)
     most = np.array([0] * 24 + [1] * 8 + [2] * 8)
@@ -150,9 +148,9 @@ def test_a_scenario_lies_in_one_fold_and_no_fold_is_empty(clusters: list[int], k
         with pytest.raises(
             ConfigError, match=f"about {len(set(clusters))} scenarios?, and {k} folds .* need at least {k}"
         ):
-            folds(clusters, k, seed)
+            assign_folds(clusters, k, seed)
         return
-    found = folds(clusters, k, seed)
+    found = assign_folds(clusters, k, seed)
     assert sorted(set(found)) == list(range(k))
     for scenario in set(clusters):
         assert len(set(found[np.array(clusters) == scenario])) == 1
@@ -164,12 +162,12 @@ def test_folds_are_balanced_within_every_family() -> None:
     family = np.repeat(["contents", "transfer"], [60, 25])
     sizes = rng.integers(1, 5, 85)
     clusters, families = np.repeat(np.arange(85), sizes), np.repeat(family, sizes)
-    found = folds(clusters, 5, 1, families.tolist())
+    found = assign_folds(clusters, 5, 1, families.tolist())
     for name in ("contents", "transfer"):
         assert np.ptp(np.bincount(found[families == name], minlength=5)) <= 2
     assert np.ptp(np.bincount(found)) <= 3
-    assert (found == folds(clusters, 5, 1, families.tolist())).all()
-    assert (found != folds(clusters, 5, 2, families.tolist())).any()
+    assert (found == assign_folds(clusters, 5, 1, families.tolist())).all()
+    assert (found != assign_folds(clusters, 5, 2, families.tolist())).any()
 
 
 @given(SCENARIOS, st.integers(0, 3))
@@ -177,16 +175,16 @@ def test_every_item_gets_one_of_another_scenario(clusters: list[int], seed: int)
     index = np.array(clusters)
     if 2 * np.bincount(index).max() > index.size:
         with pytest.raises(ConfigError, match="another scenario"):
-            elsewhere(clusters, np.random.default_rng(seed))
+            draw_partners(clusters, np.random.default_rng(seed))
         return
-    partner = elsewhere(clusters, np.random.default_rng(seed))
+    partner = draw_partners(clusters, np.random.default_rng(seed))
     assert sorted(partner) == list(range(index.size))
     assert (index[partner] != index).all()
 
 
 def test_where_exchanging_does_not_end_a_rotation_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tomserve.causal.folds.TRIES", 0)
+    monkeypatch.setattr("tomserve.causal.projection.TRIES", 0)
     index = np.repeat(np.arange(4), [5, 3, 1, 1])
-    partner = elsewhere(index, np.random.default_rng(0))
+    partner = draw_partners(index, np.random.default_rng(0))
     assert sorted(partner) == list(range(10))
     assert (index[partner] != index).all()

@@ -24,15 +24,13 @@ pytest.importorskip("transformers")
 from tests.conftest import ROOT
 from tests.helpers.mechanism import write_items
 from tests.helpers.subjects import Kind, build
-from tomserve.causal import moving
+from tomserve.causal import interventions
 from tomserve.causal import table as t
-from tomserve.causal.asked import Asked
-from tomserve.causal.backend import Answers, Floats, Ints, Prompt, Readings
-from tomserve.causal.finding import On
-from tomserve.causal.running import measure as measured_on
-from tomserve.causal.running import run_states
+from tomserve.causal.activations import ActivationCache, Answers, Floats, Ints, Prompt, Readings
+from tomserve.causal.experiment import Hardware, run_states
+from tomserve.causal.experiment import measure as measured_on
+from tomserve.causal.prompts import PromptSet
 from tomserve.causal.settings import Settings
-from tomserve.causal.states import States
 from tomserve.errors import ConfigError, MachineError, RunMismatchError
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.progress import SilentMeasureListener
@@ -42,7 +40,7 @@ from tomserve.studies import compute
 CASES, FEW, ALPHAS = 60, 10, (0.01, 0.1)
 """A verdict needs 50 cases, and carrying maps to the other family 30 of each; the rest is measured on a few."""
 
-measure = partial(measured_on, on=On(device="cpu"))
+measure = partial(measured_on, on=Hardware(device="cpu"))
 """What is expected here are the CPU's numbers, also where there is a GPU."""
 
 KEYS = ["kind", "item", "told", "order", "layer", "map", "target", "alpha", "fitted", "fold", "probe", "labels"]
@@ -167,7 +165,7 @@ def test_parts_of_the_same_cases_in_another_order_are_not_gone_on_with(
         folders.append(given[3])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(moving, "move", stopped)
+    monkeypatch.setattr(interventions, "run_interventions", stopped)
     lines = write_items(file, FEW).read_bytes().splitlines(keepends=True)
     settings = replace(settings_of("map", shared), items=str(file))
     for order in (lines, lines, lines[::-1]):
@@ -191,8 +189,8 @@ def test_states_that_are_not_finite_are_refused_in_one_line(tmp_path: Path) -> N
         def rerun(self, prompt: Prompt, layers: Ints, states: Floats) -> Answers:
             raise NotImplementedError
 
-    asked = Asked((), (Prompt((1, 2), (3, 4)),), np.zeros((0, 4, 2), np.int64), Counter())
-    states = States(tmp_path / "states", prompts=1, layers=3, width=4, choices=2, digest="sha256:a")
+    asked = PromptSet((), (Prompt((1, 2), (3, 4)),), np.zeros((0, 4, 2), np.int64), Counter())
+    states = ActivationCache(tmp_path / "states", prompts=1, layers=3, width=4, choices=2, digest="sha256:a")
     with pytest.raises(MachineError, match=r"states after layer 2 are not finite.*--dtype float32"):
         run_states(asked, states, Overflows(), SilentMeasureListener())
     assert states.missing.tolist() == [0]
@@ -201,10 +199,14 @@ def test_states_that_are_not_finite_are_refused_in_one_line(tmp_path: Path) -> N
 def test_layers_in_groups_interrupted_and_gone_on_with_give_the_same_table(
     few: Path, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def one_by_one(self: moving.Moves, layers: tuple[int, ...], cells: int) -> list[tuple[int, ...]]:
+    def one_by_one(self: interventions.Interventions, layers: tuple[int, ...], cells: int) -> list[tuple[int, ...]]:
         return [(layer,) for layer in layers]
 
-    wrote, write, stops = list[str](), moving._write, [6]  # in the second of two groups of a file of maps and 3 parts
+    wrote, write, stops = (
+        list[str](),
+        interventions._write,
+        [6],
+    )  # in the second of two groups of a file of maps and 3 parts
 
     def interrupted(path: Path, frame: pl.DataFrame) -> None:
         if len(wrote) in stops:
@@ -212,8 +214,8 @@ def test_layers_in_groups_interrupted_and_gone_on_with_give_the_same_table(
         wrote.append(path.name)
         write(path, frame)
 
-    monkeypatch.setattr(moving.Moves, "groups", one_by_one)
-    monkeypatch.setattr(moving, "_write", interrupted)
+    monkeypatch.setattr(interventions.Interventions, "groups", one_by_one)
+    monkeypatch.setattr(interventions, "_write", interrupted)
     settings = settings_of("map", shared, FEW)
     with pytest.raises(KeyboardInterrupt):
         measure(settings, tmp_path / "run")
@@ -227,8 +229,8 @@ def test_layers_in_groups_interrupted_and_gone_on_with_give_the_same_table(
 
 PROGRAM = """
 import sys
-from tomserve.causal.finding import On
-from tomserve.causal.running import measure
+from tomserve.causal.experiment import On
+from tomserve.causal.experiment import measure
 from tomserve.causal.settings import Settings
 settings = Settings(model=sys.argv[1], items=sys.argv[2], alphas=(0.01, 0.1), layers=(3,), fewest=2)
 measure(settings, sys.argv[3], on=On(device="cpu"))

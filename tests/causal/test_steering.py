@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tomserve.causal import table
-from tomserve.causal.folds import folds
-from tomserve.causal.steering import TRANSFER_LEAST, FitRow, LayerStates, Step, budgeted, steps
+from tomserve.causal.projection import assign_folds
+from tomserve.causal.steering import TRANSFER_LEAST, FitRow, LayerStates, Step, scale_to_norms, steps
 from tomserve.causal.table import CONTROLS, HELD_OUT, IN_SAMPLE, PPT, TO_FALSE, TO_TRUE
 
 ALPHAS = (1e-3, 0.1, 10.0)
@@ -36,7 +36,7 @@ def layer() -> LayerStates:
 
 @pytest.fixture(scope="module")
 def held(layer: LayerStates) -> np.ndarray:
-    return folds(layer.clusters, 5, 0, layer.families)
+    return assign_folds(layer.clusters, 5, 0, layer.families)
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def test_the_seed_decides_what_is_random_and_the_layer_does_not(
 
 
 def test_a_displacement_of_no_length_stays_none() -> None:
-    found = budgeted(np.array([[[0.0, 0.0], [3.0, 4.0]]]), np.array([[7.0, 10.0], [1.0, 0.0]]))
+    found = scale_to_norms(np.array([[[0.0, 0.0], [3.0, 4.0]]]), np.array([[7.0, 10.0], [1.0, 0.0]]))
     assert found.tolist() == [[[0, 0], [6, 8]], [[0, 0], [0, 0]]]
 
 
@@ -219,7 +219,9 @@ DEGENERATE = {
 @pytest.mark.parametrize("name", list(DEGENERATE))
 def test_states_that_hardly_vary_give_finite_steps_of_equal_length(name: str, layer: LayerStates) -> None:
     x, y, own_twin = (np.broadcast_to(one, (N, D)).astype(np.float64) for one in DEGENERATE[name])
-    made, rows = steps(replace(layer, false=x, own=y, own_twin=own_twin), folds(layer.clusters, 5), (1e-4, 1.0), 0)
+    made, rows = steps(
+        replace(layer, false=x, own=y, own_twin=own_twin), assign_folds(layer.clusters, 5), (1e-4, 1.0), 0
+    )
     for step in made:
         if step.map != table.PATCH_TWIN and step.fitted in (HELD_OUT, IN_SAMPLE):
             assert np.isfinite(step.delta).all(), (step.map, step.fitted)

@@ -11,10 +11,10 @@ from tests.conftest import ROOT, make_item
 from tests.helpers import subjects
 from tests.helpers.mechanism import cases, released
 from tomserve.benchmarks.counterfactuals import Case
-from tomserve.causal import tokens
-from tomserve.causal.backend import Prompt
+from tomserve.causal import prompts
+from tomserve.causal.activations import Prompt
+from tomserve.causal.prompts import CasePrompts, adapt_strategy, prompt_of, prompts_of
 from tomserve.causal.table import FALSE, OWN, OWN_TWIN, TWIN
-from tomserve.causal.tokens import CasePrompts, fitting_strategy, prompt_of, prompts_of
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
@@ -30,7 +30,7 @@ def reference() -> Any:
 
 @pytest.fixture(scope="module")
 def vanilla(reference: Any) -> Strategy:
-    return fitting_strategy("vanilla", reference)
+    return adapt_strategy("vanilla", reference)
 
 
 def made(prompt: Prompt | str) -> Prompt:
@@ -89,7 +89,7 @@ def sentence_piece() -> Any:
 @pytest.mark.parametrize("make", [byte_level, sentence_piece, subjects.tokenizer])
 def test_a_prompt_and_a_choice_begin_the_reply_whatever_the_tokenizer(make: Any) -> None:
     tokenizer = make()
-    strategy = fitting_strategy("vanilla", tokenizer)
+    strategy = adapt_strategy("vanilla", tokenizer)
     for order in (0, 1):
         prompt = made(prompt_of(TWO, strategy, tokenizer, order))
         shown = TWO.model_copy(update={"choices": TWO.choices[::-1] if order else TWO.choices})
@@ -107,7 +107,7 @@ def test_where_the_prompts_own_end_would_merge_the_reply_is_tokenised_alone() ->
     tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}{{ ' \"t' }}"
     before = tokenizer.encode('x "t', add_special_tokens=False)
     assert tokenizer.encode('x "tea', add_special_tokens=False)[: len(before)] != before
-    found = made(tokens._parted('x "t', ["ea", "salt"], tokenizer))
+    found = made(prompts._parted('x "t', ["ea", "salt"], tokenizer))
     assert found.tokens[: len(before)] == tuple(before)
 
 
@@ -125,7 +125,7 @@ def test_both_orders_of_a_released_case(reference: Any, vanilla: Strategy) -> No
         for choice, token in zip(item.choices, prompt.choices, strict=True):
             assert choice.startswith(reference.decode([token]))
     assert prompts_of(case, vanilla, reference, context=900) == found
-    assert prompts_of(case, vanilla, reference, context=700) == tokens.TOO_LONG
+    assert prompts_of(case, vanilla, reference, context=700) == prompts.TOO_LONG
 
 
 @pytest.mark.parametrize(
@@ -152,30 +152,30 @@ def test_what_all_choices_begin_with_belongs_to_the_prompt(
 
 def test_reasons_to_leave_a_case_out(reference: Any, vanilla: Strategy) -> None:
     alike = make_item(choices=["salt box", "salt jar", "tea"], answer="tea", gold=None)
-    assert prompt_of(alike, vanilla, reference) == tokens.SAME_TOKEN
+    assert prompt_of(alike, vanilla, reference) == prompts.SAME_TOKEN
     words = subjects.tokenizer()
     strange = make_item(choices=["tea", "quinoa"], gold=None)
-    assert prompt_of(strange, fitting_strategy("vanilla", words), words) == tokens.NO_TOKEN
+    assert prompt_of(strange, adapt_strategy("vanilla", words), words) == prompts.NO_TOKEN
     case = cases(1)[0]
-    every = prompts_of(case, fitting_strategy("vanilla", words), words)
+    every = prompts_of(case, adapt_strategy("vanilla", words), words)
     assert isinstance(every, CasePrompts)
     assert (len(every.prompts), (TWIN, 1) in every.prompts) == (8, True)
     fewer = case.own.model_copy(update={"choices": case.own.choices[:2]})
-    assert prompts_of(Case(case.f, fewer, case.own_twin), vanilla, reference) == tokens.UNEVEN
-    without_unknown = fitting_strategy("hitom_vanilla", reference)
-    assert prompt_of(case.f, without_unknown, reference) == tokens.NOT_OFFERED
+    assert prompts_of(Case(case.f, fewer, case.own_twin), vanilla, reference) == prompts.UNEVEN
+    without_unknown = adapt_strategy("hitom_vanilla", reference)
+    assert prompt_of(case.f, without_unknown, reference) == prompts.NOT_OFFERED
     assert isinstance(prompt_of(TWO, without_unknown, reference), Prompt)
 
 
 def test_letters_follow_the_order_in_which_choices_are_shown(reference: Any) -> None:
-    strategy = fitting_strategy("dyntom_vanilla", reference)
+    strategy = adapt_strategy("dyntom_vanilla", reference)
     item = make_item(choices=["tea", "salt", "rice"], gold=None)
     for order, letters in ((0, "ABC"), (1, "CBA")):
         prompt = made(prompt_of(item, strategy, reference, order))
         assert "".join(reference.decode([token]) for token in prompt.choices) == letters
         assert reference.decode(prompt.tokens).endswith('{"answer":"')
     item = make_item(choices=["red", "red box"], answer="red", gold=None)
-    prompt = made(prompt_of(item, fitting_strategy("hitom_cot", reference), reference))
+    prompt = made(prompt_of(item, adapt_strategy("hitom_cot", reference), reference))
     assert reference.decode(prompt.tokens).endswith('{"answer":"red')
     assert [reference.decode([token]) for token in prompt.choices] == ['"', " "], "what follows the answer"
 
@@ -183,13 +183,13 @@ def test_letters_follow_the_order_in_which_choices_are_shown(reference: Any) -> 
 @pytest.mark.parametrize("name", ["cot", "letters", "simtom", "vanilla_free", "narrator"])
 def test_strategies_that_do_not_answer_at_once_are_refused(name: str, reference: Any) -> None:
     with pytest.raises(ConfigError, match=f"strategy {name}: .*use a strategy") as caught:
-        prompt_of(make_item(), fitting_strategy(name, reference), reference)
+        prompt_of(make_item(), adapt_strategy(name, reference), reference)
     assert "\n" not in str(caught.value)
 
 
 def test_templates_that_there_are_not_or_that_think() -> None:
     tokenizer = subjects.tokenizer()
-    strategy = fitting_strategy("vanilla", tokenizer)
+    strategy = adapt_strategy("vanilla", tokenizer)
     switched = "{% if enable_thinking is not defined or enable_thinking %}<think>{% endif %}"
     tokenizer.chat_template = subjects.TEMPLATE + switched
     assert isinstance(prompt_of(TWO, strategy, tokenizer), Prompt)
@@ -198,14 +198,14 @@ def test_templates_that_there_are_not_or_that_think() -> None:
         prompt_of(TWO, strategy, tokenizer)
     tokenizer.chat_template = None
     with pytest.raises(ConfigError, match=r"has no chat template.*Instruct.*chat_template\.jinja"):
-        fitting_strategy("vanilla", tokenizer)
+        adapt_strategy("vanilla", tokenizer)
 
 
 def test_a_model_without_system_messages_gets_their_text_from_the_user() -> None:
     tokenizer = byte_level()
     refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
     tokenizer.chat_template = refuses + subjects.TEMPLATE
-    strategy = fitting_strategy("vanilla", tokenizer)
+    strategy = adapt_strategy("vanilla", tokenizer)
     prompt = made(prompt_of(TWO, strategy, tokenizer))
     assert "user\nYou answer questions about short stories." in tokenizer.decode(prompt.tokens)
     with pytest.raises(ConfigError, match=r"cannot show the strategy's messages .no system."):

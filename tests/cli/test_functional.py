@@ -215,7 +215,7 @@ def test_a_signal_while_weights_are_loaded_is_no_mistake_of_the_weights(
 ) -> None:
     import transformers
 
-    from tomserve.causal.running import measure
+    from tomserve.causal.experiment import measure
     from tomserve.causal.settings import Settings
 
     def stopped(*given: object, **named: object) -> None:

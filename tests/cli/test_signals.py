@@ -59,7 +59,7 @@ PHASES = {
     "report": {"waits for a picture": "tomserve.reporting.html.svg:_picture"},
     "compare": {"writes": "os:fsync"},
     "generate": {"writes": "tomserve.content.output_path:writing"},
-    "faithfulness": {"keeps": "tomserve.faithfulness.running:_items"},
+    "faithfulness": {"keeps": "tomserve.faithfulness.measurement:_items"},
 }
 """By command and phase: the function in which a signal arrives."""
 

@@ -14,7 +14,7 @@ from tests.conftest import ROOT, Endpoint, completion, make_item, running
 from tests.helpers.answerers import Answerer
 from tests.helpers.asking import FAST
 from tomserve.errors import ConfigError, RunMismatchError, ServerError
-from tomserve.faithfulness.running import Measured, foresee, measure
+from tomserve.faithfulness.measurement import MeasurementResult, measure, preview
 from tomserve.faithfulness.settings import Connection, Settings
 from tomserve.faithfulness.table import CALL, EDITS, HINTS, PREFILL, SCHEMA
 from tomserve.items import Item, read_items
@@ -24,12 +24,12 @@ Source = Callable[..., Path]
 EDITED = ("edits",)
 
 
-def measured(server: Endpoint, folder: Path, place: str = "edited", **settings: Any) -> Measured:
+def measured(server: Endpoint, folder: Path, place: str = "edited", **settings: Any) -> MeasurementResult:
     wanted = {"limit": 14, "probes": EDITED, **settings}
     return measure(Settings(run=folder, **wanted), Connection(base_urls=(server.url,), policy=FAST), place)
 
 
-def table(found: Measured) -> pl.DataFrame:
+def table(found: MeasurementResult) -> pl.DataFrame:
     return pl.read_parquet(found.folder / "scores.parquet")
 
 
@@ -266,7 +266,7 @@ def test_a_plan_counts_what_would_be_asked_without_any_server(
     server: Endpoint, items: list[Item], source: Source
 ) -> None:
     model, run = Answerer(items), source()
-    told = foresee(Settings(run=run, limit=8))
+    told = preview(Settings(run=run, limit=8))
     server.script = model
     measured(server, run, limit=8, probes=("edits", "hints"))
     keys = {orjson.dumps([body["messages"], body.get("response_format")]) for body in model.seen}

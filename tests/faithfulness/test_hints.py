@@ -11,9 +11,9 @@ from tests.helpers.several import several
 from tests.helpers.strategies import write_strategy
 from tomserve import content
 from tomserve.faithfulness import hints
-from tomserve.faithfulness.hints import Hinted, hinted, texts_digest
+from tomserve.faithfulness.chains import OmittedEdit
+from tomserve.faithfulness.hints import HintedTurn, add_hints, texts_digest
 from tomserve.faithfulness.table import HINTS
-from tomserve.faithfulness.written import LeftOut
 from tomserve.items import Item
 from tomserve.prompting.conversation import Message
 from tomserve.prompting.strategy import Strategy
@@ -29,10 +29,10 @@ def strategy(request: pytest.FixtureRequest, tmp_path: Path) -> Strategy:
     return Strategy(write_strategy(tmp_path / "own", {"user": own}))
 
 
-def made(item: Item, strategy: Strategy, own: str | None = None) -> dict[str, Hinted]:
-    found = list(hinted(item, strategy.turn, own, lettered=strategy.lettered))
+def made(item: Item, strategy: Strategy, own: str | None = None) -> dict[str, HintedTurn]:
+    found = list(add_hints(item, strategy.turn, own, lettered=strategy.lettered))
     assert [one.condition for one in found] == list(HINTS)
-    return {one.condition: one for one in found if isinstance(one, Hinted)}
+    return {one.condition: one for one in found if isinstance(one, HintedTurn)}
 
 
 def last(messages: Sequence[Message]) -> str:
@@ -120,8 +120,8 @@ def test_a_wrong_hint_names_what_the_story_names_and_unknown_last_of_all() -> No
 
 
 def left_out(item: Item, strategy: str, own: str | None) -> dict[str, str]:
-    found = hinted(item, Strategy.load(strategy).turn, own)
-    return {one.condition: one.reason for one in found if isinstance(one, LeftOut)}
+    found = add_hints(item, Strategy.load(strategy).turn, own)
+    return {one.condition: one.reason for one in found if isinstance(one, OmittedEdit)}
 
 
 def test_hints_that_cannot_be_given_say_why() -> None:

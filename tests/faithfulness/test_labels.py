@@ -7,21 +7,27 @@ from hypothesis import strategies as st
 
 from tests.helpers.written_chains import JAR, RUI, TIN, gold_list, reply, texts, tokens
 from tests.helpers.written_chains import edited as made
-from tomserve.faithfulness import aims
-from tomserve.faithfulness.edits import chosen_other, without_verdict
-from tomserve.faithfulness.labels import EVERY_SENTENCE, IS_GOLD, LAST_ALONE, ONE_BELIEF, OTHER_FORM
-from tomserve.faithfulness.reading import labels_of, shown
+from tomserve.faithfulness import chains
+from tomserve.faithfulness.chains import EditedChain, OmittedEdit, WrittenChain, labels_of, write_beginning
+from tomserve.faithfulness.edits import (
+    EVERY_SENTENCE,
+    IS_GOLD,
+    LAST_ALONE,
+    ONE_BELIEF,
+    OTHER_FORM,
+    choose_other,
+    remove_verdict,
+)
 from tomserve.faithfulness.table import FILLER, TEXT
-from tomserve.faithfulness.written import Edited, LeftOut, Written
 from tomserve.items import Gold, Item
 from tomserve.scoring.answers import read_reply
 
 OTHER = labels_of(JAR, reply(JAR, ["unknown", "beads", "beads", "beads", "beads"], "beads", only_changes=True))
 
 
-def chain(text: str, item: Item = TIN) -> Written:
+def chain(text: str, item: Item = TIN) -> WrittenChain:
     found = labels_of(item, text)
-    assert isinstance(found, Written), found
+    assert isinstance(found, WrittenChain), found
     return found
 
 
@@ -41,8 +47,8 @@ def test_every_edit_of_a_chain_for_every_sentence() -> None:
         "middle_propagated": ('["unknown","unknown","marbles","marbles"]', "marbles"),
         "agents_swapped": ('["unknown","unknown","unknown","marbles"]', "marbles"),
     }
-    assert found["paraphrase"] == LeftOut("paraphrase", EVERY_SENTENCE)
-    assert found["gold"] == LeftOut("gold", IS_GOLD)
+    assert found["paraphrase"] == OmittedEdit("paraphrase", EVERY_SENTENCE)
+    assert found["gold"] == OmittedEdit("gold", IS_GOLD)
 
 
 def test_a_list_of_changes_is_filled_and_a_filled_one_thinned() -> None:
@@ -53,16 +59,16 @@ def test_a_list_of_changes_is_filled_and_a_filled_one_thinned() -> None:
     assert texts(made(TIN, changes))["paraphrase"] == (filled, None)
     assert texts(made(TIN, every))["paraphrase"] == (changes.text, None)
     one = chain('{"beliefs": [{"sentence": 4, "belief": "acorns"}], "answer": "acorns"}')
-    assert made(TIN, one)["paraphrase"] == LeftOut("paraphrase", aims.SAME)
-    assert made(TIN, one)["middle_local"] == LeftOut("middle_local", ONE_BELIEF)
+    assert made(TIN, one)["paraphrase"] == OmittedEdit("paraphrase", chains.SAME)
+    assert made(TIN, one)["middle_local"] == OmittedEdit("middle_local", ONE_BELIEF)
     early = chain('{"beliefs": [{"sentence": 3, "belief": "acorns"}], "answer": "acorns"}')
     assert '"sentence": 4' in texts(made(TIN, early))["paraphrase"][0]
 
 
 def test_what_follows_ends_where_the_right_belief_changes() -> None:
     found = made(TIN, gold_list(TIN, only_changes=True))
-    assert found["middle_propagated"] == LeftOut("middle_propagated", aims.NOTHING_FOLLOWS)
-    assert found["middle_local"] == Edited(
+    assert found["middle_propagated"] == OmittedEdit("middle_propagated", chains.NOTHING_FOLLOWS)
+    assert found["middle_local"] == EditedChain(
         "middle_local", '[{"sentence": 1, "belief": "marbles"}, {"sentence": 3, "belief": "acorns"}]', "acorns"
     )
     beliefs = chain('{"beliefs": ["unknown", "unknown", "acorns"], "answer": "acorns"}')
@@ -74,9 +80,9 @@ def test_a_wrong_label_is_neither_the_models_answer_nor_the_right_one() -> None:
     assert texts(made(TIN, wrong_own))["last_corrupted"] == ('["unknown", "acorns", "beads"]', "beads")
     two = TIN.model_copy(update={"choices": ("marbles", "acorns"), "gold": None})
     both = made(two, chain('{"beliefs": ["marbles", "marbles"], "answer": "marbles"}', two))
-    assert both["last_corrupted"] == LeftOut("last_corrupted", aims.NO_WRONG)
-    assert both["gold"] == LeftOut("gold", aims.NO_GOLD)
-    assert both["middle_propagated"] == LeftOut("middle_propagated", aims.NO_GOLD)
+    assert both["last_corrupted"] == OmittedEdit("last_corrupted", chains.NO_WRONG)
+    assert both["gold"] == OmittedEdit("gold", chains.NO_GOLD)
+    assert both["middle_propagated"] == OmittedEdit("middle_propagated", chains.NO_GOLD)
 
 
 def test_a_right_chain_takes_the_place_of_a_wrong_one() -> None:
@@ -98,17 +104,17 @@ def test_somebody_elses_beliefs_need_a_question_about_them() -> None:
         "marbles",
     )
     early = RUI.model_copy(update={"gold": Gold(sets=[["unknown"], ["unknown"], ["marbles"], ["marbles"]])})
-    assert made(TIN, written, (early,))["agents_swapped"] == LeftOut("agents_swapped", LAST_ALONE)
+    assert made(TIN, written, (early,))["agents_swapped"] == OmittedEdit("agents_swapped", LAST_ALONE)
     assert texts(made(TIN, written, (early, RUI)))["agents_swapped"][1] == "marbles", "another person's will do"
     strangers = (RUI.model_copy(update={"story": (*RUI.story[:3], "It rains.")}), TIN, JAR)
-    assert made(TIN, written, strangers)["agents_swapped"] == LeftOut("agents_swapped", aims.NO_MATE)
+    assert made(TIN, written, strangers)["agents_swapped"] == OmittedEdit("agents_swapped", chains.NO_MATE)
     as_answered = written._replace(own="marbles")
-    assert made(TIN, as_answered)["agents_swapped"] == LeftOut("agents_swapped", aims.NO_MATE)
+    assert made(TIN, as_answered)["agents_swapped"] == OmittedEdit("agents_swapped", chains.NO_MATE)
 
 
 def test_the_other_items_chain_is_written_in_this_items_style() -> None:
     long = labels_of(JAR, reply(JAR, ["unknown", "acorns", "acorns", "beads", "marbles"], "marbles"))
-    assert isinstance(long, Written)
+    assert isinstance(long, WrittenChain)
     compact = chain(
         '{"beliefs":[{"belief":"unknown","sentence":1},{"belief":"acorns","sentence":3}],"answer":"acorns"}'
     )
@@ -116,21 +122,21 @@ def test_the_other_items_chain_is_written_in_this_items_style() -> None:
     assert implied == "marbles"
     assert text.startswith('[{"belief":"unknown","sentence":1},{"belief":"acorns","sentence":2},')
     assert text.endswith('{"belief":"marbles","sentence":4}]')
-    assert made(TIN, compact)["other_item"] == LeftOut("other_item", aims.NO_OTHER)
-    prose = made(TIN, compact, other=(JAR, Written(TEXT, "So it is tea.")))
-    assert prose["other_item"] == LeftOut("other_item", OTHER_FORM)
+    assert made(TIN, compact)["other_item"] == OmittedEdit("other_item", chains.NO_OTHER)
+    prose = made(TIN, compact, other=(JAR, WrittenChain(TEXT, "So it is tea.")))
+    assert prose["other_item"] == OmittedEdit("other_item", OTHER_FORM)
 
 
 def test_dots_style_and_verdict() -> None:
-    assert aims.dots("one two three", tokens) == ". . ."
-    assert tokens(aims.dots("", tokens)) <= 1
-    assert len(aims.dots("abc", lambda text: 0 if text.startswith(".") else 9)) < 100
+    assert chains.dots("one two three", tokens) == ". . ."
+    assert tokens(chains.dots("", tokens)) <= 1
+    assert len(chains.dots("abc", lambda text: 0 if text.startswith(".") else 9)) < 100
     listed = [{"sentence": 1, "belief": "unknown"}, {"sentence": 3, "belief": "acorns"}]
     written = chain(json.dumps({"beliefs": listed, "answer": "acorns"}, indent=2))
     assert texts(made(TIN, written))["last_corrupted"][0] == written.text.replace("acorns", "marbles")
     trailing = '[{"sentence": 1, "belief": "unknown"}, {"sentence": 2, "belief": "unknown"}]'
-    assert without_verdict(TIN, gold_list(TIN, only_changes=False)) == trailing
-    assert without_verdict(TIN, chain('{"beliefs": ["acorns", "acorns"], "answer": "acorns"}')) == "[]"
+    assert remove_verdict(TIN, gold_list(TIN, only_changes=False)) == trailing
+    assert remove_verdict(TIN, chain('{"beliefs": ["acorns", "acorns"], "answer": "acorns"}')) == "[]"
 
 
 def test_another_chain_is_of_another_cluster_with_the_same_choices_and_another_end() -> None:
@@ -138,12 +144,12 @@ def test_another_chain_is_of_another_cluster_with_the_same_choices_and_another_e
     same_end = (JAR.model_copy(update={"id": "jar/2"}), mine)
     own_cluster = (RUI, gold_list(RUI, only_changes=True))
     pool = [same_end, (JAR, OTHER), own_cluster]
-    assert chosen_other(TIN, mine, pool) == (JAR, OTHER)
-    assert chosen_other(TIN, mine, pool[::-1]) == (JAR, OTHER)
-    assert chosen_other(TIN, mine, [own_cluster]) is None
+    assert choose_other(TIN, mine, pool) == (JAR, OTHER)
+    assert choose_other(TIN, mine, pool[::-1]) == (JAR, OTHER)
+    assert choose_other(TIN, mine, [own_cluster]) is None
     retold = RUI.model_copy(update={"story": RUI.story[:3], "gold": None})
-    assert chosen_other(TIN, mine, [(retold, own_cluster[1])]) == (retold, own_cluster[1])
-    assert chosen_other(TIN, mine, [(JAR, Written(TEXT, "So it is tea."))]) is None
+    assert choose_other(TIN, mine, [(retold, own_cluster[1])]) == (retold, own_cluster[1])
+    assert choose_other(TIN, mine, [(JAR, WrittenChain(TEXT, "So it is tea."))]) is None
 
 
 labels = st.sampled_from(TIN.choices)
@@ -162,10 +168,10 @@ def test_edited_lists_are_read_as_what_they_imply(
     listed = [one["belief"] for one in entries] if bare else entries
     written = chain(json.dumps({"beliefs": listed, "answer": answer}, indent=pretty[0] if pretty else None))
     found = made(TIN, written, other=(JAR, OTHER))
-    assert found["full"] == Edited("full", written.text)
+    assert found["full"] == EditedChain("full", written.text)
     for name, (text, implied) in texts(found).items():
         assert name == "full" or text != written.text
-        reading = read_reply(shown(written, text) + ' "acorns"}', TIN.choices, len(TIN.story))
+        reading = read_reply(write_beginning(written, text) + ' "acorns"}', TIN.choices, len(TIN.story))
         if name == FILLER or text == "[]":
             continue
         assert reading.chain is not None, reading
@@ -179,7 +185,7 @@ def test_edited_lists_are_read_as_what_they_imply(
             assert [place for place, _ in reading.chain] == [entry.sentence for entry in written.entries]
         if name == "paraphrase":
             assert last == written.entries[-1].label
-    shorter = without_verdict(TIN, written)
+    shorter = remove_verdict(TIN, written)
     assert shorter is not None
     assert json.loads(shorter)[-1:] != json.loads(written.text)[-1:]
     assert len(json.loads(shorter)) < len(written.entries)

@@ -7,14 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.written_chains import JAR, RUI, TIN, edited, gold_prose, texts, tokens
-from tomserve.faithfulness import aims, prose
-from tomserve.faithfulness.edits import chosen_other, without_verdict
-from tomserve.faithfulness.phrases import reworded
-from tomserve.faithfulness.reading import shown, thinking_of, turn_of
-from tomserve.faithfulness.rewording import same_meaning
+from tomserve.faithfulness import chains, prose_edits
+from tomserve.faithfulness.chains import EditedChain, OmittedEdit, WrittenChain, thinking_of, turn_of, write_beginning
+from tomserve.faithfulness.edits import choose_other, remove_verdict
+from tomserve.faithfulness.prose_edits import find_labels, replace_label, reword, split_units
+from tomserve.faithfulness.second_models import same_meaning
 from tomserve.faithfulness.table import TEXT, TRUNCATED
-from tomserve.faithfulness.units import named, replaced, units
-from tomserve.faithfulness.written import Edited, LeftOut, Written
 from tomserve.items import Item
 from tomserve.scoring.answers import read_reply
 from tomserve.scoring.labels import LetteredChoices
@@ -27,18 +25,21 @@ COT = """Let's think step by step.
 
 So, Nadia still thinks that there are acorns in the tin.
 The answer is acorns."""
-OTHER = (JAR, Written(TEXT, "Ann read the lid. Therefore Ann thinks that it holds beads.", own="beads"))
+OTHER = (JAR, WrittenChain(TEXT, "Ann read the lid. Therefore Ann thinks that it holds beads.", own="beads"))
 
 
-def chain(text: str, own: str | None = "acorns", item: Item = TIN) -> Written:
+def chain(text: str, own: str | None = "acorns", item: Item = TIN) -> WrittenChain:
     found = turn_of(item, text, str(own))
-    assert isinstance(found, Written), found
+    assert isinstance(found, WrittenChain), found
     return found
 
 
 def made(
-    item: Item, written: Written, mates: tuple[Item, ...] = (RUI, TIN), other: tuple[Item, Written] | None = OTHER
-) -> dict[str, Edited | LeftOut]:
+    item: Item,
+    written: WrittenChain,
+    mates: tuple[Item, ...] = (RUI, TIN),
+    other: tuple[Item, WrittenChain] | None = OTHER,
+) -> dict[str, EditedChain | OmittedEdit]:
     return edited(item, written, mates, other)
 
 
@@ -85,56 +86,63 @@ The answer is acorns.""",
 
 def test_thinking_is_edited_like_any_prose() -> None:
     thought = thinking_of(TIN, '{"answer": "acorns"}', COT)
-    assert isinstance(thought, Written)
+    assert isinstance(thought, WrittenChain)
     found, as_text = texts(made(TIN, thought)), texts(made(TIN, chain(COT)))
     assert found == as_text
-    assert shown(thought, found["last_corrupted"][0]).endswith('is marbles.\n</think>\n\n{"answer":')
+    assert write_beginning(thought, found["last_corrupted"][0]).endswith('is marbles.\n</think>\n\n{"answer":')
 
 
 def test_what_cannot_be_edited_says_why() -> None:
     open_end = made(TIN, chain("It could be acorns, or marbles."), other=None)
     for name in ("last_corrupted", "middle_local", "middle_propagated"):
-        assert open_end[name] == LeftOut(name, prose.NO_CONCLUSION)
-    assert open_end["paraphrase"] == LeftOut("paraphrase", prose.NO_RULE)
-    assert open_end["other_item"] == LeftOut("other_item", aims.NO_OTHER)
-    assert open_end["agents_swapped"] == LeftOut("agents_swapped", prose.FEW_PERSONS)
+        assert open_end[name] == OmittedEdit(name, prose_edits.NO_CONCLUSION)
+    assert open_end["paraphrase"] == OmittedEdit("paraphrase", prose_edits.NO_RULE)
+    assert open_end["other_item"] == OmittedEdit("other_item", chains.NO_OTHER)
+    assert open_end["agents_swapped"] == OmittedEdit("agents_swapped", prose_edits.FEW_PERSONS)
     single = made(TIN, chain("The answer is acorns."))
-    assert single["middle_local"] == LeftOut("middle_local", prose.NO_LABEL)
+    assert single["middle_local"] == OmittedEdit("middle_local", prose_edits.NO_LABEL)
     contradictory = made(TIN, chain("Acorns.\n\nShe read acorns. So Nadia thinks that it is acorns."))
-    assert isinstance(contradictory["last_corrupted"], LeftOut)
+    assert isinstance(contradictory["last_corrupted"], OmittedEdit)
     no_gold = made(JAR, chain("So the answer is beads.", "beads", JAR))
-    assert no_gold["gold"] == LeftOut("gold", aims.NO_GOLD)
+    assert no_gold["gold"] == OmittedEdit("gold", chains.NO_GOLD)
 
 
 def test_a_contrast_stays_one_and_prose_without_its_verdict_concludes_nothing() -> None:
     found = texts(made(TIN, chain("She read it. So Nadia believes that it holds acorns, not marbles.")))
     assert found["last_corrupted"] == ("She read it. So Nadia believes that it holds marbles, not acorns.", "marbles")
-    assert without_verdict(TIN, chain(COT)) == COT[: COT.index("\n\nSo, Nadia")]
-    assert without_verdict(TIN, chain("The answer is acorns.")) == ""
-    assert without_verdict(TIN, chain("She never looked.")) is None
+    assert remove_verdict(TIN, chain(COT)) == COT[: COT.index("\n\nSo, Nadia")]
+    assert remove_verdict(TIN, chain("The answer is acorns.")) == ""
+    assert remove_verdict(TIN, chain("She never looked.")) is None
 
 
 def test_a_label_is_put_in_as_the_other_was_written() -> None:
     boxes = ("red_box", "an urn", "Old Tin")
-    assert replaced("In a red box, the Red_box.", "red_box", "an urn", boxes) == "In an urn, the Urn."
-    assert replaced("It is an urn or urns, no RED BOX", "an urn", "red_box", boxes) == (
+    assert replace_label("In a red box, the Red_box.", "red_box", "an urn", boxes) == "In an urn, the Urn."
+    assert replace_label("It is an urn or urns, no RED BOX", "an urn", "red_box", boxes) == (
         "It is a red box or red boxes, no URN"
     )
-    assert replaced("the old tin, Old Tin", "Old Tin", "red_box", boxes) == "the red box, red box"
+    assert replace_label("the old tin, Old Tin", "Old Tin", "red_box", boxes) == "the red box, red box"
     facts = ("unknown", "a film is on")
-    assert replaced("The answer is unknown.", "unknown", "a film is on", facts) == "The answer is a film is on."
-    assert replaced("The answer is a film is on.", "a film is on", "unknown", facts) == "The answer is unknown."
+    assert replace_label("The answer is unknown.", "unknown", "a film is on", facts) == "The answer is a film is on."
+    assert replace_label("The answer is a film is on.", "a film is on", "unknown", facts) == "The answer is unknown."
     lettered = LetteredChoices(("red_box", "blue_box"))
-    assert replaced("So option A, or (A) red_box", "red_box", "blue_box", lettered) == "So option B, or (B) blue_box"
+    assert (
+        replace_label("So option A, or (A) red_box", "red_box", "blue_box", lettered) == "So option B, or (B) blue_box"
+    )
     told = ("Ann thinks it is in her bag.", "Ann thinks it is in the taxi.")
-    assert replaced("So in the taxi", told[1], told[0], told) == "So in the bag"
+    assert replace_label("So in the taxi", told[1], told[0], told) == "So in the bag"
 
 
 def test_sentences_are_the_text_and_keep_their_numbers() -> None:
     text = '  * \n1. Dr. Ito sees it. She said: "no." Then e.g. that.\n\n\n2) So\n---\n'
-    assert units(text) == ["  * \n1. Dr. Ito sees it. ", 'She said: "no." ', "Then e.g. that.\n\n\n", "2) So\n---\n"]
-    assert units("") == []
-    assert units("...") == []
+    assert split_units(text) == [
+        "  * \n1. Dr. Ito sees it. ",
+        'She said: "no." ',
+        "Then e.g. that.\n\n\n",
+        "2) So\n---\n",
+    ]
+    assert split_units("") == []
+    assert split_units("...") == []
 
 
 @pytest.mark.parametrize(
@@ -150,11 +158,11 @@ def test_sentences_are_the_text_and_keep_their_numbers() -> None:
     ],
 )
 def test_other_words_mean_the_same(text: str, other: str) -> None:
-    assert reworded(text, []) == other
+    assert reword(text, []) == other
 
 
 def test_nothing_that_is_kept_is_reworded() -> None:
-    assert reworded("So, he thinks so. So, no.", [(0, 3), (7, 13)]) == "So, he thinks so. Therefore, no."
+    assert reword("So, he thinks so. So, no.", [(0, 3), (7, 13)]) == "So, he thinks so. Therefore, no."
     labels = TIN.model_copy(update={"choices": ("he thinks so", "because", "acorns"), "answer": "acorns", "gold": None})
     written = chain('Rui says "she thinks". Because: he thinks so. Thus, acorns.', item=labels)
     found = texts(made(labels, written))["paraphrase"]
@@ -168,7 +176,7 @@ def test_a_rewriting_says_the_same_or_is_none() -> None:
     assert not same_meaning(TIN, written, "Rui saw marbles. She read acorns. So the answer is acorns.")
     assert not same_meaning(TIN, written, "She read acorns. Rui saw marbles. So the answer is marbles.")
     assert not same_meaning(TIN, written, "She read acorns, Rui marbles. Is the answer acorns?")
-    listed = Written("labels", '["acorns"]', own="acorns")
+    listed = WrittenChain("labels", '["acorns"]', own="acorns")
     assert not same_meaning(TIN, listed, "acorns")
 
 
@@ -186,8 +194,8 @@ def test_no_prose_breaks_an_edit_and_what_is_implied_is_read(text: str, own: str
     if isinstance(written, str):
         return
     found = made(TIN, written)
-    assert found["full"] == Edited("full", text)
-    assert "".join(units(text)) == text
+    assert found["full"] == EditedChain("full", text)
+    assert "".join(split_units(text)) == text
     for name, (changed_to, implied) in texts(found).items():
         assert name == "full" or changed_to != text
         if name in TRUNCATED:
@@ -198,10 +206,10 @@ def test_no_prose_breaks_an_edit_and_what_is_implied_is_read(text: str, own: str
         if name == "last_corrupted":
             assert implied not in (written.own, TIN.answer, None)
         if name == "paraphrase":
-            assert [named(one, TIN.choices) for one in units(changed_to) if named(one, TIN.choices)] == [
-                named(one, TIN.choices) for one in units(text) if named(one, TIN.choices)
-            ]
-    shorter = without_verdict(TIN, written)
+            assert [
+                find_labels(one, TIN.choices) for one in split_units(changed_to) if find_labels(one, TIN.choices)
+            ] == [find_labels(one, TIN.choices) for one in split_units(text) if find_labels(one, TIN.choices)]
+    shorter = remove_verdict(TIN, written)
     assert shorter is None or text.startswith(shorter)
     same_meaning(TIN, written, text[::-1])
 
@@ -211,7 +219,7 @@ def test_most_edits_can_be_made_of_real_items(items: list[Item]) -> None:
     counts: Counter[str] = Counter()
     for item, written in pool:
         beside = tuple(mate for mate in items if mate.story == item.story)
-        found = texts(made(item, written, beside, chosen_other(item, written, pool)))
+        found = texts(made(item, written, beside, choose_other(item, written, pool)))
         counts.update([*found])
         for name in {"last_corrupted", "middle_propagated"} & found.keys():
             assert read_reply(found[name][0], item.choices, question=item.question).answer == found[name][1]

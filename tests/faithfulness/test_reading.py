@@ -7,13 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.written_chains import TIN
-from tomserve.faithfulness import reading
-from tomserve.faithfulness.reading import field_of, labels_of, shown, thinking_of, turn_of
+from tomserve.faithfulness import chains
+from tomserve.faithfulness.chains import (
+    StatedBelief,
+    WrittenChain,
+    field_of,
+    labels_of,
+    thinking_of,
+    turn_of,
+    write_beginning,
+)
 from tomserve.faithfulness.table import LABELS, TEXT, THINKING
-from tomserve.faithfulness.written import Entry, Written
 
 LIST = '[{"sentence":1,"belief":"unknown"},{"sentence":3,"belief":"acorns"}]'
-ENTRIES = (Entry(1, "unknown"), Entry(3, "acorns"))
+ENTRIES = (StatedBelief(1, "unknown"), StatedBelief(3, "acorns"))
 
 
 @pytest.mark.parametrize(
@@ -39,9 +46,9 @@ ENTRIES = (Entry(1, "unknown"), Entry(3, "acorns"))
 )
 def test_a_list_of_beliefs_is_found_with_its_places(text: str, before: str, after: str) -> None:
     found = labels_of(TIN, text % LIST)
-    assert found == Written(LABELS, LIST, ENTRIES, False, before, after, "acorns")
-    assert isinstance(found, Written)
-    assert (text % LIST).startswith(shown(found, found.text))
+    assert found == WrittenChain(LABELS, LIST, ENTRIES, False, before, after, "acorns")
+    assert isinstance(found, WrittenChain)
+    assert (text % LIST).startswith(write_beginning(found, found.text))
 
 
 @pytest.mark.parametrize(
@@ -56,29 +63,29 @@ def test_a_list_of_beliefs_is_found_with_its_places(text: str, before: str, afte
 )  # fmt: skip
 def test_entries_of_a_list(beliefs: str, answer: str, entries: tuple[tuple[int, str], ...], own: str | None) -> None:
     found = labels_of(TIN, f'{{"beliefs": {beliefs}, "answer": "{answer}"}}')
-    assert isinstance(found, Written)
-    assert (found.entries, found.own) == (tuple(Entry(*one) for one in entries), own)
+    assert isinstance(found, WrittenChain)
+    assert (found.entries, found.own) == (tuple(StatedBelief(*one) for one in entries), own)
     assert found.plain is beliefs.startswith('["')
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"answer": "acorns", "beliefs": %s}', reading.ANSWER_FIRST),
-        ('{"answer": "acorns"}', reading.NO_CHAIN),
-        ("acorns", reading.NO_CHAIN),
-        ("", reading.NO_CHAIN),
-        ('{"beliefs": [], "answer": "acorns"}', reading.FAULTY),
-        ('{"beliefs": ["cashews"], "answer": "acorns"}', reading.FAULTY),
-        ('{"beliefs": [{"sentence": 9, "belief": "acorns"}], "answer": "acorns"}', reading.FAULTY),
-        ('{"beliefs": "acorns", "answer": "acorns"}', reading.FAULTY),
+        ('{"answer": "acorns", "beliefs": %s}', chains.ANSWER_FIRST),
+        ('{"answer": "acorns"}', chains.NO_CHAIN),
+        ("acorns", chains.NO_CHAIN),
+        ("", chains.NO_CHAIN),
+        ('{"beliefs": [], "answer": "acorns"}', chains.FAULTY),
+        ('{"beliefs": ["cashews"], "answer": "acorns"}', chains.FAULTY),
+        ('{"beliefs": [{"sentence": 9, "belief": "acorns"}], "answer": "acorns"}', chains.FAULTY),
+        ('{"beliefs": "acorns", "answer": "acorns"}', chains.FAULTY),
         (
             '{"beliefs": [{"sentence": 3, "belief": "acorns"}, {"sentence": 1, "belief": "unknown"}], "answer": "acorns"}',
-            reading.UNSORTED,
+            chains.UNSORTED,
         ),
-        ('{"beliefs": ["unknown", {"sentence": 2, "belief": "acorns"}], "answer": "acorns"}', reading.MIXED),
-        ('{"beliefs": [{"sentence": 1, "belief": "acorns", "why": "so"}], "answer": "acorns"}', reading.MIXED),
-        ("{'beliefs': %s, 'answer': 'acorns'}", reading.NOT_STRICT),
+        ('{"beliefs": ["unknown", {"sentence": 2, "belief": "acorns"}], "answer": "acorns"}', chains.MIXED),
+        ('{"beliefs": [{"sentence": 1, "belief": "acorns", "why": "so"}], "answer": "acorns"}', chains.MIXED),
+        ("{'beliefs': %s, 'answer': 'acorns'}", chains.NOT_STRICT),
     ],
 )
 def test_a_list_that_cannot_be_edited_says_why(text: str, reason: str) -> None:
@@ -88,21 +95,21 @@ def test_a_list_that_cannot_be_edited_says_why(text: str, reason: str) -> None:
 def test_a_field_is_decoded_and_written_back_byte_for_byte() -> None:
     text = '{"note": 1, "explanation":  "She read \\"acorns\\".\\nSo: acorns – é.", "answer": "acorns"}'
     found = field_of(TIN, text, "explanation")
-    assert isinstance(found, Written)
+    assert isinstance(found, WrittenChain)
     assert (found.form, found.text, found.own) == (TEXT, 'She read "acorns".\nSo: acorns – é.', "acorns")
-    assert shown(found, found.text) == text[: text.index("answer") + len('answer":')]
-    changed = json.loads(shown(found, 'A "quote"\n\\ here') + ' "acorns"}')
+    assert write_beginning(found, found.text) == text[: text.index("answer") + len('answer":')]
+    changed = json.loads(write_beginning(found, 'A "quote"\n\\ here') + ' "acorns"}')
     assert changed == {"note": 1, "explanation": 'A "quote"\n\\ here', "answer": "acorns"}
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"answer": "acorns", "explanation": "so it is"}', reading.NO_FIELD),
-        ('{"explanation": 7, "answer": "acorns"}', reading.NO_FIELD),
-        ('{"explanation": "...", "answer": "acorns"}', reading.NO_PROSE),
-        ('{"explanation": "caf\\u00e9", "answer": "acorns"}', reading.ESCAPED),
-        ("no object", reading.NOT_STRICT),
+        ('{"answer": "acorns", "explanation": "so it is"}', chains.NO_FIELD),
+        ('{"explanation": 7, "answer": "acorns"}', chains.NO_FIELD),
+        ('{"explanation": "...", "answer": "acorns"}', chains.NO_PROSE),
+        ('{"explanation": "caf\\u00e9", "answer": "acorns"}', chains.ESCAPED),
+        ("no object", chains.NOT_STRICT),
     ],
 )
 def test_a_field_that_cannot_be_edited_says_why(text: str, reason: str) -> None:
@@ -110,23 +117,25 @@ def test_a_field_that_cannot_be_edited_says_why(text: str, reason: str) -> None:
 
 
 def test_an_earlier_turn_is_the_chain_and_the_last_one_answers() -> None:
-    assert turn_of(TIN, "She read acorns.", '{"answer": "marbles"}') == Written(TEXT, "She read acorns.", own="marbles")
-    assert turn_of(TIN, " 1. ... ", '{"answer": "marbles"}') == reading.NO_PROSE
+    assert turn_of(TIN, "She read acorns.", '{"answer": "marbles"}') == WrittenChain(
+        TEXT, "She read acorns.", own="marbles"
+    )
+    assert turn_of(TIN, " 1. ... ", '{"answer": "marbles"}') == chains.NO_PROSE
 
 
 def test_thinking_is_found_apart_from_the_reply_or_in_it() -> None:
     apart = thinking_of(TIN, '{"answer": "acorns"}', " She read acorns.\n")
-    assert apart == Written(
+    assert apart == WrittenChain(
         THINKING, "She read acorns.", before="<think>\n", after='\n</think>\n\n{"answer":', own="acorns"
     )
     assert thinking_of(TIN, '<think>\nShe read acorns.</think>\n{"answer": "acorns"}', None) == apart
     assert thinking_of(TIN, 'She read acorns.\n</think>{"answer": "acorns"}', "") == apart
     marked = thinking_of(TIN, '[She read acorns.] {"answer": "acorns"}', None, marks=("[", "]"))
-    assert isinstance(marked, Written)
-    assert shown(marked, marked.text) == '[\nShe read acorns.\n]\n\n{"answer":'
-    assert thinking_of(TIN, "<think>She read", None) == reading.CUT
-    assert thinking_of(TIN, '{"answer": "acorns"}', None) == reading.NO_THINKING
-    assert thinking_of(TIN, '<think>\n\n</think>\n\n{"answer": "acorns"}', None) == reading.NO_PROSE
+    assert isinstance(marked, WrittenChain)
+    assert write_beginning(marked, marked.text) == '[\nShe read acorns.\n]\n\n{"answer":'
+    assert thinking_of(TIN, "<think>She read", None) == chains.CUT
+    assert thinking_of(TIN, '{"answer": "acorns"}', None) == chains.NO_THINKING
+    assert thinking_of(TIN, '<think>\n\n</think>\n\n{"answer": "acorns"}', None) == chains.NO_PROSE
 
 
 blanks = st.text(" \n\t", max_size=3)
@@ -144,11 +153,11 @@ def test_what_is_shown_is_the_beginning_of_the_reply(
     listed = f"[{gaps[2]}" + f",{gaps[3]}".join(entries) + "]"
     text = f'{{"beliefs":{gaps[4]}{listed},"answer":{gaps[5]}{json.dumps(answer)}}}'
     found = labels_of(TIN, text)
-    assert isinstance(found, Written)
+    assert isinstance(found, WrittenChain)
     assert [entry.label for entry in found.entries] == beliefs
     assert (found.text, found.own, found.plain) == (listed, answer, plain)
-    assert text.startswith(shown(found, found.text))
-    assert shown(found, found.text).endswith('"answer":')
+    assert text.startswith(write_beginning(found, found.text))
+    assert write_beginning(found, found.text).endswith('"answer":')
 
 
 pieces = st.sampled_from(
@@ -159,7 +168,7 @@ pieces = st.sampled_from(
 @given(st.lists(st.one_of(pieces, st.text(max_size=6)), max_size=14).map("".join))
 def test_no_reply_breaks_a_reader(text: str) -> None:
     for found in (labels_of(TIN, text), field_of(TIN, text, "beliefs")):
-        assert isinstance(found, str) or text.startswith(shown(found, found.text))
+        assert isinstance(found, str) or text.startswith(write_beginning(found, found.text))
     turn = turn_of(TIN, text, text)
     assert isinstance(turn, str) or turn.text == text
     thought = thinking_of(TIN, text, None)

@@ -14,7 +14,7 @@ from tests.conftest import Endpoint, running
 from tests.helpers.answerers import Answerer
 from tests.helpers.asking import FAST
 from tomserve.errors import ConfigError, RunMismatchError, ServerError, TomserveError
-from tomserve.faithfulness.running import Measured, measure
+from tomserve.faithfulness.measurement import MeasurementResult, measure
 from tomserve.faithfulness.settings import Connection, Settings
 from tomserve.items import Item
 
@@ -33,7 +33,7 @@ def mine(source: Callable[..., Path]) -> Path:
     return source()
 
 
-def measured(server: Endpoint, mine: Path, place: str = "edited", **settings: Any) -> Measured:
+def measured(server: Endpoint, mine: Path, place: str = "edited", **settings: Any) -> MeasurementResult:
     wanted = {"limit": 4, "probes": ("edits",), **settings}
     return measure(Settings(run=mine, **wanted), Connection(base_urls=(server.url,), policy=FAST, patience=3), place)
 

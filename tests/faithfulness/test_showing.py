@@ -12,7 +12,7 @@ import tomserve
 from tests.conftest import Endpoint, completion, make_item, running
 from tests.helpers.answerers import guess
 from tests.helpers.asking import FAST
-from tomserve.faithfulness.running import measure
+from tomserve.faithfulness.measurement import measure
 from tomserve.faithfulness.settings import Connection, Settings
 from tomserve.items import Item
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.helpers.mechanism import FAMILIES, FEELINGS, FILLERS, NAMES, PHRASES
-from tomserve.causal.backend import Answers, Prompt, Readings
+from tomserve.causal.activations import Answers, Prompt, Readings
 from tomserve.items import UNKNOWN
 
 Floats = NDArray[np.float64]

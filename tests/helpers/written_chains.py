@@ -3,11 +3,17 @@
 import json
 from collections.abc import Sequence
 
-from tomserve.faithfulness.aims import changes, path
-from tomserve.faithfulness.edits import edits
-from tomserve.faithfulness.reading import labels_of, turn_of
+from tomserve.faithfulness.chains import (
+    EditedChain,
+    OmittedEdit,
+    WrittenChain,
+    find_changes,
+    gold_path,
+    labels_of,
+    turn_of,
+)
+from tomserve.faithfulness.edits import make_edits
 from tomserve.faithfulness.table import EDITS
-from tomserve.faithfulness.written import Edited, LeftOut, Written
 from tomserve.items import Item
 from tomserve.prompting.people import people_of
 
@@ -41,33 +47,33 @@ JAR = Item(
 
 def reply(item: Item, beliefs: Sequence[str], answer: str, *, only_changes: bool = False) -> str:
     """A reply with one belief a sentence, or only those that change."""
-    places = changes(beliefs) if only_changes else range(1, len(beliefs) + 1)
+    places = find_changes(beliefs) if only_changes else range(1, len(beliefs) + 1)
     listed = [{"sentence": place, "belief": beliefs[place - 1]} for place in places]
     return json.dumps({"beliefs": listed, "answer": answer})
 
 
-def gold_list(item: Item, *, only_changes: bool) -> Written:
+def gold_list(item: Item, *, only_changes: bool) -> WrittenChain:
     """The right chain as a list."""
     assert item.gold is not None
-    beliefs = path(item.gold.automaton(), item.answer)
+    beliefs = gold_path(item.gold.automaton(), item.answer)
     found = labels_of(item, reply(item, beliefs, item.answer, only_changes=only_changes))
-    assert isinstance(found, Written), found
+    assert isinstance(found, WrittenChain), found
     return found
 
 
-def gold_prose(item: Item) -> Written:
+def gold_prose(item: Item) -> WrittenChain:
     """The right chain as a model may put it into words: the story told again, with what is believed after it."""
     assert item.gold is not None
-    beliefs, who = path(item.gold.automaton(), item.answer), (people_of(item) or ("she",))[0]
+    beliefs, who = gold_path(item.gold.automaton(), item.answer), (people_of(item) or ("she",))[0]
     lines = ["Let's go through the story step by step.", ""]
     for place, sentence in enumerate(item.story, 1):
-        new = place in changes(beliefs)
+        new = place in find_changes(beliefs)
         lines.append(
             f"{place}. {sentence}" + (f" So now {who} believes that it is {beliefs[place - 1]}." if new else "")
         )
     lines += ["", f"Therefore, {who} still thinks that it is **{item.answer}**. The answer is {item.answer}."]
     found = turn_of(item, "\n".join(lines), json.dumps({"answer": item.answer}))
-    assert isinstance(found, Written), found
+    assert isinstance(found, WrittenChain), found
     return found
 
 
@@ -76,13 +82,16 @@ def tokens(text: str) -> int:
 
 
 def edited(
-    item: Item, written: Written, mates: tuple[Item, ...] = (RUI, TIN), other: tuple[Item, Written] | None = None
-) -> dict[str, Edited | LeftOut]:
+    item: Item,
+    written: WrittenChain,
+    mates: tuple[Item, ...] = (RUI, TIN),
+    other: tuple[Item, WrittenChain] | None = None,
+) -> dict[str, EditedChain | OmittedEdit]:
     """What comes of every edit of a chain."""
-    found = list(edits(item, written, mates=mates, other=other, tokens=tokens))
+    found = list(make_edits(item, written, mates=mates, other=other, tokens=tokens))
     assert [one.condition for one in found] == list(EDITS)
     return {one.condition: one for one in found}
 
 
-def texts(found: dict[str, Edited | LeftOut]) -> dict[str, tuple[str, str | None]]:
-    return {name: (one.text, one.implied) for name, one in found.items() if isinstance(one, Edited)}
+def texts(found: dict[str, EditedChain | OmittedEdit]) -> dict[str, tuple[str, str | None]]:
+    return {name: (one.text, one.implied) for name, one in found.items() if isinstance(one, EditedChain)}

@@ -70,7 +70,7 @@ def test_the_name_of_a_strategy_is_no_path(cli, run: Path, ran: Path, tmp_path: 
 def test_no_server_is_started_for_a_folder_that_a_run_names(cli, run: Path, tmp_path: Path) -> None:
     from types import SimpleNamespace
 
-    from tomserve.faithfulness import reaching
+    from tomserve.faithfulness import model_access
     from tomserve.faithfulness.settings import Connection
     from tomserve.serving.probe import WaitPolicy
 
@@ -79,7 +79,7 @@ def test_no_server_is_started_for_a_folder_that_a_run_names(cli, run: Path, tmp_
             changed(run, **{field: place})
             source = SimpleNamespace(folder=run, manifest=Manifest.read(run))
             with pytest.raises(ConfigError, match="is running; run `make serve"):
-                reaching.choose(source, Connection(), WaitPolicy())  # type: ignore[arg-type]  # no other part of it is read
+                model_access.choose_server(source, Connection(), WaitPolicy())  # type: ignore[arg-type]  # no other part of it is read
 
 
 def test_a_file_that_is_one_long_hole_is_refused_before_it_is_read(cli, run: Path) -> None:

@@ -17,8 +17,8 @@ from tests.helpers.command import TOMSERVE, environment, group_of, journal, read
 from tests.helpers.forked import Forge
 from tests.helpers.mechanism import released
 from tests.helpers.subjects import PlainBackend
-from tomserve.causal.backend import Prompt
-from tomserve.causal.tokens import fitting_strategy, prompt_of
+from tomserve.causal.activations import Prompt
+from tomserve.causal.prompts import adapt_strategy, prompt_of
 from tomserve.serving import checkpoint, install
 from tomserve.serving.server import free_port
 
@@ -120,7 +120,7 @@ def test_the_next_token_is_the_answer_of_a_real_server(served: Path, tmp_path: P
     transformers = pytest.importorskip("transformers")
     model = checkpoint.reference_folder()
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-    vanilla = fitting_strategy("vanilla", tokenizer)
+    vanilla = adapt_strategy("vanilla", tokenizer)
     told = [released(family, number) for family in ("contents", "transfer") for number in range(18)]
     items = [item for case in told for item in (case.f, case.own)]
     prompts = [prompt_of(item, vanilla, tokenizer) for item in items]

@@ -12,9 +12,8 @@ from analysis.causal.outcomes import CAUSES, NO_EFFECT, NOT_MEASURED, NOT_SETTLE
 from tests.helpers import golden_tables
 from tests.helpers import measured_tables as made
 from tests.helpers.measured_tables import Truth, measured
-from tomserve.causal.flips import measured as measured_rows
-from tomserve.causal.flips import net
-from tomserve.causal.table import CONTROLS, HELD_OUT, PPT, SHUFFLED_PAIRS
+from tomserve.causal.table import CONTROLS, HELD_OUT, PPT, SHUFFLED_PAIRS, net_effects
+from tomserve.causal.table import read_outcomes as measured_rows
 from tomserve.stats.selection import NOTHING
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Study, load_study
 
@@ -83,9 +82,9 @@ def test_flips_are_counted_as_they_are_drawn() -> None:
     (found,) = measured_rows(frame.lazy())
     items = found.items.filter(item="worlds/0/0")
     for reading, expected in {"strict": (0.5, 0.5, 0.0), "choices": (0.5, 0.5, 0.5), "order_0": (1, 1, 0)}.items():
-        effects = net(found, PPT, reading, HELD_OUT, items=items)
+        effects = net_effects(found, PPT, reading, HELD_OUT, items=items)
         assert [effects.at(layer)[0, 0] for layer in (1, 2, 3)] == list(expected), reading
-    assert not net(found, PPT, "order_1", HELD_OUT, items=items).values.any()
+    assert not net_effects(found, PPT, "order_1", HELD_OUT, items=items).values.any()
 
 
 def test_eligible_is_the_false_belief_choice_in_both_orders_strictly() -> None:

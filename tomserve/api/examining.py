@@ -95,8 +95,7 @@ def examine(model: Place | None = None, items: Place | None = None, **options: U
     >>> run = tomserve.examine("reference", "worlds", limit=200, progress=True)                  # doctest: +SKIP
     >>> tomserve.analyze(run.scores())["headline"]                                              # doctest: +SKIP
     """
-    from tomserve.causal.finding import On
-    from tomserve.causal.running import measure
+    from tomserve.causal.experiment import Hardware, measure
     from tomserve.causal.settings import ITEMS, REFERENCE, Settings
 
     if unknown := sorted(set(options) - set(ExamineOptions.__annotations__)):
@@ -117,7 +116,7 @@ def examine(model: Place | None = None, items: Place | None = None, **options: U
         **{name: tuple(cast("Sequence[float]", given[name])) for name in ("layers", "alphas") if name in given},  # type: ignore[arg-type]
         **{name: given[name] for name in _CHOSEN if name in given},  # type: ignore[arg-type]
     )
-    on = On(**{name: given[name] for name in _MACHINE if name in given})  # type: ignore[arg-type]
+    on = Hardware(**{name: given[name] for name in _MACHINE if name in given})  # type: ignore[arg-type]
     run = given.get("run")
     place = str(run.absolute()) if isinstance(run, Path) else cast("str | None", run)
     return Run(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tomserve import benchmarks
 from tomserve.api.layering import NO_WEIGHTS, VARIANTS, Wish, check, chosen_for
-from tomserve.causal.finding import planned, tokens_of
+from tomserve.causal.experiment import plan_experiment, tokens_of
 from tomserve.errors import TomserveError
 from tomserve.runs.planning import Plan, make_plan
 
@@ -36,7 +36,7 @@ def foreseen(wish: Wish, gpus: int | None = None) -> Iterator[str]:
         yield f"no mechanism is measured, {why}; the score is FToM_BS"
         return
     try:
-        lines = planned(wish.measuring(weights), wish.on, gpus).lines()
+        lines = plan_experiment(wish.measuring(weights), wish.on, gpus).lines()
     except TomserveError as error:
         if wish.weights is not None:
             raise

@@ -125,7 +125,7 @@ def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -
     >>> found.tables["score"].select("model", "b", "c", "s", "ftom", "ftom_bs")                 # doctest: +SKIP
     """
     from tomserve.api.layering import Doing, carry_out
-    from tomserve.causal.running import measure
+    from tomserve.causal.experiment import measure
     from tomserve.runs.progress import SilentListener, SilentMeasureListener
 
     if unknown := sorted(set(options) - set(FunctionalOptions.__annotations__)):
@@ -155,7 +155,7 @@ def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -
 def _wish(model: str | None, given: Mapping[str, object]) -> Wish:
     """The wish that the options say. Raises ConfigError for a value that cannot be one."""
     from tomserve.api.layering import LIMIT, Wish
-    from tomserve.causal.finding import On
+    from tomserve.causal.experiment import Hardware
     from tomserve.causal.settings import ALPHAS, FEWEST, ITEMS, Settings
     from tomserve.runs.planning import EvalOptions
 
@@ -187,7 +187,7 @@ def _wish(model: str | None, given: Mapping[str, object]) -> Wish:
         benchmarks=tuple(cast("Sequence[str]", given.get("benchmarks", ()))),
         weights=weights,
         inside=inside,
-        on=On(device=device, dtype=dtype, revision=revision),
+        on=Hardware(device=device, dtype=dtype, revision=revision),
         run=run,
         formula=formula_of(cast("Sequence[float]", given.get("formula", (0.5, 0.3, 0.2)))),
     )

@@ -90,7 +90,7 @@ def intervene(run: Run | Place | None = None, **options: Unpack[InterveneOptions
     >>> made = tomserve.intervene("mine", base_url="http://localhost:8000/v1", progress=True)   # doctest: +SKIP
     >>> tomserve.analyze(made.scores())["headline"]                                             # doctest: +SKIP
     """
-    from tomserve.faithfulness.running import measure
+    from tomserve.faithfulness.measurement import measure
     from tomserve.faithfulness.settings import Connection, Settings
     from tomserve.faithfulness.table import FULL, PARAPHRASE
 

@@ -19,8 +19,7 @@ import polars as pl
 
 from tomserve import benchmarks
 from tomserve.causal import checkpoints
-from tomserve.causal.finding import On, find
-from tomserve.causal.running import Measured
+from tomserve.causal.experiment import ExperimentResult, Hardware, find_setup
 from tomserve.causal.settings import ITEMS, Settings
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, RunMismatchError, StoppedError, TomserveError
@@ -79,7 +78,7 @@ class Wish:
     benchmarks: tuple[str, ...] = ()
     weights: str | None = None
     inside: Settings = field(default_factory=Settings)
-    on: On = field(default_factory=On)
+    on: Hardware = field(default_factory=Hardware)
     run: str | None = None
     formula: Formula = FTOM_1
 
@@ -121,7 +120,7 @@ class Doing:
     otherwise than wished."""
 
     ask: Callable[[EvalOptions, Servers], EvalResult]
-    measure: Callable[[Settings, Path, On], Measured]
+    measure: Callable[[Settings, Path, Hardware], ExperimentResult]
     part: Callable[[str], None] = lambda text: None
     note: Note = lambda text: None
 
@@ -159,7 +158,7 @@ def check(wish: Wish) -> None:
         if path is not None and not path.exists():
             raise ConfigError(f"--benchmark {name}={path}: there is no such file or folder")
     if wish.weights not in (None, NO_WEIGHTS):
-        found = find(wish.measuring(str(wish.weights)), wish.on)
+        found = find_setup(wish.measuring(str(wish.weights)), wish.on)
         wish.inside.chosen(found.checkpoint.layers)
         checkpoints.require_extra()
 
@@ -206,7 +205,7 @@ def carry_out(wish: Wish, doing: Doing, *, report: bool = True) -> Layered:
 
 def check_inside(wish: Wish, weights: str | None) -> None:
     """Raise ConfigError where options say how to measure inside, and there are no weights to measure."""
-    if weights is None and (wish.inside != Settings() or wish.on != On()):
+    if weights is None and (wish.inside != Settings() or wish.on != Hardware()):
         raise ConfigError(
             "--items, --cases, --layers, --alphas, --fewest, --device, --dtype and --revision say how the mechanism is "
             "measured, which needs --weights; give them, or leave these options out"

@@ -2,7 +2,7 @@
 
 Nothing here needs torch: an estimate of time, memory and disk comes before anything is installed or loaded.
 
->>> found = resolve("reference")
+>>> found = resolve_model("reference")
 >>> found.layers, found.width, found.vocabulary
 (5, 128, 2560)
 """
@@ -91,7 +91,7 @@ def require_extra() -> None:
         raise MachineError(f"to look inside a model {' and '.join(missing)} must be installed: run `{EXTRA}`")
 
 
-def resolve(model: str, revision: str | None = None) -> Checkpoint:
+def resolve_model(model: str, revision: str | None = None) -> Checkpoint:
     """The model that a name stands for.
 
     model: a preset (`checkpoint` is the model that is shipped), a model's id on the hub (ORG/MODEL), or the path of a
@@ -136,7 +136,7 @@ def _checkpoint(name: str, place: str, folder: Path, revision: str | None, prese
     shown = one_line(name)
     template = _template_of(preset)
     config = _config(shown, folder)
-    refuse(shown, config)
+    refuse_unsupported(shown, config)
     if template is None and read_chat_format(folder).template is None:
         raise ConfigError(
             f"{shown}: it has no chat template (chat_template.jinja, tokenizer_config.json), so there is no telling "
@@ -194,7 +194,7 @@ def _own_weights(folder: Path) -> bool:
     return any(not path.name.startswith("adapter_") for path in files)
 
 
-def refuse(shown: str, config: Json) -> None:
+def refuse_unsupported(shown: str, config: Json) -> None:
     """Raise ConfigError, one line with the way out, for a model whose residual stream cannot be measured.
 
     shown: the model's name for the message. config: its parsed config.json.

@@ -12,10 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tomserve.causal.backend import Floats as Floats32
-from tomserve.causal.fitting import Fit, Ridge
-from tomserve.causal.folds import Ints, elsewhere
-from tomserve.causal.projection import Floats, Map
+from tomserve.causal.activations import Floats as Floats32
+from tomserve.causal.projection import Fit, Floats, Ints, Map, Ridge, draw_partners
 from tomserve.causal.table import (
     HELD_OUT,
     IDENTITY,
@@ -115,7 +113,7 @@ def steps(layer: LayerStates, folds: Ints, alphas: Sequence[float], seed: int) -
     Beside them stand the references, `perspective` fitted on all cases, and the transfer from every family with at
     least TRANSFER_LEAST cases to the cases of every other such family that are about other scenarios.
 
-    folds: int64 [n], the fold of every case (`tomserve.causal.folds.folds`). alphas: the strengths of the moves.
+    folds: int64 [n], the fold of every case (`tomserve.causal.projection.assign_folds`). alphas: the strengths of the moves.
 
     Raises ConfigError where more than half of the cases outside of a fold, of all, or of such a family are about one
     scenario, so that they cannot be shuffled.
@@ -136,10 +134,10 @@ def steps(layer: LayerStates, folds: Ints, alphas: Sequence[float], seed: int) -
         source = _shuffled(layer, _of_family(layer, family), family, None, seed)
         rows += source.rows
         made += _transferred(layer, replace(source, test=to), alphas)
-    return made + references(layer), rows
+    return made + reference_steps(layer), rows
 
 
-def references(layer: LayerStates) -> list[Step]:
+def reference_steps(layer: LayerStates) -> list[Step]:
     """What is compared with at its own norm and has no alpha: no_op, patch, patch_twin and replace_no_op."""
     nothing = np.zeros(layer.false.shape, dtype=np.float32)
     return [
@@ -173,7 +171,7 @@ def _shuffled(layer: LayerStates, training: Mask, name: str, fold: int | None, s
     """The maps of the cases in training, for all others."""
     x, y = layer.false[training], layer.own[training]
     ridge = Ridge(x, layer.clusters[training])
-    partner = elsewhere(layer.clusters[training], _stream(seed, PAIRS, fold))
+    partner = draw_partners(layer.clusters[training], _stream(seed, PAIRS, fold))
     fitted, shuffled = ridge.fit(y), ridge.fit(y[partner])
     means = {"x": x.mean(axis=0), TO_FALSE: y.mean(axis=0), TO_TRUE: layer.own_twin[training].mean(axis=0)}
     norm = float(np.median(np.linalg.norm(x, axis=1)))
@@ -198,9 +196,9 @@ def _controlled(
 ) -> Iterator[Step]:
     """`perspective`, `replace` and all controls towards a target, each case by the maps fitted without its fold."""
     y, every = layer.target(target), np.ones(len(layer.families), dtype=bool)
-    partner = elsewhere(layer.clusters, _stream(seed, TARGETS))
+    partner = draw_partners(layer.clusters, _stream(seed, TARGETS))
     moved = _folded(layer, held, alphas, lambda part: part.perspective.map, y)
-    norms = lengths(moved)
+    norms = displacement_norms(moved)
     yield from _stored(PPT, target, alphas, HELD_OUT, moved, every)
     instead = layer.false + moved
     for alpha, delta in zip(alphas, instead, strict=True):
@@ -216,20 +214,20 @@ def _controlled(
         (MEAN_DIFFERENCE, lambda: _shift(layer, held, target)[None]),
     )
     for name, direction in directions:
-        yield from _stored(name, target, alphas, HELD_OUT, budgeted(direction(), norms), every)
+        yield from _stored(name, target, alphas, HELD_OUT, scale_to_norms(direction(), norms), every)
 
 
-def budgeted(displacements: Floats, norms: Floats) -> Floats:
+def scale_to_norms(displacements: Floats, norms: Floats) -> Floats:
     """The displacements, each scaled to its norm; those that are zero stay zero.
 
     displacements: [alphas or 1, n, d]. norms: [alphas, n].
     """
-    sizes = lengths(displacements)
+    sizes = displacement_norms(displacements)
     factors = np.divide(norms, sizes, out=np.zeros_like(norms), where=sizes > 0)
     return np.asarray(displacements * factors[:, :, None])
 
 
-def lengths(displacements: Floats) -> Floats:
+def displacement_norms(displacements: Floats) -> Floats:
     """The norms [alphas, n] of displacements [alphas, n, d], without an array of their squares."""
     return np.asarray(np.sqrt(np.einsum("ijk,ijk->ij", displacements, displacements)))
 
@@ -307,12 +305,12 @@ def _transferred(layer: LayerStates, source: _Fitted, alphas: Sequence[float]) -
     for target in (TO_TRUE, TO_FALSE):
         y = layer.target(target)
         moved = _moved(source.perspective.map, layer, to, y, alphas)
-        norms = lengths(moved)
+        norms = displacement_norms(moved)
         shuffled = _moved(source.shuffled.map, layer, to, y, alphas)
         yield from _stored(PPT, target, alphas, source.name, moved, to)
-        yield from _stored(SHUFFLED_PAIRS, target, alphas, source.name, budgeted(shuffled, norms), to)
+        yield from _stored(SHUFFLED_PAIRS, target, alphas, source.name, scale_to_norms(shuffled, norms), to)
         same = (y - layer.false)[to][None]
-        yield from _stored(IDENTITY, target, alphas, source.name, budgeted(same, norms), to)
+        yield from _stored(IDENTITY, target, alphas, source.name, scale_to_norms(same, norms), to)
 
 
 def _stored(name: str, target: str, alphas: Sequence[float], fitted: str, moved: Floats, cases: Mask) -> Iterator[Step]:

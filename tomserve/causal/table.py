@@ -1,21 +1,35 @@
-"""The table that a measurement writes: tidy, a row for each case, order, layer, strength and map, and some more.
+"""The table of a causal measurement: its columns, and which items are eligible and which answers a move flips.
+
+An item is *eligible* if it was answered by the false-belief choice before anything was moved, strictly, in both
+orders of its choices: only such an answer can become the true-belief one because of a move. A move *flips* an answer
+that was the false-belief choice before and is the true-belief choice after. Strictly read, an answer counts only
+where the likeliest token of the whole vocabulary begins one of the choices; read by the choices only, the likeliest
+choice does.
 
 `kind` says what a row is:
 
-answer  what the model answered before anything was moved. `told`, `order`, `role`, `strict`, `gap`.
-move    what it answered after its state was moved. `order`, `layer`, `alpha`, `map`, `target`, `fitted`, `role`,
-        `strict`, `gap`, `displacement`, and of the answer before: `role_before`, `strict_before`, `gap_before`.
-map     how well a map fits: one row for each layer, map, fold and `fitted`; no item. `layer`, `map`, `fitted`, `fold`,
-        `penalty`, `error`, `rank`, `gain`, `norm`.
-probe   whether a linear probe read a belief out of the state of an item it was not trained on. `told`, `layer`,
-        `probe`, `labels`, `fold`, `right`.
+  answer  what the model answered before anything was moved. `told`, `order`, `role`, `strict`, `gap`.
+  move    what it answered after its state was moved. `order`, `layer`, `alpha`, `map`, `target`, `fitted`, `role`,
+          `strict`, `gap`, `displacement`, and of the answer before: `role_before`, `strict_before`, `gap_before`.
+  map     how well a map fits: one row for each layer, map, fold and `fitted`; no item. `layer`, `map`, `fitted`, `fold`,
+          `penalty`, `error`, `rank`, `gain`, `norm`.
+  probe   whether a linear probe read a belief out of the state of an item it was not trained on. `told`, `layer`,
+          `probe`, `labels`, `fold`, `right`.
 
 Columns that a kind does not have are null in its rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 import polars as pl
+
+from tomserve.errors import ConfigError
 
 ANSWER, MOVE, MAP, PROBE = "answer", "move", "map", "probe"
 
@@ -120,3 +134,211 @@ over the norm of the (order-averaged) state. `penalty`: the ridge penalty lambda
 leave-one-out error of W relative to |y|, where 1 is no better than a map to zero; `rank`: of W; `gain`: the median
 singular value; `norm`: the median norm of the states. `chance`: of a probe, the share of its fold that is right by the
 most frequent label, of a state's choices, among those the probe was trained on."""
+
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Record = dict[str, Any]
+
+ARM = ("model", "benchmark")
+"""The columns that tell apart what was measured: a model, on the items of a benchmark."""
+ITEM = (*ARM, "item")
+CELL = ("layer", "alpha", "map", "fitted")
+"""The columns that tell apart the moves of one item: after which layer, how strong, by which map, fitted on what."""
+
+STRICT, CHOICES = "strict", "choices"
+"""How an answer is read: by the likeliest token of the whole vocabulary, or by the likeliest choice."""
+READINGS = (STRICT, CHOICES, "order_0", "order_1")
+"""The readings of a flip: strict and choices-only over both orders; strict in either order alone."""
+
+FEW_ITEMS = 50
+"""With fewer eligible items nothing is said of a model's mechanism."""
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What was measured of one model on one benchmark.
+
+    `arm`: model and benchmark. `items`: a row for each item with `cluster`, `family`, `eligible` (strictly) and
+    `eligible_choices` (by the choices only), in a fixed order. `answers`, `maps`, `probes`: the rows of these kinds.
+    `moves`: a row for each item, layer, alpha, map and `fitted`, with the shares of its orders that flipped under
+    either target (`strict_true`, `strict_false`, ...; null where a target was not measured), `changed_...`, the share
+    whose answer became another one or unreadable, and `displacement_...`.
+    """
+
+    arm: Mapping[str, str]
+    items: pl.DataFrame
+    answers: pl.DataFrame
+    moves: pl.DataFrame
+    maps: pl.DataFrame
+    probes: pl.DataFrame
+
+    def chosen(self, reading: str = STRICT, all_items: bool = False) -> pl.DataFrame:
+        """The items that a reading counts: those eligible under it, or all."""
+        name = "eligible_choices" if reading == CHOICES else "eligible"
+        return self.items if all_items else self.items.filter(pl.col(name))
+
+
+@dataclass(frozen=True)
+class NetEffects:
+    """Net effects of one map: values [items, cells] in [-1, 1], Flip_true minus Flip_false of each item in each cell,
+    nan where one was not measured. `cells`: (layer, alpha) of each column, in order; alpha is None where there is none.
+    """
+
+    values: Floats
+    cells: tuple[tuple[int, float | None], ...]
+
+    def at(self, layer: int) -> Floats:
+        """The columns of one layer [items, alphas]."""
+        return self.values[:, [place for place, cell in enumerate(self.cells) if cell[0] == layer]]
+
+
+def read_outcomes(scores: pl.LazyFrame) -> list[Outcomes]:
+    """What was measured, by model and benchmark in the order of their names; the order of the rows does not matter.
+
+    scores: the table of a measurement (tomserve.causal.table). Raises ConfigError for a table that lacks its columns,
+    has no answers to false-belief items, or holds a move twice.
+    """
+    known = set(scores.collect_schema().names())
+    if absent := [name for name in SCHEMA if name not in known]:
+        raise ConfigError(f"measured table: column {absent[0]!r} is missing; expected a table of tomserve causal")
+    scores = scores.with_columns(pl.col(*ARM, "family").cast(pl.String).fill_null(""))
+    kinds = scores.filter(pl.col("kind") != MOVE).select(list(SCHEMA)).collect()
+    answers = kinds.filter(pl.col("kind") == ANSWER)
+    if answers.filter(pl.col("told") == FALSE).is_empty():
+        raise ConfigError(
+            "measured table: no answers to false-belief items are in it; measure with tomserve causal MODEL"
+        )
+    items, moves = _items(answers), _moves(scores)
+    found = []
+    for arm, own in _parts(items):
+        key = [pl.col(name) == value for name, value in arm.items()]
+        found.append(
+            Outcomes(
+                arm,
+                own,
+                answers.filter(key),
+                moves.filter(key),
+                kinds.filter(*key, pl.col("kind") == MAP),
+                kinds.filter(*key, pl.col("kind") == PROBE),
+            )
+        )
+    return found
+
+
+def _parts(items: pl.DataFrame) -> Iterator[tuple[dict[str, str], pl.DataFrame]]:
+    for values in items.select(ARM).unique().sort(ARM).iter_rows():
+        arm = dict(zip(ARM, values, strict=True))
+        yield arm, items.filter(pl.col(name) == value for name, value in arm.items())
+
+
+def _items(answers: pl.DataFrame) -> pl.DataFrame:
+    """A row for each item: its scenario, its family, and whether it is eligible."""
+    false = answers.filter(pl.col("told") == FALSE)
+    _once(false, (*ITEM, "order"))
+    said = pl.col("role") == "false"
+    both = pl.col("order").n_unique() == 2
+    return (
+        false.group_by(ITEM)
+        .agg(
+            pl.col("cluster", "family").first(),
+            eligible=both & (said & pl.col("strict")).all(),
+            eligible_choices=both & said.all(),
+        )
+        .sort(*ARM, "cluster", "item")
+    )
+
+
+def _once(frame: pl.DataFrame, key: Sequence[str]) -> None:
+    if frame.select(key).is_duplicated().any():
+        first = frame.filter(pl.struct(key).is_duplicated()).sort(key).row(0, named=True)
+        runs = sorted(frame.filter(pl.col("model") == first["model"])["run"].drop_nulls().unique())
+        hint = " ".join(f"--label {run}=NAME" for run in runs)
+        more = f"; tell the runs apart by {hint}" if len(runs) > 1 else ""
+        raise ConfigError(
+            f"measured table: item {first['item']!r} of model {first['model']!r} stands in it twice{more}"
+        )
+
+
+def _moves(scores: pl.LazyFrame) -> pl.DataFrame:
+    """A row for each item and cell: of its orders, the share that flipped and the share that changed, by target.
+
+    Everything is a sum over at most four rows (two targets in two orders), so that the order of the rows cannot matter.
+    """
+    columns = [*ITEM, *CELL, "order", "target", "displacement"]
+    before, after = pl.col("role_before") == "false", pl.col("role") == "true"
+    read = pl.col("strict") & pl.col("strict_before")
+    lost = (pl.col("role") != pl.col("role_before")) | (pl.col("strict") != pl.col("strict_before"))
+    rows = (
+        scores.filter(pl.col("kind") == MOVE)
+        .with_columns(choices=before & after, flip=before & after & read, lost=lost)
+        .select(*columns, "choices", "flip", "lost")
+    )
+    parts = []
+    for target in (TO_TRUE, TO_FALSE):
+        to = (pl.col("target") == target).fill_null(target == TO_TRUE)
+        count, first = to.sum(), to & (pl.col("order") == 0)
+
+        def share(hits: str, of: pl.Expr) -> pl.Expr:
+            return (pl.col(hits) & of).sum() / of.sum()
+
+        parts += [
+            share("flip", to).alias(f"strict_{target}"),
+            share("choices", to).alias(f"choices_{target}"),
+            share("flip", first).alias(f"order_0_{target}"),
+            share("flip", to & ~first).alias(f"order_1_{target}"),
+            share("lost", to).alias(f"changed_{target}"),
+            (pl.when(to).then(pl.col("displacement")).otherwise(0.0).cast(pl.Float64).sum() / count).alias(
+                f"displacement_{target}"
+            ),
+            count.alias(f"rows_{target}"),
+        ]
+    found = rows.group_by(*ITEM, *CELL).agg(parts).fill_nan(None).collect()
+    double = found.filter(pl.max_horizontal("rows_true", "rows_false") > 2)
+    if double.height:
+        item = double.sort(ITEM)["item"][0]
+        raise ConfigError(
+            f"measured table: a move of item {item!r} stands in it more than once for one order and target"
+        )
+    return found.with_columns(pl.col("map").cast(pl.String))
+
+
+def net_effects(
+    found: Outcomes, name: str, reading: str = STRICT, fitted: str | None = None, *, items: pl.DataFrame
+) -> NetEffects:
+    """The net effects of a map on these items.
+
+    found: what was measured. name: of the map. reading: of READINGS. fitted: what the map was fitted on; None for any,
+    which suits a map that is not fitted. items: rows of found.items, which give the order of the rows.
+    """
+    moves = found.moves.filter(pl.col("map") == name)
+    if fitted is not None:
+        moves = moves.filter(pl.col("fitted") == fitted)
+    difference = pl.col(f"{reading}_{TO_TRUE}") - pl.col(f"{reading}_{TO_FALSE}")
+    cells = moves.select("layer", "alpha").unique().sort("layer", "alpha", nulls_last=True)
+    values = np.full((items.height, cells.height), np.nan)
+    if cells.height and items.height:
+        placed = (
+            moves.select("item", "layer", "alpha", value=difference)
+            .join(items.select("item").with_row_index("row"), on="item")
+            .join(cells.with_row_index("column"), on=["layer", "alpha"], nulls_equal=True)
+        )
+        values[placed["row"].to_numpy(), placed["column"].to_numpy()] = placed["value"].to_numpy()
+    return NetEffects(values, tuple(cells.rows()))
+
+
+def find_incomplete(own: NetEffects, controls: Mapping[str, NetEffects]) -> list[str]:
+    """The controls that were not measured in exactly the cells of the map, so that nobody knows the largest control."""
+    return [name for name, effects in controls.items() if effects.cells != own.cells]
+
+
+def number_scenarios(items: pl.DataFrame) -> Ints:
+    """The scenario of each item as a number, in the order of their names."""
+    names = items["cluster"].to_numpy()
+    return np.unique(names, return_inverse=True)[1].astype(np.int64)
+
+
+def find_complete(*effects: NetEffects) -> npt.NDArray[np.bool_]:
+    """Which items have a value in every cell of all of these, so that cells can be compared [items]."""
+    known: npt.NDArray[np.bool_] = np.all([~np.isnan(one.values).any(axis=1) for one in effects], axis=0)
+    return known

@@ -19,7 +19,7 @@ from tomserve.cli.options import (
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tomserve.causal.finding import On
+    from tomserve.causal.experiment import Hardware
     from tomserve.causal.settings import Settings
 
 
@@ -91,7 +91,7 @@ def causal(
     model answers again; every control is measured beside it. Interrupted, the same command goes on where it was. Needs
     torch and transformers: pip install 'tomserve[causal]'.
     """
-    from tomserve.causal.finding import On
+    from tomserve.causal.experiment import Hardware
     from tomserve.causal.settings import ALPHAS, FEWEST, FOLDS, ITEMS, REFERENCE, STRATEGY, alphas_of, layers_of
     from tomserve.causal.settings import Settings as Chosen
 
@@ -108,7 +108,7 @@ def causal(
         seed=seed,
         fewest=fewest or FEWEST,
     )
-    on = On(device=device, dtype=dtype, batch=batch, revision=revision)
+    on = Hardware(device=device, dtype=dtype, batch=batch, revision=revision)
     if plan:
         return _plan(settings, on, gpus)
     if gpus is not None:
@@ -116,19 +116,19 @@ def causal(
     return _measure(settings, on, run, report=report, opened=opened, quiet=quiet)
 
 
-def _plan(settings: Settings, on: On, gpus: int | None) -> int:
+def _plan(settings: Settings, on: Hardware, gpus: int | None) -> int:
     """Print what a measurement takes."""
-    from tomserve.causal.finding import planned
+    from tomserve.causal.experiment import plan_experiment
 
     screen = console()
-    for line in planned(settings, on, gpus).lines():
+    for line in plan_experiment(settings, on, gpus).lines():
         screen.print(line, markup=False, highlight=False)
     return 0
 
 
-def _measure(settings: Settings, on: On, run: str | None, *, report: bool, opened: bool, quiet: bool) -> int:
+def _measure(settings: Settings, on: Hardware, run: str | None, *, report: bool, opened: bool, quiet: bool) -> int:
     """Measure, print the study's tables, write the report; returns the exit code."""
-    from tomserve.causal.running import measure
+    from tomserve.causal.experiment import measure
     from tomserve.cli.evaluate import write_report_of
     from tomserve.cli.telling import warn
     from tomserve.reporting import tables

@@ -10,7 +10,7 @@ from tomserve.cli.options import QuietOption, console
 from tomserve.content.text import say
 
 if TYPE_CHECKING:
-    from tomserve.faithfulness.running import Measured
+    from tomserve.faithfulness.measurement import MeasurementResult
     from tomserve.faithfulness.settings import Connection, Settings
 
 
@@ -150,9 +150,9 @@ def faithfulness(
 
 def _plan(settings: Settings) -> int:
     """Print how much would be asked."""
-    from tomserve.faithfulness.running import foresee
+    from tomserve.faithfulness.measurement import preview
 
-    for line in foresee(settings).lines():
+    for line in preview(settings).lines():
         say(line)
     return 0
 
@@ -166,7 +166,7 @@ def measured(settings: Settings, how: Connection, new: str | None, *, report: bo
     from tomserve.cli import signals
     from tomserve.cli.evaluate import write_report_of
     from tomserve.cli.telling import warn
-    from tomserve.faithfulness.running import measure
+    from tomserve.faithfulness.measurement import measure
     from tomserve.reporting import tables
     from tomserve.reporting.progress import Screen
     from tomserve.runs.scores import scores_of
@@ -190,14 +190,14 @@ def measured(settings: Settings, how: Connection, new: str | None, *, report: bo
     return _ended(result)
 
 
-def _cached(result: Measured) -> str | None:
+def _cached(result: MeasurementResult) -> str | None:
     """How many of the prompt tokens the server had in its cache, in words; None where it does not tell."""
     if result.tokens is None or result.cached is None:
         return None
     return f"prompts: {result.tokens:,} tokens, {result.cached:.0%} of them from the server's cache"
 
 
-def _ended(result: Measured) -> int:
+def _ended(result: MeasurementResult) -> int:
     """Say which requests had no reply; returns the exit code."""
     from tomserve.status import FINAL, REFUSAL, listed
 

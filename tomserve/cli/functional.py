@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tomserve.api.layering import Doing, Layered, Wish
-    from tomserve.causal.finding import On
-    from tomserve.causal.running import Measured
+    from tomserve.causal.experiment import ExperimentResult, Hardware
     from tomserve.causal.settings import Settings
     from tomserve.runs.evaluation import EvalResult, Servers
     from tomserve.runs.planning import EvalOptions
@@ -151,7 +150,7 @@ def functional(
     wished and could not be measured.
     """
     from tomserve.api.layering import LIMIT, Wish
-    from tomserve.causal.finding import On
+    from tomserve.causal.experiment import Hardware
     from tomserve.causal.settings import ALPHAS, FEWEST, ITEMS, alphas_of, layers_of
     from tomserve.causal.settings import Settings as Chosen
     from tomserve.runs.planning import EvalOptions
@@ -175,7 +174,7 @@ def functional(
             alphas=ALPHAS if alphas is None else alphas_of(alphas),
             fewest=fewest or FEWEST,
         ),
-        on=On(device=device, dtype=dtype, revision=revision),
+        on=Hardware(device=device, dtype=dtype, revision=revision),
         run=run,
         formula=formula(weights_bcs),
     )
@@ -213,7 +212,7 @@ def _plan(wishes: Mapping[str, Wish], gpus: int | None) -> int:
 def doing(screen: Console, *, quiet: bool) -> Doing:
     """How parts are done on a command line: each shows its own progress unless `quiet`, and hears Ctrl-C."""
     from tomserve.api.layering import Doing
-    from tomserve.causal.running import measure
+    from tomserve.causal.experiment import measure
     from tomserve.cli.telling import warn
     from tomserve.content.text import sanitize
     from tomserve.reporting.measuring import MeasureScreen
@@ -223,7 +222,7 @@ def doing(screen: Console, *, quiet: bool) -> Doing:
     def ask(options: EvalOptions, servers: Servers) -> EvalResult:
         return evaluation.evaluate(options, Screen(screen, quiet=quiet), signals.heard, servers=servers)
 
-    def look(settings: Settings, folder: Path, on: On) -> Measured:
+    def look(settings: Settings, folder: Path, on: Hardware) -> ExperimentResult:
         return measure(settings, folder, MeasureScreen(screen, quiet=quiet), on)
 
     def part(text: str) -> None:

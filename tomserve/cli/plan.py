@@ -165,9 +165,9 @@ def plan(
         shown[planning.margin_title(margin, power)] = planning.against_margin(items, margin, power, known)
     note = None
     if faithfulness:
-        from tomserve.faithfulness.costs import costs
+        from tomserve.faithfulness.plan import estimate_costs
 
-        shown["faithfulness: chains edited, hints in prompts"] = costs(asked, items, names, models)
+        shown["faithfulness: chains edited, hints in prompts"] = estimate_costs(asked, items, names, models)
     if people is not None:
         spread = None if known is None else people_plan.spread_from(known)
         title = f"a study with {people} people who read {stories} stories each {level}"

@@ -21,7 +21,7 @@ def several(wish: Wish, models: Sequence[str], weights: Sequence[str], *, one: s
     what is given twice, or of a model that is not named.
     """
     from tomserve.api.layering import NO_WEIGHTS
-    from tomserve.causal.finding import On
+    from tomserve.causal.experiment import Hardware
     from tomserve.causal.settings import Settings
     from tomserve.runs.runfolder import default_name
 
@@ -44,7 +44,7 @@ def several(wish: Wish, models: Sequence[str], weights: Sequence[str], *, one: s
         own = NO_WEIGHTS if without else of.pop(name, None)
         found[name] = replace(wish, asking=asking, weights=own, run=f"{run.rstrip('/')}/{folder}")
         if not own and weights and asking.base_urls:  # how to measure inside concerns those whose weights are named
-            found[name] = replace(found[name], inside=Settings(), on=On())
+            found[name] = replace(found[name], inside=Settings(), on=Hardware())
     if of:
         raise ConfigError(f"--weights: {one_of('model', next(iter(of)), found)}")
     if len({each.run for each in found.values()}) < len(found):

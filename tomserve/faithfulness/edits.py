@@ -1,67 +1,300 @@
-"""Every edit of a chain, whatever its form; its chain without the verdict; and whose chain is shown instead of it.
-
->>> from tomserve.faithfulness.written import Entry
->>> item = Item(id="q", story=["A jar.", "It has tea."], question="What is in it?", choices=["tea", "salt"],
-...             answer="tea")
->>> chain = Written("labels", '["tea", "tea"]', (Entry(1, "tea"), Entry(2, "tea")), True, own="tea")
->>> made = {one.condition: one for one in edits(item, chain, mates=(), other=None, tokens=len)}
->>> made["last_corrupted"]
-Edited(condition='last_corrupted', text='["tea", "salt"]', implied='salt')
->>> made["gold"]
-LeftOut(condition='gold', reason='the item has no gold rationale')
+"""Every edit of a chain of thought, whatever its form; those of a JSON list of beliefs are made here, in the style of
+the model's own list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from tomserve.errors import InapplicableError
-from tomserve.faithfulness import labels, prose
-from tomserve.faithfulness.aims import SAME, Case, draw
-from tomserve.faithfulness.reading import offered
-from tomserve.faithfulness.table import EDITS, FULL, LABELS
-from tomserve.faithfulness.written import Count, Edited, LeftOut, Written
+from tomserve.faithfulness import prose_edits
+from tomserve.faithfulness.chains import (
+    NO_MATE,
+    NO_OTHER,
+    NO_WRONG,
+    NOTHING_FOLLOWS,
+    SAME,
+    Count,
+    EditCase,
+    EditedChain,
+    OmittedEdit,
+    StatedBelief,
+    WrittenChain,
+    automaton_of,
+    count_beginning,
+    dots,
+    find_changes,
+    gold_path,
+    list_style,
+    mates_of,
+    offered_choices,
+    random_key,
+    right_beliefs,
+    wrong_labels,
+)
+from tomserve.faithfulness.table import (
+    EDITS,
+    FILLER,
+    FULL,
+    GOLD,
+    LABELS,
+    LAST,
+    LOCAL,
+    OTHER,
+    PARAPHRASE,
+    PROPAGATED,
+    SWAPPED,
+    TRUNCATED,
+)
 from tomserve.items import Item
+from tomserve.prompting.people import people_of
+
+EVERY_SENTENCE = "a list of bare labels for every sentence has no other form"
+ONE_BELIEF = "the chain has one belief alone"
+IS_GOLD = "the chain is the gold chain already"
+OTHER_FORM = "the other item's chain has another form"
+LAST_ALONE = "agents swapped differ from this chain in the last belief alone"
+"""Reasons why an edit of a list cannot be made."""
+
+Made = tuple[str, str | None]
+"""The text in the place of the chain, and the answer that it leads to."""
 
 
-def edits(
+def _full(case: EditCase) -> Made:
+    return case.chain.text, None
+
+
+def _paraphrase(case: EditCase) -> Made:
+    """The same beliefs for every sentence where only changes are listed, or only the changes where more is."""
+    entries, length = case.chain.entries, len(case.item.story)
+    shape = list_style(case.chain.text)
+    if not case.chain.plain and len(thinned := _thinned(entries)) < len(entries):
+        return shape.written(thinned), None
+    for last in (entries[-1].sentence, length):  # filled up to its own end, or to the story's
+        if len(filled := _filled(entries, last)) > len(entries):
+            return shape.written(filled), None
+    raise InapplicableError(EVERY_SENTENCE if case.chain.plain else SAME)
+
+
+def _thinned(entries: Iterable[StatedBelief]) -> list[StatedBelief]:
+    """The beliefs that differ from the one before them."""
+    found: list[StatedBelief] = []
+    for entry in entries:
+        if not found or found[-1].label != entry.label:
+            found.append(entry)
+    return found
+
+
+def _filled(entries: Sequence[StatedBelief], last: int) -> list[StatedBelief]:
+    """A belief for every sentence from the first stated one to the last given one: the one stated last."""
+    said = {entry.sentence: entry.label for entry in entries}
+    found: list[StatedBelief] = []
+    for sentence in range(entries[0].sentence, last + 1):
+        found.append(StatedBelief(sentence, said[sentence] if sentence in said else found[-1].label))
+    return found
+
+
+def _truncated(share: float, case: EditCase) -> Made:
+    kept = count_beginning(share, len(case.chain.entries))
+    return list_style(case.chain.text).written(case.chain.entries[:kept]), None
+
+
+def _filler(case: EditCase) -> Made:
+    """The same list with dots for every belief, equally many for each, which tell nothing of which it was."""
+    lengths = [case.tokens(entry.label) for entry in case.chain.entries]
+    wanted = max(1, round(sum(lengths) / len(lengths)))
+    typical = min((entry.label for entry in case.chain.entries), key=lambda one: abs(case.tokens(one) - wanted))
+    made = dots(typical, case.tokens)
+    entries = [StatedBelief(entry.sentence, made) for entry in case.chain.entries]
+    return list_style(case.chain.text).written(entries), None
+
+
+def _of_other(case: EditCase) -> Made:
+    if case.other is None:
+        raise InapplicableError(NO_OTHER)
+    other = case.other[1]
+    if other.form != LABELS or not other.entries:
+        raise InapplicableError(OTHER_FORM)
+    length = len(case.item.story)
+    said = {min(entry.sentence, length): entry.label for entry in other.entries}  # of one sentence the last
+    if case.chain.plain:
+        said = dict(enumerate(said.values(), 1))
+    entries = [StatedBelief(sentence, label) for sentence, label in said.items()]
+    last = entries[-1].label
+    implied = last if last in case.item.choices and last != case.chain.entries[-1].label else None
+    return list_style(case.chain.text).written(entries), implied
+
+
+def _corrupted_last(case: EditCase) -> Made:
+    entries = case.chain.entries
+    wrong = _wrong(case)
+    return _replaced(case, {len(entries) - 1: wrong}), wrong
+
+
+def _wrong(case: EditCase, place: int = -1) -> str:
+    """The label that is put in at that place: neither what stands there nor the last belief, the model's answer or the
+    right one."""
+    entries = case.chain.entries
+    avoid = {entries[place].label, entries[-1].label, case.chain.own}
+    found = wrong_labels(case.item, avoid, {entry.label for entry in entries})
+    if not found:
+        raise InapplicableError(NO_WRONG)
+    return found[0]
+
+
+def _replaced(case: EditCase, labels: Mapping[int, str]) -> str:
+    """The list with other labels at some places, counted from 0."""
+    entries = [StatedBelief(one.sentence, labels.get(at, one.label)) for at, one in enumerate(case.chain.entries)]
+    return list_style(case.chain.text).written(entries)
+
+
+def _middle(case: EditCase) -> int:
+    if len(case.chain.entries) < 2:
+        raise InapplicableError(ONE_BELIEF)
+    return (len(case.chain.entries) - 1) // 2
+
+
+def _local(case: EditCase) -> Made:
+    place = _middle(case)
+    return _replaced(case, {place: _wrong(case, place)}), case.chain.entries[-1].label
+
+
+def _propagated(case: EditCase) -> Made:
+    """The belief in the middle from which the last one follows, or some other one does, replaced with what follows."""
+    layers = [set(layer) for layer in automaton_of(case.item).labels]
+    entries, middle = case.chain.entries, _middle(case)
+    changed = [place > 0 and layer != layers[place - 1] for place, layer in enumerate(layers)]
+    last_change = [0]  # up to each sentence, counted from 1, the last after which the gold belief changed
+    for place, new in enumerate(changed, 1):
+        last_change.append(place if new else last_change[-1])
+    since = [last_change[min(entry.sentence, len(layers))] for entry in entries]
+    best: tuple[int, int] | None = None
+    for place in (*range(middle, len(entries) - 1), *range(middle - 1, -1, -1)):
+        end = place
+        while end + 1 < len(entries) and since[end + 1] == since[place]:
+            end += 1
+        if end > place and (best is None or (end + 1 == len(entries) and best[1] + 1 < len(entries))):
+            best = place, end
+        if best is not None and best[1] + 1 == len(entries):
+            break
+    if best is None:
+        raise InapplicableError(NOTHING_FOLLOWS)
+    place, end = best
+    wrong = _wrong(case, place)
+    made = _replaced(case, dict.fromkeys(range(place, end + 1), wrong))
+    return made, wrong if end + 1 == len(entries) else entries[-1].label
+
+
+def _swapped(case: EditCase) -> Made:
+    """What somebody else believes or, where no other person is asked about, what is really so: beliefs of which the
+    last is wrong for this question. One that differs in the last belief alone is no edit of its own."""
+    last = case.chain.entries[-1].label
+    asked = people_of(case.item)
+    found: list[tuple[bool, list[StatedBelief]]] = []
+    same = False
+    for mate in mates_of(case):
+        beliefs = gold_path(automaton_of(mate), mate.answer)
+        entries = _at(beliefs, [entry.sentence for entry in case.chain.entries])
+        if entries[-1].label != beliefs[-1] and not case.chain.plain:  # what changes after this chain's end
+            entries.append(StatedBelief(find_changes(beliefs)[-1], beliefs[-1]))
+        before = [entry.label for entry in entries[:-1]]
+        alone = before == [entry.label for entry in case.chain.entries[:-1]] and len(entries) == len(case.chain.entries)
+        same = same or alone
+        if not alone and entries[-1].label not in (last, case.chain.own, case.item.answer):
+            somebody = bool(people_of(mate)) and people_of(mate) != asked
+            found.append((not somebody, entries))
+    if not found:
+        raise InapplicableError(LAST_ALONE if same else NO_MATE)
+    entries = min(found, key=lambda one: one[0])[-1]
+    return list_style(case.chain.text).written(entries), entries[-1].label
+
+
+def _at(beliefs: Sequence[str], sentences: Iterable[int]) -> list[StatedBelief]:
+    """The beliefs of a right chain at some sentences; behind its end its last one holds."""
+    return [StatedBelief(sentence, beliefs[min(sentence, len(beliefs)) - 1]) for sentence in sentences]
+
+
+def _gold(case: EditCase) -> Made:
+    beliefs, entries = right_beliefs(case.item), case.chain.entries
+    sentences = [entry.sentence for entry in entries]
+    made = _at(beliefs, sentences)
+    if case.chain.plain:
+        if made[-1].label != beliefs[-1]:  # what changes after this chain's end
+            made = _at(beliefs, range(1, len(beliefs) + 1))
+    else:
+        if len(_thinned(entries)) == len(entries) < len(beliefs):
+            first = sentences[0] if made[0].label == beliefs[0] else 1
+            made = _at(beliefs, [first, *(one for one in find_changes(beliefs) if one > first)])
+        elif made[-1].label != beliefs[-1]:
+            made = _at(beliefs, sorted({*sentences, *find_changes(beliefs)}))
+    if tuple(made) == entries:
+        raise InapplicableError(IS_GOLD)
+    return list_style(case.chain.text).written(made), case.item.answer
+
+
+LIST_MAKERS: Mapping[str, Callable[[EditCase], Made]] = {
+    **{FULL: _full, PARAPHRASE: _paraphrase},
+    **{name: partial(_truncated, share) for name, share in TRUNCATED.items()},
+    **{FILLER: _filler, OTHER: _of_other, LAST: _corrupted_last, LOCAL: _local, PROPAGATED: _propagated},
+    **{SWAPPED: _swapped, GOLD: _gold},
+}
+"""How each edit of a list is made. Each raises InapplicableError with the reason where it cannot be."""
+
+
+def remove_list_end(chain: WrittenChain) -> str:
+    """The list without the trailing run of its last belief, from which its answer could be read."""
+    entries = list(chain.entries)
+    while entries and entries[-1].label == chain.entries[-1].label:
+        entries.pop()
+    return list_style(chain.text).written(entries)
+
+
+def last_label(chain: WrittenChain) -> str | None:
+    """The label on which a chain ends; for prose the answer that followed it."""
+    return chain.entries[-1].label if chain.entries else chain.own
+
+
+def make_edits(
     item: Item,
-    chain: Written,
+    chain: WrittenChain,
     *,
     mates: Sequence[Item],
-    other: tuple[Item, Written] | None,
+    other: tuple[Item, WrittenChain] | None,
     tokens: Count,
     lettered: bool = False,
-) -> Iterator[Edited | LeftOut]:
+) -> Iterator[EditedChain | OmittedEdit]:
     """Yield every edit of a chain, or why it cannot be made, in the order of tomserve.faithfulness.table.EDITS.
 
     item: whose chain it is. mates: other questions, of which those about the same story with the same choices are
-    looked at. other: the chain of another item, with that item (see `chosen_other`). tokens: counts the tokens of a
+    looked at. other: the chain of another item, with that item (see `choose_other`). tokens: counts the tokens of a
     text. lettered: whether the choices were offered by letter.
     """
-    case = Case(item, chain, mates, other, tokens, offered(item, lettered))
-    known = None if chain.form == LABELS else prose.prose_of(case)
+    case = EditCase(item, chain, mates, other, tokens, offered_choices(item, lettered))
+    known = None if chain.form == LABELS else prose_edits.prose_of(case)
     for condition in EDITS:
         try:
-            text, implied = labels.MAKERS[condition](case) if known is None else prose.MAKERS[condition](known)
+            text, implied = LIST_MAKERS[condition](case) if known is None else prose_edits.MAKERS[condition](known)
         except InapplicableError as error:
-            yield LeftOut(condition, str(error))
+            yield OmittedEdit(condition, str(error))
             continue
         if text == chain.text and condition != FULL:
-            yield LeftOut(condition, SAME)
+            yield OmittedEdit(condition, SAME)
         else:
-            yield Edited(condition, text, implied)
+            yield EditedChain(condition, text, implied)
 
 
-def without_verdict(item: Item, chain: Written, *, lettered: bool = False) -> str | None:
+def remove_verdict(item: Item, chain: WrittenChain, *, lettered: bool = False) -> str | None:
     """The chain without its verdict: a list without the trailing run of its last belief, prose without the sentences
     that conclude. None where nothing would be left out."""
-    case = Case(item, chain, (), None, len, offered(item, lettered))
-    text = labels.without_end(chain) if chain.form == LABELS else prose.without_end(prose.prose_of(case))
+    case = EditCase(item, chain, (), None, len, offered_choices(item, lettered))
+    text = remove_list_end(chain) if chain.form == LABELS else prose_edits.remove_conclusion(prose_edits.prose_of(case))
     return None if text == chain.text else text
 
 
-def chosen_other(item: Item, chain: Written, pool: Sequence[tuple[Item, Written]]) -> tuple[Item, Written] | None:
+def choose_other(
+    item: Item, chain: WrittenChain, pool: Sequence[tuple[Item, WrittenChain]]
+) -> tuple[Item, WrittenChain] | None:
     """The chain that is shown in the place of this one, the same every time; None where the pool has none.
 
     pool: chains with their items. It is one in the same form of another cluster, or of another story where no other
@@ -71,17 +304,17 @@ def chosen_other(item: Item, chain: Written, pool: Sequence[tuple[Item, Written]
     found = [one for one in alike if one[0].cluster != item.cluster] or alike
     if not found:
         return None
-    last, choices = labels.last_of(chain), set(item.choices)
+    last, choices = last_label(chain), set(item.choices)
     length = _length(chain)
 
-    def rank(one: tuple[Item, Written]) -> tuple[bool, bool, int]:
-        end = labels.last_of(one[1])
+    def rank(one: tuple[Item, WrittenChain]) -> tuple[bool, bool, int]:
+        end = last_label(one[1])
         return set(one[0].choices) != choices or end == last, end == last, abs(_length(one[1]) - length)
 
     best = min(map(rank, found))
-    return min((one for one in found if rank(one) == best), key=lambda one: draw(item.id, one[0].id))
+    return min((one for one in found if rank(one) == best), key=lambda one: random_key(item.id, one[0].id))
 
 
-def _length(chain: Written) -> int:
+def _length(chain: WrittenChain) -> int:
     """How long a chain is: how many beliefs, or how many characters of prose."""
     return len(chain.entries) or len(chain.text)

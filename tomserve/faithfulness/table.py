@@ -1,6 +1,6 @@
 """The table of a measurement of faithfulness: a row for each edited chain, hint or prediction, and what came of it.
 
-The study `faithfulness` reads it; tomserve.faithfulness.asking makes it.
+The study `faithfulness` reads it; tomserve.faithfulness.measurement makes it.
 
 >>> [name for name in EDITS if name in TRUNCATED]
 ['truncated_0', 'truncated_25', 'truncated_50', 'truncated_75']

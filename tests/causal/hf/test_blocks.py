@@ -11,7 +11,7 @@ import transformers
 from torch import nn
 
 from tests.helpers.tiny_models import LAYERS, WIDTH, tiny
-from tomserve.causal.hf.blocks import Blocks, find
+from tomserve.causal.hf.hooks import Blocks, find_blocks
 from tomserve.errors import ConfigError
 
 
@@ -45,7 +45,7 @@ class Stack(nn.Module):
 
 @pytest.mark.parametrize("name", ["mixtral", "dbrx", "gpt2"])
 def test_the_blocks_are_found_and_not_the_experts(name: str) -> None:
-    found = find(tiny(name))
+    found = find_blocks(tiny(name))
     assert len(found) == LAYERS
     assert len({type(block) for block in found}) == 1
     assert "Expert" not in type(found[0]).__name__
@@ -57,16 +57,16 @@ def test_of_a_model_that_sees_pictures_the_language_model_counts() -> None:
     vision = {**shape, "num_hidden_layers": 2, "image_size": 28, "patch_size": 14}
     config = transformers.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)
     model = transformers.Gemma3ForConditionalGeneration(config)
-    assert find(model)[0].__class__.__name__ == "Gemma3DecoderLayer"
+    assert find_blocks(model)[0].__class__.__name__ == "Gemma3DecoderLayer"
 
 
 def test_no_list_or_several_lists_of_that_length_are_refused_in_one_line() -> None:
     with pytest.raises(ConfigError, match="expected one list of 5 decoder blocks in the model, found none"):
-        find(Stack(number=5))
+        find_blocks(Stack(number=5))
     twice = Stack()
     twice.more = nn.ModuleList([nn.Linear(1, 1) for _ in range(3)])
     with pytest.raises(ConfigError, match="found layers, more") as caught:
-        find(twice)
+        find_blocks(twice)
     assert "\n" not in str(caught.value)
 
 

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from tests.helpers.tiny_models import CONFIGS, LAYERS, VOCABULARY, tiny
-from tomserve.causal.backend import Prompt
-from tomserve.causal.checkpoints import resolve
-from tomserve.causal.hf.loading import load
+from tomserve.causal.activations import Prompt
+from tomserve.causal.checkpoints import resolve_model
+from tomserve.causal.hf.loader import load_checkpoint
 from tomserve.causal.hf.model import HfBackend
 from tomserve.errors import MachineError
 
@@ -71,8 +71,8 @@ def test_memory_that_runs_out_halves_the_batch() -> None:
 
 @pytest.mark.parametrize("layout", [{"device": "cuda"}, {"device": "cuda:0"}, {"device_map": "auto"}, {}])
 def test_every_layout_gives_the_same(layout: dict[str, str]) -> None:
-    expected = load(resolve("reference"), device="cpu").backend
-    backend = load(resolve("reference"), dtype="float32", **layout).backend
+    expected = load_checkpoint(resolve_model("reference"), device="cpu").backend
+    backend = load_checkpoint(resolve_model("reference"), dtype="float32", **layout).backend
     told = backend.describe()
     assert (told["devices"], told["dtype"], told["reruns"]) == (["cuda:0"], "float32", "stacked")
     assert told["hardware"]
@@ -85,7 +85,7 @@ def test_every_layout_gives_the_same(layout: dict[str, str]) -> None:
 
 
 def test_a_gpu_computes_in_bfloat16_and_what_it_cannot_hold_is_refused_before_it_is_read() -> None:
-    told = load(resolve("reference")).backend.describe()
+    told = load_checkpoint(resolve_model("reference")).backend.describe()
     assert (told["dtype"], told["logits"], told["reruns"]) == ("bfloat16", "float32", "stacked")
     with pytest.raises(MachineError, match="more than cuda has free"):
-        load(replace(resolve("reference"), parameters=10**12), device="cuda")
+        load_checkpoint(replace(resolve_model("reference"), parameters=10**12), device="cuda")

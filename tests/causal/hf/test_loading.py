@@ -13,10 +13,10 @@ import torch
 
 from tests.conftest import ROOT
 from tests.helpers.tiny_models import tiny
-from tomserve.causal.backend import Prompt
-from tomserve.causal.checkpoints import resolve
-from tomserve.causal.hf import loading
-from tomserve.causal.hf.loading import Loaded, load
+from tomserve.causal.activations import Prompt
+from tomserve.causal.checkpoints import resolve_model
+from tomserve.causal.hf import loader
+from tomserve.causal.hf.loader import LoadedCheckpoint, load_checkpoint
 from tomserve.errors import ConfigError, MachineError, StoppedError
 
 SHIPPED = ROOT / "launch/reference/model"
@@ -29,11 +29,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def reference() -> Loaded:
-    return load(resolve("reference"), device="cpu")
+def reference() -> LoadedCheckpoint:
+    return load_checkpoint(resolve_model("reference"), device="cpu")
 
 
-def test_the_model_that_is_shipped_is_read_and_moved(reference: Loaded) -> None:
+def test_the_model_that_is_shipped_is_read_and_moved(reference: LoadedCheckpoint) -> None:
     backend, told = reference.backend, reference.backend.describe()
     assert (backend.layers, backend.width, backend.method) == (5, 128, "stacked")
     assert (told["dtype"], told["revision"]) == ("float32", (SHIPPED / "digest.txt").read_text().strip())
@@ -56,8 +56,8 @@ def test_the_model_that_is_shipped_is_read_and_moved(reference: Loaded) -> None:
 
 
 def test_the_data_type_and_the_template_of_a_preset_are_taken(folder: Path) -> None:
-    checkpoint = replace(resolve(str(folder)), template="{{ messages[0].content }}!")
-    found = load(checkpoint, device="cpu", dtype="bfloat16", batch=2)
+    checkpoint = replace(resolve_model(str(folder)), template="{{ messages[0].content }}!")
+    found = load_checkpoint(checkpoint, device="cpu", dtype="bfloat16", batch=2)
     assert (found.backend.describe()["dtype"], found.backend.describe()["logits"]) == ("bfloat16", "float32")
     assert found.tokenizer.apply_chat_template([{"role": "user", "content": "tea"}], tokenize=False) == "tea!"
 
@@ -74,26 +74,26 @@ def test_the_data_type_and_the_template_of_a_preset_are_taken(folder: Path) -> N
 )
 def test_options_that_cannot_be_had(options: dict[str, str], error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        load(resolve("reference"), **options)  # type: ignore[arg-type]
+        load_checkpoint(resolve_model("reference"), **options)  # type: ignore[arg-type]
 
 
 def test_what_the_machine_lacks_is_told_before_loading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "memory_gb", lambda: 0.004)
+    monkeypatch.setattr(loader, "memory_gb", lambda: 0.004)
     with pytest.raises(MachineError, match=r"take 0.0 GB in float32.*bfloat16 halves"):
-        load(resolve("reference"), device="cpu")
+        load_checkpoint(resolve_model("reference"), device="cpu")
     monkeypatch.undo()
-    monkeypatch.setattr(loading.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(loader.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MachineError, match="pip install accelerate"):
-        load(resolve("reference"), device="cpu", device_map="auto")
+        load_checkpoint(resolve_model("reference"), device="cpu", device_map="auto")
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(MachineError, match="pip install accelerate"):
-        load(resolve("reference"), device="cpu")
+        load_checkpoint(resolve_model("reference"), device="cpu")
 
 
 def test_capped_attention_is_computed_with_its_cap(folder: Path) -> None:
     tiny("gemma2").save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
-    assert load(resolve(str(folder)), device="cpu").backend.describe()["attention"] == "eager"
+    assert load_checkpoint(resolve_model(str(folder)), device="cpu").backend.describe()["attention"] == "eager"
 
 
 @pytest.mark.parametrize(
@@ -109,18 +109,18 @@ def test_weights_that_are_not_there_are_never_random_nor_pickles(
     folder: Path, fault: dict[str, int] | str, said: str
 ) -> None:
     """Even where they appear after the checks: weights come from safetensors or not at all."""
-    checkpoint = resolve(str(folder))
+    checkpoint = resolve_model(str(folder))
     if isinstance(fault, dict):
         config = orjson.loads((folder / "config.json").read_bytes())
         (folder / "config.json").write_bytes(orjson.dumps({**config, **fault}))
-        checkpoint = resolve(str(folder))
+        checkpoint = resolve_model(str(folder))
     elif fault == "pickles":
         (folder / "model.safetensors").unlink()
         torch.save({}, folder / "pytorch_model.bin")
     else:
         (folder / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(ConfigError, match=said) as caught:
-        load(checkpoint, device="cpu")
+        load_checkpoint(checkpoint, device="cpu")
     assert "\n" not in str(caught.value)
 
 
@@ -128,9 +128,9 @@ def test_a_signal_while_it_loads_is_no_fault_of_its_files(monkeypatch: pytest.Mo
     def stop(**_: object) -> None:
         raise StoppedError("stopped by SIGTERM", 143)
 
-    monkeypatch.setattr(loading.transformers.AutoTokenizer, "from_pretrained", stop)
+    monkeypatch.setattr(loader.transformers.AutoTokenizer, "from_pretrained", stop)
     with pytest.raises(StoppedError):
-        load(resolve("reference"), device="cpu")
+        load_checkpoint(resolve_model("reference"), device="cpu")
 
 
 def test_code_of_the_repository_is_not_run(folder: Path) -> None:
@@ -140,5 +140,5 @@ def test_code_of_the_repository_is_not_run(folder: Path) -> None:
     (folder / "config.json").write_bytes(orjson.dumps(config))
     (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w').close()")
     with pytest.raises(ConfigError, match="needs no code of its own"):
-        load(resolve(str(folder)), device="cpu")
+        load_checkpoint(resolve_model(str(folder)), device="cpu")
     assert not (folder / "ran").exists()

@@ -8,16 +8,14 @@ import torch
 from transformers.cache_utils import DynamicCache
 
 from tests.helpers.tiny_models import LAYERS, tiny
-from tomserve.causal.backend import Prompt
-from tomserve.causal.hf.memory import Pieces, is_out_of_memory
-from tomserve.causal.hf.model import HfBackend
-from tomserve.causal.hf.precision import float32_products
-from tomserve.causal.hf.prefix import NoPrefixError, Prefix, prefill
+from tomserve.causal.activations import Prompt
+from tomserve.causal.hf.model import HfBackend, force_float32
+from tomserve.causal.hf.patch import BatchPieces, NoPrefixError, Prefix, is_out_of_memory, prefill
 from tomserve.errors import MachineError
 
 
 def test_every_thing_is_done_once_and_in_order_though_pieces_fail() -> None:
-    pieces, seen = Pieces(8), list[tuple[int, int]]()
+    pieces, seen = BatchPieces(8), list[tuple[int, int]]()
 
     def do(first: int, last: int) -> list[int]:
         seen.append((first, last))
@@ -31,7 +29,7 @@ def test_every_thing_is_done_once_and_in_order_though_pieces_fail() -> None:
 
 
 def test_a_limit_holds_without_lowering_what_comes_after() -> None:
-    pieces = Pieces(4)
+    pieces = BatchPieces(4)
     assert pieces.each(7, lambda a, b: b - a, lambda first: 1 if first < 2 else 9) == [1, 1, 4, 1]
 
 
@@ -43,10 +41,10 @@ def test_what_is_too_large_for_one_thing_is_one_line_and_other_errors_are_themse
         raise RuntimeError("shapes")
 
     with pytest.raises(MachineError, match="a single prompt"):
-        Pieces(4).each(3, full)
+        BatchPieces(4).each(3, full)
     with pytest.raises(RuntimeError, match="shapes"):
-        Pieces(4).each(3, broken)
-    assert Pieces(4).each(0, full) == []
+        BatchPieces(4).each(3, broken)
+    assert BatchPieces(4).each(0, full) == []
 
 
 @pytest.mark.parametrize(
@@ -125,6 +123,6 @@ def test_every_run_of_the_model_multiplies_in_float32_and_what_was_allowed_comes
     assert len(seen) > tried
     assert set(seen) == {("highest", False)}
     assert (torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32) == ("medium", True)
-    with pytest.raises(ZeroDivisionError), float32_products():
+    with pytest.raises(ZeroDivisionError), force_float32():
         raise ZeroDivisionError
     assert torch.get_float32_matmul_precision() == "medium"

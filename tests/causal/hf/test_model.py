@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.helpers.tiny_models import CONFIGS, LAYERS, VOCABULARY, WIDTH, WINDOW, tiny
-from tomserve.causal.backend import Prompt
+from tomserve.causal.activations import Prompt
 from tomserve.causal.hf.model import HfBackend
 from tomserve.errors import MachineError
 

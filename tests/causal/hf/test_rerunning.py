@@ -10,11 +10,11 @@ import torch
 import transformers
 
 from tests.helpers.tiny_models import CONFIGS, LAYERS, VOCABULARY, WIDTH, WINDOW, tiny
-from tomserve.causal.backend import Prompt
+from tomserve.causal.activations import Prompt
 from tomserve.causal.hf import model as model_module
-from tomserve.causal.hf.blocks import find, hidden_of
+from tomserve.causal.hf.hooks import find_blocks, hidden_of
 from tomserve.causal.hf.model import HfBackend
-from tomserve.causal.hf.rerunning import METHODS, Method
+from tomserve.causal.hf.patch import METHODS, Method
 
 CLOSE = 1e-5
 """Logits are of the order of 1 to 10; ways that group tokens otherwise round otherwise in float32."""
@@ -30,7 +30,7 @@ def by_hand(model: Any, prompt: Prompt, layer: int, state: np.ndarray) -> np.nda
         hidden[:, -1] = torch.from_numpy(state).to(hidden)
         return hidden if isinstance(output, torch.Tensor) else (hidden, *output[1:])
 
-    handle = find(model)[layer - 1].register_forward_hook(replace)
+    handle = find_blocks(model)[layer - 1].register_forward_hook(replace)
     try:
         with torch.inference_mode():
             output = model(torch.tensor([prompt.tokens], device=model.device), use_cache=False)
@@ -104,7 +104,7 @@ def test_blocks_below_the_replaced_one_are_not_computed_and_come_back() -> None:
     model = tiny("llama")
     backend = HfBackend(model, name="llama")
     runs: list[int] = []
-    for number, block in enumerate(find(model), 1):
+    for number, block in enumerate(find_blocks(model), 1):
         block.mlp.register_forward_hook(lambda module, inputs, output, number=number: runs.append(number))
     states = backend.run([PROMPT]).states[0]
     backend.rerun(PROMPT, np.array([LAYERS]), states[-1:])
@@ -114,7 +114,7 @@ def test_blocks_below_the_replaced_one_are_not_computed_and_come_back() -> None:
     runs.clear()
     backend.run([PROMPT])
     assert runs == [1, 2, 3, 4]
-    assert all("forward" not in vars(block) for block in find(model))
+    assert all("forward" not in vars(block) for block in find_blocks(model))
 
 
 HYBRID = {"layer_types": ["conv", "full_attention", "conv", "full_attention"], "num_hidden_layers": LAYERS}

@@ -1,20 +1,74 @@
-"""A causal language model of transformers as the backend of measurements: reads and replaces its residual stream."""
+"""A causal language model of transformers as the backend of measurements: reads and replaces its residual stream.
+
+In bfloat16 logits near 20 lie 1/8 apart, so that choices tie which are not equally likely, and the likeliest token of
+the vocabulary is one of several. The last matrix is therefore multiplied in float32, a slice of the vocabulary at a
+time.
+
+On GPUs torch may multiply them in TF32, which keeps 10 bits of each number: where
+`torch.set_float32_matmul_precision` was called in a notebook, or where TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is set, as it
+is in images that GPU vendors make. A model that is said to be run in float32 would then not be, and neither would the
+logits of one in half precision.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
+from torch import nn
 
-from tomserve.causal.backend import Answers, Floats, Ints, Prompt, Readings
-from tomserve.causal.hf.blocks import Blocks
-from tomserve.causal.hf.head import make_exact
-from tomserve.causal.hf.memory import Pieces
-from tomserve.causal.hf.precision import float32_products
-from tomserve.causal.hf.rerunning import Method, Rerunner
+from tomserve.causal.activations import Answers, Floats, Ints, Prompt, Readings
+from tomserve.causal.hf.hooks import Blocks
+from tomserve.causal.hf.patch import BatchPieces, Method, Rerunner
+
+SLICE = 1 << 14
+"""How many rows of the matrix are in memory as float32 at a time."""
+
+
+def use_float32_logits(model: Any) -> bool:
+    """Compute the model's logits in float32 from now on, and tell whether that could be done.
+
+    model: a model of transformers, whose last matrix is a plain linear layer; one that is spread over processes by
+    tensor parallelism stays as it is. What the model does to its logits afterwards (caps, factors) still applies.
+    """
+    head = model.get_output_embeddings()
+    if head.weight.dtype == torch.float32:
+        return True
+    if type(head) is not nn.Linear or type(head.weight.data) is not torch.Tensor or head.weight.is_meta:
+        return False
+    head.register_forward_hook(_exact)
+    return True
+
+
+def _exact(module: nn.Linear, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
+    states = inputs[0].to(module.weight.device, torch.float32)
+    parts = [states @ rows.float().T for rows in torch.split(module.weight, SLICE)]
+    logits = torch.cat(parts, dim=-1)
+    return logits if module.bias is None else logits + module.bias.float()
+
+
+@contextmanager
+def force_float32() -> Iterator[None]:
+    """While this is open, float32 matrices are multiplied in float32; afterwards as before."""
+    cublas = torch.backends.cuda.matmul
+    own = getattr(cublas, "fp32_precision", None)  # torch has two ways to say this since 2.9, and refuses a mixture
+    try:
+        before = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        before = None  # it was said in the newer way alone
+    torch.set_float32_matmul_precision("highest")  # says it in both ways
+    try:
+        yield
+    finally:
+        if before is not None:
+            torch.set_float32_matmul_precision(before)
+        else:
+            cublas.fp32_precision = own
+
 
 PROMPTS_CPU, PROMPTS_GPU = 4, 64
 """How many prompts are run at a time where the caller does not say."""
@@ -59,10 +113,10 @@ class HfBackend:
         self.device: torch.device = model.get_input_embeddings().weight.device
         self.blocks = Blocks(model)
         self._gpu = self.device.type != "cpu"
-        self._exact = make_exact(model)
-        self._prompts = Pieces(batch or (PROMPTS_GPU if self._gpu else PROMPTS_CPU))
+        self._exact = use_float32_logits(model)
+        self._prompts = BatchPieces(batch or (PROMPTS_GPU if self._gpu else PROMPTS_CPU))
         self.rows_at_once(None)
-        with torch.inference_mode(), float32_products():
+        with torch.inference_mode(), force_float32():
             self._again = Rerunner(model, self.blocks, self.device, method)
             self._pads = _padding_changes_nothing(self)
 
@@ -89,7 +143,7 @@ class HfBackend:
 
     @property
     def method(self) -> Method:
-        """How prompts are run again: see tomserve.causal.hf.rerunning."""
+        """How prompts are run again: see tomserve.causal.hf.patch."""
         return self._again.method
 
     def rerun_by(self, method: Method) -> None:
@@ -100,7 +154,7 @@ class HfBackend:
     def rows_at_once(self, most: int | None) -> None:
         """Run at most so many replaced states at a time from now on, None for a number that suits the device: for
         benches."""
-        self._rows = Pieces(most or (ROWS_GPU if self._gpu else ROWS_CPU))
+        self._rows = BatchPieces(most or (ROWS_GPU if self._gpu else ROWS_CPU))
 
     def describe(self) -> dict[str, Any]:
         """What the manifest of a measurement holds of the model, fit for JSON."""
@@ -126,7 +180,7 @@ class HfBackend:
         }
 
     @torch.inference_mode()
-    @float32_products()
+    @force_float32()
     def run(self, prompts: Sequence[Prompt]) -> Readings:
         """Run all prompts, the longest first, in batches with padding on the left.
 
@@ -161,7 +215,7 @@ class HfBackend:
         return Readings(states, Answers(logits, top))
 
     @torch.inference_mode()
-    @float32_products()
+    @force_float32()
     def rerun(self, prompt: Prompt, layers: Ints, states: Floats) -> Answers:
         """Answer one prompt again, m times, each time with another state at its last token.
 

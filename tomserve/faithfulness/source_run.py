@@ -1,9 +1,4 @@
-"""Reads a finished run: the chains that its model wrote, and the strategies exactly as they asked for them.
-
->>> source = read(Path("runs/mine"), strategies=(), where=())                               # doctest: +SKIP
->>> [chain.strategy.name for chain in source.chains][:2]                                    # doctest: +SKIP
-['cot', 'cot']
-"""
+"""The finished run whose chains of thought are edited, with its strategies exactly as they asked for them."""
 
 from __future__ import annotations
 
@@ -15,27 +10,95 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pydantic
+
 from tomserve import benchmarks
 from tomserve.content.paths import run_name
 from tomserve.engine.records import CLOSES, CONCLUSION
 from tomserve.engine.request import Sampling
 from tomserve.errors import ConfigError, TomserveError, one_of
-from tomserve.faithfulness import reading
-from tomserve.faithfulness.asked import check_texts, preset_of, sampling_of, strategy_of
-from tomserve.faithfulness.written import Written
+from tomserve.faithfulness import chains
+from tomserve.faithfulness.chains import WrittenChain
 from tomserve.items import EVERY, Item, read_items
 from tomserve.items import where as met
 from tomserve.items.item import items_digest
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import journal as runs_journal
 from tomserve.runs.journal import read_rows, row_identity
-from tomserve.runs.manifest import Manifest, explain_closed
+from tomserve.runs.manifest import AskedStrategy, Manifest, explain_closed
 from tomserve.runs.measurement import refuse_measured
 from tomserve.runs.runfolder import ITEMS, check_files
 from tomserve.scoring.score import read_response
 from tomserve.scoring.thoughts import THINK, split_thoughts
 from tomserve.serving.presets import Preset
 from tomserve.status import ANSWERS
+
+_SAMPLED = ("temperature", "seed", "repeats")
+"""What the manifest keeps of the sampling besides further fields of a request."""
+
+
+def sampling_of(folder: Path, manifest: Manifest) -> Sampling:
+    """How the run was sampled. Raises ConfigError where that was with chance, or cannot be."""
+    warmth, seed = (manifest.sampling.get(name) or 0 for name in ("temperature", "seed"))
+    for name, value, kinds in (("temperature", warmth, (int, float)), ("seed", seed, (int,))):
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            raise ConfigError(f"{folder / 'manifest.json'}: sampling.{name} is {value!r:.60}; expected a number")
+    if warmth:
+        raise ConfigError(
+            f"{folder}: was sampled at temperature {warmth:g}, so that its answers change by chance, too; ask again at "
+            "temperature 0 (tomserve eval without --temperature)"
+        )
+    extra = {name: value for name, value in manifest.sampling.items() if name not in _SAMPLED}
+    return Sampling(0.0, int(seed), extra)
+
+
+def check_texts(path: Path, row: Mapping[str, Any]) -> None:
+    """Raise ConfigError where a field of a reply that is read as text holds something else. path: the journal."""
+    for name in ("text", "reasoning", "error", CONCLUSION):
+        if row.get(name) is not None and not isinstance(row[name], str):
+            raise ConfigError(
+                f"{path}: item {row['item']!r:.80}: field {name!r} is {row[name]!r:.40}; expected text; repair or "
+                "delete that line"
+            )
+
+
+def preset_of(manifest: Manifest) -> Preset | None:
+    """The preset of the run's model: the one that its server was started by, else the one of that name."""
+    own = manifest.server.get("preset")
+    if isinstance(own, dict):
+        try:
+            return Preset.model_validate(own)
+        except pydantic.ValidationError as error:
+            raise ConfigError(f"manifest.json: server.preset cannot be read ({error.errors()[0]['msg']})") from None
+    return Preset.lookup(manifest.preset) if manifest.preset else None
+
+
+def strategy_of(folder: Path, manifest: Manifest, name: str, preset: Preset | None) -> Strategy:
+    """A strategy with the options by which it asked in that run.
+
+    The manifest keeps the most tokens of a reply and not how they came about, so that the ways are tried. Raises
+    ConfigError where none of them gives the recorded digest, since then its prompts have changed.
+    """
+    record = manifest.strategies[name]
+    overrides = preset.prompt_parts if preset else {}
+    own = {"system_role": preset.system_role if preset else True, "overrides": overrides}
+    for options in _options(record, preset):
+        strategy = Strategy.named(name, **own, **options)
+        if strategy.digest == record.digest:
+            return strategy
+    raise ConfigError(
+        f"{folder}: strategy {name!r} asks otherwise now than when this run was asked (its prompts, its most tokens or "
+        "the model's preset have changed), so that edited chains would stand in other prompts; restore it, or ask again"
+    )
+
+
+def _options(record: AskedStrategy, preset: Preset | None) -> Iterator[dict[str, int]]:
+    """The numbers of tokens that may lead to those of a record."""
+    for thinking in dict.fromkeys((0, preset.thinking_tokens() if preset and preset.reasoning else 0)):
+        yield {"thinking": thinking}
+        if record.max_tokens and record.max_tokens > thinking:
+            yield {"thinking": thinking, "max_tokens": record.max_tokens - thinking}
+
 
 Rows = Mapping[int, Mapping[str, Any]]
 """The rows of one conversation by their turns."""
@@ -55,7 +118,7 @@ class Chain:
 
     item: Item
     strategy: Strategy
-    written: Written
+    written: WrittenChain
     replies: tuple[str, ...] = ()
     blank: str = ""
 
@@ -67,11 +130,11 @@ class Chain:
     @property
     def lettered(self) -> bool:
         """Whether the choices were shown as A, B, C."""
-        return lettered_in(self.item, self.strategy)
+        return is_lettered(self.item, self.strategy)
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceRun:
     """A finished run. folder, manifest: of it. sampling: as every request was sampled. preset: of the model, None where
     it has none. chains: every chain that can be edited, by strategy and item. unreadable: for each strategy the items
     whose chain cannot be, with the reason. mates: the other questions about a story, by cluster."""
@@ -101,7 +164,7 @@ def unit_of(item: Item) -> str:
     return str(stage) if stage is not None else item.cluster or item.id
 
 
-def read(folder: Path, strategies: Sequence[str], where: Sequence[str]) -> Source:
+def read_source(folder: Path, strategies: Sequence[str], where: Sequence[str]) -> SourceRun:
     """Read a run. strategies: whose chains are wanted, empty for all that mark theirs. where: conditions on the
     questions, empty for those that the benchmark names.
 
@@ -119,7 +182,7 @@ def read(folder: Path, strategies: Sequence[str], where: Sequence[str]) -> Sourc
     preset = preset_of(manifest)
     names = _wanted(folder, manifest, strategies)
     loaded = {name: strategy_of(folder, manifest, name, preset) for name in names}
-    if warm := [name for name, strategy in loaded.items() if marked(strategy) and not strategy.greedy(0.0)]:
+    if warm := [name for name, strategy in loaded.items() if marks_reasoning(strategy) and not strategy.greedy(0.0)]:
         raise ConfigError(f"{folder}: strategy {warm[0]!r} samples with chance, so that its answers change anyway")
     items = list(_items(folder, manifest, where))
     rows = _rows(folder, {item.id for item in items}, names)
@@ -136,10 +199,10 @@ def read(folder: Path, strategies: Sequence[str], where: Sequence[str]) -> Sourc
         said = {reason for pairs in unreadable.values() for _, reason in pairs}
         why = f" ({min(said)})" if said else "; strategies whose replies hold one say so by `reasoning` or `beliefs`"
         raise ConfigError(f"{folder}: none of its answers has a chain that can be edited{why}")
-    return Source(folder, manifest, sampling, preset, chains, dict(unreadable), _mates(folder, manifest, chains))
+    return SourceRun(folder, manifest, sampling, preset, chains, dict(unreadable), _mates(folder, manifest, chains))
 
 
-def marked(strategy: Strategy) -> bool:
+def marks_reasoning(strategy: Strategy) -> bool:
     """Whether a strategy says where its reasoning is."""
     return strategy.reasoning is not None or (strategy.chain and not strategy.several)
 
@@ -182,7 +245,7 @@ def read_chain(item: Item, strategy: Strategy, rows: Rows) -> Chain | str:
 
     item: as it was shown. rows: those of the conversation about it, by turn.
     """
-    thought = not marked(strategy)
+    thought = not marks_reasoning(strategy)
     last = next((row for _, row in sorted(rows.items(), reverse=True) if CLOSES in row), None)
     row = last if strategy.several else rows.get(0)
     if row is None:
@@ -192,7 +255,7 @@ def read_chain(item: Item, strategy: Strategy, rows: Rows) -> Chain | str:
     row = {**row, "text": row.get(CONCLUSION, row.get("text")) or ""}
     if thought and not (row.get("reasoning") or split_thoughts(row["text"]).thought is not None):
         return ""  # an answer alone
-    lettered = lettered_in(item, strategy)
+    lettered = is_lettered(item, strategy)
     own = read_response(item, row, lettered).answer
     if own is None:
         return "its answer cannot be read"
@@ -200,14 +263,14 @@ def read_chain(item: Item, strategy: Strategy, rows: Rows) -> Chain | str:
     if strategy.reasoning is not None and strategy.reasoning.turn is not None:
         place = turn_place(strategy)
         replies = tuple(str((rows.get(turn) or {}).get("text") or "") for turn in range(place + 1))
-        found = reading.turn_of(item, replies[place], row["text"], lettered=lettered)
+        found = chains.turn_of(item, replies[place], row["text"], lettered=lettered)
     elif strategy.reasoning is not None and strategy.reasoning.field is not None:
-        found = reading.field_of(item, row["text"], strategy.reasoning.field, lettered=lettered)
+        found = chains.field_of(item, row["text"], strategy.reasoning.field, lettered=lettered)
     elif strategy.reasoning is not None or thought:
         marks = strategy.reasoning.marks if strategy.reasoning is not None else None
-        found = reading.thinking_of(item, row["text"], row.get("reasoning"), marks=marks or THINK, lettered=lettered)
+        found = chains.thinking_of(item, row["text"], row.get("reasoning"), marks=marks or THINK, lettered=lettered)
     else:
-        found = reading.labels_of(item, row["text"], lettered=lettered)
+        found = chains.labels_of(item, row["text"], lettered=lettered)
     if isinstance(found, str):
         return found
     spaced = _COLON.search(str(row["text"]))
@@ -220,7 +283,7 @@ def turn_place(strategy: Strategy) -> int:
     return strategy.turn_names.index(str(strategy.reasoning.turn))
 
 
-def lettered_in(item: Item, strategy: Strategy) -> bool:
+def is_lettered(item: Item, strategy: Strategy) -> bool:
     """Whether the choices of the item were shown as A, B, C by that strategy."""
     benchmark = benchmarks.find(item.benchmark)
     return strategy.lettered or (benchmark is not None and benchmark.lettered)
@@ -250,7 +313,7 @@ def _benchmarks_own(manifest: Manifest) -> list[Item]:
     return every if items_digest(every) == manifest.benchmark_digest else []
 
 
-def drawn(chains: Iterable[Chain], limit: int) -> list[Chain]:
+def draw_chains(chains: Iterable[Chain], limit: int) -> list[Chain]:
     """At most `limit` chains of each strategy, spread evenly over the units; of one seed, so that runs are alike."""
     by_strategy: dict[str, dict[str, list[Chain]]] = defaultdict(lambda: defaultdict(list))
     for chain in chains:

@@ -1,8 +1,15 @@
-"""Moves the states of all cases and asks the model again: every layer, strength, map, control and reference.
+"""Interventions on the activations of all cases, layer by layer, with the baseline answers and the probes beside
+them.
 
 The layers are taken in groups small enough that their steps fit into memory. Within a group the cases are taken one
 after another, as all the re-runs of a prompt share its prefix. What was asked is kept in parts, each the rows of some
 cases in one group, so that a measurement that was killed goes on after its last part.
+
+A probe learns what a person holds for true, in the words of the choice that says so, and reads which of an item's
+choices it is. (Not its place in the list: a model that is asked for the words of its answer has no need of the place,
+so that none can be read says nothing about what it knows.) The false-belief story and its true-belief twin, in both
+orders, are its items, so that neither what is really so nor where a choice stands tells what the protagonist
+believes. It is fitted on the same folds as the maps.
 """
 
 from __future__ import annotations
@@ -15,24 +22,30 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from tomserve.causal.asked import Asked, one_of, said
-from tomserve.causal.backend import Backend, Floats, Ints
-from tomserve.causal.states import States
+from tomserve.benchmarks.counterfactuals import IN_TWIN, Case
+from tomserve.causal.activations import ActivationCache, Answers, Backend, Floats, Ints
+from tomserve.causal.projection import probe
+from tomserve.causal.prompts import ORDERS, PromptSet, read_answers, select_answer
 from tomserve.causal.steering import TRANSFER_LEAST, FitRow, LayerStates, Step, steps
 from tomserve.causal.table import (
+    ANSWER,
     CONTROLS,
     FALSE,
     MAP,
     MOVE,
     OWN,
     OWN_TWIN,
+    PROBE,
+    PROBES,
     REFERENCES,
     REPLACE,
     ROLES,
     SCHEMA,
+    SHUFFLED_LABELS,
+    TOLD,
+    TRUE_LABELS,
     TWIN,
 )
-from tomserve.causal.tokens import ORDERS
 from tomserve.content import files
 
 PART = 4
@@ -40,15 +53,15 @@ PART = 4
 
 
 @dataclass(frozen=True)
-class Moves:
+class Interventions:
     """What is moved: the cases and their states, by which folds, strengths and seed.
 
     folds: int64 [n], the fold of each case. alphas: the strengths. seed: of everything random. memory: how many bytes
     the steps of a group of layers may take.
     """
 
-    asked: Asked
-    states: States
+    asked: PromptSet
+    states: ActivationCache
     folds: Ints
     alphas: tuple[float, ...]
     seed: int
@@ -89,7 +102,7 @@ class _Cell:
     step: Step
 
 
-def cells_of(alphas: int, others: int = 0) -> int:
+def count_cells(alphas: int, others: int = 0) -> int:
     """How many steps an item makes in a layer. alphas: how many strengths. others: from how many other families maps
     are carried over to it."""
     with_alpha = 1 + len(CONTROLS) + 2  # the map, its controls, in sample, and replaced
@@ -97,7 +110,7 @@ def cells_of(alphas: int, others: int = 0) -> int:
     return towards + len([one for one in REFERENCES if one != REPLACE]) + 1  # `patch` aims at both targets
 
 
-def expected(moves: Moves, layers: int) -> int:
+def count_reruns(moves: Interventions, layers: int) -> int:
     """How many re-runs there will be in so many layers."""
     sizes = Counter(case.family for case in moves.asked.cases)
     large = [family for family, size in sizes.items() if size >= TRANSFER_LEAST]
@@ -105,12 +118,12 @@ def expected(moves: Moves, layers: int) -> int:
     for number, case in enumerate(moves.asked.cases):
         others = len(large) - 1 if case.family in large else 0
         lacking = moves.asked.place(number, ORDERS[0], TWIN) < 0
-        steps_made += cells_of(len(moves.alphas), others) - lacking
+        steps_made += count_cells(len(moves.alphas), others) - lacking
     return len(ORDERS) * layers * steps_made
 
 
-def move(
-    moves: Moves, backend: Backend, layers: Sequence[int], folder: Path, advance: Callable[[int], None]
+def run_interventions(
+    moves: Interventions, backend: Backend, layers: Sequence[int], folder: Path, advance: Callable[[int], None]
 ) -> Iterator[Path]:
     """Move the states of all cases in these layers and ask again; yield the file of each part, as the table's rows.
 
@@ -119,7 +132,7 @@ def move(
     """
     folder.mkdir(parents=True, exist_ok=True)
     others = len({case.family for case in moves.asked.cases}) - 1
-    for group in moves.groups(layers, cells_of(len(moves.alphas), others)):
+    for group in moves.groups(layers, count_cells(len(moves.alphas), others)):
         name = f"layers-{group[0]:03d}-{group[-1]:03d}"
         parts = _parts(len(moves.asked.cases))
         paths = [folder / f"{name}-{number:05d}.parquet" for number in range(len(parts))]
@@ -142,7 +155,7 @@ def _parts(cases: int) -> list[range]:
     return [range(start, min(start + PART, cases)) for start in range(0, cases, PART)]
 
 
-def _cells(moves: Moves, group: Sequence[int]) -> tuple[list[_Cell], list[tuple[int, FitRow]]]:
+def _cells(moves: Interventions, group: Sequence[int]) -> tuple[list[_Cell], list[tuple[int, FitRow]]]:
     """The steps of a group of layers, and the fits of their maps, each with its layer."""
     cells: list[_Cell] = []
     fits: list[tuple[int, FitRow]] = []
@@ -159,7 +172,7 @@ def _there(cells: Sequence[_Cell], number: int) -> list[_Cell]:
 
 
 def _moved(
-    moves: Moves, backend: Backend, cells: Sequence[_Cell], number: int, advance: Callable[[int], None]
+    moves: Interventions, backend: Backend, cells: Sequence[_Cell], number: int, advance: Callable[[int], None]
 ) -> pl.DataFrame:
     """The rows of one case: each of its steps, in both orders."""
     case, own = moves.asked.cases[number], _there(cells, number)
@@ -172,11 +185,11 @@ def _moved(
     for order in ORDERS:
         place = moves.asked.place(number, order)
         prompt = moves.asked.prompts[place]
-        before = said(case, prompt, one_of(moves.states.answers, place))
+        before = read_answers(case, prompt, select_answer(moves.states.answers, place))
         wanted = np.stack([moves.states.layer(int(layer))[place] for layer in known])[which]
         wanted += deltas
         wanted[replaces] = deltas[replaces]
-        after = said(case, prompt, backend.rerun(prompt, layers, wanted))
+        after = read_answers(case, prompt, backend.rerun(prompt, layers, wanted))
         advance(len(own))
         frames.append(
             pl.DataFrame(
@@ -202,11 +215,15 @@ def _moved(
                 }
             )
         )
-    return rows(MOVE, pl.concat(frames))
+    return table_rows(MOVE, pl.concat(frames))
 
 
 def _displacement(
-    moves: Moves, layers: Ints, deltas: Floats, replaces: np.ndarray[tuple[int], np.dtype[np.bool_]], number: int
+    moves: Interventions,
+    layers: Ints,
+    deltas: Floats,
+    replaces: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    number: int,
 ) -> Floats:
     """How far each step goes, over the norm of the state averaged over both orders."""
     places = [moves.asked.place(number, order) for order in ORDERS]
@@ -219,7 +236,7 @@ def _displacement(
 
 
 def _fit_rows(found: Sequence[tuple[int, FitRow]]) -> pl.DataFrame:
-    return rows(
+    return table_rows(
         MAP,
         pl.DataFrame(
             {
@@ -237,7 +254,7 @@ def _fit_rows(found: Sequence[tuple[int, FitRow]]) -> pl.DataFrame:
     )
 
 
-def rows(kind: str, frame: pl.DataFrame) -> pl.DataFrame:
+def table_rows(kind: str, frame: pl.DataFrame) -> pl.DataFrame:
     """The rows of one kind with all columns of the table; those that the frame lacks are null."""
     given = {**{name: pl.lit(None) for name in SCHEMA}, "kind": pl.lit(kind)}
     return frame.select(
@@ -249,3 +266,110 @@ def rows(kind: str, frame: pl.DataFrame) -> pl.DataFrame:
 def _write(path: Path, frame: pl.DataFrame) -> None:
     with files.replace_file(path) as file:
         frame.write_parquet(file)
+
+
+TELLINGS = {FALSE: "", TWIN: IN_TWIN}
+"""The tellings that a probe reads, with what ends the names of their holders."""
+
+
+def probe_rows(
+    asked: PromptSet,
+    states: ActivationCache,
+    folds: Ints,
+    layers: Sequence[int],
+    seed: int,
+    advance: Callable[[int], None] = lambda count: None,
+) -> pl.DataFrame:
+    """The rows of all probes in these layers; none for a holder whose belief no case knows.
+
+    folds: int64 [n], the fold of each case. seed: of the shuffled labels. advance: told after every layer.
+    """
+    scenarios = asked.clusters
+    items = [
+        (number, told, order, asked.place(number, order, told))
+        for number in range(len(asked.cases))
+        for told in TELLINGS
+        for order in ORDERS
+        if asked.place(number, order, told) >= 0
+    ]
+    places = np.array([place for *_, place in items], np.int64)
+    groups = np.array([scenarios[number] for number, *_ in items], np.int64)
+    own_folds = np.array([folds[number] for number, *_ in items], np.int64)
+    words = {word: code for code, word in enumerate(sorted({word for case in asked.cases for word in case.f.choices}))}
+    offered = np.zeros((len(items), len(words)), dtype=bool)
+    for row, (number, *_) in enumerate(items):
+        offered[row, [words[word] for word in asked.cases[number].f.choices]] = True
+    labels = {
+        name: np.array([words.get(_held(asked.cases[number], name, told), -1) for number, told, *_ in items], np.int64)
+        for name in PROBES
+    }
+    found = []
+    for layer in layers:
+        read = states.layer(layer)[places].astype(np.float64)
+        for name, wanted in labels.items():
+            if len(set(wanted[wanted >= 0].tolist())) < 2:
+                continue
+            one = probe(read, wanted, own_folds, groups, seed, offered)
+            for kind, right in ((TRUE_LABELS, one.right), (SHUFFLED_LABELS, one.shuffled)):
+                found.append(_rows(asked, items, own_folds, (layer, name, kind), right, one.chance.tolist()))
+        advance(1)
+    return pl.concat(found) if found else table_rows(PROBE, pl.DataFrame())
+
+
+def _held(case: Case, holder: str, told: str) -> str:
+    """The choice that somebody holds for true; empty where nobody knows or it is no choice."""
+    held = case.holders.get(holder + TELLINGS[told])
+    return held if held is not None and held in case.f.choices else ""
+
+
+def _rows(
+    asked: PromptSet,
+    items: Sequence[tuple[int, str, int, int]],
+    folds: Ints,
+    named: tuple[int, str, str],
+    right: Sequence[bool | None],
+    chance: Sequence[float],
+) -> pl.DataFrame:
+    layer, name, labels = named
+    cases = [asked.cases[number] for number, *_ in items]
+    frame = pl.DataFrame(
+        {
+            "item": [case.f.id for case in cases],
+            "cluster": [case.scenario for case in cases],
+            "family": [case.family for case in cases],
+            "told": [told for _, told, _, _ in items],
+            "order": [order for _, _, order, _ in items],
+            "layer": [layer] * len(items),
+            "probe": [name] * len(items),
+            "labels": [labels] * len(items),
+            "fold": folds,
+            "right": list(right),
+            "chance": list(chance),
+        },
+        schema_overrides={"right": pl.Boolean, "chance": pl.Float32},
+    )
+    return table_rows(PROBE, frame.filter(pl.col("right").is_not_null()))
+
+
+def baseline_rows(asked: PromptSet, answers: Answers) -> pl.DataFrame:
+    """The rows of what the model answered before anything was moved, in every telling and order."""
+    found: list[dict[str, object]] = []
+    for number, case in enumerate(asked.cases):
+        for told in TOLD:
+            for order in ORDERS:
+                if (place := asked.place(number, order, told)) < 0:
+                    continue
+                one = read_answers(case, asked.prompts[place], select_answer(answers, place))
+                found.append(
+                    {
+                        "item": case.f.id,
+                        "cluster": case.scenario,
+                        "family": case.family,
+                        "told": told,
+                        "order": order,
+                        "role": ROLES[one.role[0]],
+                        "strict": bool(one.strict[0]),
+                        "gap": float(one.gap[0]),
+                    }
+                )
+    return table_rows(ANSWER, pl.DataFrame(found))

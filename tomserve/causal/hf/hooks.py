@@ -1,7 +1,7 @@
-"""Finds the decoder blocks of a model, and reads, replaces and skips what they hand on, by plain forward hooks.
+"""Forward hooks on the decoder blocks of a model, which read, replace or skip the residual stream that they hand on.
 
-A block hands on the residual stream, as a bare tensor (transformers 5) or first in a tuple (most of transformers 4.57).
-transformers' own `hidden_states` cannot be used for this: its last entry lies after the final norm.
+A block hands on the residual stream, as a bare tensor (transformers 5) or first in a tuple (most of transformers
+4.57). transformers' own `hidden_states` cannot be used for this: its last entry lies after the final norm.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Blocks:
     """The decoder blocks of a model, numbered from 1."""
 
     def __init__(self, model: Any) -> None:
-        """Find the blocks of `model`, a model of transformers. Raises ConfigError as `find` does."""
-        self.modules = find(model)
+        """Find the blocks of `model`, a model of transformers. Raises ConfigError as `find_blocks` does."""
+        self.modules = find_blocks(model)
         self._named = type(model).__name__
         self._more: tuple[Any, ...] | None = None  # what a block returns beside the residual stream: nothing known yet
         self._bare = True
@@ -98,7 +98,7 @@ class Blocks:
         return hidden_states if self._bare else (hidden_states, *(self._more or ()))
 
 
-def find(model: Any) -> nn.ModuleList:
+def find_blocks(model: Any) -> nn.ModuleList:
     """The decoder blocks: the one list of modules that is as long as the configuration says, and lies in no other one.
 
     model: a model of transformers; of one that takes pictures too, the language model counts. Raises ConfigError where

@@ -31,7 +31,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedCheckpoint:
     """A model that is ready to be measured.
 
     backend: its inside. tokenizer: that of transformers, with the chat template.
@@ -41,7 +41,7 @@ class Loaded:
     tokenizer: Any
 
 
-def load(
+def load_checkpoint(
     checkpoint: Checkpoint,
     *,
     device: str | None = None,
@@ -49,7 +49,7 @@ def load(
     device_map: str | None = None,
     batch: int | None = None,
     revision: str | None = None,
-) -> Loaded:
+) -> LoadedCheckpoint:
     """Load a model and its tokenizer.
 
     checkpoint: which. device: "cpu", "cuda" or "cuda:N"; by default a GPU where torch sees one. dtype: float32,
@@ -107,7 +107,7 @@ def load(
     backend = HfBackend(
         model, name=checkpoint.name, digest=checkpoint.digest, revision=checkpoint.revision, batch=batch
     )
-    return Loaded(backend, tokenizer)
+    return LoadedCheckpoint(backend, tokenizer)
 
 
 def _source(checkpoint: Checkpoint) -> dict[str, Any]:

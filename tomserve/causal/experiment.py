@@ -1,0 +1,561 @@
+"""A causal experiment: finds the cases and the model, estimates the cost, and measures into a run folder.
+
+Interrupted at any moment, `measure` goes on after the last batch of activations or the last part of the
+interventions. Only `load_subject` imports torch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tomserve import benchmarks
+from tomserve.benchmarks.counterfactuals import Case, draw_cases
+from tomserve.causal import checkpoints, interventions
+from tomserve.causal.activations import ActivationCache, Backend, Readings
+from tomserve.causal.checkpoints import Checkpoint
+from tomserve.causal.interventions import baseline_rows, count_cells, probe_rows
+from tomserve.causal.projection import assign_folds as drawn_folds
+from tomserve.causal.prompts import ORDERS, PromptSet, adapt_strategy, check_strategy, find_eligible, prompts_of
+from tomserve.causal.settings import ALPHAS, FEWEST, FOLDS, STRATEGY, Settings
+from tomserve.causal.steering import TRANSFER_LEAST
+from tomserve.causal.table import SCHEMA, TOLD
+from tomserve.content import digest, files
+from tomserve.content.files import one_line
+from tomserve.content.paths import run_name, runs_root
+from tomserve.errors import ConfigError, MachineError
+from tomserve.items import Item
+from tomserve.prompting.conversation import Turn
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs.measurement import MeasuredRun
+from tomserve.runs.progress import MeasureListener, SilentMeasureListener
+from tomserve.runs.runfolder import default_name, run_path
+from tomserve.serving.install import installed_version as version
+from tomserve.serving.sizing import BYTES
+
+GPU_RATE = 3e14
+"""Multiplications and additions a second that one GPU of today's large ones does in bfloat16, at 30% of its peak: a
+guess, as no GPU was at hand to measure it."""
+
+FITTING, FITTING_ALPHA = 500, 70
+"""What the maps and controls of a layer cost the CPU, for each pair of cases and unit of width: multiplications and
+additions, or what takes as long, and so many more for each strength. From 100 to 400 cases at widths from 1024 to 8192
+one core took between .8 and 1.4 times as long as that (2026-11-23)."""
+
+SHARE = 0.25
+"""The share of a machine's memory that the steps of a group of layers may take."""
+
+ROW = 14
+"""Bytes that a row of the table takes in Parquet, as measured."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """How much is to be done. cases: how many false-belief items. tokens: how long a prompt is on average. layers: how
+    many are moved. alphas: how many strengths. others: from how many other
+    families of stories maps are carried over to a case."""
+
+    cases: int
+    tokens: float
+    layers: int
+    alphas: int
+    others: int
+
+    @property
+    def prompts(self) -> int:
+        """How many prompts are run once in full: every telling of every case in both orders."""
+        return self.cases * len(TOLD) * len(ORDERS)
+
+    @property
+    def cells(self) -> int:
+        """How many steps an item makes in a layer, and each order of its choices."""
+        return count_cells(self.alphas, self.others)
+
+    @property
+    def reruns(self) -> int:
+        """How often the last token of a prompt is run again."""
+        return self.cases * len(ORDERS) * self.layers * self.cells
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the measurement runs on. rate: multiplications and additions a second. memory: bytes of the main memory.
+    device: in words. weight: bytes of one parameter there. processor: the same as rate, of the CPU, which fits the
+    maps whatever runs the model."""
+
+    rate: float
+    memory: int
+    device: str
+    weight: int
+    processor: float
+
+    @classmethod
+    def here(cls, device: str, gpus: int) -> Machine:
+        """This machine. device: cpu or cuda. gpus: how many GPUs are used."""
+        memory, processor = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _measured_rate()
+        if device == "cpu":
+            return cls(processor, memory, f"CPU, {os.cpu_count()} cores", 4, processor)
+        several = f"{gpus} GPUs, of which one computes at a time"  # a model is spread over them block by block
+        return cls(GPU_RATE, memory, several if gpus > 1 else "one GPU", 2, processor)
+
+    @property
+    def for_steps(self) -> int:
+        """How many bytes the steps of a group of layers may take."""
+        return int(SHARE * self.memory)
+
+
+def _measured_rate() -> float:
+    """Multiplications and additions a second of this CPU in float32, of which a model reaches about half, as do maps in
+    float64: by the quickest of the products of two matrices in a fifth of a second, as what else the machine does slows
+    down some."""
+    left = np.ones((512, 512), np.float32)
+    begun, quickest = time.perf_counter(), float("inf")
+    while (now := time.perf_counter()) - begun < 0.2:
+        left @ left
+        quickest = min(quickest, time.perf_counter() - now)
+    return 0.5 * 2 * 512**3 / quickest
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a measurement takes. seconds: of time. fitting: seconds of it in which maps are fitted. weights, cache,
+    steps, states: bytes of the model's weights, of one prompt's cache for a batch of re-runs, of the steps of a group
+    of layers, and of the states on disk. table: bytes of the table and its parts. groups: in how many groups the layers
+    are taken."""
+
+    work: Workload
+    machine: Machine
+    seconds: float
+    fitting: float
+    weights: int
+    cache: int
+    steps: int
+    states: int
+    table: int
+    groups: int
+
+    def lines(self) -> list[str]:
+        """The estimate in whole sentences, with the arithmetic that it rests on."""
+        work = self.work
+        return [
+            f"{work.cases:,} cases x {len(ORDERS)} orders x {work.layers} layers x {work.cells} steps = "
+            f"{work.reruns:,} re-runs of one token, after {work.prompts:,} prompts of {work.tokens:.0f} tokens",
+            f"time: about {_time(self.seconds)} on {self.machine.device} "
+            f"(at {self.machine.rate / 1e9:,.0f} billion operations a second), of which this CPU fits maps for about "
+            f"{_time(self.fitting)}",
+            f"memory: weights {_bytes(self.weights)}, cache of one prompt {_bytes(self.cache)}, steps "
+            f"{_bytes(self.steps)} (layers in {self.groups} group{'s' * (self.groups > 1)})",
+            f"disk: states {_bytes(self.states)}, table {_bytes(self.table)}",
+        ]
+
+
+def estimate_cost(checkpoint: Checkpoint, work: Workload, machine: Machine) -> Estimate:
+    """What that much work takes with that model on that machine.
+
+    A prompt costs two operations for each parameter that is active and token; a re-run the same for one token and, for
+    its attention to the prefix, four for each layer, unit of width and token. Each group of layers runs every prefix
+    once more. The maps of a layer cost what FITTING says.
+    """
+    one = max(1, work.cells * work.cases * checkpoint.width * 4)
+    size = max(1, machine.for_steps // one)
+    groups = -(-work.layers // size)
+    per_token = 2.0 * checkpoint.active
+    prefixes = (work.prompts + groups * work.cases * len(ORDERS)) * work.tokens * per_token
+    reruns = work.reruns * (per_token + 4.0 * checkpoint.layers * checkpoint.width * work.tokens)
+    pairs = work.layers * work.cases**2 * checkpoint.width
+    fitting = pairs * (FITTING + FITTING_ALPHA * work.alphas) / machine.processor
+    return Estimate(
+        work,
+        machine,
+        (prefixes + reruns) / machine.rate + fitting,
+        fitting,
+        checkpoint.parameters * machine.weight,
+        int(checkpoint.bytes_per_token_of_cache * work.tokens),
+        min(size, work.layers) * one,
+        work.prompts * checkpoint.layers * checkpoint.width * 4,
+        2 * ROW * work.reruns,
+        groups,
+    )
+
+
+def _bytes(count: float) -> str:
+    for unit in ("bytes", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
+FILES = (".jsonl", ".json", ".yaml", ".yml")
+"""How the names of files of items end."""
+
+ANY_FILE = "items"
+"""The benchmark that reads a user's file of items."""
+
+DTYPES = ("float32", "bfloat16", "float16")
+"""The data types that a model may be run in."""
+
+WORDS_A_TOKEN = 0.7
+"""How many words a token of an English prompt has, for an estimate without a tokenizer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """What a measurement runs on; it may differ from session to session, and the manifest notes it for each.
+
+    device: cpu, cuda, cuda:N, or auto for all GPUs; None for what is there. dtype: of the weights, None for float32 on
+    a CPU and bfloat16 on a GPU. batch: how many prompts run at once, None for as many as the memory holds. revision:
+    of a model on the hub.
+    """
+
+    device: str | None = None
+    dtype: str | None = None
+    batch: int | None = None
+    revision: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.device is not None and not re.fullmatch(r"cpu|cuda(:\d{1,4})?|auto", self.device):
+            raise ConfigError(f"--device {one_line(self.device)}: expected cpu, cuda, cuda:N, or auto for all GPUs")
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise ConfigError(f"--dtype {one_line(self.dtype)}: expected {', '.join(DTYPES)}")
+        if self.batch is not None and self.batch < 1:
+            raise ConfigError(f"batch is {self.batch}; expected 1 or more prompts")
+
+
+@dataclass(frozen=True)
+class ExperimentSetup:
+    """What is measured. checkpoint: the model. benchmark: the name of the benchmark that the cases are of. cases: all
+    of them that the settings want. left_out: how many false-belief questions make no case, by the reason."""
+
+    checkpoint: Checkpoint
+    benchmark: str
+    cases: tuple[Case, ...]
+    left_out: Counter[str]
+
+    @property
+    def digest(self) -> str:
+        """A digest of all tellings of all cases."""
+        return digest(*sorted(item.to_json() for case in self.cases for item in tellings(case)))
+
+    @property
+    def items(self) -> Iterator[Item]:
+        """All tellings of all cases, each once."""
+        known: set[str] = set()
+        for case in self.cases:
+            for item in tellings(case):
+                if item.id not in known:
+                    known.add(item.id)
+                    yield item
+
+    @property
+    def others(self) -> int:
+        """From how many other families maps are carried over to a case of a family that is large enough."""
+        sizes = Counter(case.family for case in self.cases)
+        return max(0, sum(size >= TRANSFER_LEAST for size in sizes.values()) - 1)
+
+
+def tellings(case: Case) -> list[Item]:
+    """The tellings of a case: f, p, its twin in the second person and, where there is one, in the third."""
+    return [case.f, case.own, case.own_twin, *([case.twin] if case.twin is not None else [])]
+
+
+def find_setup(settings: Settings, on: Hardware) -> ExperimentSetup:
+    """The model and the cases that the settings name; no weights are read.
+
+    Raises ConfigError for a model that cannot be measured (quantised, an encoder-decoder, without a chat template), for
+    a benchmark without cases, for conditions that no case meets, and for a strategy whose reply does not begin with the
+    answer; ContentError by file and line.
+    """
+    checkpoint = checkpoints.resolve_model(settings.model, on.revision)
+    name, path = settings.items, settings.path
+    if name.endswith(FILES):
+        name, path = ANY_FILE, Path(name).expanduser()
+    benchmark = benchmarks.get(name)
+    left_out: Counter[str] = Counter()
+    cases = list(benchmark.found_cases(path, settings.where, left_out))
+    draw = benchmarks.draw_of(benchmark, {case.f.benchmark for case in cases})
+    cases = draw_cases(cases, settings.limit, draw)
+    strategy = Strategy.load(settings.strategy)
+    if cases:
+        check_strategy(strategy, cases[0].f)
+    return ExperimentSetup(checkpoint, benchmark.name, tuple(cases), left_out)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A loaded model with what is asked of it. strategy: whose prompt asks. asked: the cases with their prompts.
+    about: what the manifest notes of the model."""
+
+    backend: Backend
+    strategy: Strategy
+    asked: PromptSet
+    about: dict[str, Any]
+
+
+def load_subject(found: ExperimentSetup, settings: Settings, on: Hardware) -> Subject:
+    """Load the model, and make the prompts of all cases.
+
+    Raises MachineError where torch or transformers are missing or the memory does not suffice, ConfigError for a
+    strategy whose reply does not begin with the answer.
+    """
+    checkpoints.require_extra()
+    from tomserve.causal.hf import loader
+
+    spread = on.device == "auto"
+    loaded = loader.load_checkpoint(
+        found.checkpoint,
+        device=None if spread else on.device,
+        dtype=on.dtype,
+        device_map="auto" if spread else None,
+        batch=on.batch,
+    )
+    strategy = adapt_strategy(settings.strategy, loaded.tokenizer)
+    context = loaded.backend.context
+    asked = PromptSet.of(found.cases, lambda case: prompts_of(case, strategy, loaded.tokenizer, context))
+    return Subject(loaded.backend, strategy, asked, loaded.backend.describe())
+
+
+def tokens_of(turn: Turn) -> float:
+    """About how many tokens the messages of a turn have, told by the number of their words."""
+    return sum(len(message["content"].split()) for message in turn.messages) / WORDS_A_TOKEN
+
+
+def plan_experiment(settings: Settings, on: Hardware, gpus: int | None = None) -> Estimate:
+    """What the measurement takes, without reading any weights. gpus: for a machine with so many; None for this one.
+
+    The length of a prompt is told by the number of its words. Raises as `find_setup`.
+    """
+    found = find_setup(settings, on)
+    strategy = Strategy.load(settings.strategy)
+    sample = found.cases[:: max(1, len(found.cases) // 50)]
+    lengths = [tokens_of(strategy.turn(item)) for case in sample for item in tellings(case)]
+    return estimate_setup(found, settings, sum(lengths) / len(lengths), describe_machine(on, gpus))
+
+
+def describe_machine(on: Hardware, gpus: int | None = None) -> Machine:
+    """What the measurement runs on. gpus: for a machine with so many; None for this one."""
+    if gpus is not None:
+        here = Machine.here("cuda", gpus)
+    else:
+        from tomserve.serving.sizing import find_gpus as there
+
+        count = 0 if on.device == "cpu" else len(there())
+        here = Machine.here("cuda" if count else "cpu", count if on.device == "auto" else min(1, count))
+    return here if on.dtype is None else replace(here, weight=int(BYTES[on.dtype]))
+
+
+def estimate_setup(found: ExperimentSetup, settings: Settings, tokens: float, on: Machine) -> Estimate:
+    """What the measurement takes where prompts have so many tokens on average."""
+    layers = len(settings.chosen(found.checkpoint.layers))
+    work = Workload(len(found.cases), tokens, layers, len(settings.alphas), found.others)
+    return estimate_cost(found.checkpoint, work, on)
+
+
+STUDY = "causal"
+"""The study that reads the table."""
+
+BATCH = 64
+"""So many prompts are run before their states are kept."""
+
+
+NOTED = ("devices", "hardware", "dtype", "attention", "reruns")
+"""What the manifest notes of a session besides, as the backend describes itself: the numbers may depend on it."""
+
+
+@dataclass(frozen=True)
+class ExperimentResult:
+    """A finished measurement. folder: of its run. measured: whether anything was left to do."""
+
+    folder: Path
+    measured: bool
+
+
+def run_states(asked: PromptSet, states: ActivationCache, backend: Backend, listener: MeasureListener) -> None:
+    """Run every prompt whose states are not there yet.
+
+    Raises MachineError for states that are not finite, as a model has whose numbers are too large for its dtype.
+    """
+    missing = states.missing
+    listener.phase("states", states.prompts)
+    listener.advance(states.prompts - len(missing))
+    order = sorted(missing.tolist(), key=lambda place: len(asked.prompts[place].tokens))  # little padding in a batch
+    for start in range(0, len(order), BATCH):
+        places = order[start : start + BATCH]
+        found: Readings = backend.run([asked.prompts[place] for place in places])
+        if not np.isfinite(found.states).all():
+            layer = int(np.flatnonzero(~np.isfinite(found.states).all(axis=(0, 2)))[0]) + 1
+            raise MachineError(
+                f"the model's states after layer {layer} are not finite, so that they overflow its dtype or its "
+                "weights are broken; measure with --dtype float32, or bfloat16 where that does not fit"
+            )
+        states.keep(np.array(places, np.int64), found)
+        listener.advance(len(places))
+    listener.done()
+
+
+def check_eligible(asked: PromptSet, states: ActivationCache, settings: Settings) -> int:
+    """How many cases are eligible. Raises ConfigError where they are fewer than the settings want."""
+    count = sum(find_eligible(asked, states.answers))
+    if count < settings.fewest:
+        raise ConfigError(
+            f"{count} of {len(asked.cases)} false-belief items are eligible (answered by the false-belief choice in "
+            f"both orders, the likeliest token being a choice); {settings.fewest} are needed. Use more cases, another "
+            "strategy that this model answers, or --fewest N if wide intervals are wanted"
+        )
+    return count
+
+
+def run_experiment(
+    found: ExperimentSetup,
+    subject: Subject,
+    settings: Settings,
+    run: MeasuredRun,
+    listener: MeasureListener,
+    on: Machine,
+) -> None:
+    """Measure everything and finish the run. Raises ConfigError where too few cases are eligible."""
+    asked, backend = subject.asked, subject.backend
+    layers = settings.chosen(backend.layers)
+    states = ActivationCache(
+        run.work / "states",
+        prompts=len(asked.prompts),
+        layers=backend.layers,
+        width=backend.width,
+        choices=asked.choices,
+        digest=asked.digest,
+    )
+    run_states(asked, states, backend, listener)
+    count = check_eligible(asked, states, settings)
+    listener.note(f"{count} of {len(asked.cases)} false-belief questions are eligible")
+    folds = drawn_folds(asked.clusters, settings.folds, settings.seed, [case.family for case in asked.cases])
+    moves = interventions.Interventions(asked, states, folds, settings.alphas, settings.seed, on.for_steps)
+    listener.phase("re-runs", interventions.count_reruns(moves, len(layers)))
+    parts = list(
+        interventions.run_interventions(
+            moves, backend, layers, run.work / "moves" / asked.digest[-12:], listener.advance
+        )
+    )
+    listener.done()
+    listener.phase("probes", len(layers))
+    read = probe_rows(asked, states, folds, layers, settings.seed, listener.advance)
+    listener.done()
+    _finish(run, found, settings.strategy, pl.concat([baseline_rows(asked, states.answers), read]), parts)
+
+
+def _finish(
+    run: MeasuredRun, found: ExperimentSetup, asked_by: str, first: pl.DataFrame, parts: Sequence[Path]
+) -> None:
+    """Put the table together, without holding all of it in memory, and keep it."""
+    named = {"run": run_name(run.path), "model": found.checkpoint.name, "benchmark": found.benchmark}
+    named["asked_by"] = asked_by
+
+    def whole(frame: pl.LazyFrame) -> pl.LazyFrame:
+        return frame.with_columns(pl.lit(value).cast(SCHEMA[name]).alias(name) for name, value in named.items())
+
+    path = run.work_file("table.parquet")
+    with files.replace_file(path) as file:
+        frames = [first.lazy(), *(pl.scan_parquet(part, glob=False) for part in parts)]
+        pl.concat([whole(frame) for frame in frames]).sink_parquet(file.name)
+    run.finish(path)
+    run.clear_work()
+
+
+def measure(
+    settings: Settings,
+    place: str | Path | None = None,
+    listener: MeasureListener | None = None,
+    on: Hardware | None = None,
+) -> ExperimentResult:
+    """Measure what the settings say, or go on with it, and return the finished run.
+
+    place: the name or folder of the run; None for ``causal-<benchmark>-<model>``. listener: is told what happens. on:
+    the device and the like, which may differ from session to session.
+
+    Raises ConfigError for what cannot be measured (see tomserve.causal.experiment.find_setup, and where too few cases are
+    eligible), RunMismatchError where the folder holds another measurement, MachineError where the model cannot be
+    loaded.
+    """
+    on, listener = on or Hardware(), listener or SilentMeasureListener()
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError(
+            "several processes of torchrun would write into one run; start one without torchrun, with --device auto to "
+            "spread the model over all GPUs"
+        )
+    found = find_setup(settings, on)
+    settings.chosen(found.checkpoint.layers)
+    for reason, count in found.left_out.most_common():
+        listener.note(f"{count:,} false-belief question{'s make' if count > 1 else ' makes'} no case: {reason}")
+    folder = run_path(str(place)) if place is not None else runs_root() / default_run(found)
+    with MeasuredRun.open(
+        folder,
+        study=STUDY,
+        model=found.checkpoint.name,
+        revision=found.checkpoint.revision or found.checkpoint.digest,
+        benchmark=found.benchmark,
+        benchmark_digest=found.digest,
+        settings=settings.recorded(),
+        command=command_of(settings),
+    ) as run:
+        if run.complete:
+            return ExperimentResult(folder, False)
+        run.write_items(found.items)
+        listener.note(f"loading {found.checkpoint.name} from {found.checkpoint.place}")
+        subject = load_subject(found, settings, on)
+        run.log(f"model: {subject.about}")
+        run.measured_on({**environment(on), **{name: subject.about[name] for name in NOTED}})
+        for reason, count in subject.asked.left_out.most_common():
+            listener.note(f"{count:,} case{'s are' if count > 1 else ' is'} left out: {reason}")
+        here = describe_machine(on)
+        for line in estimate_setup(found, settings, subject.asked.mean_tokens, here).lines():
+            listener.note(line)
+        run_experiment(found, subject, settings, run, listener, here)
+    return ExperimentResult(folder, True)
+
+
+def default_run(found: ExperimentSetup) -> str:
+    """The name of the run where none is given."""
+    return default_name(f"{STUDY}-{found.benchmark}", found.checkpoint.name)
+
+
+def environment(on: Hardware) -> dict[str, object]:
+    """What the manifest notes of a session beside what the backend says: the versions of the libraries, and the
+    batch."""
+    versions = {name: version(name) for name in ("torch", "transformers", "numpy", "polars")}
+    return {**versions, "batch": on.batch or "as many as fit"}
+
+
+def command_of(settings: Settings) -> str:
+    """The command that makes such a run, for whoever wants to make it again."""
+    parts = ["tomserve", "causal", settings.model, "--items", settings.items]
+    if settings.path is not None:
+        parts += ["--path", str(settings.path)]
+    for condition in settings.where:
+        parts += ["--where", condition]
+    if settings.limit is not None:
+        parts += ["--limit", str(settings.limit)]
+    for name, value, usual in (
+        ("strategy", settings.strategy, STRATEGY),
+        ("layers", settings.layers and ",".join(map(str, settings.layers)), None),
+        ("alphas", ",".join(f"{alpha:g}" for alpha in settings.alphas), ",".join(f"{alpha:g}" for alpha in ALPHAS)),
+        ("folds", str(settings.folds), str(FOLDS)),
+        ("seed", str(settings.seed), "0"),
+        ("fewest", str(settings.fewest), str(FEWEST)),
+    ):
+        if value != usual:
+            parts += [f"--{name}", str(value)]
+    return " ".join(parts)

@@ -1,0 +1,455 @@
+"""How the model is reached and shown an edited chain: as the beginning of its reply (prefill) or in a second call.
+
+As the beginning of its own reply (`prefill`), which a server continues that takes ``continue_final_message``:
+
+    user       the prompt of the run
+    assistant  {"beliefs": [{"sentence": 1, "belief": "tea"}], "answer": "
+
+Or as an earlier message of its own (`call`), after which a second call asks for the answer; a strategy whose answer
+is a turn of its own is asked by that turn. In both ways the reply is held to the choices by the strategy's own
+schema.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import orjson
+
+from tomserve import content
+from tomserve.engine.request import Identity, Request, Sampling
+from tomserve.errors import ConfigError, RunMismatchError, ServerError
+from tomserve.faithfulness.chains import Count
+from tomserve.faithfulness.chains import write_beginning as in_its_place
+from tomserve.faithfulness.hints import HintedTurn
+from tomserve.faithfulness.plan import estimate_tokens
+from tomserve.faithfulness.settings import AUTO, BOTH, Connection, Settings
+from tomserve.faithfulness.source_run import Chain, SourceRun, turn_place
+from tomserve.faithfulness.table import CALL, LABELS, PREFILL
+from tomserve.items import Item
+from tomserve.prompting.conversation import Conversation, Message, Program, Reply, Turn
+from tomserve.prompting.strategy import Strategy
+from tomserve.prompting.templates import Template, environment
+from tomserve.runs import evaluation
+from tomserve.runs.evaluation import Servers
+from tomserve.runs.manifest import make_portable
+from tomserve.runs.measurement import MeasuredRun
+from tomserve.runs.progress import Listener, SilentListener
+from tomserve.scoring.answers import Reading
+from tomserve.scoring.score import read_response
+from tomserve.scoring.thoughts import split_thoughts
+from tomserve.serving import endpoint, keys
+from tomserve.serving.endpoint import Target
+from tomserve.serving.probe import CHOICE_FIELDS, PrefillProbe, WaitPolicy
+from tomserve.status import OK
+
+ANSWER_TOKENS = 256
+"""How many tokens an answer alone may have at most."""
+
+CONTINUED = {"continue_final_message": True, "add_generation_prompt": False}
+"""The fields of a request whose last message the model continues, as vLLM names them."""
+
+_OPENS = '{"answer":'
+"""How a reply begins that has to go on with the answer alone."""
+
+
+@dataclass(frozen=True)
+class SingleTurn:
+    """Asks one turn about an item. name: tells its questions from others. make: the turn."""
+
+    name: str
+    make: Callable[[], Turn]
+    turns: int = 1
+    calls: int = 1
+    several: bool = False
+
+    def conversation(self, item: Item) -> Conversation:
+        """A conversation of that turn alone."""
+
+        def program() -> Program:
+            yield self.make()
+            return None
+
+        return Conversation(program(), 1, f"{self.name}, item {item.id!r}")
+
+    def turn(self, item: Item) -> Turn:
+        """That turn."""
+        del item
+        return self.make()
+
+
+@dataclass(frozen=True)
+class HintedConversation:
+    """Asks a strategy's whole conversation about an item with a hint in its prompt.
+
+    name: tells its questions from others. strategy: whose prompts they are. hinted: the item and the messages with the
+    hint in them.
+    """
+
+    name: str
+    strategy: Strategy
+    hinted: HintedTurn
+
+    @property
+    def turns(self) -> int | None:
+        """How many requests it takes: as many as the strategy."""
+        return self.strategy.turns
+
+    @property
+    def calls(self) -> int:
+        """How many requests it may take at most."""
+        return self.strategy.calls
+
+    @property
+    def several(self) -> bool:
+        """Whether it may take another number of requests than one."""
+        return self.strategy.several
+
+    def turn(self, item: Item) -> Turn:
+        """The first turn."""
+        return self.conversation(item).open[0]
+
+    def conversation(self, item: Item) -> Conversation:
+        """The strategy's conversation in which every message that shows the question holds the hint, too."""
+        del item
+        inner = self.strategy.conversation(self.hinted.item)
+        plain, told = inner.open[0].messages[-1]["content"], self.hinted.messages[-1]["content"]
+
+        def hint(turn: Turn) -> Turn:
+            messages = [{**one, "content": told} if one["content"] == plain else one for one in turn.messages]
+            return turn._replace(messages=tuple(messages))
+
+        def program() -> Program:
+            while not inner.ended:
+                numbers = [turn.number for turn in inner.open]
+                replies: list[Reply] = yield [hint(turn) for turn in inner.open]
+                for number, reply in zip(numbers, replies, strict=True):
+                    inner.reply(number, reply)
+            return inner.conclusion
+
+        return Conversation(program(), self.calls, f"{self.name}, item {self.hinted.item.id!r}")
+
+
+def prefill_turn(chain: Chain, text: str, held_by: str | None = None) -> Turn:
+    """The turn that shows an edited chain as the beginning of the model's reply.
+
+    text: the edited chain. held_by: the field by which the server holds a reply to one of several texts (see
+    tomserve.serving.probe.CHOICE_FIELDS). Then the beginning reaches into the answer as far as its quotation mark,
+    since tokenizers join what stands before a label and never the mark to the label: the model goes on at the very
+    token at which it once chose its answer. Without such a field it ends before the mark, and a schema holds the rest.
+    """
+    first, schema = _asked(chain), _answer_schema(chain)
+    beginning = in_its_place(chain.written, text)
+    if _has_turn(chain):
+        beginning = f"{text.rstrip()}\n\n{_OPENS}" if text.strip() else _OPENS
+    fields = {**first.fields, **CONTINUED}
+    choices = (schema or {}).get("enum")
+    if held_by is not None and choices and all(isinstance(one, str) for one in choices):
+        beginning += f'{chain.blank}"'
+        fields |= CHOICE_FIELDS[held_by]([f"{_quoted(one)[1:]}}}" for one in choices])
+        schema = None
+    messages = (*first.messages, {"role": "assistant", "content": beginning})
+    return Turn(messages, schema, _tokens(chain.strategy), fields)
+
+
+def second_call_turn(chain: Chain, text: str) -> Turn:
+    """The turn that asks for the answer after an edited chain in a message of the model's own.
+
+    Raises ConfigError where a strategy's program asks something else after its reasoning than the answer.
+    """
+    if _has_turn(chain):
+        return _after(chain, text).open[0]._replace(number=0)
+    first = _asked(chain)
+    written = chain.written
+    opens = written.before.find("{", split_thoughts(written.before).start)  # the object alone, without a code fence
+    said = f"{written.before[opens:]}{text}}}" if written.form == LABELS else text.strip()
+    messages: list[Message] = [*first.messages, {"role": "assistant", "content": said}]
+    messages.append({"role": "user", "content": _question(chain)})
+    schema = _answer_schema(chain)
+    whole = None if schema is None else {
+        **{"type": "object", "properties": {"answer": schema}, "required": ["answer"]},
+        "additionalProperties": False,
+    }  # fmt: skip
+    return Turn(tuple(messages), whole, _tokens(chain.strategy), first.fields)
+
+
+def usual_ways(chain: Chain) -> tuple[str, ...]:
+    """The ways in which chains of that strategy can be shown, the one that is usual for it first.
+
+    A turn of its own is how its answer is asked for anyway. Without a schema a prefilled reply to it would be free text
+    that goes on reasoning.
+    """
+    if not _has_turn(chain):
+        return (PREFILL, CALL)
+    return (CALL, PREFILL) if _answer_schema(chain) is not None else (CALL,)
+
+
+def answer_of(chain: Chain, shown: str, text: str, row: Mapping[str, Any]) -> Reading:
+    """What a reply to an edited chain answers. shown: PREFILL or CALL. text: the edited chain. row: of the reply."""
+    said = row.get("text") or ""
+    if shown == PREFILL:
+        # Whether the mark of quotation was shown or is a part of the reply is told by how the reply begins.
+        said = said.strip()
+        said = f"{_OPENS} {said}" if said.startswith(('"', "{", "[")) else f'{_OPENS} "{said}'
+        said += "" if said.endswith("}") else "}"
+    if _has_turn(chain) and row["status"] == OK:  # a program may say by itself what a reply stands for
+        conversation = _after(chain, text)
+        conversation.reply(conversation.open[0].number, Reply(said))
+        said = said if conversation.conclusion is None else conversation.conclusion
+    return read_response(chain.item, {**row, "text": said}, chain.lettered)
+
+
+def _has_turn(chain: Chain) -> bool:
+    """Whether the reasoning is the reply of a turn of its own."""
+    return chain.strategy.reasoning is not None and chain.strategy.reasoning.turn is not None
+
+
+def _after(chain: Chain, text: str) -> Conversation:
+    """The strategy's conversation up to the turn that follows its reasoning, in whose place stands the text."""
+    conversation = chain.strategy.conversation(chain.item)
+    for number, reply in enumerate((*chain.replies[:-1], text)):
+        if len(conversation.open) != 1:
+            break
+        conversation.reply(conversation.open[0].number, Reply(reply))
+        if number < turn_place(chain.strategy) and conversation.ended:
+            break
+    if conversation.ended or len(conversation.open) != 1:
+        raise ConfigError(
+            f"strategy {chain.strategy.name!r}: after the turn {chain.strategy.reasoning.turn!r} it does not ask one "  # type: ignore[union-attr]
+            "turn for the answer, so that its reasoning cannot be edited; name another turn under `reasoning`"
+        )
+    return conversation
+
+
+def _asked(chain: Chain) -> Turn:
+    """The turn that asked for the reasoning."""
+    if not _has_turn(chain):
+        return chain.strategy.turn(chain.item)
+    conversation = chain.strategy.conversation(chain.item)
+    for reply in chain.replies[:-1]:
+        conversation.reply(conversation.open[0].number, Reply(reply))
+    return conversation.open[0]
+
+
+def _answer_schema(chain: Chain) -> dict[str, Any] | None:
+    """The schema of the answer alone, taken from that of the reply; None where that has none."""
+    turn = _after(chain, chain.written.text).open[0] if _has_turn(chain) else _asked(chain)
+    answer = ((turn.schema or {}).get("properties") or {}).get("answer")
+    return answer if isinstance(answer, dict) else None
+
+
+def _quoted(label: str) -> str:
+    """A label as a JSON string."""
+    return orjson.dumps(label).decode()
+
+
+def _tokens(strategy: Strategy) -> int:
+    return min(ANSWER_TOKENS, strategy.max_tokens)
+
+
+def _question(chain: Chain) -> str:
+    """The message by which a second call asks for the answer."""
+    return _second_call().render({"lettered": chain.lettered})
+
+
+def text_digest() -> str:
+    """A digest of the message of a second call: another one would be another prompt."""
+    return content.digest(_second_call().source.encode())
+
+
+@cache
+def _second_call() -> Template:
+    path = content.require("prompts/second_call/answer.j2")
+    return Template(environment(path.parent), path.read_text("utf-8"), path)
+
+
+@dataclass
+class ModelAccess:
+    """The model that is asked.
+
+    target: its server. source: the run whose chains it wrote. gone: returns a reason once the process of a server that
+    was started here has ended, else None. held_by: the field by which its server holds a continued reply to one of
+    several texts; None where it knows none.
+    """
+
+    target: Target
+    source: SourceRun
+    gone: Callable[[], str | None] = lambda: None
+    held_by: str | None = None
+    _counts: dict[str, int] = field(default_factory=dict)
+
+    def request(self, identity: Identity, turn: Turn) -> Request:
+        """The request of a turn, sampled as the run was."""
+        return self._built(identity, turn, self.source.sampling)
+
+    def answer_request(self, identity: Identity, turn: Turn) -> Request:
+        """The request of a turn that asks for an answer after an edited chain, before which nothing more is thought."""
+        return self._built(identity, turn, self.answering)
+
+    @property
+    def answering(self) -> Sampling:
+        """How an answer after an edited chain is sampled: as the run was, but without any thinking of its own."""
+        preset, own = self.source.preset, self.source.sampling
+        if preset is None or preset.reasoning is None:
+            return own
+        return Sampling(own.temperature, own.seed, preset.extra("off"))
+
+    def _built(self, identity: Identity, turn: Turn, sampling: Sampling) -> Request:
+        at = self.target
+        return Request.build(identity, turn, model=at.model, revision=at.revision, sampling=sampling)
+
+    @contextlib.contextmanager
+    def counting(self, listener: Listener) -> Iterator[Count]:
+        """Gives a function that counts tokens as the server does, or estimates them where it does not count."""
+        with PrefillProbe(self.target.endpoints[0], keys.api_key()) as probe:
+            if probe.length(self.target.model, "one two three") is None:
+                listener.message("the server counts no tokens, so that the length of filler is estimated")
+                yield estimate_tokens
+                return
+
+            def count(text: str) -> int:
+                if text not in self._counts:
+                    found = probe.length(self.target.model, text) if text else 0
+                    self._counts[text] = estimate_tokens(text) if found is None else found
+                return self._counts[text]
+
+            yield count
+
+
+def choose_server(source: SourceRun, connection: Connection, waiting: WaitPolicy) -> Target:
+    """The server of the model that wrote the chains of the run; one without an address is to be started.
+
+    Raises ConfigError or ServerError where none can be used, RunMismatchError where another model is served.
+    """
+    manifest = source.manifest
+    own = manifest.model if connection.base_urls else manifest.preset or manifest.model
+    # The run may come from somebody else, who could name any folder of this machine: none is served on their word.
+    start = not own.startswith(("/", ".", "~"))
+    found = endpoint.choose_target(connection.base_urls, own, connection.revision, waiting, start=start)
+    pairs = (
+        ("model", manifest.model, found.model),
+        ("revision", manifest.revision, found.revision),
+        ("weights", _root(manifest.server.get("root")), _root(found.server.get("root"))),
+    )
+    for name, was, now in pairs:
+        if was and now and was != now:
+            raise RunMismatchError(
+                f"{source.folder}: its chains were written by {name} {was:.80}, and {now:.80} is served now; edited "
+                "chains say something only about the model that wrote them: serve that one, or ask the run again"
+            )
+    return found
+
+
+def _root(found: object) -> str | None:
+    """Where a server says that it has its weights from; a path of this machine as runs keep it."""
+    return str(make_portable(found)) if isinstance(found, str) and found else None
+
+
+def reach_model(
+    chosen: Target, source: SourceRun, run: MeasuredRun, servers: Servers, waiting: WaitPolicy, connection: Connection
+) -> ModelAccess:
+    """Start the server where that is needed, and check that it chats. Raises ServerError, MachineError."""
+    if not chosen.embedded:
+        found = ModelAccess(chosen, source)
+    else:
+
+        def note(text: str) -> None:
+            waiting.check()
+            waiting.note(text)
+
+        evaluation.ensure_engine(_Noted(waiting.note), setup=connection.setup)
+        server, started = servers.of(chosen, run.path, note)
+        found = ModelAccess(started, source, server.gone)
+    for endpoint in found.target.endpoints:
+        with PrefillProbe(endpoint, keys.api_key(), connection.timeout, waiting) as probe:
+            probe.check_chat(found.target.model, source.sampling.extra)
+    with PrefillProbe(found.target.endpoints[0], keys.api_key(), connection.timeout, waiting) as probe:
+        found.held_by = probe.choice_field(found.target.model, found.answering.extra)
+    return found
+
+
+class _Noted(SilentListener):
+    """A listener that hands its messages on, and nothing else."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+
+    def message(self, text: str) -> None:
+        """Hand a message on."""
+        self._note(text)
+
+
+def check_prefill_unchanged(reached: ModelAccess, held_by: str | None, waiting: WaitPolicy) -> None:
+    """Check that the server still continues replies as it did when the measurement was begun.
+
+    held_by: the field by which it held replies then. Raises RunMismatchError where it does not.
+    """
+    with PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting) as probe:
+        reason = probe.no_continuing(reached.target.model, reached.answering.extra)
+    if reason is None and reached.held_by != held_by:
+        reason = f"it held replies by {held_by or 'a schema'}, and now does by {reached.held_by or 'a schema'}"
+    if reason is not None:
+        raise RunMismatchError(
+            f"{reached.target.endpoints[0]}: chains were shown as beginnings of replies when this measurement was "
+            f"begun, and the server is another one now: {reason}; go on with one like that, or use --run NEW"
+        )
+
+
+def find_ways(
+    reached: ModelAccess, settings: Settings, listener: Listener, waiting: WaitPolicy
+) -> Callable[[Chain], Sequence[str]]:
+    """In which ways the chains of each strategy are shown, as the settings want it and the server can.
+
+    Raises ServerError where only replies that are begun are wanted, and the server does not continue them; ConfigError
+    where no strategy can be shown as wanted.
+    """
+    first: dict[str, Chain] = {}
+    for chain in reached.source.chains:
+        first.setdefault(chain.strategy.name, chain)
+    able = {name: usual_ways(chain) for name, chain in first.items()}
+    if settings.shown == CALL or (all(found[0] == CALL for found in able.values()) and settings.shown == AUTO):
+        return lambda chain: (CALL,)
+    refused: dict[str, str] = {}
+    with PrefillProbe(reached.target.endpoints[0], keys.api_key(), waiting=waiting) as probe:
+        general = probe.no_continuing(reached.target.model, reached.answering.extra)
+        for name, chain in first.items():
+            reason = general or _refusal(probe, reached, chain)
+            if reason is not None and PREFILL in able[name]:
+                refused[name] = reason
+    if refused and settings.shown == PREFILL:
+        raise ServerError(
+            f"the server does not continue a reply that is begun ({next(iter(refused.values()))}); leave --shown out, "
+            "or use vLLM"
+        )
+    wanted = {
+        name: tuple(way for way in found if way == CALL or name not in refused)
+        for name, found in able.items()
+    }  # fmt: skip
+    if settings.shown == PREFILL:
+        wanted = {name: tuple(way for way in found if way == PREFILL) for name, found in wanted.items()}
+        if not all(wanted.values()):
+            none = next(name for name, found in wanted.items() if not found)
+            raise ConfigError(
+                f"strategy {none!r} answers in a turn of its own, which cannot be prefilled; use --shown call"
+            )
+    elif settings.shown == AUTO:
+        wanted = {name: found[:1] for name, found in wanted.items()}
+    for name, reason in refused.items():
+        if settings.shown in (AUTO, BOTH):
+            listener.message(
+                f"the server does not continue a reply that is begun for strategy {name} ({reason}); its chains are "
+                "shown in an earlier message, and a second call asks for the answer"
+            )
+    return lambda chain: wanted[chain.strategy.name]
+
+
+def _refusal(probe: PrefillProbe, reached: ModelAccess, chain: Chain) -> str | None:
+    """Why the server refuses the first prefilled reply of a strategy; None where it takes it."""
+    turn = prefill_turn(chain, chain.written.text, reached.held_by)
+    at = reached.target
+    body = {"model": at.model, "messages": list(turn.messages), **reached.answering.to_dict(), **turn.fields}
+    return probe.refusal(body)

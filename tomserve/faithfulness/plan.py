@@ -1,0 +1,309 @@
+"""The plan of a faithfulness measurement: every edit, hint and prediction, what it will cost, and the file that keeps
+it.
+
+Edits depend on how the server counts tokens and on what a rewriter said, so that they are made once and kept, a line
+for each edit, hint and prediction.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+
+from tomserve.benchmarks import Benchmark
+from tomserve.content import files
+from tomserve.engine.request import Identity
+from tomserve.errors import ConfigError, JournalError
+from tomserve.faithfulness import edits as editing
+from tomserve.faithfulness.chains import Count, EditedChain, OmittedEdit, WrittenChain
+from tomserve.faithfulness.hints import add_hints
+from tomserve.faithfulness.settings import EDIT_PROBE, HINT_PROBE, LIMIT, Settings
+from tomserve.faithfulness.source_run import Chain, SourceRun, draw_chains, marks_reasoning
+from tomserve.faithfulness.table import (
+    CHAIN,
+    EDIT,
+    EDITS,
+    FULL,
+    HINT,
+    HINTS,
+    LEFT_OUT,
+    NO_VERDICT,
+    PARAPHRASE,
+    PREDICTION,
+    QUESTION,
+)
+from tomserve.items import EVERY, Item, where
+from tomserve.prompting.strategy import Strategy
+
+FILE, HOW = "planned.jsonl", "how.json"
+"""The files of a run's folder of work: the plan, and how the server holds replies that are begun."""
+
+_FIELDS = {"item": str, "strategy": str, "kind": str, "condition": str}
+"""What every line has to have, with its type."""
+
+
+@dataclass(frozen=True)
+class PlannedQuestion:
+    """One question of a measurement, or an edit that could not be made.
+
+    item, strategy: of the chain. kind, condition, shown, implied, reason: as in the table. edited: the chain as it is
+    shown; for a prediction what the predicting model is shown of it. status: LEFT_OUT where it could not be made.
+    """
+
+    item: str
+    strategy: str
+    kind: str
+    condition: str
+    shown: str | None = None
+    implied: str | None = None
+    edited: str | None = None
+    status: str | None = None
+    reason: str | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether it is asked at all."""
+        return self.status != LEFT_OUT
+
+    @property
+    def name(self) -> str:
+        """What its questions are called in the journal, in the place of a strategy's name."""
+        return ".".join(filter(None, (self.strategy, self.kind, self.condition, self.shown)))
+
+    @property
+    def identity(self) -> Identity:
+        """The identity of its first request."""
+        return Identity(self.item, self.name, 0)
+
+
+def write_plan(path: Path, planned: Iterable[PlannedQuestion]) -> None:
+    """Write the plan in one step. Raises JournalError where the file cannot be written."""
+    lines = (
+        orjson.dumps({name: value for name, value in asdict(one).items() if value is not None}) + b"\n"
+        for one in planned
+    )
+    _write(path, lines)
+
+
+def write_prefill_support(path: Path, held_by: str | None) -> None:
+    """Keep how the server holds replies that are begun (see tomserve.faithfulness.model_access). Raises JournalError."""
+    _write(path, [orjson.dumps({"held_by": held_by})])
+
+
+def read_prefill_support(path: Path) -> str | None:
+    """What `write_prefill_support` kept. Raises ConfigError where it cannot be read."""
+    try:
+        found = files.read_json(path, "use --run NEW to begin anew")["held_by"]
+    except (OSError, KeyError, TypeError, IndexError):
+        found = 0
+    if found is not None and not isinstance(found, str):
+        raise ConfigError(f"{path}: does not say how replies were held; use --run NEW to begin anew")
+    return found
+
+
+def _write(path: Path, lines: Iterable[bytes]) -> None:
+    try:
+        with files.replace_file(path) as file:
+            file.writelines(lines)
+    except OSError as error:
+        raise JournalError(f"{path}: cannot be written ({error.strerror}); free space and resume") from None
+
+
+def read_plan(path: Path) -> list[PlannedQuestion]:
+    """The plan in a file. Raises ConfigError by file and line where it is none."""
+    return list(_lines(path))
+
+
+def _lines(path: Path) -> Iterator[PlannedQuestion]:
+    way_out = "use --run NEW to begin anew"
+    try:
+        with files.open_for_reading(path) as file:
+            for number, line in enumerate(files.read_lines(file, path), 1):
+                try:
+                    row: Any = orjson.loads(line)
+                    wrong = [name for name, kind in _FIELDS.items() if type(row.get(name)) is not kind]
+                    wrong += [name for name, value in row.items() if not isinstance(value, str)]
+                    wrong += ["kind"] if row.get("kind") not in (EDIT, HINT, PREDICTION) else []
+                    if wrong:
+                        raise ConfigError(f"{path}:{number}: field {wrong[0]!r} is not as planned; {way_out}")
+                    yield PlannedQuestion(**row)
+                except (orjson.JSONDecodeError, AttributeError, TypeError):
+                    raise ConfigError(f"{path}:{number}: not a planned question; {way_out}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); {way_out}") from None
+
+
+Ways = Callable[[Chain], Sequence[str]]
+"""A function that gives the ways in which an edited chain is shown: PREFILL, CALL or both."""
+
+Paraphrases = Mapping[tuple[str, str], str]
+"""Paraphrases that a model made, by item and strategy."""
+
+CHARACTERS_A_TOKEN = 4.0
+"""How many characters a token of English text has, for a count without a tokenizer."""
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens a text has, where no server counts them."""
+    return max(1, round(len(text) / CHARACTERS_A_TOKEN)) if text else 0
+
+
+def make_plan(
+    source: SourceRun,
+    settings: Settings,
+    ways: Ways,
+    tokens: Count = estimate_tokens,
+    paraphrases: Paraphrases | None = None,
+) -> Iterator[PlannedQuestion]:
+    """Every question of the measurement, chain by chain, so that those that share a prompt come together.
+
+    source: the run. settings: what is wanted. ways: how chains are shown. tokens: counts the tokens of a text.
+    paraphrases: those that a model made, in the place of those by rules.
+    """
+    chains = draw_chains(source.chains, settings.limit)
+    pools: dict[str, list[tuple[Item, WrittenChain]]] = defaultdict(list)
+    for chain in source.chains:
+        pools[chain.strategy.name].append((chain.item, chain.written))
+    given = paraphrases or {}
+    for chain in sorted(chains, key=lambda one: (one.strategy.name, one.strategy.order(one.item))):
+        if EDIT_PROBE in settings.probes:
+            other = editing.choose_other(chain.item, chain.written, pools[chain.strategy.name])
+            mates = source.mates_of(chain.item)
+            made = editing.make_edits(
+                chain.item, chain.written, mates=mates, other=other, tokens=tokens, lettered=chain.lettered
+            )
+            own = given.get((chain.item.id, chain.strategy.name))
+            yield from _shown(chain, (one for one in made if one.condition in settings.edits), ways(chain), own)
+        if HINT_PROBE in settings.probes:
+            yield from _hints(chain)
+        if settings.predictor is not None:
+            yield from _predictions(chain)
+    if EDIT_PROBE in settings.probes:
+        for name, items in source.unreadable.items():
+            for item, reason in items:
+                yield PlannedQuestion(item.id, name, EDIT, FULL, status=LEFT_OUT, reason=reason)
+
+
+def _shown(
+    chain: Chain, made: Iterable[EditedChain | OmittedEdit], shown: Sequence[str], paraphrase: str | None
+) -> Iterator[PlannedQuestion]:
+    """The edits of one chain, each in every way in which it is shown. paraphrase: one that a model made."""
+    for one in made:
+        edit = EditedChain(PARAPHRASE, paraphrase) if one.condition == PARAPHRASE and paraphrase is not None else one
+        for way in shown:
+            yield _planned(chain, EDIT, edit, way)
+
+
+def _hints(chain: Chain) -> Iterator[PlannedQuestion]:
+    for one in add_hints(chain.item, chain.strategy.turn, chain.written.own, lettered=chain.lettered):
+        if isinstance(one, OmittedEdit):
+            yield _planned(chain, HINT, one)
+        else:
+            yield PlannedQuestion(chain.item.id, chain.strategy.name, HINT, one.condition, implied=one.implied)
+
+
+def _predictions(chain: Chain) -> Iterator[PlannedQuestion]:
+    """What the predicting model is shown: nothing of the chain, all of it, and all but its verdict."""
+    rest = editing.remove_verdict(chain.item, chain.written, lettered=chain.lettered)
+    for condition, text in ((QUESTION, None), (CHAIN, chain.written.text), (NO_VERDICT, rest)):
+        if condition == NO_VERDICT and text is None:
+            yield _planned(
+                chain, PREDICTION, OmittedEdit(condition, "nothing would be left of the chain but its verdict")
+            )
+            continue
+        own = chain.written.own
+        yield PlannedQuestion(chain.item.id, chain.strategy.name, PREDICTION, condition, implied=own, edited=text)
+
+
+def _planned(chain: Chain, kind: str, made: EditedChain | OmittedEdit, shown: str | None = None) -> PlannedQuestion:
+    item, strategy = chain.item.id, chain.strategy.name
+    if isinstance(made, OmittedEdit):
+        return PlannedQuestion(item, strategy, kind, made.condition, shown, status=LEFT_OUT, reason=made.reason)
+    return PlannedQuestion(item, strategy, kind, made.condition, shown, made.implied, made.text)
+
+
+@dataclass(frozen=True)
+class PlanCost:
+    """What a measurement would ask.
+
+    requests: how many, by kind. chains: how many, by strategy. left_out: how many edits and hints cannot be made.
+    """
+
+    requests: Mapping[str, int]
+    chains: Mapping[str, int]
+    left_out: int
+
+    @property
+    def total(self) -> int:
+        """How many requests there are in all."""
+        return sum(self.requests.values())
+
+    def lines(self) -> list[str]:
+        """The same in words, a line each."""
+        chains = ", ".join(f"{count:,} of {name}" for name, count in self.chains.items())
+        named = {EDIT: "after edited chains", HINT: "with hints", PREDICTION: "to the predicting model"}
+        parts = ", ".join(f"{self.requests[kind]:,} {words}" for kind, words in named.items() if kind in self.requests)
+        return [
+            f"chains: {chains or 'none'}",
+            f"requests: {self.total:,} ({parts or 'none'})",
+            f"edits and hints that cannot be made: {self.left_out:,}",
+        ]
+
+
+def count_requests(planned: Sequence[PlannedQuestion], calls: Mapping[str, int]) -> PlanCost:
+    """What a plan asks. calls: how many requests a whole reply takes, by strategy (a hint asks for one)."""
+    asked = [one for one in planned if one.asked]
+    requests: Counter[str] = Counter()
+    for one in asked:
+        requests[one.kind] += calls.get(one.strategy, 1) if one.kind == HINT else 1
+    chains = Counter(strategy for strategy, _ in dict.fromkeys((one.strategy, one.item) for one in asked))
+    return PlanCost(dict(requests), dict(chains), len(planned) - len(asked))
+
+
+def estimate_costs(
+    benchmark: Benchmark, items: Sequence[Item], strategies: Sequence[str], models: int = 1
+) -> pl.DataFrame:
+    """A row for each of the strategies that marks where its reasoning is, with the requests that its chains take.
+
+    benchmark: whose conditions say which questions count. items: those of the run. strategies: their names. models: how
+    many models are measured. Requests are those of all edits and hints in one way of showing chains, which some chains
+    do not take; prompt tokens are estimated, without the chains themselves. The edits of one chain share its prompt,
+    which a server with a prefix cache computes once.
+
+    Raises ConfigError where no strategy marks its reasoning.
+    """
+    loaded = [one for one in map(Strategy.load, dict.fromkeys(strategies)) if marks_reasoning(one)]
+    if not loaded:
+        raise ConfigError(
+            f"none of {', '.join(strategies)} marks where its reasoning is (`reasoning` in strategy.yaml, or a list of "
+            "beliefs), so that no chains can be edited; name one by --strategy, such as cot"
+        )
+    try:
+        wanted = list(where(items, benchmark.reasoned or (EVERY,)))
+    except ConfigError:  # none of the questions that were drawn meets the benchmark's conditions
+        wanted = []
+    rows = []
+    for strategy in loaded:
+        chains = min(len(wanted), LIMIT)
+        prompts = [sum(estimate_tokens(m["content"]) for m in strategy.turn(item).messages) for item in wanted]
+        tokens = sum(prompts) / max(1, len(prompts)) * chains * models
+        calls = strategy.turns or strategy.calls
+        edited, hinted = len(EDITS) * chains * models, len(HINTS) * chains * calls * models
+        rows.append(
+            {
+                "strategy": strategy.name,
+                "chains": chains * models,
+                "after edits": edited,
+                "with hints": hinted,
+                "requests": edited + hinted,
+                "prompt tokens (about)": round(tokens * (len(EDITS) + len(HINTS) * calls)),
+                "of them new": round(tokens * (1 + len(HINTS))),
+            }
+        )
+    return pl.DataFrame(rows)
