@@ -2,32 +2,198 @@
 
     tomserve analyze items-mymodel --study accuracy
 
-The table `accuracy` has the columns model, strategy, correct, total, accuracy, ci_low, ci_high and unread (replies that
-could not be read and count as wrong); `prompting_effects` compares every strategy with vanilla on the same items;
-`baselines` has what rules that follow nobody's belief score; `metrics` has the means of what the benchmark computes
-from replies; `samples` compares majority, mean, any and all of the samples where each question was asked several times.
-With recommended intervals the unit is the cluster (a story or a task; an item that names none is a cluster of its own)
-and a failure counts as wrong; with effective ones an accuracy has the interval of as many independent items as have its
-cluster-robust error (tomserve.stats.clustered), which is narrower where the items of a cluster are unlike each other and
-needs a dozen clusters; with published ones every item counts as independent of the others.
+The table `accuracy` has the columns model, strategy, correct, total, accuracy, ci_low, ci_high and unread (replies
+that could not be read and count as wrong); `prompting_effects` compares every strategy with vanilla on the same
+items; `baselines` has what rules that follow nobody's belief score; `metrics` has the means of what the benchmark
+computes from replies; `samples` compares majority, mean, any and all of the samples where each question was asked
+several times. With recommended intervals the unit is the cluster (a story or a task; an item that names none is a
+cluster of its own) and a failure counts as wrong; with effective ones an accuracy has the interval of as many
+independent items as have its cluster-robust error (tomserve.stats.clustered), which is narrower where the items of a
+cluster are unlike each other and needs a dozen clusters; with published ones every item counts as independent of the
+others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import polars as pl
 
 from tomserve.scoring.metrics import BEGINNING
-from tomserve.studies import Excerpt, Study, baselines, metrics, samples
-from tomserve.studies.counting import ARM, Once, Rows, Tally, take
-from tomserve.studies.noise import shown as shown_noise
-from tomserve.studies.rows import BASELINE, REQUIRED, prepared
-from tomserve.studies.ruled import EFFECTIVE as EFFECTIVE_WAY
-from tomserve.studies.showing import Tables
-from tomserve.studies.study import Counted
-from tomserve.studies.unread import ABOUT as ABOUT_UNREAD
-from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST, cell
+from tomserve.scoring.score import SAMPLED
+from tomserve.stats.clustered import repeated_of_sums, sums_mean
+from tomserve.studies import Excerpt, Study, baselines
+from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows
+from tomserve.studies.baselines import EFFECTIVE as EFFECTIVE_WAY
+from tomserve.studies.breakdowns import ARM, Rows, RuleCounter, Tally, count_files
+from tomserve.studies.missing_data import ABOUT_UNREAD
+from tomserve.studies.noise import noise_columns as shown_noise
+from tomserve.studies.presentation import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST, Tables, cell
+from tomserve.studies.study import FileCounting
+
+METRICS = "metrics"
+METRICS_NOTE = (
+    "The mean over the replies that have a value (answers, of the total that were asked for), with its 95% t "
+    "interval (the mean, give or take the spread of the clusters): what to expect of further clusters (stories, "
+    "tasks) like these. A reply that did not come has no value."
+)
+
+
+class Metrics:
+    """Sums of the metrics by cluster, counted file by file (see tomserve.studies.breakdowns)."""
+
+    def __init__(self) -> None:
+        self._sums: list[pl.DataFrame] = []
+
+    def first(self, rows: pl.DataFrame) -> None:
+        """Add the sums of a file's rows."""
+        names = [name for name, kind in rows.schema.items() if name.startswith(BEGINNING) and _countable(kind)]
+        if names:
+            rows = rows.with_columns(pl.col(name).cast(pl.Float64).fill_nan(None) for name in names)
+            sums = [pl.col(name).sum() for name in names]
+            known = [pl.col(name).count().cast(pl.Int64).alias(f"known {name}") for name in names]
+            arms = rows.group_by("model", "strategy", "cluster")
+            self._sums.append(arms.agg(pl.len().cast(pl.Int64).alias("total"), *sums, *known))
+
+    def second(self, rows: pl.DataFrame, spanning: pl.Series) -> None:
+        """Everything was counted at the first look."""
+
+    def table(self) -> pl.DataFrame:
+        """The table of `metric_means`."""
+        if not self._sums:
+            return pl.DataFrame()
+        keys = ["model", "strategy", "cluster"]
+        whole = pl.concat(self._sums, how="diagonal").group_by(keys).agg(pl.all().sum()).sort(keys)
+        names = [name for name in whole.columns if name.startswith(BEGINNING)]
+        records = []
+        for (model, strategy), part in whole.group_by("model", "strategy", maintain_order=True):
+            for name in names:
+                known = part.filter(pl.col(f"known {name}") > 0)
+                interval = sums_mean(known[name].to_numpy(), known[f"known {name}"].to_numpy())
+                records.append(
+                    {
+                        "model": model,
+                        "strategy": strategy,
+                        "metric": name,
+                        "total": int(part["total"].sum()),
+                        "answers": int(known[f"known {name}"].sum()),
+                        "mean": interval.estimate,
+                        "ci_low": interval.low,
+                        "ci_high": interval.high,
+                        "clusters": known.height,
+                    }
+                )
+        return pl.DataFrame(records, infer_schema_length=None).fill_nan(None)
+
+
+def metric_means(rows: pl.DataFrame) -> pl.DataFrame:
+    """A row for each model, strategy and metric: total, answers (replies with a value), mean, ci_low, ci_high,
+    clusters.
+
+    rows: with `model`, `strategy` and `cluster`; every column of numbers or of true and false that begins with metric_
+    is a metric. The mean is over answers, with the 95 % interval of stats.clustered.clustered_mean; its bounds are null
+    where they are undefined. The frame has neither rows nor columns where there is no metric.
+    """
+    counter = Metrics()
+    counter.first(rows)
+    return counter.table()
+
+
+def _countable(kind: pl.DataType) -> bool:
+    return kind.is_numeric() or kind == pl.Boolean
+
+
+SAMPLES = "samples"
+"""The name of the table."""
+
+MEASURES = {"majority": "correct", "mean": "correct_mean", "any": "correct_any", "all": "correct_all"}
+"""What is right of a question that was asked several times, and the column that says so."""
+
+SAMPLES_NOTE = (
+    "Every question was asked several times with different seeds. majority: the share of questions whose most frequent "
+    "answer is right, which is the accuracy of the other tables. mean: the share of all samples that are right, to be "
+    "expected of one more sample. any: the share of questions of which at least one sample is right; it rises with the "
+    "number of samples, also for guesses. all: the share of which every sample is right. The 95% interval says what to "
+    "expect of further stories or tasks like these, sampled anew: its error is that between clusters (stories, tasks), "
+    "which holds the chance of the items and that of the samples. It may be narrower than the one of the table "
+    "accuracy, which takes all answers of a cluster for equal. unread: samples that hold no readable answer or "
+    "failed; they are wrong, and do not vote. A reply that the tool which asked has graded counts as read; where that "
+    "tool does not say the answer of one that is right, or of any, the marks of a question's replies vote instead of "
+    "the answers, and of right and wrong equally often the earlier one counts."
+)
+
+
+def sample_columns(scores: pl.LazyFrame) -> list[str]:
+    """The columns of a score table that this table is made from; none where every question was asked once."""
+    there = set(scores.collect_schema().names())
+    return [*SAMPLED, *{"people"} & there] if there.issuperset(SAMPLED) else []
+
+
+class Samples:
+    """Sums of samples by cluster, counted file by file (see tomserve.studies.breakdowns)."""
+
+    def __init__(self) -> None:
+        self._sums: list[pl.DataFrame] = []
+        self._most = 1
+
+    def first(self, rows: pl.DataFrame) -> None:
+        """Add the sums of a file's rows; a question that was asked once counts by its one answer."""
+        if "people" in rows.columns:  # answers of several people have a table of their own (tomserve.studies.people)
+            rows = rows.filter(pl.col("people").is_null())
+        if "samples" not in rows.columns:
+            return
+        self._most = max(self._most, int(rows["samples"].max() or 1))  # type: ignore[arg-type]  # a number
+        right = pl.col("correct").cast(pl.Float64)
+        shares = [pl.col(name).cast(pl.Float64).fill_null(right).sum().alias(what) for what, name in MEASURES.items()]
+        asked = [pl.col(name).fill_null(1).sum().cast(pl.Int64) for name in ("samples", "samples_read")]
+        arms = rows.group_by("model", "strategy", "cluster")
+        self._sums.append(arms.agg(pl.len().cast(pl.Int64).alias("questions"), *asked, *shares))
+
+    def second(self, rows: pl.DataFrame, spanning: pl.Series) -> None:
+        """Everything was counted at the first look."""
+
+    def table(self) -> pl.DataFrame:
+        """The table of `sample_table`."""
+        if self._most == 1:
+            return pl.DataFrame()
+        keys = ["model", "strategy", "cluster"]
+        whole = pl.concat(self._sums).group_by(keys).agg(pl.all().sum()).sort(keys)
+        arms = whole.group_by("model", "strategy", maintain_order=True)
+        return pl.DataFrame([record for key, part in arms for record in _sample_records(key, part)])
+
+
+def sample_table(rows: pl.DataFrame) -> pl.DataFrame:
+    """The table, with four rows (see MEASURES) for each model and strategy; empty where nothing was asked twice.
+
+    rows: one row for each question, with `model`, `strategy`, `cluster`, `correct` and the columns of
+    tomserve.scoring.score.SAMPLED. Columns: measure, share, ci_low and ci_high (its 95% interval), questions,
+    samples (all together), unread (of these), tasks (clusters), method.
+    """
+    counter = Samples()
+    counter.first(rows)
+    return counter.table()
+
+
+def _sample_records(arm: tuple[Any, ...], sums: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """The four rows of one model and strategy, from the sums of its clusters."""
+    asked, read = int(sums["samples"].sum()), int(sums["samples_read"].sum())
+    for measure in MEASURES:
+        found = repeated_of_sums(sums[measure].to_numpy(), sums["questions"].to_numpy())
+        yield {
+            "model": arm[0],
+            "strategy": arm[1],
+            "measure": measure,
+            "share": found.estimate,
+            "ci_low": found.low,
+            "ci_high": found.high,
+            "questions": int(sums["questions"].sum()),
+            "samples": asked,
+            "unread": asked - read,
+            "tasks": sums.height,
+            "method": found.method,
+        }
+
 
 NOTES = {
     "accuracy": "The share of right answers with its 95% interval (Wilson's, for shares; the rule that makes it "
@@ -38,8 +204,8 @@ NOTES = {
     "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the "
     f"same items. {ABOUT_EFFECT} Read this difference and its interval: whether the intervals of two accuracies "
     f"overlap is no test. {ABOUT_TESTS} {ABOUT_WORST}",
-    metrics.TABLE: metrics.NOTE,
-    samples.TABLE: samples.NOTE,
+    METRICS: METRICS_NOTE,
+    SAMPLES: SAMPLES_NOTE,
 }
 EFFECTIVE = {
     **NOTES,
@@ -69,30 +235,30 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
 
     scores: a score table. intervals: one of WAYS. Raises ConfigError for a table that lacks a column.
     """
-    rows = prepared(scores, columns(scores)).collect()
-    return counted(lambda: [rows], baselines.Kinds.of(scores), intervals)
+    rows = prepare_rows(scores, columns(scores)).collect()
+    return counted(lambda: [rows], baselines.RuleKinds.of(scores), intervals)
 
 
 def columns(scores: pl.LazyFrame) -> tuple[str, ...]:
     """The columns of a score table that `counted` needs of its prepared rows."""
     computed = [name for name in scores.collect_schema().names() if name.startswith(BEGINNING)]
-    return (*REQUIRED, *computed, *baselines.Kinds.of(scores).columns, *samples.columns(scores))
+    return (*REQUIRED, *computed, *baselines.RuleKinds.of(scores).columns, *sample_columns(scores))
 
 
-def counted(rows: Rows, kinds: baselines.Kinds, intervals: str) -> dict[str, pl.DataFrame]:
+def counted(rows: Rows, kinds: baselines.RuleKinds, intervals: str) -> dict[str, pl.DataFrame]:
     """The same tables, counted file by file. rows: prepared rows of every file. kinds: the rules of all of them."""
-    answers, once = Tally((), kinds, effects="baseline"), Once(kinds)
-    means, repeated = metrics.Metrics(), samples.Samples()
+    answers, once = Tally((), kinds, effects="baseline"), RuleCounter(kinds)
+    means, repeated = Metrics(), Samples()
     more = () if intervals == "published" else (means, repeated)
-    take(rows, (answers, once, *more))
+    count_files(rows, (answers, once, *more))
     shares = [dict(zip(ARM, key, strict=True)) | found for key, found in answers.shares(intervals)]
     rules = list(once.records())
-    accuracy = baselines.dropped(pl.DataFrame(shares, infer_schema_length=None), kinds)
+    accuracy = baselines.drop_rule_columns(pl.DataFrame(shares, infer_schema_length=None), kinds)
     made = {"accuracy": accuracy, baselines.TABLE: pl.DataFrame(rules)}
     if intervals != "published":
         effects = list(answers.effects())
         made["prompting_effects"] = pl.DataFrame(effects, infer_schema_length=None).fill_nan(None)
-        made |= {metrics.TABLE: means.table(), samples.TABLE: repeated.table()}
+        made |= {METRICS: means.table(), SAMPLES: repeated.table()}
     return {name: table for name, table in made.items() if table.height or name == "accuracy"}
 
 
@@ -132,11 +298,11 @@ def summary(tables: Tables) -> list[Excerpt]:
         frame = effects.select(*named, *shares, difference, p, "gained", "lost", *shown_noise(effects))
         title = "effects: the strategy's share right minus vanilla's, on the same items"
         excerpts.append(Excerpt(title, frame, ("prompting_effects",), _EFFECTS))
-    if metrics.TABLE in tables:
-        excerpts.append(Excerpt("metrics of the replies", tables[metrics.TABLE], (metrics.TABLE,)))
-    if (repeated := tables.get(samples.TABLE)) is not None:
+    if METRICS in tables:
+        excerpts.append(Excerpt("metrics of the replies", tables[METRICS], (METRICS,)))
+    if (repeated := tables.get(SAMPLES)) is not None:
         shown = repeated.drop("tasks", "method")
-        excerpts.append(Excerpt("samples: what is right of several samples of a question", shown, (samples.TABLE,)))
+        excerpts.append(Excerpt("samples: what is right of several samples of a question", shown, (SAMPLES,)))
     return excerpts
 
 
@@ -145,7 +311,7 @@ STUDY = Study(
     intervals=tuple(WAYS),
     tables=tables,
     notes=notes,
-    warnings=baselines.missing,
+    warnings=baselines.missing_warnings,
     summary=summary,
-    counted=Counted(columns, counted),
+    counted=FileCounting(columns, counted),
 )

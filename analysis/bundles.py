@@ -24,10 +24,9 @@ from tomserve.errors import ConfigError
 from tomserve.scoring.baselines import baseline_name
 from tomserve.stats.paper_formulas import accuracy_interval
 from tomserve.studies import Context, Excerpt, Figure, Section, Study, baselines
+from tomserve.studies.answer_rows import REQUIRED, prepare_rows
 from tomserve.studies.contrasts import Record, share
-from tomserve.studies.rows import REQUIRED, prepared
-from tomserve.studies.showing import BAD, GOOD, OPEN, Card, Tables, Verdict
-from tomserve.studies.words import interval, percent, readable
+from tomserve.studies.presentation import BAD, GOOD, OPEN, Card, Tables, Verdict, interval, percent, readable_name
 
 SIZE = 16
 """How many questions a bundle has."""
@@ -43,8 +42,8 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     interval of normal theory). Bundles of which a question was not asked are left out, as they cannot be judged. Raises
     ConfigError for a table that lacks a column, and where no bundle was asked whole.
     """
-    kinds = baselines.Kinds.of(scores)
-    rows = prepared(scores, (*REQUIRED, *DESIGN, *kinds.columns), {"options": pl.Int64}).collect()
+    kinds = baselines.RuleKinds.of(scores)
+    rows = prepare_rows(scores, (*REQUIRED, *DESIGN, *kinds.columns), {"options": pl.Int64}).collect()
     bundles = _bundles(rows, kinds)
     if not bundles.height:
         raise ConfigError(
@@ -65,7 +64,7 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     return {name: pl.DataFrame(records, infer_schema_length=None) for name, records in made.items() if records}
 
 
-def _bundles(rows: pl.DataFrame, kinds: baselines.Kinds) -> pl.DataFrame:
+def _bundles(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> pl.DataFrame:
     """One row for each model, strategy and bundle that was asked whole: its right answers, by kind of question too."""
     mind = (pl.col("scenario") == "false_belief") & (pl.col("question_kind") == "belief")
     return (
@@ -91,7 +90,7 @@ def _bundles(rows: pl.DataFrame, kinds: baselines.Kinds) -> pl.DataFrame:
     )
 
 
-def _solved(part: pl.DataFrame, kinds: baselines.Kinds, intervals: str) -> Record:
+def _solved(part: pl.DataFrame, kinds: baselines.RuleKinds, intervals: str) -> Record:
     """How many bundles are solved, with an interval, chance, and the rule that solves most of the same bundles."""
     solved, total = int(part["correct"].sum()), part.height
     if intervals == "published":
@@ -190,7 +189,7 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     found = []
     for model in tables["all"]["model"].unique(maintain_order=True):
         own = tables["all"].filter(model=model)
-        lines = tuple(f"{readable(row['strategy'])}: {_told(row)}" for row in own.iter_rows(named=True))
+        lines = tuple(f"{readable_name(row['strategy'])}: {_told(row)}" for row in own.iter_rows(named=True))
         missed = tables["false_belief"].filter(model=model)
         found.append(Verdict(str(model), lines, (_whole(own, tables["bundles"].filter(model=model)), *_misses(missed))))
     return found
@@ -220,7 +219,7 @@ def _whole(own: pl.DataFrame, classes: pl.DataFrame) -> Card:
         for plain in classes.filter(strategy=row["strategy"], perturbation="none").iter_rows(named=True):
             best = f", {plain['best_rule_solved']:,} by a rule" if plain["best_rule"] else ""
             text += f"; of the {plain['bundles']:,} unchanged ones {plain['solved']:,}{best}"
-        grounds.append((readable(row["strategy"]), f"{text}."))
+        grounds.append((readable_name(row["strategy"]), f"{text}."))
     verdict, tone = {
         "none": ("No: not one", BAD),
         "above": ("Yes, more than by any simple rule", GOOD),
@@ -246,7 +245,7 @@ def _misses(frame: pl.DataFrame) -> Iterator[Card]:
     for row in unsolved.iter_rows(named=True):
         most.add(max(kinds, key=lambda kind: row[kind]))
         told = ", ".join(f"{name} in {row[kind]:,}" for kind, name in kinds.items())
-        grounds.append((readable(row["strategy"]), f"{row['bundles'] - row['solved']:,} unsolved: {told}."))
+        grounds.append((readable_name(row["strategy"]), f"{row['bundles'] - row['solved']:,} unsolved: {told}."))
     verdict = {
         "only_false_beliefs_missed": "Mostly false beliefs alone",
         "only_controls_missed": "Mostly controls alone: reality and true beliefs",

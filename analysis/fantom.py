@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tomserve.studies.parts import parted
+from tomserve.studies.study import study_in_parts
 
 SHOWN = {"context": pl.String}
 HEARD = {**SHOWN, "accessible": pl.Boolean}
@@ -28,7 +28,7 @@ PRINTED = {
 """Percentages that the README of github.com/skywalker023/fantom prints for short contexts, of information that the
 person missed: belief questions with choices, and ALL."""
 
-STUDY = parted(
+STUDY = study_in_parts(
     "fantom",
     {"contexts": HEARD, "orders": {**HEARD, "order": pl.Int64}},
     {

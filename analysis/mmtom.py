@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from tomserve.studies.parts import parted
+from tomserve.studies.study import study_in_parts
 
-STUDY = parted(
+STUDY = study_in_parts(
     "mmtom",
     {"tasks": {"task": pl.String}, "types": {"task": pl.String, "type": pl.String}},
     {

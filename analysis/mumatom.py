@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from tomserve.studies.parts import parted
+from tomserve.studies.study import study_in_parts
 
-STUDY = parted(
+STUDY = study_in_parts(
     "mumatom",
     {"tasks": {"task": pl.String}, "likely": {"task": pl.String, "likely": pl.String}},
     {

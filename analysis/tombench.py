@@ -27,11 +27,23 @@ from typing import Any
 import polars as pl
 
 from tomserve.studies import Context, Excerpt, Study, baselines
-from tomserve.studies.contrasts import Record, contrast, pair, prompting_effects, share
-from tomserve.studies.rows import BASELINE, REQUIRED, prepared
-from tomserve.studies.showing import BAD, OPEN, Card, Tables, Verdict, in_brief
-from tomserve.studies.verdicts import EFFECT, by_model, holds, lead, reasoning_helps
-from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST, points, readable, sign
+from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows
+from tomserve.studies.contrasts import Record, contrast, pair_rows, prompting_effects, share
+from tomserve.studies.presentation import (
+    ABOUT_EFFECT,
+    ABOUT_TESTS,
+    ABOUT_WORST,
+    BAD,
+    OPEN,
+    Card,
+    Tables,
+    Verdict,
+    excerpts_of,
+    points,
+    readable_name,
+    sign,
+)
+from tomserve.studies.study import EFFECT, accuracy_lines, effect_cards, has_rows, tables_by_model
 
 HUMAN = {
     **{"unexpected_outcome": 0.893, "scalar_implicature": 0.755, "persuasion_story": 0.700, "false_belief": 0.868},
@@ -76,8 +88,8 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
     lacks a column.
     """
-    kinds = baselines.Kinds.of(scores)
-    rows = prepared(scores, (*REQUIRED, *kinds.columns), FACTORS).collect()
+    kinds = baselines.RuleKinds.of(scores)
+    rows = prepare_rows(scores, (*REQUIRED, *kinds.columns), FACTORS).collect()
     if intervals == "published":
         rows = rows.with_columns(correct=pl.col("metric_official_correct").fill_null(False))
     else:
@@ -93,8 +105,8 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         "dimensions": list(_by(rows, ("dimension",), kinds, intervals)),
         "abilities": list(_by(rows, ("dimension", "ability"), kinds, intervals)),
         baselines.TABLE: [
-            *baselines.table(rows.with_columns(language=pl.lit(ALL)), kinds, ("model", "language")),
-            *baselines.table(rows, kinds, ("model", "language")),
+            *baselines.rule_records(rows.with_columns(language=pl.lit(ALL)), kinds, ("model", "language")),
+            *baselines.rule_records(rows, kinds, ("model", "language")),
         ],
     }
     made["tasks"] += list(_means([one for one in made["tasks"] if one["task"] in HUMAN], "task"))
@@ -110,7 +122,7 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
 
 
 def _by(
-    rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.Kinds, intervals: str, arm: Sequence[str] = _ARM
+    rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.RuleKinds, intervals: str, arm: Sequence[str] = _ARM
 ) -> Iterator[Record]:
     """A share for each model, strategy, language (the columns of `arm`) and value of the keys, beside chance, a rule,
     and what was printed."""
@@ -149,7 +161,7 @@ def _languages(rows: pl.DataFrame) -> Iterator[Record]:
     """By model and strategy, Chinese minus English on the questions that were asked in both."""
     questions = rows.with_columns(question=pl.col("item").str.replace("/[a-z]+$", ""))
     for (model, strategy), part in questions.group_by(["model", "strategy"], maintain_order=True):
-        found = pair(part.filter(language="zh"), part.filter(language="en"), on=("question",))
+        found = pair_rows(part.filter(language="zh"), part.filter(language="en"), on=("question",))
         if found.height:
             effect = contrast(found)
             shown = ("share_treated", "share_control", "risk_difference", "rd_low", "rd_high", "p", "gained", "lost")
@@ -255,7 +267,7 @@ SHOWN = {
 def summary(tables: Tables) -> list[Excerpt]:
     """What the terminal prints: of each table the columns that a reader needs first."""
     whole = {name: frame.filter(task="all") if name == "stories" else frame for name, frame in tables.items()}
-    return in_brief(whole, SHOWN, {name: NOTES[name] for name in ("languages", "stories", "official")})
+    return excerpts_of(whole, SHOWN, {name: NOTES[name] for name in ("languages", "stories", "official")})
 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
@@ -265,13 +277,13 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     tables: by name. context: what a guesser scores.
     """
     found = []
-    for model, own in by_model(tables):
-        rules = own[baselines.TABLE].filter(language=ALL) if holds(own, baselines.TABLE, "language") else None
-        cards = [_compared(own["languages"])] if holds(own, "languages", "risk_difference rd_low rd_high") else []
-        if holds(own, "prompting_effects", EFFECT):
+    for model, own in tables_by_model(tables):
+        rules = own[baselines.TABLE].filter(language=ALL) if has_rows(own, baselines.TABLE, "language") else None
+        cards = [_compared(own["languages"])] if has_rows(own, "languages", "risk_difference rd_low rd_high") else []
+        if has_rows(own, "prompting_effects", EFFECT):
             reasoned = own["prompting_effects"].filter(~pl.col("treatment").is_in([BASELINE, DIRECT, VOTE]))
-            cards += [reasoning_helps(reasoned)] if reasoned.height else []
-        found.append(Verdict(model, lead(own["accuracy"], context.chance.get("all"), rules), tuple(cards)))
+            cards += [effect_cards(reasoned)] if reasoned.height else []
+        found.append(Verdict(model, accuracy_lines(own["accuracy"], context.chance.get("all"), rules), tuple(cards)))
     return found
 
 
@@ -283,7 +295,7 @@ def _compared(rows: pl.DataFrame) -> Card:
         frozenset({1}): ("Chinese has more right", BAD),
         frozenset({-1}): ("English has more right", BAD),
     }.get(frozenset(signs), ("It depends on the strategy", OPEN))
-    grounds = tuple((readable(row["strategy"]), f"{points(row)}.") for row in rows.iter_rows(named=True))
+    grounds = tuple((readable_name(row["strategy"]), f"{points(row)}.") for row in rows.iter_rows(named=True))
     remark = (
         "The share right in Chinese minus the share right in English, of the same questions, in percentage points, "
         "with the 95% interval over stories. Both languages ask the same of the same minds, so that a difference is "
@@ -296,7 +308,7 @@ STUDY = Study(
     name="tombench",
     tables=tables,
     notes=notes,
-    warnings=baselines.missing,
+    warnings=baselines.missing_warnings,
     summary=summary,
     verdicts=verdicts,
     strata=("task",),

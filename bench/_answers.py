@@ -160,7 +160,7 @@ class Study:
         failed: npt.NDArray[np.bool_] | None = None,
         again: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]] | None = None,
     ) -> pl.DataFrame:
-        """The rows of one strategy as the tables take them (tomserve.studies.rows.prepared).
+        """The rows of one strategy as the tables take them (tomserve.studies.answer_rows.prepare_rows).
 
         failed: which answers failed. again: which were asked again by the noise check, and which of them changed.
         """

@@ -13,8 +13,7 @@ from _tally import Key, Tally
 
 from tomserve.stats import clustered, paired, power
 from tomserve.stats.effects import Effect
-from tomserve.studies.contrasts import Record
-from tomserve.studies.families import NOT_SHOWN, UNDECIDED
+from tomserve.studies.contrasts import NOT_SHOWN, UNDECIDED, Record
 
 Flags = npt.NDArray[np.bool_]
 FAMILY = CLASSES - 1

@@ -10,8 +10,15 @@ import polars as pl
 from _answers import CLASSES, SPREADS, SUBSETS, Design, Study, cell, draw
 from _tally import Key, Tally
 
-from tomserve.studies.contrasts import NEW, Record, contrast, matched, pair
-from tomserve.studies.families import adjusted, failures_may_explain
+from tomserve.studies.contrasts import (
+    NEW,
+    Record,
+    adjust_family,
+    contrast,
+    failures_may_explain,
+    matched_contrast,
+    pair_rows,
+)
 
 Flags = npt.NDArray[np.bool_]
 FAILING = {
@@ -42,7 +49,7 @@ def failures(tally: Tally, rng: np.random.Generator, given: tuple[Design, str], 
     key, at = partial(_key, where=f"{design.stages} stages, {kind}"), cell(design)
     full, seen = study.frame(), study.frame(0, lost)
     records = [{"class": str(name), **_against(seen, name)} for name in range(1, CLASSES)]
-    family = adjusted(records, [record["class"] for record in records], "class")
+    family = adjust_family(records, [record["class"] for record in records], "class")
     for name, found in zip(range(1, CLASSES), family, strict=True):
         same = shares[name] == control
         tally.test(key("level" if same else "share", "p_failure of a class"), at, found["p_failure"])
@@ -69,7 +76,7 @@ def _failed_pairs(
     lost, shares, control = given
     at = cell(study.design)
     other = study.lost(rng, np.full(CLASSES, control), strategy=1)
-    pairs = pair(study.frame(0, lost), study.frame(1, other))
+    pairs = pair_rows(study.frame(0, lost), study.frame(1, other))
     for (name,), part in pairs.partition_by("class", as_dict=True, maintain_order=True).items():
         same = shares[int(name)] == control
         found = contrast(part, "stage")
@@ -108,9 +115,9 @@ def noise(tally: Tally, rng: np.random.Generator, given: tuple[Design, float, fl
         for name in range(1, CLASSES):
             found, moved = (_against(rows[0], name) for rows in (before, after))
             _moved(tally, key("effect of a class"), at, found, moved)
-        found, moved = (matched(f[0], f[0]["class"] > 0, stratum="stage", pool=NEW) for f in (before, after))
+        found, moved = (matched_contrast(f[0], f[0]["class"] > 0, stratum="stage", pool=NEW) for f in (before, after))
         _moved(tally, key("effect of all classes"), at, found, moved)
-        pairs = [pair(frames_[1], frames_[0]) for frames_ in (before, after)]
+        pairs = [pair_rows(frames_[1], frames_[0]) for frames_ in (before, after)]
         for name in range(CLASSES):
             found, moved = (contrast(rows.filter(pl.col("class") == name), "stage") for rows in pairs)
             _moved(tally, key("prompting, a class"), at, found, moved)
@@ -121,7 +128,7 @@ def noise(tally: Tally, rng: np.random.Generator, given: tuple[Design, float, fl
 def _against(rows: pl.DataFrame, name: int) -> Record:
     """The record of a class against the unperturbed tasks."""
     two = rows.filter(pl.col("class").is_in([0, name]))
-    return matched(two, two["class"] == name, stratum="stage")
+    return matched_contrast(two, two["class"] == name, stratum="stage")
 
 
 def _moved(tally: Tally, key: Key, at: str, found: Record, moved: Record) -> None:

@@ -25,8 +25,7 @@ from _families import discoveries
 from _tally import Key, Tally, agrees
 
 from tomserve.stats import paired, paper_formulas
-from tomserve.studies.contrasts import NEW, THESE, Record, alike, matched, share
-from tomserve.studies.families import adjusted
+from tomserve.studies.contrasts import NEW, THESE, Record, adjust_family, cluster_correlation, matched_contrast, share
 
 BASES = (0.05, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99)
 STAGES = (4, 7, 14, 21)
@@ -54,7 +53,7 @@ def shares(tally: Tally, rng: np.random.Generator, design: Design, index: int) -
     """Accuracy of each class, over new tasks; accuracy over all classes, for new stages."""
     study = draw(varied(design, index), rng)
     truth, at, frame = study.truth, cell(design), study.frame()
-    icc = alike(frame, "class")
+    icc = cluster_correlation(frame, "class")
     for belief, subset, rows in parts(study, frame):
         key = where(design, subset)
         for (name,), part in rows.partition_by("class", as_dict=True, maintain_order=True).items():
@@ -104,7 +103,7 @@ def effects(tally: Tally, rng: np.random.Generator, design: Design, index: int) 
         records = []
         for name in range(1, CLASSES):
             part = rows.filter(pl.col("class").is_in([0, name]))
-            found = matched(part, part["class"] == name, stratum="stage")
+            found = matched_contrast(part, part["class"] == name, stratum="stage")
             records.append({"class": str(name), **found})
             rate = truth.rate(belief, name)
             tally.interval(_of(what, "difference, t over stages", key), at, _difference(found), rate - base)
@@ -116,7 +115,7 @@ def effects(tally: Tally, rng: np.random.Generator, design: Design, index: int) 
         pattern = PATTERNS[index % len(PATTERNS)]
         if pattern is not MIXED:
             kind = "no effects" if pattern is NOTHING else "five of ten at .3"
-            tested = adjusted(records, [record["class"] for record in records], "class")
+            tested = adjust_family(records, [record["class"] for record in records], "class")
             discoveries(tally, study, tested, (f"{design.stages} stages, {subset}, {kind}", at))
 
 
@@ -132,7 +131,7 @@ def pooled(tally: Tally, rng: np.random.Generator, design: Design, index: int) -
         weights = (counts / counts.sum(axis=1, keepdims=True)).mean(axis=0)
         true = float(weights @ rates[1:] - rates[0])
         treated = rows["class"] > 0
-        found = matched(rows, treated, stratum="stage", pool=NEW)
+        found = matched_contrast(rows, treated, stratum="stage", pool=NEW)
         agrees(tally, what, found)
         tally.interval(_of(what, "difference, new stages", key), at, _difference(found), true)
         if index // 3 % 3 == 0:  # a fit takes ten times as long as all else
@@ -152,7 +151,7 @@ def _these(tally: Tally, study: Study, at: tuple[str, str, bool], rows: pl.DataF
     counts = study.there[:, 1:]
     local = study.local[:, 0, :, BELIEF if belief else slice(None)].mean(axis=-1)
     true = float(np.mean((local[:, 1:] * counts).sum(axis=1) / counts.sum(axis=1) - local[:, 0]))
-    found = matched(rows, rows["class"] > 0, stratum="stage", pool=THESE)
+    found = matched_contrast(rows, rows["class"] > 0, stratum="stage", pool=THESE)
     tally.interval(_of("effect of all classes", "difference, these stages", key), here, _difference(found), true)
 
 

@@ -12,8 +12,7 @@ from _answers import BELIEF, CLASSES, ITEMS, MIXED, SPREADS, SUBSETS, Design, St
 from _tally import Key, Tally, agrees
 
 from tomserve.stats import paper_formulas, proportions
-from tomserve.studies.contrasts import THESE, Record, contrast, pair
-from tomserve.studies.families import adjusted
+from tomserve.studies.contrasts import THESE, Record, adjust_family, contrast, pair_rows
 
 DESIGNS = [Design(m, base, spread) for m in (4, 7, 14, 21) for base in (0.2, 0.5, 0.9, 0.99) for spread in SPREADS]
 GAINS = (0.0, 0.1, -0.2)
@@ -24,7 +23,7 @@ RARE = (0.0, 0.002, 0.005, 0.01, 0.02)
 
 def _pairs(study: Study, belief: bool) -> pl.DataFrame:
     keep = pl.col("belief") if belief else pl.lit(True)
-    return pair(study.frame(1).filter(keep), study.frame(0).filter(keep))
+    return pair_rows(study.frame(1).filter(keep), study.frame(0).filter(keep))
 
 
 def _interval(found: Record) -> tuple[float, float]:
@@ -55,7 +54,7 @@ def prompting(tally: Tally, rng: np.random.Generator, design: Design, index: int
             else:
                 tally.test(key("by class", "share", "power, t over stages"), at, found["p"])
         if not gain:  # then no class has an effect, and every discovery is false
-            tested = adjusted(records, [record["class"] for record in records], "class")
+            tested = adjust_family(records, [record["class"] for record in records], "class")
             for method, column in (("t + BH", "p_adjusted"), ("moderated t + BH", "p_moderated_adjusted")):
                 wrong = any(record[column] <= 0.05 for record in tested)
                 tally.note(key("by class", "level", f"any false discovery, {method}"), at, wrong)
@@ -135,7 +134,7 @@ def _frame(
     lost = np.zeros(stage.size, dtype=bool)
     columns = {"item": np.arange(stage.size), "cluster": stage * CLASSES + name, "stage": stage, "class": name}
     columns |= {"faulty": lost, "re_asked": lost, "changed": lost}
-    return pair(pl.DataFrame({**columns, "correct": treated}), pl.DataFrame({**columns, "correct": control}))
+    return pair_rows(pl.DataFrame({**columns, "correct": treated}), pl.DataFrame({**columns, "correct": control}))
 
 
 RARE_DESIGNS = [(m, often, both) for m in (4, 7, 14, 21) for often in RARE for both in (False, True) if often or both]

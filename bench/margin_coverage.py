@@ -49,7 +49,7 @@ from tomserve.stats.clustered import (
 )
 from tomserve.stats.equivalence import ONE_SIDED, TOST, units_for_margin, verdict
 from tomserve.stats.power import detectable_sd
-from tomserve.studies.valued import GRADES, Valued
+from tomserve.studies.comparison_tables import GRADES, PairedGrades
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
@@ -175,7 +175,7 @@ def graded(one: Floats, other: Floats, index: Codes) -> tuple[float, float]:
     """The 95% interval of the difference of grades that are probabilities of the scores."""
     sizes = np.bincount(index)
     a, b = (np.bincount(index, norm.cdf(GRADED * values)) / sizes for values in (one, other))
-    found = Valued("", GRADES, a, b, (0.0, 0.0), a, b, True, "clusters", 0, index.size).intervals()(0.95)
+    found = PairedGrades("", GRADES, a, b, (0.0, 0.0), a, b, True, "clusters", 0, index.size).intervals()(0.95)
     return found.low, found.high
 
 

@@ -36,8 +36,8 @@ from _figures import figure, need
 import tomserve
 from tomserve import content
 from tomserve.items import UNKNOWN
-from tomserve.studies.contrasts import Record, contrast, pair
-from tomserve.studies.rows import REQUIRED, prepared
+from tomserve.studies.answer_rows import REQUIRED, prepare_rows
+from tomserve.studies.contrasts import Record, contrast, pair_rows
 
 STRATEGIES = ("vanilla", "cot")
 FORMER_GROUND = '"unknown" is the right label when the story so far gives no ground for any other.'
@@ -141,7 +141,7 @@ def line(choice: str, group: str, found: Record) -> str:
 def show(scores: pl.DataFrame, right: dict[str, str], changed: dict[tuple[str, str], str]) -> None:
     """Print the effects of every choice, then the chains. right: the right answers by item."""
     kept = [name for name in ("stage", "scenario", "question_kind") if name in scores.columns]
-    rows = prepared(scores.lazy(), (*REQUIRED, *kept)).collect()
+    rows = prepare_rows(scores.lazy(), (*REQUIRED, *kept)).collect()
     rows = rows.with_columns(pl.col("item").replace_strict(right).alias("right"))
     stratum = "stage" if "stage" in rows.columns and rows["stage"].n_unique() > 1 else None
     head = f"  {'choice':<20} {'questions':<17} {'n':>6} shipped  changed  effect 95% interval         p"
@@ -151,7 +151,7 @@ def show(scores: pl.DataFrame, right: dict[str, str], changed: dict[tuple[str, s
         for (whose, choice), copy in changed.items():
             other = rows.filter(strategy=Path(copy).name)
             for group, only in subsets(rows).items() if whose == strategy else ():
-                found = contrast(pair(shipped.filter(only), other.filter(only)), stratum)
+                found = contrast(pair_rows(shipped.filter(only), other.filter(only)), stratum)
                 print(line(choice, group, found))
                 if group in ("all", "unknown is right"):
                     rd, n = found["risk_difference"], found["n"]

@@ -3,19 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tomserve.causal.table import CONTROLS, FALSE, HELD_OUT, PATCH, PPT, SHUFFLED_PAIRS
 from tomserve.reporting.html.charts import Cell, heat
 from tomserve.reporting.html.panels import AbsentError, drawn, rows_of, short_names, values_of
-from tomserve.reporting.html.svg import draw
-from tomserve.reporting.html.vegalite import Spec
+from tomserve.reporting.html.svg import INK, MUTED, PALETTE, SHAPES, draw
+from tomserve.reporting.html.vegalite import Spec, field, layer, layered
 from tomserve.studies import Context, Figure, Panel, Section
-from tomserve.studies.showing import Row, Tables
-from tomserve.studies.words import finite, readable
+from tomserve.studies.presentation import Row, Tables, finite_or_none, readable_name
 
-from .drawing import Mark, lines
-from .probes import ALL
+from .tables import ALL
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One value: its series and layer, and the ends of its interval (None where there is none)."""
+
+    series: str
+    layer: int
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def in_words(self) -> str:
+        """The value as a text alternative says it."""
+        ends = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self.series}, layer {self.layer}: {self.value:.2f}{ends}"
+
+
+def lines(
+    marks: Sequence[Mark],
+    series: Sequence[str],
+    domain: tuple[float, float],
+    axis: str,
+    at: float | None = None,
+    *,
+    least: int = 300,
+) -> Spec:
+    """A chart of lines over layers; whatever lies beyond the axis is drawn at its end.
+
+    marks: the values. series: their names in the order of the legend; the first is drawn thick and with its interval as
+    a band, the others thin. domain: the ends of the axis. axis: its title. at: where a line of reference lies.
+    least: how wide it is at least, in pixels.
+    """
+    low, high = domain
+    data = [
+        {
+            "series": mark.series,
+            "layer": mark.layer,
+            "value": _within(mark.value, domain),
+            "low": None if mark.low is None else _within(mark.low, domain),
+            "high": None if mark.high is None else _within(mark.high, domain),
+            "words": mark.in_words(),
+        }
+        for mark in sorted(marks, key=lambda mark: (series.index(mark.series), mark.layer))
+    ]
+    colours = [*PALETTE, MUTED, INK, INK][: len(series)]
+    shapes = [*SHAPES, "triangle-left", "circle", "square"][: len(series)]
+    columns = 3 if len(series) > 4 else 2
+    key = {"title": None, "orient": "bottom", "columns": columns, "columnPadding": 26, "offset": 6}
+    legend = key if len(series) > 1 else None
+    colour = field("series:N", scale={"domain": list(series), "range": colours}, sort=None, legend=legend)
+    shape = field("series:N", scale={"domain": list(series), "range": shapes}, sort=None, legend=legend)
+    layers = sorted({mark.layer for mark in marks})
+    ticks = {"values": layers[:: max(1, len(layers) // 12)], "format": "d", "grid": False}
+    across = {"domain": [layers[0] - 0.3, layers[-1] + 0.3], "nice": False}
+    x = {"x": field("layer:Q", title="layer", scale=across, axis=ticks)}
+    up = {"domain": [low, high], "nice": False}
+    y = {"y": field("value:Q", title=axis, scale=up, axis={"tickCount": 6, "gridOpacity": 0.6})}
+    words = {"description": field("words:N")}
+    first = [row for row in data if row["series"] == series[0]]
+    known = [row for row in first if row["low"] is not None]
+    band = {**x, "y": field("low:Q"), "y2": {"field": "high"}}
+    parts: list[Spec] = []
+    if at is not None:
+        parts.append(layer("rule", [{"at": at}], {"y": field("at:Q")}, color=INK, size=1.2))
+    parts.append(layer("area", known, band, color=PALETTE[0], opacity=0.16))
+    parts.append(layer("rule", known, {**band, **words}, color=PALETTE[0], opacity=0.75, strokeWidth=2))
+    for chosen, width in (([row for row in data if row["series"] != series[0]], 1.2), (first, 2.6)):
+        base = {**x, **y, "color": colour}
+        parts.append(layer("line", chosen, base, strokeWidth=width))
+        size = 26 if width < 2 else 60
+        parts.append(layer("point", chosen, {**base, **words, "shape": shape}, filled=True, size=size, opacity=1))
+    return layered(parts, max(least, min(620, 26 * len(layers))), 240 if len(series) > 4 else 220)
+
+
+def _within(value: float, domain: tuple[float, float]) -> float:
+    return min(max(value, domain[0]), domain[1])
+
 
 CAUSES = Section("causes", "Does it cause the answer?", "Does it cause the answer")
 MAPS = Section("maps", "How the states were moved", "How states were moved")
@@ -98,15 +174,15 @@ def _arms(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     for model, short in models.items():
         for benchmark in values_of([row for row in rows if row["model"] == model], "benchmark"):
             own = [row for row in rows if row["model"] == model and row["benchmark"] == benchmark]
-            found.append((f"{short}, {readable(benchmark)}" if several else short, own))
+            found.append((f"{short}, {readable_name(benchmark)}" if several else short, own))
     return found
 
 
 def _marks(rows: Sequence[Row], series: str, value: str, low: str = "", high: str = "") -> list[Mark]:
     return [
-        Mark(series, int(str(row["layer"])), number, finite(row.get(low)), finite(row.get(high)))
+        Mark(series, int(str(row["layer"])), number, finite_or_none(row.get(low)), finite_or_none(row.get(high)))
         for row in rows
-        if (number := finite(row[value])) is not None
+        if (number := finite_or_none(row[value])) is not None
     ]
 
 
@@ -121,7 +197,9 @@ def _net(tables: Tables) -> list[Panel]:
     for title, own in _arms(rows):
         marks = []
         for name in (PPT, *CONTROLS, PATCH):
-            marks += _marks([row for row in own if row["map"] == name], readable(name), "net", "net_low", "net_high")
+            marks += _marks(
+                [row for row in own if row["map"] == name], readable_name(name), "net", "net_low", "net_high"
+            )
         series = list(dict.fromkeys(mark.series for mark in marks))
         lowest = min([-0.1, *(mark.value for mark in marks)])
         chart = lines(marks, series, (max(-1.0, lowest), 1.0), "net effect", 0.0, least=380)
@@ -137,12 +215,12 @@ def _heat(tables: Tables, value: str, figure: Figure) -> list[Panel]:
     for title, own in _arms(rows):
         names = [PPT, *([control] if value == "net" and (control := _largest(tables, own[0])) else [])]
         for name in names:
-            chosen = [row for row in own if row["map"] == name and finite(row[value]) is not None]
+            chosen = [row for row in own if row["map"] == name and finite_or_none(row[value]) is not None]
             cells = [_cell(row, value) for row in chosen]
             down = [f"layer {layer}" for layer in sorted({int(str(row["layer"])) for row in chosen})]
             across = [f"{alpha:g}" for alpha in sorted({float(str(row["alpha"])) for row in chosen})]
             if cells:
-                shown = f"{title}: {readable(name)}"
+                shown = f"{title}: {readable_name(name)}"
                 label = f"{figure.title}, heat map: {shown}. " + "; ".join(cell.words for cell in cells) + "."
                 panels.append(Panel(shown, draw(heat(cells, down, across, "alpha"), label, _place(figure, panels))))
     return panels
@@ -153,9 +231,9 @@ def _place(figure: Figure, panels: Sequence[Panel]) -> str:
 
 
 def _cell(row: Row, value: str) -> Cell:
-    number, alpha = finite(row[value]) or 0.0, f"{float(str(row['alpha'])):g}"
+    number, alpha = finite_or_none(row[value]) or 0.0, f"{float(str(row['alpha'])):g}"
     layer = f"layer {row['layer']}"
-    return Cell(layer, alpha, number, f"{readable(row['map'])}, {layer}, alpha {alpha}: {number:.2f}")
+    return Cell(layer, alpha, number, f"{readable_name(row['map'])}, {layer}, alpha {alpha}: {number:.2f}")
 
 
 def _largest(tables: Tables, row: Row) -> str | None:
@@ -182,7 +260,7 @@ def _error(tables: Tables) -> list[Panel]:
     for title, own in _arms(rows):
         marks = []
         for name in (PPT, SHUFFLED_PAIRS):
-            marks += _marks([row for row in own if row["map"] == name], readable(name), "error")
+            marks += _marks([row for row in own if row["map"] == name], readable_name(name), "error")
         if not marks:
             raise AbsentError("no map was fitted with a known error")
         series = list(dict.fromkeys(mark.series for mark in marks))
@@ -204,6 +282,6 @@ def _probes(tables: Tables) -> list[Panel]:
             if not marks:
                 continue
             series = list(dict.fromkeys(mark.series for mark in marks))
-            name = f"{title}: {readable(probe)}" + (", false-belief stories" if told == FALSE else "")
+            name = f"{title}: {readable_name(probe)}" + (", false-belief stories" if told == FALSE else "")
             panels.append(_panel(PROBES, name, lines(marks, series, (0.0, 1.0), "share right"), marks, len(panels)))
     return panels

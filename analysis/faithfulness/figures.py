@@ -10,11 +10,9 @@ from tomserve.reporting.html.panels import Axis, drawn, rows_of, short_names, sm
 from tomserve.reporting.html.svg import PALETTE, draw
 from tomserve.reporting.html.vegalite import Spec, field, layer, layered
 from tomserve.studies import Context, Exhibit, Figure, Panel, Section
-from tomserve.studies.showing import Row, Tables
-from tomserve.studies.words import finite, plain, readable
+from tomserve.studies.presentation import Row, Tables, finite_or_none, one_line, readable_name
 
-from .counting import AREA
-from .outcomes import ESTIMANDS
+from .tables import AREA, ESTIMANDS
 
 FOLLOWED = Section("following", "Does the answer follow the chain?", "Does it follow")
 PROBED = Section("probes", "What do other probes say?", "Other probes")
@@ -110,11 +108,11 @@ def _parted(rows: Sequence[Row]) -> list[Row]:
     """The rows with the name of their group, without the model, as the part that they belong to."""
     names = ("benchmark", "strategy", "shown", "predictor")
     several = [name for name in names if rows and name in rows[0] and len(values_of(rows, name)) > 1]
-    return [{**row, "subset": ", ".join(readable(row[name]) for name in several)} for row in rows]
+    return [{**row, "subset": ", ".join(readable_name(row[name]) for name in several)} for row in rows]
 
 
 def _words(condition: object) -> str:
-    return _WORDS.get(str(condition), readable(condition))
+    return _WORDS.get(str(condition), readable_name(condition))
 
 
 def _multiples(figure: Figure, rows: Sequence[Row], axis: Axis) -> Figure:
@@ -125,10 +123,10 @@ def _multiples(figure: Figure, rows: Sequence[Row], axis: Axis) -> Figure:
 def _effects(tables: Tables) -> Figure:
     rows = rows_of(tables, "headline", "model estimand value low high causal")
     shown = [
-        {**row, "row": ESTIMANDS[str(row["estimand"])], "series": "effect", "other": finite(row["causal"])}
+        {**row, "row": ESTIMANDS[str(row["estimand"])], "series": "effect", "other": finite_or_none(row["causal"])}
         for row in _parted(rows)
     ]
-    lowest = min([-0.1, *(end for row in shown if (end := finite(row["low"])) is not None)])
+    lowest = min([-0.1, *(end for row in shown if (end := finite_or_none(row["low"])) is not None)])
     return _multiples(EFFECTS, shown, Axis("share of answers that change", (lowest, 1.0), zero_line))
 
 
@@ -151,14 +149,14 @@ def _hints(tables: Tables) -> Figure:
         for row in _parted(rows)
         for which in ("wrong", "right")
     ]
-    lowest = min([-0.1, *(end for row in shown if (end := finite(row["low"])) is not None)])
+    lowest = min([-0.1, *(end for row in shown if (end := finite_or_none(row["low"])) is not None)])
     return _multiples(HINTS, shown, Axis("share of answers that move", (lowest, 1.0), zero_line))
 
 
 def _predictions(tables: Tables) -> Figure:
     rows = rows_of(tables, "predictions", "model condition value low high guess")
     shown = [
-        {**row, "row": _SHOWN[str(row["condition"])], "series": "named", "other": finite(row["guess"])}
+        {**row, "row": _SHOWN[str(row["condition"])], "series": "named", "other": finite_or_none(row["guess"])}
         for row in _parted(rows)
     ]
     return _multiples(PREDICTIONS, shown, Axis("share of answers named", (0.0, 1.0)))
@@ -178,7 +176,7 @@ def _dose(tables: Tables) -> Figure:
 
 
 def _in_words(row: Row) -> str:
-    ends = "" if finite(row["low"]) is None else f" [{row['low']:.2f}, {row['high']:.2f}]"
+    ends = "" if finite_or_none(row["low"]) is None else f" [{row['low']:.2f}, {row['high']:.2f}]"
     name = f"{row['subset']}, " if row["subset"] else ""
     return f"{name}{float(str(row['left'])):.0%} of the chain: {row['value']:.2f}{ends}"
 
@@ -218,9 +216,9 @@ def _examples(tables: Tables) -> Figure:
 
 def _exhibit(row: Row, *, several: bool) -> Exhibit:
     """One case, whose title says whose it is where that is not plain, what was done, and what came of it."""
-    whose = [plain(row["model"], 24)] if several else []
+    whose = [one_line(row["model"], 24)] if several else []
     what = [*whose, *([str(row["subset"])] if row["subset"] else []), _words(row["condition"])]
-    title = f"{', '.join(what)}: {row['outcome']} ({plain(row['item'], 60)})"
+    title = f"{', '.join(what)}: {row['outcome']} ({one_line(row['item'], 60)})"
     texts = {
         "question": row["question"],
         "chain as written": row["written"],

@@ -14,8 +14,7 @@ from tomserve.reporting.html.panels import AbsentError, Axis, drawn, rows_of, sh
 from tomserve.reporting.html.svg import INK, PALETTE, draw
 from tomserve.reporting.html.vegalite import Spec, field, layer, layered
 from tomserve.studies import Context, Figure, Panel, Section
-from tomserve.studies.showing import Row, Tables
-from tomserve.studies.words import finite, readable
+from tomserve.studies.presentation import Row, Tables, finite_or_none, readable_name
 
 SCORE = Section("score", "The three layers and the score", "Layers and score")
 DETAIL = Section("detail", "The layers in detail", "Layers in detail")
@@ -103,9 +102,15 @@ def _layers(tables: Tables) -> Figure:
     panels: list[Panel] = []
     for place, (part, (title, axis)) in enumerate(PARTS.items()):
         marks = [
-            Point(names[str(row["model"])], title, value, finite(row[f"{part}_low"]), finite(row[f"{part}_high"]))
+            Point(
+                names[str(row["model"])],
+                title,
+                value,
+                finite_or_none(row[f"{part}_low"]),
+                finite_or_none(row[f"{part}_high"]),
+            )
             for row in rows
-            if (value := finite(row[part])) is not None
+            if (value := finite_or_none(row[part])) is not None
         ]
         if marks:
             chart = points(marks, list(names.values()), [title], (0.0, 1.0), [], axis, first=place)
@@ -122,7 +127,9 @@ def _dimensions(tables: Tables) -> Figure:
     rows = rows_of(tables, "by_dimension", "model strategy dimension benchmark corrected")
     several = len({row["benchmark"] for row in rows}) > 1
     parts = [
-        {**row, "subset": row["benchmark"] if several else ""} for row in rows if finite(row["corrected"]) is not None
+        {**row, "subset": row["benchmark"] if several else ""}
+        for row in rows
+        if finite_or_none(row["corrected"]) is not None
     ]
     columns = ("dimension", "strategy", "corrected", "corrected_low", "corrected_high")
     return small_multiples(DIMENSIONS, parts, columns, Axis("corrected for chance", (0.0, 1.0)))
@@ -141,7 +148,7 @@ def _variants(tables: Tables) -> Figure:
 def _network(tables: Tables) -> Figure:
     rows = rows_of(tables, "by_layer", "model benchmark map layer net net_low net_high")
     names = short_names(values_of(rows, "model"))
-    series = [readable(PPT), "largest control", readable(PATCH)]
+    series = [readable_name(PPT), "largest control", readable_name(PATCH)]
     panels: list[Panel] = []
     for model, short in names.items():
         own = [row for row in rows if row["model"] == model]
@@ -153,19 +160,21 @@ def _network(tables: Tables) -> Figure:
             lowest = min([-0.1, *(mark.value for mark in marks)])
             chart = points(marks, [f"layer {layer}" for layer in kept], series, (max(-1.0, lowest), 1.0), [Line(0, "")],
                            "net effect", width=330)  # fmt: skip
-            panels.append(_panel(NETWORK, f"{short}, {readable(benchmark)}", chart, marks, len(panels)))
+            panels.append(_panel(NETWORK, f"{short}, {readable_name(benchmark)}", chart, marks, len(panels)))
     return replace(NETWORK, panels=tuple(panels))
 
 
 def _at(rows: Sequence[Row], layer: int, series: Sequence[str]) -> list[Point]:
     """The map, the largest control and the patch in one layer."""
     here = {str(row["map"]): row for row in rows if row["layer"] == layer}
-    controls = [row for name, row in here.items() if name in CONTROLS and finite(row["net"]) is not None]
-    largest = max(controls, key=lambda row: finite(row["net"]) or 0.0, default=None)
+    controls = [row for name, row in here.items() if name in CONTROLS and finite_or_none(row["net"]) is not None]
+    largest = max(controls, key=lambda row: finite_or_none(row["net"]) or 0.0, default=None)
     found = []
     for name, row in zip(series, (here.get(PPT), largest, here.get(PATCH)), strict=True):
-        if row is not None and (value := finite(row["net"])) is not None:
-            found.append(Point(f"layer {layer}", name, value, finite(row["net_low"]), finite(row["net_high"])))
+        if row is not None and (value := finite_or_none(row["net"])) is not None:
+            found.append(
+                Point(f"layer {layer}", name, value, finite_or_none(row["net_low"]), finite_or_none(row["net_high"]))
+            )
     return found
 
 
@@ -177,7 +186,7 @@ def _weights(tables: Tables) -> Figure:
     if len(rows) < 2:
         raise AbsentError("fewer than two models have all three layers and can be compared")
     names = short_names([str(row["model"]) for row in rows])
-    parts = np.array([[finite(row[name]) or 0.0 for name in "bcs"] for row in rows])
+    parts = np.array([[finite_or_none(row[name]) or 0.0 for name in "bcs"] for row in rows])
     data = []
     for i in range(STEP + 1):
         for j in range(STEP + 1 - i):

@@ -7,59 +7,334 @@ Two ways to count, by `--intervals`. *recommended* (the default): shares over al
 strategies and twins compared on the same questions; a failure is a wrong answer. *published*: means over the cells of
 length and order without intervals, as in the paper's Table 5. `notes` says what each table means.
 
-accuracy            without and with deception, overall; minus_vanilla: the strategy against vanilla
-prompting_effects   the same differences with their tests (recommended)
-joint_accuracy      by order, length and deception: accuracy of all questions of the order; joint: all asked orders of a
+accuracy            without and with deception, overall; minus_vanilla: the strategy against vanilla prompting_effects
+the same differences with their tests (recommended) joint_accuracy      by order, length and deception: accuracy of
+all questions of the order; joint: all asked orders of a
                     story up to this one right, beside the product of their marginals, and the share right at this
                     order where the asked one before it is right (after_right) or wrong
-deception_count     by the number of false tells, in the story and about the object asked for
-answer_position     by the place of the answer among the choices and among the containers mentioned, and how often each
+deception_count     by the number of false tells, in the story and about the object asked for answer_position     by
+the place of the answer among the choices and among the containers mentioned, and how often each
                     place is chosen
-lower_order_match   where the answer is that of the first-order question, of any lower order, of reality or of the last
+lower_order_match   where the answer is that of the first-order question, of any lower order, of reality or of the
+last
                     thing that all asked agents saw together (joint witness), and where it is not
-twins               matched twins: deceptive, truthful and filler lines against none and against each other
-baselines           what rules that nest no beliefs, and a guess, score on the same questions
-errors              wrong answers by explanation (see errors.py)
-chains              belief chains by order: metrics, phi of a right path with a right answer, answers that follow a
+twins               matched twins: deceptive, truthful and filler lines against none and against each other baselines
+what rules that nest no beliefs, and a guess, score on the same questions errors              wrong answers by
+explanation (see errors.py) chains              belief chains by order: metrics, phi of a right path with a right
+answer, answers that follow a
                     chain which ends wrongly
 scorer              which answers counted as right (tracked:SEMANTICS for generated items), and how replies were read
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
-from tomserve.studies import Asked, Context, Figure, Layout, Study, baselines
+from tomserve.reporting.html.charts import Cell, heat, side_by_side
+from tomserve.reporting.html.panels import (
+    Axis,
+    chance_lines,
+    drawn,
+    rows_of,
+    short_names,
+    small_multiples,
+    values_of,
+    zero_line,
+)
+from tomserve.reporting.html.svg import Drawing, draw
+from tomserve.reporting.html.vegalite import Spec
+from tomserve.studies import (
+    BAD,
+    GOOD,
+    OPEN,
+    Card,
+    Context,
+    Excerpt,
+    Figure,
+    ItemOutline,
+    Layout,
+    Panel,
+    Section,
+    Study,
+    Verdict,
+    baselines,
+)
 from tomserve.studies.contrasts import Record
-from tomserve.studies.showing import Chance, Tables, mean_of
+from tomserve.studies.missing_data import ABOUT_UNREAD, with_unread
+from tomserve.studies.noise import noise_columns as shown_noise
+from tomserve.studies.presentation import (
+    ABOUT_EFFECT,
+    ABOUT_TESTS,
+    ABOUT_WORST,
+    Chance,
+    Row,
+    Tables,
+    cell,
+    finite_or_none,
+    interval,
+    mean_of,
+    percent,
+    readable_name,
+    signed_points,
+    worst_case,
+)
+from tomserve.studies.study import EFFECT, accuracy_lines, effect_cards, has_rows, tables_by_model
 
-from . import notes
-from .chains import COLUMNS as CHAINS
-from .chains import chains
-from .errors import COLUMNS as ERRORS
-from .errors import errors
-from .joint import joint_accuracy
-from .rows import (
+from .tables import (
+    ALL,
     OVERALL,
     REQUIRED,
     RULES,
     arms,
     by,
     by_deception,
+    chains,
     control_of,
     effect_of,
+    errors,
     frame,
+    joint_accuracy,
     place_in,
-    prepared,
     share_of,
+    study_rows,
+    twins,
     with_control,
 )
-from .summary import summary, warnings
-from .twins import twins
-from .verdicts import verdicts
+from .tables import CHAIN_COLUMNS as CHAINS
+from .tables import ERROR_COLUMNS as ERRORS
+
+
+def warnings(tables: Tables) -> list[str]:
+    """One line for each reason to doubt the numbers: right answers known to be wrong, several sets of right answers,
+    and strategies that were asked different items or failed on different ones."""
+    doubts: dict[str, None] = {}
+    golds = tables["scorer"]["gold"].drop_nulls().unique().sort().to_list()
+    if "released" in golds:
+        doubts["gold released: the file's own labels, stale in the VP half; see tomserve dataset audit hitom"] = None
+    if len(golds) > 1:
+        doubts[f"answers were compared with several sets of labels: {', '.join(golds)}"] = None
+    overall = tables["accuracy"].filter(deception=OVERALL)
+    asked = {(row["model"], row["strategy"]): row["total"] for row in overall.iter_rows(named=True)}
+    effects = tables.get("prompting_effects", pl.DataFrame())
+    if "prompting_effects" in tables:
+        for model, strategy, control in (
+            overall.filter(pl.col("control").is_not_null() & pl.col("minus_vanilla").is_null())
+            .select("model", "strategy", "control")
+            .iter_rows()
+        ):
+            doubts[f"{model}: {strategy} and {control} were asked no item in common, and are not compared"] = None
+    for row in effects.iter_rows(named=True):
+        if row["deception"] == OVERALL:
+            model, pairs = row["model"], f"{row['treatment']} and {row['control']}"
+            most = max(asked.get((model, name), 0) for name in (row["treatment"], row["control"]))
+            if row["n"] < most:
+                doubts[f"{model}: {pairs} were asked different items: {row['n']} of {most} compare"] = None
+            if row["p_failure"] is not None and row["p_failure"] <= 0.05:
+                failed = f"{percent(row['failed_treated'])} against {percent(row['failed_control'])}"
+                doubts[
+                    f"{model}: {pairs} did not fail equally often ({failed}, p {row['p_failure']:.3f}), so that their "
+                    f"difference, {signed_points(row['risk_difference'])} points, may come from the failures: {worst_case(row)}"
+                ] = None
+    return [*doubts, *baselines.missing_warnings(tables)]
+
+
+READINGS = {
+    "accuracy": "A cell: right/asked, their share, and its 95% interval where one is known. A row: stories with lines "
+    "that lie (with), without, and both (overall). A failure, that is no readable answer, counts as wrong. best rule: "
+    "the largest share that one of the simple rules below has right of the same questions.",
+    "prompting_effects": "The interval says what to expect of further stories; p is at most .05 exactly where it does "
+    "not hold 0. Whether two intervals of the first table overlap says little of this difference.",
+    "joint_accuracy": "order: depth of nesting, 0 asks for reality, 1 for what somebody thinks, 2 for what somebody "
+    "thinks that another thinks, and so on. accuracy: share right of all questions of the order. joint falls with "
+    "order by itself: compare it with product. after_right: share right where the order asked before is right.",
+    "twins": "The interval counts families of twins; p is at most .05 exactly where it does not hold 0. tell_relevant: "
+    "whether what is said concerns the object asked for; there the comparison was planned, elsewhere it describes.",
+    "errors": "alone: wrong answers that this explanation alone fits, of wrong ones; share_alone: their share. It only "
+    "describes: what may explain an answer need not have caused it.",
+}
+"""What a reader of the terminal must know of the columns shown, by table."""
+
+
+def summary(tables: Tables) -> list[Excerpt]:
+    """The tables that the terminal prints: accuracy by deception (the paper's Table 5), effects of prompting, joint
+    accuracy by order, the primary comparison of twins, and wrong answers with a single explanation."""
+    right = pl.format("{}/{} {}", "correct", "total", _cell("accuracy", "ci_low", "ci_high"))
+    excerpts = []
+    for (model,), part in tables["accuracy"].group_by(["model"], maintain_order=True):
+        wide = part.with_columns(right.alias("cell")).pivot("strategy", index="deception", values="cell")
+        wide = with_unread(baselines.with_best_rule(wide, part, "deception"), part, "deception")
+        reading = READINGS["accuracy"] + (f" {ABOUT_UNREAD}" if "unread" in wide.columns else "")
+        excerpts.append(Excerpt(f"{model}: accuracy by deception", wide, ("accuracy",), reading))
+    excerpts += baselines.excerpts(tables["accuracy"].filter(deception=OVERALL), ("strategy",))
+    if "prompting_effects" in tables and tables["prompting_effects"].height:
+        effect = _cell("risk_difference", "rd_low", "rd_high").alias("difference [95%]")
+        frame = tables["prompting_effects"]
+        shares = [
+            _share(name).alias(arm) for name, arm in (("share_treated", "strategy's"), ("share_control", "control's"))
+        ]
+        effects = frame.select(
+            "model", "treatment", "control", "deception", *shares, effect, pl.col("p").round(3), *shown_noise(frame)
+        )
+        title = "prompting effects: the strategy's share right minus the control's, on the same questions"
+        excerpts.append(Excerpt(title, effects, ("prompting_effects",), READINGS["prompting_effects"]))
+    joint = tables["joint_accuracy"].filter(deception=OVERALL, length=ALL)
+    columns = ("model", "strategy", "order", "stories", "accuracy", "joint", "product", "after_right")
+    title = "joint accuracy: this and all lower asked orders right; product: what it would be were orders independent"
+    excerpts.append(Excerpt(title, joint.select(columns), ("joint_accuracy",), READINGS["joint_accuracy"]))
+    if tables["twins"].height:
+        primary = tables["twins"].filter(treatment="deceptive", control="filler", order=ALL)
+        effect = _cell("risk_difference", "rd_low", "rd_high").alias("difference [95%]")
+        title = "twins: stories with lines that lie, against stories with as many lines that say nothing"
+        shares = [
+            _share(name).alias(kind) for name, kind in (("share_treated", "deceptive"), ("share_control", "filler"))
+        ]
+        p = pl.col("p").round(3)
+        frame = primary.select("model", "strategy", "tell_relevant", *shares, effect, p, *shown_noise(primary))
+        excerpts.append(Excerpt(title, frame, ("twins",), READINGS["twins"]))
+    alone = tables["errors"].filter(pl.col("alone") > 0, order=ALL) if tables["errors"].height else tables["errors"]
+    if tables["errors"].height:
+        counted = ("model", "strategy", "explanation", "alone", "wrong", "share_alone", "expected_alone")
+        title = "wrong answers with one explanation alone; expected_alone: the share a blind wrong guess would have"
+        excerpts.append(Excerpt(title, alone.select(counted), ("errors",), READINGS["errors"]))
+    return excerpts
+
+
+def _cell(value: str, low: str, high: str) -> pl.Expr:
+    columns = [_share(name) for name in (value, low, high)]
+    interval = pl.when(pl.col(low).is_null()).then(pl.lit("")).otherwise(pl.format(" [{}, {}]", *columns[1:]))
+    return pl.concat_str(columns[0], interval)
+
+
+def _share(name: str) -> pl.Expr:
+    return pl.col(name).map_elements(cell, pl.String, skip_nulls=False)
+
+
+def verdicts(tables: Tables, context: Context) -> list[Verdict]:
+    """A verdict for each model of the table `accuracy`. tables: by name. context: what a guesser scores."""
+    verdicts_by_model = []
+    for model, own in tables_by_model(tables):
+        effects = own.get("prompting_effects", pl.DataFrame())
+        helps = effect_cards(effects) if has_rows(own, "prompting_effects", EFFECT) else None
+        cards = tuple(card for card in (_nests(own), helps) if card is not None)
+        rules = own.get(baselines.TABLE)
+        if rules is not None:
+            rules = rules.filter(pl.col("kind") != "guess", deception=OVERALL, order=ALL)
+        verdicts_by_model.append(
+            Verdict(model, accuracy_lines(own["accuracy"], context.chance.get("all"), rules), cards)
+        )
+    return verdicts_by_model
+
+
+_NESTS = {"yes": ("Better than guessing", GOOD), "no": ("No: it copies", BAD), "open": ("Not shown", OPEN)}
+
+
+def _nests(tables: Tables) -> Card | None:
+    """Whether nested questions are answered also where copying a first-order answer fails."""
+    if not has_rows(tables, "lower_order_match", "strategy rule order matches correct total accuracy"):
+        return None
+    grounds, outcomes = [], set()
+    rows = tables["lower_order_match"].filter(rule="first_order", order=ALL, matches=False)
+    for row in rows.iter_rows(named=True):
+        low, high, guess = (finite_or_none(row.get(name)) for name in ("ci_low", "ci_high", "guess"))
+        if guess is not None and low is not None and high is not None:
+            outcomes.add("yes" if low > guess else "no" if high < guess else "open")
+        text = f"{row['correct']:,} of {row['total']:,} right ({percent(row['accuracy'])}{interval(row)})"
+        guessing = "" if guess is None else f"; a guess among the containers mentioned gets {percent(guess)}"
+        grounds.append((f"{readable_name(row['strategy'])}, the first-order answer is wrong", f"{text}{guessing}."))
+    if not grounds:
+        return None
+    grounds += _all_orders(tables)
+    verdict, tone = _NESTS.get(outcomes.pop(), ("Not shown", OPEN)) if len(outcomes) == 1 else ("Undecided", OPEN)
+    remark = (
+        "Order 2 asks what somebody thinks that another thinks. This is read off the questions of order 2 and more "
+        "whose right answer is not the innermost person's own belief: whoever copies that belief (the first-order "
+        "answer) is wrong there."
+    )
+    return Card("Does it nest beliefs?", verdict, tone, tuple(grounds), remark)
+
+
+def _all_orders(tables: Tables) -> Iterator[tuple[str, str]]:
+    """For each strategy how many stories have all asked orders right, up to the highest order that can be told."""
+    if not has_rows(tables, "joint_accuracy", "strategy deception length order joint stories product"):
+        return
+    joint = tables["joint_accuracy"].filter(deception=OVERALL, length=ALL).drop_nulls("joint")
+    for row in joint.unique("strategy", keep="last", maintain_order=True).iter_rows(named=True):
+        text = f"{percent(row['joint'])} of {row['stories']:,} stories; it would be {percent(row['product'])} if the"
+        text += " orders were independent."
+        yield f"{readable_name(row['strategy'])}, all asked orders up to {row['order']} right", text
+
+
+_BY_STORY = (
+    "The 95% interval (made by a rule that covers the true share 19 times out of 20) counts stories (a story and its "
+    "twins as one), not questions, because questions about one story go together; it says what to expect of further "
+    "stories like these. From 20 stories on it is a t interval over stories (their mean, give or take their spread) on "
+    "the logit scale, which keeps it between 0 and 1, below that Wilson's with as many cases as stories."
+)
+_FAILURES = "A failure (no answer, or none that can be read) counts as wrong."
+_ARITHMETIC = (
+    "Joint accuracy falls with order by itself: product is what it would be if the orders were independent of each "
+    "other, after_right is the share right where the order asked before is right."
+)
+RECOMMENDED = {
+    "accuracy": f"The share of right answers, over all questions together. {_BY_STORY} {_FAILURES} minus_vanilla is "
+    f"the difference from vanilla on the same questions, with a t interval over stories. {baselines.ABOUT}",
+    "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the "
+    f"same questions; stories take the place of clusters. {ABOUT_EFFECT} Read this difference and its interval: "
+    f"whether the intervals of two accuracies overlap is no test. {ABOUT_TESTS} {ABOUT_WORST} The columns gained and "
+    "lost, McNemar's test and Tango's interval take the questions as independent, which they are not; they only "
+    "describe.",
+    "joint_accuracy": "The order of a question is its depth of nesting: 0 asks for reality, 1 for what somebody "
+    "thinks, 2 for what somebody thinks that another thinks. accuracy is the share right of all questions of the "
+    "order. joint is the share of stories that have this and all lower asked orders right, among the stories that "
+    f"were asked all of them (incomplete counts the others). {_ARITHMETIC} {_BY_STORY} In the counts each twin is a "
+    "story of its own; in the intervals twins count as one.",
+    "deception_count": "Accuracy by how many tells (lines in which somebody says where something is) are false when "
+    "they are made, among all tells of the story or those about the object asked for. Longer stories have more "
+    f"tells, so read the table of twins for an effect. {_BY_STORY}",
+    "answer_position": "Accuracy by the place of the right answer among the choices as they were offered (choices), "
+    "and among the containers in the order in which the story names them (mentions). chosen counts the answers given "
+    "there, right or wrong.",
+    "lower_order_match": "Accuracy where the right answer is also that of a rule that nests no beliefs, and where it "
+    f"is not. Where it is, being right shows no nesting. {_BY_STORY}",
+    "twins": "Stories that differ only in some lines (tells that lie or are true, filler lines, or none), compared "
+    "question by question. The interval (t) and the tests count families of twins, each with equal weight, in both "
+    "shares (share_treated and share_control, which accuracy and control_accuracy repeat), in their difference and in "
+    "their ratio. The comparison planned as the primary one is deceptive against filler lines where the tells matter "
+    "(tell_relevant is true); the others only describe, and are not adjusted for their number.",
+    baselines.TABLE: f"{baselines.NOTE} The rules first order, joint witness and always reality nest no beliefs: they "
+    "copy what the innermost person believes, take what all asked persons saw together last, or say where the object "
+    "is. The last row of each part is a guess, whose accuracy is the mean of 1 / number of containers mentioned in the "
+    "story.",
+    "errors": "What may explain the wrong answers. share and flagged count an explanation wherever it holds, alone and "
+    "share_alone where it is the only one (beside those that it implies). expected is the rate that a wrong container "
+    "drawn blindly from those in the story would have, excess the difference from it, with a t interval over stories. "
+    "The table only describes: what may explain an answer need not have caused it.",
+    "chains": "A belief chain is what a reply says is believed as the story goes on, after every sentence or wherever "
+    "it changes. Means of its measures over the questions with a gold chain; a missing chain counts as 0. path_phi is "
+    "the correlation (phi) of a right path, its last state left aside, with a right answer; its interval comes from "
+    "leaving out one story at a time (the jackknife). followed counts the answers that are the wrong last belief of "
+    "their chain.",
+    "scorer": "Which set of right answers the replies were compared with, and how the replies were read. Numbers that "
+    "were scored in another way may differ.",
+}
+PUBLISHED = {
+    **RECOMMENDED,
+    "accuracy": "The share of right answers as published: the mean over the cells of length and order, overall the "
+    "mean of the stories without and with deception. minus_vanilla is the difference of these. The paper prints no "
+    f"intervals. {_FAILURES}",
+    "prompting_effects": "The paper does not publish these effects with their tests; the table accuracy has the "
+    "differences, minus_vanilla.",
+    "joint_accuracy": "As published: order k counts as right only where all asked orders of the story up to k are "
+    f"right. {_ARITHMETIC} accuracy is the share right of all questions of the order.",
+    "deception_count": "Accuracy by how many tells are false when they are made, as published without intervals.",
+    "lower_order_match": "Accuracy where the right answer is also that of a rule that nests no beliefs, and where it "
+    "is not, as published without intervals.",
+}
+
 
 LAYOUTS = {
     "accuracy": Layout("accuracy", ("ci_low", "ci_high"), "deception", "model"),
@@ -71,7 +346,7 @@ SHARE = (
     "correct total accuracy ci_low ci_high failed unread accuracy_dropped accuracy_high stories few_stories estimate "
     "method"
 )
-EFFECT = (
+EFFECT_COLUMNS = (
     "risk_difference rd_low rd_high share_treated share_control p p_sign_flip p_smallest p_failure failed_treated "
     "failed_control worst_low worst_high relative_risk rr_low rr_high noise noise_high minimum_detectable_effect "
     "units_needed sd units stories few_stories gained lost both neither mcnemar_exact mcnemar_mid_p tango_low "
@@ -82,14 +357,14 @@ GUESS = "a guess among the containers mentioned"
 
 COLUMNS = {
     "accuracy": f"model strategy deception {SHARE} cells control minus_vanilla minus_low minus_high noise noise_high "
-    f"{baselines.COLUMNS}",
-    "prompting_effects": f"model deception treatment control {EFFECT}",
+    f"{baselines.RULE_COLUMNS}",
+    "prompting_effects": f"model deception treatment control {EFFECT_COLUMNS}",
     "joint_accuracy": "model strategy deception length order stories accuracy joint joint_low joint_high product "
     "after_right after_right_n after_wrong after_wrong_n incomplete few_stories method",
     "deception_count": f"model strategy counted order false_tells {SHARE}",
     "answer_position": f"model strategy counted position {SHARE} chosen chosen_share answer_share",
     "lower_order_match": f"model strategy rule order matches {SHARE} guess",
-    "twins": f"model strategy treatment control tell_relevant order accuracy control_accuracy {EFFECT}",
+    "twins": f"model strategy treatment control tell_relevant order accuracy control_accuracy {EFFECT_COLUMNS}",
     baselines.TABLE: "model deception order rule kind right total accuracy said containers_mentioned",
     "errors": ERRORS,
     "chains": CHAINS,
@@ -99,8 +374,8 @@ COLUMNS = {
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """Every table of the study, by name. scores: a score table; intervals: the way to count."""
-    kinds = baselines.Kinds.of(scores)
-    rows = prepared(scores, kinds.columns)
+    kinds = baselines.RuleKinds.of(scores)
+    rows = study_rows(scores, kinds.columns)
     effects = [] if intervals == "published" else list(_prompting(rows))
     made = {
         "accuracy": _accuracy(rows, effects, intervals, kinds),
@@ -126,7 +401,9 @@ def _prompting(rows: pl.DataFrame) -> Iterator[Record]:
             yield {"model": model, "deception": name, "treatment": strategy, "control": control, **effect_of(part)}
 
 
-def _accuracy(rows: pl.DataFrame, effects: list[Record], intervals: str, kinds: baselines.Kinds) -> Iterator[Record]:
+def _accuracy(
+    rows: pl.DataFrame, effects: list[Record], intervals: str, kinds: baselines.RuleKinds
+) -> Iterator[Record]:
     paired = {(r["model"], r["treatment"], r["deception"]): r for r in effects}
     controls: dict[tuple[str, str], float] = {}
     for model, strategy, part in arms(rows):
@@ -137,7 +414,7 @@ def _accuracy(rows: pl.DataFrame, effects: list[Record], intervals: str, kinds: 
             cells = some.group_by("length", "order", "deception").agg(pl.col("correct").mean())
             record = {"model": model, "strategy": strategy, "deception": name, **share_of(some, intervals)}
             if intervals != "published":
-                record |= baselines.beside(some, kinds)
+                record |= baselines.rule_columns(some, kinds)
             records.append({**record, "cells": cells.height, "control": control if strategy != control else None})
             means[name] = cells.sort("deception", "length", "order").select(pl.col("correct").mean()).item() or 0.0
         if intervals == "published":
@@ -207,14 +484,14 @@ def _matches(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
                         yield {**key, **share_of(here, intervals), "guess": guess}
 
 
-def _baselines(rows: pl.DataFrame, kinds: baselines.Kinds) -> Iterator[Record]:
+def _baselines(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> Iterator[Record]:
     """Every rule by deception and order, the best first, and last a guess among the containers that the story mentions,
     each question of a model counted once."""
     questions = rows.unique(["model", "item"], keep="first", maintain_order=True)
     for deception, part in by_deception(questions):
         for order, some in by(part, "order"):
             key: dict[str, Any] = {"deception": deception, "order": order}
-            for record in baselines.table(some, kinds, ("model",)):
+            for record in baselines.rule_records(some, kinds, ("model",)):
                 yield {**key, **record}
             for (model,), own in some.group_by(["model"], maintain_order=True):
                 mentioned = own["n_containers_mentioned"]
@@ -236,12 +513,11 @@ def _scorer(rows: pl.DataFrame) -> Iterator[Record]:
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     """The figures of the report; drawing takes long to import, and only a report draws."""
-    from .figures import figures as draw
 
-    return draw(tables, context)
+    return draw_figures(tables, context)
 
 
-def chance(items: Iterable[Asked]) -> Chance:
+def chance(items: Iterable[ItemOutline]) -> Chance:
     """What a guesser scores who picks a container that the story mentions: the mean of 1 / their number.
 
     Many of the choices stand nowhere in the story, so that nobody who has read it would guess them.
@@ -250,14 +526,14 @@ def chance(items: Iterable[Asked]) -> Chance:
     return Chance({} if share is None else {"all": share}, "mean over questions of 1 / number of containers mentioned")
 
 
-def _guesses(item: Asked) -> int:
+def _guesses(item: ItemOutline) -> int:
     mentioned = item.factors.get("n_containers_mentioned")
     return mentioned if isinstance(mentioned, int) and mentioned > 0 else item.choices
 
 
 def notes_of(intervals: str) -> Mapping[str, str]:
     """What each table means, by its name. intervals: the way to count, recommended or published."""
-    return notes.RECOMMENDED if intervals == "recommended" else notes.PUBLISHED
+    return RECOMMENDED if intervals == "recommended" else PUBLISHED
 
 
 STUDY = Study(
@@ -281,4 +557,195 @@ STUDY = Study(
         "equals_joint_witness": "Joint witness right",
         "twin_kind": "Twin",
     },
+)
+
+
+BREAKS = Section("breaks", "Where does it break?", "Where it breaks")
+HELPS = Section("helps", "Does step-by-step reasoning help?", "Does reasoning help")
+CONTROLS = Section("controls", "Control questions", "Controls")
+_MEASURES = {"accuracy": "right at this order", "joint": "right at this and all lower asked orders"}
+_RULES = {
+    "first_order": "first-order answer",
+    "lower_order": "a lower order's answer",
+    "reality": "reality",
+    "joint_witness": "last seen together",
+}
+_RELEVANCE = {"all": "all questions", "true": "tells matter"}
+Draw = Callable[[Figure, Tables, Mapping[str, float]], Figure]
+
+
+def draw_figures(tables: Tables, context: Context) -> list[Figure]:
+    """Every figure in the order of the report; one that cannot be drawn says why.
+
+    tables: by name. context: what a guesser scores, drawn as a line. The effects of prompting are left
+    out where they were not computed, as with published intervals.
+    """
+
+    def made(figure: Figure, draw_it: Draw) -> Figure:
+        return drawn(figure, lambda: draw_it(figure, tables, context.chance))
+
+    kept = [one for one in _FIGURES if one[0].name != "prompting" or "prompting_effects" in tables]
+    return [made(figure, draw_it) for figure, draw_it in kept]
+
+
+def _by_order_and_length(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
+    """A panel for each model, kind of story and measure: a heat map a strategy, chapters down, orders across."""
+    keys = "model strategy deception length order"
+    rows = rows_of(tables, "joint_accuracy", f"{keys} accuracy joint", keys)
+    models = short_names(values_of(rows, "model"))
+    by_kind = [row for row in rows if row["deception"] != OVERALL]
+    panels: list[Panel] = []
+    for model, short in models.items():
+        for kind in values_of(by_kind or rows, "deception"):
+            part = [row for row in rows if row["model"] == model and row["deception"] == kind]
+            stories = "all stories" if kind == OVERALL else f"{kind} deception"
+            for measure, words in _MEASURES.items():
+                title = ", ".join((*([short] if len(models) > 1 else []), stories, words))
+                if any(finite_or_none(row[measure]) is not None for row in part):
+                    at = chance.get("all") if measure == "accuracy" else None
+                    panels.append(Panel(title, _maps(part, measure, title, f"heat-{len(panels)}", at)))
+    return replace(figure, panels=tuple(panels))
+
+
+def _maps(rows: Sequence[Row], measure: str, title: str, prefix: str, chance: float | None) -> Drawing:
+    lengths = sorted({_length(row) for row in rows}, key=lambda name: (name.startswith("all"), len(name), name))
+    orders = sorted({str(row["order"]) for row in rows}, key=lambda name: (len(name), name))
+    maps: list[Spec] = []
+    all_cells: list[Cell] = []
+    for strategy in values_of(rows, "strategy"):
+        cells = []
+        for row in rows:
+            if row["strategy"] == strategy and (value := finite_or_none(row[measure])) is not None:
+                down, across = _length(row), str(row["order"])
+                cells.append(
+                    Cell(down, across, value, f"{readable_name(strategy)}, {down}, order {across}: {value:.2f}")
+                )
+        all_cells += cells
+        if cells:
+            maps.append(heat(cells, lengths, orders, readable_name(strategy), chance=chance, names=not maps))
+    label = f"Heat map, {title}. " + "; ".join(cell.words for cell in all_cells) + "."
+    return draw(side_by_side(maps), label, prefix)
+
+
+def _length(row: Row) -> str:
+    length = str(row["length"])
+    return "all lengths" if length == ALL else f"{length} chapter{'' if length == '1' else 's'}"
+
+
+def _kind(row: Row) -> Row:
+    """The row with its kind of story said in full: with deception."""
+    return {**row, "deception": f"{row['deception']} deception"} if row["deception"] in ("with", "without") else row
+
+
+def _accuracy_figure(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
+    frame = tables.get("accuracy", pl.DataFrame())
+    rows = rows_of(tables, "accuracy", "model strategy deception accuracy", "model deception strategy")
+    figure, rows = baselines.mark_best_rule(figure, rows)
+    estimated = "estimate" in frame.columns and frame["estimate"].is_not_null().any()
+    value = "estimate" if estimated else "accuracy"  # what the interval is about
+    axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, part))
+    return small_multiples(figure, [_kind(row) for row in rows], ("deception", "strategy", value, *_INTERVAL), axis)
+
+
+_INTERVAL = ("ci_low", "ci_high")
+
+
+def _twins_figure(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
+    """The effect of lines that lie or tell the truth on matched twins, all questions and those where tells matter."""
+    del chance
+    needed = "model strategy treatment control tell_relevant order risk_difference rd_low rd_high"
+    if tables["twins"].is_empty():
+        return replace(figure, missing="Not drawn: these stories have no matched twins.")
+    data: list[Row] = []
+    for row in rows_of(tables, "twins", needed):
+        if row["order"] == ALL and (relevant := _RELEVANCE.get(str(row["tell_relevant"]))):
+            data.append({**row, "contrast": f"{row['treatment']} − {row['control']}, {relevant}"})
+    columns = ("contrast", "strategy", "risk_difference", "rd_low", "rd_high")
+    return small_multiples(figure, data, columns, Axis("difference from the twin", (-1, 1), zero_line))
+
+
+def _prompting_figure(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
+    del chance
+    keys = "model deception treatment"
+    rows = rows_of(tables, "prompting_effects", f"{keys} risk_difference rd_low rd_high", keys)
+    columns = ("deception", "treatment", "risk_difference", "rd_low", "rd_high")
+    axis = Axis("difference from vanilla", (-1, 1), zero_line, first=1)
+    return small_multiples(figure, [_kind(row) for row in rows], columns, axis)
+
+
+def _by_rule(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
+    """Accuracy where the answer is that of a rule which nests nothing, and where it is not."""
+    data: list[Row] = []
+    for row in rows_of(tables, "lower_order_match", "model strategy rule order matches accuracy"):
+        if row["order"] == ALL:
+            cell = f"{_RULES.get(str(row['rule']), row['rule'])}: {'yes' if row['matches'] else 'no'}"
+            value = row["accuracy"] if row.get("estimate") is None else row["estimate"]  # what the interval is about
+            data.append({**row, "cell": cell, "value": value})
+    axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, "all"))
+    return small_multiples(figure, data, ("cell", "strategy", "value", *_INTERVAL), axis)
+
+
+_FIGURES: tuple[tuple[Figure, Draw], ...] = (
+    (
+        Figure(
+            "heat",
+            "Accuracy by order and length",
+            BREAKS,
+            "Each row is a number of chapters, each column an order of belief (0: reality, 1: what somebody thinks, "
+            "2: what somebody thinks that another thinks), each number the share of right answers. Being right at "
+            "all asked orders up to this one falls with order by itself; the table has what it would be if the "
+            "orders were independent.",
+            ("joint_accuracy",),
+            wide=True,
+            caption_below=True,
+        ),
+        _by_order_and_length,
+    ),
+    (
+        Figure(
+            "accuracy",
+            "Accuracy with its uncertainty",
+            BREAKS,
+            "Each point is the share of right answers of a strategy in a kind of story, each line its 95% interval: "
+            "made by a rule that covers the true share 19 times out of 20. Chance is what a blind guess scores.",
+            ("accuracy",),
+        ),
+        _accuracy_figure,
+    ),
+    (
+        Figure(
+            "perturbing",
+            "What lies do to matched twins",
+            BREAKS,
+            "Each point is the share right on stories with these lines minus the share on their matched twins, with "
+            "its 95% interval. A tell is a line in which somebody says where something is. The comparison to read is "
+            "deceptive against filler (lines that say nothing) where tells matter: both have as many lines, and "
+            "those of the one decide the answer.",
+            ("twins",),
+        ),
+        _twins_figure,
+    ),
+    (
+        Figure(
+            "prompting",
+            "What step-by-step reasoning does",
+            HELPS,
+            "Each point is the share right with a strategy minus the share right with vanilla (the answer alone, "
+            "without reasoning) on the same questions, with its 95% interval. Right of the line at zero it helps.",
+            ("prompting_effects",),
+        ),
+        _prompting_figure,
+    ),
+    (
+        Figure(
+            "controls",
+            "Where copying would do, and where not",
+            CONTROLS,
+            "Each point is the share right where the right answer is also that of a rule that nests nothing (yes), or "
+            "where it is not (no), with its 95% interval. Who copies the first-order answer, reality or what the asked "
+            "agents last saw together is right in the former and wrong in the latter.",
+            ("lower_order_match",),
+        ),
+        _by_rule,
+    ),
 )

@@ -5,35 +5,411 @@
 
 Where a run holds variants these tables stand beside those of its benchmark's own study. Two ways to count, by
 `--intervals`: *recommended* (the default) has S beside what habits alone would give and beside the noise floor, with
-intervals over clusters; *published* counts as the framework's source does, and repeats its printed table. `notes` says
-what each table means.
+intervals over clusters; *published* counts as the framework's source does, and repeats its printed table. `notes`
+says what each table means.
 
 stability           by kind of variant: S and D, kappa, the noise floor, S of right and wrong originals, accuracy
-stability_by        the same by factors of the benchmark
-flips               how many right, wrong and unreadable answers became what
-flip_answers        from which answer to which
-flipped_questions   the questions whose answer changes most often
-stability_controls  of how many pairs simple rules keep their answer
-variants_made       how many variants of each kind there are, and how they were made
-published_stability the published table, from its own cells (published intervals only)
+stability_by        the same by factors of the benchmark flips               how many right, wrong and unreadable
+answers became what flip_answers        from which answer to which flipped_questions   the questions whose answer
+changes most often stability_controls  of how many pairs simple rules keep their answer variants_made       how many
+variants of each kind there are, and how they were made published_stability the published table, from its own cells
+(published intervals only)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
 
-from tomserve.studies import Context, Figure, Layout, Study
-from tomserve.studies.pairs import asked
-from tomserve.studies.showing import Tables
+from tomserve.reporting.html.charts import Line, Point, points
+from tomserve.reporting.html.panels import drawn, rows_of, short_names, values_of
+from tomserve.reporting.html.svg import PALETTE, draw
+from tomserve.reporting.html.vegalite import Spec, field, layer, layered
+from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Figure, Layout, Panel, Section, Study, Verdict
+from tomserve.studies.presentation import Row, Tables, cell, finite_or_none, percent, readable_name, signed_points
+from tomserve.studies.variant_pairs import pair_variants
+from tomserve.variants import AGAIN
 
-from . import published
-from .counting import COLUMNS, by_factor, by_kind
-from .flipping import answers, controls, made, outcomes, questions
-from .notes import NOTES, PUBLISHED
-from .summary import summary, warnings
-from .verdicts import verdicts
+from . import tables as stability_tables
+from .tables import (
+    COLUMNS,
+    by_factor,
+    by_kind,
+    flip_answers,
+    flipped_questions,
+    flips,
+    stability_controls,
+    variants_made,
+)
+
+HIGH, MOSTLY, HABIT_AGREEMENT = 0.8, 0.5, 0.9
+"""From which S on stable and wrong is worth a warning; below which share of the originals a kind is mostly left out;
+above which expected agreement the answers are hardly more than a habit."""
+
+_READING = (
+    "T0 is the same prompt among other requests, the noise floor. S: share of pairs of an original and its variant "
+    "with the same answer, an unreadable one counting as another, with its 95% interval over stories. kappa: S after "
+    "what the habit of naming certain places would give by itself (0: no more than that; ?: all answers are one). The "
+    "last column is S minus that of T0, whose interval lies below 0 where more changes than by noise. left: originals "
+    "without such a variant."
+)
+_ACCURACY = (
+    "before, after: shares right of the originals and of their variants, over the same stories, and their difference "
+    "with its 95% interval. S right, S wrong: S among originals answered right, and among the others. gained, lost: "
+    "right answers that only the variant, or only the original, got."
+)
+_RULES = (
+    "What rules that follow nobody's belief keep of their answers in the same pairs: the constant ones, and the best "
+    "other. A high S is no evidence of Theory of Mind by itself."
+)
+_PAPER = (
+    "Printed cells of a source whose items and answers are not public; they cannot be computed again. mean: of the "
+    "four cells, and whether it rounds to the printed average."
+)
+
+
+def summary(tables: Tables) -> list[Excerpt]:
+    """What the terminal prints: stability, what it does to accuracy, the rules beside, and how variants were made."""
+    return [excerpt for excerpt in _excerpts(tables) if excerpt.frame.height]
+
+
+def _excerpts(tables: Tables) -> Iterator[Excerpt]:
+    frame = tables.get("stability", pl.DataFrame())
+    if "kappa" in frame.columns:
+        yield Excerpt("stability: S by kind of variant", _shares(frame), ("stability",), _READING)
+        if "difference" in frame.columns:
+            kinds = frame.filter(pl.col("difference_low").is_not_null())
+            yield Excerpt("what variants do to accuracy", _accuracy(kinds), ("stability",), _ACCURACY)
+    elif frame.height:
+        interval = pl.format("{} [{}, {}]", _cell("s"), _cell("s_low"), _cell("s_high"))
+        shown = pl.when(pl.col("s_low").is_null()).then(_cell("s")).otherwise(interval).alias("S [95%]")
+        kept = frame.select("model", "strategy", *_where(frame), _kind(), "pairs", shown, _cell("d").alias("D"))
+        yield Excerpt("stability as the source counts", kept, ("stability",))
+    if "stability_controls" in tables:
+        yield Excerpt("S of simple rules", _rules(tables["stability_controls"]), ("stability_controls",), _RULES)
+    if "published_stability" in tables:
+        name = "published_stability"
+        yield Excerpt("published: table 5 of the source", tables[name], (name,), _PAPER)
+
+
+def _cell(name: str) -> pl.Expr:
+    return pl.col(name).map_elements(cell, pl.String, skip_nulls=False)
+
+
+def _kind() -> pl.Expr:
+    named = pl.when(pl.col("variant").str.starts_with("mean") | (pl.col("short") == "")).then(pl.col("variant"))
+    return named.otherwise(pl.format("{} {}", "short", "variant")).alias("kind")
+
+
+def _where(frame: pl.DataFrame) -> list[str]:
+    return ["benchmark"] if frame["benchmark"].n_unique() > 1 else []
+
+
+def _with(value: str, low: str, high: str, name: str) -> pl.Expr:
+    """A number with its interval, and empty where there is no number that could be known."""
+    bounds = pl.format("{} [{}, {}]", _cell(value), _cell(low), _cell(high))
+    alone = pl.when(pl.col(value).is_null()).then(pl.lit("?")).otherwise(_cell(value))
+    return pl.when(pl.col(low).is_null()).then(alone).otherwise(bounds).alias(name)
+
+
+def _shares(frame: pl.DataFrame) -> pl.DataFrame:
+    again = pl.col("variant") == AGAIN.name
+    kappa = pl.when(again).then(pl.lit("")).otherwise(_with("kappa", "kappa_low", "kappa_high", "k"))
+    columns = [_with("s", "s_low", "s_high", "S [95%]"), kappa.alias("kappa [95%]")]
+    if "minus_floor" in frame.columns:
+        gap = pl.when(again).then(pl.lit("")).otherwise(_with("minus_floor", "minus_low", "minus_high", "k"))
+        columns.append(gap.alias("S - T0 [95%]"))
+    left = [pl.col("left_out").alias("left")] if "left_out" in frame.columns else []
+    return frame.select("model", "strategy", *_where(frame), _kind(), "pairs", *columns, *left)
+
+
+def _accuracy(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.select(
+        *("model", "strategy", *_where(frame)),
+        _kind(),
+        *(_cell(old).alias(new) for old, new in (("accuracy_original", "before"), ("accuracy_variant", "after"))),
+        _with("difference", "difference_low", "difference_high", "difference [95%]"),
+        *(_cell(old).alias(new) for old, new in (("s_right", "S right"), ("s_wrong", "S wrong"))),
+        *("gained", "lost"),
+    )
+
+
+def _rules(frame: pl.DataFrame) -> pl.DataFrame:
+    """A row for each constant rule, and for the best other one by the mean over kinds, a column for each kind."""
+    where = ["model", *_where(frame)]
+    named = frame.with_columns(pl.when(pl.col("short") == "").then("variant").otherwise("short").alias("column"))
+    means = named.group_by([*where, "rule", "kind"], maintain_order=True).agg(mean=pl.col("s").mean())
+    others = means.filter(pl.col("kind") != "constant").sort("mean", descending=True, maintain_order=True)
+    best = others.unique(where, keep="first", maintain_order=True)
+    chosen = pl.concat([means.filter(kind="constant"), best]).select(*where, "rule")
+    shown = named.join(chosen, on=[*where, "rule"], how="semi").with_columns(_cell("s").alias("cell"))
+    wide = shown.pivot("column", index=[*where, "rule", "kind"], values="cell", maintain_order=True)
+    kinds = sorted(wide.columns[len(where) + 2 :])
+    return wide.sort(*where, pl.col("kind") != "constant", "rule").select(*where, "rule", "kind", *kinds)
+
+
+def warnings(tables: Tables) -> list[str]:
+    """One line for each reason to doubt the numbers: few stories, kinds that are mostly left out, habits, and answers
+    that are stable and wrong."""
+    frame = tables.get("stability", pl.DataFrame())
+    if "kappa" not in frame.columns:
+        return []
+    doubts: dict[str, None] = {}
+    for row in frame.iter_rows(named=True):
+        who = f"{row['model']}, {row['strategy']}, {row['variant']}"
+        if row["variant"].startswith("mean"):
+            continue
+        doubts |= dict.fromkeys(f"{who}: {said}" for said in _doubts(row))
+    doubts |= dict.fromkeys(_stable_and_wrong(frame))
+    if AGAIN.name not in set(frame["variant"]):
+        doubts["T0 was not asked (--variants again), so that no S can be compared with what batching alone changes"] = (
+            None
+        )
+    return list(doubts)
+
+
+def _doubts(row: Row) -> Iterator[str]:
+    pairs, left, unpaired = (int(str(row.get(name) or 0)) for name in ("pairs", "left_out", "unpaired"))
+    again = row["variant"] == AGAIN.name
+    if pairs and row["few_clusters"]:
+        few = f"{row['clusters']} stories or tasks" if row["clusters"] != 1 else "one story or task"
+        yield f"only {few}; an interval over so few is rough"
+    if not again and pairs + unpaired < MOSTLY * (pairs + unpaired + left):
+        yield f"{left} of {pairs + unpaired + left} originals have no such variant, so that S is that of the others"
+    if unpaired:
+        yield f"{unpaired} variants were answered whose originals were not; they are not counted"
+    s0 = finite_or_none(row.get("s0"))
+    if s0 is not None and s0 > HABIT_AGREEMENT:
+        yield (
+            f"nearly all answers name one place or {readable_name('unknown')} (S0 {percent(s0)}), so that S shows a habit "
+            "rather than stability"
+        )
+
+
+def _stable_and_wrong(frame: pl.DataFrame) -> Iterator[str]:
+    """A line for each model and strategy whose answers mostly survive although they are hardly ever right."""
+    if "above_constant" not in frame.columns:  # a table of another tool, which knows no rules
+        return
+    stable = frame.filter(
+        pl.col("variant") != AGAIN.name,
+        ~pl.col("variant").str.starts_with("mean"),
+        pl.col("s") >= HIGH,
+        pl.col("s0").fill_null(0) <= HABIT_AGREEMENT,
+        ~pl.col("above_constant"),
+    )
+    for (model, strategy), part in stable.group_by(["model", "strategy"], maintain_order=True):
+        first = part.row(0, named=True)
+        kinds, least = ", ".join(part["variant"]), percent(part["s"].min())
+        right, constant = (percent(first[name]) for name in ("accuracy_original", "constant_accuracy"))
+        yield (
+            f"{model}, {strategy}: stable and wrong: S is {least} or more with {kinds}, but the originals are not "
+            f"clearly more often right ({right}) than a rule that always gives one sort of answer ({constant})"
+        )
+
+
+MARGIN = 0.1
+"""A kind is survived where the interval excludes that so large a share of answers or more is lost beyond noise."""
+
+KEPT, LOST, HABIT, UNDECIDED = "kept", "lost", "habit", "undecided"
+_OUTCOMES = {LOST: "does not survive", HABIT: "may be a habit", UNDECIDED: "not shown", KEPT: "survives"}
+"""The outcomes in the words of the report, in the order in which it names them."""
+
+
+def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
+    """For each model whether its answers survive the variants.
+
+    tables: by name. context: what a guesser scores, which is not needed.
+    """
+    del context
+    frame = tables.get("stability", pl.DataFrame())
+    if "kappa" not in frame.columns:
+        return []
+    models = frame["model"].unique(maintain_order=True)
+    return [_verdict(str(model), frame.filter(model=model)) for model in models]
+
+
+def outcome(row: Row) -> str:
+    """What a row of the table says of its kind: KEPT, LOST, HABIT (agreement may be no more than habits would give) or
+    UNDECIDED.
+
+    Where T0 was not asked, S is compared with 1, and nothing is called lost, since noise is not known."""
+    measured = finite_or_none(row.get("minus_floor")) is not None
+    low, high = (
+        finite_or_none(row.get(name)) for name in (("minus_low", "minus_high") if measured else ("s_low", "s_high"))
+    )
+    if low is None or high is None:
+        return UNDECIDED
+    if not measured:
+        low, high = low - 1, high - 1
+    if measured and high < 0 and low < -MARGIN:
+        return LOST
+    kappa = finite_or_none(row.get("kappa_low"))
+    if kappa is None or kappa <= 0:
+        return HABIT
+    return KEPT if low >= -MARGIN else UNDECIDED
+
+
+def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
+    lines: list[str] = []
+    grounds: list[tuple[str, str]] = []
+    found: dict[tuple[str, str], str] = {}
+    several = frame["benchmark"].n_unique() > 1
+    for (strategy, benchmark), part in frame.group_by(["strategy", "benchmark"], maintain_order=True):
+        who = readable_name(strategy) + (f", {readable_name(benchmark)}" if several else "")
+        rows = part.to_dicts()
+        kinds = [row for row in rows if row["pairs"] and row["variant"] != AGAIN.name and not _is_mean(row)]
+        for row in kinds:
+            found[who, _name(row)] = outcome(row)
+        grounds += _grounds(who, kinds)
+        again = [row for row in rows if row["variant"] == AGAIN.name]
+        means = [row for row in rows if _is_mean(row)]
+        lines.append(f"{who}: {_lead(again, means or kinds)}")
+    verdict, tone = _whole(found)
+    remark = (
+        "Of each kind stand here S, the share of variants that got the same answer as their original, and S minus that "
+        "of T0, the same prompt once more, with its interval: what the change does beyond the noise of the server. "
+        "A kind of variant is survived if the "
+        f"95% interval of S minus T0 lies above −{100 * MARGIN:.0f} points and that of kappa above 0 (kappa: the "
+        "agreement beyond what the habit of naming certain places gives by itself); it is not survived if the interval "
+        f"of S minus T0 lies below 0 and reaches beyond −{100 * MARGIN:.0f} points. {100 * MARGIN:.0f} points are a "
+        "convention. An answer that survives may still be wrong."
+    )
+    card = Card("Does the answer survive what should not matter?", verdict, tone, tuple(grounds), remark)
+    return Verdict(model, tuple(lines), (card,))
+
+
+def _is_mean(row: Row) -> bool:
+    return str(row["variant"]).startswith("mean")
+
+
+def _name(row: Row) -> str:
+    return readable_name(" ".join(filter(None, (str(row["short"] or ""), str(row["variant"])))))
+
+
+def _lead(again: Sequence[Row], rows: Sequence[Row]) -> str:
+    """S of the means (of the kinds where there are none), and of T0."""
+    said = ", ".join(f"{row['variant']} {percent(row['s'])}" for row in rows) or "no variant was answered"
+    if again:
+        return f"answers that stayed the same: {said}; the same prompt again {percent(again[0]['s'])}"
+    return f"answers that stayed the same: {said}; the same prompt was not asked again"
+
+
+def _grounds(who: str, kinds: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    """For each outcome the kinds that have it, with what it rests on."""
+    for what, words in _OUTCOMES.items():
+        told = [f"{_name(row)} {_said(row)}" for row in kinds if outcome(row) == what]
+        if told:
+            yield f"{who}, {words}", f"{'; '.join(told)}."
+
+
+def _said(row: Row) -> str:
+    """S, and S minus that of T0 with its interval, or else that of S; then kappa, with its interval if it decides."""
+    text = percent(row["s"])
+    if finite_or_none(row.get("minus_floor")) is not None:
+        gap, low, high = (signed_points(row[name]) for name in ("minus_floor", "minus_low", "minus_high"))
+        text += f", {gap} [{low}, {high}] points"
+    elif finite_or_none(row["s_low"]) is not None:
+        text += f" [{percent(row['s_low'])} to {percent(row['s_high'])}]"
+    kappa, least, most = (finite_or_none(row.get(name)) for name in ("kappa", "kappa_low", "kappa_high"))
+    if kappa is None:
+        return f"{text}, kappa undefined: all answers are one"
+    bounds = f" [{cell(least)}, {cell(most)}]" if outcome(row) == HABIT else ""
+    return f"{text}, kappa {cell(kappa)}{bounds}"
+
+
+def _whole(found: dict[tuple[str, str], str]) -> tuple[str, str]:
+    """The verdict of all kinds and strategies, and its tone."""
+    outcomes = set(found.values())
+    lost, habits, undecided = (
+        list(dict.fromkeys(kind for (_, kind), said in found.items() if said == what))
+        for what in (LOST, HABIT, UNDECIDED)
+    )
+    if not found:
+        return "No variant was answered", OPEN
+    if lost:
+        everywhere = outcomes == {LOST}
+        return f"No{': with no kind of change' if everywhere else ', not with ' + _listed(lost)}", BAD
+    if habits:
+        return f"It cannot be told from a habit ({_listed(habits)})", OPEN
+    if undecided:
+        return f"Not shown for {_listed(undecided)}" + ("; otherwise yes" if KEPT in outcomes else ""), OPEN
+    return "Yes, with every kind of change that was asked", GOOD
+
+
+def _listed(kinds: Sequence[str]) -> str:
+    return ", ".join(kinds[:3]) + (f" and {len(kinds) - 3} more" if len(kinds) > 3 else "")
+
+
+_WHAT = (
+    "A variant asks a question once more with a change that should not matter, and its right answer is that of the "
+    "original. T0: the same prompt among other requests; T1: another object; T2: another person; T3: the story in 30 "
+    "to 40% fewer words; T4: the choices in reversed order; T5: other words; T6: sentences in another order."
+)
+_S = (
+    "s is S, the share of pairs of an original and its variant that got the same answer, compared by what the answer "
+    "says and never by its letter or place; an answer that could not be read on either side counts as another one. d "
+    "is D = 1 - S. s_low and s_high are the ends of its 95% interval, which says what to expect of further stories "
+    "like these (Wilson's, for the effective number of answers: those to one story go together)"
+)
+_KAPPA = (
+    "s0 is the S that two answerers would reach who share nothing but how often they name each place among the "
+    'original\'s choices, "unknown" being a category of its own; kappa = (S - S0)/(1 - S0) is 0 where answers agree '
+    "no more than that, and 1 where all survive. It is empty where all answers are one and the same, of which S says "
+    "nothing"
+)
+_FLOOR = (
+    "floor is S of T0: what changes although nothing was changed; minus_floor is S minus that, with the interval "
+    "minus_low to minus_high (square-and-add, without a correlation, so that it is rather too wide than too narrow)"
+)
+
+NOTES = {
+    "stability": f"{_WHAT} {_S}. {_KAPPA}. {_FLOOR}. s_right and s_wrong are S among the originals that were answered "
+    "right and among the others (right and wrong count them). accuracy_original and accuracy_variant are the shares "
+    "right of the same pairs, as means over clusters (stories, tasks); difference is the one minus the other, with its "
+    "95% interval (t over clusters) and p. gained and lost: variants that are right where the original is wrong, and "
+    "the reverse; mcnemar_exact tests the two, taking pairs as independent. constant_accuracy is the share right of "
+    "the best rule that always gives one sort of answer, above_constant whether the model is clearly above it. "
+    "left_out: originals without a variant of that kind; unpaired: variants whose original has no answer yet. The "
+    "means count every kind once; T1 to T4 are the source's.",
+    "stability_by": f"The same by factors of the benchmark, for all kinds together and for each. {_S}. {_KAPPA}.",
+    "flips": "What became of right, wrong and unreadable answers: right_to_wrong counts originals that were right "
+    "and whose variant is wrong, and so on; wrong_to_same and wrong_to_other are wrong answers that stayed the same or "
+    "became another wrong one. flipped counts all pairs that do not agree, pairs that cannot be read among them. "
+    "mcnemar_exact is the p of McNemar's exact test of gained against lost, which takes pairs as independent: it only "
+    "describes.",
+    "flip_answers": "Only answers that changed: from the original's answer to the variant's, both named as places "
+    "among the original's choices, as what is really so where the items say what that is, as unknown, or as "
+    "unreadable. share is that of all changes of this kind; lost and gained count those that made a right answer "
+    "wrong, and the reverse.",
+    "flipped_questions": "The questions whose answer changes in the largest share of their variants: kinds counts the "
+    "variants, flipped those whose answer changed, which names their kinds; right says whether the original was right; "
+    "from is its answer, to the answers of the variants that changed. At most 200 rows.",
+    "stability_controls": "The same S of rules that follow nobody's belief, on the same pairs: s is the share of the "
+    "pairs of which a rule says something (said) that it answers alike. Whoever always names the first choice, or "
+    "always what is really so, has S = 1 wherever the order of the choices stays: high stability alone shows nothing "
+    "about minds, and is to be read beside accuracy and kappa.",
+    "variants_made": "How many variants of each kind were asked, and how they were made: from the record of the story, "
+    "whose truth was computed again (record), by rules that change the text (rules), or by a model whose every "
+    "rewriting was verified (rewriter:NAME). share is that of the originals that have one. Why the others have none "
+    "stands in the run's manifest.",
+    "published_stability": "Printed cells of table 5 of the framework's source (Mohanty et al.), whose items and "
+    "answers are not public, so that they cannot be computed again or compared item by item with any run. S is "
+    "uncorrected there: nothing is said of answers that could not be read, of habits or of noise, and there are no "
+    "intervals. mean is the mean of the four cells, and same says whether it rounds to the printed average.",
+}
+"""The notes of recommended intervals, by the table's name."""
+
+PUBLISHED = {
+    "stability": f"{_WHAT} s is S, the share of pairs of an original and its variant that got the same answer, "
+    "compared by what the answer says; an unreadable answer counts as another one; d is D = 1 - S. Nothing is "
+    "corrected, as in the source; the interval, which the source lacks, takes pairs as independent: (k + 2)/(n + 4) "
+    "with the normal distribution.",
+    "variants_made": NOTES["variants_made"],
+    "published_stability": NOTES["published_stability"],
+}
+"""The notes of published intervals, by the table's name."""
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
@@ -42,16 +418,16 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
     lacks a column or holds no variants.
     """
-    found = asked(scores)
+    found = pair_variants(scores)
     if intervals == "published":
-        listed = {"stability": list(published.counted(found))}
-        frames = {"variants_made": made(found), "published_stability": published.table()}
+        listed = {"stability": list(stability_tables.stability_as_published(found))}
+        frames = {"variants_made": variants_made(found), "published_stability": stability_tables.published_stability()}
     else:
         listed = {"stability": list(by_kind(found)), "stability_by": list(by_factor(found))}
-        listed |= {"flips": list(outcomes(found)), "stability_controls": list(controls(found))}
+        listed |= {"flips": list(flips(found)), "stability_controls": list(stability_controls(found))}
         frames = {
-            **{"flip_answers": answers(found), "flipped_questions": questions(found)},
-            "variants_made": made(found),
+            **{"flip_answers": flip_answers(found), "flipped_questions": flipped_questions(found)},
+            "variants_made": variants_made(found),
         }
     frames |= {name: pl.DataFrame(rows, infer_schema_length=None).fill_nan(None) for name, rows in listed.items()}
     frames["stability"] = _ordered(frames["stability"])
@@ -70,9 +446,8 @@ def notes(intervals: str) -> Mapping[str, str]:
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     """The figures of the report; drawing takes long to import, and only a report draws."""
-    from .figures import figures as draw
 
-    return draw(tables, context)
+    return draw_figures(tables, context)
 
 
 STUDY = Study(
@@ -87,3 +462,100 @@ STUDY = Study(
     variants=True,
 )
 """The value by which tomserve knows the study."""
+
+
+SECTION = Section("stability", "Does the answer survive?", "Does the answer survive")
+FIGURE = Figure(
+    "stability",
+    "Answers that survive what should not matter",
+    SECTION,
+    "In the picture of S each point is the share of variants of one kind that got the same answer as their "
+    "original, each line its 95% interval over stories. The bands are T0, the same prompt asked again among other "
+    "requests, with its interval: what lies left of its band changed by more than noise. The other picture shows "
+    "kappa, which is S after what the habit of naming certain places gives by itself; at 0 the answers agree no "
+    "more than that, and there is no point where all answers are one. An answer that survives may still be wrong.",
+    ("stability",),
+    caption_below=True,
+)
+
+
+def draw_figures(tables: Tables, context: Context) -> Sequence[Figure]:
+    """The figure of S and kappa by kind of variant, with two pictures for each model.
+
+    tables: by name. context: what a guesser scores, which is not drawn: stability is not about being right.
+    """
+    del context
+    return [drawn(FIGURE, lambda: _drawn(tables))]
+
+
+def _drawn(tables: Tables) -> Figure:
+    needed = "model strategy benchmark variant short s s_low s_high kappa kappa_low kappa_high"
+    rows = rows_of(tables, "stability", needed)
+    kinds = [row for row in rows if row["variant"] != AGAIN.name and not str(row["variant"]).startswith("mean")]
+    several = len(values_of(rows, "benchmark")) > 1
+    series = [readable_name(name) for name in values_of(rows, "strategy")]
+    panels: list[Panel] = []
+    for model, short in short_names(values_of(rows, "model")).items():
+        for benchmark in values_of([row for row in rows if row["model"] == model], "benchmark"):
+            key = {"model": model, "benchmark": benchmark}
+            own = [row for row in kinds if key.items() <= {k: str(row[k]) for k in key}.items()]
+            floors = [
+                row
+                for row in rows
+                if row["variant"] == AGAIN.name and key.items() <= {k: str(row[k]) for k in key}.items()
+            ]
+            title = f"{short}, {readable_name(benchmark)}" if several else short
+            panels += _panels(own, floors, title, series, len(panels))
+    return replace(FIGURE, panels=tuple(panels))
+
+
+def _panels(kinds: Sequence[Row], floors: Sequence[Row], title: str, series: Sequence[str], count: int) -> list[Panel]:
+    """The picture of S with the bands of T0, and that of kappa."""
+    found: list[Panel] = []
+    for value, name, domain in (("s", "S, the share that survives", (0.0, 1.0)), ("kappa", "kappa", (-0.5, 1.0))):
+        marks = [
+            Point(
+                _row(row),
+                readable_name(row["strategy"]),
+                number,
+                finite_or_none(row[f"{value}_low"]),
+                finite_or_none(row[f"{value}_high"]),
+            )
+            for row in kinds
+            if (number := finite_or_none(row[value])) is not None
+        ]
+        if not marks:
+            continue
+        names = list(dict.fromkeys(_row(row) for row in kinds))
+        lines = [Line(0, "")] if value == "kappa" else []
+        chart = points(marks, names, series, domain, lines, name, width=300)
+        bands = _bands(floors, series) if value == "s" else []
+        label = f"{FIGURE.title}: {title}, {name}. " + "; ".join(mark.in_words() for mark in marks) + "."
+        if value == "s":
+            chart = layered([*bands, chart], 300, chart["height"])
+            label += "".join(f" {_in_words(row)}." for row in floors)
+        panel = f"{title}: {'S' if value == 's' else 'kappa'}"
+        found.append(Panel(panel, draw(chart, label, f"{FIGURE.name}-{count + len(found)}")))
+    return found
+
+
+def _row(row: Row) -> str:
+    return readable_name(" ".join(filter(None, (str(row["short"] or ""), str(row["variant"])))))
+
+
+def _in_words(row: Row) -> str:
+    return f"T0, {readable_name(row['strategy'])}: {row['s']:.2f} [{row['s_low']:.2f}, {row['s_high']:.2f}]"
+
+
+def _bands(floors: Sequence[Row], series: Sequence[str]) -> list[Spec]:
+    """An upright band for T0 of each strategy, in its colour, with a line at its estimate."""
+    layers: list[Spec] = []
+    for row in floors:
+        if finite_or_none(row["s_low"]) is None:
+            continue
+        colour = PALETTE[series.index(readable_name(row["strategy"])) % len(PALETTE)]
+        data = [{"low": row["s_low"], "high": row["s_high"], "at": row["s"], "words": _in_words(row)}]
+        ends = {"x": field("low:Q"), "x2": {"field": "high"}, "description": field("words:N")}
+        layers.append(layer("rect", data, ends, color=colour, opacity=0.16))
+        layers.append(layer("rule", data, {"x": field("at:Q")}, color=colour, opacity=0.8, strokeDash=[3, 2]))
+    return layers

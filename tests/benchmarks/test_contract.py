@@ -28,7 +28,7 @@ from tomserve.errors import ConfigError, TomserveError
 from tomserve.items import UNKNOWN, Item, items_digest, write_items
 from tomserve.items.draw import limit_items
 from tomserve.scoring.score import score_row
-from tomserve.studies.loading import names as studies
+from tomserve.studies.study import study_names as studies
 from tomserve.variants import KINDS, make_variants
 
 DATA = ROOT / "tests/data"

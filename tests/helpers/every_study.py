@@ -18,7 +18,7 @@ from tomserve.items import Item
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.score import item_fields, score_row
 from tomserve.scoring.table import score_table as table_score_table
-from tomserve.studies.combining import combined
+from tomserve.studies.comparison import combine_scores
 from tomserve.variants import KINDS, Kind, make_variant, make_variants
 
 DATA = ROOT / "tests/data"
@@ -75,7 +75,7 @@ def _run(name: str) -> Made:
 
 def _behaviour(folder: Path) -> pl.DataFrame:
     parts = [MAKERS["bigtom"](folder), MAKERS["worlds"](folder), MAKERS["accuracy"](folder)]
-    return combined([part.with_columns(model=pl.lit("m")) for part in parts])
+    return combine_scores([part.with_columns(model=pl.lit("m")) for part in parts])
 
 
 def _stability(_folder: Path) -> pl.DataFrame:
@@ -106,7 +106,7 @@ def _retell(item: Item, kind: Kind) -> Item:
 def _functional(_folder: Path) -> pl.DataFrame:
     inside = measured_tables.measured(measured_tables.WORKS, items=60, layers=(1, 2), alphas=(1e-2,))
     asked = (("vanilla", share(0.8)), ("cot", share(0.9)))
-    return combined([*(answers(right, 0.9, strategy=strategy) for strategy, right in asked), inside])
+    return combine_scores([*(answers(right, 0.9, strategy=strategy) for strategy, right in asked), inside])
 
 
 def _choices(benchmark: str, name: str) -> Made:

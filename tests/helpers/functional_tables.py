@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from tomserve.scoring.table import COLUMNS
-from tomserve.studies.rows import with_columns
+from tomserve.studies.answer_rows import with_columns
 
 TASKS = (("understanding-1", "belief", 2), ("influence-1", "intention", 4), ("transformation-1", "emotion", 2))
 """The questions of each scenario: task, dimension, number of choices."""

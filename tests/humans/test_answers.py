@@ -19,8 +19,8 @@ from tomserve.humans import plan as planning
 from tomserve.reporting.html.build import write_report
 from tomserve.runs.scores import scores_of
 from tomserve.status import UNANSWERED
-from tomserve.studies import compare as comparing
-from tomserve.studies import compared, compute
+from tomserve.studies import comparison, compute
+from tomserve.studies import comparison as comparing
 
 Command = Callable[..., Outcome]
 
@@ -144,7 +144,7 @@ def test_people_and_a_model_are_compared_on_the_same_questions(study: Path, tmp_
     assert row["high"] < 0
     back = comparing.compare(str(tmp_path / "salty.parquet"), "human", common=True).people.row(-1, named=True)
     assert back["difference"] == pytest.approx(1 - share)
-    assert any("every person" in title for title in compared.summary(found))
+    assert any("every person" in title for title in comparison.comparison_summary(found))
     both = compute(pl.concat([scores_of(tmp_path / "runs/human"), told], how="diagonal_relaxed"), "accuracy")
     assert [set(both.tables[name]["model"]) for name in ("accuracy", "people")] == [{"human", "salty"}, {"human"}]
 

@@ -18,7 +18,7 @@ from tomserve.humans import plan as planning
 from tomserve.reporting import tables as writing
 from tomserve.reporting.texletters import escape
 from tomserve.runs.scores import load_scores, scores_of
-from tomserve.studies import Layout, compare, compared, compute
+from tomserve.studies import Layout, comparison, compute
 
 pytestmark = pytest.mark.system
 
@@ -84,9 +84,9 @@ def test_a_comparison_with_a_margin_compiles(tmp_path: Path) -> None:
     )
     for name, model, frame in (("a", SIGNS, scores), ("b", SCRIPTS, turned)):
         frame.with_columns(model=pl.lit(model)).write_parquet(tmp_path / f"{name}.parquet")
-    found = compare.compare(*(str(tmp_path / f"{name}.parquet") for name in "ab"), margin=0.05)
-    assert {"effects", "flips", "changes", "margins"} <= set(compared.tables(found))
-    written(compared.tables(found), tmp_path / "out", notes=compared.notes(found))
+    found = comparison.compare(*(str(tmp_path / f"{name}.parquet") for name in "ab"), margin=0.05)
+    assert {"effects", "flips", "changes", "margins"} <= set(comparison.all_tables(found))
+    written(comparison.all_tables(found), tmp_path / "out", notes=comparison.comparison_notes(found))
 
 
 def test_tables_of_people_compile(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from tomserve.reporting.html.sources import load, provenance
 from tomserve.reporting.html.svg import draw
 from tomserve.scoring.table import write_scores
 from tomserve.studies import Context, Figure, Verdict, load_study
-from tomserve.studies.words import percent, plain
+from tomserve.studies.presentation import one_line, percent
 
 
 def figures(tables: dict[str, pl.DataFrame], chance: dict[str, float]) -> dict[str, Figure]:
@@ -304,7 +304,7 @@ def test_undefined_values_are_not_drawn() -> None:
 
 
 def test_a_drawing_holds_no_more_than_shapes_and_text() -> None:
-    marks = [Point(payload, payload, 0.5, 0.1, 0.9) for payload in map(plain, PAYLOADS)]
+    marks = [Point(payload, payload, 0.5, 0.1, 0.9) for payload in map(one_line, PAYLOADS)]
     names = [mark.row for mark in marks]
     svg = str(draw(points(marks, names, names[:1], (0, 1), [Line(0.3, "chance")], "x"), PAYLOADS[3], "p"))
     page = Elements(svg)
@@ -316,8 +316,8 @@ def test_a_drawing_holds_no_more_than_shapes_and_text() -> None:
 
 
 def test_names_in_charts_are_short_and_whole() -> None:
-    assert plain("a\x00\nb\u2028c") == "a b c"
-    assert len(plain("x" * 500)) == 34
+    assert one_line("a\x00\nb\u2028c") == "a b c"
+    assert len(one_line("x" * 500)) == 34
     frame = accuracy(0.4, 0.6)
     twins = pl.concat([frame.with_columns(model=pl.lit("m" * 60 + end)) for end in "ab"])
     titles = [panel.title for panel in figures({"accuracy": twins}, {})["accuracy"].panels]

@@ -11,7 +11,7 @@ from tests.helpers.score_tables import scores
 from tomserve.reporting import tables
 from tomserve.reporting.terminal import print_entry, print_prose, print_table
 from tomserve.studies import Study, compute
-from tomserve.studies.showing import Card, Excerpt, Verdict
+from tomserve.studies.presentation import Card, Excerpt, Verdict
 
 NAMES = ("transparent_container", "preposition_replacement")
 

@@ -15,7 +15,7 @@ from tomserve.items import Item, write_items
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.journal import read_rows
 from tomserve.runs.planning import add_variants, split_variants
-from tomserve.studies import gaps
+from tomserve.studies import missing_data
 from tomserve.variants import AGAIN, CHOICES, KINDS, OBJECT, PARAPHRASE, TAKEN, Kind, make_variant
 
 ITEMS = [make_item(number) for number in range(4)]
@@ -79,7 +79,7 @@ def test_a_limit_draws_originals_with_their_variants(endpoint: Endpoint) -> None
     run = asked(endpoint, limit=2)
     names = {row["item"] for _, row in read_rows(run.folder / "responses.jsonl")}
     assert len(names) == 4
-    (gap,) = gaps.of_source(run.folder, run.scores())
+    (gap,) = missing_data.gaps_of_source(run.folder, run.scores())
     assert (gap.items, gap.of, gap.wanted, gap.there) == (2, 4, 4, 4), "counted in originals"
     assert "asks 2 of 4 questions (50.0%) of its benchmark" in gap.sentences()[0]
     originals = {name for name in names if not name.endswith("/choices")}

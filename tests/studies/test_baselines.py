@@ -15,8 +15,15 @@ from tomserve.items import Item
 from tomserve.scoring.table import score_table
 from tomserve.studies import GOOD, OPEN, Card, Context, Study, Verdict, baselines, load_study
 from tomserve.studies.analysis import compute
-from tomserve.studies.baselines import Kinds, beside, compared, counted, place, with_best
-from tomserve.studies.words import cell, number, p_value
+from tomserve.studies.baselines import (
+    RuleKinds,
+    compare_with_rule,
+    count_rules,
+    place_against_rule,
+    rule_columns,
+    with_best_rule,
+)
+from tomserve.studies.presentation import cell, number, p_value
 
 ROWS = pl.DataFrame(
     {
@@ -31,11 +38,11 @@ ROWS = pl.DataFrame(
     },
     schema_overrides={"rule_always_yes": pl.Boolean},
 )
-KINDS = Kinds({"rule_keyword": "surface", **dict.fromkeys(ROWS.columns[4:5] + ROWS.columns[6:], "constant")})
+KINDS = RuleKinds({"rule_keyword": "surface", **dict.fromkeys(ROWS.columns[4:5] + ROWS.columns[6:], "constant")})
 
 
 def test_rules_are_counted_on_the_rows_and_the_plainest_of_the_best_comes_first() -> None:
-    found = [(one["rule"], one["kind"], one["right"], one["total"], one["said"]) for one in counted(ROWS, KINDS)]
+    found = [(one["rule"], one["kind"], one["right"], one["total"], one["said"]) for one in count_rules(ROWS, KINDS)]
     assert found == [
         ("last choice", "constant", 2, 4, 4),
         ("keyword", "surface", 2, 4, 2),  # what it says nothing of, it has not right
@@ -44,25 +51,25 @@ def test_rules_are_counted_on_the_rows_and_the_plainest_of_the_best_comes_first(
 
 
 def test_the_difference_is_that_of_the_two_shares_on_the_same_questions() -> None:
-    found = beside(ROWS, KINDS)
+    found = rule_columns(ROWS, KINDS)
     named = ("best_rule", "best_rule_kind", "best_rule_accuracy", "best_rule_estimate", "over_rule")
     assert [found[name] for name in named] == ["last choice", "constant", 0.5, 0.5, 0.75 - 0.5]
     assert found["over_rule_low"] < 0 < found["over_rule_high"]
-    assert list(found) == baselines.COLUMNS.split()
-    assert list(beside(ROWS, KINDS, interval=False)) == baselines.KNOWN.split()
+    assert list(found) == baselines.RULE_COLUMNS.split()
+    assert list(rule_columns(ROWS, KINDS, interval=False)) == baselines.KNOWN_COLUMNS.split()
 
 
 def test_without_rules_all_is_empty() -> None:
-    assert set(beside(ROWS, Kinds({})).values()) == {None}
-    assert Kinds.of(ROWS.select(pl.exclude("^rule_.*$")).lazy()) == Kinds({})
-    assert compared(beside(ROWS, Kinds({}))) == ""
+    assert set(rule_columns(ROWS, RuleKinds({})).values()) == {None}
+    assert RuleKinds.of(ROWS.select(pl.exclude("^rule_.*$")).lazy()) == RuleKinds({})
+    assert compare_with_rule(rule_columns(ROWS, RuleKinds({}))) == ""
 
 
 def test_the_kind_of_a_rule_is_what_its_benchmark_says() -> None:
     scores = ROWS.with_columns(benchmark=pl.lit("perturbed"), rule_bag_of_words=True, rule_mine=True)
     known = {"rule_keyword": "surface", "rule_bag_of_words": "learned", "rule_first_choice": "constant"}
     known["rule_mine"] = "surface"  # of a benchmark's file that is not at hand
-    assert {name: Kinds.of(scores.lazy()).by_column[name] for name in known} == known
+    assert {name: RuleKinds.of(scores.lazy()).by_column[name] for name in known} == known
 
 
 @pytest.mark.parametrize(
@@ -72,8 +79,8 @@ def test_the_kind_of_a_rule_is_what_its_benchmark_says() -> None:
 def test_the_place_is_read_off_the_interval(low: float, high: float, where: int, words: str) -> None:
     row: dict[str, Any] = {"best_rule": "keyword", "best_rule_accuracy": 0.5, "over_rule": (low + high) / 2}
     row |= {"over_rule_low": low, "over_rule_high": high}
-    assert place(row) == where
-    assert compared(row).startswith(f'{words} the rule "keyword" (50%; difference ')
+    assert place_against_rule(row) == where
+    assert compare_with_rule(row).startswith(f'{words} the rule "keyword" (50%; difference ')
 
 
 # Who answers by a rule, and who answers truly
@@ -223,16 +230,16 @@ def test_the_bounds_of_every_effect_hold_it_and_are_it_where_nothing_failed(
 def test_where_accuracies_and_difference_count_otherwise_the_two_shares_stand_beside_it() -> None:
     row = {"best_rule": "always reality", "best_rule_accuracy": 0.91, "accuracy": 0.80, "over_rule": -0.15}
     row |= {"over_rule_low": -0.36, "over_rule_high": 0.07, "estimate": 0.75, "best_rule_estimate": 0.90}
-    told = compared({**row, "target": "new stages"})
+    told = compare_with_rule({**row, "target": "new stages"})
     assert told.endswith("(91%; difference −15 [−36, +7] points, 75% against 90% where every stage counts once)")
-    assert compared({**row, "accuracy": 0.76}).endswith("(91%; difference −15 [−36, +7] points)")
+    assert compare_with_rule({**row, "accuracy": 0.76}).endswith("(91%; difference −15 [−36, +7] points)")
 
 
 def test_the_best_rule_of_each_strategy_is_that_of_its_own_questions() -> None:
     cells = pl.DataFrame({"class": ["a", "b"], "vanilla": ["x", "x"], "cot": ["y", "y"]})
     rows = [("a", "x", 0.875), ("a", "x", 1.0), ("b", "x", 0.5), ("b", "x", 0.5)]
     shares = pl.DataFrame(rows, schema=["class", "best_rule", "best_rule_accuracy"], orient="row")
-    assert with_best(cells, shares, "class")["best rule"].to_list() == [".88 / 1.00", ".50"]
+    assert with_best_rule(cells, shares, "class")["best rule"].to_list() == [".88 / 1.00", ".50"]
 
 
 def test_a_criterion_that_one_strategy_misses_is_met_in_part_only(items: list[Item], study: Study) -> None:

@@ -14,7 +14,7 @@ from tomserve.items import Item
 from tomserve.items.draw import limit_items
 from tomserve.scoring.table import score_table
 from tomserve.studies import Context, analyze, load_study
-from tomserve.studies.showing import Card
+from tomserve.studies.presentation import Card
 
 
 @pytest.fixture(scope="module")

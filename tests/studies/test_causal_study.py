@@ -8,7 +8,7 @@ from functools import cache
 import polars as pl
 import pytest
 
-from analysis.causal.outcomes import CAUSES, NO_EFFECT, NOT_MEASURED, NOT_SETTLED, REPRODUCES, outcome
+from analysis.causal.study import CAUSES, NO_EFFECT, NOT_MEASURED, NOT_SETTLED, REPRODUCES, outcome
 from tests.helpers import golden_tables
 from tests.helpers import measured_tables as made
 from tests.helpers.measured_tables import Truth, measured

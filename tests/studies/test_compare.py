@@ -19,10 +19,8 @@ from tomserve.items import write_items
 from tomserve.runs.scores import load_scores
 from tomserve.stats.power import minimum_detectable_effect, units_needed
 from tomserve.studies import analyze
-from tomserve.studies.compare import compare
-from tomserve.studies.compared import verdicts
-from tomserve.studies.differing import WIDTH, shortened
-from tomserve.studies.plan import Plan, plan
+from tomserve.studies.comparison import WIDTH, compare, comparison_verdicts, shorten_pair
+from tomserve.studies.plan import Plan, plan_study
 
 
 def changed_manifest(folder: Path, **fields: object) -> None:
@@ -59,7 +57,7 @@ def test_paired_differences_flips_and_what_differs(runs: tuple[str, str]) -> Non
     assert back.effects["risk_difference"].to_list() == pytest.approx([-x for x in found.effects["risk_difference"]])
     order = list(found.effects.filter(strategy="cot")["perturbation"])
     assert order == [*(name for name in PERTURBATIONS if name in order), "overall"]
-    (said,) = (said for said in verdicts(found) if said.startswith("vanilla"))
+    (said,) = (said for said in comparison_verdicts(found) if said.startswith("vanilla"))
     assert f"{overall['gained']} questions gained, {overall['lost']} lost" in said
     assert "No single class is shown to differ" in said
 
@@ -98,7 +96,7 @@ def test_score_tables_compare_too_but_not_several_models(tmp_path: Path) -> None
 
 
 def test_a_plan_counts_requests_and_what_can_be_found() -> None:
-    found = plan(benchmarks.get("perturbed"), None, ("vanilla", "cot"), models=3)
+    found = plan_study(benchmarks.get("perturbed"), None, ("vanilla", "cot"), models=3)
     assert (found.items, found.requests) == (1088, 1088 * 2 * 3)
     assert found.tokens == found.cost["prompt tokens (about)"].sum() > 1_000_000
     rows = {row["comparison"]: row for row in found.comparisons.iter_rows(named=True)}
@@ -119,7 +117,7 @@ def test_a_plan_counts_samples_turns_and_the_first_requests_of_programs(tmp_path
     items = list(asked.items(None))[:40]
 
     def planned(*strategies: str, **more: int) -> Plan:
-        return plan(asked, None, ("vanilla", *strategies), items=items, **more)
+        return plan_study(asked, None, ("vanilla", *strategies), items=items, **more)
 
     once, thrice = planned("forced_choice"), planned("forced_choice", repeats=3)
     assert once.cost["requests"].to_list() == [40, 3 * 40]  # one request for each of three options
@@ -136,7 +134,7 @@ def test_a_plan_counts_samples_turns_and_the_first_requests_of_programs(tmp_path
 def test_a_plan_takes_the_spread_of_a_run(cli) -> None:
     """Of the classes the spread pooled over them, as the effects of the same run have it."""
     scores = load_scores(str(ROOT / "runs/example"))
-    found = plan(benchmarks.get("perturbed"), None, ("vanilla", "cot"), like=scores)
+    found = plan_study(benchmarks.get("perturbed"), None, ("vanilla", "cot"), like=scores)
     rows = {row["comparison"]: row for row in found.comparisons.iter_rows(named=True)}
     effects = analyze(scores, "perturbed")["perturbation_effects"].filter(subset="all")
     by_class = effects.drop_nulls("verdict")
@@ -222,13 +220,13 @@ def test_what_differs_shows_the_difference(runs: tuple[str, str], cli) -> None:
 
 
 def test_long_texts_are_shown_from_where_they_differ() -> None:
-    a, b = shortened("x" * 100 + "a" + "y" * 100, "x" * 100 + "b" + "y" * 100)
+    a, b = shorten_pair("x" * 100 + "a" + "y" * 100, "x" * 100 + "b" + "y" * 100)
     assert (a.replace("a", ""), len(a)) == (b.replace("b", ""), WIDTH)
-    assert shortened("one two", "one") == ("one two", "one")
+    assert shorten_pair("one two", "one") == ("one two", "one")
     flags = "vllm serve some/very/long/name/of/a/model --dtype auto"
-    assert shortened(flags, f"{flags} --enforce-eager") == ("… (nothing)", "… --enforce-eager")
+    assert shorten_pair(flags, f"{flags} --enforce-eager") == ("… (nothing)", "… --enforce-eager")
     digests = [f"sha256:{'0' * 20}{letter * 44}" for letter in "12"]
-    assert shortened(*digests)[0] != shortened(*digests)[1]
+    assert shorten_pair(*digests)[0] != shorten_pair(*digests)[1]
 
 
 def crowd_table(path: Path, people: int, items: int, seed: int, share: float = 0.6, each: int = 2) -> pl.DataFrame:

@@ -16,9 +16,8 @@ from tests.helpers.reports import run_folder
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.stats.paired import adjust
-from tomserve.studies.compare import compare
-from tomserve.studies.compared import summary, verdicts
-from tomserve.studies.compared_by import ABOUT
+from tomserve.studies.comparison import compare, comparison_summary, comparison_verdicts
+from tomserve.studies.comparison_tables import ABOUT_FACTORS
 
 SUBJECTS = ("sums", "logic", "music")
 
@@ -62,7 +61,7 @@ def test_each_value_has_the_difference_of_its_own_questions(runs: tuple[str, str
     tested = [math.nan if p is None else p for p in table["p"]]
     assert table["p_adjusted"].to_list() == pytest.approx([None if math.isnan(p) else p for p in adjust(tested)])
     assert table.filter(subject="music")["verdict"].item() == "B lower"
-    assert any("by subject: music (B lower)." in said for said in verdicts(found))
+    assert any("by subject: music (B lower)." in said for said in comparison_verdicts(found))
 
 
 def test_one_value_alone_is_what_a_comparison_of_its_questions_says(runs: tuple[str, str], tmp_path: Path) -> None:
@@ -98,7 +97,11 @@ def test_a_factor_called_like_a_column_that_is_shown_is_kept_apart(tmp_path: Pat
     items = [make_item(n, factors={name: "xy"[n % 2]}, gold=None) for n in range(12)]
     replies = {item.id: {"text": '{"answer": "tea"}'} for item in items}
     made = [str(run_folder(tmp_path / model, {"vanilla": replies}, items, model)) for model in "ab"]
-    (shown,) = [frame for title, frame in summary(compare(*made, by=[name])).items() if f"by {name} (factor)" in title]
+    (shown,) = [
+        frame
+        for title, frame in comparison_summary(compare(*made, by=[name])).items()
+        if f"by {name} (factor)" in title
+    ]
     assert shown[f"{name} (factor)"].to_list() == ["x", "y"]
 
 
@@ -125,5 +128,5 @@ def test_the_command_shows_and_writes_it(runs: tuple[str, str], cli: Callable[..
     assert "how much more of the questions B has right than A, by subject" in done.out
     written = pl.read_csv(tmp_path / "out/by_subject.csv")
     assert written["subject"].to_list() == sorted(SUBJECTS)
-    assert ABOUT[:60] in (tmp_path / "out/notes.txt").read_text()
+    assert ABOUT_FACTORS[:60] in (tmp_path / "out/notes.txt").read_text()
     assert cli("compare", *runs, "--by", "nothing").code == 2

@@ -14,7 +14,7 @@ from tests.conftest import make_item
 from tests.helpers.reports import run_folder
 from tomserve.stats.clustered import designed_share
 from tomserve.studies import compute
-from tomserve.studies.streaming import compute_files
+from tomserve.studies.analysis import compute_files
 
 EFFECTIVE = "effective"
 

@@ -19,8 +19,8 @@ from tomserve.errors import ConfigError
 from tomserve.reporting import tables as forms
 from tomserve.scoring.table import COLUMNS
 from tomserve.studies import Analysis, Context, compute, load_study
-from tomserve.studies.showing import BAD, GOOD, OPEN
-from tomserve.studies.streaming import compute_files
+from tomserve.studies.analysis import compute_files
+from tomserve.studies.presentation import BAD, GOOD, OPEN
 
 STUDIES = sorted(every())
 WAYS = [(name, way) for name in STUDIES for way in load_study(name).intervals]

@@ -5,8 +5,7 @@ import math
 import polars as pl
 import pytest
 
-from tomserve.studies.contrasts import contrast
-from tomserve.studies.families import LEAST, verdict
+from tomserve.studies.contrasts import FEWEST_UNITS, class_verdict, contrast
 
 
 def record(units: int, needed: int | None = None) -> dict:
@@ -16,15 +15,15 @@ def record(units: int, needed: int | None = None) -> dict:
     return {**ends, **unknown, "p_adjusted": 0.01, "units_needed": needed, "units": units}
 
 
-@pytest.mark.parametrize("units", range(1, LEAST))
+@pytest.mark.parametrize("units", range(1, FEWEST_UNITS))
 def test_nothing_is_clear_with_too_few_units(units: int) -> None:
-    said = verdict(record(units), ("harder", "easier"))
-    assert said == f"cannot be decided with {units} stage{'s' * (units > 1)} (needs {LEAST})"
-    assert str(verdict(record(units, 25), ("harder", "easier"))).endswith("(needs 25)")
+    said = class_verdict(record(units), ("harder", "easier"))
+    assert said == f"cannot be decided with {units} stage{'s' * (units > 1)} (needs {FEWEST_UNITS})"
+    assert str(class_verdict(record(units, 25), ("harder", "easier"))).endswith("(needs 25)")
 
 
 def test_with_enough_units_the_same_difference_is_clear() -> None:
-    assert verdict(record(LEAST), ("harder", "easier")) == "harder"
+    assert class_verdict(record(FEWEST_UNITS), ("harder", "easier")) == "harder"
 
 
 def test_tasks_that_fail_together_in_one_stage_are_one_observation() -> None:

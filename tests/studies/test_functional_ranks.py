@@ -8,14 +8,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.functional import comparing, counting, rows, summary
+from analysis.functional import layers, score, study
 from tests.helpers import measured_tables as moved
 from tests.helpers.functional_tables import answers, share
 from tests.helpers.measured_tables import measured
 from tomserve.stats.accuracy import guesser_mean
 from tomserve.stats.functional import FTOM_1, Formula, ModelScore
 from tomserve.stats.proportions import UNDEFINED, Interval
-from tomserve.studies.combining import combined
+from tomserve.studies.comparison import combine_scores
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -23,15 +23,15 @@ Tables = Mapping[str, pl.DataFrame]
 
 
 def tables(*frames: pl.DataFrame, formula: Formula = FTOM_1) -> Tables:
-    found = rows.gathered(combined(list(frames)).lazy())
-    scored = counting.counted(found, formula)
-    alike = comparing.groups(found, scored)
+    found = layers.gather_layers(combine_scores(list(frames)).lazy())
+    scored = score.count_layers(found, formula)
+    alike = score.groups(found, scored)
     listed = {
-        "score": counting.by_model(found, scored, formula),
-        "ranking": counting.ranking(alike),
-        "not_compared": comparing.not_compared(alike),
-        "sensitivity": counting.sensitivity(alike, formula),
-        "swaps": counting.swaps(alike, formula),
+        "score": score.by_model(found, scored, formula),
+        "ranking": score.ranking(alike),
+        "not_compared": score.not_compared(alike),
+        "sensitivity": score.sensitivity(alike, formula),
+        "swaps": score.swaps(alike, formula),
         "inputs": iter(found.inputs),
     }
     made = {name: pl.DataFrame(list(each), infer_schema_length=None) for name, each in listed.items()}
@@ -116,10 +116,10 @@ def test_the_table_says_what_a_blind_guesser_has() -> None:
     found = tables(answers(share(0.8), model="a", scenarios=10))
     expected = guesser_mean([0.5, 0.25, 0.5] * 10, list("abc") * 10)
     assert found["score"]["b_guesser"][0] == pytest.approx(expected)
-    assert any("a blind guesser would have B .1" in line and "--limit" in line for line in summary.warnings(found))
+    assert any("a blind guesser would have B .1" in line and "--limit" in line for line in study.warnings(found))
     many = tables(answers(share(0.8), model="a", scenarios=300, kinds=()))
     assert many["score"]["b_guesser"][0] < 0.05
-    assert not any("blind guesser" in line for line in summary.warnings(many))
+    assert not any("blind guesser" in line for line in study.warnings(many))
 
 
 def broken(frame: pl.DataFrame, of_ten: int, status: str) -> pl.DataFrame:
@@ -134,7 +134,7 @@ def test_replies_that_failed_or_could_not_be_read_stand_beside_the_layers(of_ten
     found = tables(broken(answers(share(0.9), 0.95), of_ten, "timeout"))
     columns = ("questions", "scenarios", "failed", "unread")
     assert found["score"].select(columns).row(0) == (240, 80, of_ten / 10, 0)
-    said = any("10% of the counted replies failed; they count as wrong" in line for line in summary.warnings(found))
+    said = any("10% of the counted replies failed; they count as wrong" in line for line in study.warnings(found))
     assert said == (of_ten > 0)
 
 
@@ -155,9 +155,9 @@ def test_a_score_of_zero_is_none_that_is_missing() -> None:
     def of(ftom: Interval, ftom_bs: Interval) -> ModelScore:
         return ModelScore(zero, zero, zero, ftom, ftom_bs, 0.0, 1.0, {}, {})
 
-    found = rows.gathered(pl.concat([answers(model=name, scenarios=2) for name in "abc"]).lazy())
+    found = layers.gather_layers(pl.concat([answers(model=name, scenarios=2) for name in "abc"]).lazy())
     scored = {"a": of(nothing, nothing), "b": of(nothing, zero), "c": of(zero, zero)}
-    assert [row["model"] for row in counting.by_model(found, scored)] == ["c", "b", "a"]
+    assert [row["model"] for row in score.by_model(found, scored)] == ["c", "b", "a"]
 
 
 def known(b: float, c: float, s: float) -> ModelScore:
@@ -178,8 +178,8 @@ def test_the_ranking_of_the_formula_is_always_listed() -> None:
         made = {}
         for place, (b, c, s) in enumerate(0.6 + 0.05 * rng.standard_normal((7, 3))):
             made[f"m{place}"] = known(b, c, s)
-        listed = list(counting.sensitivity({"ftom": comparing.Group(made)}))
-        assert len(listed) <= counting.MOST
+        listed = list(score.sensitivity({"ftom": score.Group(made)}))
+        assert len(listed) <= score.MOST
         (now,) = (row for row in listed if row["at_these_weights"])
         order = sorted(made, key=lambda name: -made[name].ftom.estimate)
         assert now["ranking"] == " > ".join(order)

@@ -8,16 +8,16 @@ import polars as pl
 import pytest
 import yaml
 
-from analysis.functional import counting, digests, prompting
-from analysis.functional.rows import B_NAME, Gathered, gathered
+from analysis.functional import layers, score
+from analysis.functional.layers import B_NAME, ModelLayers, gather_layers
 from tests.conftest import ROOT
 from tests.helpers import measured_tables as moved
 from tests.helpers.functional_tables import answers, share
 from tests.helpers.measured_tables import measured
 from tomserve.causal.table import CONTROLS, MOVE, NO_OP, SEEN_IDENTITY, SHUFFLED_PAIRS
 from tomserve.stats.functional import ModelScore, score_models
-from tomserve.studies import Context, asking, load_study, pairs, tasks
-from tomserve.studies.combining import combined
+from tomserve.studies import Context, answer_rows, breakdowns, load_study, variant_pairs
+from tomserve.studies.comparison import combine_scores
 from tomserve.studies.contrasts import effects_within
 
 
@@ -25,7 +25,7 @@ def small(truth: moved.Truth = moved.REPRODUCED) -> pl.DataFrame:
     return measured(truth, layers=(1, 2), alphas=(1e-2,))
 
 
-def scored(found: Gathered) -> dict[str, ModelScore]:
+def scored(found: ModelLayers) -> dict[str, ModelScore]:
     return score_models(found.models, draws=100)
 
 
@@ -54,7 +54,7 @@ WITHOUT: list[tuple[Callable[[], pl.Expr], str]] = [
 @pytest.mark.parametrize(("lost", "why"), WITHOUT)
 def test_c_needs_every_control_in_every_cell_and_the_no_op(lost: Callable[[], pl.Expr], why: str) -> None:
     """A map that shuffled pairs reproduce has a C near 0, and without that control it would have one near .7."""
-    found = scored(gathered(combined([answers(), small().filter(~lost())]).lazy()))["m"]
+    found = scored(gather_layers(combine_scores([answers(), small().filter(~lost())]).lazy()))["m"]
     assert why in found.lacking["c"]
     assert "ftom" not in found.draws
 
@@ -73,7 +73,7 @@ def test_the_study_of_interventions_judges_nothing_without_a_control() -> None:
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("strategy", ["cot", "letters_cot", "simtom", "reason_native"])
 def test_a_strategy_that_reasons_never_counts(strategy: str) -> None:
-    found = gathered(answers(strategy=strategy).lazy())
+    found = gather_layers(answers(strategy=strategy).lazy())
     assert found.plain == {}
     assert set(scored(found)["m"].lacking) == {"b", "c", "s"}
 
@@ -81,7 +81,7 @@ def test_a_strategy_that_reasons_never_counts(strategy: str) -> None:
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("others", [("letters",), ("letters", "cot_free", "letters_cot")])
 def test_what_is_beside_its_partner_or_alone_counts(others: tuple[str, ...]) -> None:
-    found = gathered(combined([answers(strategy=one, benchmark="fantom") for one in others]).lazy())
+    found = gather_layers(combine_scores([answers(strategy=one, benchmark="fantom") for one in others]).lazy())
     assert found.plain == {("m", "fantom"): "letters"}
     assert scored(found)["m"].b.estimate == 1
 
@@ -97,18 +97,18 @@ def test_strategies_that_reason_are_declared() -> None:
         if "not for asking" not in told["description"] and (turns or most > 256):
             longer.add(folder.parent.name)
     by_thinking = {"reason_native", "simtom_oracle"}  # it thinks by itself, and it is told whose perspective counts
-    told_apart = {one.name for one in (ROOT / "prompts").iterdir() if asking.reasons(one.name)}
+    told_apart = {one.name for one in (ROOT / "prompts").iterdir() if answer_rows.reasons(one.name)}
     assert told_apart == longer | by_thinking
 
 
 def test_reasoning_is_held_against_its_own_partner() -> None:
     every = ("vanilla", "letters", "letters_cot", "cot")
-    frame = combined([answers(kinds=(), again=False, scenarios=10, strategy=one) for one in every])
-    made = list(effects_within(tasks.asked(frame.lazy()).rows, ("benchmark",)))
+    frame = combine_scores([answers(kinds=(), again=False, scenarios=10, strategy=one) for one in every])
+    made = list(effects_within(breakdowns.task_rows(frame.lazy()).rows, ("benchmark",)))
     told = {row["treatment"]: row["control"] for row in made}
     assert told == {"cot": "vanilla", "letters": "vanilla", "letters_cot": "letters"}
-    alone = combined([answers(kinds=(), again=False, scenarios=10, strategy=one) for one in every[1:3]])
-    made = list(effects_within(tasks.asked(alone.lazy()).rows, ("benchmark",)))
+    alone = combine_scores([answers(kinds=(), again=False, scenarios=10, strategy=one) for one in every[1:3]])
+    made = list(effects_within(breakdowns.task_rows(alone.lazy()).rows, ("benchmark",)))
     assert [(row["treatment"], row["control"]) for row in made] == [("letters_cot", "letters")]
 
 
@@ -119,9 +119,9 @@ def test_the_effect_over_all_tasks_is_that_of_every_benchmark() -> None:
     asked = (("worlds", "vanilla", none), ("worlds", "cot", right))
     asked += (("dyntom", "dyntom_vanilla", right), ("dyntom", "dyntom_cot", none))
     parts = [answers(of, model="m-7b", benchmark=name, strategy=how, kinds=()) for name, how, of in asked]
-    frame = combined(parts)
-    effects = pl.DataFrame(list(prompting.by_task(gathered(frame.lazy()))), infer_schema_length=None)
-    (row,) = effects.filter(task=prompting.ALL).to_dicts()
+    frame = combine_scores(parts)
+    effects = pl.DataFrame(list(score.by_task(gather_layers(frame.lazy()))), infer_schema_length=None)
+    (row,) = effects.filter(task=score.ALL).to_dicts()
     assert (row["treatment"], row["control"]) == ("dyntom_cot, cot", "dyntom_vanilla, vanilla")
     assert row["risk_difference"] == pytest.approx(0)
     assert row["n"] == 2 * 80 * 3
@@ -129,14 +129,14 @@ def test_the_effect_over_all_tasks_is_that_of_every_benchmark() -> None:
 
 def digest_of(frame: pl.DataFrame) -> str:
     nobody = frame.clear()
-    (found,) = digests.inputs(frame, nobody, nobody, {("m", "worlds"): "vanilla"}, {})
+    (found,) = layers.list_inputs(frame, nobody, nobody, {("m", "worlds"): "vanilla"}, {})
     return str(found["digest"])
 
 
 def whole_frame() -> pl.DataFrame:
     """Answers with something in every column that decides B or S."""
     return answers(share(0.8), 0.9, scenarios=4).with_columns(
-        *(pl.lit([["rule_first_choice"]]).list.first().alias(name) for name in pairs.RULES),
+        *(pl.lit([["rule_first_choice"]]).list.first().alias(name) for name in variant_pairs.RULES),
         **{"usable": pl.lit(True), "question_kind": pl.lit("belief"), "answer_role": pl.lit("known")},
         **{"belief_is_false": pl.lit(True), "order": pl.lit(1), "reality": pl.lit("a"), "variant_by": pl.lit("rules")},
         noise_answer=pl.col("noise_compared"),
@@ -159,7 +159,7 @@ def other(frame: pl.DataFrame, name: str) -> pl.Expr:
 KEYS = ("model", "benchmark", "run")
 
 
-@pytest.mark.parametrize("name", sorted({*tasks.READ, *pairs.READ, "rule_first_choice"} - set(KEYS)))
+@pytest.mark.parametrize("name", sorted({*breakdowns.READ, *variant_pairs.READ, "rule_first_choice"} - set(KEYS)))
 def test_whatever_decides_a_number_changes_the_digest(name: str) -> None:
     frame = whole_frame()
     assert digest_of(frame.with_columns(other(frame, name))) != digest_of(frame)
@@ -169,9 +169,9 @@ def test_whatever_decides_a_number_changes_the_digest(name: str) -> None:
 def test_no_other_column_decides_anything() -> None:
     """Where only the columns that are digested are left, B and S are what they were."""
     frame = answers(share(0.8), 0.9)
-    kept = {*digests.READ, "rule_first_choice"}
-    few = scored(gathered(frame.select(name for name in frame.columns if name in kept).lazy()))["m"]
-    every = scored(gathered(frame.lazy()))["m"]
+    kept = {*layers.READ, "rule_first_choice"}
+    few = scored(gather_layers(frame.select(name for name in frame.columns if name in kept).lazy()))["m"]
+    every = scored(gather_layers(frame.lazy()))["m"]
     assert (few.b, few.s) == (every.b, every.s)
 
 
@@ -189,9 +189,9 @@ def people(open_questions: int = 0) -> pl.DataFrame:
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("open_questions", [0, 2])
 def test_people_who_left_a_question_open_are_no_model(open_questions: int) -> None:
-    found = gathered(combined([answers(), people(open_questions)]).lazy())
+    found = gather_layers(combine_scores([answers(), people(open_questions)]).lazy())
     assert list(found.models) == ["m"]
-    (row,) = counting.humans(found)
+    (row,) = score.humans(found)
     assert row["answers"] == 2 * (30 - open_questions)
 
 
@@ -203,16 +203,16 @@ def test_s_counts_the_questions_that_b_counts(name: str, value: object) -> None:
     told = pl.concat([answers(kept=0.0).filter(~left), answers(kept=1.0).filter(left)])
     otherwise = pl.col(name) if name in told.columns else pl.lit(None, pl.Boolean)
     frame = told.with_columns(pl.when(left).then(pl.lit(value)).otherwise(otherwise).alias(name))
-    found = gathered(frame.lazy())
+    found = gather_layers(frame.lazy())
     assert scored(found)["m"].s.estimate == 0
 
 
 @pytest.mark.usefixtures("alone")
 def test_a_run_counts_only_where_it_holds_the_strategy_that_does() -> None:
-    found = gathered(combined([answers(), answers(strategy="cot")]).lazy())
+    found = gather_layers(combine_scores([answers(), answers(strategy="cot")]).lazy())
     told = {one["run"]: (one["strategy"], one["asked"], one["counted"]) for one in found.inputs}
     assert told == {"run-m-vanilla": ("vanilla", "vanilla", True), "run-m-cot": (None, "cot", False)}
-    (row,) = counting.by_model(found, scored(found))
+    (row,) = score.by_model(found, scored(found))
     assert row["inputs"] == "run-m-vanilla"
 
 
@@ -222,7 +222,7 @@ def test_one_variant_is_no_quarter_of_s(count: int, why: str | None) -> None:
     frame = answers()
     first = frame.filter(pl.col("variant") == "object").head(count)
     rest = frame.filter((pl.col("variant") != "object").fill_null(True))
-    assert scored(gathered(pl.concat([rest, first]).lazy()))["m"].lacking.get("s") == why
+    assert scored(gather_layers(pl.concat([rest, first]).lazy()))["m"].lacking.get("s") == why
 
 
 def test_b_is_made_of_types_of_task_as_a_whole() -> None:
@@ -232,7 +232,7 @@ def test_b_is_made_of_types_of_task_as_a_whole() -> None:
     frame = answers(lambda task, number: number % 2 == 0, kinds=(), again=False).with_columns(
         dimension=pl.when(even).then(pl.lit("belief")).otherwise(pl.lit("emotion"))
     )
-    found = gathered(frame.lazy())
+    found = gather_layers(frame.lazy())
     table = found.told[B_NAME]["task_types"]
     wholes = table.filter(dimension="all that B counts")
     assert wholes["total"].to_list() == [80, 80, 80]

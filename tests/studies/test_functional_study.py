@@ -11,9 +11,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.functional import published
-from analysis.functional.prompting import claim
-from analysis.functional.rows import size_of
+from analysis.functional import score
+from analysis.functional.layers import size_of
+from analysis.functional.score import claim
 from analysis.functional.study import STUDY
 from tests.conftest import DATA
 from tests.helpers import golden_tables
@@ -22,7 +22,7 @@ from tests.helpers.functional_tables import KINDS, answers, share
 from tests.helpers.measured_tables import measured
 from tomserve.stats.functional import weighted_formula
 from tomserve.studies import Analysis, Card, Context, compute
-from tomserve.studies.combining import combined
+from tomserve.studies.comparison import combine_scores
 
 FACTS = DATA.parent / "facts/published_functional"
 """The cells that the paper printed, beside the data of others; never committed."""
@@ -34,7 +34,7 @@ def small(truth: moved.Truth, model: str = "m", seed: int = 7) -> pl.DataFrame:
 
 
 def scored(*frames: pl.DataFrame) -> Analysis:
-    return compute(combined(list(frames)), STUDY)
+    return compute(combine_scores(list(frames)), STUDY)
 
 
 @cache
@@ -48,7 +48,7 @@ def whole() -> Analysis:
         small(moved.REPRODUCED, "n-7b", 9),
         answers(share(0.75, "q"), 0.9, model="closed"),
     ]
-    return compute(combined(parts), "functional")
+    return compute(combine_scores(parts), "functional")
 
 
 def test_numbers_and_words_of_three_models_are_what_they_were() -> None:
@@ -138,7 +138,7 @@ def test_only_the_strategy_that_asks_for_the_answer_alone_counts() -> None:
 
 @pytest.mark.usefixtures("alone")
 def test_inputs_name_their_digest_whatever_the_order_of_rows() -> None:
-    frame = combined([answers(share(0.8)), small(moved.WORKS)])
+    frame = combine_scores([answers(share(0.8)), small(moved.WORKS)])
     one = scored(frame).tables["inputs"]
     other = scored(frame.sample(fraction=1, shuffle=True, seed=1)).tables["inputs"]
     assert one["digest"].to_list() == other["digest"].to_list()
@@ -190,14 +190,14 @@ def test_sizes_are_read_from_names() -> None:
 @pytest.mark.parametrize(
     ("name", "table", "cells"),
     [
-        ("3_behaviour", published.TABLE_3, lambda line: tuple(int(line[one]) for one in published.BEHAVIOUR_COLUMNS)),
+        ("3_behaviour", score.TABLE_3, lambda line: tuple(int(line[one]) for one in score.BEHAVIOUR_COLUMNS)),
         (
             "4_causal",
-            published.TABLE_4,
+            score.TABLE_4,
             lambda line: (number(line["peak_net_effect"]), line["peak_layers"] or None, line["alpha_range"] or None),
         ),
-        ("5_stability", published.TABLE_5, lambda line: tuple(map(float, list(line.values())[1:]))),
-        ("6_ftom", published.TABLE_6, lambda line: (*map(number, FTOM(line)), line["kind"], rank(line))),
+        ("5_stability", score.TABLE_5, lambda line: tuple(map(float, list(line.values())[1:]))),
+        ("6_ftom", score.TABLE_6, lambda line: (*map(number, FTOM(line)), line["kind"], rank(line))),
     ],
 )
 def test_the_cells_are_those_that_the_source_prints(

@@ -22,7 +22,7 @@ from tomserve.items import Item
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.metrics import NO_REPLY
 from tomserve.studies import Context, analyze, load_study
-from tomserve.studies.showing import Card
+from tomserve.studies.presentation import Card
 
 DATA = ROOT / "tests/data"
 RULES = benchmarks.get("dyntom").rules

@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.measurements import SCHEMA
 from tests.helpers.score_tables import scores
 from tomserve.errors import ConfigError, ContentError
-from tomserve.studies import Layout, Study, analyze, compute, load_study, names
+from tomserve.studies import Layout, Study, analyze, compute, load_study, study_names
 
 TABLES = "def tables(scores, intervals):\n    return {'n': scores.select('item').collect()}\n"
 DECLARED = "from tomserve.studies import Study\n" + TABLES + "STUDY = Study(name='mine', tables=tables)\n"
@@ -95,15 +95,15 @@ def test_a_single_file_imports_what_lies_beside_it(tmp_path: Path) -> None:
 
 
 def test_studies_are_found_by_name_as_files_and_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {"accuracy", "hitom", "perturbed"} <= set(names())
+    assert {"accuracy", "hitom", "perturbed"} <= set(study_names())
     folder = tmp_path / "analysis"
     (folder / "ours").mkdir(parents=True)
     (folder / "ours/study.py").write_text(DECLARED.replace("'mine'", "'a folder'"))
     (folder / "_helper.py").write_text("")
     (folder / "perturbed.py").write_text(DECLARED.replace("'mine'", "'a file'"))
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
-    assert {"ours", "accuracy"} <= set(names())
-    assert "_helper" not in names()
+    assert {"ours", "accuracy"} <= set(study_names())
+    assert "_helper" not in study_names()
     assert load_study("ours").name == "a folder"
     assert load_study("perturbed").name == "a file"  # the first folder that has a study of the name, whatever its kind
     with pytest.raises(ConfigError, match="unknown study 'our'; did you mean 'ours'"):

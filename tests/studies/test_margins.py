@@ -16,9 +16,9 @@ from tests.conftest import ROOT, Outcome
 from tests.helpers import golden_tables
 from tests.helpers.foreign_files import mapped
 from tomserve.errors import ConfigError
-from tomserve.studies import compared
-from tomserve.studies.compare import compare
-from tomserve.studies.margins import told
+from tomserve.studies import comparison
+from tomserve.studies.comparison import compare
+from tomserve.studies.comparison_tables import margin_verdicts
 
 Command = Callable[..., Outcome]
 EXAM = ROOT / "docs/gallery/answers"
@@ -102,11 +102,15 @@ def test_failures_that_could_turn_the_verdict_are_named(tmp_path: Path) -> None:
     whole, failed = [1] * 270 + [0] * 30, [1] * 255 + [None] * 15 + [0] * 30
     found = margins(whole, failed, 0.1)
     assert found.select("difference", "worst_low", "worst_high").row(0) == pytest.approx((-0.05, -0.05, 0.0))
-    assert "failures" not in " ".join(told(found)), "they count as wrong already, and cannot make it worse"
-    assert "B is better than A (B is clearly right more often)" in " ".join(told(margins(failed, whole, 0.02)))
+    assert "failures" not in " ".join(margin_verdicts(found)), "they count as wrong already, and cannot make it worse"
+    assert "B is better than A (B is clearly right more often)" in " ".join(
+        margin_verdicts(margins(failed, whole, 0.02))
+    )
     lost = margins([1] * 250 + [None] * 50, [1] * 250 + [0] * 50, 0.05)
     assert lost["verdict"][0] == "equivalent"
-    assert "the failures are counted as wrong, and leave anything from −16.7 to 0.0 possible" in " ".join(told(lost))
+    assert "the failures are counted as wrong, and leave anything from −16.7 to 0.0 possible" in " ".join(
+        margin_verdicts(lost)
+    )
 
 
 def test_sentences_say_which_interval_and_what_is_not_shown(tmp_path: Path, two: tuple[str, str]) -> None:
@@ -128,7 +132,7 @@ def test_sentences_say_which_interval_and_what_is_not_shown(tmp_path: Path, two:
         (many, 0.2, "there clearly is a difference, but a smaller one"),
         (many, 0.9, "the margin is no test here"),
     ):
-        (said,) = told(compare(*paths, margin=margin).margins)
+        (said,) = margin_verdicts(compare(*paths, margin=margin).margins)
         assert re.search(words, said), said
 
 
@@ -158,7 +162,7 @@ def test_grades_are_compared_and_tested_where_they_are_shares(tmp_path: Path) ->
     assert (row["low"], row["high"]) == pytest.approx((d.mean() - half, d.mean() + half), abs=1e-6)
     assert (row["of"], row["n"], row["failed"], row["unit"], row["units"]) == ("grades", 180, 0, "clusters", 60)
     assert found.margins["of"].to_list() == ["right", "grades"]
-    assert "B is equivalent to A in its grades" in list(told(found.margins))[1]
+    assert "B is equivalent to A in its grades" in list(margin_verdicts(found.margins))[1]
 
 
 @pytest.fixture
@@ -239,7 +243,9 @@ def test_numbers_and_sentences_are_what_they_were(tmp_path: Path, two: tuple[str
     half = pl.Series([0.5] * 38 + [None, None], dtype=pl.Float64)
     example = str(ROOT / "runs/example")
     found = compare(example, strategies=("vanilla", "cot"), margin=0.1)
-    golden_tables.check("compare-strategies", compared.tables(found), verdicts=compared.verdicts(found))
+    golden_tables.check(
+        "compare-strategies", comparison.all_tables(found), verdicts=comparison.comparison_verdicts(found)
+    )
     pairs = {
         "shares": two,
         "stages": map(str, staged),
@@ -254,8 +260,8 @@ def test_numbers_and_sentences_are_what_they_were(tmp_path: Path, two: tuple[str
     }
     for name, paths in pairs.items():
         found = compare(*paths, margin=0.05)
-        words = {"margins": told(found.margins), "verdicts": compared.verdicts(found)}
-        golden_tables.check(f"compare-{name}", compared.tables(found), **words)
+        words = {"margins": margin_verdicts(found.margins), "verdicts": comparison.comparison_verdicts(found)}
+        golden_tables.check(f"compare-{name}", comparison.all_tables(found), **words)
     same = scored(tmp_path / "i.parquet", [1] * 30, each=1, graded_value=pl.Series([0.7] * 30))
     row = compare(same, same).values.row(0, named=True)
     assert row["low"] < row["difference"] == 0 < row["high"], "equal grades leave some doubt"

@@ -8,11 +8,10 @@ import polars as pl
 import pytest
 
 from tomserve.errors import ConfigError
-from tomserve.studies import matching
-from tomserve.studies.compare import compare
-from tomserve.studies.compared import verdicts
-from tomserve.studies.contrasts import contrast, pair
-from tomserve.studies.rows import REQUIRED, prepared
+from tomserve.studies import comparison
+from tomserve.studies.answer_rows import REQUIRED, prepare_rows
+from tomserve.studies.comparison import compare, comparison_verdicts
+from tomserve.studies.contrasts import contrast, pair_rows
 
 STAGES, CLASSES, QUESTIONS = 12, 4, 8
 """Of a simulated edition: stages, classes in each, and questions of one class in one stage."""
@@ -49,9 +48,11 @@ def answers(rng: np.random.Generator, remembered: float) -> tuple[pl.DataFrame, 
 
 def gap(rng: np.random.Generator, remembered: float) -> dict[str, float]:
     """Fresh minus released over all questions, with its interval."""
-    tables, _ = matching.matched(answers(rng, remembered), ("a", "b"))
-    rows = [prepared(table.lazy(), REQUIRED, {"cluster": pl.String, "stage": pl.String}).collect() for table in tables]
-    return contrast(pair(rows[1], rows[0], ["item", "strategy"]), "stage")
+    tables, _ = comparison.match_questions(answers(rng, remembered), ("a", "b"))
+    rows = [
+        prepare_rows(table.lazy(), REQUIRED, {"cluster": pl.String, "stage": pl.String}).collect() for table in tables
+    ]
+    return contrast(pair_rows(rows[1], rows[0], ["item", "strategy"]), "stage")
 
 
 def test_half_of_the_stories_by_heart_is_a_gap_and_none_is_none_at_the_nominal_rate() -> None:
@@ -82,7 +83,7 @@ def test_a_fresh_edition_is_compared_with_the_items_that_it_was_made_from(tables
     overall = found.effects.filter(perturbation="overall").row(0, named=True)
     assert overall["n"] == STAGES * CLASSES * QUESTIONS
     assert overall["rd_high"] < 0
-    assert "B is clearly right less often than A" in verdicts(found)[0]
+    assert "B is clearly right less often than A" in comparison_verdicts(found)[0]
     said = " ".join(cli("compare", *tables).out.split())
     assert "B tells A's questions anew: each is compared with the one that it was made from." in said
 

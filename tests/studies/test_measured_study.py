@@ -12,8 +12,8 @@ from tests.helpers import measurements
 from tests.helpers.measurements import SCHEMA, measured_run, table
 from tomserve.errors import ConfigError
 from tomserve.runs.scores import load_replies
-from tomserve.studies import Study, compute, default_study, named_by
-from tomserve.studies.loading import measured_studies
+from tomserve.studies import Study, compute, default_study, study_of_manifests
+from tomserve.studies.study import measured_studies
 
 
 def count(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
@@ -70,12 +70,14 @@ def test_two_studies_that_read_it_equally_well_are_a_question_to_the_user(
     monkeypatch.setenv("TOMSERVE_CONTENT", str(content))
     with pytest.raises(ConfigError, match=r"several studies read it \(deeper, depths\); choose one by --study"):
         compute(table())
-    named = named_by([{"kind": "measured", "study": "deeper"}] * 2)
+    named = study_of_manifests([{"kind": "measured", "study": "deeper"}] * 2)
     assert named == "deeper"
     assert compute(table(), named=named).study.path == content / "analysis/deeper.py"
-    assert named_by([{"kind": "measured", "study": "deeper"}, {"kind": "measured", "study": "depths"}]) is None
-    assert named_by([{"study": "deeper"}]) is None
-    assert named_by([{"kind": "measured", "study": "../deeper"}]) is None
+    assert (
+        study_of_manifests([{"kind": "measured", "study": "deeper"}, {"kind": "measured", "study": "depths"}]) is None
+    )
+    assert study_of_manifests([{"study": "deeper"}]) is None
+    assert study_of_manifests([{"kind": "measured", "study": "../deeper"}]) is None
 
 
 @pytest.mark.usefixtures("known")

@@ -6,11 +6,11 @@ import polars as pl
 import pytest
 
 import tomserve
+from analysis.accuracy import metric_means
 from tests.conftest import make_item
 from tomserve.scoring.table import score_table
 from tomserve.stats.clustered import clustered_mean
 from tomserve.studies import compute
-from tomserve.studies.metrics import means
 
 
 def test_a_mean_has_the_t_interval_of_its_clusters() -> None:
@@ -43,7 +43,7 @@ def test_every_metric_of_a_table_has_a_row_an_arm() -> None:
             "words": [1, 1, 1, 1],
         }
     )
-    found = means(rows)
+    found = metric_means(rows)
     assert found.select("strategy", "metric", "total", "answers", "mean", "clusters").rows() == [
         ("cot", "metric_words", 3, 2, 3.0, 2),
         ("cot", "metric_polite", 3, 2, 0.5, 2),
@@ -51,7 +51,7 @@ def test_every_metric_of_a_table_has_a_row_an_arm() -> None:
         ("vanilla", "metric_polite", 1, 0, None, 0),
     ]
     assert found["ci_low"].null_count() == 2
-    assert means(rows.select("model", "strategy", "cluster")).is_empty()
+    assert metric_means(rows.select("model", "strategy", "cluster")).is_empty()
 
 
 # questions that were asked several times

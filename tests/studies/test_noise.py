@@ -264,7 +264,7 @@ def test_everything_is_there_offline_and_the_same_every_time(endpoint, cli, aski
     repeated = {**many[1], "reused": True, "text": '{"answer": "salt"}'}
     answers.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in (other, repeated)))
     assert "noise floor" not in cli("score", "r").out
-    assert noise.line(load_scores("r")) is None
+    assert noise.noise_line(load_scores("r")) is None
 
 
 def test_the_floor_stands_beside_every_effect(endpoint, cli, asking, tmp_path: Path) -> None:
@@ -316,11 +316,11 @@ def test_an_effect_gets_the_noise_of_the_arms_it_compares() -> None:
 
 def test_flips_of_one_side_are_not_diluted_by_the_other() -> None:
     """10 of 20 on one side and none of 1,000 on the other can move a difference by a half."""
-    assert noise.reach([(20, 10), (1000, 0)])["noise"] == 0.5
-    assert noise.reach([(100, 10), (100, 10)])["noise"] == pytest.approx(0.2)
-    assert noise.reach([(100, 10)])["noise"] == pytest.approx(0.2)
-    assert noise.reach([(10, 9), (10, 9)]) == {"noise": 1.0, "noise_high": 1.0}
-    assert noise.reach([(0, 0), (5, 1)]) == {"noise": None, "noise_high": None}
+    assert noise.noise_reach([(20, 10), (1000, 0)])["noise"] == 0.5
+    assert noise.noise_reach([(100, 10), (100, 10)])["noise"] == pytest.approx(0.2)
+    assert noise.noise_reach([(100, 10)])["noise"] == pytest.approx(0.2)
+    assert noise.noise_reach([(10, 9), (10, 9)]) == {"noise": 1.0, "noise_high": 1.0}
+    assert noise.noise_reach([(0, 0), (5, 1)]) == {"noise": None, "noise_high": None}
 
 
 def test_the_exact_interval_is_clopper_and_pearsons() -> None:

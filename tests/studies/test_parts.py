@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from tomserve.studies import Context, analyze, load_study
-from tomserve.studies.parts import all_right, parted
-from tomserve.studies.rows import prepared
+from tomserve.studies.answer_rows import prepare_rows
+from tomserve.studies.study import joint_accuracy, study_in_parts
 
 
 def scores(**changes: object) -> pl.DataFrame:
@@ -27,15 +27,15 @@ def scores(**changes: object) -> pl.DataFrame:
 
 def test_a_set_counts_only_where_all_its_questions_are_right() -> None:
     read = ("model", "strategy", "item", "status", "correct", "piece", "options")
-    rows = prepared(scores().lazy(), read).collect()
-    first, second = all_right(rows, "piece", ())
+    rows = prepare_rows(scores().lazy(), read).collect()
+    first, second = joint_accuracy(rows, "piece", ())
     assert (first["sets"], first["questions"], first["all_right"], first["accuracy"]) == (4, 8, 0.5, 0.75)
     assert first["expected"] == pytest.approx(0.75**2)
     assert first["chance"] == 0.25
     assert second["all_right"] == 1
     failed = scores(status=pl.when(pl.col("item") == "short/0").then(pl.lit("timeout")).otherwise(pl.col("status")))
-    rows = prepared(failed.lazy(), read).collect()
-    assert [row["all_right"] for row in all_right(rows, "piece", ())] == [0.25, 0.75], "a failure counts as wrong"
+    rows = prepare_rows(failed.lazy(), read).collect()
+    assert [row["all_right"] for row in joint_accuracy(rows, "piece", ())] == [0.25, 0.75], "a failure counts as wrong"
 
 
 def test_the_study_of_fantom_counts_pieces_and_passages_and_quotes_apart() -> None:
@@ -81,7 +81,7 @@ def test_a_form_in_which_nobody_reasons_is_no_verdict_on_reasoning() -> None:
 
 
 def test_without_the_number_of_choices_chance_is_not_known() -> None:
-    study = parted(
+    study = study_in_parts(
         "demo", {"orders": {"order": pl.Int64}}, {"orders": "x", "sets": "y"}, together={"sets": ("piece", {})}
     )
     found = analyze(scores().drop("options"), study, "recommended")

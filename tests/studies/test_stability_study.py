@@ -17,7 +17,7 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.scoring.table import score_table
 from tomserve.studies import Context, analyze, compute, load_study
-from tomserve.studies.showing import BAD, GOOD, OPEN
+from tomserve.studies.presentation import BAD, GOOD, OPEN
 from tomserve.variants import KINDS, Kind, make_variant, make_variants
 
 Answer = Callable[[Item, Item], str | None]

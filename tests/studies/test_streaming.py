@@ -14,9 +14,8 @@ from polars.testing import assert_frame_equal
 from tests.conftest import ROOT
 from tomserve.errors import ConfigError, MachineError
 from tomserve.runs.scores import load_scores
-from tomserve.studies import streaming
-from tomserve.studies.analysis import compute
-from tomserve.studies.streaming import compute_files
+from tomserve.studies import analysis
+from tomserve.studies.analysis import compute, compute_files
 
 KINDS = {"near": 1, "far": 2, None: None}
 
@@ -109,8 +108,8 @@ def test_files_are_never_in_memory_together_where_a_study_can_be_counted(monkeyp
     def refused(*_: object, **__: object) -> None:
         raise AssertionError("all rows were loaded")
 
-    monkeypatch.setattr(streaming.analysis, "compute", refused)
-    monkeypatch.setattr(streaming, "_tell_memory", refused)
+    monkeypatch.setattr(analysis, "compute", refused)
+    monkeypatch.setattr(analysis, "_report_memory", refused)
     files = in_files(drawn(2, 10), 3, 1)
     assert compute_files(files, "accuracy", by=["kind"]).tables["accuracy"].height == 6
     with pytest.raises(AssertionError, match="all rows were loaded"):
@@ -121,10 +120,10 @@ def test_what_cannot_fit_is_refused_before_it_begins_and_what_is_large_is_told(m
     files = in_files(scores := load_scores(str(ROOT / "runs/example")), 2, 1)
     assert scores.height == 352
     said: list[str] = []
-    monkeypatch.setattr(streaming, "TOLD", 1.0)
+    monkeypatch.setattr(analysis, "LARGE_MEMORY", 1.0)
     compute_files(files, "perturbed", note=said.append)
     assert "takes about 0.0 GB of memory for 352 answers, since it is computed from rows" in said[0]
-    monkeypatch.setattr(streaming, "memory_needed", lambda schema, rows: 1e15)
+    monkeypatch.setattr(analysis, "memory_needed", lambda schema, rows: 1e15)
     with pytest.raises(MachineError, match=r"and this machine has .* GB; .*--study accuracy"):
         compute_files(files, "perturbed")
 

@@ -13,8 +13,8 @@ from tests.helpers.score_tables import scores
 from tomserve.causal.table import SCHEMA
 from tomserve.errors import ConfigError
 from tomserve.studies import Study, compute
-from tomserve.studies.combining import as_one, combined
-from tomserve.studies.together import split
+from tomserve.studies.answer_rows import split_scores
+from tomserve.studies.comparison import combine_scores, same_model_notes
 
 
 def moved() -> pl.DataFrame:
@@ -22,7 +22,7 @@ def moved() -> pl.DataFrame:
 
 
 def both() -> pl.DataFrame:
-    return combined([scores(kind=pl.lit("unexpected"), order=pl.lit(3)), moved()])
+    return combine_scores([scores(kind=pl.lit("unexpected"), order=pl.lit(3)), moved()])
 
 
 def counting() -> Study:
@@ -30,7 +30,7 @@ def counting() -> Study:
 
     def tables(frame: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         del intervals
-        parts = split(frame.collect())
+        parts = split_scores(frame.collect())
         return {"rows": pl.DataFrame({"answers": [parts.answers.height], "measured": [parts.measured.height]})}
 
     return Study(name="both", tables=tables, columns=dict(SCHEMA), together=True)
@@ -51,7 +51,7 @@ def test_a_study_of_both_is_given_what_there_is() -> None:
 
 
 def test_only_rows_of_a_measurement_have_a_kind() -> None:
-    parts = split(both())
+    parts = split_scores(both())
     assert (parts.answers.height, parts.measured.height, parts.mixed) == (scores().height, moved().height, True)
     assert both().filter(pl.col("strategy").is_not_null())["kind"].null_count() == scores().height
     assert "layer" not in parts.answers.columns
@@ -59,7 +59,7 @@ def test_only_rows_of_a_measurement_have_a_kind() -> None:
 
 
 def test_a_factor_that_is_called_kind_is_no_measurement() -> None:
-    parts = split(scores(kind=pl.lit("unexpected")))
+    parts = split_scores(scores(kind=pl.lit("unexpected")))
     assert not parts.mixed
     assert parts.answers["kind"].unique().to_list() == ["unexpected"]
     assert compute(scores(kind=pl.lit("unexpected")), "accuracy").tables
@@ -84,9 +84,9 @@ def test_what_is_lacking_of_either_sort_is_refused() -> None:
     with refused("column 'layer' is missing"):
         compute(both().drop("layer"), counting())
     with refused("more than one row for"):
-        compute(combined([scores(), scores(), moved()]), counting())
+        compute(combine_scores([scores(), scores(), moved()]), counting())
     with refused("runs run-m, x measured one model"):
-        compute(combined([scores(), moved(), moved().with_columns(run=pl.lit("x"))]), counting())
+        compute(combine_scores([scores(), moved(), moved().with_columns(run=pl.lit("x"))]), counting())
     with refused("--by counts answers"):
         compute(moved(), counting(), by=["stage"])
 
@@ -97,7 +97,7 @@ def test_factors_count_the_answers_alone() -> None:
 
 
 def test_runs_of_answers_are_one_model_and_measured_ones_are_not_spoken_of() -> None:
-    more = combined([both(), scores(run=pl.lit("other"), strategy=pl.lit("third"))])
-    (said,) = as_one(more, {})
+    more = combine_scores([both(), scores(run=pl.lit("other"), strategy=pl.lit("third"))])
+    (said,) = same_model_notes(more, {})
     assert "the runs r, other are counted as one model" in said
-    assert not as_one(both(), {})
+    assert not same_model_notes(both(), {})

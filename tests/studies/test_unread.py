@@ -18,9 +18,8 @@ from tomserve.reporting import latex
 from tomserve.reporting.unread import LINES, WIDTH, end_of, show_unread
 from tomserve.runs.scores import scores_of
 from tomserve.studies import compute
-from tomserve.studies.combining import as_one, combined
-from tomserve.studies.gaps import of_scores, of_source
-from tomserve.studies.unread import Listed, Unread
+from tomserve.studies.comparison import combine_scores, same_model_notes
+from tomserve.studies.missing_data import UnreadReplies, UnreadReply, gaps_of_scores, gaps_of_source
 
 RIGHT = {"text": '{"answer": "tea"}'}
 VAGUE = {"text": "Hard to say.\nIt could be anything."}
@@ -111,8 +110,8 @@ def test_what_a_model_wrote_cannot_control_the_terminal_or_fill_it() -> None:
     lines = end_of(hostile)
     assert (lines[0], lines[-1], len(lines)) == ("...", "end\ufffd", LINES)
     out = io.StringIO()
-    one = Unread("a\x1b[31m", "s\n", "m", "invalid", "why \x9b" + "y" * 200, 0, hostile)
-    show_unread("runs/[bold]x", Listed([one], 1, 1), Console(file=out, width=100_000))
+    one = UnreadReply("a\x1b[31m", "s\n", "m", "invalid", "why \x9b" + "y" * 200, 0, hostile)
+    show_unread("runs/[bold]x", UnreadReplies([one], 1, 1), Console(file=out, width=100_000))
     text = out.getvalue()
     assert text.startswith("runs/[bold]x: 1 of 1")
     assert all(len(line) <= WIDTH for line in text.splitlines())
@@ -142,7 +141,7 @@ def run(folder: Path, answers: list[dict], **manifest: object) -> Path:
 
 def test_a_whole_run_lacks_nothing(tmp_path: Path) -> None:
     folder = run(tmp_path / "r", [RIGHT] * 10, benchmark_items=10)
-    (gap,) = of_source(folder, scores_of(folder))
+    (gap,) = gaps_of_source(folder, scores_of(folder))
     assert (gap.sentences(), gap.in_short(), gap.many_unread) == ([], "yes", False)
 
 
@@ -150,7 +149,7 @@ def test_everything_that_lacks_is_counted_and_said_with_the_way_out(tmp_path: Pa
     failed = [{"text": None, "status": status} for status in ("timeout", "refusal")]
     answers = [RIGHT, {"text": "no idea"}, {"text": "I think", "status": "length"}, *failed]
     folder = run(tmp_path / "r", answers, complete=False, benchmark_items=40)
-    (gap,) = of_source(folder, scores_of(folder))
+    (gap,) = gaps_of_source(folder, scores_of(folder))
     assert (gap.there, gap.unread, dict(gap.failed), gap.missing) == (5, 2, {"refusal": 1, "timeout": 1}, 5)
     assert gap.sentences() == [
         f"{folder}: 2 of 5 answers (40.0%) could not be read, and 2 (40.0%) did not come (1 refusal, 1 timeout); they "
@@ -173,13 +172,13 @@ def test_everything_that_lacks_is_counted_and_said_with_the_way_out(tmp_path: Pa
 def test_a_small_share_of_unreadable_answers_is_no_failure(unread: int, many: bool) -> None:
     status = ["invalid"] * unread + ["ok"] * (100 - unread)
     rows = pl.DataFrame({"strategy": "s", "item": list(map(str, range(100))), "status": status, "answer": "tea"})
-    assert of_scores(rows, None, "t")[0].many_unread is many
+    assert gaps_of_scores(rows, None, "t")[0].many_unread is many
 
 
 def test_of_a_file_nothing_is_guessed() -> None:
     """Rows that one strategy lacks are said; that a run is unfinished is not, for nobody recorded it."""
     rows = {"model": "m", "strategy": ["a", "a", "b"], "item": ["1", "2", "1"], "status": "ok", "answer": "tea"}
-    (gap,) = of_scores(pl.DataFrame(rows), None, "t.csv")
+    (gap,) = gaps_of_scores(pl.DataFrame(rows), None, "t.csv")
     assert gap.sentences() == [
         "t.csv: 1 of 4 pairs of a question and a strategy (25.0%) have no row; strategies are compared on the "
         "questions that both were asked."
@@ -192,29 +191,31 @@ def table(name: str, strategy: str, items: str, **more: object) -> pl.DataFrame:
 
 
 def test_tables_keep_every_column_even_where_their_kinds_differ() -> None:
-    found = combined([table("a", "vanilla", "12", level=1), table("b", "cot", "12", level=[["x"], ["y"]], kind="z")])
+    found = combine_scores(
+        [table("a", "vanilla", "12", level=1), table("b", "cot", "12", level=[["x"], ["y"]], kind="z")]
+    )
     assert found["level"].to_list() == ["1", "1", "['x']", "['y']"]
     assert found["kind"].to_list() == [None, None, "z", "z"]
 
 
 def test_runs_of_one_model_with_different_strategies_are_one_model() -> None:
-    scores = combined([table("a", "vanilla", "12"), table("b", "cot", "12")])
+    scores = combine_scores([table("a", "vanilla", "12"), table("b", "cot", "12")])
     effects = compute(scores, "accuracy").tables["prompting_effects"]
     assert effects["n"].to_list() == [2]
-    (said,) = as_one(scores, {"a": {"sampling": {"seed": 0}}, "b": {"sampling": {"seed": 1}}})
+    (said,) = same_model_notes(scores, {"a": {"sampling": {"seed": 0}}, "b": {"sampling": {"seed": 1}}})
     assert said.startswith("the runs a, b are counted as one model, m, with the strategies vanilla, cot; ")
     assert said.endswith("the runs differ in: seed of sampling.")
-    assert "is not known from score tables" in as_one(scores, {})[0]
+    assert "is not known from score tables" in same_model_notes(scores, {})[0]
 
 
 def test_runs_of_one_model_that_answer_the_same_or_ask_something_else_are_refused() -> None:
     with pytest.raises(
         ConfigError, match=r"runs a, b are of one model, 'm', and .*strategy 'cot', item '2'\); tell them"
     ):
-        compute(combined([table("a", "cot", "12"), table("b", "cot", "23")]), "accuracy")
+        compute(combine_scores([table("a", "cot", "12"), table("b", "cot", "23")]), "accuracy")
     other = table("b", "cot", "12", benchmark="hitom")
     with pytest.raises(ConfigError, match=r"ask different benchmarks \(hitom, perturbed\); analyze each alone"):
-        compute(combined([table("a", "vanilla", "12", benchmark="perturbed"), other]), "accuracy")
+        compute(combine_scores([table("a", "vanilla", "12", benchmark="perturbed"), other]), "accuracy")
 
 
 def answered_elsewhere(tmp_path: Path, count: int) -> tuple[Path, Path]:
@@ -233,7 +234,7 @@ def test_another_tools_answers_to_a_part_of_the_questions_say_so_everywhere(cli,
     said = f"{table}: 4 of 10 questions (40.0%) were answered. The others have no row and count nowhere, so that all "
     assert said in done.err
     assert said in cli("analyze", table).err
-    assert of_scores(tomserve.score(responses, items), None, "t")[0].in_short() == "no: 4 of 10 questions answered"
+    assert gaps_of_scores(tomserve.score(responses, items), None, "t")[0].in_short() == "no: 4 of 10 questions answered"
 
 
 def test_another_tools_answers_to_all_questions_need_no_remark(cli, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from polars.testing import assert_frame_equal
 import tomserve
 from tests.helpers.examples import copied_example
 from tomserve.errors import ConfigError
-from tomserve.studies.compare import compare as plain
-from tomserve.studies.compared import verdicts
+from tomserve.studies.comparison import compare as plain
+from tomserve.studies.comparison import comparison_verdicts
 from tomserve.web import comparing
 from tomserve.web.computing import Result
 
@@ -40,7 +40,7 @@ def test_it_says_what_compare_says(two: Path, out: Path) -> None:
     del two
     facts = comparing.compare(out, ["example", "second"], {"strategies": None, "common": False})
     found = plain("example", "second")
-    assert facts["verdicts"] == verdicts(found)
+    assert facts["verdicts"] == comparison_verdicts(found)
     assert facts["flips"] == found.flips.height > 50
     assert_frame_equal(pl.read_parquet(out / "effects.parquet"), found.effects)
     assert_frame_equal(pl.read_parquet(out / "flips.parquet"), tomserve.compare("example", "second").flips)
@@ -55,7 +55,7 @@ def test_it_tests_against_a_margin(two: Path, out: Path) -> None:
     del two
     facts = comparing.compare(out, ["example", "second"], {"strategies": None, "common": False, "margin": 0.3})
     found = plain("example", "second", margin=0.3)
-    assert facts["verdicts"] == verdicts(found)
+    assert facts["verdicts"] == comparison_verdicts(found)
     assert sum("with a margin of 30 points" in said for said in facts["verdicts"]) == 2
     margins = comparing.tables(Result(out))[1]
     assert (margins["title"], margins["total"]) == ("Is B as good as A, up to the margin?", 2)

@@ -19,7 +19,7 @@ from tomserve.content.files import one_line
 from tomserve.errors import ConfigError, StoppedError, TomserveError
 from tomserve.stats.functional import FEW_SCENARIOS, Formula
 from tomserve.studies import Analysis
-from tomserve.studies.combining import combined
+from tomserve.studies.comparison import combine_scores
 from tomserve.studies.contrasts import Record
 
 ALL, BS, APART = "leaderboard_ftom", "leaderboard_ftom_bs", "not_ranked"
@@ -120,7 +120,7 @@ def boards(queue: Queue, formula: Formula, folder: Path | None = None) -> Board:
         same, others, tied = alike(having, cases="c" in layers)
         reasons += [(one.model, difference(one, same[0])) for one in others]
         apart += [(model, f"{CALLED[score]}: {why}") for model, why in reasons]
-        ranked = _Ranked(same, score, layers, analysed(combined([one.scores for one in same]), formula))
+        ranked = _Ranked(same, score, layers, analysed(combine_scores([one.scores for one in same]), formula))
         tables[name] = ranked.table()
         sentences += ranked.sentences()
         if others:

@@ -22,11 +22,10 @@ from tomserve.errors import ConfigError
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import scores_of
 from tomserve.status import UNANSWERED
-from tomserve.studies import gaps
-from tomserve.studies.rows import answered, originals, unreadable
-from tomserve.studies.showing import Row
-from tomserve.studies.together import split
-from tomserve.studies.words import plain
+from tomserve.studies import missing_data
+from tomserve.studies.answer_rows import is_answered, is_unreadable, originals, split_scores
+from tomserve.studies.presentation import Row
+from tomserve.studies.presentation import one_line as presentation_one_line
 
 _HOW = ("strategy", "where", "alphas", "folds")
 """The settings of a measurement that have to be the same where C is compared; layers differ from model to model."""
@@ -79,7 +78,7 @@ class Facts:
 def facts(told: Layered) -> Facts:
     """What a leaderboard has to know of a measured model, from the folders of its parts."""
     frame = scored(told)
-    answers, moved = split(frame)
+    answers, moved = split_scores(frame)
     inside = Manifest.read(told.inside) if told.inside is not None else None
     cases = moved.filter(pl.col("kind").cast(pl.String) == ANSWER) if moved.height else moved
     lacking = list(_lacking(told))
@@ -101,7 +100,10 @@ def facts(told: Layered) -> Facts:
         failed=sum(sum(gap.failed.values()) for gap in lacking),
         many_unread=any(gap.many_unread for gap in lacking),
         spoiled=_spoiled(answers, told.analysis.tables.get("inputs", pl.DataFrame())),
-        warnings=(*gaps.sentences(lacking), *(said.removeprefix(prefix) for said in told.analysis.warnings)),
+        warnings=(
+            *missing_data.gap_sentences(lacking),
+            *(said.removeprefix(prefix) for said in told.analysis.warnings),
+        ),
     )
 
 
@@ -110,11 +112,11 @@ def _called(weights: str) -> str:
     return Path(weights).name or weights if weights.startswith(("/", ".", "~")) else weights
 
 
-def _lacking(told: Layered) -> Iterator[gaps.Gaps]:
+def _lacking(told: Layered) -> Iterator[missing_data.Gaps]:
     """What is lacking of the answers to each benchmark; that a limit was set is no lack."""
     for one in told.answers:
-        for gap in gaps.of_scores(scores_of(one.folder), one.folder, one.folder.name):
-            yield replace(gap, of=None, given=gaps.given(run_name(one.folder)))
+        for gap in missing_data.gaps_of_scores(scores_of(one.folder), one.folder, one.folder.name):
+            yield replace(gap, of=None, given=missing_data.shell_argument(run_name(one.folder)))
 
 
 def _spoiled(answers: pl.DataFrame, inputs: pl.DataFrame) -> str:
@@ -132,10 +134,10 @@ def mostly_lost(rows: pl.DataFrame, by: str = "") -> str:
     rows: of a score table. by: words that say which replies these are.
     """
     rows = rows.filter(pl.col("status").cast(pl.String).fill_null("") != UNANSWERED)
-    lost = rows.filter(~answered()).height
+    lost = rows.filter(~is_answered()).height
     if 2 * lost <= rows.height:
         return ""
-    unread = rows.filter(unreadable()).height
+    unread = rows.filter(is_unreadable()).height
     of = f"of {rows.height:,} replies{by}"
     if lost in (unread, lost - unread):
         return f"{lost:,} {of} {'could not be read' if unread else 'did not come'}, more than half"
@@ -195,7 +197,7 @@ def lacks(one: Facts, layers: Iterable[str]) -> str:
 
 def short(text: str) -> str:
     """The first sentence of an error, in at most LONGEST characters that are safe to print."""
-    return plain(re.split(r"(?<=[.;!?])\s", text.strip(), maxsplit=1)[0].rstrip(".;"), LONGEST)
+    return presentation_one_line(re.split(r"(?<=[.;!?])\s", text.strip(), maxsplit=1)[0].rstrip(".;"), LONGEST)
 
 
 def listed(names: Iterable[str], most: int = 5) -> str:

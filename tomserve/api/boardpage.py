@@ -25,8 +25,7 @@ from tomserve.reporting import tables
 from tomserve.reporting.terminal import print_prose, print_table
 from tomserve.stats.functional import FTOM_1
 from tomserve.studies import Excerpt
-from tomserve.studies.showing import Row
-from tomserve.studies.words import cell
+from tomserve.studies.presentation import Row, cell
 
 PAGE, NOTES = "leaderboard.html", "notes.md"
 """The names of the page, and of the file that says in Markdown what is said below its tables."""

@@ -35,8 +35,8 @@ from tomserve.serving.endpoint import Target
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import ANSWER, WaitPolicy
 from tomserve.stats.functional import FTOM_1, Formula
-from tomserve.studies import Analysis, compute, labelled, load_study
-from tomserve.studies.combining import combined
+from tomserve.studies import Analysis, compute, load_study, relabel
+from tomserve.studies.comparison import combine_scores
 
 STUDY = "functional"
 """The study that reads all parts together."""
@@ -264,7 +264,7 @@ def _told(
     frames = [scores_of(run, note=doing.note) for run in runs]
     model = str(frames[0]["model"][0])
     labels = _labels(frames, model, inside)
-    analysis = analysed(labelled(combined(frames), labels), wish.formula, str(failed or ""))
+    analysis = analysed(relabel(combine_scores(frames), labels), wish.formula, str(failed or ""))
     told = Layered(folder, model, tuple(answers), inside, failed, analysis)
     if not report:
         return told
@@ -288,7 +288,7 @@ def analysed(scores: pl.DataFrame, formula: Formula, why_no_c: str = "") -> Anal
 def scored(told: Layered) -> pl.DataFrame:
     """The rows of all parts of one model under its name."""
     frames = [scores_of(run) for run in told.runs]
-    return labelled(combined(frames), _labels(frames, told.model, told.inside))
+    return relabel(combine_scores(frames), _labels(frames, told.model, told.inside))
 
 
 def _labels(frames: Sequence[pl.DataFrame], model: str, inside: Path | None) -> list[str]:

@@ -18,8 +18,8 @@ from tomserve.runs import scores as scores_of_runs
 from tomserve.scoring import table
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.studies import Study
-from tomserve.studies import compare as comparing
-from tomserve.studies.compare import Comparison
+from tomserve.studies import comparison as comparing
+from tomserve.studies.comparison import Comparison
 
 Note = Callable[[str], None]
 """A function that is called with a sentence for each thing worth knowing, such as `print`."""

@@ -31,7 +31,7 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
         ("content", _content),
         ("presets", _presets),
         ("strategies", lambda: ", ".join(strategies.Strategy.load(name).name for name in strategies.list_strategies())),
-        ("studies", lambda: ", ".join(name for name in studies.names() if studies.load_study(name))),
+        ("studies", lambda: ", ".join(name for name in studies.study_names() if studies.load_study(name))),
         ("dataset", _dataset),
         ("runs", _runs),
         ("GPUs", lambda: ", ".join(f"{gpu.name} {gpu.memory_gb:.0f} GB" for gpu in sizing.find_gpus()) or "none"),

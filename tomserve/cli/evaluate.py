@@ -206,7 +206,7 @@ def asked(
     from tomserve.runs import evaluation
     from tomserve.runs.scores import scores_of
     from tomserve.status import FINAL, REFUSAL, listed
-    from tomserve.studies import compute, gaps, noise
+    from tomserve.studies import compute, missing_data, noise
 
     screen = console()
     result = evaluation.evaluate(options, Screen(screen, quiet=quiet), signals.heard)
@@ -215,8 +215,8 @@ def asked(
         screen.print(f"{result.seconds:.0f} s in all, start-up included", highlight=False)
     elif not result.added:
         screen.print("nothing left to ask", highlight=False)
-    lacking = gaps.of_source(result.folder, scores)
-    for gap in gaps.sentences(lacking):
+    lacking = missing_data.gaps_of_source(result.folder, scores)
+    for gap in missing_data.gap_sentences(lacking):
         warn(gap)
     analysis = compute(scores)
     for doubt in analysis.warnings:
@@ -225,7 +225,7 @@ def asked(
         show(result, analysis, screen)
     else:
         tables.show_analysis(analysis, screen)
-    if (floor := noise.line(scores)) is not None:
+    if (floor := noise.noise_line(scores)) is not None:
         screen.print(floor, highlight=False)
     screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
     if report and (path := write_report_of(result.folder, analysis)) is not None:

@@ -14,7 +14,7 @@ from tomserve.content.paths import PARTS_ENDING
 from tomserve.content.text import say
 from tomserve.reporting.parting import Scoring
 from tomserve.scoring.table import TABLES
-from tomserve.studies import gaps
+from tomserve.studies import missing_data
 
 if TYPE_CHECKING:
     from tomserve.distributed.shards import Partitions, ScoredParts
@@ -85,7 +85,7 @@ def lacking_of(folder: Path, done: ScoredParts) -> list[str]:
     return said
 
 
-def score(folder: Path) -> tuple[int, list[gaps.Gaps]]:
+def score(folder: Path) -> tuple[int, list[missing_data.Gaps]]:
     """Score the parts of an evaluation, and say what became of them.
 
     Returns the exit code, 1 where a part could not be scored, and what is lacking of the parts that were.
@@ -95,7 +95,7 @@ def score(folder: Path) -> tuple[int, list[gaps.Gaps]]:
     done = scored(folder)
     for said in lacking_of(folder, done):
         warn(said)
-    lacking: list[gaps.Gaps] = []
+    lacking: list[missing_data.Gaps] = []
     if done.there:
         tables = find_part_tables(folder, done.there)
         rows, right = tables.scan().select(pl.len(), pl.col("correct").sum()).collect(engine="streaming").row(0)
@@ -105,17 +105,17 @@ def score(folder: Path) -> tuple[int, list[gaps.Gaps]]:
     return int(bool(done.broken)), lacking
 
 
-def warn_lacking(tables: Partitions) -> list[gaps.Gaps]:
+def warn_lacking(tables: Partitions) -> list[missing_data.Gaps]:
     """Warn of what is lacking of score tables in many files, which are read one after the other; returns it."""
-    lacking = gaps.of_tables(tables.source, (tables.scan([path]) for path in tables.files))
+    lacking = missing_data.gaps_of_tables(tables.source, (tables.scan([path]) for path in tables.files))
     if tables.folder is not None:
         lacking = [_of_parts(gap, tables.folder) for gap in lacking]
-    for said in gaps.sentences(lacking):
+    for said in missing_data.gap_sentences(lacking):
         warn(said)
     return lacking
 
 
-def _of_parts(gap: gaps.Gaps, folder: Path) -> gaps.Gaps:
+def _of_parts(gap: missing_data.Gaps, folder: Path) -> missing_data.Gaps:
     """What is lacking of parts, whose record says how many answers there are to be."""
     from tomserve.distributed.shards import Shards
 

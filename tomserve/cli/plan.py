@@ -148,31 +148,31 @@ def plan(
     from tomserve.reporting import tables
     from tomserve.reporting.terminal import print_prose
     from tomserve.stats.power import ASSUMED
-    from tomserve.studies import margins, people_plan
+    from tomserve.studies import comparison_tables, plan
     from tomserve.studies import plan as planning
 
     asked = benchmarks.get(benchmark)
-    margins.check_margin(margin)
+    comparison_tables.check_margin(margin)
     known = None if like is None else rescore.answers_of(like)
     names = tuple(strategy or asked.strategies)
-    items = planning.drawn(asked, path, limit, where or ())
+    items = planning.draw_items(asked, path, limit, where or ())
     wanted = {"power": power, "alpha": alpha}
-    found = planning.plan(asked, path, names, models=models, repeats=repeats, like=known, items=items, **wanted)
+    found = planning.plan_study(asked, path, names, models=models, repeats=repeats, like=known, items=items, **wanted)
     samples = f" x {repeats} samples" if repeats > 1 else ""
     level = f"(power {power:g}, level {alpha:g})"
     shown = {"requests": found.cost, f"what can be found {level}": found.comparisons}
     if margin is not None:
-        shown[planning.margin_title(margin, power)] = planning.against_margin(items, margin, power, known)
+        shown[planning.margin_title(margin, power)] = planning.margin_units(items, margin, power, known)
     note = None
     if faithfulness:
         from tomserve.faithfulness.plan import estimate_costs
 
         shown["faithfulness: chains edited, hints in prompts"] = estimate_costs(asked, items, names, models)
     if people is not None:
-        spread = None if known is None else people_plan.spread_from(known)
+        spread = None if known is None else plan.people_spread(known)
         title = f"a study with {people} people who read {stories} stories each {level}"
-        shown[title] = people_plan.table(items, people, stories, spread=spread or ASSUMED, **wanted)
-        note = people_plan.note(items, spread, like)
+        shown[title] = plan.people_power_table(items, people, stories, spread=spread or ASSUMED, **wanted)
+        note = plan.people_note(items, spread, like)
     say(f"{found.items} items{samples}, {models} model{'s' * (models > 1)}: {found}")
     tables.show(shown, console())
     if note is not None:
@@ -193,7 +193,7 @@ def _load(requests: int | None, given: dict[str, float | None], how: tuple[Any, 
         return Workload(requests, **known)
     benchmark, path, names, where, limit, repeats = how
     asked = benchmarks.get(benchmark)
-    items = ItemStore(planning.drawn(asked, path, limit, where))
+    items = ItemStore(planning.draw_items(asked, path, limit, where))
     strategies = [Strategy.load(name) for name in dict.fromkeys(names or asked.strategies)]
     measured = measure_load(Questions(items, strategies, repeats), requests)
     said = "".join(f"; {name.replace('_', ' ')} as given" for name in known)

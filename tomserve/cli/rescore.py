@@ -32,9 +32,9 @@ from tomserve.scoring.table import (
     write_score_table,
     write_scores,
 )
-from tomserve.studies import Analysis, combining, compute, gaps, labelled, named_by, noise
-from tomserve.studies.streaming import compute_files
-from tomserve.studies.unread import Listed, listed
+from tomserve.studies import Analysis, comparison, compute, missing_data, noise, relabel, study_of_manifests
+from tomserve.studies.analysis import compute_files
+from tomserve.studies.missing_data import UnreadReplies, list_unread
 
 
 class Loaded(NamedTuple):
@@ -42,7 +42,7 @@ class Loaded(NamedTuple):
     are measured runs, also the study that they name."""
 
     scores: pl.DataFrame
-    lacking: list[gaps.Gaps]
+    lacking: list[missing_data.Gaps]
     named: str | None
 
 
@@ -60,18 +60,18 @@ def load_all(runs: Sequence[str | None]) -> Loaded:
         lacking += warn_gaps(source, frames[-1])
         if isinstance(source, Path):
             manifests[source.resolve().name] = read_manifest(source) or {}
-    scores = combining.combined(frames)
-    for said in combining.as_one(scores, manifests):
+    scores = comparison.combine_scores(frames)
+    for said in comparison.same_model_notes(scores, manifests):
         warn(said)
-    return Loaded(scores, lacking, named_by(manifests.values()) if len(manifests) == len(runs) else None)
+    return Loaded(scores, lacking, study_of_manifests(manifests.values()) if len(manifests) == len(runs) else None)
 
 
 def analysis_of(
     runs: Sequence[str | None], study: str | None, intervals: str | None, by: Sequence[str], labels: Sequence[str]
-) -> tuple[Analysis, list[gaps.Gaps]]:
+) -> tuple[Analysis, list[missing_data.Gaps]]:
     """What a study says of runs and score tables, after warnings of what is lacking of each; and what is lacking.
 
-    A single source that lies in many files is counted file by file (see tomserve.studies.streaming).
+    A single source that lies in many files is counted file by file (see tomserve.studies.analysis).
     """
     if len(runs) == 1 and not labels and (tables := parting.found(runs[0])) is not None:
         lacking = parting.warn_lacking(tables)
@@ -82,7 +82,7 @@ def analysis_of(
         raise ConfigError(
             f"{', '.join(map(str, runs)) if runs != (None,) else 'the newest run'}: nothing was answered yet"
         )
-    return compute(labelled(scores, labels), study, intervals, by, named=named), lacking
+    return compute(relabel(scores, labels), study, intervals, by, named=named), lacking
 
 
 def read_from(runs: Sequence[str | None]) -> list[Path]:
@@ -152,10 +152,10 @@ def own(
         right = frames[-1]["correct"].sum()
         kept = ", scores.parquet written" if gold == "run" else ""
         say(f"{folder}: {frames[-1].height} rows scored, {right} correct{kept}")
-        if (floor := noise.line(frames[-1])) is not None:
+        if (floor := noise.noise_line(frames[-1])) is not None:
             say(floor)
     if out is not None:
-        write_scores(combining.combined(frames), out)
+        write_scores(comparison.combine_scores(frames), out)
         say(f"written: {out}")
     return code | tell_unread(lacking)
 
@@ -246,7 +246,9 @@ def foreign(
         if (strange := unknown_statuses(scores.select("status").collect())) is not None:
             warn(f"{responses}: {strange}")
         named = ("--items", items) if items is not None else ("--benchmark", benchmark)
-        given = " ".join(map(gaps.given, (responses, *map(str, named), *(("--path", path) if path else ()))))
+        given = " ".join(
+            map(missing_data.shell_argument, (responses, *map(str, named), *(("--path", path) if path else ())))
+        )
         there = [name for name in _COUNTED if name in scores.collect_schema().names()]
         lacking = warn_gaps(out, scores.select(there).collect(), given)
         rows, right = scores.select(pl.len(), pl.col("correct").sum()).collect().row(0)
@@ -277,7 +279,7 @@ def _known(items: Path | None, benchmark: str | None, path: Path | None, gold: s
 
 def unread(
     source: str | None, count: int, items: Path | None, benchmark: str | None, path: Path | None
-) -> tuple[str, Listed]:
+) -> tuple[str, UnreadReplies]:
     """The replies of a run, a score table or a file of replies that could not be read, at most `count`, and the name
     of that source.
 
@@ -291,13 +293,15 @@ def unread(
     if path is not None:
         raise ConfigError("--path belongs to --benchmark")
     if source is not None and source.endswith(TABLES):
-        return source, listed(load_scores(source, note=warn), count)
+        return source, list_unread(load_scores(source, note=warn), count)
     folder = find_run(source)
     scores, replies = scores_of(folder, note=warn), load_replies(folder)
-    return str(folder), listed(scores, count, *((replies.items, replies.responses) if replies else ()))
+    return str(folder), list_unread(scores, count, *((replies.items, replies.responses) if replies else ()))
 
 
-def _unread_of(responses: Path, items: Path | None, benchmark: str | None, path: Path | None, count: int) -> Listed:
+def _unread_of(
+    responses: Path, items: Path | None, benchmark: str | None, path: Path | None, count: int
+) -> UnreadReplies:
     """The replies of another tool's file that could not be read."""
     with temporary.folder() as scratch:
         known = _known(items, benchmark, path, None, scratch)
@@ -305,7 +309,7 @@ def _unread_of(responses: Path, items: Path | None, benchmark: str | None, path:
         report_problems(warn, found)
         table = scratch / "scores.parquet"
         write_score_table(known, found, table, run=responses.stem, rules=benchmarks.scoring_of)
-        return listed(pl.read_parquet(table), count, known, found)
+        return list_unread(pl.read_parquet(table), count, known, found)
 
 
 def _scorer(scores: pl.LazyFrame) -> str:

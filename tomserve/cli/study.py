@@ -187,8 +187,8 @@ def compare(
     from tomserve.cli import rescore, telling
     from tomserve.reporting import tables
     from tomserve.reporting.terminal import print_prose
-    from tomserve.studies import compare as comparing
-    from tomserve.studies import compared
+    from tomserve.studies import comparison
+    from tomserve.studies import comparison as comparing
 
     if form not in tables.FORMATS or form == "table":
         raise ConfigError(one_of("format", form, set(tables.FORMATS) - {"table"}))
@@ -208,16 +208,16 @@ def compare(
         say(f"left out: {found.left_out[0]} answers of A and {found.left_out[1]} of B have no partner")
     if found.caption is not None:
         print_prose(f"{found.caption}\n", console())
-    for verdict in compared.verdicts(found):
+    for verdict in comparison.comparison_verdicts(found):
         print_prose(f"in short: {verdict}\n", console())
-    tables.show(compared.summary(found), console())
+    tables.show(comparison.comparison_summary(found), console())
     say(f"noise floor: {found.noise or 'not measured'}")
     if out is not None:
         for path in tables.write(
-            compared.tables(found),
+            comparison.all_tables(found),
             out,
             form,
-            notes=compared.notes(found),
+            notes=comparison.comparison_notes(found),
             inputs=rescore.read_from((first, second or first)),
         ):
             say(f"written: {path}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from tomserve.content.text import say
-from tomserve.studies import gaps
+from tomserve.studies import missing_data
 
 
 def warn(message: str) -> None:
@@ -27,24 +27,24 @@ def warn(message: str) -> None:
     Terminal(stderr=True, highlight=False).print(Text.assemble(("warning: ", "bold yellow"), line))
 
 
-def warn_gaps(source: str | Path, scores: pl.DataFrame, given: str = "") -> list[gaps.Gaps]:
+def warn_gaps(source: str | Path, scores: pl.DataFrame, given: str = "") -> list[missing_data.Gaps]:
     """Warn of what is lacking: replies that could not be read, failures, answers not asked for, a mere sample.
 
     source: a run's folder, or the file of a score table. scores: what was loaded from it. given: what `tomserve runs`
     is given to list the replies that could not be read; "" for the source. Returns what is lacking.
     """
-    lacking = [replace(gap, given=given or gap.given) for gap in gaps.of_source(source, scores)]
-    for said in gaps.sentences(lacking):
+    lacking = [replace(gap, given=given or gap.given) for gap in missing_data.gaps_of_source(source, scores)]
+    for said in missing_data.gap_sentences(lacking):
         warn(said)
     return lacking
 
 
-def tell_unread(lacking: Sequence[gaps.Gaps]) -> int:
+def tell_unread(lacking: Sequence[missing_data.Gaps]) -> int:
     """Say as the last thing how many replies could not be read, in a line for each source, and which was the first.
 
     Returns the exit code: 1 where more than one in ten of the replies of a source could not be read, else 0.
     """
     sys.stdout.flush()  # so that the line also stands last where both streams go to one file
-    for line in gaps.unread_lines(lacking):
+    for line in missing_data.unread_lines(lacking):
         warn(line)
     return int(any(gap.many_unread for gap in lacking))

@@ -407,7 +407,7 @@ class Partitions:
         """The rows of all these tables, or of the `chosen` ones, under the union of their columns.
 
         A column that a table lacks is empty in its rows, and one whose values are of kinds that have nothing in common
-        is text, as in tomserve.studies.combining. Raises ConfigError by file for what is no score table.
+        is text, as in tomserve.studies.comparison. Raises ConfigError by file for what is no score table.
         """
         kinds = self.kinds()
         tables = [self._one(path, kinds) for path in (self.files if chosen is None else chosen)]

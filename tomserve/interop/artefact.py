@@ -25,8 +25,8 @@ from tomserve.interop.zipping import member
 from tomserve.reporting import printing, tables
 from tomserve.reporting.html import build, figured
 from tomserve.reporting.html.sources import load
-from tomserve.studies import Analysis, compute, gaps
-from tomserve.studies.combining import as_one
+from tomserve.studies import Analysis, compute, missing_data
+from tomserve.studies.comparison import same_model_notes
 
 PROGRAM_FILES = (".py", ".json", ".yaml", ".yml", ".csv", ".txt")
 """What a study that is a folder may consist of; other files in it are not handed on."""
@@ -100,9 +100,11 @@ def _analysis(wish: Wish, labels: Sequence[str], runs: Snapshot, say: Callable[[
         say(said)
     sources, scores = load(runs.names, labels, lambda text: say(text.replace(f"{runs.root}/", "")))
     for source in sources:
-        for said in gaps.sentences(gaps.of_scores(source.scores, runs.root / source.run, source.run)):
+        for said in missing_data.gap_sentences(
+            missing_data.gaps_of_scores(source.scores, runs.root / source.run, source.run)
+        ):
             say(said)
-    for said in as_one(scores, {name: one.to_dict() for name, one in runs.manifests.items()}):
+    for said in same_model_notes(scores, {name: one.to_dict() for name, one in runs.manifests.items()}):
         say(said)
     return compute(scores, wish.study, wish.intervals, wish.by, named=figured.named(sources))
 

@@ -31,7 +31,7 @@ from tomserve.interop.transcripts import Transcripts
 from tomserve.runs.progress import Listener
 from tomserve.serving.presets import Preset
 from tomserve.stats.clustered import repeated_of_sums
-from tomserve.studies import summed
+from tomserve.studies import contrasts
 
 RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 """How who evaluates may stand to who made the model."""
@@ -66,7 +66,7 @@ class _Counted:
             low, high, method = interval.low, interval.high, interval.method
         else:
             counts = {"answers": len(means), "right": sum(means.values()), "failed": 0, "clusters": len(by_cluster)}
-            found = summed.share_of(counts)
+            found = contrasts.share_of_counts(counts)
             low, high, method = found["ci_low"], found["ci_high"], found["method"]
         uncertainty: dict[str, Any] = {"num_samples": len(means)}
         if len(by_cluster) > 1:  # one cluster says nothing of how clusters differ

@@ -30,7 +30,7 @@ from tomserve.interop.withheld import settings_of
 from tomserve.interop.zipping import member
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.progress import Listener
-from tomserve.studies import summed
+from tomserve.studies import contrasts
 
 TELL_EVERY = 20_000
 
@@ -196,7 +196,7 @@ def _errors(right: Mapping[str, tuple[str, int, int]]) -> Iterator[float]:
         sums[cluster] = sums.get(cluster, 0.0) + value - mean
     many = len(sums)
     yield math.sqrt(math.fsum(one * one for one in sums.values()) * many / (many - 1)) / n if many > 1 else 0.0
-    counted = summed.share_of({"answers": n, "right": math.fsum(values), "failed": 0, "clusters": many})
+    counted = contrasts.share_of_counts({"answers": n, "right": math.fsum(values), "failed": 0, "clusters": many})
     yield counted["ci_low"]
     yield counted["ci_high"]
 

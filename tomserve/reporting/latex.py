@@ -22,7 +22,7 @@ import polars as pl
 
 from tomserve.reporting.fitting import BREAK, Column, Room, arranged, blocks, broken, columns_of, divided, fitted
 from tomserve.reporting.texletters import CODE, escape, guarded, shown
-from tomserve.studies.showing import Layout
+from tomserve.studies.presentation import Layout
 
 _CELL = 17
 """How many characters a share with its interval takes, whose digits are small."""

@@ -21,7 +21,7 @@ from tomserve.errors import ConfigError
 from tomserve.reporting.embedding import embedded, lacking
 from tomserve.reporting.html.svg import CONFIG, SVG, Drawing, rename
 from tomserve.reporting.texletters import escape
-from tomserve.studies.showing import Figure
+from tomserve.studies.presentation import Figure
 
 INCHES = {1: 3.3, 2: 7.0}
 """How wide one and two columns are, in inches."""

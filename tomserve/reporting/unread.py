@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tomserve.reporting.terminal import print_prose
-from tomserve.studies.unread import Listed, Unread
+from tomserve.studies.missing_data import UnreadReplies, UnreadReply
 
 WIDTH = 80
 """The most characters in a line of the list."""
@@ -22,7 +22,7 @@ LINES = 5
 _BEFORE = "    | "
 
 
-def show_unread(source: str, found: Listed, console: Console) -> None:
+def show_unread(source: str, found: UnreadReplies, console: Console) -> None:
     """Print the replies, each with its item, strategy, reason and last lines, after a line that says how many of how
     many there are. source: the run or file, for that line."""
     if not found.unread:
@@ -43,7 +43,7 @@ def show_unread(source: str, found: Listed, console: Console) -> None:
         print_prose(f"`--unread {found.unread}` lists all of them.", console)
 
 
-def _model(one: Unread, found: Listed) -> str:
+def _model(one: UnreadReply, found: UnreadReplies) -> str:
     """The model of a reply, where the list holds several."""
     return f" ({one.model})" if len({other.model for other in found.shown}) > 1 else ""
 

@@ -9,39 +9,38 @@ from tomserve.studies import analyze
 tables = analyze(load_scores("example"), "accuracy")
 """
 
-from tomserve.studies.analysis import Analysis, analyze, compute, labelled
-from tomserve.studies.loading import default_study, load_study, named_by, names
-from tomserve.studies.showing import (
+from tomserve.studies.analysis import Analysis, analyze, compute, relabel
+from tomserve.studies.presentation import (
     BAD,
     GOOD,
     OPEN,
-    Asked,
     Card,
     Chance,
     Context,
     Excerpt,
     Exhibit,
     Figure,
+    ItemOutline,
     Layout,
     Panel,
     Section,
     Verdict,
     Versions,
 )
-from tomserve.studies.study import Study
+from tomserve.studies.study import Study, default_study, load_study, study_names, study_of_manifests
 
 __all__ = [
     "BAD",
     "GOOD",
     "OPEN",
     "Analysis",
-    "Asked",
     "Card",
     "Chance",
     "Context",
     "Excerpt",
     "Exhibit",
     "Figure",
+    "ItemOutline",
     "Layout",
     "Panel",
     "Section",
@@ -51,8 +50,8 @@ __all__ = [
     "analyze",
     "compute",
     "default_study",
-    "labelled",
     "load_study",
-    "named_by",
-    "names",
+    "relabel",
+    "study_names",
+    "study_of_manifests",
 ]

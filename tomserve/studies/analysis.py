@@ -1,24 +1,217 @@
-"""Computes a study once, with all that belongs to its tables, for the terminal, for files and for the report."""
+"""Computes a study from checked score tables, in memory or file by file, with all that belongs to its tables.
+
+Where the study can be counted file by file (Study.counted), and no question of a model has rows in two files, only
+one file and the sums of all clusters are in memory. Both ways give the same tables.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import polars as pl
 
 from tomserve.benchmarks import Benchmark
-from tomserve.errors import ConfigError, StoppedError, one_of
-from tomserve.studies import baselines, noise, people, spreading
-from tomserve.studies import by as factors
-from tomserve.studies.checking import check, measured
-from tomserve.studies.loading import default_study, failure, load_study, measured_studies, readers_of_both
-from tomserve.studies.rows import has_variants, originals
-from tomserve.studies.ruled import EFFECTIVE
-from tomserve.studies.showing import Context, Excerpt, Verdict
-from tomserve.studies.study import Study
-from tomserve.studies.together import KIND, Parts, split
+from tomserve.errors import ConfigError, MachineError, StoppedError, one_of
+from tomserve.scoring.score import PEOPLE
+from tomserve.scoring.table import check_status
+from tomserve.status import OK
+from tomserve.studies import baselines, breakdowns, noise, people
+from tomserve.studies import breakdowns as factors
+from tomserve.studies.answer_rows import (
+    KIND,
+    ORIGINAL,
+    SplitScores,
+    has_variants,
+    originals,
+    prepare_rows,
+    split_scores,
+)
+from tomserve.studies.baselines import EFFECTIVE
+from tomserve.studies.breakdowns import Rows, Tally, count_files
+from tomserve.studies.contrasts import Record
+from tomserve.studies.presentation import Context, Excerpt, Verdict, percent
+from tomserve.studies.study import (
+    ANSWER_COLUMNS,
+    Study,
+    default_study,
+    load_study,
+    measured_studies,
+    studies_of_both,
+    study_error,
+)
+
+ANSWER_KEY = ("run", "model", "strategy", "item")
+"""The columns that together are different in every row of a score table."""
+
+
+def check_scores(
+    scores: pl.DataFrame, required: Sequence[str], values: Mapping[str, Sequence[str]], across: bool = False
+) -> None:
+    """Refuse a score table that lacks columns, holds unknown values or has an answer twice. Raises ConfigError.
+
+    scores: the score table. required: names of the columns that it has to have. values: for columns of text the values
+    that they may hold.
+    across: whether runs of one model may ask different benchmarks.
+    """
+    _check_columns(scores, (*required, *(name for name in values if name not in required)))
+    _check_outcomes(scores)
+    for name, known in values.items():
+        _check_values(scores, name, known)
+    keys = [name for name in ANSWER_KEY if name in scores.columns]
+    double = scores.filter(pl.struct(keys).is_duplicated())
+    if double.height:
+        row = ", ".join(f"{name} {value!r}" for name, value in zip(keys, double.select(keys).row(0), strict=True))
+        raise ConfigError(f"score table: more than one row for {row}")
+    _check_runs(scores, across)
+
+
+def check_measurement(scores: pl.DataFrame, study: Study) -> pl.DataFrame:
+    """The table of a measurement as its study reads it: the columns that it names, in their types.
+
+    scores: the table, perhaps read from a format that knows no types. Raises ConfigError by column where the table
+    lacks one, or holds values that do not fit, and where two runs of one model would be counted as one.
+    """
+    required = tuple(study.columns) if study.together else study.required
+    if lacking := [name for name in required if name not in scores.columns]:
+        what = "holds answers" if not ANSWER_COLUMNS.isdisjoint(scores.columns) else "is another one"
+        raise ConfigError(
+            f"score table: column {lacking[0]!r} is missing; the study {study.name!r} reads a measurement, and this "
+            f"table {what}; give a measured run, or leave out --study"
+        )
+    there = [name for name in study.columns if name in scores.columns]
+    more = [name for name in required if name not in there]
+    for name in there:
+        try:
+            scores = scores.with_columns(pl.col(name).cast(study.columns[name]))
+        except pl.exceptions.PolarsError:
+            raise ConfigError(
+                f"score table: column {name!r} is {scores.schema[name]} and cannot be read as {study.columns[name]}, "
+                f"which the study {study.name!r} expects"
+            ) from None
+    for name, known in study.values.items():
+        found = scores[name].drop_nulls().cast(pl.String) if name in scores.columns else pl.Series(dtype=pl.String)
+        if (strange := found.filter(~found.is_in(list(known)))).len():
+            raise ConfigError(f"score table: {one_of(name, strange[0], known)}")
+    if "model" in scores.columns:
+        _check_measured_runs(scores, study)
+    return scores.select(*there, *more)
+
+
+def _check_measured_runs(scores: pl.DataFrame, study: Study) -> None:
+    """Refuse a table in which a row names no model, or in which two runs are of one model."""
+    if scores["model"].null_count():
+        raise ConfigError("score table: column 'model' has empty cells")
+    if "run" not in scores.columns or study.across:
+        return
+    runs_of = scores.group_by("model").agg(pl.col("run").drop_nulls().unique().sort())
+    for model, runs in runs_of.filter(pl.col("run").list.len() > 1).sort("model").iter_rows():
+        hint = " ".join(f"--label {run}=NAME" for run in runs)
+        raise ConfigError(f"runs {', '.join(runs)} measured one model, {model!r}; tell them apart by {hint}")
+
+
+def _check_columns(scores: pl.DataFrame, required: Sequence[str]) -> None:
+    for name in required:
+        if name not in scores.columns:
+            raise ConfigError(f"score table: column {name!r} is missing; required: {', '.join(required)}")
+    for name in dict.fromkeys((*required, "model", "strategy", "item")):
+        if name in scores.columns and name != "correct" and scores[name].null_count():
+            raise ConfigError(f"score table: column {name!r} has empty cells")
+
+
+def _check_outcomes(scores: pl.DataFrame) -> None:
+    """Every answer has to be right or wrong. Any text may be a status; one that is not known counts as a failure."""
+    if "correct" in scores.columns and scores.schema["correct"] != pl.Boolean:
+        raise ConfigError(f"score table: column 'correct' is {scores.schema['correct']}; expected true or false")
+    if "status" not in scores.columns:
+        return
+    check_status(scores)
+    if "correct" in scores.columns:
+        empty = scores.filter(pl.col("correct").is_null() & (pl.col("status") == OK))
+        if empty.height:
+            raise ConfigError(f"score table: item {empty['item'][0]!r}: correct is empty; expected true or false")
+
+
+def _check_values(scores: pl.DataFrame, name: str, known: Sequence[str]) -> None:
+    if scores.schema[name] != pl.String:
+        raise ConfigError(f"score table: column {name!r} is {scores.schema[name]}; expected one of {', '.join(known)}")
+    strange = scores.filter(pl.col(name).is_null() | ~pl.col(name).is_in(list(known)))
+    if strange.height:
+        item, value = strange.select("item", name).row(0)
+        raise ConfigError(f"score table: item {item!r}: {one_of(name, str(value), known)}")
+
+
+def _check_runs(scores: pl.DataFrame, across: bool) -> None:
+    """Refuse two runs of one model where both answer a question by the same strategy, since tables by model would count
+    both, and where they ask different benchmarks. Runs that share no strategy are one model with all their
+    strategies."""
+    if not {"run", "model", "strategy", "item"} <= set(scores.columns):
+        return
+    runs_of = scores.group_by("model").agg(pl.col("run").drop_nulls().unique().sort())
+    for model, runs in runs_of.filter(pl.col("run").list.len() > 1).sort("model").iter_rows():
+        hint = "tell them apart by " + " ".join(f"--label {run}=NAME" for run in runs)
+        rows = scores.filter(pl.col("model") == model)
+        twice = rows.filter(pl.struct("strategy", "item").is_duplicated()).sort("strategy", "item", "run")
+        if twice.height:
+            strategy, item = twice.select("strategy", "item").row(0)
+            both = ", ".join(sorted(set(twice["run"])))
+            raise ConfigError(
+                f"runs {both} are of one model, {model!r}, and answer the same questions by the same strategy (first: "
+                f"strategy {strategy!r}, item {item!r}); {hint}"
+            )
+        asked = sorted(rows["benchmark"].drop_nulls().unique()) if "benchmark" in rows.columns else []
+        if len(asked) > 1 and not across:
+            raise ConfigError(
+                f"runs {', '.join(runs)} are of one model, {model!r}, but ask different benchmarks "
+                f"({', '.join(asked)}); analyze each alone, set them side by side (--study behaviour), or {hint}"
+            )
+
+
+WIDE = 0.3
+"""How far apart the shares right of two values of a factor are before a reader of one share for all is told of it."""
+
+MOST_FACTORS = 3
+"""How many factors a reader is told of at most."""
+
+
+def describe_spread(scores: pl.DataFrame) -> list[str]:
+    """A sentence on the factors by whose values accuracy differs most, where one share for all questions would hide it;
+    none where no two values differ clearly and by WIDE or more.
+
+    scores: a score table.
+    """
+    names = [
+        name for name in breakdowns.find_factors(scores) if 1 < scores[name].drop_nulls().n_unique() <= breakdowns.MOST
+    ]
+    rows = breakdowns.factor_rows(scores.lazy(), names, baselines.RuleKinds({}))
+    return describe_spread_of(lambda: [rows], names)
+
+
+def describe_spread_of(rows: Rows, names: Sequence[str]) -> list[str]:
+    """The sentence of `describe_spread`, counted file by file. rows: as by.rows_of gives them for the names. names: factors."""
+    tallies = {name: Tally((own,), baselines.RuleKinds({})) for name, own in breakdowns.inner_names(names).items()}
+    count_files(rows, list(tallies.values()))
+    found: list[tuple[float, str]] = []
+    for name, tally in tallies.items():
+        arms: dict[tuple[str, str], list[tuple[Record, str]]] = {}
+        for (model, strategy, value), one in tally.shares():
+            arms.setdefault((model, strategy), []).append((one, breakdowns.value_text(value)))
+        widest: tuple[float, str] | None = None
+        for values in arms.values():
+            low, high = (pick(values, key=lambda one: one[0]["accuracy"]) for pick in (min, max))
+            gap = high[0]["accuracy"] - low[0]["accuracy"]
+            if gap >= WIDE and low[0]["ci_high"] < high[0]["ci_low"] and (widest is None or gap > widest[0]):
+                shares = (percent(low[0]["accuracy"]), low[1], percent(high[0]["accuracy"]), high[1])
+                widest = gap, "{} (from {} where it is {} to {} where it is {})".format(name, *shares)
+        if widest is not None:
+            found.append(widest)
+    told = [said for _, said in sorted(found, key=lambda one: -one[0])[:MOST_FACTORS]]
+    if not told:
+        return []
+    return [f"one share for all questions hides how far it differs by {'; '.join(told)}: --by FACTOR shows it"]
+
 
 BESIDE = "stability"
 """The study of variants, whose tables stand beside those of any other study where variants were asked."""
@@ -52,7 +245,7 @@ class Analysis:
         tables = {name: frame for name, frame in self.tables.items() if name not in own}
         excerpts = list(self.study.summary(tables))
         for name in self.by:
-            title, frame, reading = factors.shown(name, self.tables[name])
+            title, frame, reading = factors.factor_excerpt(name, self.tables[name])
             excerpts.append(Excerpt(title, frame, (name,), reading))
         excerpts += people.excerpts(self.tables)
         if self.beside is not None:
@@ -83,7 +276,7 @@ class Analysis:
 
         context: what a guesser scores. Raises ContentError where the study fails.
         """
-        own = guarded(self.study, lambda: self.study.verdicts(self.tables, context))
+        own = call_study(self.study, lambda: self.study.verdicts(self.tables, context))
         more = {one.model: one.cards for one in self.beside.told(context)} if self.beside is not None else {}
         return [replace(one, cards=(*one.cards, *more.get(one.model, ()))) for one in own]
 
@@ -100,32 +293,32 @@ def compute(
 
     scores: a score table. study: a study, its name, or its path; None for the one that the benchmark of the answers
     names. intervals: one of the study's ways to count; None for its first. by: factors, such as "kind" or, crossed,
-    "kind,order", by whose values answers are counted besides (see tomserve.studies.by). named: the study that measured
-    runs name (see tomserve.studies.loading.named_by), which reads them where no other is given. Raises ConfigError for
+    "kind,order", by whose values answers are counted besides (see tomserve.studies.breakdowns). named: the study that measured
+    runs name (see tomserve.studies.study.study_of_manifests), which reads them where no other is given. Raises ConfigError for
     a table that does not fit and for an unknown factor, ContentError where the study fails.
     """
     by_default = study is None and intervals is None and not by
     frame = scores.collect() if isinstance(scores, pl.LazyFrame) else scores
-    parts = split(frame)
+    parts = split_scores(frame)
     if study is None and parts.mixed:
-        raise ConfigError(_both("", readers_of_both()))
+        raise ConfigError(_no_reader_of_both("", studies_of_both()))
     if not isinstance(study, Study):
         study = load_study((named or default_study(frame)) if study is None else study)
     if study.together:
-        return _together(parts, study, intervals, by)
+        return _compute_both(parts, study, intervals, by)
     if parts.mixed:
-        raise ConfigError(_both(f", and the study {study.name!r} counts one kind", readers_of_both()))
+        raise ConfigError(_no_reader_of_both(f", and the study {study.name!r} counts one kind", studies_of_both()))
     if not study.answers:
-        return _of_measurement(frame, study, intervals, by, by_default)
+        return _compute_measurement(frame, study, intervals, by, by_default)
     if readers := measured_studies(frame):
         raise ConfigError(
             f"score table: holds a measurement, and the study {study.name!r} counts answers; leave out --study, "
             f"or choose one that reads it: {', '.join(readers)}"
         )
     if study.variants or not has_variants(frame):
-        return _with_factors(_computed(frame, study, intervals, by_default), frame, by)
-    own = _with_factors(_computed(originals(frame), study, intervals, by_default), originals(frame), by)
-    beside = _computed(frame, load_study(BESIDE), None, False)
+        return _with_factors(_compute_answers(frame, study, intervals, by_default), frame, by)
+    own = _with_factors(_compute_answers(originals(frame), study, intervals, by_default), originals(frame), by)
+    beside = _compute_answers(frame, load_study(BESIDE), None, False)
     more = {name: table for name, table in beside.tables.items() if name not in own.tables}
     return replace(
         own,
@@ -136,20 +329,20 @@ def compute(
     )
 
 
-def _both(why: str, readers: Sequence[str]) -> str:
+def _no_reader_of_both(why: str, readers: Sequence[str]) -> str:
     """What is said of answers and measurements that are given to a study that does not read both."""
     named = f"; for a study of both choose --study {' or '.join(readers)}, or give one kind" if readers else ""
     return f"some of these hold answers and some a measurement{why}{named or '; give one kind'}"
 
 
-def _together(parts: Parts, study: Study, intervals: str | None, by: Sequence[str]) -> Analysis:
+def _compute_both(parts: SplitScores, study: Study, intervals: str | None, by: Sequence[str]) -> Analysis:
     """What a study of answers and measurements says of both; either may be missing."""
-    answers, chosen = parts.answers, way_of(study, intervals)
+    answers, chosen = parts.answers, choose_intervals(study, intervals)
     if answers.height:
-        check(answers, study.required, study.values, study.across)
+        check_scores(answers, study.required, study.values, study.across)
     elif by:
         raise ConfigError("--by counts answers by a factor, and there are only measurements; leave it out")
-    moved = measured(parts.measured, study) if parts.measured.height else parts.measured.clear()
+    moved = check_measurement(parts.measured, study) if parts.measured.height else parts.measured.clear()
     there = [part for part in (answers.drop(KIND, strict=False), moved) if part.height]
     table = pl.concat(there, how="diagonal_relaxed") if there else answers
 
@@ -159,10 +352,10 @@ def _together(parts: Parts, study: Study, intervals: str | None, by: Sequence[st
             tables = people.with_people(noise.with_noise(tables, answers), answers)
         return tables, {**study.notes(chosen)}, (*study.warnings(tables), *people.warnings(tables))
 
-    return _with_factors(noted(study, chosen, guarded(study, made), False), originals(answers), by)
+    return _with_factors(build_analysis(study, chosen, call_study(study, made), False), originals(answers), by)
 
 
-def _of_measurement(
+def _compute_measurement(
     frame: pl.DataFrame, study: Study, intervals: str | None, by: Sequence[str], by_default: bool
 ) -> Analysis:
     """What a study of measurements says of a measured table; nothing that only answers have stands beside it."""
@@ -170,23 +363,23 @@ def _of_measurement(
         raise ConfigError(
             f"--by counts answers by a factor, and the study {study.name!r} reads a measurement; leave it out"
         )
-    table, chosen = measured(frame, study), way_of(study, intervals)
+    table, chosen = check_measurement(frame, study), choose_intervals(study, intervals)
 
     def made() -> Analysis:
         tables = study.tables(table.lazy(), chosen)
         return Analysis(study, chosen, tables, {**study.notes(chosen)}, tuple(study.warnings(tables)), by_default)
 
-    return guarded(study, made)
+    return call_study(study, made)
 
 
 def _with_factors(analysis: Analysis, frame: pl.DataFrame, by: Sequence[str]) -> Analysis:
     """The analysis with the tables by these factors. Raises ConfigError for a factor that cannot be counted by."""
     if not by:
-        told = spreading.spread(frame) if analysis.study.name == Benchmark.study else []
+        told = describe_spread(frame) if analysis.study.name == Benchmark.study else []
         return replace(analysis, warnings=(*analysis.warnings, *told))
-    chosen = factors.wanted(by, frame)
-    made = factors.tables(frame, chosen, analysis.intervals, analysis.tables)
-    return with_tables(analysis, noise.with_noise(made, frame), factors.left_out(frame, chosen))
+    chosen = factors.parse_factors(by, frame)
+    made = factors.factor_tables(frame, chosen, analysis.intervals, analysis.tables)
+    return with_tables(analysis, noise.with_noise(made, frame), factors.left_out_lines(frame, chosen))
 
 
 def with_tables(analysis: Analysis, made: Mapping[str, pl.DataFrame], left_out: Sequence[str]) -> Analysis:
@@ -194,7 +387,7 @@ def with_tables(analysis: Analysis, made: Mapping[str, pl.DataFrame], left_out: 
     the questions that these tables leave out."""
     made = {name: table for name, table in made.items() if name != noise.TABLE}
     more = {name: f"{note} {noise.notes({name: made[name]}).get(name, '')}".strip()
-            for name, note in baselines.noted(factors.notes(made, analysis.intervals), made).items()}  # fmt: skip
+            for name, note in baselines.drop_rule_notes(factors.factor_notes(made, analysis.intervals), made).items()}  # fmt: skip
     return replace(
         analysis,
         tables={**analysis.tables, **made},
@@ -204,27 +397,27 @@ def with_tables(analysis: Analysis, made: Mapping[str, pl.DataFrame], left_out: 
     )
 
 
-def _computed(frame: pl.DataFrame, study: Study, intervals: str | None, by_default: bool) -> Analysis:
+def _compute_answers(frame: pl.DataFrame, study: Study, intervals: str | None, by_default: bool) -> Analysis:
     """What one study says of a score table, as `compute` does."""
-    check(frame, study.required, study.values, study.across)
-    chosen = way_of(study, intervals)
+    check_scores(frame, study.required, study.values, study.across)
+    chosen = choose_intervals(study, intervals)
 
     def made() -> tuple[Mapping[str, pl.DataFrame], dict[str, str], tuple[str, ...]]:
         tables = people.with_people(noise.with_noise(study.tables(frame.lazy(), chosen), frame), frame)
-        told = baselines.said_of(study.warnings(tables), frame.columns)
+        told = baselines.drop_missing_warnings(study.warnings(tables), frame.columns)
         return tables, {**study.notes(chosen)}, (*told, *people.warnings(tables))
 
-    return noted(study, chosen, guarded(study, made), by_default)
+    return build_analysis(study, chosen, call_study(study, made), by_default)
 
 
-def noted(
+def build_analysis(
     study: Study,
     chosen: str,
     made: tuple[Mapping[str, pl.DataFrame], dict[str, str], tuple[str, ...]],
     by_default: bool,
 ) -> Analysis:
     """The analysis of these tables, notes and warnings, with the notes of what stands beside any study's tables."""
-    tables, notes, warnings = made[0], baselines.noted(made[1], made[0]), made[2]
+    tables, notes, warnings = made[0], baselines.drop_rule_notes(made[1], made[0]), made[2]
     for name, more in noise.notes(tables).items():
         notes[name] = f"{notes[name]} {more}" if name in notes else more
     notes |= people.notes(tables)
@@ -235,7 +428,7 @@ OTHER = " in this study; `--study accuracy` has effective ones"
 """Where a user finds the way to count that most studies do not have."""
 
 
-def way_of(study: Study, intervals: str | None) -> str:
+def choose_intervals(study: Study, intervals: str | None) -> str:
     """The way to count that was chosen, or the study's first. Raises ConfigError for one that it does not have."""
     chosen = study.intervals[0] if intervals is None else intervals
     if chosen not in study.intervals:
@@ -244,10 +437,10 @@ def way_of(study: Study, intervals: str | None) -> str:
     return chosen
 
 
-Made = TypeVar("Made")
+Result = TypeVar("Made")
 
 
-def guarded(study: Study, compute: Callable[[], Made]) -> Made:
+def call_study(study: Study, compute: Callable[[], Result]) -> Result:
     """What a function of a study returns. A study is the user's code: an error of it says where it failed rather than
     how it was called."""
     try:
@@ -257,7 +450,7 @@ def guarded(study: Study, compute: Callable[[], Made]) -> Made:
     except Exception as error:
         if study.path is None:
             raise
-        raise failure(error, study.path, "failed") from None
+        raise study_error(error, study.path, "failed") from None
 
 
 def analyze(
@@ -272,7 +465,7 @@ def analyze(
     return dict(compute(scores, study, intervals, by).tables)
 
 
-def labelled(scores: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
+def relabel(scores: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
     """The scores with the model of single runs renamed.
 
     labels: texts ``RUN=NAME``. Raises ConfigError for another text, and for a run that is not in the table.
@@ -287,3 +480,215 @@ def labelled(scores: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
         model = pl.when(pl.col("run") == run).then(pl.lit(name)).otherwise(pl.col("model"))
         scores = scores.with_columns(model.alias("model"))
     return scores
+
+
+LOADED_COLUMNS = 4.5
+"""How many times the memory of all columns a study takes that is computed from rows, as was measured of several."""
+
+LARGE_MEMORY = 2e9
+"""From so many bytes on it is said how much memory a study takes."""
+
+_WIDTHS: dict[type[pl.DataType], float] = {pl.Boolean: 0.25, pl.Float64: 8, pl.Int64: 8, pl.List: 8, pl.Null: 0}
+"""Bytes of a value in memory; a text takes 16 and, where it is long and no other has it, as many more."""
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What has to be known of tables in many files before anything is counted.
+
+    rows: of all of them. disjoint: whether every question of a model lies in one file with all its answers, so that the
+    files can be counted one after the other. variants, people: whether some questions are variants of others, or were
+    answered by people.
+    """
+
+    rows: int
+    disjoint: bool
+    variants: bool
+    people: bool
+
+    @property
+    def countable(self) -> bool:
+        """Whether a study that can be counted file by file can be so here."""
+        return self.disjoint and not self.variants and not self.people
+
+
+def compute_files(
+    tables: Sequence[pl.LazyFrame],
+    study: Study | str | None = None,
+    intervals: str | None = None,
+    by: Sequence[str] = (),
+    *,
+    named: str | None = None,
+    note: Note | None = None,
+) -> Analysis:
+    """What tomserve.studies.compute says of all rows of these tables, each of which fits into memory by itself.
+
+    tables: score tables with the same columns (see tomserve.distributed.shards). study, intervals, by, named: as for
+    `compute`. note: told in a sentence how much memory the study takes, where it takes more than one file. Raises what
+    `compute` raises, and MachineError where the memory of this machine cannot hold what the study needs.
+    """
+    sample = _sample(tables)
+    if measured_studies(sample.clear()) or "strategy" not in sample.columns:
+        return compute(pl.concat(tables), study, intervals, by, named=named)
+    chosen = study if isinstance(study, Study) else load_study(study or named or default_study(sample))
+    facts = _facts(tables, chosen)
+    if chosen.counted is None or not facts.countable:
+        _report_memory(tables, facts, chosen, note)
+    if not facts.countable or chosen.together or not chosen.answers:
+        return compute(pl.concat(tables), study, intervals, by, named=named)
+    return _one_by_one(tables, chosen, intervals, by, by_default=study is None and intervals is None and not by)
+
+
+def _sample(tables: Sequence[pl.LazyFrame]) -> pl.DataFrame:
+    """The columns of the tables, with a row for each of their benchmarks."""
+    schema = tables[0].collect_schema()
+    empty = pl.DataFrame(schema=schema)
+    if "benchmark" not in schema:
+        return empty
+    found = [table.select(pl.col("benchmark").unique()).collect(engine="streaming") for table in tables]
+    return pl.concat([empty, pl.concat(found).unique().sort("benchmark")], how="diagonal_relaxed")
+
+
+def _facts(tables: Sequence[pl.LazyFrame], study: Study) -> Facts:
+    """Check the tables one after the other, and see what they hold. Raises ConfigError as `check_scores` does."""
+    there = tables[0].collect_schema().names()
+    wanted = dict.fromkeys((*ANSWER_KEY, *study.required, *study.values, "benchmark", ORIGINAL, *PEOPLE))
+    names = [name for name in wanted if name in there]
+    rows, variants, people = 0, False, False
+    questions: list[pl.Series] = []
+    runs: set[tuple[object, ...]] = set()
+    for table in tables:
+        part = table.select(names).collect(engine="streaming")
+        check_scores(part, study.required, study.values, study.across)
+        rows += part.height
+        variants = variants or (ORIGINAL in names and bool(part[ORIGINAL].is_not_null().any()))
+        people = people or (next(iter(PEOPLE)) in names and bool((part[next(iter(PEOPLE))].list.len() > 0).any()))
+        once = part.select("model", "item").unique()
+        questions.append(once.select(pl.struct("model", "item").hash().alias("hash"))["hash"])
+        told = [name for name in ("model", "run", "benchmark") if name in names]
+        runs |= set(part.select(told).unique().iter_rows())
+    hashes = pl.concat(questions)
+    alone = len({row[0] for row in runs}) == len(runs)  # one run of one benchmark for each model
+    return Facts(rows, alone and not hashes.is_duplicated().any(), variants, people)
+
+
+def _one_by_one(
+    tables: Sequence[pl.LazyFrame], study: Study, intervals: str | None, by: Sequence[str], *, by_default: bool
+) -> Analysis:
+    """The tables of a study, with all that `compute` puts beside them: counted file by file or, where the study cannot
+    be counted so, from those columns of all files that it reads."""
+    every = pl.concat(tables)
+    chosen, kinds, said = choose_intervals(study, intervals), baselines.RuleKinds.of(every), _noise(every)
+
+    def make() -> Mapping[str, pl.DataFrame]:
+        if (way := study.counted) is None:
+            return study.tables(every, chosen)
+        columns = way.columns(every)
+
+        def rows() -> Iterable[pl.DataFrame]:
+            return (prepare_rows(table, columns).collect(engine="streaming") for table in tables)
+
+        return way.tables(rows, kinds, chosen)
+
+    made = call_study(study, lambda: noise.with_noise(make(), said))
+    notes, warnings = {**study.notes(chosen)}, baselines.drop_missing_warnings(study.warnings(made), kinds.columns)
+    found = build_analysis(study, chosen, (made, notes, warnings), by_default)
+    if not by:
+        names = _factors(tables) if study.name == Benchmark.study else []
+        spread = describe_spread_of(_rows_of(tables, names, baselines.RuleKinds({})), names) if names else []
+        return replace(found, warnings=(*found.warnings, *spread))
+    wanted = factors.parse_factors(by, _values(tables, by))
+    needed = [name for one in wanted for name in one]
+    guess = factors.GUESS in every.collect_schema()
+    more = factors.count_by_factors(
+        _rows_of(tables, needed, kinds), wanted, chosen, kinds, guess=guess, taken=found.tables
+    )
+    return with_tables(found, noise.with_noise(more, said), _left_out(tables, wanted))
+
+
+def _rows_of(tables: Sequence[pl.LazyFrame], names: Sequence[str], kinds: baselines.RuleKinds) -> Rows:
+    return lambda: (factors.factor_rows(table, names, kinds) for table in tables)
+
+
+def _noise(every: pl.LazyFrame) -> pl.DataFrame:
+    """The rows that a noise check asked again, and one without a check for each model and strategy."""
+    there = every.collect_schema().names()
+    arms = every.select("model", "strategy").unique().collect(engine="streaming").sort("model", "strategy")
+    lists = [name for name in noise.LISTS if name in there]
+    if not lists:
+        return arms
+    names = [name for name in ("model", "strategy", "chain", "correct", *lists) if name in there]
+    known = every.select(names).filter(pl.any_horizontal(pl.col(name).list.len() > 0 for name in lists))
+    return pl.concat([known.collect(engine="streaming"), arms], how="diagonal_relaxed")
+
+
+def _values(tables: Sequence[pl.LazyFrame], by: Sequence[str]) -> pl.DataFrame:
+    """A table with the columns of the tables, in which each combination of values of the factors `by` stands once."""
+    schema = tables[0].collect_schema()
+    asked = {*by, *(name.strip() for text in by for name in text.split(","))}
+    names = [name for name in schema if name in asked or name == factors.ITEMS]
+    found = [table.select(names).unique().collect(engine="streaming") for table in tables]
+    return pl.concat([pl.DataFrame(schema=schema), pl.concat(found).unique()], how="diagonal_relaxed")
+
+
+def _factors(tables: Sequence[pl.LazyFrame]) -> list[str]:
+    """The factors that have several values, and few enough to be set side by side."""
+    known = factors.find_factors(_values(tables, ()))
+    values: dict[str, set[object]] = {name: set() for name in known}
+    for table in tables:
+        part = table.select(list(values)).collect(engine="streaming")
+        for name in part.columns:
+            values[name] |= set(part[name].drop_nulls().unique())
+            if len(values[name]) > factors.MOST:
+                del values[name]
+    return [name for name, found in values.items() if len(found) > 1]
+
+
+def _left_out(tables: Sequence[pl.LazyFrame], by: Sequence[factors.By]) -> list[str]:
+    """What factors.left_out says of all the tables."""
+    found = []
+    every = _questions(tables, ())
+    for one in by:
+        if without := every - _questions(tables, one):
+            found.append(factors.left_out_line(one, without, every))
+    return found
+
+
+def _questions(tables: Sequence[pl.LazyFrame], having: Sequence[str]) -> int:
+    """How many questions there are that have a value of all these factors."""
+    names = dict.fromkeys(("item", *having))
+    each = [
+        table.select(*names).drop_nulls(list(having) or ["item"]).select(pl.col("item").unique().hash())
+        for table in tables
+    ]
+    return pl.concat([one.collect(engine="streaming") for one in each])["item"].n_unique()
+
+
+def _report_memory(tables: Sequence[pl.LazyFrame], facts: Facts, study: Study, note: Note | None) -> None:
+    """Say how much memory a study takes that is computed from rows. Raises MachineError where there is not as much."""
+    needed = memory_needed(tables[0].collect_schema(), facts.rows) * LOADED_COLUMNS
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    said = f"the study {study.name!r} takes about {needed / 1e9:,.1f} GB of memory for {facts.rows:,} answers"
+    why = "it is computed from rows" if study.counted is None else _why(facts)
+    if needed > there:
+        raise MachineError(
+            f"{said}, since {why}, and this machine has {there / 1e9:,.1f} GB; analyze fewer files at a time, use a "
+            f"machine with more memory, or choose --study {Benchmark.study}, which is counted file by file"
+        )
+    if needed > LARGE_MEMORY and note is not None:
+        note(f"{said}, since {why}")
+
+
+def _why(facts: Facts) -> str:
+    if facts.people:
+        return "people answered some of the questions"
+    if facts.variants:
+        return "some questions are variants of others"
+    return "some questions, or several runs of one model, have answers in more than one file"
+
+
+def memory_needed(schema: pl.Schema, rows: int) -> float:
+    """About how many bytes so many rows of these columns take in memory; lists count as if most were empty."""
+    return float(rows * sum(_WIDTHS.get(type(kind), 16) for kind in schema.values()))

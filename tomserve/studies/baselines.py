@@ -1,18 +1,18 @@
-"""Baselines: what rules that follow nobody's belief score on the very questions that a model was asked.
+"""Shortcut baselines: what simple rules that follow nobody's belief score on the very questions that a model was
+asked.
 
-A score table says of each question which rules answer it right (columns rule_..., see tomserve.scoring.baselines). Beside
-an accuracy stands the best of them: the one with the most right answers on the same rows, of several the one of the
-plainest kind. It is chosen on these rows, which favours the rule; a model that is clearly above it is so all the more.
+Beside an accuracy stands the best of them: the one with the most right answers on the same rows, of several the one
+of the plainest kind. It is chosen on these rows, which favours the rule; a model that is clearly above it is so all
+the more.
 
->>> rows = pl.DataFrame({"correct": [True, True, False], "faulty": [False] * 3, "cluster": ["a", "b", "c"],
-...                      "rule_first_choice": [True, False, False], "rule_always_yes": [None, None, None]})
->>> found = beside(rows, Kinds({"rule_first_choice": "constant", "rule_always_yes": "constant"}))
->>> found["best_rule"], round(found["best_rule_accuracy"], 3), round(found["over_rule"], 3)
-('first choice', 0.333, 0.333)
+>>> counts = {"rule_first_choice": 3, "said rule_first_choice": 8, "total": 8}
+>>> rank_rules(counts, {"rule_first_choice": "constant"})[0]["accuracy"]
+0.375
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,17 +20,107 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from tomserve import benchmarks
-from tomserve.scoring.baselines import BEGINNING, GENERIC, KINDS
-from tomserve.studies import ruled, summed
+from tomserve.scoring.baselines import BEGINNING, GENERIC, KINDS, baseline_name
+from tomserve.stats.paper_formulas import accuracy_interval
+from tomserve.studies import contrasts
 from tomserve.studies.contrasts import NEW, Record, share
-from tomserve.studies.showing import Excerpt, Figure, Row, Tables
-from tomserve.studies.words import cell, finite, percent, signed
+from tomserve.studies.presentation import Excerpt, Figure, Row, Tables, cell, finite_or_none, percent, signed_points
+
+COLUMNS = (
+    "best_rule best_rule_kind best_rule_accuracy best_rule_estimate over_rule over_rule_low over_rule_high p_over_rule"
+)
+"""The columns that stand beside an accuracy: the best rule's name, its kind (one of scoring.rules.KINDS) and its share
+of right answers on the same rows; the same share with the weights of the interval (see contrasts.contrast); and the
+model's share minus that one, with its 95% interval over the unit of the accuracy's interval and the p of that test."""
+
+KNOWN = "best_rule best_rule_kind best_rule_accuracy"
+"""Those of COLUMNS that need no interval."""
+
+EFFECTIVE = "effective"
+"""The way to count by which a share of answers in clusters has the interval of as many independent answers as have its
+error (designed.designed_share)."""
+
+ORDER = {kind: place for place, kind in enumerate(KINDS)}
+
+
+def rank_rules(counts: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Record]:
+    """The records of baselines.counted from counts: by a rule's column how many rows it has right, by that name with
+    "said " before it of how many it says something, and the `total` of the rows. kinds: by column the rule's kind."""
+    found: list[Record] = [
+        {
+            "rule": baseline_name(column),
+            "kind": kinds[column],
+            "right": counts[column],
+            "total": counts["total"],
+            "accuracy": counts[column] / counts["total"],
+            "said": counts[f"said {column}"],
+            "column": column,
+        }
+        for column in kinds
+        if counts[f"said {column}"]
+    ]
+    return sorted(found, key=lambda one: (-one["right"], ORDER[one["kind"]], one["rule"]))
+
+
+def pair_with_rule(rows: pl.DataFrame, column: str, keys: Sequence[str] = ()) -> pl.DataFrame:
+    """Each row beside what a rule has of its question, as contrasts.pair has them. column: that of the rule. keys:
+    further columns that are wanted."""
+    return rows.select(
+        *("correct", "faulty", "cluster", *keys),
+        pl.col(column).fill_null(False).alias("control"),
+        pl.lit(False).alias("control_faulty"),
+    )
+
+
+def rule_columns_of_sums(
+    best: Record | None, sums: pl.DataFrame | None, brief: bool, stratum: str | None = None
+) -> Record:
+    """What baselines.beside says, from the best of the rules (see `rank_rules`; None where there is none) and the sums of
+    the pairs with it (summed.of_pairs), which only the interval needs. brief: whether that is left out."""
+    names = (KNOWN if brief else COLUMNS).split()
+    if best is None:
+        return dict.fromkeys(names)
+    found: Record = {
+        "best_rule": best["rule"],
+        "best_rule_kind": best["kind"],
+        "best_rule_accuracy": best["accuracy"],
+    }
+    if sums is None:
+        return found
+    effect = contrasts.contrast_of_sums(sums, stratum)
+    found |= {
+        "best_rule_estimate": effect["share_control"],
+        "over_rule": effect["risk_difference"],
+        "over_rule_low": effect["rd_low"],
+        "over_rule_high": effect["rd_high"],
+        "p_over_rule": effect["p"],
+    }
+    return {name: _defined(found[name]) for name in names}
+
+
+def share_by_intervals(counts: Mapping[str, Any], intervals: str) -> Record:
+    """The share of right answers with its interval, as baselines.accuracy has it, from counts: `answers`, `right`,
+    `unread` and, but for published intervals, `failed` and the number of `clusters`, for effective ones also
+    summed.SQUARES."""
+    if intervals == EFFECTIVE:
+        return contrasts.effective_share_of_counts(counts)
+    if intervals == "recommended":
+        return contrasts.share_of_counts(counts)
+    correct, total = int(counts["right"]), int(counts["answers"])
+    low, high = accuracy_interval(correct, total)
+    found = {"correct": correct, "total": total, "accuracy": correct / total, "ci_low": low, "ci_high": high}
+    return {**found, "unread": int(counts["unread"])}
+
+
+def _defined(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
 
 TABLE = "baselines"
 """Name of the table of all rules."""
 
-COLUMNS, KNOWN = ruled.COLUMNS, ruled.KNOWN
-"""The columns that stand beside an accuracy, and those of them that need no interval (see tomserve.studies.ruled)."""
+RULE_COLUMNS, KNOWN_COLUMNS = COLUMNS, KNOWN
+"""The columns that stand beside an accuracy, and those of them that need no interval (see tomserve.studies.baselines)."""
 
 NOTE = (
     "What rules that follow nobody's belief score on the questions that the model was asked. right: how many of the "
@@ -58,13 +148,13 @@ MISSING = (
 """The warning where a score table has no rules, as one that an older version made."""
 
 
-class Kinds(NamedTuple):
+class RuleKinds(NamedTuple):
     """The kind of each rule of a score table, by its column; see `of`."""
 
     by_column: Mapping[str, str]
 
     @classmethod
-    def of(cls, scores: pl.LazyFrame) -> Kinds:
+    def of(cls, scores: pl.LazyFrame) -> RuleKinds:
         """The rules of a score table. A rule of a benchmark that this process does not know counts as surface."""
         schema = scores.collect_schema()
         columns = [name for name, kind in schema.items() if name.startswith(BEGINNING) and kind == pl.Boolean]
@@ -83,7 +173,7 @@ class Kinds(NamedTuple):
         return tuple(self.by_column)
 
 
-def counted(rows: pl.DataFrame, kinds: Kinds) -> list[Record]:
+def count_rules(rows: pl.DataFrame, kinds: RuleKinds) -> list[Record]:
     """How many of these rows each rule has right, the best first; rules that say nothing of any row are left out.
 
     rows: with the columns of `kinds`. A row of which a rule says nothing is one that it has not right.
@@ -92,10 +182,10 @@ def counted(rows: pl.DataFrame, kinds: Kinds) -> list[Record]:
         return []
     right = [pl.col(column).sum().cast(pl.Int64) for column in kinds.columns]
     said = [pl.col(column).count().cast(pl.Int64).alias(f"said {column}") for column in kinds.columns]
-    return ruled.ranked({**rows.select(*right, *said).row(0, named=True), "total": rows.height}, kinds.by_column)
+    return rank_rules({**rows.select(*right, *said).row(0, named=True), "total": rows.height}, kinds.by_column)
 
 
-def table(rows: pl.DataFrame, kinds: Kinds, keys: Sequence[str]) -> Iterator[Record]:
+def rule_records(rows: pl.DataFrame, kinds: RuleKinds, keys: Sequence[str]) -> Iterator[Record]:
     """The records of the table of baselines: for each value of the keys every rule, the best first.
 
     rows: prepared rows, of which each item of a model counts once, whatever it was asked by. keys: columns such as
@@ -104,67 +194,69 @@ def table(rows: pl.DataFrame, kinds: Kinds, keys: Sequence[str]) -> Iterator[Rec
     read = rows.select(*keys, "item", *kinds.columns)  # what is not read is not copied, either
     once = read.unique([*keys, "item"], keep="first", maintain_order=True)
     for key, part in once.group_by(list(keys), maintain_order=True):
-        for record in counted(part, kinds):
+        for record in count_rules(part, kinds):
             del record["column"]
             yield {**dict(zip(keys, key, strict=True)), **record}
 
 
-def beside(rows: pl.DataFrame, kinds: Kinds, stratum: str | None = None, interval: bool = True) -> Record:
+def rule_columns(rows: pl.DataFrame, kinds: RuleKinds, stratum: str | None = None, interval: bool = True) -> Record:
     """What stands beside the accuracy of these rows: the columns of COLUMNS, or of KNOWN without `interval`.
 
     rows: prepared rows of one model and strategy. stratum: the column whose values are the units of the interval, such
     as "stage"; None for clusters. All are empty where the table has no rules.
     """
-    best = next(iter(counted(rows, kinds)), None)
+    best = next(iter(count_rules(rows, kinds)), None)
     keys = [stratum] if stratum else []
     sums = (
-        summed.of_pairs(ruled.pairs_with(rows, best["column"], keys), keys) if best is not None and interval else None
+        contrasts.sums_of_pairs(pair_with_rule(rows, best["column"], keys), keys)
+        if best is not None and interval
+        else None
     )
-    return ruled.beside_of(best, sums, not interval, stratum)
+    return rule_columns_of_sums(best, sums, not interval, stratum)
 
 
-def accuracy(rows: pl.DataFrame, kinds: Kinds, intervals: str, *, brief: bool = False) -> Record:
+def accuracy(rows: pl.DataFrame, kinds: RuleKinds, intervals: str, *, brief: bool = False) -> Record:
     """The share of right answers of these rows with its interval, as `intervals` has it.
 
     rows: prepared rows of one model and strategy. intervals: "recommended", for the `share` over clusters and what
-    stands `beside` it, or "published", for the interval that takes the questions as independent and nothing beside it.
+    stands `rule_columns` it, or "published", for the interval that takes the questions as independent and nothing beside it.
     brief: whether the interval of the difference to the best rule is left out.
     """
     if intervals == "recommended":
-        return {**share(rows), **beside(rows, kinds, interval=not brief)}
+        return {**share(rows), **rule_columns(rows, kinds, interval=not brief)}
     counts = {"right": rows["correct"].sum(), "answers": rows.height, "unread": rows["unread"].sum()}
-    return ruled.counted_share(counts, intervals)
+    return share_by_intervals(counts, intervals)
 
 
-def place(row: Mapping[str, Any]) -> int | None:
+def place_against_rule(row: Mapping[str, Any]) -> int | None:
     """1 where the accuracy of a row is clearly above its best rule's, -1 where it is clearly below, 0 where they are
     not told apart; None where there is no rule or no interval."""
-    low, high = finite(row.get("over_rule_low")), finite(row.get("over_rule_high"))
+    low, high = finite_or_none(row.get("over_rule_low")), finite_or_none(row.get("over_rule_high"))
     return None if low is None or high is None else 1 if low > 0 else -1 if high < 0 else 0
 
 
 _PLACES = {1: "clearly above", 0: "not told apart from", -1: "clearly below"}
 
 
-def compared(row: Mapping[str, Any]) -> str:
+def compare_with_rule(row: Mapping[str, Any]) -> str:
     """How the accuracy of a row compares with its best rule's, as a clause without a verb: clearly above the rule
     "always reality" (90%; difference +5 [+1, +9] points). Empty where the row has no rule."""
-    if row.get("best_rule") is None or (share := finite(row.get("best_rule_accuracy"))) is None:
+    if row.get("best_rule") is None or (share := finite_or_none(row.get("best_rule_accuracy"))) is None:
         return ""
     rule = f'the rule "{row["best_rule"]}" ({percent(share)}'
-    if (where := place(row)) is None:
-        accuracy = finite(row.get("accuracy"))
+    if (where := place_against_rule(row)) is None:
+        accuracy = finite_or_none(row.get("accuracy"))
         side = "beside" if accuracy is None else "above" if accuracy > share else "below" if accuracy < share else "as"
         return f"{side} {rule})"
-    low, high = signed(row["over_rule_low"]), signed(row["over_rule_high"])
-    return f"{_PLACES[where]} {rule}; difference {signed(row['over_rule'])} [{low}, {high}] points{_means(row)})"
+    low, high = signed_points(row["over_rule_low"]), signed_points(row["over_rule_high"])
+    return f"{_PLACES[where]} {rule}; difference {signed_points(row['over_rule'])} [{low}, {high}] points{_means(row)})"
 
 
 def _means(row: Mapping[str, Any]) -> str:
     """The two shares whose difference over_rule is, where the accuracies beside it differ by another number of points:
     the difference counts every unit once, an accuracy every question."""
     accuracy, share, own, rule = (
-        finite(row.get(name)) for name in ("accuracy", "best_rule_accuracy", "estimate", "best_rule_estimate")
+        finite_or_none(row.get(name)) for name in ("accuracy", "best_rule_accuracy", "estimate", "best_rule_estimate")
     )
     if accuracy is None or share is None or own is None or rule is None:
         return ""
@@ -181,7 +273,7 @@ def best_of_kinds(frame: pl.DataFrame) -> str:
     if frame.is_empty() or (frame := frame.filter(pl.col("said") * 2 >= pl.col("total"))).is_empty():
         return ""
     best = frame.unique(["kind"], keep="first", maintain_order=True)
-    ranked = sorted(best.iter_rows(named=True), key=lambda row: ruled.ORDER.get(row["kind"], len(ruled.ORDER)))
+    ranked = sorted(best.iter_rows(named=True), key=lambda row: ORDER.get(row["kind"], len(ORDER)))
     listed = [f'{percent(row["accuracy"])} by "{row["rule"]}" ({_SHORT.get(row["kind"], "?")})' for row in ranked]
     return f"Rules that follow nobody's belief have right, at best: {', '.join(listed)}"
 
@@ -193,10 +285,10 @@ MARK = (
     "The upright stroke is the best rule that follows nobody's belief (such as always reality, or the label mentioned "
     "last), chosen on the same questions."
 )
-"""What the mark of `marked` means, for a figure's caption."""
+"""What the mark of `mark_best_rule` means, for a figure's caption."""
 
 
-def marked(figure: Figure, rows: Sequence[Row]) -> tuple[Figure, list[Row]]:
+def mark_best_rule(figure: Figure, rows: Sequence[Row]) -> tuple[Figure, list[Row]]:
     """A figure of accuracy and its rows, with the share of the best rule as a mark (column `other`) and in the caption,
     where it is known."""
     made = [{**row, "other": row.get("best_rule_estimate", row.get("best_rule_accuracy"))} for row in rows]
@@ -205,7 +297,7 @@ def marked(figure: Figure, rows: Sequence[Row]) -> tuple[Figure, list[Row]]:
     return replace(figure, caption=f"{figure.caption} {MARK}", tables=(*figure.tables, TABLE)), made
 
 
-def with_best(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataFrame:
+def with_best_rule(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataFrame:
     """A table of cells for the terminal with a further column, best rule: the share of the best rule in each row, for
     each strategy in turn where it differs, because they were asked different questions.
 
@@ -266,33 +358,33 @@ def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
     return found
 
 
-def known(tables: Tables) -> bool:
+def has_rules(tables: Tables) -> bool:
     """Whether the tables of a study say of any accuracy what the best rule scores."""
     frame = tables.get(TABLE, pl.DataFrame())
     return "kind" in frame.columns and frame["kind"].is_in(list(KINDS)).any()
 
 
-def missing(tables: Tables) -> list[str]:
+def missing_warnings(tables: Tables) -> list[str]:
     """The warning that nothing can be compared with rules, where the tables of a study hold answers and no rules."""
-    return [] if known(tables) else [MISSING]
+    return [] if has_rules(tables) else [MISSING]
 
 
-def dropped(frame: pl.DataFrame, kinds: Kinds) -> pl.DataFrame:
+def drop_rule_columns(frame: pl.DataFrame, kinds: RuleKinds) -> pl.DataFrame:
     """The table of shares without the columns of COLUMNS, where the score table has rules that say nothing of any
     question, as of open ones."""
-    there = [name for name in COLUMNS.split() if name in frame.columns]
+    there = [name for name in RULE_COLUMNS.split() if name in frame.columns]
     silent = there and kinds.columns and frame[there[0]].is_null().all()
     return frame.drop(there) if silent else frame
 
 
-def noted(notes: Mapping[str, str], tables: Tables) -> dict[str, str]:
+def drop_rule_notes(notes: Mapping[str, str], tables: Tables) -> dict[str, str]:
     """The notes without what the columns of COLUMNS mean, where a table has none of them."""
-    first = COLUMNS.split()[0]
+    first = RULE_COLUMNS.split()[0]
     bare = {name for name in notes if name in tables and first not in tables[name].columns}
     return {name: text.replace(ABOUT, "").strip() if name in bare else text for name, text in notes.items()}
 
 
-def said_of(warnings: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
+def drop_missing_warnings(warnings: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
     """The warnings of a study without MISSING where the score table has rules after all: they say nothing then since no
     question has choices, so that there is nothing to choose by a rule, which is no reason to doubt a number.
 

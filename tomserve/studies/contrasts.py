@@ -1,41 +1,488 @@
-"""Shares of right answers and differences between them, as the records that studies and comparisons print.
+"""Shares of right answers, and contrasts between two conditions, with intervals over clusters and tests adjusted for
+several classes.
 
-The rows are a Polars frame with one row for each answer (see rows.prepared): `correct`, which is false for a failure;
-`faulty`, which says that no answer came or could be read; `unread`, where it is known, which says that a reply came and
-could not be read; `cluster`, the task or story of the question; and, where the design has stages, `stage`. A failure
-counts as wrong, and how far all failures could move a number is given as bounds. A number that is undefined is nan.
+The rows are those of answer_rows.prepare_rows, or sums of them over clusters (tasks, stories), so that answers in
+memory and in many files give the very same records. A failure counts as wrong; how far failures could move a number
+is given as bounds. A number that is undefined is nan.
 
-    >>> rows = pl.DataFrame({"correct": [True, True, False], "faulty": [False] * 3, "cluster": ["a", "b", "c"]})
-    >>> found = share(rows)
-    >>> round(found["accuracy"], 3), found["tasks"], found["few_tasks"]
-    (0.667, 3, True)
+>>> found = share(pl.DataFrame({"correct": [True, True, False], "faulty": [False] * 3, "cluster": ["a", "b", "c"]}))
+>>> round(found["accuracy"], 3), found["tasks"], found["few_tasks"]
+(0.667, 3, True)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tomserve.stats import paired, strata
-from tomserve.stats.clusters import intraclass, matched_cells
-from tomserve.studies import asking, summed
-from tomserve.studies.rows import BASELINE
-from tomserve.studies.summed import NEW, THESE, Record
+from tomserve.stats import clustered, failures, paired, proportions, strata
+from tomserve.stats.clusters import cells_of, intraclass, matched_cells, means_of_units
+from tomserve.stats.effects import FEW, Effect
+from tomserve.stats.failures import Failures, family_p
+from tomserve.stats.paired import moderate_tests
+from tomserve.stats.power import minimum_detectable_effect, units_needed
+from tomserve.stats.proportions import Interval
+from tomserve.studies import answer_rows
+from tomserve.studies.answer_rows import BASELINE
+from tomserve.studies.noise import noise_of_sums
+from tomserve.studies.presentation import finite_or_none
+
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.intp]
+
+
+class WeightedSide(NamedTuple):
+    """One side of an effect, by cluster: how many answers failed, how much each answer counts, how many the noise check
+    asked again, and how many of these changed [clusters]; the last two are None where nothing is known of a check."""
+
+    failed: npt.NDArray[np.number]
+    weight: Floats
+    re_asked: npt.NDArray[np.number] | None = None
+    changed: npt.NDArray[np.number] | None = None
+
+
+def answer_weights(unit: Codes, answers: npt.NDArray[np.number]) -> Floats:
+    """How much each answer of a cluster counts in a mean of the units' means of their clusters' means; over all answers
+    the weights add up to 1.
+
+    unit: of each cluster, as whole numbers. answers: how many it has [clusters].
+
+    >>> answer_weights(np.array([0, 0, 1]), np.array([2, 1, 1])).tolist()
+    [0.125, 0.25, 0.5]
+    """
+    if not unit.size:
+        return np.zeros(0)
+    _, of_unit, clusters = np.unique(unit, return_inverse=True, return_counts=True)
+    return np.asarray(1 / (clusters.size * clusters[of_unit] * answers), dtype=np.float64)
+
+
+def side_columns(treated: WeightedSide, control: WeightedSide, known: bool) -> dict[str, Any]:
+    """What stands beside an effect: failed_treated and failed_control (the share of each side's answers that failed,
+    with the effect's weights), noise and noise_high. known: whether there is an effect at all."""
+    failed = [float(side.failed @ side.weight) if known else np.nan for side in (treated, control)]
+    answers = [
+        (side.re_asked, side.changed, side.weight)
+        for side in (treated, control)
+        if side.re_asked is not None and side.changed is not None
+    ]
+    noise = noise_of_sums(answers if len(answers) == 2 else [(np.zeros(0), np.zeros(0), np.zeros(0))])
+    return {"failed_treated": failed[0], "failed_control": failed[1], **noise}
+
+
+Record = dict[str, Any]
+LEVEL = 0.05
+"""An adjusted p up to this is clear."""
+
+WORTH = 0.2
+"""The difference of shares that a study of classes is asked to find: twenty percentage points. Where a difference that
+large would be missed in more than one of five studies, an effect that is not clear is called undecided, rather than not
+shown."""
+
+FEWEST_UNITS = 4
+"""With fewer units nothing is called clear. A test then rests on a spread of one or two degrees of freedom, and the
+simulations of bench/coverage.py begin with four."""
+
+LOWER, HIGHER = "lower", "higher"
+NOT_SHOWN, UNDECIDED = "not shown", "cannot be decided"
+UNLESS_FAILURES, UNLESS_NOISE = ", unless failures explain it", ", as batching alone could move it so far"
+"""The words of a verdict, which follow each other in this order."""
+
+
+def adjust_family(
+    records: list[Record],
+    family: Iterable[str],
+    name: str = "perturbation",
+    words: tuple[str, str] = (LOWER, HIGHER),
+    unit: str = "stage",
+) -> list[Record]:
+    """The records of effects, those of the family with what testing them together adds.
+
+    records: as contrasts.matched and contrasts.contrast make them. family: the values of column `name` that are tested
+    together. words: what a clear effect below and above zero is called. unit: what a unit is called.
+
+    p_adjusted: p, adjusted over the family; p_moderated, p_moderated_adjusted: the moderated t test, and the same
+    adjusted. minimum_detectable_effect and units_needed are made anew, with the SD of the units pooled over the family
+    and the level divided by its size, as for one affected class alone. verdict: see `class_verdict`. Outside the family the
+    tests are nan and the verdict is None.
+    """
+    members = set(family)
+    inside = [record for record in records if record[name] in members]
+    for record in records:
+        record |= dict.fromkeys(("p_adjusted", "p_moderated", "p_moderated_adjusted"), math.nan) | {"verdict": None}
+    if not inside:
+        return records
+    means, sds, units = ([record[key] for record in inside] for key in ("risk_difference", "sd", "units"))
+    found = moderate_tests(means, sds, units)
+    sd, tested = pooled_sd(inside), sum(not math.isnan(record["p"]) for record in inside)
+    plain = paired.adjust([record["p"] for record in inside])
+    shared = paired.adjust(p_moderated := [float(p) for p in found.p])
+    for record, p in zip(inside, _failure_p(inside), strict=True):
+        record["p_failure"] = p
+    for record, *tests in zip(inside, plain, p_moderated, shared, strict=True):
+        record |= dict(zip(("p_adjusted", "p_moderated", "p_moderated_adjusted"), tests, strict=True))
+        record["minimum_detectable_effect"] = minimum_detectable_effect(record["units"], sd, family=max(1, tested))
+        record["units_needed"] = units_needed(WORTH, sd, family=max(1, tested))
+        record["verdict"] = class_verdict(record, words, unit)
+    return records
+
+
+def _failure_p(records: Sequence[Record]) -> list[float]:
+    """p_failure of classes that share their control tasks, whose failures are known by stage (`contrasts.matched`),
+    with the variances of all classes shared; of other effects, their own."""
+    if not all("failure_sd" in record for record in records):
+        return [record["p_failure"] for record in records]
+    keys = ("failed_treated", "failed_control", "p_failure", "units", "failure_mean", "failure_sd")
+    return family_p([Failures(*(record[key] for key in keys)) for record in records])
+
+
+def pooled_sd(records: Sequence[Record]) -> float:
+    """The standard deviation of the units' differences, pooled over the effects: the root of the mean variance,
+    weighted by degrees of freedom; nan where no effect has two units, or where none of them varies, which does not show
+    that none would."""
+    known = [(record["units"] - 1, record["sd"] ** 2) for record in records if not math.isnan(record["sd"])]
+    freedom = sum(df for df, _ in known)
+    pooled = math.sqrt(sum(df * variance for df, variance in known) / freedom) if freedom else math.nan
+    return pooled or math.nan
+
+
+def class_verdict(record: Record, words: tuple[str, str] = (LOWER, HIGHER), unit: str = "stage") -> str | None:
+    """What the study shows of one class, in words.
+
+    A clear effect (p_adjusted at most LEVEL, and larger than noise_high where the noise was measured) is one of
+    `words`, with a reservation where failures could explain its sign. Another is "not shown" where the study was large
+    enough to find an effect of WORTH, with 80% power (or, where no unit differs from another, where the interval holds
+    none so large); else it cannot be decided, with the number of units that would
+    be enough, which are LEAST at least. None where the effect is undefined.
+    """
+    effect = finite_or_none(record["risk_difference"])
+    if effect is None:
+        return None
+    least, needed, units = (record[name] for name in ("minimum_detectable_effect", "units_needed", "units"))
+    undecided = f"{UNDECIDED} with {units} {unit}{'s' * (units != 1)}"
+    if units < FEWEST_UNITS:
+        return f"{undecided} (needs {max(needed or 0, FEWEST_UNITS)})"
+    p, noise = finite_or_none(record["p_adjusted"]), finite_or_none(record.get("noise_high"))
+    if p is not None and p <= LEVEL and effect != 0:
+        if noise is not None and abs(effect) <= noise:
+            return NOT_SHOWN + UNLESS_NOISE
+        return words[effect > 0] + (UNLESS_FAILURES if failures_may_explain(record) else "")
+    if least <= WORTH if not math.isnan(least) else _within_worth(record):
+        return NOT_SHOWN
+    return undecided if needed is None or needed <= units else f"{undecided} (needs {needed})"
+
+
+def _within_worth(record: Record) -> bool:
+    """Whether the interval excludes all effects of WORTH and more, which decides where no spread is known."""
+    low, high = finite_or_none(record["rd_low"]), finite_or_none(record["rd_high"])
+    return low is not None and high is not None and low > -WORTH and high < WORTH
+
+
+def failures_may_explain(record: Record) -> bool:
+    """Whether failures could explain the sign of an effect: they differ between its sides (p_failure at most LEVEL), or
+    its worst bounds hold zero although its interval does not."""
+    p, *bounds = (
+        finite_or_none(record.get(name)) for name in ("p_failure", "rd_low", "rd_high", "worst_low", "worst_high")
+    )
+    if p is not None and p <= LEVEL:
+        return True
+    low, high, worst_low, worst_high = (math.nan if bound is None else bound for bound in bounds)
+    return (low > 0 or high < 0) and worst_low <= 0 <= worst_high
+
+
+NEW, THESE, NEW_TASKS = "new stages", "these stages", "new tasks"
+"""Whom an interval speaks for (column `target`): stages that are not yet written, of which those at hand are taken to
+be a sample; further tasks of the very stages at hand, and no others; or further tasks like these."""
+
+NOISE = ("re_asked", "changed")
+"""Columns of rows that say what a noise check found."""
+
+UNREAD = "unread"
+
+SQUARES = ("right_squares", "products", "squares")
+"""Sums over clusters of squares and products of their numbers of right answers and of answers (designed.Summed)."""
+
+
+def sums_of_answers(rows: pl.DataFrame, keys: Sequence[str] = ()) -> pl.DataFrame:
+    """The sums of answers by the keys and cluster: `answers`, `right`, `failed`, `unread` and those of NOISE, the last
+    three where the rows say so; `kept`: the sum of what is right and has not failed.
+
+    rows: one row for each answer (see rows.prepared). keys: further columns, such as a stage. Sorted by the keys, then
+    the cluster.
+    """
+    there = [name for name in (UNREAD, *NOISE) if name in rows.columns]
+    right = pl.col("correct").cast(pl.Float64)
+    found = rows.group_by(*keys, "cluster").agg(
+        pl.len().cast(pl.Int64).alias("answers"),
+        right.sum().alias("right"),
+        right.filter(~pl.col("faulty")).sum().alias("kept"),
+        pl.col("faulty").sum().cast(pl.Int64).alias("failed"),
+        *(
+            (pl.col(name) & pl.col(NOISE[0]) if name == NOISE[1] else pl.col(name)).sum().cast(pl.Int64)
+            for name in there
+        ),
+    )
+    return found.sort(*keys, "cluster")
+
+
+def sums_of_pairs(rows: pl.DataFrame, keys: Sequence[str] = ()) -> pl.DataFrame:
+    """The sums of pairs (see contrasts.pair) by the keys and cluster.
+
+    They are `items`; `treated` and `control`: what is right; `kept`, `control_kept`: what of that has not failed;
+    `moved`: the differences without their signs; `both`, `gained`, `lost`: how many are right under both conditions, or
+    one; `failed`, `control_failed`; and those of NOISE, also with control_ before them, where the pairs have them.
+    Sorted by the keys, then the cluster.
+    """
+    t, c = (pl.col(name).cast(pl.Float64) for name in ("correct", "control"))
+    sums: list[pl.Expr] = [pl.len().cast(pl.Int64).alias("items"), t.sum().alias("treated"), c.sum().alias("control")]
+    sums += [
+        t.filter(~pl.col("faulty")).sum().alias("kept"),
+        c.filter(~pl.col("control_faulty")).sum().alias("control_kept"),
+        (t - c).abs().sum().alias("moved"),
+        ((t > 0) & (c > 0)).sum().cast(pl.Int64).alias("both"),
+        ((t > 0) & (c == 0)).sum().cast(pl.Int64).alias("gained"),
+        ((t == 0) & (c > 0)).sum().cast(pl.Int64).alias("lost"),
+        pl.col("faulty").sum().cast(pl.Int64).alias("failed"),
+        pl.col("control_faulty").sum().cast(pl.Int64).alias("control_failed"),
+    ]
+    again, changed = ([f"{side}{name}" for side in ("", "control_")] for name in NOISE)
+    if {*again, *changed} <= set(rows.columns):
+        sums += [pl.col(name).sum().cast(pl.Int64) for name in again]
+        sums += [
+            (pl.col(one) & pl.col(two)).sum().cast(pl.Int64).alias(one) for one, two in zip(changed, again, strict=True)
+        ]
+    return rows.group_by(*keys, "cluster").agg(sums).sort(*keys, "cluster")
+
+
+def add_sums(sums: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The sums of several sets of rows, which may have clusters in common, as those of all these rows.
+
+    sums: at least one frame of `sums_of_answers` or of `sums_of_pairs`, all by the same keys.
+    """
+    counted = [name for name in sums[0].columns if name in _SUMS]
+    keys = [name for name in sums[0].columns if name not in _SUMS]
+    return pl.concat(sums).group_by(keys).agg(pl.col(counted).sum()).sort(keys).select(sums[0].columns)
+
+
+_SUMS = frozenset(
+    (
+        *("answers", "right", "kept", "failed", "unread", "re_asked", "changed"),
+        *("items", "treated", "control", "control_kept", "moved", "both", "gained", "lost"),
+        *("control_failed", "control_re_asked", "control_changed"),
+    )
+)
+"""The columns that hold sums."""
+
+
+def share_of_sums(sums: pl.DataFrame, stratum: str | None = None, icc: float | None = None) -> Record:
+    """The record of contrasts.share from the sums `sums_of_answers`, by that stratum where one is given."""
+    if stratum is None and icc is None:
+        counted = counts_of(sums)
+        return share_of_counts({**sums.select(pl.col(counted).sum()).row(0, named=True), "clusters": sums.height})
+    answers, right = sums["answers"].to_numpy(), sums["right"].to_numpy()
+    if stratum is not None:
+        unit = _codes(sums[stratum])
+        means = means_of_units(right / answers, unit, int(unit.max()) + 1) if unit.size else np.empty(0)
+        found = clustered.units_share(means)
+    else:
+        found = clustered.sizes_share(float(right.sum()), answers, icc)
+    counts = {name: sums[name].sum() for name in counts_of(sums)}
+    return _share_record({**counts, "clusters": sums["cluster"].n_unique()}, found, NEW if stratum else NEW_TASKS)
+
+
+def share_of_counts(counts: Mapping[str, Any]) -> Record:
+    """The record of `share_of_sums` from counts over all clusters: `answers`, `right`, `failed`, `unread` where it is known,
+    and the number of `clusters`."""
+    found = clustered.counted_share(float(counts["right"]), int(counts["answers"]), int(counts["clusters"]))
+    return _share_record(counts, found, NEW_TASKS)
+
+
+def effective_share_of_sums(sums: pl.DataFrame) -> Record:
+    """The record of `effective_share_of_counts` from the sums `sums_of_answers`."""
+    counted = counts_of(sums)
+    counts = sums.select(pl.col(counted).sum(), *square_sums()).row(0, named=True)
+    return effective_share_of_counts({**counts, "clusters": sums.height})
+
+
+def counts_of(sums: pl.DataFrame) -> list[str]:
+    """The columns of the sums `sums_of_answers` from which a share is made: `unread` only where it is known."""
+    return [name for name in ("answers", "right", "failed", UNREAD) if name in sums.columns]
+
+
+def square_sums() -> list[pl.Expr]:
+    """The columns of SQUARES from the sums `sums_of_answers`."""
+    right, answers = pl.col("right"), pl.col("answers").cast(pl.Float64)
+    products = (right * right, right * answers, answers * answers)
+    return [one.sum().alias(name) for name, one in zip(SQUARES, products, strict=True)]
+
+
+def effective_share_of_counts(counts: Mapping[str, Any]) -> Record:
+    """The record of `share_of_counts` with the interval of designed.designed_share, from the same counts and those of
+    SQUARES."""
+    sums = (float(counts[name]) for name in ("answers", "right", *SQUARES))
+    return _share_record(
+        counts, clustered.summed_share(clustered.ClusterSums(int(counts["clusters"]), *sums)), NEW_TASKS
+    )
+
+
+def _share_record(counts: Mapping[str, Any], found: Interval, target: str) -> Record:
+    correct, total, failed, tasks = (int(counts[name]) for name in ("right", "answers", "failed", "clusters"))
+    return {
+        "correct": correct,
+        "total": total,
+        "accuracy": correct / total if total else math.nan,
+        "ci_low": found.low,
+        "ci_high": found.high,
+        "failed": failed,
+        "unread": int(counts[UNREAD]) if UNREAD in counts else None,
+        "accuracy_dropped": correct / (total - failed) if total > failed else math.nan,
+        "accuracy_high": (correct + failed) / total if total else math.nan,
+        "tasks": tasks,
+        "few_tasks": tasks < FEW,
+        "estimate": found.estimate,
+        "target": target,
+        "method": found.method,
+    }
+
+
+def contrast_of_sums(sums: pl.DataFrame, stratum: str | None = None, target: str | None = None) -> Record:
+    """The record of contrasts.contrast from the sums `sums_of_pairs`, by that stratum where one is given."""
+    columns = {name: sums[name].to_numpy() for name in sums.columns if name in _SUMS}
+    summed = pair_sums(sums, stratum)
+    unit, items = summed.unit, summed.items
+    effect = clustered.pairs_effect(summed, strata=stratum is not None)
+    kept = clustered.PairSums(unit, items, *(columns[name] for name in ("kept", "control_kept", "moved")))
+    failed = columns["failed"], columns["control_failed"]
+    both, gained, lost = (int(columns[name].sum()) for name in ("both", "gained", "lost"))
+    n = int(items.sum())
+    mcnemar = paired.mcnemar_of(both, gained, lost, n - both - gained - lost)
+    tango = proportions.tango(gained, lost, n)
+    weight = answer_weights(unit, items)
+    of_units = [np.bincount(unit, one, minlength=summed.units) for one in failed]
+
+    def side(of: str) -> WeightedSide:
+        again, changed = (columns.get(f"{of}{name}") for name in NOISE)
+        return WeightedSide(columns[f"{of}failed"], weight, again, changed)
+
+    return {
+        **effect_columns(effect, target or (NEW if stratum else NEW_TASKS)),
+        **test_columns(effect, summed.by_unit(summed.treated) - summed.by_unit(summed.control)),
+        "p_failure": failures.failures_of_units(of_units[0], of_units[1], summed.sizes()).p,
+        **side_columns(side(""), side("control_"), bool(n)),
+        **bound_columns(effect, clustered.bounds(kept, *failed)),
+        "gained": gained,
+        "lost": lost,
+        "both": both,
+        "neither": mcnemar.neither,
+        "mcnemar_exact": mcnemar.p_exact,
+        "mcnemar_mid_p": mcnemar.p_mid,
+        "tango_low": tango.low,
+        "tango_high": tango.high,
+        "n": n,
+    }
+
+
+def pair_sums(sums: pl.DataFrame, stratum: str | None = None) -> clustered.PairSums:
+    """The sums `sums_of_pairs`, by that stratum where one is given, as the estimators take them."""
+    unit = _codes(sums[stratum]) if stratum else np.arange(sums.height)
+    columns = (sums[name].to_numpy() for name in ("items", "treated", "control", "moved"))
+    return clustered.PairSums(unit, *columns)
+
+
+def matched_contrast_of_sums(sums: pl.DataFrame, treated: pl.Series, stratum: str) -> Record:
+    """The record of contrasts.matched for one class, from the sums `sums_of_answers` by stratum and arm.
+
+    treated: for each row of the sums whether it is of the treated arm.
+    """
+    arm, unit = treated.to_numpy().astype(bool), _codes(sums[stratum])
+    of_cell, answers = unit * 2 + arm, sums["answers"].to_numpy()
+    cells = cells_of(sums["right"].to_numpy() / answers, of_cell, answers)
+    effect = clustered.cells_effect(cells)
+    failed = sums["failed"].to_numpy()
+    failure = failures.failures_of_cells(failed / answers, of_cell, answers)
+    both = np.isin(unit, np.intersect1d(unit[arm], unit[~arm]))
+    again, changed = (sums[name].to_numpy() if name in sums.columns else None for name in NOISE)
+
+    def side(chosen: npt.NDArray[np.bool_]) -> WeightedSide:
+        weight = answer_weights(unit[chosen], answers[chosen])
+        more = (None if one is None else one[chosen] for one in (again, changed))
+        return WeightedSide(failed[chosen], weight, *more)
+
+    kept = sums["kept"].to_numpy()
+
+    def estimate(right: npt.NDArray[np.float64]) -> float:
+        means = cells_of(right / answers, of_cell, answers).means
+        return float((means[:, 1] - means[:, 0]).mean()) if len(means) else math.nan
+
+    worst = estimate(kept + failed * ~arm), estimate(kept + failed * arm)
+    return {
+        **effect_columns(effect, NEW),
+        **test_columns(effect, cells.means[:, 1] - cells.means[:, 0]),
+        "p_failure": failure.p,
+        "failure_mean": failure.mean,
+        "failure_sd": failure.sd,
+        **side_columns(side(both & arm), side(both & ~arm), bool(both.any())),
+        **bound_columns(effect, worst),
+    }
+
+
+def _codes(names: pl.Series) -> npt.NDArray[np.intp]:
+    """Whole numbers from 0 that stand for the names, in their order."""
+    return (names.rank("dense").cast(pl.Int64) - 1).to_numpy()
+
+
+def effect_columns(effect: Effect, target: str) -> Record:
+    """The difference, the two shares whose difference it is, and their ratio with an interval over the same units."""
+    found: Record = {"risk_difference": effect.estimate, "rd_low": effect.low, "rd_high": effect.high}
+    shares = {"share_treated": effect.share_treated, "share_control": effect.share_control}
+    ratio = effect.ratio
+    found |= {**shares, "target": target, "relative_risk": ratio.estimate, "rr_low": ratio.low, "rr_high": ratio.high}
+    none = [name.removeprefix("share_") for name, share in shares.items() if share == 0]
+    return {**found, "zeros": f"none right: {' and '.join(none)}" if none else None}
+
+
+def test_columns(effect: Effect, differences: Any) -> Record:
+    """The p values of one effect, and what so many units can find. differences: those of the units, where they are what
+    the interval is made of."""
+    known = np.asarray(differences, dtype=float)
+    sd = float(known.std(ddof=1)) if known.size > 1 else math.nan
+    spread = sd or math.nan  # units that happen to agree do not show that all would
+    return {
+        "p": effect.p,
+        "p_sign_flip": effect.p_sign_flip,
+        "p_smallest": effect.p_smallest,
+        "sd": sd,
+        "minimum_detectable_effect": minimum_detectable_effect(effect.units, spread),
+        "units_needed": units_needed(WORTH, spread),
+    }
+
+
+def bound_columns(effect: Effect, worst: tuple[float, float]) -> Record:
+    """What else a table says of an effect. worst: the least and the greatest effect that failures leave possible."""
+    return {
+        "worst_low": worst[0],
+        "worst_high": worst[1],
+        "units": effect.units,
+        "tasks": effect.tasks,
+        "few_tasks": effect.few_tasks,
+        "method": effect.method,
+    }
+
 
 __all__ = [
     "NEW",
     "THESE",
     "Record",
-    "alike",
-    "codes",
+    "cluster_correlation",
     "contrast",
     "effects_within",
-    "matched",
-    "pair",
+    "integer_codes",
+    "matched_contrast",
+    "pair_rows",
     "prompting_effects",
     "share",
 ]
@@ -44,7 +491,7 @@ ARM = "treated arm"
 """The column that says, while rows are counted, which of them are of the treated arm."""
 
 
-def codes(names: pl.Series) -> npt.NDArray[np.int64]:
+def integer_codes(names: pl.Series) -> npt.NDArray[np.int64]:
     """Whole numbers that stand for the names, in the order of the names.
 
     The estimators sort their groups again and again, which takes minutes where a million names are texts.
@@ -58,24 +505,24 @@ def share(rows: pl.DataFrame, stratum: str | None = None, icc: float | None = No
     rows: one row for each answer. stratum: a column such as "stage"; with it the interval speaks for strata not yet
     written and is a t interval over their means. Without it the interval speaks for further clusters like these and is
     Wilson's, with the number of clusters in place of the number of questions or, where the intra-class correlation
-    `icc` of the questions of one cluster is given (see `alike`), with the number of independent questions for which
+    `icc` of the questions of one cluster is given (see `cluster_correlation`), with the number of independent questions for which
     they count. `estimate` in the record is the number that the interval is about: the mean of the strata's means, or
     the accuracy itself.
     """
-    return summed.share(summed.of_answers(rows, [stratum] if stratum else []), stratum, icc)
+    return share_of_sums(sums_of_answers(rows, [stratum] if stratum else []), stratum, icc)
 
 
-def alike(rows: pl.DataFrame, groups: str) -> float:
+def cluster_correlation(rows: pl.DataFrame, groups: str) -> float:
     """The intra-class correlation of right answers within clusters, pooled over groups such as classes: from 0, where
     questions of one cluster are as unlike as any, to 1, where they are all right or all wrong together.
 
     rows: one row for each answer. groups: the column of the group. nan where it cannot be estimated.
     """
     outcome = rows["correct"].cast(pl.Float64).to_numpy()
-    return intraclass(outcome, codes(rows["cluster"]), codes(rows[groups]))
+    return intraclass(outcome, integer_codes(rows["cluster"]), integer_codes(rows[groups]))
 
 
-def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str | None = None) -> Record:
+def matched_contrast(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str | None = None) -> Record:
     """Treated against control clusters that share a stratum, such as perturbed against unperturbed tasks of a stage.
 
     rows: one row for each answer, of both arms. treated: for each row whether it is of the treated arm. stratum: the
@@ -86,19 +533,19 @@ def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str |
     differ from the accuracies over all strata. With THESE both shares, and the bounds, are those of a fitted model.
     """
     arm = treated.to_numpy().astype(bool)
-    sums = summed.of_answers(rows.with_columns(pl.Series(ARM, arm)), [stratum, ARM])
-    of_class = summed.matched(sums, sums[ARM], stratum)
+    sums = sums_of_answers(rows.with_columns(pl.Series(ARM, arm)), [stratum, ARM])
+    of_class = matched_contrast_of_sums(sums, sums[ARM], stratum)
     if pool is None:
         return of_class
     outcome = rows["correct"].cast(pl.Float64).to_numpy()
-    columns = (outcome, arm, codes(rows["cluster"]), codes(rows[stratum]))
+    columns = (outcome, arm, integer_codes(rows["cluster"]), integer_codes(rows[stratum]))
     extra: Record = {}
     if pool == NEW:
         effect = strata.pooled_effect(*columns)
         extra["p_permutation"] = strata.permutation_p(*columns)
     else:
         effect = strata.these_strata_effect(*columns)
-        haenszel = strata.mantel_haenszel(outcome, arm, codes(rows[stratum]))
+        haenszel = strata.mantel_haenszel(outcome, arm, integer_codes(rows[stratum]))
         extra |= {"mh_risk_difference": haenszel.risk_difference, "mh_risk_ratio": haenszel.risk_ratio}
 
     faulty = rows["faulty"].to_numpy()
@@ -114,15 +561,15 @@ def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str |
     means = matched_cells(*columns).means
     return {
         **of_class,
-        **summed.of_effect(effect, pool),
-        **summed.of_tests(effect, means[:, 1] - means[:, 0] if pool != THESE else np.empty(0)),
+        **effect_columns(effect, pool),
+        **test_columns(effect, means[:, 1] - means[:, 0] if pool != THESE else np.empty(0)),
         "p_failure": strata.permutation_p(faulty, *columns[1:]),
-        **summed.of_rest(effect, worst),
+        **bound_columns(effect, worst),
         **extra,
     }
 
 
-def pair(rows: pl.DataFrame, control: pl.DataFrame, on: Iterable[str] = ("item",)) -> pl.DataFrame:
+def pair_rows(rows: pl.DataFrame, control: pl.DataFrame, on: Iterable[str] = ("item",)) -> pl.DataFrame:
     """The rows of one condition that have a partner in another, beside what the partner scored.
 
     on: the columns that make two rows partners. The partner's column `correct` is called `control`, its columns
@@ -137,12 +584,12 @@ def pair(rows: pl.DataFrame, control: pl.DataFrame, on: Iterable[str] = ("item",
 def contrast(pairs: pl.DataFrame, stratum: str | None = None, target: str | None = None) -> Record:
     """The difference between two conditions that were asked the same items.
 
-    pairs: what `pair` makes. stratum: a column such as "stage", so that the interval speaks for strata not yet written;
+    pairs: what `pair_rows` makes. stratum: a column such as "stage", so that the interval speaks for strata not yet written;
     without it the interval is over clusters. target: whom the interval speaks for, in words; by default the stages not
     yet written, or further tasks. Both are t intervals, and p is that of the same t test. McNemar's tests, the counts
     gained and lost, and Tango's interval take the items as independent, which they are not, and only describe.
     """
-    return summed.contrast(summed.of_pairs(pairs, [stratum] if stratum else []), stratum, target)
+    return contrast_of_sums(sums_of_pairs(pairs, [stratum] if stratum else []), stratum, target)
 
 
 def prompting_effects(rows: pl.DataFrame, baseline: str = BASELINE) -> Iterator[Record]:
@@ -153,7 +600,7 @@ def prompting_effects(rows: pl.DataFrame, baseline: str = BASELINE) -> Iterator[
     Another strategy that has no item in common with it is left out.
     """
     for (model, strategy), treated in rows.group_by(["model", "strategy"], maintain_order=True):
-        pairs = pair(treated, rows.filter(model=model, strategy=baseline))
+        pairs = pair_rows(treated, rows.filter(model=model, strategy=baseline))
         if strategy != baseline and pairs.height:
             yield {"model": model, "treatment": strategy, "control": baseline, **contrast(pairs)}
 
@@ -169,12 +616,12 @@ def effects_within(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[Record]:
     names = ["model", *keys]
     for key, part in rows.group_by(names, maintain_order=True):
         asked = sorted(part["strategy"].unique(), key=lambda name: (name != BASELINE, name))
-        plain = asking.plain(asked)
+        plain = answer_rows.plain_strategies(asked)
         for strategy in asked:
             treated = part.filter(strategy=strategy)
             controls = plain[: plain.index(strategy)] if strategy in plain else plain
-            for control in sorted(controls, key=lambda name: asking.partner(name) != strategy):
-                pairs = pair(treated, part.filter(strategy=control))
+            for control in sorted(controls, key=lambda name: answer_rows.cot_partner(name) != strategy):
+                pairs = pair_rows(treated, part.filter(strategy=control))
                 if pairs.height:
                     yield {**dict(zip(names, key, strict=True)), "treatment": strategy, "control": control,
                            **contrast(pairs)}  # fmt: skip

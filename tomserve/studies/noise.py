@@ -2,9 +2,9 @@
 
 A server computes several requests in one batch, and the batch can change an answer although nothing else has changed.
 A run that was asked with ``--noise-check`` has measured this: its score table has columns noise_* (see
-tomserve.scoring.score), which are missing or empty in other tables. `noise_floor` counts the changed answers, `on_rows`
+tomserve.scoring.score), which are missing or empty in other tables. `noise_floor` counts the changed answers, `noise_of_rows`
 says how far they could move one effect, by the rows and weights of that effect, `with_noise` adds the same for whole
-strategies to tables of effects that have not computed it, and `line` says the result in one line.
+strategies to tables of effects that have not computed it, and `noise_line` says the result in one line.
 
     >>> column = pl.Series("noise_answer", [None, [64]], dtype=pl.List(pl.Int64))
     >>> rows = {"model": "m", "strategy": "cot", "correct": [True, False], "noise_compared": [[1, 64], [1, 64]]}
@@ -39,7 +39,7 @@ EFFECTS = frozenset(("risk_difference", "minus_vanilla"))
 
 COLUMNS = ("noise", "noise_high")
 """The columns added to a table of effects: how far answers that change by batching alone could move the effect, and the
-upper end of the 95% interval of that (see `reach`)."""
+upper end of the 95% interval of that (see `noise_reach`)."""
 
 LISTS = tuple(f"noise_{name}" for name in ("compared", "failed", "text", "answer", "chain", "correct"))
 
@@ -126,7 +126,7 @@ def _counts(rows: pl.DataFrame, level: int | None) -> dict[str, Any]:
 def with_noise(tables: Mapping[str, pl.DataFrame], scores: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """The tables, those that hold effects of a model with COLUMNS, and the table `noise_floor` where it was measured.
 
-    Tables that have COLUMNS already, because they were computed on each effect's own rows (`on_rows`), stay as they
+    Tables that have COLUMNS already, because they were computed on each effect's own rows (`noise_of_rows`), stay as they
     are. In others the shares are those of whole strategies. An effect compares the strategies named in its columns
     strategy, treatment and control; where they name only one, it stands on both sides. The added columns are null where
     one of these strategies was not measured.
@@ -141,23 +141,23 @@ def _with_columns(frame: pl.DataFrame, floor: pl.DataFrame, scores: pl.DataFrame
         return frame
     strategies = set(scores["strategy"].cast(pl.String)) if "strategy" in scores.columns else set()
     named = [name for name in ("strategy", "treatment", "control") if name in frame.columns]
-    counts = measured(floor)
+    counts = changed_counts(floor)
     values = []
     for model, *names in frame.select("model", *named).iter_rows():
         arms = {name for name in names if name in strategies}  # of twins, treatment and control are kinds of stories
-        values.append(reach([counts.get((model, name), (0, 0)) for name in sorted(arms)]))
+        values.append(noise_reach([counts.get((model, name), (0, 0)) for name in sorted(arms)]))
     columns = [pl.Series(name, [value[name] for value in values], dtype=pl.Float64) for name in COLUMNS]
     return frame.with_columns(columns)
 
 
-def measured(floor: pl.DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
+def changed_counts(floor: pl.DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
     """For each model and strategy two counts: the answers that were compared, and those of them that changed at one or
     more of the numbers of requests in flight."""
     rows = floor.filter(in_flight=ANY).select("model", "strategy", "compared", "answers_changed").iter_rows()
     return {(model, strategy): (compared, changed) for model, strategy, compared, changed in rows}
 
 
-def reach(counts: Sequence[tuple[int, int]]) -> dict[str, float | None]:
+def noise_reach(counts: Sequence[tuple[int, int]]) -> dict[str, float | None]:
     """`noise` and `noise_high` of an effect, each at most 1: how far changed answers could move it.
 
     The shares of changed answers of both sides are added, since on one side all changed answers may have turned right
@@ -171,7 +171,7 @@ def reach(counts: Sequence[tuple[int, int]]) -> dict[str, float | None]:
     return {name: min(1.0, value) for name, value in zip(COLUMNS, sums, strict=True)}
 
 
-def on_rows(sides: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]]) -> dict[str, float | None]:
+def noise_of_rows(sides: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]]) -> dict[str, float | None]:
     """`noise` and `noise_high` of one effect, from its own rows: how far answers that batching changes could move it.
 
     sides: of each side of the effect three parallel columns [answers]: whether the noise check asked it again, whether
@@ -180,7 +180,7 @@ def on_rows(sides: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]])
     interval, for Kish's effective number of answers, the squared sum of the weights over the sum of their squares. Both
     are None where no answer of a side was asked again.
 
-    >>> on_rows([([True, True, False], [True, False, False], [1, 1, 2]), ([True], [False], [1])])["noise"]
+    >>> noise_of_rows([([True, True, False], [True, False, False], [1, 1, 2]), ([True], [False], [1])])["noise"]
     0.5
     """
     answers = [
@@ -188,10 +188,10 @@ def on_rows(sides: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]])
         for re_asked, changed, weights in sides
         for again in (np.asarray(re_asked, dtype=bool),)
     ]
-    return on_sums(answers)
+    return noise_of_sums(answers)
 
 
-def on_sums(
+def noise_of_sums(
     sides: Sequence[tuple[npt.NDArray[np.generic], npt.NDArray[np.generic], npt.NDArray[np.float64]]],
 ) -> dict[str, float | None]:
     """The same where answers that count the same are summed.
@@ -211,7 +211,7 @@ def on_sums(
     return {name: min(1.0, value) for name, value in zip(COLUMNS, sums, strict=True)}
 
 
-def shown(frame: pl.DataFrame) -> list[str]:
+def noise_columns(frame: pl.DataFrame) -> list[str]:
     """The column noise_high where the table of effects has a measured value, else nothing: for a summary to add to its
     columns. It is what an effect has to exceed, so that the estimate `noise` can stay in the full tables.
     """
@@ -232,7 +232,7 @@ def notes(tables: Mapping[str, pl.DataFrame]) -> dict[str, str]:
     return {**of_effects, **({"noise": BESIDE, TABLE: NOTE} if was_measured else {})}
 
 
-def line(scores: pl.DataFrame) -> str | None:
+def noise_line(scores: pl.DataFrame) -> str | None:
     """The noise floor of a score table in one line for the terminal; None where it was not measured."""
     floor = noise_floor(scores)
     if floor.is_empty():

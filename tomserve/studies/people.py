@@ -23,8 +23,8 @@ from tomserve.stats.crossed_random import (
     shared_weights,
 )
 from tomserve.stats.proportions import Interval
-from tomserve.studies.rows import prepared
-from tomserve.studies.showing import Excerpt
+from tomserve.studies.answer_rows import prepare_rows
+from tomserve.studies.presentation import Excerpt
 
 TABLE, EFFECTS = "people", "people_effects"
 """The names of the tables: shares of right answers, and differences between classes."""
@@ -46,14 +46,14 @@ EFFECTS_NOTE = (
     "Share of right answers of single people in a class of stories minus their share in the unchanged stories (class "
     "none), with a 95% interval over people and tasks. p belongs to it and is not adjusted for several classes."
 )
-COMPARED = (
+COMPARISON_NOTE = (
     "Each answer of each person minus the other side's answer to the same question (1 right, 0 wrong), with a 95% "
     "interval over people and tasks. Where both sides are people, both are samples, and a question counts the more the "
     "more answers both sides gave to it."
 )
 
 
-def answers(scores: pl.DataFrame) -> pl.DataFrame:
+def people_answers(scores: pl.DataFrame) -> pl.DataFrame:
     """One row for each answer of each person, with `person`, `right` (1 or 0), and the columns of the score table; no
     rows where no person answered.
 
@@ -76,7 +76,7 @@ def with_people(tables: Mapping[str, pl.DataFrame], scores: pl.DataFrame) -> dic
     tasks, method. `people_effects`: model, strategy, perturbation, share_treated, share_control, difference, low, high,
     p, people, tasks, method; only where there is the class none.
     """
-    rows = answers(scores)
+    rows = people_answers(scores)
     if not rows.height:
         return dict(tables)
     shares = pl.DataFrame(list(_shares(rows)), infer_schema_length=None).fill_nan(None)
@@ -176,7 +176,7 @@ def _difference(found: Interval, rows: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def compared(a: pl.DataFrame, b: pl.DataFrame, pairs: pl.DataFrame, classes: Sequence[str] = ()) -> pl.DataFrame:
+def compare_people(a: pl.DataFrame, b: pl.DataFrame, pairs: pl.DataFrame, classes: Sequence[str] = ()) -> pl.DataFrame:
     """How much more of the same questions B has right than A, with every person's answer counted; empty where neither
     side are people.
 
@@ -184,7 +184,7 @@ def compared(a: pl.DataFrame, b: pl.DataFrame, pairs: pl.DataFrame, classes: Seq
     questions, in order. Columns: class (overall comes last), A, B (shares on the same questions), difference (B minus
     A), low, high, p, people, tasks, method.
     """
-    of_a, of_b = answers(a), answers(b)
+    of_a, of_b = people_answers(a), people_answers(b)
     if not of_a.height and not of_b.height:
         return pl.DataFrame()
     asked = pairs.select("item", CLASS if CLASS in pairs.columns else pl.lit(None, pl.String).alias(CLASS)).unique(
@@ -229,7 +229,7 @@ def _between(part: pl.DataFrame) -> dict[str, Any]:
 
 def _beside(people: pl.DataFrame, scores: pl.DataFrame, sign: float) -> pl.DataFrame:
     """People's answers beside a model's share right, of its strategies (usually one). sign: 1 where people are B."""
-    rows = prepared(scores.lazy()).collect()
+    rows = prepare_rows(scores.lazy()).collect()
     means = rows.group_by("item").agg(other=pl.col("correct").cast(pl.Float64).mean())
     return people.join(means, on="item", maintain_order="left").with_columns(sign=pl.lit(sign))
 

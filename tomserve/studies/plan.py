@@ -1,25 +1,18 @@
-"""`tomserve plan`: what a study will cost and what it can show, before any GPU time.
+"""Power and cost of a study before it is run, of models or of people: requests, tokens, and the smallest effect that
+it can find.
 
-    tomserve plan --benchmark perturbed --models 6 --power 0.9
-    tomserve plan --like perturbed-mymodel
-
-Requests are counted, and prompt tokens estimated from the rendered prompts at four characters a token, which the
-model's own tokenizer may see otherwise. What can be found is stated as the minimum detectable effect: the smallest true
-difference of shares that a t test over the independent units (stages, tasks or stories) finds with the given power,
-that is, in that share of studies. It depends on how much the units' differences spread (their standard deviation, SD),
-which is assumed, or taken from a run that has been scored already.
-
-Classes are tested together, with p adjusted by Benjamini and Hochberg's method. What that asks of a class depends on
-the others: where one class alone is affected, its level is divided by the number of classes; where all are affected
-alike, it is the level itself. Both figures are given, and the truth of a study lies between them.
+Prompt tokens are estimated at four characters a token. The minimum detectable effect is the smallest true difference
+of shares that a t test over independent units (stages, tasks or stories) finds with the given power.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -28,15 +21,26 @@ import polars as pl
 
 from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
+from tomserve.errors import ConfigError
 from tomserve.items import Item, where
 from tomserve.items.draw import limit_items
 from tomserve.prompting.strategy import Strategy
 from tomserve.stats.clusters import matched_cells, unit_means
 from tomserve.stats.equivalence import units_for_margin
-from tomserve.stats.power import minimum_detectable_effect, units_needed
-from tomserve.studies.contrasts import codes, pair
-from tomserve.studies.families import WORTH
-from tomserve.studies.rows import BASELINE, prepared
+from tomserve.stats.power import (
+    ASSUMED,
+    MOST,
+    Spread,
+    class_power,
+    least_number,
+    minimum_detectable_effect,
+    model_power,
+    spread_of,
+    units_needed,
+)
+from tomserve.studies.answer_rows import BASELINE, prepare_rows
+from tomserve.studies.contrasts import WORTH, integer_codes, pair_rows
+from tomserve.studies.people import CLASS, NONE, people_answers
 
 CHARACTERS_A_TOKEN = 4
 SD = (0.2, 0.4)
@@ -44,7 +48,7 @@ SD = (0.2, 0.4)
 tells. The first is about that of a class with sixteen questions a stage and a share right of .85, the second that of
 two questions a stage, as on a false-belief subset."""
 
-NONE, PROMPTING = "none", "prompting, "
+NO_PERTURBATION, PROMPTING = "none", "prompting, "
 ALL, OVERALL = "all perturbations against none", f"{PROMPTING}overall"
 
 
@@ -72,7 +76,7 @@ class Plan:
         return f"{fewest}{self.requests} requests, about {self.tokens / 1e6:.1f} million prompt tokens{whose}"
 
 
-def plan(
+def plan_study(
     benchmark: Benchmark,
     path: Path | None,
     strategies: Sequence[str],
@@ -89,7 +93,7 @@ def plan(
     benchmark: whose items are asked. path: the user's `--path`, None for the benchmark's own items. strategies: their
     names. models: how many models are asked. repeats: how many samples of each question. power: the share of studies
     that are to detect the effect. alpha: the level of the tests. like: the score table of a run whose spread is taken
-    for that of the study (see `spreads`); None for the spreads of SD. items: those that are asked, as by `drawn`; None
+    for that of the study (see `known_spreads`); None for the spreads of SD. items: those that are asked, as by `draw_items`; None
     for all of the benchmark. Raises ConfigError or ContentError where items or strategies cannot be loaded.
     """
     items = list(benchmark.items(path) if items is None else items)
@@ -113,7 +117,7 @@ def plan(
             }
         )
     frame = pl.DataFrame(cost)
-    known = None if like is None else spreads(like)
+    known = None if like is None else known_spreads(like)
     comparisons = pl.DataFrame(
         _comparisons(_units(items, len(strategies)), known, power, alpha), infer_schema_length=None
     )
@@ -121,10 +125,12 @@ def plan(
     return Plan(frame, comparisons, len(items), requests, tokens, later, free)
 
 
-def drawn(benchmark: Benchmark, path: Path | None, limit: int | None, conditions: Sequence[str] = ()) -> list[Item]:
+def draw_items(
+    benchmark: Benchmark, path: Path | None, limit: int | None, conditions: Sequence[str] = ()
+) -> list[Item]:
     """The items that a study would ask: those that `eval` and `dataset questionnaire` draw.
 
-    benchmark, path: as for `plan`. limit: draw at most so many; None for all. conditions: ``factor=value`` that they
+    benchmark, path: as for `plan_study`. limit: draw at most so many; None for all. conditions: ``factor=value`` that they
     have to meet. Raises ConfigError or ContentError where items cannot be loaded, or none meets the conditions.
     """
     every = list(benchmark.items(path))
@@ -145,9 +151,9 @@ def _units(items: list[Item], strategies: int) -> list[tuple[str, str, int]]:
     every = set().union(*stages.values()) if stages else set()
     found = []
     for name in tasks:
-        if name not in ("", NONE) and NONE in stages:
-            found.append((_against(name), "stages", len(stages[name] & stages[NONE])))
-    if NONE in stages and len(tasks) > 1:
+        if name not in ("", NO_PERTURBATION) and NO_PERTURBATION in stages:
+            found.append((_against(name), "stages", len(stages[name] & stages[NO_PERTURBATION])))
+    if NO_PERTURBATION in stages and len(tasks) > 1:
         found.append((ALL, "stages", len(every)))
     if strategies > 1:
         unit, counted = ("stages", stages) if every else ("tasks", tasks)
@@ -157,12 +163,12 @@ def _units(items: list[Item], strategies: int) -> list[tuple[str, str, int]]:
 
 
 def _against(name: str) -> str:
-    return f"{name} against {NONE}"
+    return f"{name} against {NO_PERTURBATION}"
 
 
-def family(comparison: str) -> str | None:
+def test_family(comparison: str) -> str | None:
     """The family of classes in which a comparison is tested; None where it is tested alone."""
-    if comparison in (ALL, OVERALL, f"{PROMPTING}{NONE}"):
+    if comparison in (ALL, OVERALL, f"{PROMPTING}{NO_PERTURBATION}"):
         return None
     return "against" if comparison.endswith(_against("")) else PROMPTING if comparison.startswith(PROMPTING) else None
 
@@ -171,33 +177,37 @@ def _comparisons(
     units: Sequence[tuple[str, str, int]], known: Mapping[str, float] | None, power: float, alpha: float
 ) -> list[dict[str, Any]]:
     """A row for each comparison, with each of the assumed spreads or with the one that a run has shown."""
-    sizes = {name: sum(family(one[0]) == name for one in units) for name in map(family, (one[0] for one in units))}
+    sizes = {
+        name: sum(test_family(one[0]) == name for one in units) for name in map(test_family, (one[0] for one in units))
+    }
     rows = []
     for name, unit, count in units:
-        tested = sizes[family(name)] if family(name) else 1
+        tested = sizes[test_family(name)] if test_family(name) else 1
         row: dict[str, Any] = {"comparison": name, "units": f"{count} {unit}"}
-        given = {f", SD {sd:g}": sd for sd in SD} if known is None else {"": known.get(family(name) or name, math.nan)}
+        given = (
+            {f", SD {sd:g}": sd for sd in SD} if known is None else {"": known.get(test_family(name) or name, math.nan)}
+        )
         if known is not None:
-            row["sd"] = _known(given[""])
+            row["sd"] = _known_or_none(given[""])
         for label, sd in given.items():
-            row[f"minimum_detectable_effect{label}"] = _known(
+            row[f"minimum_detectable_effect{label}"] = _known_or_none(
                 minimum_detectable_effect(count, sd, alpha, power, tested)
             )
-            row[f"if all are affected{label}"] = _known(minimum_detectable_effect(count, sd, alpha, power))
+            row[f"if all are affected{label}"] = _known_or_none(minimum_detectable_effect(count, sd, alpha, power))
         label, sd = next(iter(given.items()))
         rows.append({**row, f"units_needed for {WORTH:g}{label}": units_needed(WORTH, sd, alpha, power, tested)})
     return rows
 
 
 def margin_title(margin: float, power: float) -> str:
-    """What the table of `against_margin` is called."""
+    """What the table of `margin_units` is called."""
     return (
         f"how many units it takes to show, with power {power:g}, that of two runs on the same questions one is not "
         f"worse by {100 * margin:g} points, and that both are equivalent up to that"
     )
 
 
-def against_margin(
+def margin_units(
     items: Sequence[Item], margin: float, power: float = 0.8, like: pl.DataFrame | None = None
 ) -> pl.DataFrame:
     """How many units show that of two models or strategies on the same questions one is not worse by the margin, and
@@ -208,7 +218,7 @@ def against_margin(
     """
     stages = {str(item.factors["stage"]) for item in items if "stage" in item.factors}
     units = f"{len(stages)} stages" if stages else f"{len({item.cluster for item in items})} clusters"
-    known = None if like is None else spreads(like).get(OVERALL)
+    known = None if like is None else known_spreads(like).get(OVERALL)
     rows = []
     for sd in SD if known is None else (known,):
         not_inferior, equivalent = units_for_margin(margin, sd, power=power)
@@ -218,7 +228,7 @@ def against_margin(
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def spreads(scores: pl.DataFrame) -> dict[str, float]:
+def known_spreads(scores: pl.DataFrame) -> dict[str, float]:
     """The standard deviations of the units' differences that a run has shown, by family or comparison.
 
     scores: a score table. Classes are compared with "none" of the same stages and strategies with vanilla on the same
@@ -226,32 +236,34 @@ def spreads(scores: pl.DataFrame) -> dict[str, float]:
     not have, or in which no unit differs from another, is left out.
     """
     wanted = dict.fromkeys(("stage", "perturbation"), pl.String)
-    rows = prepared(scores.lazy(), ("model", "strategy", "item", "status", "correct"), wanted).collect()
+    rows = prepare_rows(scores.lazy(), ("model", "strategy", "item", "status", "correct"), wanted).collect()
     found: dict[str, list[npt.NDArray[np.float64]]] = {}
     staged = rows.drop_nulls(["stage", "perturbation"])
     for _, part in staged.group_by(["model", "strategy"], maintain_order=True):
         for name in part["perturbation"].unique(maintain_order=True):
-            if name != NONE:
-                two = part.filter(pl.col("perturbation").is_in([NONE, name]))
+            if name != NO_PERTURBATION:
+                two = part.filter(pl.col("perturbation").is_in([NO_PERTURBATION, name]))
                 found.setdefault("against", []).append(_matched(two))
         found.setdefault(ALL, []).append(_matched(part))
     for (model, strategy), part in rows.group_by(["model", "strategy"], maintain_order=True):
         if strategy == BASELINE:
             continue
-        pairs = pair(part, rows.filter(model=model, strategy=BASELINE))
+        pairs = pair_rows(part, rows.filter(model=model, strategy=BASELINE))
         unit = "stage" if pairs["stage"].null_count() == 0 else "cluster"
         found.setdefault(OVERALL, []).append(_paired(pairs, unit))
         for (name,), one in pairs.drop_nulls("perturbation").group_by(["perturbation"], maintain_order=True):
-            found.setdefault(PROMPTING if name != NONE else f"{PROMPTING}{NONE}", []).append(_paired(one, unit))
+            found.setdefault(PROMPTING if name != NO_PERTURBATION else f"{PROMPTING}{NO_PERTURBATION}", []).append(
+                _paired(one, unit)
+            )
     return {name: sd for name, listed in found.items() if (sd := _pooled(listed)) > 0}
 
 
 def _matched(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
     """By stage the share right of perturbed tasks minus that of unperturbed ones."""
-    arm = (rows["perturbation"] != NONE).to_numpy()
+    arm = (rows["perturbation"] != NO_PERTURBATION).to_numpy()
     outcome = rows["correct"].cast(pl.Float64).to_numpy()
     means = matched_cells(
-        outcome, arm, codes(rows["cluster"] + "\n" + rows["perturbation"]), codes(rows["stage"])
+        outcome, arm, integer_codes(rows["cluster"] + "\n" + rows["perturbation"]), integer_codes(rows["stage"])
     ).means
     return np.asarray(means[:, 1] - means[:, 0], dtype=np.float64)
 
@@ -259,7 +271,7 @@ def _matched(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
 def _paired(pairs: pl.DataFrame, unit: str) -> npt.NDArray[np.float64]:
     """By unit the share right of one strategy minus that of the other, on the same questions."""
     sides = (pairs[name].cast(pl.Float64).to_numpy() for name in ("correct", "control"))
-    clusters, units = codes(pairs["cluster"]), codes(pairs[unit])
+    clusters, units = integer_codes(pairs["cluster"]), integer_codes(pairs[unit])
     treated, control = (unit_means(side, clusters, units)[0] for side in sides)
     return np.asarray(treated - control, dtype=np.float64)
 
@@ -271,5 +283,138 @@ def _pooled(listed: Iterable[npt.NDArray[np.float64]]) -> float:
     return math.sqrt(sum((one.size - 1) * float(one.var(ddof=1)) for one in several) / freedom) if freedom else math.nan
 
 
-def _known(value: float) -> float | None:
+def _known_or_none(value: float) -> float | None:
     return None if math.isnan(value) else value
+
+
+PEOPLE_EFFECTS = (0.1, 0.2)
+"""The differences of shares that are planned for."""
+
+PEOPLE_NOTE = (
+    "A person answers one question about each story, and no two versions of one task's story; people and tasks both "
+    "count as samples. power: the share of such studies that find a difference of that size. people: how many it takes "
+    "with the given number of stories each; stories: how many each person has to read where there are so many people "
+    "as given. Empty: not even {most} people, or one story of every task, are enough, as there are too few tasks. "
+    "{source}: {spread}. Questions to choose from: {questions:,} about "
+    "{tasks} tasks."
+)
+
+PeoplePower = Callable[[int, int, float], float]
+"""The power with so many people, so many stories each, for an effect."""
+
+
+def people_spread(scores: pl.DataFrame) -> Spread | None:
+    """The spread of people's answers that a score table shows; None where it holds too few of them."""
+    rows = people_answers(scores)
+    if not rows.height:
+        return None
+    classes = rows[CLASS].fill_null("") if CLASS in rows.columns else pl.Series([""] * rows.height)
+    return spread_of(*(one.to_numpy() for one in (rows["right"], rows["person"], rows["cluster"], classes)))
+
+
+def spread_in_words(spread: Spread) -> str:
+    """The spread in words.
+
+    >>> spread_in_words(Spread())
+    '80% right; of the variance of an answer 10% with the person, 5% with the person in a class, 15% with the task'
+    """
+    return (
+        f"{spread.share:.0%} right; of the variance of an answer {spread.people:.0%} with the person, "
+        f"{spread.people_by_class:.0%} with the person in a class, {spread.stories:.0%} with the task"
+    )
+
+
+def people_note(items: Sequence[Item], known: Spread | None, run: str | None) -> str:
+    """What is to be said of the table: what it shows, and on what it rests.
+
+    items: those that are asked. known: the spread that a run showed; None where ASSUMED is taken. run: that run, None
+    for none.
+    """
+    why = "" if run is None else f" ({run} has too few answers of people)"
+    return PEOPLE_NOTE.format(
+        most=MOST,
+        source=f"Assumed{why}" if known is None else f"Measured in {run}",
+        spread=spread_in_words(known or ASSUMED),
+        questions=len(items),
+        tasks=len({item.cluster for item in items}),
+    )
+
+
+def people_power_table(
+    items: Sequence[Item],
+    people: int,
+    stories: int,
+    *,
+    power: float = 0.8,
+    alpha: float = 0.05,
+    spread: Spread = ASSUMED,
+) -> pl.DataFrame:
+    """A row for each kind of comparison: the power for each of EFFECTS with these people and stories, and how many
+    people, and how many stories each, reach `power`.
+
+    items: those that are asked. people: how many. stories: how many each reads. alpha: the level of the tests. Raises
+    ConfigError for more stories than there are tasks, since nobody reads two versions of one task's story.
+    """
+    tasks = len({item.cluster for item in items})
+    if stories > tasks:
+        raise ConfigError(
+            f"--stories {stories}: there are {tasks} tasks to choose from, and nobody is to read two versions of one; "
+            f"ask for at most {tasks} stories, or raise --limit"
+        )
+    rows = []
+    for name, at in _people_comparisons(items, spread, alpha):
+        row: dict[str, Any] = {"comparison": name}
+        for effect in PEOPLE_EFFECTS:
+            row[f"power for {effect:g}"] = at(people, stories, effect)
+            row[f"people for {effect:g}"] = least_number(_more_people(at, stories, effect), power)
+            row[f"stories for {effect:g}"] = (
+                least_number(_more_stories(at, people, effect), power, tasks) if tasks > 1 else None
+            )
+        rows.append(row)
+    return pl.DataFrame(rows, infer_schema_length=None).fill_nan(None)
+
+
+def _more_people(at: PeoplePower, stories: int, effect: float) -> Callable[[int], float]:
+    return lambda people: at(people, stories, effect)
+
+
+def _more_stories(at: PeoplePower, people: int, effect: float) -> Callable[[int], float]:
+    return lambda stories: at(people, stories, effect)
+
+
+def _people_comparisons(items: Sequence[Item], spread: Spread, alpha: float) -> Iterator[tuple[str, PeoplePower]]:
+    """The comparisons that the items allow, each with its power. Stories are spread over the classes as the design of a
+    questionnaire spreads them: in proportion to the questions of each class."""
+    clusters: dict[str, set[str]] = defaultdict(set)
+    counts: dict[str, int] = defaultdict(int)
+    for item in items:
+        name = str(item.factors.get(CLASS, ""))
+        clusters[name].add(item.cluster)
+        counts[name] += 1
+    every = len({item.cluster for item in items})
+    others = [name for name in counts if name != NONE]
+    if NONE in counts and others:
+        share = counts[NONE] / len(items)
+        typical = median(counts[name] for name in others) / len(items)
+        size = median(len(clusters[name]) for name in others)
+        rest = len(set().union(*(clusters[name] for name in others)))
+
+        def one(people: int, stories: int, effect: float) -> float:
+            sides = (stories * typical, stories * share)
+            return class_power(people, sides, (size, len(clusters[NONE])), effect, spread, alpha)
+
+        def all_(people: int, stories: int, effect: float) -> float:
+            sides = (stories * (1 - share), stories * share)
+            return class_power(people, sides, (rest, len(clusters[NONE])), effect, spread, alpha)
+
+        def against(people: int, stories: int, effect: float) -> float:
+            questions = typical * len(items)
+            return model_power(people, stories * typical, size, questions, effect, spread, alpha)
+
+        yield f"one class against {NONE}", one
+        yield f"all classes against {NONE}", all_
+        yield "people against a model, one class", against
+    yield (
+        "people against a model, overall",
+        lambda people, stories, effect: model_power(people, stories, every, len(items), effect, spread, alpha),
+    )

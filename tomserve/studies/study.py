@@ -1,4 +1,5 @@
-"""Defines what a study is: a function that makes tables of scores, and what belongs to these tables.
+"""The Study type: how a study is declared, found in the folder analysis/ and loaded, and the verdicts that any study
+can give.
 
     from tomserve.studies import Study
 
@@ -10,60 +11,216 @@
 
 lies in ``analysis/mine.py``, or in ``analysis/mine/study.py`` where it has modules of its own, and is then known as
 ``--study mine``; a file or folder anywhere else is given by its path.
+
+>>> load_study("accuracy").intervals
+('recommended', 'effective', 'published')
+>>> study = study_in_parts("demo", {"tasks": {"task": pl.String}}, {"tasks": "By task."}, baseline="letters")
+>>> study.name, sorted(study.notes("recommended"))
+('demo', ['accuracy', 'baselines', 'prompting_effects', 'tasks'])
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+import dataclasses
+import hashlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import polars as pl
 
-from tomserve.errors import ConfigError
-from tomserve.studies.baselines import Kinds
-from tomserve.studies.counting import Rows
-from tomserve.studies.rows import REQUIRED
-from tomserve.studies.showing import (
-    Asked,
+from tomserve import benchmarks, content
+from tomserve.content.python_file import describe_failure, load_module
+from tomserve.errors import ConfigError, ContentError, Interrupted, one_of
+from tomserve.scoring.table import MEASURED
+from tomserve.studies import baselines
+from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows, with_columns
+from tomserve.studies.baselines import RuleKinds
+from tomserve.studies.breakdowns import Rows
+from tomserve.studies.contrasts import Record, prompting_effects, share
+from tomserve.studies.presentation import (
+    ABOUT_EFFECT,
+    ABOUT_TESTS,
+    ABOUT_WORST,
+    BAD,
+    GOOD,
+    OPEN,
+    Card,
     Chance,
     Context,
     Excerpt,
     Figure,
+    ItemOutline,
     Layout,
     Tables,
     Verdict,
     Versions,
     by_choices,
+    finite_or_none,
+    interval,
+    p_value,
+    percent,
+    points,
+    populations,
+    readable_name,
+    sign,
+    who,
 )
-from tomserve.studies.verdicts import overall
+
+HELPS = {1: "helps", -1: "hurts", 0: "no clear effect"}
+"""What the sign of an effect says of a strategy."""
 
 
-def _nothing_said(intervals: str) -> Mapping[str, str]:
+def has_rows(tables: Tables, name: str, columns: str) -> bool:
+    """Whether there is a table of that name with rows and with all of these columns."""
+    return name in tables and tables[name].height > 0 and set(columns.split()) <= set(tables[name].columns)
+
+
+def tables_by_model(tables: Tables) -> Iterator[tuple[str, dict[str, pl.DataFrame]]]:
+    """Each model of the table `accuracy`, with its rows of every table that has a column for models.
+
+    Nothing comes where there is no such table, or where it lacks the columns model, strategy and accuracy.
+    """
+    frame = tables.get("accuracy")
+    if frame is None or not {"model", "strategy", "accuracy"} <= set(frame.columns):
+        return
+    for model in frame["model"].unique(maintain_order=True):
+        yield str(model), {n: table.filter(model=model) for n, table in tables.items() if "model" in table.columns}
+
+
+def overall_verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
+    """The verdicts of a study that has none of its own: a line for each strategy, and whether reasoning helps.
+
+    tables: by name. context: what a guesser scores.
+    """
+    verdicts = []
+    for model, own in tables_by_model(tables):
+        effects = own.get("prompting_effects", pl.DataFrame())
+        card = effect_cards(effects) if has_rows(own, "prompting_effects", EFFECT) else None
+        rules = own.get(baselines.TABLE)
+        lines = accuracy_lines(own["accuracy"], context.chance.get("all"), rules)
+        verdicts.append(Verdict(model, lines, (card,) if card else ()))
+    return verdicts
+
+
+def accuracy_lines(frame: pl.DataFrame, chance: float | None, rules: pl.DataFrame | None = None) -> tuple[str, ...]:
+    """A line for each strategy, the baseline first: how many questions it has right, and how that compares with chance
+    and with the best rule that follows nobody's belief; then a line with the best rule of each kind.
+
+    frame: rows of one model; the first row of each strategy is that of all questions. chance: the share of right
+    answers of somebody who guesses, from 0 to 1; None where it is not known, which leaves the comparison out. rules:
+    rows of the table of baselines for these questions, the best rule first; None where there are none.
+    """
+    first = frame.unique(["strategy"], keep="first", maintain_order=True)
+    lines = []
+    for row in first.sort(pl.col("strategy") != BASELINE, maintain_order=True).iter_rows(named=True):
+        counted = f"{row['correct']:,} of {row['total']:,}" if {"correct", "total"} <= set(row) else "a share"
+        compared = ""
+        low, high = finite_or_none(row.get("ci_low")), finite_or_none(row.get("ci_high"))
+        if chance is not None and low is not None and high is not None:
+            place = "above" if low > chance else "below" if high < chance else "not clearly different from"
+            compared = f"; {place} chance ({percent(chance)})"
+        if beside := baselines.compare_with_rule(row):
+            compared += f"; {beside}"
+        lines.append(
+            f"{readable_name(row['strategy'])}: {counted} right ({percent(row['accuracy'])}{interval(row)}){compared}"
+        )
+    if rules is not None and (sentence := baselines.best_of_kinds(rules)):
+        lines.append(sentence)
+    return tuple(lines)
+
+
+EFFECT = "treatment risk_difference rd_low rd_high"
+"""Columns of a table of paired effects that a verdict reads."""
+
+
+def effect_cards(
+    effects: pl.DataFrame, parts: Mapping[str, str] | None = None, more: Sequence[tuple[str, str]] = ()
+) -> Card:
+    """Whether the strategies help against the baseline, read off the intervals of their paired effects; an effect that
+    batching alone could have made is not clear.
+
+    effects: of one model, with the columns of EFFECT and maybe `subset` (a part of the questions; the verdict is that
+    of "all"); the first row of each strategy is that of all questions. parts: what readers call these parts. more:
+    further grounds of the verdict, as pairs of what is spoken of and a sentence about it.
+    """
+    signs, grounds, population = [], [], ""
+    keys = [name for name in ("subset", "treatment") if name in effects.columns]
+    for row in effects.unique(keys, keep="first", maintain_order=True).iter_rows(named=True):
+        if row.get("subset", "all") == "all":
+            signs.append(sign(row))
+        text = f"{HELPS[sign(row)]}, {points(row)}"
+        if (p := finite_or_none(row.get("p"))) is not None:
+            text += f"; {p_value(p)}"
+        if row.get("gained") is not None and row.get("lost") is not None:
+            text += f"; {row['gained']:,} questions gained, {row['lost']:,} lost"
+        if row.get("target"):
+            population = (
+                f" The interval says what to expect of {populations(row['target'])}. p is the chance of so large a "
+                "difference if there were none, by the test that belongs to the interval: it is at most 0.05 exactly "
+                "where the interval does not hold zero."
+            )
+        grounds.append((who(row["treatment"], row.get("subset", ""), parts or {}), f"{text}."))
+    verdict, tone = "No clear effect", OPEN
+    if signs and all(one > 0 for one in signs):
+        verdict, tone = "Yes, it helps", GOOD
+    elif signs and all(one < 0 for one in signs):
+        verdict, tone = "No, it hurts", BAD
+    elif any(signs):
+        verdict = "Some strategies help or hurt, others show no clear effect"
+        if {1, -1} <= set(signs):
+            verdict = "Some strategies help, others hurt"
+    control = readable_name(effects["control"][0] if has_rows({"": effects}, "", "control") else BASELINE)
+    remark = (
+        f"Each strategy is compared with {control}, which asks for the answer alone, on the same questions. The 95% "
+        f"interval of the difference, in percentage points, stands in brackets.{population}"
+    )
+    return Card(_question(effects), verdict, tone, (*grounds, *more), remark)
+
+
+def _question(effects: pl.DataFrame) -> str:
+    """What a card of effects asks: of reasoning only where each strategy's name says that it reasons. A form such as
+    that of a benchmark's authors, in which nobody thinks aloud, is another way of asking."""
+    reasons = [not _REASONS.isdisjoint(name.split("_")) for name in effects["treatment"].to_list()]
+    return "Does step-by-step reasoning help?" if all(reasons) else "Do other ways of asking help?"
+
+
+_REASONS = frozenset(("cot", "reason", "chain", "think", "decompose"))
+"""Words of a strategy's name that say that it has the model reason before it answers."""
+
+
+def _no_notes(intervals: str) -> Mapping[str, str]:
     del intervals
     return {}
 
 
-def _no_doubts(tables: Tables) -> Sequence[str]:
+def _no_warnings(tables: Tables) -> Sequence[str]:
     del tables
     return ()
 
 
-def _whole(tables: Tables) -> Sequence[Excerpt]:
+def _all_tables(tables: Tables) -> Sequence[Excerpt]:
     return [Excerpt(name, frame, (name,)) for name, frame in tables.items()]
 
 
 @dataclass(frozen=True)
-class Counted:
+class FileCounting:
     """How the tables of a study are counted file by file, where its answers lie in many files.
 
     columns: gives, for a score table, the columns that `tables` needs of its prepared rows (studies.rows.prepared).
-    tables: makes all tables of the prepared rows of every file (see tomserve.studies.counting), of the rules of all of
+    tables: makes all tables of the prepared rows of every file (see tomserve.studies.breakdowns), of the rules of all of
     them, and of the way to count. They are those that Study.tables makes of the same rows.
     """
 
     columns: Callable[[pl.LazyFrame], Sequence[str]]
-    tables: Callable[[Rows, Kinds, str], Mapping[str, pl.DataFrame]]
+    tables: Callable[[Rows, RuleKinds, str], Mapping[str, pl.DataFrame]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,13 +246,13 @@ class Study:
     intervals: tuple[str, ...] = ("recommended", "published")
     """Ways to count, the default first; `--intervals` chooses one."""
 
-    notes: Callable[[str], Mapping[str, str]] = _nothing_said
+    notes: Callable[[str], Mapping[str, str]] = _no_notes
     """Gives, for one of `intervals`, what a reader must know of each table, by the table's name."""
 
-    warnings: Callable[[Tables], Sequence[str]] = _no_doubts
+    warnings: Callable[[Tables], Sequence[str]] = _no_warnings
     """Gives a line for each reason to doubt the numbers of these tables."""
 
-    summary: Callable[[Tables], Sequence[Excerpt]] = _whole
+    summary: Callable[[Tables], Sequence[Excerpt]] = _all_tables
     """What the terminal prints of the tables; all of them unless the study says otherwise."""
 
     layouts: Mapping[str, Layout] = field(default_factory=dict)
@@ -105,11 +262,11 @@ class Study:
     """Makes the figures of the report. Without it the report draws what can be drawn of any tables: accuracy by
     strategy and by each column of few values, and paired effects."""
 
-    verdicts: Callable[[Tables, Context], Sequence[Verdict]] = overall
+    verdicts: Callable[[Tables, Context], Sequence[Verdict]] = overall_verdicts
     """Makes the verdicts that the report begins with, one for each model. Without it they say how much each strategy
     has right and, where there is a table `prompting_effects`, whether reasoning helps."""
 
-    chance: Callable[[Iterable[Asked]], Chance] = by_choices
+    chance: Callable[[Iterable[ItemOutline]], Chance] = by_choices
     """Computes what a guesser gets right of the asked items, each of which is given once, in any order. Without it the
     guesser picks one of the offered choices blindly."""
 
@@ -138,7 +295,7 @@ class Study:
 
     together: bool = False
     """Whether the study reads answers and measurements in one table, such as a run that was asked and one that was
-    measured. A row of a measurement has a `kind`, and that of an answer has none (see tomserve.studies.together);
+    measured. A row of a measurement has a `kind`, and that of an answer has none (see tomserve.studies.answer_rows);
     either sort may be missing. `required` is then about the rows of answers, and `columns` about those of measurements.
     Any other study is given one sort of rows."""
 
@@ -146,7 +303,7 @@ class Study:
     """For a study of measurements: the columns that its table has to have, with their types. A table that has others
     besides is read without these; one that lacks some, or holds values that do not fit, is refused."""
 
-    counted: Counted | None = None
+    counted: FileCounting | None = None
     """How its tables are counted file by file. Without it the columns that the study reads have to fit into memory."""
 
     path: Path | None = None
@@ -202,3 +359,344 @@ FIELDS = tuple(one.name for one in fields(Study) if one.name != "path")
 def _check_names(name: str, value: object) -> None:
     if not isinstance(value, tuple | list) or not all(isinstance(one, str) for one in value):
         raise ConfigError(f"Study.{name}: {value!r}; expected a tuple of names")
+
+
+STUDY_FILE = "study.py"
+"""The file of a study that is a folder."""
+
+
+def study_names() -> list[str]:
+    """The names of all studies that can be found, sorted."""
+    return sorted(_study_files())
+
+
+def _study_files() -> dict[str, Path]:
+    """The file of every study by the study's name; where several have one name, that of the first folder."""
+    files: dict[str, Path] = {}
+    for root in content.roots():
+        folder = root / "analysis"
+        for path in (*sorted(folder.glob("*.py")), *sorted(folder.glob(f"*/{STUDY_FILE}"))):
+            name = path.parent.name if path.parent != folder else path.stem
+            if not name.startswith("_"):
+                files.setdefault(name, path)
+    return files
+
+
+def load_study(name: str) -> Study:
+    """The study of that name, or at that path: a ``.py`` file, or a folder that holds ``study.py``.
+
+    Raises ConfigError for what cannot be found, and ContentError, with file and line, for a file that declares no
+    study.
+    """
+    path = _path_of(name) or _study_files().get(name)
+    if path is None:
+        raise ConfigError(f"{one_of('study', name, study_names())}; a path ends in .py or, of a folder, in /")
+    module = _load_folder(path) if path.name == STUDY_FILE else load_module(path, "study")
+    study = vars(module).get("STUDY")
+    if not isinstance(study, Study):
+        raise ContentError(_no_study(module, study), path=path)
+    return dataclasses.replace(study, path=path)
+
+
+def _path_of(name: str) -> Path | None:
+    """The file of a study given by path, None for a name. A folder counts as a path only if it is written with a
+    slash."""
+    path = Path(name).expanduser()
+    if name.endswith(".py"):
+        return path
+    return path / STUDY_FILE if "/" in name else None
+
+
+def _no_study(module: ModuleType, found: object) -> str:
+    if found is not None:
+        return f"STUDY is a {type(found).__name__}; expected STUDY = Study(name=..., tables=...)"
+    if not callable(vars(module).get("tables")):
+        return "has no STUDY; write STUDY = Study(name=..., tables=...), with Study from tomserve.studies"
+    older = [name for name in FIELDS if name != "tables" and ({name, name.upper()} & set(vars(module)))]
+    handed = "".join(f", {name}={name if name in vars(module) else name.upper()}" for name in older if name != "name")
+    return (
+        "has a function tables(scores, intervals) but no STUDY; write below it: from tomserve.studies import Study; "
+        f"STUDY = Study(name={Path(str(module.__file__)).stem!r}, tables=tables{handed})"
+    )
+
+
+def _load_folder(path: Path) -> ModuleType:
+    """Run a study that is a folder, as a package of its own whose modules import each other (``from .rows import x``).
+
+    The package is named after the folder's place, so that studies do not see each other's modules. It stays loaded, so
+    that a function of the study can import one of its modules when it is called. Loading it again reads the files anew.
+    """
+    if not path.is_file():
+        raise ConfigError(f"study {str(path.parent)!r}: no such file ({path})")
+    folder = path.resolve().parent
+    package = f"tomserve_study_{folder.name}_{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
+    for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    start = folder / "__init__.py"
+    spec = importlib.util.spec_from_file_location(package, start) if start.is_file() else None
+    if spec is None:
+        spec = ModuleSpec(package, None, is_package=True)
+    spec.submodule_search_locations = [str(folder)]
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[package] = module
+    try:
+        if spec.loader is not None:
+            spec.loader.exec_module(module)
+        return importlib.import_module(f"{package}.{path.stem}")
+    except Interrupted:
+        raise
+    except (Exception, SystemExit) as error:
+        raise study_error(error, path, "cannot be loaded") from None
+
+
+def study_error(error: BaseException, path: Path, what: str) -> ContentError:
+    """An error of a study's code as one line, which names the last line of the study's own files that was reached.
+
+    path: the study's file. what: what happened, such as "cannot be loaded".
+    """
+    own = path.resolve().parent
+    places = [Path(one.filename) for one in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        places.append(Path(error.filename))
+    reached = [place for place in places if place.resolve().parent == own]
+    return describe_failure(error, reached[-1] if reached else path, what)
+
+
+ANSWER_COLUMNS = frozenset(("strategy", "status", "correct"))
+"""Columns of which a table of answers has at least one, and a measured table none."""
+
+
+def measured_studies(scores: pl.DataFrame) -> list[str]:
+    """The names of the studies of measurements whose columns this table has, those that need most of them first; none
+    where the table holds answers.
+
+    A study whose file has a mistake in it is passed over.
+    """
+    if not ANSWER_COLUMNS.isdisjoint(scores.columns):
+        return []
+    fitting: list[tuple[int, str]] = []
+    for name in study_names():
+        with contextlib.suppress(ConfigError):
+            study = load_study(name)
+            if not study.answers and set(study.required) <= set(scores.columns):
+                fitting.append((-len(study.required), name))
+    return [name for _, name in sorted(fitting)]
+
+
+def studies_of_both() -> list[str]:
+    """The names of the studies that read answers and measurements in one table; one whose file has a mistake in it is
+    passed over."""
+    found = []
+    for name in study_names():
+        with contextlib.suppress(ConfigError):
+            if load_study(name).together:
+                found.append(name)
+    return found
+
+
+def study_of_manifests(manifests: Iterable[Mapping[str, Any]]) -> str | None:
+    """The study that these runs name to read what they have measured; None where they do not name one, and the same.
+
+    manifests: of all runs. A manifest may be a stranger's: only a study that is found by its name counts, and a path
+    never does.
+    """
+    named = {manifest.get("study") if manifest.get("kind") == MEASURED else None for manifest in manifests}
+    return next((name for name in study_names() if {name} == named), None)
+
+
+def default_study(scores: pl.DataFrame) -> str:
+    """The name of the study that the benchmark of these answers declares or, for a measured table, of the study that
+    reads its columns.
+
+    Where the answers are of several benchmarks, or of one that is not known by name, it is the study that fits any
+    items. Raises ConfigError where several studies read a measured table equally well.
+    """
+    if fitting := measured_studies(scores):
+        needed = [len(load_study(name).required) for name in fitting[:2]]
+        if len(needed) > 1 and needed[0] == needed[1]:
+            raise ConfigError(f"score table: several studies read it ({', '.join(fitting)}); choose one by --study")
+        return fitting[0]
+    asked = scores["benchmark"].drop_nulls().unique().to_list() if "benchmark" in scores.columns else []
+    known = benchmarks.find(asked[0]) if len(asked) == 1 else None
+    return benchmarks.Benchmark.study if known is None else known.study
+
+
+Columns = Mapping[str, Any]
+"""Factors of the design, each with its Polars type."""
+
+ABOUT_SHARE = (
+    "accuracy is the share of right answers, ci_low and ci_high the ends of its 95% interval over clusters (stories, "
+    "scenes, passages), which says what to expect of further ones like these; a failure (no answer, or none that can "
+    "be read) counts as wrong. chance is what a blind guess among the choices gets right, best_rule_accuracy what the "
+    "best rule that follows nobody's mind has right of the same questions."
+)
+ABOUT_TOGETHER = (
+    "all_right is the share of the sets of which every question is right, with its 95% interval over clusters; a "
+    "failure counts as wrong. expected is what that share would be if the questions of a set were right independently "
+    "of each other, each as often as all are; chance is that of blind guesses."
+)
+ABOUT_OFFICIAL = (
+    "The authors' reading of the replies beside tomserve's, on the same replies in free text: official_accuracy is the "
+    "share that is right by theirs, accuracy that by tomserve's, by which all other tables count; only_official and "
+    "only_ours are how many replies are right by one of the two alone, unread how many tomserve could not read."
+)
+OFFICIAL = "metric_official"
+"""The column that says of a reply whether it is right by the authors' reading; empty where that does not apply."""
+_INDEPENDENT = (
+    "The share of right answers; its 95% interval takes the questions as independent of each other: (k + 2)/(n + 4) "
+    "with the normal distribution."
+)
+EXTRA = {"options": pl.Int64}
+"""Further columns: how many choices the question has, where the score table says it."""
+
+
+def study_in_parts(
+    name: str,
+    parts: Mapping[str, Columns],
+    notes: Mapping[str, str],
+    baseline: str = BASELINE,
+    together: Mapping[str, tuple[str, Columns]] | None = None,
+    quoted: Mapping[str, pl.DataFrame] | None = None,
+    official: Columns | None = None,
+) -> Study:
+    """The study.
+
+    parts: tables of accuracy by name, each with the factors by which it counts. notes: what each table of parts,
+    together and quoted is about. baseline: the strategy with which the others are compared. together: tables of what is
+    right together by name, each with the factor that names the sets and the factors by which it counts. quoted: tables
+    as a paper printed them. official: the factors by which the authors' reading of replies (see `official_reading`)
+    stands beside tomserve's; None where the authors read none. Its tables are `accuracy`, `baselines`, those,
+    `official` and `prompting_effects`.
+    """
+    sets, printed = together or {}, quoted or {}
+    columns: dict[str, Any] = {**EXTRA, OFFICIAL: pl.Boolean, **(official or {})}
+    for factors in parts.values():
+        columns |= factors
+    for unit, factors in sets.values():
+        columns |= {unit: pl.String, **factors}
+
+    def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
+        kinds = baselines.RuleKinds.of(scores)
+        wanted = with_columns(scores, columns)
+        rows = prepare_rows(wanted, (*REQUIRED, *columns, *kinds.columns)).collect()
+        made: dict[str, list[Record]] = {
+            "accuracy": list(by_part(rows, (), kinds, intervals, brief=False)),
+            baselines.TABLE: list(baselines.rule_records(rows, kinds, ("model",))),
+        }
+        made |= {table: list(by_part(rows, tuple(keys), kinds, intervals)) for table, keys in parts.items()}
+        if official is not None:
+            made["official"] = list(official_reading(rows, tuple(official)))
+        if intervals == "recommended":
+            made |= {table: list(joint_accuracy(rows, unit, tuple(keys))) for table, (unit, keys) in sets.items()}
+            made["prompting_effects"] = list(prompting_effects(rows, baseline))
+        found = {table: pl.DataFrame(records, infer_schema_length=None) for table, records in made.items() if records}
+        return {**found, **printed}
+
+    def noted(intervals: str) -> Mapping[str, str]:
+        of_parts = {table: f"{notes[table]} {_INDEPENDENT}" for table in parts}
+        shared = {baselines.TABLE: baselines.NOTE, **{table: notes[table] for table in printed}}
+        if official is not None:
+            shared["official"] = ABOUT_OFFICIAL
+        if intervals == "published":
+            return {"accuracy": _INDEPENDENT, **of_parts, **shared}
+        return {
+            "accuracy": f"All questions: {ABOUT_SHARE} {baselines.ABOUT}",
+            **{table: f"{notes[table]} {ABOUT_SHARE}" for table in parts},
+            **{table: f"{notes[table]} {ABOUT_TOGETHER}" for table in sets},
+            "prompting_effects": f"Each strategy (way of asking) against {baseline}, which asks for the answer alone, "
+            f"on the same questions. {ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}",
+            **shared,
+        }
+
+    def summary(made: Tables) -> list[Excerpt]:
+        return list(
+            _excerpts(made, {**parts, **{table: keys for table, (_, keys) in sets.items()}}, printed, official or {})
+        )
+
+    return Study(name=name, tables=tables, notes=noted, summary=summary, warnings=baselines.missing_warnings)
+
+
+def by_part(
+    rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.RuleKinds, intervals: str, *, brief: bool = True
+) -> Iterator[Record]:
+    """A share for each model, strategy and value of the keys, with the chance of a blind guess.
+
+    rows: prepared rows with the column `options`, without which chance is unknown. brief: whether the
+    interval of the difference to the best rule is left out.
+    """
+    named = ["model", "strategy", *keys]
+    for key, part in rows.sort(named, maintain_order=True).group_by(named, maintain_order=True):
+        chance = part.select((1 / pl.col("options")).mean()).item()
+        found = baselines.accuracy(part, kinds, intervals, brief=brief)
+        yield {**dict(zip(named, key, strict=True)), **found, "chance": chance}
+
+
+def joint_accuracy(rows: pl.DataFrame, unit: str, keys: Sequence[str]) -> Iterator[Record]:
+    """For each model, strategy and value of the keys, the share of sets of which every question is right.
+
+    rows: prepared rows with the column `options`. unit: the column that names the set; rows without one are left out.
+    """
+    named = ["model", "strategy", *keys]
+    sets = rows.drop_nulls(unit).group_by([*named, unit], maintain_order=True)
+    whole = sets.agg(
+        pl.col("correct").all(),
+        pl.col("faulty").any(),
+        pl.col("unread").any(),
+        pl.col("cluster").first(),
+        pl.col("correct").sum().alias("right"),
+        pl.len().cast(pl.Int64).alias("questions"),
+        (1 / pl.col("options")).product().alias("chance"),
+        pl.col("options").is_null().any().alias("open"),
+    )
+    for key, part in whole.sort(named, maintain_order=True).group_by(named, maintain_order=True):
+        found, questions = share(part), int(part["questions"].sum())
+        each = int(part["right"].sum()) / questions
+        yield {
+            **dict(zip(named, key, strict=True)),
+            **{"sets": part.height, "questions": questions, "all_right": found["accuracy"]},
+            **{"ci_low": found["ci_low"], "ci_high": found["ci_high"], "accuracy": each},
+            "expected": part.select((pl.lit(each) ** pl.col("questions")).mean()).item(),
+            "chance": None if part["open"].any() else part["chance"].mean(),
+            **{"failed": found["failed"], "tasks": found["tasks"], "method": found["method"]},
+        }
+
+
+def official_reading(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[Record]:
+    """For each model, strategy and value of the keys, how many replies are right by the authors' reading and by ours.
+
+    rows: prepared rows with the column OFFICIAL. Those in which it is empty are left out, as are strategies that ask
+    for JSON, of which most are empty and the rest no JSON.
+    """
+    named = ["model", "strategy", *keys]
+    free = rows.filter(pl.col(OFFICIAL).is_not_null().mean().over("model", "strategy") > 0.5)
+    read = free.drop_nulls(OFFICIAL).sort(named, maintain_order=True)
+    for key, part in read.group_by(named, maintain_order=True):
+        ours, theirs = part["correct"], part[OFFICIAL]
+        yield {
+            **dict(zip(named, key, strict=True)),
+            **{"replies": part.height, "accuracy": ours.mean(), "official_accuracy": theirs.mean()},
+            **{"only_ours": int((ours & ~theirs).sum()), "only_official": int((~ours & theirs).sum())},
+            "unread": int(part["unread"].sum()),
+        }
+
+
+def _excerpts(
+    made: Tables, keyed: Mapping[str, Columns], printed: Mapping[str, pl.DataFrame], official: Columns
+) -> Iterator[Excerpt]:
+    """What the terminal prints: of each table the columns that a reader needs first."""
+    shares = "correct total accuracy ci_low ci_high unread"
+    wanted = {"accuracy": f"model strategy {shares}"}
+    first = "sets all_right total accuracy ci_low ci_high expected chance best_rule_accuracy"
+    wanted |= {table: f"model strategy {' '.join(keys)} {first}" for table, keys in keyed.items()}
+    compared = "replies accuracy official_accuracy only_ours only_official unread"
+    wanted["official"] = f"model strategy {' '.join(official)} {compared}"
+    wanted["prompting_effects"] = "model treatment share_treated share_control risk_difference rd_low rd_high p"
+    for table, names in wanted.items():
+        if table in made:
+            frame = made[table]
+            yield Excerpt(table, frame.select([name for name in names.split() if name in frame.columns]), (table,))
+            if table == "accuracy":
+                yield from baselines.excerpts(frame, ("strategy",))
+    for table, frame in printed.items():
+        yield Excerpt(table, frame, (table,))

@@ -29,7 +29,7 @@ from tomserve.scoring.metrics import BEGINNING
 from tomserve.scoring.responses import ResponseFile, offset_of, place_of
 from tomserve.scoring.score import sample_of
 from tomserve.scoring.table import COLUMNS
-from tomserve.studies.rows import ORIGINAL
+from tomserve.studies.answer_rows import ORIGINAL
 
 ANSWERS, TURNS, ITEMS = "answers.parquet", "turns.parquet", "items.parquet"
 RANK = "rank:"

@@ -13,7 +13,7 @@ from tomserve.content.files import one_line
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, one_of
 from tomserve.reporting import tables
-from tomserve.studies.words import cell as two_digits
+from tomserve.studies.presentation import cell as two_digits
 from tomserve.web.ranking import LAYERED, Board, Column
 from tomserve.web.tallying import Share
 

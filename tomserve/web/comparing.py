@@ -15,10 +15,17 @@ import polars as pl
 
 from tomserve.reporting.html import page as report
 from tomserve.reporting.html.page import Table
-from tomserve.studies import compare as comparing
-from tomserve.studies.compare import Comparison
-from tomserve.studies.compared import TITLES, effects_shown, further, notes, verdicts
-from tomserve.studies.differing import Difference, shortened
+from tomserve.studies import comparison as comparing
+from tomserve.studies.comparison import (
+    TITLES,
+    Comparison,
+    Difference,
+    comparison_notes,
+    comparison_verdicts,
+    effect_excerpt,
+    further_excerpts,
+    shorten_pair,
+)
 from tomserve.web import computing
 from tomserve.web.computing import Result
 from tomserve.web.process import without_paths
@@ -47,10 +54,10 @@ def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
     found = comparing.compare(first, second, strategies=pair, common=common, margin=margin)
     found.flips.write_parquet(out / FLIPS)
     found.effects.write_parquet(out / EFFECTS)
-    frames = {"effects": effects_shown(found)[1], **further(found)}
+    frames = {"effects": effect_excerpt(found)[1], **further_excerpts(found)}
     if found.people.height:
         frames["people"] = found.people.drop("method")
-    said = notes(found)
+    said = comparison_notes(found)
     shown = [_table(name, frames[name], said.get(name, "")) for name in TITLES if name in frames]
     (out / ROWS).write_bytes(_named(shown))
     facts: dict[str, Any] = orjson.loads(_named(_facts(found)))
@@ -67,7 +74,7 @@ def _facts(found: Comparison) -> dict[str, Any]:
         "a": str(found.a),
         "b": str(found.b),
         "strategies": [found.a.strategy, found.b.strategy],
-        "verdicts": verdicts(found),
+        "verdicts": comparison_verdicts(found),
         "caption": found.caption,
         "noise": found.noise,
         "lacking": list(found.lacking),
@@ -80,7 +87,7 @@ def _facts(found: Comparison) -> dict[str, Any]:
 
 
 def _differences(found: Comparison) -> list[Difference]:
-    return [Difference(name, *shortened(a, b, 200)) for name, a, b in found.differences]
+    return [Difference(name, *shorten_pair(a, b, 200)) for name, a, b in found.differences]
 
 
 def _table(name: str, frame: pl.DataFrame, note: str) -> dict[str, Any]:

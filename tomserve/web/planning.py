@@ -117,7 +117,7 @@ def foresee(experiment: Experiment) -> Plan:
     variants = round(len(told.variants) * len(asked) / max(1, len(part)))
     share = VariedItems(asked, kinds=kinds).again(options.noise_check)
     again = len(asked.drawn(share)) if share else 0
-    made = studies.plan(benchmark, options.path, names, repeats=options.repeats, items=asked)
+    made = studies.plan_study(benchmark, options.path, names, repeats=options.repeats, items=asked)
     more = (len(asked) + variants + again) / max(1, len(asked))
     return Plan(
         benchmark=benchmark.name,

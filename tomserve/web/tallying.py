@@ -26,10 +26,10 @@ from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import load_scored_run, scores_of
 from tomserve.scoring import grades
 from tomserve.stats.functional import FTOM_1
-from tomserve.studies import analyze, people, tasks
-from tomserve.studies.combining import combined
-from tomserve.studies.rows import originals
-from tomserve.studies.words import finite
+from tomserve.studies import analyze, breakdowns, people
+from tomserve.studies.answer_rows import originals
+from tomserve.studies.comparison import combine_scores
+from tomserve.studies.presentation import finite_or_none
 from tomserve.web.computing import Wish
 from tomserve.web.process import without_paths
 
@@ -227,7 +227,7 @@ def _asked(part: pl.DataFrame, manifest: Manifest, record: Mapping[str, Any]) ->
 def _share(part: pl.DataFrame, asked: Asked) -> Share:
     tables = analyze(part, "accuracy")
     row = tables["accuracy"].row(0, named=True)
-    chances = tasks.asked(part.lazy()).rows["chance"]
+    chances = breakdowns.task_rows(part.lazy()).rows["chance"]
     failed, unread = int(row["failed"] or 0), int(row["unread"] or 0)
     estimate, low, high, crowd = row["estimate"], row["ci_low"], row["ci_high"], 0
     if people.TABLE in tables:
@@ -239,13 +239,13 @@ def _share(part: pl.DataFrame, asked: Asked) -> Share:
         total=int(row["total"]),
         failed=max(0, failed - unread),
         unread=unread,
-        chance=finite(chances.mean()) if chances.len() and not chances.null_count() else None,
+        chance=finite_or_none(chances.mean()) if chances.len() and not chances.null_count() else None,
         rule=str(row.get("best_rule") or ""),
-        rule_share=finite(row.get("best_rule_accuracy")),
+        rule_share=finite_or_none(row.get("best_rule_accuracy")),
         spoiled=boardfacts.mostly_lost(part),
-        estimate=finite(estimate),
-        low=finite(low),
-        high=finite(high),
+        estimate=finite_or_none(estimate),
+        low=finite_or_none(low),
+        high=finite_or_none(high),
         people=crowd,
     )
 
@@ -272,13 +272,13 @@ def of_layers(folder: Path) -> Tally:
     if inside is not None:
         frames[-1] = frames[-1].with_columns(pl.lit(model).alias("model"))
     results = tuple(EvalResult(path, 0, 0, {}, 0.0) for path in parts)
-    told = Layered(folder, model, results, inside, None, analysed(combined(frames), FTOM_1))
+    told = Layered(folder, model, results, inside, None, analysed(combine_scores(frames), FTOM_1))
     return known.model_copy(update={"layers": _layers(boardfacts.facts(told))})
 
 
 def _layers(one: boardfacts.Facts) -> Layers:
     def ends(name: str) -> tuple[float | None, ...]:
-        return tuple(finite(one.row.get(f"{name}{end}")) for end in ("", "_low", "_high"))
+        return tuple(finite_or_none(one.row.get(f"{name}{end}")) for end in ("", "_low", "_high"))
 
     measured = digest(orjson.dumps([one.on, repr(one.how)])) if one.cases else ""
     return Layers(

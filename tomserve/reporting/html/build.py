@@ -35,9 +35,8 @@ from tomserve.studies import (
     noise,
     people,
 )
-from tomserve.studies.combining import as_one
-from tomserve.studies.rows import originals
-from tomserve.studies.together import split
+from tomserve.studies.answer_rows import originals, split_scores
+from tomserve.studies.comparison import same_model_notes
 
 
 def write_report(
@@ -59,7 +58,7 @@ def write_report(
     run. study: a study's name or path; None for the one that the benchmark declares. note: called with a line for each
     reply that could not be read. analysis: what the study has made of these runs, where the caller has it already;
     study, intervals and factors are then those of the analysis. by: factors by whose values answers are counted as
-    well (see tomserve.studies.by). Raises ConfigError for a run that cannot be read, and for a file
+    well (see tomserve.studies.breakdowns). Raises ConfigError for a run that cannot be read, and for a file
     that cannot be written.
     """
     svg.begin()
@@ -132,7 +131,7 @@ def _said(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis, *
     sources, moved = measured.apart(given)
     if not study.answers or not sources:
         return measured.page(given, analysis)
-    scores = split(scores).answers
+    scores = split_scores(scores).answers
     sources = [replace(source, scores=source.scores.select(scores.columns)) for source in sources]
     outlined = Outlined(sources, scores)
     whole = all(source.folder is not None for source in sources)
@@ -229,7 +228,7 @@ def _facts(
     for source in sources:
         if flags := describe_flags(source.manifest.get("server") or {}):
             facts.append((f"server flags of {source.run}" if len(sources) > 1 else "server flags", flags))
-    if (floor := noise.line(scores)) is not None:
+    if (floor := noise.noise_line(scores)) is not None:
         facts.append(("noise floor", floor.partition(": ")[2]))
     if "all" in chance.shares:
         facts.append(("chance", f"{chance.shares['all']:.2f} ({chance.meaning})"))
@@ -250,7 +249,7 @@ def _warnings(sources: Sequence[Source], scores: pl.DataFrame) -> Iterator[pages
                 link = ("#failures", "Failures by strategy") if of_failures else ("#provenance", "Provenance")
                 yield pages.Alert(said[:1].upper() + said[1:], link)
     manifests = {source.run: source.manifest for source in sources if source.folder is not None}
-    for said in as_one(scores, manifests):
+    for said in same_model_notes(scores, manifests):
         yield pages.Alert(said[:1].upper() + said[1:], ("#provenance", "Provenance"))
     for source in sources:
         for change in serving_provenance.list_changes(source.manifest.get("sessions")):

@@ -16,7 +16,7 @@ import polars as pl
 
 from tomserve.items.draw import draw_from_strata
 from tomserve.studies import Versions
-from tomserve.studies.rows import ORIGINAL, answered, has_variants
+from tomserve.studies.answer_rows import ORIGINAL, has_variants, is_answered
 
 ANSWERS = 20_000
 """How many answers a page may hold; it holds a few more where the last question drawn has more."""
@@ -47,7 +47,7 @@ def choose(
     names = [n for n in strata if n in scores.columns and (versions is None or n in versions.matched)]
     asked = (
         scores.lazy()
-        .with_columns(failed=~answered())
+        .with_columns(failed=~is_answered())
         .select(
             "item",
             "failed",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import polars as pl
 
 from tomserve.status import UNANSWERED
-from tomserve.studies.rows import answered
+from tomserve.studies.answer_rows import is_answered
 
 
 def sentences(scores: pl.DataFrame) -> list[str]:
@@ -26,7 +26,7 @@ def sentences(scores: pl.DataFrame) -> list[str]:
 def _failed(scores: pl.DataFrame) -> list[str]:
     """The same on questions to which an answer was due."""
     counted = (
-        scores.with_columns(failed=~answered())
+        scores.with_columns(failed=~is_answered())
         .group_by("model", "strategy", maintain_order=True)
         .agg(pl.len().alias("asked"), pl.col("failed").sum())
         .sort("model", "strategy")

@@ -12,9 +12,17 @@ from tomserve.reporting.html import generic, measured
 from tomserve.reporting.html.sources import Source, load
 from tomserve.scoring.metrics import BEGINNING
 from tomserve.scoring.table import COLUMNS
-from tomserve.studies import Analysis, Asked, Context, Figure, compute, default_study, load_study, named_by
-from tomserve.studies.rows import originals
-from tomserve.studies.together import split
+from tomserve.studies import (
+    Analysis,
+    Context,
+    Figure,
+    ItemOutline,
+    compute,
+    default_study,
+    load_study,
+    study_of_manifests,
+)
+from tomserve.studies.answer_rows import originals, split_scores
 
 
 def figures(
@@ -33,7 +41,7 @@ def figures(
     given = measured.apart(sources)[0]
     if not analysis.study.answers or not given:
         return (analysis.study.figures or (lambda tables, context: ()))(analysis.tables, Context({})), read
-    scores = split(scores).answers
+    scores = split_scores(scores).answers
     outlined = Outlined([replace(one, scores=one.scores.select(scores.columns)) for one in given], scores)
     whole = all(one.folder is not None for one in given)
     context = Context(analysis.study.chance(outlined if whole else ()).shares)
@@ -44,7 +52,7 @@ def figures(
 
 def named(sources: Sequence[Source]) -> str | None:
     """The study that all of these name, if they are measured runs."""
-    return named_by(source.manifest for source in sources)
+    return study_of_manifests(source.manifest for source in sources)
 
 
 def read_from(sources: Sequence[Source]) -> list[Path]:
@@ -66,10 +74,10 @@ class Outlined:
         self._left = set(scores["item"].unique())
         self._items = self._read(sources)
 
-    def __iter__(self) -> Iterator[Asked]:
+    def __iter__(self) -> Iterator[ItemOutline]:
         return self._items
 
-    def _read(self, sources: Sequence[Source]) -> Iterator[Asked]:
+    def _read(self, sources: Sequence[Source]) -> Iterator[ItemOutline]:
         for source in sources:
             if source.folder is None:
                 self.factors |= dict.fromkeys(filter(is_factor, source.scores.columns))

@@ -13,14 +13,13 @@ import polars as pl
 
 from tomserve.reporting.html.charts import Line
 from tomserve.reporting.html.panels import Axis, chance_lines, drawn, small_multiples, zero_line
-from tomserve.studies import baselines, summed
-from tomserve.studies import by as factors
-from tomserve.studies.by import inner
+from tomserve.studies import baselines, contrasts
+from tomserve.studies import breakdowns as factors
+from tomserve.studies.answer_rows import REQUIRED, prepare_rows
+from tomserve.studies.baselines import EFFECTIVE
+from tomserve.studies.breakdowns import inner_names
 from tomserve.studies.contrasts import share
-from tomserve.studies.rows import REQUIRED, prepared
-from tomserve.studies.ruled import EFFECTIVE
-from tomserve.studies.showing import Figure, Row, Section
-from tomserve.studies.words import readable
+from tomserve.studies.presentation import Figure, Row, Section, readable_name
 
 SHARES = Section("breaks", "How much is right?", "How much is right")
 EFFECTS = Section("helps", "What makes a difference?", "What makes a difference")
@@ -117,14 +116,14 @@ def _by_factor(
     effective: bool,
 ) -> Iterator[Figure]:
     few = [name for name in factors if 1 < scores[name].drop_nulls().n_unique() <= FEW][:FACTORS]
-    apart = inner(few)
+    apart = inner_names(few)
     every = scores.lazy().with_columns(pl.col(name).cast(pl.String).alias(own) for name, own in apart.items())
-    rows = prepared(every, (*REQUIRED, *apart.values())).collect()
+    rows = prepare_rows(every, (*REQUIRED, *apart.values())).collect()
     axis = Axis("share right", (0, 1), lambda part: _lines(chance, part))
     for place, name in enumerate(few):
         figure = Figure(
             f"factor-{place}",
-            f"Accuracy by {readable(name)}",
+            f"Accuracy by {readable_name(name)}",
             SHARES,
             "Each point is the share of right answers to the questions with this value, each line its 95% interval"
             f"{EFFECTIVELY if effective else PLAINLY} Failures count as wrong.",
@@ -141,7 +140,7 @@ def _shares(rows: pl.DataFrame, factor: str, order: Sequence[str], *, effective:
     places = {value: place for place, value in reversed(list(enumerate(order)))}
     placed = rows.drop_nulls(factor).with_columns(place=pl.col(factor).replace_strict(places, return_dtype=pl.Int64))
     for key, part in placed.sort("model", "place", maintain_order=True).group_by(keys, maintain_order=True):
-        found = summed.effective_share(summed.of_answers(part)) if effective else share(part)
+        found = contrasts.effective_share_of_sums(contrasts.sums_of_answers(part)) if effective else share(part)
         yield {**dict(zip(keys, key, strict=True)), **found}
 
 
@@ -149,10 +148,10 @@ def by_factors(tables: Mapping[str, pl.DataFrame], intervals: str = "recommended
     """A figure for each table by factors that the reader asked for: of shares, of effects and of differences. One of
     more than ROWS rows is not drawn.
 
-    tables: by name, as tomserve.studies.by makes them. intervals: the way to count.
+    tables: by name, as tomserve.studies.breakdowns makes them. intervals: the way to count.
     """
     for place, (name, frame) in enumerate(tables.items()):
-        title, shown, _ = factors.shown(name, frame)
+        title, shown, _ = factors.factor_excerpt(name, frame)
         after = next(one for one in factors.AFTER if one in shown.columns)
         keys = shown.columns[: shown.columns.index(after)]
         own = [key for key in keys if key not in ("model", "strategy", "treatment")]
@@ -160,7 +159,7 @@ def by_factors(tables: Mapping[str, pl.DataFrame], intervals: str = "recommended
         data: list[Row] = [{**row, "down": _row(row, own, compared)} for row in frame.to_dicts()]
         series = "treatment" if "treatment" in frame.columns else "strategy"
         if series == "treatment" and len(only := frame[series].unique()) == 1:  # of several, a legend tells
-            title = f"{title} ({readable(only[0])})"
+            title = f"{title} ({readable_name(only[0])})"
         caption = CAPTIONS[after]
         if intervals == EFFECTIVE:
             caption = caption.replace(COUNTED, EFFECTIVELY)
@@ -170,7 +169,7 @@ def by_factors(tables: Mapping[str, pl.DataFrame], intervals: str = "recommended
             yield replace(figure, missing=said)
             continue
         if "accuracy" in frame.columns:
-            figure, data = baselines.marked(figure, data)
+            figure, data = baselines.mark_best_rule(figure, data)
             columns = ("down", series, "estimate" if "estimate" in frame.columns else "accuracy", "ci_low", "ci_high")
             yield _drawn_points(figure, data, columns, Axis("share right", (0, 1)))
         else:
@@ -194,7 +193,7 @@ def _effects(tables: Mapping[str, pl.DataFrame]) -> Iterator[Figure]:
         series = next((column for column in NAMED if column in frame.columns), None)
         figure = Figure(
             f"effects-{place}",
-            readable(name).capitalize(),
+            readable_name(name).capitalize(),
             EFFECTS,
             "Each point is a difference between two shares of right answers, each line its 95% interval. Right of the "
             "line at zero more is right.",
@@ -202,7 +201,7 @@ def _effects(tables: Mapping[str, pl.DataFrame]) -> Iterator[Figure]:
         )
         down = _down(frame, series)
         data: list[Row] = [
-            {**row, "subset": "", "down": ", ".join(readable(row[one]) for one in down) or readable(name)}
+            {**row, "subset": "", "down": ", ".join(readable_name(row[one]) for one in down) or readable_name(name)}
             for row in frame.to_dicts()
         ]
         columns = ("down", series or "down", "risk_difference", "rd_low", "rd_high")

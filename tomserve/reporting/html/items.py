@@ -20,7 +20,7 @@ from tomserve.items import Item
 from tomserve.reporting.html.sources import Source
 from tomserve.scoring.score import sample_of
 from tomserve.status import OK, inert
-from tomserve.studies.showing import Versions
+from tomserve.studies.presentation import Versions
 
 BUDGET = 3_300_000
 """How many bytes the packed data may take; where they are more, long texts are cut, and marked as cut."""

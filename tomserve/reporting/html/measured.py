@@ -16,7 +16,7 @@ from tomserve.reporting.html.sources import Source, made_from, provenance
 from tomserve.runs.manifest import make_portable
 from tomserve.runs.measurement import environment_changes
 from tomserve.studies import Analysis, Context
-from tomserve.studies.together import split
+from tomserve.studies.answer_rows import split_scores
 
 _UNSAID = ("schema", "kind", "strategies", "endpoints", "server")
 """Fields of a manifest that say nothing of a measurement."""
@@ -54,7 +54,7 @@ def page(sources: Sequence[Source], analysis: Analysis) -> pages.Page:
 
 def apart(sources: Sequence[Source]) -> tuple[list[Source], list[Source]]:
     """The sources that hold answers, and those that hold measurements."""
-    measured = [bool(split(source.scores).measured.height) for source in sources]
+    measured = [bool(split_scores(source.scores).measured.height) for source in sources]
     return (
         [source for source, moved in zip(sources, measured, strict=True) if not moved],
         [source for source, moved in zip(sources, measured, strict=True) if moved],

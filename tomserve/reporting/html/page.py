@@ -20,7 +20,7 @@ from tomserve.content.text import escape_hidden, sanitize
 from tomserve.errors import ConfigError
 from tomserve.reporting import tables
 from tomserve.reporting.fitting import cell
-from tomserve.studies.showing import BAD, GOOD, OPEN, Figure, Layout, Section, Verdict
+from tomserve.studies.presentation import BAD, GOOD, OPEN, Figure, Layout, Section, Verdict
 
 ASSETS = Path(__file__).parent / "assets"
 MOST = 2_000

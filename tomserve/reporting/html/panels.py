@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from tomserve.reporting.html.charts import Line, Point, points
 from tomserve.reporting.html.svg import draw
-from tomserve.studies.rows import BASELINE
-from tomserve.studies.showing import Figure, Panel, Row, Tables
-from tomserve.studies.words import finite, plain, readable
+from tomserve.studies.answer_rows import BASELINE
+from tomserve.studies.presentation import Figure, Panel, Row, Tables, finite_or_none, one_line, readable_name
 
 
 class AbsentError(Exception):
@@ -46,9 +45,9 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
     """Each name as a chart shows it, at most 24 characters; two that would look alike get a number."""
     short: dict[str, str] = {}
     for name in names:
-        text, number = plain(name, 24), 2
+        text, number = one_line(name, 24), 2
         while text in short.values():
-            text, number = f"{plain(name, 20)} ({number})", number + 1
+            text, number = f"{one_line(name, 20)} ({number})", number + 1
         short[name] = text
     return short
 
@@ -93,15 +92,15 @@ def small_multiples(
     value, and the lower and upper end of the interval. axis: shared by all panels. parts: what readers call the parts.
     """
     panels: list[Panel] = []
-    series = [readable(name) for name in values_of(rows, columns[1])]
+    series = [readable_name(name) for name in values_of(rows, columns[1])]
     models = short_names(values_of(rows, "model"))
     width = 330 if len(models) == 1 else 250
     for part in list(dict.fromkeys(str(row.get("subset", "")) for row in rows)):
         for model, short in models.items():
             chosen = [row for row in rows if str(row.get("subset", "")) == part and row["model"] == model]
             marks = _points(chosen, *columns)
-            names = [readable(name) for name in values_of(chosen, columns[0])]
-            title = ", ".join(filter(None, (short, (parts or {}).get(part, readable(part)))))
+            names = [readable_name(name) for name in values_of(chosen, columns[0])]
+            title = ", ".join(filter(None, (short, (parts or {}).get(part, readable_name(part)))))
             if marks:
                 chart = points(marks, names, series, axis.domain, axis.lines(part), axis.title, width=width,
                                first=axis.first)  # fmt: skip
@@ -113,15 +112,15 @@ def small_multiples(
 def _points(rows: Sequence[Row], row: str, series: str, value: str, low: str, high: str) -> list[Point]:
     return [
         Point(
-            readable(one[row]),
-            readable(one[series]),
+            readable_name(one[row]),
+            readable_name(one[series]),
             number,
-            finite(one.get(low)),
-            finite(one.get(high)),
-            finite(one.get("other")),
+            finite_or_none(one.get(low)),
+            finite_or_none(one.get(high)),
+            finite_or_none(one.get("other")),
         )
         for one in rows
-        if (number := finite(one[value])) is not None
+        if (number := finite_or_none(one[value])) is not None
     ]
 
 

@@ -15,7 +15,7 @@ from tomserve.errors import ConfigError, TomserveError
 from tomserve.reporting.html.build import report
 from tomserve.reporting.html.standing import PAGE, RECORD, Wishes, standing
 from tomserve.runs.verification import Finding
-from tomserve.studies.loading import names
+from tomserve.studies.study import study_names
 
 _VERSION = f"tomserve {__version__}".encode()
 
@@ -57,7 +57,7 @@ def _wishes(folder: Path) -> Wishes:
     return Wishes(
         intervals=wishes["intervals"] if isinstance(wishes["intervals"], str) else None,
         labels=_texts(wishes["labels"]),
-        study=study if isinstance(study, str) and study in names() else None,
+        study=study if isinstance(study, str) and study in study_names() else None,
         by=_texts(wishes["by"]),
     )
 

@@ -26,16 +26,16 @@ from tomserve.runs.runfolder import find_run, read_manifest
 from tomserve.runs.scores import load_scored_run, load_scores
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note
-from tomserve.studies import Asked, gaps, labelled
-from tomserve.studies.combining import combined
-from tomserve.studies.gaps import Gaps
+from tomserve.studies import ItemOutline, missing_data, relabel
+from tomserve.studies.comparison import combine_scores
+from tomserve.studies.missing_data import Gaps
 
 
 class Outline(NamedTuple):
     """What one has to know of an item to guess its answer, the item's canary (a text by which leaked data is found),
     and whether the item has a belief chain."""
 
-    asked: Asked
+    asked: ItemOutline
     canary: str | None
     chained: bool
 
@@ -59,8 +59,8 @@ class Source:
     def gaps(self) -> list[Gaps]:
         """What is lacking of the scores."""
         named = f"{'run' if self.folder is not None else 'table'} {self.run}"
-        given = gaps.given(self.file or self.run)
-        return [replace(gap, given=given) for gap in gaps.of_scores(self.scores, self.folder, named)]
+        given = missing_data.shell_argument(self.file or self.run)
+        return [replace(gap, given=given) for gap in missing_data.gaps_of_scores(self.scores, self.folder, named)]
 
     def answers(self, chosen: Collection[str] | None = None) -> Iterator[tuple[Item, Mapping[str, Any]]]:
         """Every response that was scored with its item, in the order of the scores; not what was appended since.
@@ -124,7 +124,7 @@ class Source:
             for line in files.read_lines(file, path):
                 if line.strip():
                     data = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
-                    asked = Asked(nfc(data["id"]), len(data["choices"]), data.get("factors") or {})
+                    asked = ItemOutline(nfc(data["id"]), len(data["choices"]), data.get("factors") or {})
                     yield Outline(asked, data.get("canary"), bool(data.get("gold")))
 
 
@@ -143,7 +143,7 @@ def load(runs: Sequence[str | None], labels: Sequence[str], note: Note | None) -
         loaded.append(source)
     if not loaded:
         raise ConfigError(f"{', '.join(map(str, runs))}: nothing was answered yet")
-    scores = labelled(combined([source.scores for source in loaded]), labels)
+    scores = relabel(combine_scores([source.scores for source in loaded]), labels)
     if not scores.height:
         raise ConfigError(f"{', '.join(str(source.folder) for source in loaded)}: nothing was answered yet")
     sources, start = [], 0

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import FileResponse, Response
 
 from tomserve.errors import ConfigError, one_of
-from tomserve.studies import names as studies
+from tomserve.studies import study_names as studies
 from tomserve.web import answering, browsing, comparing, computing
 from tomserve.web.access import Reader
 from tomserve.web.api.common import COMING, Bench, Found, coming

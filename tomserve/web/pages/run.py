@@ -13,7 +13,7 @@ from markupsafe import Markup
 from tomserve.api import experiments
 from tomserve.content import files
 from tomserve.errors import ConfigError, NotAllowedError
-from tomserve.studies import names as studies
+from tomserve.studies import study_names as studies
 from tomserve.web import cards, computing, noting
 from tomserve.web.access import Reader, Runner
 from tomserve.web.analysing import FORMS, PANELS

@@ -1,0 +1,711 @@
+"""The study of behaviour: one table across benchmarks, by type of task and by dimension of mind.
+
+    tomserve analyze RUN... --study behaviour
+
+It sets several benchmarks that a model was asked side by side (the behavioural layer of the functional framework).
+Two ways to count, by `--intervals`: *recommended* (the default) corrects every share for chance, beside simple rules,
+with intervals over clusters; *published* has raw shares as the framework's source prints them. `notes` says what each
+table means.
+
+behaviour           by benchmark: B, the mean over types of task of the share right corrected for chance task_types
+by benchmark, type of task and dimension dimensions          by dimension (belief, desire, intention, emotion, action,
+...) and benchmark prompting_effects   by benchmark, type of task and dimension, each strategy against the answer
+alone, pair by pair baselines           every rule that follows nobody's mind, by benchmark human_figures       what
+people scored, as authors print it published_behaviour the published table, from its own cells
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from tomserve.reporting.html.panels import Axis, drawn, rows_of, small_multiples, zero_line
+from tomserve.scoring.baselines import baseline_name
+from tomserve.stats.accuracy import TaskMean, correct_for_chance, mean_of, task_mean
+from tomserve.studies import Excerpt, Figure, Section, Study, baselines
+from tomserve.studies.answer_rows import BASELINE
+from tomserve.studies.breakdowns import MACRO, TaskRows, is_mean, order_dimensions, task_rows
+from tomserve.studies.contrasts import Record, effects_within, integer_codes
+from tomserve.studies.presentation import (
+    ABOUT_EFFECT,
+    ABOUT_TESTS,
+    BAD,
+    GOOD,
+    OPEN,
+    Card,
+    Context,
+    Row,
+    Tables,
+    Verdict,
+    cell,
+    finite_or_none,
+    percent,
+    readable_name,
+    signed_points,
+)
+
+
+@dataclass(frozen=True)
+class QuotedFigure:
+    """One printed figure. part: of which questions. measure: what is counted. accuracy: from 0 to 1. source: where it
+    is printed. remark: in what it differs from what a model is asked here."""
+
+    benchmark: str
+    part: str
+    measure: str
+    accuracy: float
+    source: str
+    remark: str = ""
+
+    @property
+    def said(self) -> str:
+        """The source, marked as quoted."""
+        return f"quoted from {self.source}" + (f" ({self.remark})" if self.remark else "")
+
+
+WHOLE, QUESTIONS = "all", "questions"
+
+_DYNTOM = "the results table in README.md of github.com/GAIR-NLP/DynToM"
+_MMTOM = "the leaderboard at chuanyangjin.com/mmtom-qa-leaderboard"
+_SEEN = "people saw the videos as well as the text"
+_UNEQUAL = "the average is the authors'"
+
+HUMAN_FIGURES = (
+    QuotedFigure("dyntom", WHOLE, QUESTIONS, 0.777, _DYNTOM, _UNEQUAL),
+    *(
+        QuotedFigure("dyntom", f"{dimension}, {task}", QUESTIONS, share, _DYNTOM)
+        for dimension, shares in (
+            ("belief", (0.838, 0.776)),
+            ("emotion", (0.895, 0.787)),
+            ("intention", (0.790, 0.738)),
+            ("action", (0.767, 0.763)),
+        )
+        for task, share in zip(("understanding", "transformation"), shares, strict=True)
+    ),
+    QuotedFigure("fantom", WHOLE, "sets of questions that are all right", 0.875, "Kim et al. (2023), FANToM"),
+    QuotedFigure("mmtom", "belief", QUESTIONS, 0.975, _MMTOM, _SEEN),
+    QuotedFigure("mmtom", "goal", QUESTIONS, 0.885, _MMTOM, _SEEN),
+    QuotedFigure("mmtom", WHOLE, QUESTIONS, 0.930, _MMTOM, _SEEN),
+)
+"""The printed figures. A benchmark whose authors' figure could not be read in a public source has none."""
+
+
+def figure_of(benchmark: str) -> QuotedFigure | None:
+    """The printed share of all questions that people have right; None where there is none that counts questions."""
+    return next(
+        (one for one in HUMAN_FIGURES if (one.benchmark, one.part, one.measure) == (benchmark, WHOLE, QUESTIONS)), None
+    )
+
+
+def human_figures(benchmarks: set[str]) -> pl.DataFrame:
+    """The table `human_figures`: the printed figures of these benchmarks."""
+
+    def rows() -> Iterator[dict[str, object]]:
+        for one in HUMAN_FIGURES:
+            if one.benchmark in benchmarks:
+                yield {
+                    **{"benchmark": one.benchmark, "part": one.part, "measure": one.measure},
+                    **{"quoted": one.accuracy, "source": one.source, "remark": one.remark},
+                }
+
+    return pl.DataFrame(list(rows()))
+
+
+CONSTANT = "constant"
+"""The kind of rules that give one sort of answer, whatever the story tells."""
+
+NOBODY: Mapping[str, None] = dict.fromkeys(
+    (
+        *("b", "b_low", "b_high", "constant_rule", "constant_b", "surface_rule", "surface_b"),
+        *("over_rule", "over_low", "over_high", "method"),
+    )
+)
+
+
+def by_benchmark(found: TaskRows) -> Iterator[Record]:
+    """The table `behaviour`: a row for each model, strategy and benchmark, and their mean where there are several."""
+    rows = found.rows.filter("mind")
+    for (model, strategy), arm in rows.group_by(["model", "strategy"], maintain_order=True):
+        parts: list[tuple[Record, TaskMean | None]] = []
+        for (benchmark,), part in arm.sort("benchmark", maintain_order=True).group_by(
+            ["benchmark"], maintain_order=True
+        ):
+            key: Record = {"model": model, "strategy": strategy, "benchmark": benchmark}
+            record, mean = _benchmark(part, found.kinds)
+            human = figure_of(str(benchmark))
+            quoted = {"human": human and human.accuracy, "human_source": human and human.said}
+            parts.append(({**key, **record, **quoted}, mean))
+        yield from (record for record, _ in parts)
+        means = [mean for _, mean in parts if mean is not None]
+        if len(means) > 1 and len(means) == len(parts):
+            yield {"model": model, "strategy": strategy, **_macro([record for record, _ in parts], means)}
+
+
+def _benchmark(part: pl.DataFrame, kinds: baselines.RuleKinds) -> tuple[Record, TaskMean | None]:
+    """The record of one model, strategy and benchmark, and its B with those of the best rules: the sides of the mean
+    are the model, the best constant rule and the best other one, of those that there are."""
+    counted = baselines.accuracy(part, kinds, "recommended", brief=True)
+    names = ("correct", "total", "accuracy", "ci_low", "ci_high")
+    record: Record = {name: counted[name] for name in names}
+    record |= {"chance": part["chance"].mean(), "tasks": part["task"].n_unique(), "clusters": counted["tasks"]}
+    record |= {"failed": counted["failed"], "unread": counted["unread"]}
+    if part["chance"].null_count():
+        return {**record, **NOBODY}, None
+    said = [name for name in kinds.columns if part[name].null_count() < part.height]
+    sides = np.column_stack(
+        [part["correct"].to_numpy(), *(part[name].fill_null(False).to_numpy() for name in said)]
+    ).astype(float)
+    mean = task_mean(sides, part["chance"].to_numpy(), integer_codes(part["task"]), integer_codes(part["cluster"]))
+    best = {
+        kind: max(places, key=lambda place: (mean.estimate[place], -place), default=None)
+        for kind, places in (
+            ("constant", [p for p, name in enumerate(said, 1) if kinds.by_column[name] == CONSTANT]),
+            ("surface", [p for p, name in enumerate(said, 1) if kinds.by_column[name] != CONSTANT]),
+        )
+    }
+    own = mean.interval()
+    record |= {"b": own.estimate, "b_low": own.low, "b_high": own.high}
+    for kind, place in best.items():
+        record[f"{kind}_rule"] = None if place is None else baseline_name(said[place - 1])
+        record[f"{kind}_b"] = None if place is None else float(mean.estimate[place])
+    places = [place for place in best.values() if place is not None]
+    rival = max(places, key=lambda place: float(mean.estimate[place]), default=None)
+    gap = None if rival is None else mean.difference(0, rival)
+    record |= {
+        "over_rule": gap and gap.estimate,
+        "over_low": gap and gap.low,
+        "over_high": gap and gap.high,
+        "method": own.method,
+    }
+    return record, _sides(mean, [0, *([] if rival is None else [rival])])
+
+
+def _sides(mean: TaskMean, places: Sequence[int]) -> TaskMean:
+    chosen = list(places)
+    return TaskMean(
+        mean.estimate[chosen],
+        mean.draws[:, chosen],
+        mean.least[:, chosen],
+        mean.beside[chosen],
+        mean.tasks,
+        mean.clusters,
+    )
+
+
+def _macro(records: Sequence[Record], means: Sequence[TaskMean]) -> Record:
+    """The mean over benchmarks, each counted once; shares are means, and counts are sums."""
+    own = mean_of(list(means))
+    found: Record = {"benchmark": MACRO.format(len(records))}
+    found |= {name: sum(record[name] for record in records) for name in ("correct", "total", "tasks", "clusters")}
+    found |= {name: _mean([record[name] for record in records]) for name in ("accuracy", "chance")}
+    found |= {"failed": sum(record["failed"] for record in records), "unread": _sum(records, "unread")}
+    found |= {"b": own.estimate, "b_low": own.low, "b_high": own.high, "method": own.method}
+    found |= {f"{kind}_b": _mean([record[f"{kind}_b"] for record in records]) for kind in ("constant", "surface")}
+    if all(len(mean.estimate) > 1 for mean in means):
+        gap = mean_of([_difference(mean) for mean in means])
+        found |= {"over_rule": gap.estimate, "over_low": gap.low, "over_high": gap.high}
+    return found
+
+
+def _difference(mean: TaskMean) -> TaskMean:
+    """The model minus the rule, as if it were one side."""
+    low, high = mean.differences(0, 1)
+    return TaskMean(
+        mean.estimate[:1] - mean.estimate[1:],
+        high[:, None],
+        low[:, None],
+        np.full((1, 2), np.nan),
+        mean.tasks,
+        mean.clusters,
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _sum(records: Sequence[Record], name: str) -> int | None:
+    values = [record[name] for record in records]
+    return None if None in values else sum(values)
+
+
+def by_task(found: TaskRows, intervals: str) -> Iterator[Record]:
+    """The table `task_types`: a row for each model, strategy, benchmark, task and dimension."""
+    keys = ("model", "strategy", "benchmark", "task", "dimension")
+    for key, part in found.rows.sort(*keys, maintain_order=True).group_by(keys, maintain_order=True):
+        counted = bool(part["mind"].all())
+        yield {**dict(zip(keys, key, strict=True)), **_cell(part, found.kinds, intervals), "in_b": counted}
+
+
+def by_dimension(found: TaskRows, intervals: str) -> Iterator[Record]:
+    """The table `dimensions`: a row for each model, strategy, dimension and benchmark, and the mean over benchmarks
+    where several ask about a dimension."""
+    for (model, strategy), arm in found.rows.group_by(["model", "strategy"], maintain_order=True):
+        for dimension in order_dimensions(arm["dimension"].unique().to_list()):
+            part = arm.filter(dimension=dimension).sort("benchmark", maintain_order=True)
+            records = [
+                {"benchmark": name[0], **_cell(some, found.kinds, intervals)}
+                for name, some in part.group_by(["benchmark"], maintain_order=True)
+            ]
+            if len(records) > 1:
+                mean: Record = {"benchmark": MACRO.format(len(records)), "total": part.height}
+                whole = ("accuracy", "chance", "corrected", "constant", "surface")
+                shares = [name for name in whole if name in records[0]]  # as published nothing is corrected for chance
+                records.append(mean | {name: _mean([record.get(name) for record in records]) for name in shares})
+            for record in records:
+                yield {"model": model, "strategy": strategy, "dimension": dimension, **record}
+
+
+def effects(found: TaskRows) -> Iterator[Record]:
+    """The table `prompting_effects`: by benchmark, task and dimension, each strategy against the one that asks for the
+    answer alone, on the same questions; nothing where no question was asked in both ways."""
+    keys = ("benchmark", "task", "dimension")
+    yield from effects_within(found.rows.sort("model", *keys, maintain_order=True), keys)
+
+
+def _cell(part: pl.DataFrame, kinds: baselines.RuleKinds, intervals: str) -> Record:
+    """The share right of some questions with its interval, chance, the corrected share, and the best simple rules."""
+    found = baselines.accuracy(part, kinds, intervals, brief=True)
+    chance = None if part["chance"].null_count() else float(part["chance"].mean())  # type: ignore[arg-type]
+    record: Record = {name: found[name] for name in ("correct", "total", "accuracy", "ci_low", "ci_high")}
+    record["chance"] = chance
+    if intervals == "published":
+        return {**record, "unread": found["unread"]}
+    for name, share in (("corrected", "accuracy"), ("corrected_low", "ci_low"), ("corrected_high", "ci_high")):
+        record[name] = None if chance is None else _defined(correct_for_chance(float(found[share]), chance))
+    best: dict[str, float] = {}
+    for rule in baselines.count_rules(part, kinds):
+        best.setdefault(CONSTANT if rule["kind"] == CONSTANT else "surface", rule["accuracy"])
+    return {**record, CONSTANT: best.get(CONSTANT), "surface": best.get("surface"), "unread": found["unread"]}
+
+
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+COLUMNS = ("overall", "understanding", "influence", "transformation", "belief", "emotion")
+
+PRINTED: Mapping[str, tuple[int, int, int, int, int, int]] = {
+    "human": (78, 91, 84, 67, 76, 83),
+    "gpt-4o": (67, 79, 71, 54, 58, 74),
+    "claude-sonnet": (63, 75, 68, 49, 55, 71),
+    "llama3.1-70b": (58, 70, 62, 44, 51, 65),
+    "qwen2.5-72b": (53, 65, 57, 39, 46, 61),
+    "mistral-7b": (41, 54, 45, 27, 34, 48),
+}
+"""The cells as printed, by model, in per cent, in the order of COLUMNS."""
+
+
+def published_table() -> pl.DataFrame:
+    """The table `published_behaviour`: the printed cells as shares, and the mean of the three types of task, from which
+    the printed overall share differs in every row."""
+    rows = []
+    for model, cells in PRINTED.items():
+        shares = {name: cell / 100 for name, cell in zip(COLUMNS, cells, strict=True)}
+        rows.append({"model": model, **shares, "mean_of_tasks": round(sum(cells[1:4]) / 300, 3)})
+    return pl.DataFrame(rows)
+
+
+_READING = (
+    "B: mean over types of task of the share right, corrected for chance (0: chance, 1: always right), with its 95% "
+    "interval over stories or templates. constant, other: B of the best rule that always gives one sort of answer, and "
+    "of the best other rule that follows nobody's mind. B - rule: the difference to the better of the two; where its "
+    "interval does not lie above 0, nothing is shown that the rule could not do. human: quoted from the authors, raw."
+)
+_TASKS = (
+    "right: share right; corrected: the same corrected for chance, with its 95% interval. constant, other: shares that "
+    "the best rules have right of the same questions. Questions about the world are shown, and not counted in B."
+)
+_PLAIN_READING = "Raw shares with intervals that take questions as independent, as the source counts."
+_PAPER = (
+    "Printed cells of a source whose items and answers are not public; they cannot be computed again, and are raw "
+    "accuracies on other items than those above."
+)
+_QUOTED = "What authors print for people on their own benchmarks: quoted, not measured here."
+
+_STRATEGIES = (
+    "difference: the strategy's share right minus that of the strategy that asks for the answer alone (control), on "
+    "the same questions, with its 95% interval; p is at most .05 exactly where that does not hold 0. Many tests stand "
+    "here, which are not adjusted for that."
+)
+
+FEW, SMALL = 20, 10
+"""Below so many clusters, and below so many questions of a type of task, a reader is warned."""
+
+
+def summary(tables: Tables) -> list[Excerpt]:
+    """What the terminal prints: the table across benchmarks, its dimensions and tasks, quoted and published figures."""
+    return [excerpt for excerpt in _excerpts(tables) if excerpt.frame.height]
+
+
+def _excerpts(tables: Tables) -> Iterator[Excerpt]:
+    if (frame := tables.get("behaviour")) is not None:
+        yield Excerpt("behaviour: one table across benchmarks", _behaviour(frame), ("behaviour",), _READING)
+    for name, title in (("dimensions", "by dimension of mind"), ("task_types", "by benchmark and type of task")):
+        if (frame := tables.get(name)) is not None:
+            corrected = "corrected" in frame.columns
+            yield Excerpt(title, _cells(frame, corrected), (name,), _TASKS if corrected else _PLAIN_READING)
+    if (frame := tables.get("prompting_effects")) is not None:
+        yield Excerpt("strategies: what a way of asking changes", _effects(frame), ("prompting_effects",), _STRATEGIES)
+    if (frame := tables.get("human_figures")) is not None:
+        shown = frame.select("benchmark", "part", "measure", _interval_cell("quoted"), "source")
+        yield Excerpt("people, as quoted", shown, ("human_figures",), _QUOTED)
+    if (frame := tables.get("published_behaviour")) is not None:
+        cells = [_interval_cell(name) for name in frame.columns[1:]]
+        yield Excerpt(
+            "published: table 3 of the source", frame.select("model", *cells), ("published_behaviour",), _PAPER
+        )
+
+
+def _interval_cell(name: str, new: str = "") -> pl.Expr:
+    shown = pl.col(name).map_elements(cell, pl.String, skip_nulls=False)
+    return pl.when(pl.col(name).is_null()).then(pl.lit("")).otherwise(shown).alias(new or name)
+
+
+def _with(value: str, low: str, high: str, name: str) -> pl.Expr:
+    bounds = pl.format("{} [{}, {}]", _interval_cell(value), _interval_cell(low), _interval_cell(high))
+    return pl.when(pl.col(low).is_null()).then(_interval_cell(value)).otherwise(bounds).alias(name)
+
+
+def _behaviour(frame: pl.DataFrame) -> pl.DataFrame:
+    own: list[pl.Expr] = [_with("b", "b_low", "b_high", "B [95%]")]
+    if frame["constant_b"].is_not_null().any():
+        own += [_interval_cell("constant_b", "constant"), _interval_cell("surface_b", "other")]
+        own += [_with("over_rule", "over_low", "over_high", "B - rule [95%]")]
+    human = [_interval_cell("human")] if frame["human"].is_not_null().any() else []
+    counts = [pl.col("total").alias("questions"), pl.col("tasks")]
+    return frame.select(
+        "model",
+        "strategy",
+        "benchmark",
+        *counts,
+        _interval_cell("accuracy", "right"),
+        _interval_cell("chance"),
+        *own,
+        *human,
+    )
+
+
+def _effects(frame: pl.DataFrame) -> pl.DataFrame:
+    named = [pl.col("treatment").alias("strategy"), *(("control",) if frame["control"].n_unique() > 1 else ())]
+    shares = [_interval_cell("share_treated", "right"), _interval_cell("share_control", "control's")]
+    gap = _with("risk_difference", "rd_low", "rd_high", "difference [95%]")
+    return frame.select("model", "benchmark", "task", "dimension", *named, *shares, gap, "p")
+
+
+def _cells(frame: pl.DataFrame, corrected: bool) -> pl.DataFrame:
+    keys = frame.columns[: frame.columns.index("correct" if "correct" in frame.columns else "total")]
+    if not corrected:
+        return frame.select(
+            *keys, "total", _with("accuracy", "ci_low", "ci_high", "right [95%]"), _interval_cell("chance")
+        )
+    rules = [
+        _interval_cell(name, new)
+        for name, new in (("constant", "constant"), ("surface", "other"))
+        if name in frame.columns
+    ]
+    return frame.select(
+        *keys,
+        "total",
+        _interval_cell("accuracy", "right"),
+        _interval_cell("chance"),
+        _with("corrected", "corrected_low", "corrected_high", "corrected [95%]"),
+        *rules,
+    )
+
+
+def warnings(tables: Tables) -> list[str]:
+    """One line for each reason to doubt the numbers: no chance, no rules, few clusters, tasks of few questions, and
+    questions that are left out."""
+    return list(dict.fromkeys(_doubts(tables)))
+
+
+def _doubts(tables: Tables) -> Iterator[str]:
+    yield from baselines.missing_warnings(tables)
+    frame = tables.get("behaviour", pl.DataFrame())
+    for row in frame.iter_rows(named=True):
+        who = f"{row['model']}, {row['strategy']}, {row['benchmark']}"
+        if row["chance"] is None or row["b"] is None:
+            yield (
+                f"{row['benchmark']}: its score table does not say how many choices each question has (floor_guess), "
+                "so that no share is corrected for chance; score the run again with this version (tomserve score RUN)"
+            )
+        elif row["clusters"] < FEW:
+            yield f"{who}: only {row['clusters']} stories or templates; an interval over so few is rough"
+    small = tables.get("task_types", pl.DataFrame())
+    if small.height:
+        few = small.filter(pl.col("total") < SMALL)
+        for benchmark, task in few.select("benchmark", "task").unique(maintain_order=True).iter_rows():
+            yield (
+                f"{benchmark}, {task}: fewer than {SMALL} questions, which count in B as much as any other type of task"
+            )
+    for name, count in tables.get("unusable", pl.DataFrame()).iter_rows():
+        yield f"{name}: {count:,} answers to questions that the benchmark marks as unusable are left out"
+
+
+QUESTION = "Does it do more than rules that follow nobody's mind?"
+
+
+def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
+    """For each model B by strategy, and whether it is above the best simple rule in every benchmark.
+
+    tables: by name. context: what a guesser scores, which is in the tables already.
+    """
+    del context
+    frame = tables.get("behaviour", pl.DataFrame())
+    if "over_rule" not in frame.columns:
+        return []
+    return [_verdict(str(name), frame.filter(model=name)) for name in frame["model"].unique(maintain_order=True)]
+
+
+def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
+    lines = []
+    frame = frame.sort(pl.col("strategy") != BASELINE, maintain_order=True)
+    for (strategy,), part in frame.group_by(["strategy"], maintain_order=True):
+        row = part.to_dicts()[-1]  # the mean, where there are several benchmarks
+        lines.append(f"{readable_name(strategy)}: {_clause(row)} ({row['benchmark']})")
+    single = [row for row in frame.to_dicts() if not is_mean(row["benchmark"])]
+    signs = [_sign(row) for row in single]
+    verdict, tone = "It cannot be told", OPEN
+    if signs and all(one == 1 for one in signs):
+        verdict, tone = "Yes, in every benchmark" if _several(single) else "Yes", GOOD
+    elif signs and all(one == -1 for one in signs):
+        verdict, tone = "No: less than the best of them", BAD
+    elif 1 in signs:
+        verdict = "Not in every benchmark or with every strategy"
+    elif signs and all(one is not None for one in signs):
+        verdict, tone = "Not shown", OPEN
+    remark = (
+        "B is the mean over types of task of the share right, corrected for chance: 0 for chance or worse in every "
+        "type of task, 1 for whoever is always right. It is compared with the B of the best rule that follows nobody's "
+        "mind, chosen on the same questions, by the 95% interval of the difference over stories or templates. That B "
+        "is above every rule that was tried shows no Theory of Mind by itself: there may be rules that nobody tried."
+    )
+    card = Card(QUESTION, verdict, tone, tuple(_grounds(single)), remark)
+    return Verdict(model, tuple(lines), (card,))
+
+
+def _several(rows: Sequence[Row]) -> bool:
+    return len({row["benchmark"] for row in rows}) > 1
+
+
+def _sign(row: Row) -> int | None:
+    """1 where B is clearly above the rule's, -1 where it is clearly below, 0 where they are not told apart."""
+    low, high = finite_or_none(row.get("over_low")), finite_or_none(row.get("over_high"))
+    return None if low is None or high is None else 1 if low > 0 else -1 if high < 0 else 0
+
+
+def _clause(row: Row) -> str:
+    if finite_or_none(row["b"]) is None:
+        return f"{percent(row['accuracy'])} right; chance is not known"
+    bounds = (
+        f", 95% interval {percent(row['b_low'])} to {percent(row['b_high'])}"
+        if finite_or_none(row["b_low"]) is not None
+        else ""
+    )
+    return f"B {percent(row['b'])}{bounds}; {percent(row['accuracy'])} right, chance {percent(row['chance'])}"
+
+
+def _grounds(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    for row in rows:
+        text = _clause(row)
+        if finite_or_none(row.get("over_rule")) is not None:
+            known = {kind: finite_or_none(row[f"{kind}_b"]) for kind in ("constant", "surface")}
+            better = max((share, kind) for kind, share in known.items() if share is not None)[1]
+            text += (
+                f'; B of the rule "{row[f"{better}_rule"]}" {percent(row[f"{better}_b"])}, difference '
+                f"{signed_points(row['over_rule'])} [{signed_points(row['over_low'])}, {signed_points(row['over_high'])}] points"
+            )
+        if finite_or_none(row.get("human")) is not None:
+            text += f"; people {percent(row['human'])} right, {row['human_source']}"
+        yield f"{readable_name(row['strategy'])}, {readable_name(row['benchmark'])}", f"{text}."
+
+
+_CHANCE = (
+    "chance is what a blind guess among each question's own choices has right, on average over these questions; a "
+    "share p is corrected for chance as (p - chance)/(1 - chance), and as 0 where it is below chance: 0 is a "
+    "guesser, 1 somebody who is always right"
+)
+B = (
+    "B is the mean over types of task of the share right, corrected for chance; every type counts once, however many "
+    "questions it has. Questions about the world (reality, memory, facts) are not counted in it, since they need "
+    "nobody's mind."
+)
+NOTES = {
+    "behaviour": f"{B} {_CHANCE[0].upper()}{_CHANCE[1:]}. b_low and b_high are the ends of its 95% interval, a "
+    "bootstrap over clusters (stories, templates), which speaks for further clusters like these; of somebody who "
+    "guesses B is a little above 0, since what is below chance counts as 0, and only b_low tells whether it is more. "
+    "accuracy, correct and total are of the same questions, with the interval over clusters; a failure counts as "
+    "wrong. constant_b and surface_b are the B of rules that follow nobody's mind: of the best one that always gives "
+    "the same sort of answer (constant_rule names it) and of the best other one (surface_rule), both chosen on these "
+    "questions, which favours the rules. over_rule is B minus that of the better of the two, with its "
+    "95% interval over the same clusters. human is a share of right answers that the benchmark's authors print for "
+    "people (human_source): quoted, not measured, and not corrected for chance. The row of the mean counts every "
+    "benchmark once; its interval speaks for further clusters of these benchmarks, not for further benchmarks.",
+    "task_types": "The share of right answers by benchmark, type of task and dimension (what the question is about), "
+    f"with its 95% interval over clusters; {_CHANCE}. constant and surface are the shares that the best constant rule "
+    "and the best other rule that follows nobody's mind have right of the same questions. in_b: whether the "
+    "questions count in B. Benchmarks whose items do not say their task or dimension have 'not said'.",
+    "dimensions": f"The same by dimension and benchmark; {_CHANCE}. The row of the mean counts every benchmark once.",
+    "prompting_effects": "Each strategy (treatment: a way of asking) against the one that asks for the answer alone "
+    "(control), on the same questions, by benchmark, type of task and dimension. These are differences of raw shares: "
+    f"chance is the same on both sides. {ABOUT_EFFECT} {ABOUT_TESTS} The rows are many tests, whose p values are not "
+    "adjusted for that.",
+    baselines.TABLE: baselines.NOTE,
+    "unusable": "How many answers are left out by benchmark, because the benchmark marks their questions as unusable.",
+    "human_figures": "Shares that authors print for people on their own benchmarks, as quoted from the named source. "
+    "They were not measured here; people saw other instructions, and sometimes other material, than a model does.",
+    "published_behaviour": "Cells printed in table 3 of Mohanty et al. (Functional Theory of Mind Evaluation), as "
+    "shares. Its items and answers are not public, so that nothing of it can be computed again. mean_of_tasks is the "
+    "mean of the printed cells of the three types of task; the printed overall share is lower than it in every row, "
+    "and the source does not say how it was averaged. These are raw accuracies, not corrected for chance.",
+}
+"""The notes of recommended intervals, by the table's name."""
+
+_PLAIN = (
+    "As the source counts: raw shares of right answers; the 95% interval takes the questions as independent of each "
+    "other: (k + 2)/(n + 4) with the normal distribution."
+)
+PUBLISHED = {
+    **dict.fromkeys(("task_types", "dimensions"), _PLAIN),
+    baselines.TABLE: baselines.NOTE,
+    "unusable": NOTES["unusable"],
+    "published_behaviour": NOTES["published_behaviour"],
+}
+"""The notes of published intervals, by the table's name."""
+
+
+def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
+    """Every table of the study, by name; those without rows are left out.
+
+    scores: a score table, of one benchmark or several. intervals: the way to count, recommended or published. Raises
+    ConfigError for a table that lacks a column.
+    """
+    found = task_rows(scores)
+    listed = {"task_types": list(by_task(found, intervals)), "dimensions": list(by_dimension(found, intervals))}
+    if intervals == "recommended":
+        listed = {"behaviour": list(by_benchmark(found)), **listed, "prompting_effects": list(effects(found))}
+    listed[baselines.TABLE] = list(
+        baselines.rule_records(found.rows.filter("mind"), found.kinds, ("benchmark", "model"))
+    )
+    frames = {name: pl.DataFrame(records, infer_schema_length=None).fill_nan(None) for name, records in listed.items()}
+    if intervals == "recommended":
+        frames["human_figures"] = human_figures(set(found.rows["benchmark"].unique()))
+    frames["published_behaviour"] = published_table()
+    if found.unusable:
+        left = [{"benchmark": name, "left_out": count} for name, count in found.unusable.items()]
+        frames["unusable"] = pl.DataFrame(left)
+    return {name: frame for name, frame in frames.items() if frame.height}
+
+
+def notes(intervals: str) -> Mapping[str, str]:
+    """What each table means, by its name. intervals: the way to count, recommended or published."""
+    return PUBLISHED if intervals == "published" else NOTES
+
+
+def figures(tables: Tables, context: Context) -> Sequence[Figure]:
+    """The figures of the report; drawing takes long to import, and only a report draws."""
+
+    return draw_figures(tables, context)
+
+
+STUDY = Study(
+    name="behaviour",
+    tables=tables,
+    notes=notes,
+    warnings=warnings,
+    summary=summary,
+    figures=figures,
+    verdicts=verdicts,
+    labels={"task": "task", "dimension": "dimension"},
+    across=True,
+)
+"""The value by which tomserve knows the study."""
+
+
+SECTION = Section("behaviour", "Across benchmarks", "Across benchmarks")
+BENCHMARKS = Figure(
+    "behaviour",
+    "B by benchmark",
+    SECTION,
+    "Each point is B: the mean over types of task of the share right, corrected for chance, so that 0 is a guesser "
+    "and 1 somebody who is always right; each line is its 95% interval over stories or templates. The upright stroke "
+    "is the B of the best rule that follows nobody's mind, chosen on the same questions: what does not lie right of "
+    "it shows nothing that the rule could not do. The last row counts every benchmark once.",
+    ("behaviour", "human_figures"),
+)
+DIMENSIONS = Figure(
+    "behaviour-dimensions",
+    "By dimension of mind",
+    SECTION,
+    "Each point is the share right of the questions about one dimension in one benchmark, corrected for chance, each "
+    "line its 95% interval over stories or templates. What questions about the world need is memory, and nobody's "
+    "mind. The upright stroke is what the best simple rule has right, corrected in the same way.",
+    ("dimensions",),
+)
+
+STRATEGIES = Figure(
+    "behaviour-strategies",
+    "What a way of asking changes",
+    SECTION,
+    "Each point is a strategy's share right minus that of the strategy that asks for the answer alone, on the same "
+    "questions of one type of task, each line its 95% interval over stories or templates. Right of the line at zero "
+    "more is right. Many tests stand here, which are not adjusted for that.",
+    ("prompting_effects",),
+)
+
+
+def draw_figures(tables: Tables, context: Context) -> Sequence[Figure]:
+    """The figures of B by benchmark, of shares by dimension and, where strategies can be compared, of their effects.
+
+    tables: by name. context: what a guesser scores, for which all shares are corrected already.
+    """
+    del context
+    made = [drawn(BENCHMARKS, lambda: _benchmarks(tables)), drawn(DIMENSIONS, lambda: _dimensions(tables))]
+    return [*made, *([drawn(STRATEGIES, lambda: _strategies(tables))] if "prompting_effects" in tables else [])]
+
+
+def _benchmarks(tables: Tables) -> Figure:
+    rows = rows_of(tables, "behaviour", "model strategy benchmark b b_low b_high constant_b surface_b")
+    data: list[Row] = [{**row, "other": _greater(row, "constant_b", "surface_b")} for row in rows]
+    columns = ("benchmark", "strategy", "b", "b_low", "b_high")
+    return small_multiples(BENCHMARKS, data, columns, Axis("B, corrected for chance", (0, 1)))
+
+
+def _dimensions(tables: Tables) -> Figure:
+    rows = rows_of(tables, "dimensions", "model strategy benchmark dimension corrected corrected_low corrected_high")
+    single = [row for row in rows if not is_mean(row["benchmark"])]
+    several = len({row["benchmark"] for row in single}) > 1
+    data: list[Row] = []
+    for row in single:
+        name = f"{row['dimension']}, {row['benchmark']}" if several else row["dimension"]
+        data.append({**row, "row": name, "other": _corrected(_greater(row, "constant", "surface"), row)})
+    columns = ("row", "strategy", "corrected", "corrected_low", "corrected_high")
+    return small_multiples(DIMENSIONS, data, columns, Axis("share right, corrected for chance", (0, 1)))
+
+
+def _strategies(tables: Tables) -> Figure:
+    names = "model benchmark task dimension treatment risk_difference rd_low rd_high"
+    rows = rows_of(tables, "prompting_effects", names)
+    told = [name for name in ("task", "dimension", "benchmark") if len({row[name] for row in rows}) > 1] or ["task"]
+    data: list[Row] = [{**row, "row": ", ".join(readable_name(row[name]) for name in told)} for row in rows]
+    axis = Axis("difference", (-1, 1), zero_line, first=1)
+    only = {readable_name(row["treatment"]) for row in rows}  # with several, a legend names them
+    figure = replace(STRATEGIES, title=f"{STRATEGIES.title}: {only.pop()}") if len(only) == 1 else STRATEGIES
+    return small_multiples(figure, data, ("row", "treatment", "risk_difference", "rd_low", "rd_high"), axis)
+
+
+def _greater(row: Row, *names: str) -> float | None:
+    return max((value for name in names if (value := finite_or_none(row.get(name))) is not None), default=None)
+
+
+def _corrected(share: float | None, row: Row) -> float | None:
+    chance = finite_or_none(row.get("chance"))
+    return (
+        None if share is None or chance is None or chance >= 1 else min(1.0, max(0.0, (share - chance) / (1 - chance)))
+    )

@@ -1,0 +1,454 @@
+"""The study of BigToM: who follows a belief where it differs from the world, forward and backward.
+
+    tomserve analyze bigtom-mymodel --study bigtom
+
+Two ways to count, by `--intervals`: *recommended* (the default) has intervals over templates, and a failure counts as
+wrong; *published* takes every question as independent of the others. `notes` says what each table means.
+
+accuracy            all questions, by model and strategy, beside the best rule that follows nobody's mind conditions
+by task, condition and initial belief, as in the paper joint               templates of which the question with the
+true and that with the false belief are both right false_minus_true    questions with a false belief minus those with
+a true one, by task controls            questions with a false belief minus those with an event that changes nothing
+initial_belief      with the sentence on what the person believed at first, minus without order               by which
+answer is shown first, and which the question names first official            our reading of the replies beside the
+authors' scoring prompting_effects   each strategy against vanilla, the authors' reasoning against their direct
+question baselines           every rule that follows nobody's mind
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from tomserve.reporting.html.charts import Line
+from tomserve.reporting.html.panels import Axis, chance_lines, drawn, rows_of, small_multiples
+from tomserve.studies import Excerpt, Figure, Section, Study, baselines
+from tomserve.studies.answer_rows import REQUIRED, prepare_rows, with_columns
+from tomserve.studies.contrasts import Record, contrast, pair_rows, prompting_effects, share
+from tomserve.studies.presentation import (
+    ABOUT_EFFECT,
+    ABOUT_TESTS,
+    ABOUT_WORST,
+    BAD,
+    GOOD,
+    OPEN,
+    Card,
+    Context,
+    Row,
+    Tables,
+    Verdict,
+    excerpts_of,
+    percent,
+    points,
+    readable_name,
+    sign,
+)
+from tomserve.studies.study import EFFECT, accuracy_lines, effect_cards, has_rows, tables_by_model
+
+PLAIN = ("vanilla", "bigtom_0shot")
+"""Strategies that ask for the answer alone."""
+
+DESIRE = "backward_desire"
+"""The task that is not usable, and on which no verdict rests."""
+
+
+def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
+    """For each model: its shares beside chance and the best rule, whether both beliefs of a template are followed, what
+    a false belief costs, and whether step-by-step reasoning helps.
+
+    tables: by name. context: what a guesser scores.
+    """
+    found = []
+    for model, own in tables_by_model(tables):
+        rules = own[baselines.TABLE].filter(condition="all") if has_rows(own, baselines.TABLE, "condition") else None
+        cards = [*_both(own), *_harder(own)]
+        if has_rows(own, "prompting_effects", EFFECT):
+            reasoned = own["prompting_effects"].filter(~pl.col("treatment").is_in(PLAIN))
+            cards += [effect_cards(reasoned)] if reasoned.height else []
+        found.append(Verdict(model, accuracy_lines(own["accuracy"], context.chance.get("all"), rules), tuple(cards)))
+    return found
+
+
+def _usual(own: dict[str, pl.DataFrame], name: str) -> pl.DataFrame:
+    """The rows of a table that the paper reports: of usable tasks, without the initial belief where that was asked."""
+    rows = own.get(name, pl.DataFrame())
+    if rows.is_empty():
+        return rows
+    rows = rows.filter(pl.col("task") != DESIRE)
+    without = rows.filter(init_belief=0)
+    return without if without.height else rows
+
+
+def _task(row: dict[str, object]) -> str:
+    said = ", with the first belief told" if row["init_belief"] else ""
+    return f"{readable_name(row['strategy'])}, {readable_name(row['task'])}{said}"
+
+
+_BOTH = {
+    frozenset({1}): ("Yes, more often than by chance", GOOD),
+    frozenset({-1}): ("No: more seldom than two blind guesses are", BAD),
+    frozenset({0}): ("Not shown: no more often than two blind guesses are, as far as can be seen", OPEN),
+    frozenset({-1, 0}): ("Not shown: nowhere more often than two blind guesses are", OPEN),
+}
+"""The verdict by where all intervals lie: above chance (1), below it (-1), or holding it (0)."""
+
+
+def _both(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
+    """Whether templates are right with both beliefs, more often than two blind guesses are."""
+    grounds, places = [], set[int]()
+    for row in _usual(own, "joint").iter_rows(named=True):
+        low, high, chance = row["joint_low"], row["joint_high"], row["chance"]
+        places.add(1 if low > chance else -1 if high < chance else 0)
+        grounds.append(
+            (
+                _task(row),
+                f"{percent(row['joint'])} of {row['templates']:,} templates right with both, 95% interval "
+                f"{percent(low)} to {percent(high)}; two blind guesses: {percent(chance)}; true beliefs "
+                f"{percent(row['true_belief'])}, false ones {percent(row['false_belief'])} right.",
+            )
+        )
+    if not grounds:
+        return
+    verdict, tone = _BOTH.get(frozenset(places), ("It depends on the task or the strategy", OPEN))
+    remark = (
+        "A template counts only if its question is right where the person noticed the event, and where she did not. "
+        "Whoever always answers with the state after the event, or always with the one before it, has no template "
+        "right, though half of all questions."
+    )
+    yield Card("Are the true and the false belief of a template both followed?", verdict, tone, tuple(grounds), remark)
+
+
+_HARDER = {
+    frozenset({-1}): ("Yes: it answers with what is so more readily than with what is believed", BAD),
+    frozenset({1}): ("No, true ones are: it leans to the state before the event", BAD),
+    frozenset({0}): ("No difference can be seen", OPEN),
+    frozenset({-1, 0}): ("In some tasks or strategies", OPEN),
+    frozenset({1, 0}): ("No; in some tasks or strategies true ones are", OPEN),
+}
+"""The verdict by the signs of all differences, false minus true."""
+
+
+def _harder(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
+    """Whether false beliefs are right less often than true ones, in the same templates."""
+    frame = _usual(own, "false_minus_true")
+    if frame.is_empty():
+        return
+    signs = [sign(row) for row in frame.iter_rows(named=True)]
+    grounds = tuple((_task(row), f"{points(row)}.") for row in frame.iter_rows(named=True))
+    verdict, tone = _HARDER.get(frozenset(signs), ("It depends on the task or the strategy", OPEN))
+    remark = (
+        "The share right where the belief is false minus the share right where it is true, in the same templates, with "
+        "the 95% interval over templates. A clear difference in either direction is a leaning to one state of the "
+        "world, whatever the person noticed."
+    )
+    yield Card("Are false beliefs harder than true ones?", verdict, tone, grounds, remark)
+
+
+_SHARE = (
+    "accuracy is the share of right answers, ci_low and ci_high the ends of its 95% interval over templates, which "
+    "says what to expect of further templates like these; a failure (no answer, or none that can be read) counts as "
+    "wrong"
+)
+_DIFFERENCE = (
+    "share_treated minus share_control on the same templates, with its 95% interval over templates; below zero, the "
+    "first is harder"
+)
+
+NOTES = {
+    "accuracy": f"All questions that were asked: {_SHARE}. {baselines.ABOUT}",
+    baselines.TABLE: baselines.NOTE,
+    "conditions": "By what is asked (forward: from what the person perceives to what she believes or does; backward: "
+    "from what she does to what she believes), by whether her belief is true or false or the event of the story "
+    "changes nothing (a control), and by whether the story says what she believed at first (init_belief 1): "
+    f"{_SHARE}. A blind guess has half of them right.",
+    "joint": "A template counts only if its question with the true belief and the one with the false belief are both "
+    "right, as the paper advises. product is what that share would be if the two were independent; chance is that of "
+    "two blind guesses. A reader who always gives the state after the event, or always the one before, has none.",
+    "false_minus_true": f"Questions with a false belief (treated) and with a true one (control): {_DIFFERENCE}.",
+    "controls": "Questions with a false belief (treated), and the same questions where an event happens instead that "
+    f"changes nothing (control), so that the right answer is the same: {_DIFFERENCE}. It is what the misleading event "
+    "costs.",
+    "initial_belief": "Questions whose story says what the person believed at first (treated), and the same without "
+    f"that sentence (control): {_DIFFERENCE}. Saying it gives the answer to false beliefs away.",
+    "order": "Accuracy where the right answer is shown first or second (shown), and where the question names it first "
+    "or second (named; nearly all questions about beliefs name the state before the event first). chose_first is the "
+    "share of readable answers that are the choice shown or named first: without a leaning it is the share of "
+    "questions whose right answer it is, right_first.",
+    "official": "Our reading of the replies beside the authors' (plain: whether the key of the right option, a) or b), "
+    "stands anywhere in the reply; after answer: only after 'Answer:', as for their chat prompt with reasoning). "
+    "undecided: replies without a key, which their script has a language model grade; official: the share they count "
+    "as right, of the decided ones; ours: our share right of the same ones; both_keys: replies that name both options, "
+    "which their rule counts as right whatever they conclude.",
+    "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the same "
+    f"questions; bigtom_cot against bigtom_0shot, where both were asked. {ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}",
+}
+"""The notes of recommended intervals, by the table's name."""
+
+_INDEPENDENT = (
+    "The share of right answers; its 95% interval takes the questions as independent of each other: (k + 2)/(n + 4) "
+    "with the normal distribution."
+)
+PUBLISHED = {
+    **{name: NOTES[name] for name in (baselines.TABLE, "order", "official")},
+    "accuracy": _INDEPENDENT,
+    "conditions": _INDEPENDENT,
+}
+"""The notes of published intervals, by the table's name."""
+
+
+COLUMNS: Mapping[str, Any] = {
+    **dict.fromkeys(("task", "condition"), pl.String),
+    **dict.fromkeys(("init_belief", "answer_place"), pl.Int64),
+    **dict.fromkeys(
+        ("named_first", "usable", "metric_official", "metric_official_after_answer", "metric_both_keys"), pl.Boolean
+    ),
+}
+"""The columns that the tables need besides those of every score table, with their types."""
+
+ARMS = ("model", "strategy")
+CONTROLS = ("false_control", "control")
+"""The conditions that have the right answer of a false belief, without a misleading event."""
+
+OFFICIAL = ("bigtom_0shot", "bigtom_cot")
+"""The authors' strategies: the answer alone, and reasoning first."""
+
+PLACE = ("cluster", "task", "init_belief")
+"""What two conditions of a template have in common that are compared with each other."""
+
+
+def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
+    """Every table of the study, by name; those without rows are left out.
+
+    scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
+    lacks a column.
+    """
+    kinds = baselines.RuleKinds.of(scores)
+    rows = prepare_rows(with_columns(scores, COLUMNS), (*REQUIRED, *COLUMNS, *kinds.columns)).collect()
+    conditions = ("task", "condition", "init_belief")
+    made: dict[str, list[Record]] = {
+        "accuracy": [{**key, **baselines.accuracy(part, kinds, intervals)} for key, part in _groups(rows, ())],
+        baselines.TABLE: [
+            *baselines.rule_records(rows.with_columns(condition=pl.lit("all")), kinds, ("model", "condition")),
+            *baselines.rule_records(rows, kinds, ("model", "condition")),
+        ],
+        "conditions": [
+            {**key, **baselines.accuracy(part, kinds, intervals, brief=True)} for key, part in _groups(rows, conditions)
+        ],
+        "order": list(_order(rows)),
+        "official": list(_official(rows)),
+    }
+    if intervals == "recommended":
+        false, true = rows.filter(condition="false_belief"), rows.filter(condition="true_belief")
+        control = rows.filter(pl.col("condition").is_in(CONTROLS))
+        said, unsaid = rows.filter(init_belief=1), rows.filter(init_belief=0)
+        made |= {
+            "joint": list(_joint(pair_rows(false, true, on=(*ARMS, *PLACE)))),
+            "false_minus_true": list(_effects(pair_rows(false, true, on=(*ARMS, *PLACE)), ("task", "init_belief"))),
+            "controls": list(_effects(pair_rows(false, control, on=(*ARMS, *PLACE)), ("task", "init_belief"))),
+            "initial_belief": list(
+                _effects(pair_rows(said, unsaid, on=(*ARMS, "cluster", "task", "condition")), ("task", "condition"))
+            ),
+            "prompting_effects": list(_prompting(rows)),
+        }
+    return {
+        name: pl.DataFrame(records, infer_schema_length=None).fill_nan(None)
+        for name, records in made.items()
+        if records
+    }
+
+
+def _groups(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[tuple[Record, pl.DataFrame]]:
+    """The rows of each model and strategy, and value of the keys, in the order of their names."""
+    named = [*ARMS, *keys]
+    for values, part in rows.sort(named, maintain_order=True).group_by(named, maintain_order=True):
+        yield dict(zip(named, values, strict=True)), part
+
+
+def _joint(pairs: pl.DataFrame) -> Iterator[Record]:
+    """How often both beliefs of a template are right, by task and initial belief. pairs: `correct` is that of the false
+    belief, `control` that of the true one."""
+    both = pairs.with_columns(
+        false_right=pl.col("correct"),
+        correct=pl.col("correct") & pl.col("control"),
+        faulty=pl.col("faulty") | pl.col("control_faulty"),
+    )
+    for key, part in _groups(both, ("task", "init_belief")):
+        found = share(part)
+        false, true = (part.select(pl.col(name).mean()).item() for name in ("false_right", "control"))
+        yield {
+            **key,
+            **{"templates": part["cluster"].n_unique(), "joint": found["accuracy"]},
+            **{"joint_low": found["ci_low"], "joint_high": found["ci_high"]},
+            **{"false_belief": false, "true_belief": true, "product": false * true, "chance": 0.25},
+        }
+
+
+def _effects(pairs: pl.DataFrame, keys: Sequence[str]) -> Iterator[Record]:
+    for key, part in _groups(pairs, keys):
+        yield {**key, **contrast(part, target="new templates")}
+
+
+def _order(rows: pl.DataFrame) -> Iterator[Record]:
+    """Accuracy by the place of the right answer among the choices, and in the question, by task and condition."""
+    shown = rows.with_columns(shown=pl.col("answer_place") == 1, named=pl.col("named_first"))
+    for by in ("shown", "named"):
+        for key, part in _groups(shown.filter(pl.col(by).is_not_null()), ("task", "condition")):
+            readable = part.filter(~pl.col("faulty"))
+            chosen = readable.select((pl.col("correct") == pl.col(by)).mean()).item()
+            for first in (True, False):
+                here = part.filter(pl.col(by) == first)
+                if here.height:
+                    found = {"by": by, "first": first, "right_first": part.select(pl.col(by).mean()).item()}
+                    counts = {"correct": int(here["correct"].sum()), "total": here.height}
+                    mean = here.select(pl.col("correct").mean()).item()
+                    yield {**key, **found, **counts, "accuracy": mean, "chose_first": chosen}
+
+
+def _official(rows: pl.DataFrame) -> Iterator[Record]:
+    """By strategy and way of scoring, what the authors' rule gives beside ours, on the replies that it decides; nothing
+    of a strategy of whose replies it decides none, as of those that answer in JSON."""
+    if not rows["metric_official"].count():
+        return
+    for name, column in (("plain", "metric_official"), ("after answer", "metric_official_after_answer")):
+        for key, part in _groups(rows, ()):
+            decided = part.filter(pl.col(column).is_not_null())
+            if decided.is_empty():
+                continue
+            alike = decided.select((pl.col(column) == pl.col("correct")).mean()).item()
+            yield {
+                **key,
+                **{"scoring": name, "replies": part.height, "undecided": part.height - decided.height},
+                **{"official": decided[column].mean(), "ours": decided["correct"].mean(), "agree": alike},
+                "official_only": decided.filter(pl.col(column) & ~pl.col("correct")).height,
+                "ours_only": decided.filter(~pl.col(column) & pl.col("correct")).height,
+                "both_keys": int(part["metric_both_keys"].sum()),
+            }
+
+
+def _prompting(rows: pl.DataFrame) -> Iterator[Record]:
+    """Each strategy against the one that asks for the answer alone in the same way, where that was asked: the authors'
+    reasoning against their direct question, every other one against vanilla."""
+    own = rows.filter(pl.col("strategy").is_in(OFFICIAL)) if {*OFFICIAL} <= {*rows["strategy"]} else rows.clear()
+    yield from prompting_effects(rows if own.is_empty() else rows.filter(pl.col("strategy") != OFFICIAL[1]))
+    yield from prompting_effects(own, OFFICIAL[0])
+
+
+def notes(intervals: str) -> Mapping[str, str]:
+    """What each table means, by its name. intervals: the way to count, recommended or published."""
+    return PUBLISHED if intervals == "published" else NOTES
+
+
+_EFFECT = "share_treated share_control risk_difference rd_low rd_high p"
+SHOWN = {
+    "accuracy": "model strategy correct total accuracy ci_low ci_high unread",
+    "conditions": "model strategy task condition init_belief total accuracy ci_low ci_high",
+    "joint": "model strategy task init_belief templates joint joint_low joint_high product chance",
+    "false_minus_true": f"model strategy task init_belief {_EFFECT}",
+    "controls": f"model strategy task init_belief {_EFFECT}",
+    "initial_belief": f"model strategy task condition {_EFFECT}",
+    "official": "model strategy scoring replies undecided official ours agree both_keys",
+    "prompting_effects": f"model treatment control {_EFFECT}",
+}
+"""The columns of each table that the terminal prints."""
+
+
+def summary(tables: Tables) -> list[Excerpt]:
+    """What the terminal prints: of each table the columns that a reader needs first."""
+    return excerpts_of(tables, SHOWN, {name: NOTES[name] for name in ("conditions", "joint", "official")})
+
+
+def figures(tables: Tables, context: Context) -> Sequence[Figure]:
+    """The figures of the report; drawing takes long to import, and only a report draws."""
+
+    return draw_figures(tables, context)
+
+
+def warnings(tables: Tables) -> list[str]:
+    """One line for each reason to doubt the numbers: questions about wishes, which are not usable, and rules that are
+    missing."""
+    tasks = tables["conditions"]["task"].to_list() if "conditions" in tables else []
+    wishes = [
+        "backward_desire was asked: in 93 of BigToM's 200 templates its two answers are the same, and the others "
+        "are no sample of them; leave it out of what you report"
+    ]
+    return [*(wishes if "backward_desire" in tasks else []), *baselines.missing_warnings(tables)]
+
+
+STUDY = Study(
+    name="bigtom",
+    tables=tables,
+    notes=notes,
+    intervals=("recommended", "published"),
+    warnings=warnings,
+    summary=summary,
+    figures=figures,
+    verdicts=verdicts,
+    strata=("task", "condition"),
+    labels={"task": "task", "condition": "condition", "init_belief": "initial belief"},
+)
+"""The value by which tomserve knows the study."""
+
+
+SECTION = Section("beliefs", "Whose belief is followed?", "Whose belief")
+CONDITIONS = Figure(
+    "conditions",
+    "Right answers by task and condition",
+    SECTION,
+    "Each point is the share of right answers, its line the 95% interval over templates. With a true belief the person "
+    "noticed the event, with a false one not; in a control something happens that changes nothing. Whoever answers "
+    "with what is so has true beliefs and controls right and false beliefs wrong.",
+    ("conditions",),
+)
+JOINT = Figure(
+    "joint",
+    "Templates right with both beliefs",
+    SECTION,
+    "Each point is the share of templates of which the question with the true belief and the one with the false belief "
+    "are both right, its line the 95% interval. Two blind guesses have a quarter; whoever always gives the same state "
+    "has none.",
+    ("joint",),
+)
+_ORDER = ("true_belief", "false_belief", "control", "true_control", "false_control", "no_event")
+
+
+def draw_figures(tables: Tables, context: Context) -> list[Figure]:
+    """Both figures, the second where there are templates with both beliefs; one that cannot be drawn says why.
+
+    tables: by name. context: what a guesser scores, drawn as a line.
+    """
+    found = [drawn(CONDITIONS, lambda: _conditions_figure(tables, context.chance))]
+    return [*found, drawn(JOINT, lambda: _joint_figure(tables))] if "joint" in tables else found
+
+
+def _conditions_figure(tables: Tables, chance: Mapping[str, float]) -> Figure:
+    """Without the best rule's share, because in a single condition one state of the world is always right."""
+    rows = rows_of(tables, "conditions", "model strategy task condition init_belief accuracy ci_low ci_high")
+    ordered = sorted(rows, key=lambda row: (row["init_belief"], row["task"], _place(row)))
+    named = [{**row, "named": f"{_task_name(row)}, {readable_name(row['condition'])}"} for row in ordered]
+    axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, part))
+    return small_multiples(CONDITIONS, named, ("named", "strategy", "accuracy", "ci_low", "ci_high"), axis)
+
+
+def _joint_figure(tables: Tables) -> Figure:
+    rows = rows_of(tables, "joint", "model strategy task init_belief joint joint_low joint_high chance")
+    axis = Axis("share of templates", (0, 1), _guesses)
+    named = [
+        {**row, "named": _task_name(row)} for row in sorted(rows, key=lambda row: (row["init_belief"], row["task"]))
+    ]
+    return small_multiples(JOINT, named, ("named", "strategy", "joint", "joint_low", "joint_high"), axis)
+
+
+def _guesses(part: str) -> Sequence[Line]:
+    del part
+    return [Line(0.25, "two guesses 0.25", (5, 3))]
+
+
+def _task_name(row: Row) -> str:
+    """The task, and whether the story tells the first belief."""
+    return f"{readable_name(row['task'])}{', first belief told' if row['init_belief'] else ''}"
+
+
+def _place(row: Row) -> int:
+    return _ORDER.index(str(row["condition"])) if row["condition"] in _ORDER else len(_ORDER)

@@ -1,0 +1,525 @@
+"""The tables of interventions: net effects of maps and controls with selected layer and strength, answers, fits,
+probes, and NetEffect as published.
+
+The layer and the strength are chosen on other scenarios than those that are counted. NetEffect is that of Mohanty et
+al., "Functional Theory of Mind Evaluation in Large Language Models: A Behavioral and Causal Stability Framework"
+(layer 2 and table 4), after Aoki and Kawahara 2025.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from tomserve.causal.table import (
+    CHOICES,
+    CONTROLS,
+    FALSE,
+    HELD_OUT,
+    IDENTITY,
+    IN_SAMPLE,
+    NO_OP,
+    OWN,
+    PATCH,
+    PPT,
+    PROBES,
+    REFERENCES,
+    REPLACE,
+    SHUFFLED_PAIRS,
+    STRICT,
+    TOLD,
+    TRUE_LABELS,
+    TWIN,
+    Ints,
+    NetEffects,
+    Outcomes,
+    Record,
+    find_complete,
+    find_incomplete,
+    net_effects,
+    number_scenarios,
+)
+from tomserve.stats.clustered import clustered_mean, new_units_share
+from tomserve.stats.proportions import Interval
+from tomserve.stats.selection import Selection, above_all, select_best, sign_flips
+
+REFERENCE_MEANINGS = {FALSE: "false", OWN: "false"}
+"""The choice that is right in a telling: that of the false belief where the protagonist missed the change."""
+
+FIXED = tuple(name for name in REFERENCES if name != REPLACE)
+"""The references that have no strength."""
+
+
+def answers(found: Outcomes) -> Iterator[Record]:
+    """The table `answers`: what the model said before anything was moved, by telling and order of the choices."""
+    for told in TOLD:
+        own = found.answers.filter(pl.col("told") == told)
+        for order in (0, 1):
+            part = own.filter(pl.col("order") == order)
+            if not part.height:
+                continue
+            read = part.filter("strict")["role"].cast(pl.String)
+            meant = REFERENCE_MEANINGS.get(told, "true")
+            right = (part["strict"] & (part["role"].cast(pl.String) == meant)).fill_null(value=False)
+            said = new_units_share(right.to_numpy(), part["cluster"].to_numpy())
+            yield {
+                **{**found.arm, "told": told, "order": order, "items": part.height},
+                **{f"share_{role}": (read == role).sum() / part.height for role in ("false", "true", "other")},
+                "unread": 1 - read.len() / part.height,
+                **{"right": said.estimate, "right_low": said.low, "right_high": said.high},
+            }
+
+
+def cells(found: Outcomes) -> Iterator[Record]:
+    """The table `cells`: the flips of the eligible items in every layer and strength, for every map that has one."""
+    eligible = found.items.filter("eligible").select("item")
+    counted = (
+        found.moves.filter(pl.col("alpha").is_not_null(), pl.col("fitted").is_in([HELD_OUT, IN_SAMPLE]))
+        .join(eligible, on="item", how="semi")
+        .group_by("map", "fitted", "layer", "alpha")
+        .agg(
+            items=pl.len(),
+            flip_true=pl.col("strict_true").sort().mean(),
+            flip_false=pl.col("strict_false").sort().mean(),
+            displacement=pl.col("displacement_true").median(),
+        )
+        .with_columns(net=pl.col("flip_true") - pl.col("flip_false"))
+        .sort("map", "fitted", "layer", "alpha")
+    )
+    for row in counted.iter_rows(named=True):
+        yield {**found.arm, **row}
+
+
+def references(found: Outcomes) -> Iterator[Record]:
+    """The table `references`: what no map moves, in every layer, counted over the eligible items."""
+    eligible = found.items.filter("eligible").select("item")
+    counted = (
+        found.moves.filter(pl.col("map").is_in(FIXED))
+        .join(eligible, on="item", how="semi")
+        .group_by("map", "layer")
+        .agg(
+            items=pl.len(),
+            flip_true=pl.col("strict_true").sort().mean(),
+            flip_false=pl.col("strict_false").sort().mean(),
+            changed=pl.col("changed_true").sort().mean(),
+            displacement=pl.col("displacement_true").median(),
+        )
+        .with_columns(net=pl.col("flip_true") - pl.col("flip_false"))
+        .sort(pl.col("map").replace_strict(dict(zip(FIXED, range(len(FIXED)), strict=True))), "layer")
+    )
+    for row in counted.iter_rows(named=True):
+        yield {**found.arm, **row}
+
+
+def no_op_changes(found: Outcomes) -> tuple[float, int]:
+    """Of the moves that add nothing, over all items, the share that changed an answer, and their number."""
+    own = found.moves.filter(pl.col("map") == NO_OP)["changed_true"].drop_nulls()
+    return (float(np.mean(np.sort(own.to_numpy()))), own.len()) if own.len() else (0.0, 0)
+
+
+def fits(found: Outcomes) -> Iterator[Record]:
+    """The table `fits`: how well the maps of every layer fit, as means over folds; the penalty as its median."""
+    counted = (
+        found.maps.with_columns(pl.col("map").cast(pl.String))
+        .group_by("map", "fitted", "layer")
+        .agg(
+            folds=pl.len(),
+            error=pl.col("error").sort().mean(),
+            worst_error=pl.col("error").max(),
+            penalty=pl.col("penalty").median(),
+            rank=pl.col("rank").median(),
+            gain=pl.col("gain").sort().mean(),
+            norm=pl.col("norm").sort().mean(),
+        )
+        .sort(pl.col("map") != PPT, "map", pl.col("fitted") != HELD_OUT, "fitted", "layer")
+    )
+    for row in counted.iter_rows(named=True):
+        yield {**found.arm, **row}
+
+
+DRAWS, FEWER = 1000, 200
+"""Bootstrap draws for a headline, and for the many intervals that stand beside it."""
+
+FEW_SCENARIOS = 8
+"""With fewer scenarios they cannot be halved into a part that chooses and a part that is measured."""
+
+
+@dataclass(frozen=True)
+class CellEffect:
+    """What `cell_effect` finds, each with its 95% interval: the net effect, that of each control, that of the control that
+    is the largest in the map's best cell, and what the map has over the largest control where that is most.
+
+    `largest`: the control that was the largest most often, NOTHING where none was above 0. `layer`, `alpha`, `share`:
+    the cell that was chosen most often, and in which share of the splits. `where`: the cell that was chosen most often
+    for `adjusted`. `items`: how many were counted; those that
+    lack a cell are not.
+    """
+
+    net: Interval
+    controls: Mapping[str, Interval]
+    control: Interval
+    adjusted: Interval
+    largest: str
+    layer: int
+    alpha: float | None
+    share: float
+    where: tuple[int, float | None]
+    items: int
+
+
+def cell_effect(
+    own: NetEffects, controls: Mapping[str, NetEffects], scenarios: Ints, *, draws: int = DRAWS, splits: int = 20
+) -> CellEffect | None:
+    """Net effects at the cell that the other half of the scenarios chooses; see tomserve.stats.selection.
+
+    own: of the map. controls: by name, of the same items. scenarios: of each item [items]. draws: of the bootstrap.
+    splits: into halves. None where there is no cell, or fewer than FEW_SCENARIOS scenarios, and where a control was not
+    measured in exactly the cells of the map: without it, what the map has over the largest control looks larger.
+    """
+    if find_incomplete(own, controls):
+        return None
+    kept = find_complete(own, *controls.values())
+    named = {name: effects.values[kept] for name, effects in controls.items()}
+    if not own.values.shape[1] or len(np.unique(scenarios[kept])) < FEW_SCENARIOS:
+        return None
+    found: Selection = select_best(own.values[kept], named, scenarios[kept], splits=splits, draws=draws)
+    place = int(np.argmax(found.chosen))
+    layer, alpha = own.cells[place]
+    return CellEffect(
+        *(found.net, found.controls, found.control, found.adjusted, found.largest),
+        *(layer, alpha, float(found.chosen[place]), own.cells[int(np.argmax(found.where))], int(kept.sum())),
+    )
+
+
+def over_cells(own: NetEffects, controls: Mapping[str, NetEffects], scenarios: Ints) -> dict[str, float | None]:
+    """p of the max-statistic over all cells, without any choice: of the net effect, and of what it has over controls.
+
+    p_net: of the largest mean net effect. p_over_controls: of what the map has over the largest control, and over doing
+    nothing, in the cell where that is most, so that it is small only where the map beats every one in one and the same
+    cell (see tomserve.stats.selection.above_all); None where a control was not measured in every cell. null_95: what the
+    largest mean net effect stays below in 95% of the sign flips, that is, what a maximum over so many cells comes to by
+    itself.
+    """
+    tested = {} if find_incomplete(own, controls) else controls
+    kept = find_complete(own, *tested.values())
+    if not own.values.shape[1] or len(np.unique(scenarios[kept])) < FEW_SCENARIOS:
+        return {}
+    values, of = own.values[kept], scenarios[kept]
+    whole = sign_flips(values, of)
+    against = [effects.values[kept] for effects in tested.values()]
+    over = above_all(values, against, of).p if against else None
+    return {"p_net": whole.p, "null_95": whole.null_95, "p_over_controls": over}
+
+
+def interval(name: str, found: Interval | None) -> dict[str, float | None]:
+    """An estimate with its ends, as the columns NAME, NAME_low and NAME_high."""
+    if found is None:
+        return dict.fromkeys((name, f"{name}_low", f"{name}_high"))
+    ends = (found.estimate, found.low, found.high)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), map(float, ends), strict=True))
+
+
+WINDOW = (1e-4, 1e-2)
+"""The strengths alpha among which the source looks for the largest net effect, ends included."""
+
+REPRODUCED = 0.8
+"""A control reproduces NetEffect where it reaches this share of it by the same measure; a convention."""
+
+PRINTED = {"llama3.1-70b": (0.23, "65-75"), "qwen2.5-72b": (0.20, "70-80"), "mistral-7b": (0.11, "28-32")}
+"""Table 4 of the source: the peak net effect and the layers of the peak, by model."""
+
+
+def printed_table() -> pl.DataFrame:
+    """The table `published_causal`: the cells that the source prints."""
+    rows = [{"model": name, "net_effect": value, "layers": layers} for name, (value, layers) in PRINTED.items()]
+    return pl.DataFrame(rows)
+
+
+def published_effects(found: Outcomes) -> Record:
+    """NetEffect of the source and the control that comes closest to it, by the same measure.
+
+    The map is fitted on all items, those included on which it is tried; an answer is the likeliest choice, whatever the
+    likeliest token is; the largest value over all layers and all alpha in WINDOW is reported. A control has its own
+    largest value; it is fitted without the item, since only the map itself is measured in-sample.
+    """
+    items = found.chosen(CHOICES)
+    own = _largest(net_effects(found, PPT, CHOICES, IN_SAMPLE, items=items))
+    if own is None:
+        return {"published_net": None, "published_layer": None, "published_alpha": None}
+    value, layer, alpha = own
+    made: Record = {"published_items": items.height, "published_net": value, "published_layer": layer}
+    made |= {"published_alpha": alpha}
+    controls = {
+        name: largest[0]
+        for name in CONTROLS
+        if (largest := _largest(net_effects(found, name, CHOICES, HELD_OUT, items=items))) is not None
+    }
+    if not controls:
+        return made
+    name = max(controls, key=lambda one: controls[one])
+    made |= {"published_control": name, "published_control_net": controls[name]}
+    return {**made, "reproduced": controls[name] >= REPRODUCED * value if value > 0 else None}
+
+
+def _largest(effects: NetEffects) -> tuple[float, int, float] | None:
+    """The largest mean over items among the cells of the window, with its layer and alpha; None where there is none."""
+    kept = [
+        (place, cell[0], cell[1])
+        for place, cell in enumerate(effects.cells)
+        if cell[1] is not None and WINDOW[0] * (1 - 1e-9) <= cell[1] <= WINDOW[1] * (1 + 1e-9)
+    ]
+    found = [
+        (float(column[known].mean()), layer, alpha)
+        for place, layer, alpha in kept
+        if (known := ~np.isnan(column := effects.values[:, place])).any()
+    ]
+    return max(found, key=lambda one: one[0]) if found else None
+
+
+WHOLE = 0.05
+"""Half the width of an interval that settles the question: what `items_needed` is computed for."""
+
+
+def _columns(kind: type[pl.DataType], names: str) -> dict[str, type[pl.DataType]]:
+    return dict.fromkeys(names.split(), kind)
+
+
+HEADLINE: Mapping[str, type[pl.DataType]] = {
+    **_columns(pl.String, "model benchmark"),
+    **_columns(pl.Int64, "items scenarios eligible eligible_scenarios counted"),
+    **_columns(pl.Float64, "net net_low net_high"),
+    **_columns(pl.String, "control"),
+    **_columns(pl.Float64, "control_net control_net_low control_net_high adjusted adjusted_low adjusted_high"),
+    **_columns(pl.Float64, "p_net p_over_controls null_95 ceiling ceiling_low ceiling_high"),
+    **_columns(pl.Float64, "net_of_ceiling adjusted_of_ceiling"),
+    **_columns(pl.Int64, "layer layers adjusted_layer"),
+    **_columns(pl.Float64, "alpha chosen_share adjusted_alpha"),
+    **_columns(pl.Boolean, "alpha_at_edge"),
+    **_columns(pl.Float64, "error displacement no_op_changes"),
+    **_columns(pl.Int64, "no_op_moves cells ceiling_layer items_needed"),
+    **_columns(pl.String, "controls_lacking"),
+    **_columns(pl.Int64, "published_items published_layer"),
+    **_columns(pl.Float64, "published_net published_alpha"),
+    **_columns(pl.String, "published_control"),
+    **_columns(pl.Float64, "published_control_net"),
+    **_columns(pl.Boolean, "reproduced"),
+}
+"""The columns of the table `headline`, in their order; those that cannot be known of a model are empty."""
+
+
+def control_effects(found: Outcomes, reading: str = STRICT, *, items: pl.DataFrame) -> dict[str, NetEffects]:
+    """The net effects of every control by its name, without cells where it was not measured."""
+    return {name: net_effects(found, name, reading, HELD_OUT, items=items) for name in CONTROLS}
+
+
+def headline(found: Outcomes) -> Iterator[Record]:
+    """The row of the table `headline` for a model and benchmark."""
+    items = found.chosen()
+    changed, tried = no_op_changes(found)
+    row: Record = {
+        **found.arm,
+        **{"items": found.items.height, "scenarios": found.items["cluster"].n_unique()},
+        **{"eligible": items.height, "eligible_scenarios": items["cluster"].n_unique()},
+        **{"no_op_changes": changed, "no_op_moves": tried},
+    }
+    own, controls, of = (
+        net_effects(found, PPT, STRICT, HELD_OUT, items=items),
+        control_effects(found, items=items),
+        number_scenarios(items),
+    )
+    row["controls_lacking"] = ", ".join(find_incomplete(own, controls)) or None
+    best = cell_effect(own, controls, of)
+    patch = cell_effect(net_effects(found, PATCH, STRICT, items=items), {}, of)
+    row |= {"cells": len(own.cells), "layers": len({layer for layer, _ in own.cells})}
+    row |= (
+        _chosen(best)
+        | interval("ceiling", patch.net if patch else None)
+        | {"ceiling_layer": patch.layer if patch else None}
+    )
+    row |= {"p_net": None, "null_95": None, "p_over_controls": None} | over_cells(own, controls, of)
+    row |= _of_ceiling(best, patch) | _at(found, items, best) | {"items_needed": _needed(best)}
+    yield {**dict.fromkeys(HEADLINE), **row, **published_effects(found)}
+
+
+def _chosen(best: CellEffect | None) -> Record:
+    if best is None:
+        return {**interval("net", None), "control": None, **interval("control_net", None), **interval("adjusted", None)}
+    return {
+        **interval("net", best.net),
+        "control": best.largest,
+        **interval("control_net", best.control),
+        **interval("adjusted", best.adjusted),
+        **{"counted": best.items, "layer": best.layer, "alpha": best.alpha, "chosen_share": best.share},
+        **dict(zip(("adjusted_layer", "adjusted_alpha"), best.where, strict=True)),
+    }
+
+
+def _of_ceiling(best: CellEffect | None, patch: CellEffect | None) -> Record:
+    """The net effect and its excess over the largest control, as shares of what the direct patch reaches; None where
+    the patch is not clearly above zero."""
+    if best is None or patch is None or not patch.net.low > 0:
+        return {"net_of_ceiling": None, "adjusted_of_ceiling": None}
+    ceiling = patch.net.estimate
+    return {"net_of_ceiling": best.net.estimate / ceiling, "adjusted_of_ceiling": best.adjusted.estimate / ceiling}
+
+
+def _at(found: Outcomes, items: pl.DataFrame, best: CellEffect | None) -> Record:
+    """What stands beside the cell that was chosen most often: the leave-one-out error, displacement, and its edge."""
+    if best is None:
+        return {}
+    maps = found.maps.filter(layer=best.layer, map=PPT, fitted=HELD_OUT)
+    moves = found.moves.filter(map=PPT, fitted=HELD_OUT, layer=best.layer).join(items, on="item", how="semi")
+    alphas = sorted(moves["alpha"].drop_nulls().unique())
+    edge = len(alphas) > 1 and best.alpha in (alphas[0], alphas[-1])
+    return {
+        "error": maps["error"].sort().mean(),
+        "displacement": moves.filter(alpha=best.alpha)["displacement_true"].median(),
+        "alpha_at_edge": edge,
+    }
+
+
+def _needed(best: CellEffect | None) -> int | None:
+    """So many eligible items would narrow the wider of the two intervals to WHOLE on either side."""
+    if best is None:
+        return None
+    half = max((one.high - one.low) / 2 for one in (best.net, best.adjusted))
+    return round(best.items * (half / WHOLE) ** 2) if half == half else None
+
+
+def by_layer(found: Outcomes) -> Iterator[Record]:
+    """The table `net_by_layer`: the map and every control, in each layer with the alpha that the other half chooses."""
+    items = found.chosen()
+    of = number_scenarios(items)
+    every = {PPT: net_effects(found, PPT, STRICT, HELD_OUT, items=items), **control_effects(found, items=items)}
+    patch = net_effects(found, PATCH, STRICT, items=items)
+    for name, effects in {**every, PATCH: patch}.items():
+        for layer in dict.fromkeys(layer for layer, _ in effects.cells):
+            cells = tuple(cell for cell in effects.cells if cell[0] == layer)
+            best = cell_effect(NetEffects(effects.at(layer), cells), {}, of, draws=FEWER, splits=4)
+            if best is None:
+                continue
+            mean = float(effects.at(layer).mean())
+            yield {
+                **{**found.arm, "map": name, "layer": layer, "items": best.items, **interval("net", best.net)},
+                **{"alpha": best.alpha, "chosen_share": best.share, "mean_over_alphas": mean},
+            }
+
+
+def controls(found: Outcomes) -> Iterator[Record]:
+    """The table `controls`: each control, and the difference between the map and that control alone."""
+    items = found.chosen()
+    own, every, of = (
+        net_effects(found, PPT, STRICT, HELD_OUT, items=items),
+        control_effects(found, items=items),
+        number_scenarios(items),
+    )
+    for name, effects in every.items():
+        best = cell_effect(own, {name: effects}, of, draws=FEWER, splits=8)
+        alone = cell_effect(effects, {}, of, draws=FEWER, splits=8)
+        if best is None or alone is None:
+            continue
+        p = over_cells(own, {name: effects}, of).get("p_over_controls")
+        yield {
+            **{**found.arm, "control": name, "items": best.items, **interval("net", alone.net)},
+            **{"layer": alone.layer, "alpha": alone.alpha, **interval("difference", best.adjusted), "p": p},
+        }
+
+
+_READ: Mapping[str, tuple[str, bool]] = {
+    "strict, eligible items": (STRICT, False),
+    "strict, all items": (STRICT, True),
+    "choices only, eligible items": (CHOICES, False),
+    "strict, choices as listed": ("order_0", False),
+    "strict, choices reversed": ("order_1", False),
+}
+"""The readings of the table, each with the flips that it counts and whether it counts all items."""
+
+
+def readings(found: Outcomes) -> Iterator[Record]:
+    """The table `readings`: the headline again under other readings of the same answers."""
+    for name, (reading, everything) in _READ.items():
+        items = found.chosen(reading, everything)
+        own = net_effects(found, PPT, reading, HELD_OUT, items=items)
+        same = reading == STRICT and not everything  # the headline itself, which must say the same twice
+        more = {} if same else {"draws": FEWER}
+        best = cell_effect(own, control_effects(found, reading, items=items), number_scenarios(items), **more)
+        if best is not None:
+            kept = {"items": best.items, **_chosen(best)}
+            yield {**found.arm, "reading": name, **{key: kept[key] for key in _SHOWN}}
+
+
+_SHOWN = (
+    *("items", "net", "net_low", "net_high", "control", "control_net"),
+    *("adjusted", "adjusted_low", "adjusted_high"),
+)
+
+
+def transfer(found: Outcomes) -> Iterator[Record]:
+    """The table `transfer`: a map that was fitted on one family of stories, tried on the eligible items of another."""
+    fitted = set(found.moves["fitted"].drop_nulls().unique()) - {HELD_OUT, IN_SAMPLE}
+    eligible = found.chosen()
+    for source in sorted(fitted):
+        for family in sorted(set(eligible["family"]) - {source}):
+            items = eligible.filter(family=family)
+            of = number_scenarios(items)
+            own = net_effects(found, PPT, STRICT, source, items=items)
+            others = {
+                name: net_effects(found, name, STRICT, source, items=items) for name in (SHUFFLED_PAIRS, IDENTITY)
+            }
+            best = cell_effect(own, others, of, draws=DRAWS // 2, splits=8)
+            within = cell_effect(net_effects(found, PPT, STRICT, HELD_OUT, items=items), {}, of, draws=FEWER, splits=8)
+            if best is not None:
+                yield {
+                    **{**found.arm, "fitted_on": source, "applied_to": family, "items": best.items},
+                    **{"scenarios": items["cluster"].n_unique(), **_chosen(best)},
+                    **interval("within", within.net if within else None),
+                }
+
+
+ALL = "all"
+"""All tellings whose states were probed: the false-belief story and its true-belief twin."""
+
+
+def probes(found: Outcomes) -> Iterator[Record]:
+    """The table `probes`: accuracy with the labels as they are and with shuffled ones, by layer, holder and telling.
+
+    Selectivity is the mean over items of right with true labels minus right with shuffled ones (Hewitt and Liang,
+    EMNLP 2019), with a t interval over scenarios."""
+    key = ["probe", "layer", "told", "item"]
+    true = pl.col("labels") == TRUE_LABELS
+    rows = found.probes.filter(pl.col("right").is_not_null()).with_columns(pl.col("probe", "told").cast(pl.String))
+    if rows.is_empty():
+        return
+    paired = (
+        rows.group_by(key)
+        .agg(
+            pl.col("cluster").first(),
+            right=pl.col("right").filter(true).cast(pl.Float64).mean(),
+            shuffled=pl.col("right").filter(~true).cast(pl.Float64).mean(),
+            chance=pl.col("chance").cast(pl.Float64).max(),
+        )
+        .filter(pl.col("right").is_not_null())
+        .sort("cluster", "item", "told")
+    )
+    for probe in PROBES:
+        for layer in sorted(paired["layer"].unique()):
+            own = paired.filter(probe=probe, layer=layer)
+            for told in (ALL, FALSE, TWIN):
+                part = own if told == ALL else own.filter(told=told)
+                if part.height:
+                    yield {**found.arm, "probe": probe, "told": told, "layer": layer, **_accuracy(part)}
+
+
+def _accuracy(part: pl.DataFrame) -> Record:
+    scenario = part["cluster"].to_numpy()
+    share = new_units_share(part["right"].to_numpy(), scenario)
+    gain = clustered_mean((part["right"] - part["shuffled"]).to_numpy(), scenario)
+    return {
+        **{"items": part["item"].n_unique(), "scenarios": part["cluster"].n_unique()},
+        **{"accuracy": share.estimate, "accuracy_low": share.low, "accuracy_high": share.high},
+        **{"shuffled": part["shuffled"].mean(), "chance": part["chance"].mean()},
+        **{"selectivity": gain.estimate, "selectivity_low": gain.low, "selectivity_high": gain.high},
+    }

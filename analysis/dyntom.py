@@ -1,0 +1,405 @@
+"""The study of DynToM: which states are understood, and whether their changes are followed from scene to scene.
+
+    tomserve analyze dyntom-mymodel --study dyntom
+
+Two ways to count, by `--intervals`: *recommended* (the default) has intervals over stories, and a failure counts as
+wrong; *published* takes every question as independent of the others. `notes` says what each table means.
+
+accuracy            all questions, by model and strategy, beside the best rule that follows nobody's mind states
+belief, emotion, intention and action by understanding, influence and transformation forms               what, how,
+whether, how a course goes, why scenes              by the scene asked about options             by the number of
+different options consistency         states whose questions are right in all scenes changes             whether a
+change is told by who knows both its ends understanding_minus_transformation      within the same stories
+prompting_effects   each strategy against vanilla, on the same questions baselines           every rule that follows
+nobody's mind published_states    what the authors printed for people and GPT-4o, quoted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from tomserve.reporting.html.panels import Axis, chance_lines, drawn, rows_of, small_multiples
+from tomserve.studies import Excerpt, Figure, Section, Study, baselines
+from tomserve.studies.answer_rows import REQUIRED, prepare_rows, with_columns
+from tomserve.studies.contrasts import Record, matched_contrast, prompting_effects, share
+from tomserve.studies.presentation import (
+    ABOUT_EFFECT,
+    ABOUT_TESTS,
+    ABOUT_WORST,
+    BAD,
+    GOOD,
+    OPEN,
+    Card,
+    Context,
+    Row,
+    Tables,
+    Verdict,
+    excerpts_of,
+    interval,
+    percent,
+    readable_name,
+)
+from tomserve.studies.study import EFFECT, accuracy_lines, effect_cards, has_rows, tables_by_model
+
+_NEEDED = "strategy form accuracy chance best_rule best_rule_accuracy"
+
+
+def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
+    """For each model: its shares beside chance and the best rule, whether changes are told by more than their words,
+    and whether step-by-step reasoning helps.
+
+    tables: by name. context: what a guesser scores.
+    """
+    found = []
+    for model, own in tables_by_model(tables):
+        rules = own[baselines.TABLE].filter(form="all") if has_rows(own, baselines.TABLE, "form") else None
+        cards = [*_follows(own)]
+        effects = own.get("prompting_effects", pl.DataFrame())
+        if has_rows(own, "prompting_effects", EFFECT):
+            cards.append(effect_cards(effects))
+        found.append(Verdict(model, accuracy_lines(own["accuracy"], context.chance.get("all"), rules), tuple(cards)))
+    return found
+
+
+_ANSWERS: dict[int | None, tuple[str, str]] = {
+    1: ("Yes, more than its words give away", GOOD),
+    -1: ("No: finding its words again has more right", BAD),
+    0: ("Not shown: its words give away as much", OPEN),
+    None: ("Not tested: no interval beside the words' share", OPEN),
+}
+
+
+def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
+    """Whether changes are told better than by the best rule that follows nobody's mind."""
+    if not has_rows(own, "forms", _NEEDED):
+        return
+    grounds, places = [], set[int | None]()
+    ends = own.get("changes", pl.DataFrame())
+    for row in own["forms"].filter(form="whether").iter_rows(named=True):
+        if not (beside := baselines.compare_with_rule(row)):
+            continue
+        places.add(baselines.place_against_rule(row))
+        text = f"{percent(row['accuracy'])}{interval(row)} right, {beside}; a blind guess has {percent(row['chance'])}"
+        both = ends.filter(strategy=row["strategy"], ends_right=2) if ends.height else ends
+        if both.height:
+            text += f"; where it has the states before and after right: {percent(both['accuracy'][0])}"
+        grounds.append((readable_name(row["strategy"]), f"{text}."))
+    if not grounds:
+        return
+    verdict, tone = _ANSWERS[places.pop()] if len(places) == 1 else ("It depends on the strategy", OPEN)
+    remark = (
+        "Read off the questions whether a state changes from one scene to the next, and from what to what. Their "
+        'options name states of other scenes, so that the scenes\' own words tell which one fits, and "No" is never '
+        "right. Whoever is not clearly above the rule has shown nothing that the words do not give away."
+    )
+    yield Card("Is a change of mind followed?", verdict, tone, tuple(grounds), remark)
+
+
+_SHARE = (
+    "accuracy is the share of right answers, ci_low and ci_high the ends of its 95% interval over stories, which says "
+    "what to expect of further stories like these; a failure (no answer, or none that can be read) counts as wrong"
+)
+_BESIDE = (
+    "chance is what a blind guess among the options gets right, best_rule_accuracy what the best rule that follows "
+    'nobody\'s mind has right of the same questions. The rule "shared words" looks for the option whose words stand in '
+    "the scenes asked about; the backgrounds of these stories often say what the main character feels or wants"
+)
+
+NOTES = {
+    "accuracy": f"All questions: {_SHARE}; chance is what a blind guess among the options gets right. "
+    f"{baselines.ABOUT}",
+    baselines.TABLE: baselines.NOTE,
+    "states": "By the state that is asked about and by task: understanding asks what the main character believes, "
+    "feels, intends or does in a scene; influence how one state leads to the next within a scene; transformation "
+    f"whether, how and why a state changes between scenes. Of an influence, state is what is influenced. {_SHARE}; "
+    f"{_BESIDE}.",
+    "forms": 'By the form of the question. "No" is never right where a question asks whether a state changes; the '
+    "mapping of the three forms of transformation to the numbers 1 to 3 in other tables is not stated by the authors, "
+    f"so that they are named here by their words. {_SHARE}; {_BESIDE}. over_rule is the accuracy minus the rule's, "
+    "with its interval over stories, as in the table accuracy.",
+    "scenes": f"By the scene that is asked about; of a change it is the earlier one. {_SHARE}; {_BESIDE}.",
+    "options": "By the number of different options, options with equal texts counted once. corrected is what is "
+    f"above chance as a share of what could be: (accuracy - chance) / (1 - chance), from 0 to 1. {_SHARE}.",
+    "consistency": "A state of a story counts only if its questions of this form are right in all scenes. product is "
+    "what that share would be if the scenes were independent of each other, chance that of blind guesses; mean is the "
+    "share of right answers of the same questions.",
+    "changes": "Questions whether a state changes from one scene to the next, by how many of the two questions what "
+    "the state is in these two scenes the model has right (ends_right). Who knows both ends and follows them has the "
+    f"change right, too. {_SHARE}; {_BESIDE}.",
+    "understanding_minus_transformation": "The share of understanding questions right (share_treated) minus that of "
+    "transformation questions (share_control) within the same stories, each story counted once, with its 95% interval. "
+    "The two have other numbers of options: 8 against 5, 8 and 16, by chance .125 and .131 right.",
+    "prompting_effects": "Each strategy (way of asking) against the one that asks for the answer alone, on the same "
+    f"questions. {ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}",
+    "published_states": "Quoted, not computed: what the README of github.com/GAIR-NLP/DynToM prints for people and "
+    "GPT-4o, by state, understanding (u) and transformation (t), as shares. Its prompt and its 1,100 stories are not "
+    "stated, so that no difference from the tables above is a finding. weight_of_u is the weight that understanding "
+    "would need for the printed average to follow from the two means; people's differs from GPT-4o's.",
+}
+"""The notes of recommended intervals, by the table's name."""
+
+_INDEPENDENT = (
+    "The share of right answers; its 95% interval takes the questions as independent of each other: (k + 2)/(n + 4) "
+    "with the normal distribution."
+)
+PUBLISHED = dict.fromkeys(("accuracy", "states", "forms", "scenes", "options"), _INDEPENDENT) | {
+    baselines.TABLE: baselines.NOTE,
+    "published_states": NOTES["published_states"],
+}
+"""The notes of published intervals, by the table's name."""
+
+
+STATES = ("belief", "emotion", "intention", "action")
+
+PRINTED: dict[str, tuple[float, ...]] = {
+    "human": (83.8, 77.6, 89.5, 78.7, 79.0, 73.8, 76.7, 76.3, 77.7),
+    "GPT-4o": (80.9, 44.5, 91.7, 45.8, 87.5, 51.9, 95.1, 55.6, 64.0),
+    "GPT-4o with CoT": (79.2, 44.5, 88.0, 47.6, 82.1, 46.6, 90.4, 49.6, 61.1),
+}
+"""Percent right: for each of STATES the understanding (U) and the transformation (T), then the printed average."""
+
+
+def published_states() -> pl.DataFrame:
+    """The table `published_states`: the printed cells as shares, and the weight of U that the average would need."""
+    rows = []
+    for who, cells in PRINTED.items():
+        shares = {
+            f"{state}_{part}": round(cell / 100, 3)
+            for (state, part), cell in zip([(s, p) for s in STATES for p in ("u", "t")], cells[:8], strict=True)
+        }
+        known, changed = sum(cells[0:8:2]) / 4, sum(cells[1:8:2]) / 4
+        rows.append(
+            {
+                **{"who": who, "quoted": True, **shares},
+                **{"understanding": round(known / 100, 3), "transformation": round(changed / 100, 3)},
+                **{"average": round(cells[8] / 100, 3)},
+                "weight_of_u": round((cells[8] - changed) / (known - changed), 2),
+            }
+        )
+    return pl.DataFrame(rows)
+
+
+FACTORS: Mapping[str, Any] = {
+    **dict.fromkeys(("task", "form", "state", "cause"), pl.String),
+    **dict.fromkeys(("scene", "until_scene", "scenes", "options"), pl.Int64),
+}
+"""The factors of the design that the tables need, with their types."""
+
+ALL = "all"
+CONTROLS = ("dyntom_vanilla", "vanilla")
+"""What other strategies are compared with: the first of these that was asked."""
+
+
+def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
+    """Every table of the study, by name; those without rows are left out.
+
+    scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
+    lacks a column.
+    """
+    kinds = baselines.RuleKinds.of(scores)
+    rows = prepare_rows(with_columns(scores, FACTORS), (*REQUIRED, *FACTORS, *kinds.columns)).collect()
+    every = rows.with_columns(state=pl.lit(ALL))
+    made: dict[str, list[Record]] = {
+        "accuracy": [*_by(rows, (), kinds, intervals, brief=False)],
+        baselines.TABLE: [
+            *baselines.rule_records(rows.with_columns(form=pl.lit(ALL)), kinds, ("model", "form")),
+            *baselines.rule_records(rows, kinds, ("model", "form")),
+        ],
+        "states": [
+            *_by(every, ("state", "task"), kinds, intervals),
+            *_by(rows, ("state", "task"), kinds, intervals),
+        ],
+        "forms": list(_by(rows, ("task", "form"), kinds, intervals, brief=False)),
+        "scenes": list(_by(rows.drop_nulls("scene"), ("form", "scene"), kinds, intervals)),
+        "options": [
+            {**row, "corrected": corrected(row["accuracy"], row["chance"])}
+            for row in _by(rows, ("options",), kinds, intervals)
+        ],
+    }
+    if intervals == "recommended":
+        made |= {
+            "consistency": list(_consistency(rows)),
+            "changes": list(_by(_with_ends(rows), ("ends_right",), kinds, intervals)),
+            "understanding_minus_transformation": list(_understanding_minus_transformation(rows)),
+            "prompting_effects": list(_prompting_effects(rows)),
+        }
+    found = {name: pl.DataFrame(records, infer_schema_length=None) for name, records in made.items() if records}
+    return {**found, "published_states": published_states()}
+
+
+def corrected(accuracy: float, chance: float) -> float:
+    """What is above chance, as a share of what could be: from 0 to 1."""
+    return min(1.0, max(0.0, (accuracy - chance) / (1 - chance)))
+
+
+def _by(
+    rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.RuleKinds, intervals: str, *, brief: bool = True
+) -> Iterator[Record]:
+    """A share for each model, strategy and value of the keys, with the chance of a blind guess among the options.
+
+    brief: whether the interval of the difference to the best rule is left out.
+    """
+    named = ["model", "strategy", *keys]
+    for key, part in rows.sort(named, maintain_order=True).group_by(named, maintain_order=True):
+        chance = part.select((1 / pl.col("options")).mean()).item()
+        found = baselines.accuracy(part, kinds, intervals, brief=brief)
+        yield {**dict(zip(named, key, strict=True)), "chance": chance, **found}
+
+
+def _consistency(rows: pl.DataFrame) -> Iterator[Record]:
+    """By model, strategy and form, how many states of a story are right in all scenes, or at all changes."""
+    units = (
+        rows.drop_nulls("scene")
+        .with_columns(due=pl.col("scenes") - pl.col("until_scene").is_not_null().cast(pl.Int64))
+        .group_by("model", "strategy", "form", "cluster", "state", maintain_order=True)
+        .agg(
+            correct=pl.col("correct").all(),
+            faulty=(pl.col("faulty") & ~pl.col("correct")).any(),
+            mean=pl.col("correct").mean(),
+            chance=(1 / pl.col("options")).product(),
+            whole=pl.len() == pl.col("due").first(),
+        )
+        .filter("whole")
+    )
+    keys = ("model", "strategy", "form")
+    scenes = rows.drop_nulls("scene").group_by(*keys, "scene").agg(pl.col("correct").mean()).sort(*keys, "scene")
+    product = scenes.group_by(*keys, maintain_order=True).agg(pl.col("correct").product().alias("product"))
+    products = {(m, s, f): value for m, s, f, value in product.iter_rows()}
+    for key, part in units.group_by(["model", "strategy", "form"], maintain_order=True):
+        found = share(part)
+        yield {
+            **dict(zip(("model", "strategy", "form"), key, strict=True)),
+            **{"states": part.height, "all_right": found["accuracy"]},
+            **{"all_low": found["ci_low"], "all_high": found["ci_high"], "mean": part["mean"].mean()},
+            **{"product": products[key], "chance": part["chance"].mean(), "stories": found["tasks"]},
+        }
+
+
+def _with_ends(rows: pl.DataFrame) -> pl.DataFrame:
+    """Questions whether a state changes, with the number of its two ends that are right as questions of their own."""
+    keys = ["model", "strategy", "cluster", "state"]
+    known = rows.filter(form="what").select(*keys, "scene", pl.col("correct").cast(pl.Int64).alias("end"))
+    asked = rows.filter(form="whether").join(known, on=[*keys, "scene"], how="inner", maintain_order="left")
+    until = known.rename({"scene": "until_scene", "end": "other"})
+    both = asked.join(until, on=[*keys, "until_scene"], how="inner", maintain_order="left")
+    return both.with_columns(ends_right=pl.col("end") + pl.col("other"))
+
+
+def _understanding_minus_transformation(rows: pl.DataFrame) -> Iterator[Record]:
+    """By model, strategy and state, the difference between the two tasks within the same stories."""
+    two = rows.filter(pl.col("task").is_in(["understanding", "transformation"]))
+    told = two.with_columns(story=pl.col("cluster"), cluster=pl.format("{}/{}", "cluster", "task"))
+    for frame in (told.with_columns(state=pl.lit(ALL)), told):
+        for key, part in frame.group_by(["model", "strategy", "state"], maintain_order=True):
+            if part["task"].n_unique() == 2:
+                found = matched_contrast(part, part["task"] == "understanding", stratum="story")
+                shown = ("share_treated", "share_control", "risk_difference", "rd_low", "rd_high", "p", "units")
+                named = dict(zip(("model", "strategy", "state"), key, strict=True))
+                yield {**named, **{name: found[name] for name in shown}}
+
+
+def _prompting_effects(rows: pl.DataFrame) -> Iterator[Record]:
+    """Each strategy against the one that asks for the answer alone, on the same questions."""
+    for _, part in rows.group_by(["model"], maintain_order=True):
+        if (control := next((name for name in CONTROLS if name in part["strategy"]), None)) is not None:
+            yield from prompting_effects(part, control)
+
+
+def notes(intervals: str) -> Mapping[str, str]:
+    """What each table means, by its name. intervals: the way to count, recommended or published."""
+    return PUBLISHED if intervals == "published" else NOTES
+
+
+SHOWN = {
+    "accuracy": "model strategy correct total accuracy ci_low ci_high chance unread",
+    "states": "model strategy state task total accuracy ci_low ci_high chance best_rule best_rule_accuracy",
+    "forms": "model strategy form total accuracy ci_low ci_high chance best_rule best_rule_accuracy",
+    "options": "model strategy options total accuracy chance corrected",
+    "consistency": "model strategy form states all_right all_low all_high mean product chance",
+    "changes": "model strategy ends_right total accuracy ci_low ci_high chance best_rule_accuracy",
+    "understanding_minus_transformation": "model strategy state share_treated share_control risk_difference rd_low "
+    "rd_high",
+    "prompting_effects": "model treatment share_treated share_control risk_difference rd_low rd_high p",
+    "published_states": "who quoted understanding transformation average",
+}
+"""The columns of each table that the terminal prints."""
+
+
+def summary(tables: Tables) -> list[Excerpt]:
+    """What the terminal prints: of each table the columns that a reader needs first."""
+    said = {name: NOTES[name] for name in ("states", "consistency", "changes", "published_states")}
+    first, *others = excerpts_of(tables, SHOWN, said)
+    return [first, *baselines.excerpts(tables["accuracy"], ("strategy",)), *others]
+
+
+def figures(tables: Tables, context: Context) -> Sequence[Figure]:
+    """The figures of the report; drawing takes long to import, and only a report draws."""
+
+    return draw_figures(tables, context)
+
+
+STUDY = Study(
+    name="dyntom",
+    tables=tables,
+    notes=notes,
+    warnings=baselines.missing_warnings,
+    summary=summary,
+    figures=figures,
+    verdicts=verdicts,
+    strata=("form", "state"),
+    labels={"task": "task", "form": "form of the question", "state": "state", "scene": "scene"},
+)
+"""The value by which tomserve knows the study."""
+
+
+SECTION = Section("states", "What is understood, and what is followed?", "What is followed")
+_POINTS = "Each point is the share of right answers, its line the 95% interval over stories."
+FORMS_FIGURE = Figure(
+    "forms",
+    "Right answers by form of question",
+    SECTION,
+    f"{_POINTS} What is asked of one scene; how asks what one state does to the next within a scene; whether, how "
+    "change and why ask about changes between scenes. The upright line of chance is that of all questions; the forms "
+    "have 8, 6 or 7, 5, 8 and 16 options.",
+    ("forms",),
+)
+STATES_FIGURE = Figure(
+    "states",
+    "Right answers by state and task",
+    SECTION,
+    f"{_POINTS} Understanding asks what a state is, influence what it leads to, transformation how it changes.",
+    ("states",),
+)
+_INTERVAL = ("ci_low", "ci_high")
+
+
+def draw_figures(tables: Tables, context: Context) -> list[Figure]:
+    """Both figures; one that cannot be drawn says why. tables: by name. context: what a guesser scores, drawn as a
+    line."""
+    return [
+        drawn(FORMS_FIGURE, lambda: _drawn(FORMS_FIGURE, _forms(tables), context.chance)),
+        drawn(STATES_FIGURE, lambda: _drawn(STATES_FIGURE, _states(tables), context.chance)),
+    ]
+
+
+def _drawn(figure: Figure, rows: Sequence[Row], chance: Mapping[str, float]) -> Figure:
+    figure, rows = baselines.mark_best_rule(figure, rows)
+    axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, part))
+    return small_multiples(figure, rows, ("named", "strategy", "accuracy", *_INTERVAL), axis)
+
+
+def _forms(tables: Tables) -> list[Row]:
+    order = ("what", "how", "whether", "how_change", "why")
+    rows = rows_of(tables, "forms", "model strategy form accuracy ci_low ci_high")
+    return [
+        {**row, "named": readable_name(row["form"])}
+        for row in sorted(rows, key=lambda row: order.index(row["form"]) if row["form"] in order else len(order))
+    ]
+
+
+def _states(tables: Tables) -> list[Row]:
+    rows = rows_of(tables, "states", "model strategy state task accuracy ci_low ci_high")
+    return [{**row, "named": f"{row['state']}, {row['task']}"} for row in rows if row["state"] != "all"]

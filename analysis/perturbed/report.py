@@ -1,0 +1,610 @@
+"""Verdicts and figures of the perturbation study for the report: is a model robust, where does it break, does
+reasoning help, and is it honest?
+
+A verdict never says more than its table: what is undefined, or was not asked, is said to be so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from tomserve.reporting.html.charts import Cell, Line, heat, side_by_side
+from tomserve.reporting.html.panels import (
+    AbsentError,
+    Axis,
+    chance_lines,
+    drawn,
+    rows_of,
+    short_names,
+    small_multiples,
+    values_of,
+    zero_line,
+)
+from tomserve.reporting.html.svg import draw
+from tomserve.reporting.html.vegalite import Spec
+from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Figure, Panel, Section, Verdict, baselines
+from tomserve.studies.contrasts import NOT_SHOWN, UNDECIDED, UNLESS_FAILURES, WORTH
+from tomserve.studies.presentation import (
+    Row,
+    Tables,
+    finite_or_none,
+    interval,
+    number,
+    percent,
+    points,
+    readable_name,
+    who,
+)
+from tomserve.studies.study import EFFECT, accuracy_lines, effect_cards, has_rows, tables_by_model
+
+from .tables import CONTROL, OVERALL, PERTURBED, SUBSETS, VANILLA
+
+
+def honesty_card(tables: Tables) -> Card | None:
+    """What chains and answers have in common, without a conclusion: going together shows no honesty."""
+    if not has_rows(tables, "faithfulness", "strategy sample metric value ci_low ci_high n"):
+        return None
+    frame, grounds = tables["faithfulness"], []
+    for row in frame.filter(sample="complete", metric="chain_proper").iter_rows(named=True):
+        grounds.append((f"{readable_name(row['strategy'])}, right chain and right answer", _correlation(row)))
+    for row in frame.filter(metric="answer_matches_last", sample="wrong_last").iter_rows(named=True):
+        if finite_or_none(row["value"]) is not None:
+            text = f"The answer is that belief in {percent(row['value'])} of {row['n']}{interval(row)}."
+            grounds.append((f"{readable_name(row['strategy'])}, chain ends in a wrong belief", text))
+    if has_rows(tables, "chains", "strategy perturbation proper total proper_share"):
+        for row in tables["chains"].filter(perturbation=OVERALL).iter_rows(named=True):
+            text = f"{row['proper']:,} of {row['total']:,} chains run as the right beliefs do "
+            grounds.append(
+                (f"{readable_name(row['strategy'])}, all questions", f"{text}({percent(row['proper_share'])}).")
+            )
+    remark = (
+        "Reasoning is honest if the answer comes from it. No correlation can show that: a right chain ends in the "
+        "right belief, which mostly is the answer, and a hard story spoils both, so that chains and answers go "
+        "together also where the chain is written beside an answer that was settled before. What can show it is to "
+        "intervene: `tomserve faithfulness RUN` gives the model its own chain with a belief changed and sees whether "
+        "the answer changes with it. "
+        "A chain is what a reply says is believed as the story goes on, after every sentence or wherever it changes; "
+        "it is right (proper) if it runs as the story's right beliefs do. The paper calls a model faithful if phi, "
+        "the correlation of a proper chain with a right answer (0: none, 1: they always go together), is at least 0.4 "
+        "and clearly above zero (column correlated)."
+    )
+    return Card("Is its reasoning honest?", "Correlation cannot show it", OPEN, tuple(grounds), remark)
+
+
+def _correlation(row: Row) -> str:
+    value, low, high = (finite_or_none(row[name]) for name in ("value", "ci_low", "ci_high"))
+    if value is None:
+        return "Their correlation (phi) is undefined."
+    bounds = "interval undefined" if low is None or high is None else f"interval {number(low)} to {number(high)}"
+    return f"Their correlation (phi) is {number(value)} ({bounds}, {row['n']} questions)."
+
+
+def verdicts(tables: Tables, context: Context) -> list[Verdict]:
+    """A verdict for each model of the table `accuracy`."""
+    return [_verdict(model, own, context.chance.get("all")) for model, own in tables_by_model(tables)]
+
+
+def _verdict(model: str, own: dict[str, pl.DataFrame], chance: float | None) -> Verdict:
+    cards = (_robust(own), _breaks(own), _helps(own), honesty_card(own))
+    whole = own["accuracy"].filter(subset="all", perturbation=OVERALL)
+    rules = own.get(baselines.TABLE)
+    if rules is not None:
+        rules = rules.filter(subset="all", perturbation=OVERALL)
+    return Verdict(model, accuracy_lines(whole, chance, rules), tuple(card for card in cards if card is not None))
+
+
+# Is it robust?
+
+_ROBUST = {
+    "yes": ("Yes, in every class", GOOD),
+    "perhaps": ("By count yes, but not for certain", OPEN),
+    "limited": ("Limited: in some classes only", OPEN),
+    "ostensible": ("No: on unperturbed stories only", BAD),
+    "no": ("No", BAD),
+    "open": ("Not shown, but not ruled out", OPEN),
+    "untested": ("It cannot be told: not all of it was asked", OPEN),
+}
+_DIFFERS = ("It depends on strategy or questions", OPEN)
+_NEITHER = ("No, whichever way it is asked", BAD)
+"""Where some outcomes are "no" and the others "ostensible", which is a no as well."""
+
+
+def _robust(tables: Tables) -> Card | None:
+    """The paper's criteria, for how many classes the whole interval lies on one side of one half, and which rules that
+    follow nobody's belief meet the same criteria.
+
+    A model that meets a criterion which such a rule meets as well is told so, and its verdict is good news only where
+    it is clearly above the best rule on the false-belief subset.
+    """
+    if not has_rows(tables, "criteria", "subset strategy rule ostensible classes_above limited_robust robust"):
+        return None
+    outcomes, met, grounds = set(), set(), []
+    shared: dict[str, None] = {}
+    for row in tables["criteria"].filter(rule="strict").iter_rows(named=True):
+        above, below, undecided = _sides_of_half(tables, row)
+        control = _control_asked(tables, row)
+        outcomes.add(_outcome(row, below, undecided, control))
+        if row["subset"] == "all":
+            met.add(bool(row["ostensible"] and row["limited_robust"]))
+        tested = int(str(row.get("classes_tested", len(PERTURBED))))
+        text = f"More than half right in {row['classes_above']} of {tested} classes, "
+        text += (
+            f"{'also' if row['ostensible'] else 'but not'} on unperturbed stories"
+            if control
+            else ("and unperturbed stories were not asked")
+        )
+        text += "." if tested >= len(PERTURBED) else f"; the paper's criterion asks for {len(PERTURBED)} classes."
+        if above + below + undecided:
+            text += (
+                f" The 95% intervals of {above} lie wholly above one half and of {below} wholly below; one half lies "
+                f"within those of {undecided}."
+            )
+        if also := _rules_that_meet(row):
+            follow = "follows" if len(also) == 1 else "follow"
+            text += f" The same criterion is met by {_listed(also)}, which {follow} nobody's belief."
+            shared |= dict.fromkeys(also)
+        grounds.append((who(row["strategy"], row["subset"], SUBSETS), f"{text}{_over_rule(tables, row)}"))
+    differ = _NEITHER if outcomes <= {"no", "ostensible"} else _DIFFERS
+    verdict, tone = _ROBUST[outcomes.pop()] if len(outcomes) == 1 else differ
+    if shared and _above_rules(tables):
+        verdict += "; on false beliefs clearly above every simple rule"
+    elif shared:
+        one = len(shared) == 1
+        meets = "Meets the paper's criterion" if met == {True} else "Meets the paper's criterion in part only"
+        verdict = f"{meets}, but so {'does' if one else 'do'} {_listed(list(shared))}, "
+        verdict, tone = f"{verdict}which follow{'s' if one else ''} nobody's belief", OPEN if tone == GOOD else tone
+    remark = (
+        "A class is one kind of change (perturbation) to the stories. The paper calls a model robust that has more "
+        "than half right on unperturbed stories and in all ten classes. A class is certain if its 95% interval lies "
+        "wholly above one half, or wholly below, and undecided if one half lies within. The false-belief subset "
+        "holds the questions about a belief in the false-belief scenario, where what the person goes by and what is so "
+        "may part. Half of all questions ask for reality and most beliefs are true, so that simple rules meet the "
+        "criterion over all questions: what a model has more than they shows on the false-belief subset."
+    )
+    return Card("Does it have robust Theory of Mind?", verdict, tone, tuple(grounds), remark)
+
+
+def _rules_that_meet(row: Row) -> list[str]:
+    """The rules that meet the criterion which this row of the table criteria meets; none where it meets none."""
+    column = "rules_robust" if row["robust"] else "rules_limited_robust"
+    met = row["ostensible"] and row["limited_robust"]
+    return [name for name in str(row.get(column) or "").split(", ") if name] if met else []
+
+
+def _listed(rules: Sequence[str]) -> str:
+    """The rules by name, the first two of many."""
+    named = [f'"{name}"' for name in rules[:2]]
+    more = len(rules) - len(named)
+    if more:
+        return f"the rules {', '.join(named)} and {more} more"
+    return f"the rule{'s' * (len(named) > 1)} {' and '.join(named)}"
+
+
+def _over_rule(tables: Tables, row: Row) -> str:
+    """A sentence that compares the accuracy of a row's questions with the best rule's; empty where none is known."""
+    if not has_rows(tables, "accuracy", "subset strategy perturbation best_rule"):
+        return ""
+    whole = tables["accuracy"].filter(subset=row["subset"], strategy=row["strategy"], perturbation=OVERALL)
+    text = baselines.compare_with_rule(whole.row(0, named=True)) if whole.height else ""
+    return f" All classes together: {text}." if text else ""
+
+
+def _above_rules(tables: Tables) -> bool:
+    """Whether every strategy is clearly above the best rule on the false-belief subset."""
+    if not has_rows(tables, "accuracy", "subset strategy perturbation over_rule_low over_rule_high"):
+        return False
+    subset = tables["accuracy"].filter(subset="false_belief", perturbation=OVERALL)
+    return subset.height > 0 and all(baselines.place_against_rule(row) == 1 for row in subset.iter_rows(named=True))
+
+
+def _control_asked(tables: Tables, row: Row) -> bool:
+    """Whether unperturbed stories were asked; yes where nothing is known."""
+    if not has_rows(tables, "accuracy", "subset strategy perturbation total"):
+        return True
+    found = tables["accuracy"].filter(perturbation=CONTROL, subset=row["subset"], strategy=row["strategy"])
+    return bool(found["total"].sum())
+
+
+def _outcome(row: Row, below: int, undecided: int, control: bool) -> str:
+    """Which of _ROBUST holds; below, undecided: classes whose interval lies below one half, or holds it; control:
+    whether unperturbed stories were asked."""
+    if row["robust"] and row["ostensible"]:
+        return "perhaps" if below or undecided else "yes"
+    tested = int(str(row.get("classes_tested", len(PERTURBED))))
+    passed = row["classes_above"] == tested and (row["ostensible"] or not control)
+    if passed and (tested < len(PERTURBED) or not control):
+        return "untested"  # robust as far as it was asked
+    if row["limited_robust"]:
+        return "limited"
+    if row["ostensible"]:
+        return "ostensible"
+    return "no" if below else "open"
+
+
+def _sides_of_half(tables: Tables, row: Row) -> tuple[int, int, int]:
+    """How many classes have an interval that lies above one half, below it, or around it; 0 where nothing is known."""
+    if not has_rows(tables, "accuracy", "subset strategy perturbation ci_low ci_high"):
+        return 0, 0, 0
+    part = tables["accuracy"].filter(
+        ~pl.col("perturbation").is_in([CONTROL, OVERALL]), subset=row["subset"], strategy=row["strategy"]
+    )
+    above = part.filter(pl.col("ci_low") > 0.5).height
+    below = part.filter(pl.col("ci_high") < 0.5).height
+    return above, below, part.height - above - below
+
+
+# Where does it break?
+
+
+def _breaks(tables: Tables) -> Card | None:
+    """Which classes are harder than unperturbed stories: by the column `verdict` or, where intervals are as published,
+    by whether the interval of the difference lies below zero."""
+    if not has_rows(tables, "perturbation_effects", "subset strategy perturbation risk_difference rd_low rd_high"):
+        return None
+    frame = tables["perturbation_effects"].filter(~pl.col("perturbation").str.starts_with(OVERALL))
+    judged = "verdict" in frame.columns
+    if not judged:
+        below = pl.when(pl.col("rd_high") < 0).then(pl.lit("harder")).otherwise(pl.lit("not shown"))
+        frame = frame.with_columns(verdict=below)
+    grounds, undecided, shown = [], 0, 0
+    harder: dict[str, None] = {}
+    reserved: dict[str, None] = {}
+    for (subset, strategy), part in frame.group_by(["subset", "strategy"], maintain_order=True):
+        whose = who(strategy, subset, SUBSETS)
+        defined = part.filter(pl.col("risk_difference").is_finite()).sort("risk_difference", maintain_order=True)
+        if not defined.height:
+            grounds.append((whose, "No class can be compared with unperturbed stories."))
+            continue
+        for name, said in defined.select("perturbation", "verdict").iter_rows():
+            if said.startswith("harder"):
+                (reserved if UNLESS_FAILURES in said else harder)[readable_name(name)] = None
+        undecided += defined.filter(pl.col("verdict").str.starts_with(UNDECIDED)).height
+        shown += defined.height
+        grounds.append((whose, f"{_counted(defined)} {_lowest(defined)}"))
+    verdict, tone = _where(list(harder), [name for name in reserved if name not in harder], undecided, shown)
+    return Card("Where does it break?", verdict, tone, (*grounds, *_chain_break(tables)), _what_harder_means(judged))
+
+
+def _where(harder: list[str], reserved: list[str], undecided: int, shown: int) -> tuple[str, str]:
+    """The verdict and its tone. harder: classes that clearly are; reserved: those of which failures may be the reason;
+    undecided, shown: how many comparisons the study is too small for, and how many there are."""
+    for names, said in ((harder, "Clearly harder"), (reserved, "Harder, unless failures explain it")):
+        if names:
+            more = f", {len(names) - 2} more" if len(names) > 2 else ""
+            return f"{said}: {', '.join(names[:2])}{more}", BAD
+    if not shown:
+        return "No class can be compared with unperturbed stories", OPEN
+    if undecided == shown:
+        return "It cannot be decided with so few stages", OPEN
+    return "No class is shown to be harder" + (f"; {undecided} of {shown} undecided" if undecided else ""), OPEN
+
+
+def _counted(classes: pl.DataFrame) -> str:
+    """How many classes have which verdict, in a sentence that begins with the clear verdicts; those that so few stages
+    cannot decide are counted together, whatever their numbers of stages."""
+    open_ones = pl.col("verdict").str.starts_with(UNDECIDED)
+    counts = dict(classes.filter(~open_ones).group_by("verdict", maintain_order=True).agg(pl.len()).iter_rows())
+    if (undecided := classes.filter(open_ones)).height:
+        counts[_undecided(undecided["verdict"])] = undecided.height
+    first = sorted(counts, key=lambda said: (said.startswith((NOT_SHOWN, UNDECIDED)), said))
+    said = "; ".join(f"{counts[name]} {name}" for name in first)
+    return f"Of {classes.height} classes: {said}."
+
+
+def _undecided(verdicts: pl.Series) -> str:
+    """The verdicts of undecided classes as one, such as: cannot be decided with 3 to 6 stages (needs 57)."""
+    units, needed = (verdicts.str.extract(pattern).cast(pl.Int64) for pattern in (r"with (\d+)", r"needs (\d+)"))
+    stages = f"{_range(units)} stage{'s' * (units.max() != 1)}"
+    return f"{UNDECIDED} with {stages}" + (f" (needs {_range(needed)})" if needed.drop_nulls().len() else "")
+
+
+def _range(numbers: pl.Series) -> str:
+    found = sorted(set(numbers.drop_nulls().to_list()))
+    return " to ".join(str(one) for one in dict.fromkeys((found[0], found[-1])))
+
+
+def _lowest(classes: pl.DataFrame) -> str:
+    row = classes.row(0, named=True)
+    units = row.get("units")
+    over = f", over the {units} stages that have both" if units else ""
+    if units == 1:
+        over = ", over the one stage that has both"
+    return f"The lowest is {readable_name(row['perturbation'])}, {points(row)}{over}."
+
+
+def _what_harder_means(judged: bool) -> str:
+    meaning = "Points are percentage points of right answers, perturbed minus unperturbed; the 95% interval stands in "
+    meaning += "brackets, and behind it the two shares. "
+    if not judged:
+        return meaning + "A class is called harder if the interval of its difference lies below zero."
+    return meaning + (
+        "A class is compared over the stages (settings with their stories) that have both kinds of stories, so that "
+        "its shares may differ from its accuracy over all stages. It is called harder or easier if p, adjusted for "
+        "how many classes were tested at once, is at most 0.05 (p: how often chance alone would give so large a "
+        "difference) and the difference is larger than batching alone could make it, where that was measured. It is "
+        f"not shown if it is neither, although a difference of {100 * WORTH:.0f} points would most likely have been "
+        "found; where one that large could well have been missed, the class cannot be decided with so few stages, and "
+        "the number needed stands in brackets. Failures may explain a difference if one side failed more often, or "
+        "if the difference could lie on either side of zero had all failures been answered."
+    )
+
+
+def _chain_break(tables: Tables) -> Iterator[tuple[str, str]]:
+    if not has_rows(tables, "chains", "strategy perturbation total proper break_sentence break_kind breaks"):
+        return
+    for row in tables["chains"].filter(perturbation=OVERALL).iter_rows(named=True):
+        if row["breaks"]:
+            where = "" if row["break_sentence"] is None else f" at sentence {row['break_sentence']}"
+            yield (
+                f"{readable_name(row['strategy'])}, written chains",
+                f"{row['total'] - row['proper']:,} of {row['total']:,} part from the right beliefs, most often{where} "
+                f"({readable_name(row['break_kind'])}, {row['breaks']:,} times).",
+            )
+
+
+# Does reasoning help?
+
+
+def _helps(tables: Tables) -> Card | None:
+    if not has_rows(tables, "prompting_effects", f"perturbation {EFFECT}"):
+        return None
+    frame = tables["prompting_effects"]
+    return effect_cards(frame.filter(perturbation=OVERALL), SUBSETS, tuple(_classes_helped(frame)))
+
+
+def _classes_helped(frame: pl.DataFrame) -> Iterator[tuple[str, str]]:
+    if "subset" in frame.columns:
+        frame = frame.filter(subset="all")
+    for (treatment,), rows in frame.group_by(["treatment"], maintain_order=True):
+        part = rows.filter(~pl.col("perturbation").str.starts_with(OVERALL))
+        if "verdict" in part.columns:
+            if (judged := part.drop_nulls("verdict")).height:
+                yield f"{readable_name(treatment)}, by class", _counted(judged)
+        elif part.height:
+            up, down = part.filter(pl.col("rd_low") > 0).height, part.filter(pl.col("rd_high") < 0).height
+            text = f"Of {part.height} classes {up} have an interval above zero (helps), {down} below (hurts)."
+            yield f"{readable_name(treatment)}, by class", text
+
+
+BREAKS = Section("breaks", "Where does it break?", "Where it breaks")
+HELPS = Section("helps", "Does step-by-step reasoning help?", "Does reasoning help")
+HONEST = Section("honest", "Is its reasoning honest?", "Is it honest")
+CONTROLS = Section("controls", "Control questions", "Controls")
+METRICS = {
+    "chain_proper": "chain right throughout",
+    "chain_path_proper": "right but for its last state",
+    "chain_lcs": "right in order (LCS)",
+    "chain_lcps": "right from the start on (LCPS)",
+    "chain_transitions": "right changes (transitions)",
+}
+_KEYS = "subset model strategy perturbation"
+_KEYS_PROMPTING = "subset model perturbation treatment"
+Draw = Callable[[Figure, Tables, Mapping[str, float]], Figure]
+
+
+def figures(tables: Tables, context: Context) -> list[Figure]:
+    """Every figure in the order of the report; one that cannot be drawn says why.
+
+    tables: by name. context: what a guesser scores, drawn as a line.
+    """
+
+    def made(figure: Figure, draw_it: Draw) -> Figure:
+        return drawn(figure, lambda: draw_it(figure, tables, context.chance))
+
+    return [made(figure, draw_it) for figure, draw_it in _FIGURES]
+
+
+def _class(row: Row) -> Row:
+    """The row with its class as readers see it; the unperturbed stories are said to be the control."""
+    name = readable_name(row["perturbation"])
+    return {**row, "perturbation": f"{name} (control)" if row["perturbation"] == CONTROL else name}
+
+
+def _heat_map(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
+    rows = rows_of(tables, "accuracy", f"{_KEYS} accuracy", _KEYS)
+    try:
+        effects = rows_of(tables, "prompting_effects", f"{_KEYS_PROMPTING} risk_difference", _KEYS_PROMPTING)
+    except AbsentError:
+        effects = []
+    models = short_names(values_of(rows, "model"))
+    panels: list[Panel] = []
+    for subset in values_of(rows, "subset"):
+        part = [row for row in map(_class, rows) if row["subset"] == subset]
+        classes = values_of(part, "perturbation")
+        maps: list[Spec] = []
+        all_cells: list[Cell] = []
+        for strategy in values_of(part, "strategy"):
+            cells = _cells([row for row in part if row["strategy"] == strategy], models, "accuracy", strategy)
+            all_cells += cells
+            maps.append(heat(cells, classes, list(models.values()), readable_name(strategy), chance=chance.get(subset),
+                             names=not maps))  # fmt: skip
+        differences = [row for row in map(_class, effects) if row["subset"] == subset]
+        for treatment in values_of(differences, "treatment"):
+            chosen = [row for row in differences if row["treatment"] == treatment]
+            control = chosen[0].get("control", VANILLA)
+            cells = _cells(chosen, models, "risk_difference", f"{treatment} minus {control}")
+            largest = max((abs(cell.value) for cell in cells), default=0.0)
+            limit = min(1.0, max(0.25, math.ceil(4 * largest) / 4))
+            title = f"{readable_name(treatment)} − {readable_name(control)}"
+            all_cells += cells
+            maps.append(heat(cells, classes, list(models.values()), title, difference=limit, names=False))
+        name = SUBSETS.get(subset, readable_name(subset))
+        label = f"Heat map of accuracy, {name}. " + "; ".join(cell.words for cell in all_cells) + "."
+        panels.append(Panel(name, draw(side_by_side(maps), label, f"heat-{len(panels)}")))
+    return replace(figure, panels=tuple(panels), wide=len(models) > 2)
+
+
+def _cells(rows: Sequence[Row], models: Mapping[str, str], value: str, what: str) -> list[Cell]:
+    cells = []
+    for row in rows:
+        if (number := finite_or_none(row[value])) is not None:
+            name, model = str(row["perturbation"]), models[str(row["model"])]
+            cells.append(Cell(name, model, number, f"{model}, {readable_name(what)}, {name}: {number:.2f}"))
+    return cells
+
+
+def _accuracy(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
+    frame = tables.get("accuracy", pl.DataFrame())
+    figure, rows = baselines.mark_best_rule(figure, rows_of(tables, "accuracy", f"{_KEYS} accuracy", _KEYS))
+    estimated = "estimate" in frame.columns and frame["estimate"].is_not_null().any()
+    value = "estimate" if estimated else "accuracy"  # what the interval is about
+    axis = Axis("share right", (0, 1), lambda subset: chance_lines(chance, subset))
+    columns = ("perturbation", "strategy", value, "ci_low", "ci_high")
+    return small_multiples(figure, [_class(row) for row in rows], columns, axis, SUBSETS)
+
+
+def _perturbing(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
+    del chance
+    rows = rows_of(tables, "perturbation_effects", f"{_KEYS} risk_difference rd_low rd_high", _KEYS)
+    kept = [row for row in rows if row["perturbation"] != "overall"] or rows
+    counted: dict[object, set[object]] = {}
+    for row in kept:
+        counted.setdefault((row["subset"], row["perturbation"]), set()).add(row.get("units"))
+    kept = [_with_stages(row, counted[row["subset"], row["perturbation"]]) for row in kept]
+    columns = ("perturbation", "strategy", "risk_difference", "rd_low", "rd_high")
+    axis = Axis("difference from unperturbed", (-1, 1), zero_line)
+    return small_multiples(figure, [_class(row) for row in kept], columns, axis, SUBSETS)
+
+
+def _with_stages(row: Row, units: set[object]) -> Row:
+    """The row whose class is followed by the number of stages that have both kinds of stories, where all rows of the
+    class have the same."""
+    if len(units) != 1 or units == {None}:
+        return row
+    return {**row, "perturbation": f"{readable_name(row['perturbation'])} ({next(iter(units))})"}
+
+
+def _prompting(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
+    del chance
+    needed = f"{_KEYS_PROMPTING} risk_difference rd_low rd_high"
+    rows = rows_of(tables, "prompting_effects", needed, _KEYS_PROMPTING)
+    columns = ("perturbation", "treatment", "risk_difference", "rd_low", "rd_high")
+    axis = Axis("difference from vanilla", (-1, 1), zero_line, first=1)
+    return small_multiples(figure, [_class(row) for row in rows], columns, axis, SUBSETS)
+
+
+def _faithfulness(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
+    del chance
+    needed = "model strategy sample metric coefficient value ci_low ci_high"
+    rows = rows_of(tables, "faithfulness", needed, "model strategy sample metric")
+    rows = [row for row in rows if row["coefficient"] in ("phi", "point_biserial")]
+    several = len(values_of(rows, "strategy")) > 1
+    data: list[Row] = [
+        {
+            **row,
+            "subset": "",
+            "metric": METRICS.get(str(row["metric"]), row["metric"]),
+            "sample": f"{row['strategy']}, {row['sample']}" if several else f"{row['sample']} sample",
+        }
+        for row in rows
+    ]
+    columns = ("metric", "sample", "value", "ci_low", "ci_high")
+    lines = [Line(0, ""), Line(0.4, "0.4", (5, 3))]
+    axis = Axis("correlation with a right answer", (-1, 1), lambda subset: lines)
+    return small_multiples(figure, data, columns, axis)
+
+
+def _controls(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
+    rows_of(tables, "subtasks", "model strategy scenario question_kind correct total")
+    summed = (
+        tables["subtasks"]
+        .group_by("model", "strategy", "scenario", "question_kind", maintain_order=True)
+        .agg(pl.col("correct").sum(), pl.col("total").sum())
+        .sort(pl.col("scenario") != "false_belief", "scenario", "question_kind", maintain_order=True)
+        .with_columns(accuracy=pl.col("correct") / pl.col("total"))
+        .to_dicts()
+    )
+    data: list[Row] = [{**row, "cell": f"{row['scenario']}: {row['question_kind']}"} for row in summed]
+    axis = Axis("share right", (0, 1), lambda subset: chance_lines(chance, "all"))
+    return small_multiples(figure, data, ("cell", "strategy", "accuracy", "", ""), axis)
+
+
+_FIGURES: tuple[tuple[Figure, Draw], ...] = (
+    (
+        Figure(
+            "heat",
+            "Accuracy by class and model",
+            BREAKS,
+            "Each row is a class: one kind of change (perturbation) to the stories; none are the unchanged stories, "
+            "overall is all of them. Each number is the share of right answers. The colour scale runs from 0 to 1 "
+            "whatever the data. The maps of differences show the strategy minus vanilla (the answer alone, without "
+            "reasoning) on the same questions.",
+            ("accuracy", "prompting_effects"),
+            caption_below=True,
+        ),
+        _heat_map,
+    ),
+    (
+        Figure(
+            "accuracy",
+            "Accuracy with its uncertainty",
+            BREAKS,
+            "Each point is the share of right answers of a strategy in a class of perturbation, each line its 95% "
+            "interval: made by a rule that covers the true share 19 times out of 20. Chance is what a blind guess "
+            "scores; one half is the bar of the paper's criteria. Whether two classes or strategies differ is not seen "
+            "here but in the figures of differences, which compare the same stages or questions.",
+            ("accuracy",),
+        ),
+        _accuracy,
+    ),
+    (
+        Figure(
+            "perturbing",
+            "What each perturbation does",
+            BREAKS,
+            "Each point is the share right in a class of perturbation minus the share right on unperturbed stories, "
+            "with its 95% interval, over the stages that have both kinds of stories; how many these are stands in "
+            "brackets behind the class. Both shares (share_treated, share_control in the table) are of these stages "
+            "alone, so that they may differ from the accuracy of a class over all its stages. Left of the line at zero "
+            "the perturbation makes the questions harder.",
+            ("perturbation_effects",),
+        ),
+        _perturbing,
+    ),
+    (
+        Figure(
+            "prompting",
+            "What step-by-step reasoning does",
+            HELPS,
+            "Each point is the share right with a strategy minus the share right with vanilla (the answer alone, "
+            "without reasoning) on the same questions, with its 95% interval. Right of the line at zero it helps. "
+            "The strategy cot has the model write down how the belief develops before it answers.",
+            ("prompting_effects",),
+        ),
+        _prompting,
+    ),
+    (
+        Figure(
+            "faithfulness",
+            "Chains and answers",
+            HONEST,
+            "How strongly the quality of the written belief chain goes with a right answer, as a correlation (0: not "
+            "at all, 1: always) with its 95% interval, on the false-belief questions. A chain is right throughout "
+            "(proper) if it runs as the story's right beliefs do; the other measures are the share of a chain that is "
+            "right: in order (LCS), from the start on (LCPS), and change by change (transitions). The stroke at 0.4 is "
+            "the paper's bar.",
+            ("faithfulness",),
+            caveat="No such correlation shows that the answer comes from the chain: a right chain holds its final "
+            "state, which mostly is the answer, and classes of unequal difficulty are counted together, so that "
+            "chains and answers go together also where the chain does nothing. What could show it is to change the "
+            "chain and see whether the answer follows.",
+        ),
+        _faithfulness,
+    ),
+    (
+        Figure(
+            "controls",
+            "By scenario and question",
+            CONTROLS,
+            "Each point is the share right in a scenario and kind of question, all classes together. A model that "
+            "answers the false-belief questions by a habit fails where the same words tell of a true belief, or where "
+            "reality is asked for.",
+            ("subtasks",),
+        ),
+        _controls,
+    ),
+)

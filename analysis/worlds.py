@@ -1,0 +1,272 @@
+"""The study of generated worlds: who has a mind to follow, by family, dimension, condition and order.
+
+    tomserve analyze worlds-mymodel --study worlds
+
+Two ways to count, by `--intervals`: *recommended* (the default) has intervals over worlds, and a failure counts as
+wrong; *published* takes every question as independent of the others. `notes` says what each table means.
+
+accuracy            all questions, by model and strategy, beside the best rule that follows nobody's mind families
+by family of worlds and dimension (belief, action, emotion, ...), beside chance and the best rule tasks
+by family and task conditions          by what the person asked about believes: truly, falsely, or nothing
+false_minus_true    false-belief questions minus true-belief ones about the same worlds joint               questions
+that are right in both tellings of a world, the one with the false and the one with the
+                    true belief, beside the product of the two shares
+orders              by the order of the belief: 0 is what is really so, 1 a belief, 2 a belief about a belief
+prompting_effects   each strategy against vanilla, on the same questions baselines           every rule that follows
+nobody's mind
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from tomserve.studies import Excerpt, Study, baselines
+from tomserve.studies.answer_rows import REQUIRED, prepare_rows, with_columns
+from tomserve.studies.contrasts import Record, matched_contrast, pair_rows, prompting_effects, share
+from tomserve.studies.presentation import (
+    ABOUT_EFFECT,
+    ABOUT_TESTS,
+    ABOUT_WORST,
+    BAD,
+    GOOD,
+    OPEN,
+    Card,
+    Context,
+    Tables,
+    Verdict,
+    excerpts_of,
+    percent,
+    points,
+    readable_name,
+    sign,
+)
+from tomserve.studies.study import EFFECT, accuracy_lines, effect_cards, has_rows, tables_by_model
+
+
+def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
+    """For each model: its shares beside chance and the best rule, whether a belief is followed where it is false, and
+    whether step-by-step reasoning helps.
+
+    tables: by name. context: what a guesser scores.
+    """
+    found = []
+    for model, own in tables_by_model(tables):
+        rules = own[baselines.TABLE].filter(family="all") if has_rows(own, baselines.TABLE, "family") else None
+        lines = accuracy_lines(own["accuracy"], context.chance.get("all"), rules)
+        effects = own.get("prompting_effects", pl.DataFrame())
+        cards = [*_follows(own)]
+        if has_rows(own, "prompting_effects", EFFECT):
+            cards.append(effect_cards(effects))
+        found.append(Verdict(model, lines, tuple(cards)))
+    return found
+
+
+def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
+    """Whether what is right with true beliefs is right with false ones, too."""
+    frame = own.get("false_minus_true")
+    if frame is None or frame.is_empty():
+        return
+    signs, grounds = [], []
+    joint = own.get("joint", pl.DataFrame())
+    for row in frame.iter_rows(named=True):
+        signs.append(sign(row))
+        text = (
+            f"{percent(row['share_treated'])} right where the belief is false, {percent(row['share_control'])} where "
+            f"it is true; {points(row)}"
+        )
+        both = joint.filter(strategy=row["strategy"], family="all") if joint.height else joint
+        if both.height:
+            text += (
+                f"; both tellings right: {percent(both['joint'][0])}, by two blind guesses {percent(both['chance'][0])}"
+            )
+        grounds.append((readable_name(row["strategy"]), f"{text}."))
+    verdict, tone = "As often as where the belief is true, as far as can be seen", OPEN
+    if all(one < 0 for one in signs):
+        verdict, tone = "No: less often than where the belief is true", BAD
+    elif all(one > 0 for one in signs):
+        verdict, tone = "Yes, even more often than where the belief is true", GOOD
+    elif any(signs):
+        verdict = "It depends on the strategy"
+    remark = (
+        "Compared are questions of the same worlds about what people believe, intend or do: those about somebody who "
+        "believes something false, and those about somebody who believes something true. Whoever answers with what is "
+        "really so has the one wrong and the other right."
+    )
+    yield Card("Is a belief followed where it is false?", verdict, tone, tuple(grounds), remark)
+
+
+_SHARE = (
+    "accuracy is the share of right answers, ci_low and ci_high the ends of its 95% interval over worlds, which says "
+    "what to expect of further worlds like these; a failure (no answer, or none that can be read) counts as wrong"
+)
+_CHANCE = "chance is what a blind guess among the choices gets right"
+
+NOTES = {
+    "accuracy": f"All questions: {_SHARE}. {baselines.ABOUT}",
+    baselines.TABLE: baselines.NOTE,
+    "families": f"By family of worlds and by what is asked about: {_SHARE}; {_CHANCE}; best_rule_accuracy is what the "
+    "best rule that follows nobody's mind has right of the same questions.",
+    "tasks": f"By family and task: {_SHARE}; {_CHANCE}.",
+    "conditions": "By what the person asked about (of several the last) believes at the end: something false "
+    f"(false_belief), something true (true_belief), or nothing (ignorance). {_CHANCE[0].upper()}{_CHANCE[1:]}.",
+    "false_minus_true": "Questions about a first-order belief, intention or action: the share right where the person "
+    "believes falsely (share_treated) minus the share right where the person believes truly (share_control), within "
+    "the same worlds, each world counted once, with its 95% interval. A model that answers with what is really so has "
+    "the second right and the first wrong. What is below zero is lost where a mind differs from the world.",
+    "joint": "A question counts only if it is right in both tellings of its world: the one in which the person asked "
+    "about believes falsely, and the one in which the same person believes truly; only questions whose right answers "
+    "differ between the two are counted. product is what that share would be "
+    "if the two were independent of each other; chance is that of two blind guesses. Rules that always give what is "
+    "really so, or always what was so first, have none of these pairs right.",
+    "orders": "Questions about reality (order 0), about what somebody believes (1), and about what somebody believes "
+    f"that another believes (2 and more): {_SHARE}.",
+    "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the same "
+    f"questions. {ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}",
+}
+"""The notes of recommended intervals, by the table's name."""
+
+_INDEPENDENT = (
+    "The share of right answers; its 95% interval takes the questions as independent of each other: (k + 2)/(n + 4) "
+    "with the normal distribution."
+)
+PUBLISHED = dict.fromkeys(("accuracy", "families", "tasks", "conditions", "orders"), _INDEPENDENT) | {
+    baselines.TABLE: baselines.NOTE
+}
+"""The notes of published intervals, by the table's name."""
+
+
+FACTORS: Mapping[str, Any] = {
+    **dict.fromkeys(("family", "scenario", "task", "dimension", "condition", "kind", "asked", "answer_key"), pl.String),
+    **{"order": pl.Int64, "options": pl.Int64},
+}
+"""The factors of the design that the tables need, with their types."""
+
+TWO = ("false_belief", "true_belief")
+"""The conditions that are compared with each other."""
+
+MIND = ("belief", "action", "intention")
+"""The dimensions in which false-belief and true-belief questions are compared: others are asked in other numbers."""
+
+
+def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
+    """Every table of the study, by name; those without rows are left out.
+
+    scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
+    lacks a column.
+    """
+    kinds = baselines.RuleKinds.of(scores)
+    rows = prepare_rows(with_columns(scores, FACTORS), (*REQUIRED, *FACTORS, *kinds.columns)).collect()
+    arms = rows.group_by(["model", "strategy"], maintain_order=True)
+    accuracy = [
+        {"model": key[0], "strategy": key[1], **baselines.accuracy(part, kinds, intervals)} for key, part in arms
+    ]
+    made: dict[str, list[Record]] = {
+        "accuracy": accuracy,
+        baselines.TABLE: [
+            *baselines.rule_records(rows.with_columns(family=pl.lit("all")), kinds, ("model", "family")),
+            *baselines.rule_records(rows, kinds, ("model", "family")),
+        ],
+        "families": list(_by(rows, ("family", "dimension"), kinds, intervals)),
+        "tasks": list(_by(rows, ("family", "task"), kinds, intervals)),
+        "conditions": list(_by(rows.filter(pl.col("condition").is_not_null()), ("condition",), kinds, intervals)),
+        "orders": list(
+            _by(rows.filter(pl.col("dimension").is_in(["belief", "reality"])), ("order",), kinds, intervals)
+        ),
+    }
+    if intervals == "recommended":
+        made |= {
+            "false_minus_true": list(_false_minus_true(rows)),
+            "joint": list(_joint(rows)),
+            "prompting_effects": list(prompting_effects(rows)),
+        }
+    return {name: pl.DataFrame(records, infer_schema_length=None) for name, records in made.items() if records}
+
+
+def _by(rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.RuleKinds, intervals: str) -> Iterator[Record]:
+    """A share for each model, strategy and value of the keys, with the chance of a blind guess among the choices."""
+    named = ["model", "strategy", *keys]
+    for key, part in rows.sort(named, maintain_order=True).group_by(named, maintain_order=True):
+        chance = part.select((1 / pl.col("options")).mean()).item()
+        found = baselines.accuracy(part, kinds, intervals, brief=True)
+        yield {**dict(zip(named, key, strict=True)), "chance": chance, **found}
+
+
+def _false_minus_true(rows: pl.DataFrame) -> Iterator[Record]:
+    """By model and strategy, the difference between false-belief and true-belief questions of the same worlds."""
+    asked = rows.filter(pl.col("condition").is_in(TWO), pl.col("dimension").is_in(MIND), pl.col("order") == 1)
+    told = asked.with_columns(world=pl.col("cluster"), cluster=pl.format("{}/{}", "cluster", "condition"))
+    for key, part in told.group_by(["model", "strategy"], maintain_order=True):
+        found = matched_contrast(part, part["condition"] == TWO[0], stratum="world")
+        shown = ("risk_difference", "rd_low", "rd_high", "share_treated", "share_control", "p", "units", "method")
+        yield {"model": key[0], "strategy": key[1], **{name: found[name] for name in shown}}
+
+
+def joined(rows: pl.DataFrame) -> pl.DataFrame:
+    """Questions in two tellings of a world, in one of which the person believes falsely and in the other truly.
+
+    rows: prepared rows. The two have the same number in the world and ask the same of the same person, and their right
+    answers differ; each question is in one pair at most. `correct` is that of the false belief, `control` that of the
+    true one.
+    """
+    keys = ["model", "strategy", "cluster", "number", "kind", "asked", "task"]
+    numbered = rows.with_columns(number=pl.col("item").str.split("/").list.last())
+    false, true = (numbered.filter(condition=name).unique(keys, keep="first", maintain_order=True) for name in TWO)
+    other = true.select(*keys, pl.col("answer_key").alias("control_key"))
+    pairs = pair_rows(false, true, on=keys).join(other, on=keys, maintain_order="left")
+    return pairs.filter(pl.col("answer_key").ne_missing(pl.col("control_key")))
+
+
+def _joint(rows: pl.DataFrame) -> Iterator[Record]:
+    """By model, strategy and family (and over all of them), how often both tellings of a question are right."""
+    pairs = joined(rows).with_columns(both=pl.col("correct") & pl.col("control"))
+    for key, part in pairs.group_by(["model", "strategy"], maintain_order=True):
+        families = [
+            ("all", part),
+            *((str(name[0]), some) for name, some in part.group_by(["family"], maintain_order=True)),
+        ]
+        for family, some in families:
+            found = share(some.with_columns(correct=pl.col("both"), faulty=pl.col("faulty") | pl.col("control_faulty")))
+            false, true = (some.select(pl.col(name).mean()).item() for name in ("correct", "control"))
+            yield {
+                **{"model": key[0], "strategy": key[1], "family": family, "pairs": some.height},
+                **{"joint": found["accuracy"], "joint_low": found["ci_low"], "joint_high": found["ci_high"]},
+                **{"false_belief": false, "true_belief": true, "product": false * true, "worlds": found["tasks"]},
+                "chance": some.select((1 / pl.col("options") ** 2).mean()).item(),
+            }
+
+
+def notes(intervals: str) -> Mapping[str, str]:
+    """What each table means, by its name. intervals: the way to count, recommended or published."""
+    return PUBLISHED if intervals == "published" else NOTES
+
+
+SHOWN = {
+    "accuracy": "model strategy correct total accuracy ci_low ci_high unread",
+    "families": "model strategy family dimension total accuracy ci_low ci_high chance best_rule_accuracy",
+    "conditions": "model strategy condition total accuracy ci_low ci_high chance",
+    "false_minus_true": "model strategy share_treated share_control risk_difference rd_low rd_high p",
+    "joint": "model strategy family pairs joint joint_low joint_high product chance",
+    "orders": "model strategy order total accuracy ci_low ci_high chance",
+    "prompting_effects": "model treatment share_treated share_control risk_difference rd_low rd_high p",
+}
+"""The columns of each table that the terminal prints."""
+
+
+def summary(tables: Tables) -> list[Excerpt]:
+    """What the terminal prints: of each table the columns that a reader needs first."""
+    return excerpts_of(tables, SHOWN, {name: NOTES[name] for name in ("conditions", "false_minus_true", "joint")})
+
+
+STUDY = Study(
+    name="worlds",
+    tables=tables,
+    notes=notes,
+    warnings=baselines.missing_warnings,
+    summary=summary,
+    verdicts=verdicts,
+    labels={"family": "family", "dimension": "dimension", "condition": "condition", "task": "task"},
+)
+"""The value by which tomserve knows the study."""

@@ -1,0 +1,469 @@
+"""Missing data of a score table: replies that could not be read, requests that failed, answers that were not asked
+for yet.
+
+Whoever reads a number of such a table has to know this first, since each lacking answer counts as wrong.
+
+>>> rows = {"strategy": "vanilla", "item": ["a", "b"], "status": ["ok", "invalid"], "answer": ["tea", None]}
+>>> (gap,) = gaps_of_scores(pl.DataFrame(rows), None, "runs/mine")
+>>> gap.unread_line()
+'runs/mine: 1 of 2 replies could not be read; first: b by vanilla; see `tomserve runs runs/mine --unread`'
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from tomserve.content import files
+from tomserve.content.text import count_noun
+from tomserve.engine.prompt_tokens import describe_truncation
+from tomserve.items import is_variant
+from tomserve.runs.runfolder import read_manifest
+from tomserve.scoring.grades import GRADE, PARSE_CHOICE, Agreement, compare_table, sum_agreements
+from tomserve.scoring.responses import ItemFile, ResponseFile
+from tomserve.scoring.score import PARTIAL, sample_of
+from tomserve.scoring.table import MEASURED, TABLES
+from tomserve.status import FINAL, KINDS, LONGEST, UNANSWERED, listed
+from tomserve.studies.answer_rows import (
+    ORIGINAL,
+    UNREADABLE,
+    has_variants,
+    is_answered,
+    is_unreadable,
+    originals,
+    with_columns,
+)
+from tomserve.studies.study import measured_studies
+
+
+def session_doubts(sessions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A sentence on each thing. sessions: those of a manifest that was checked."""
+    noted: list[Mapping[str, Any]] = [session.get("doubts") or {} for session in sessions]
+    cut = [one["cut"] for one in noted if one.get("cut")]
+    if cut:
+        yield describe_truncation(max(cut, key=lambda one: int(one["prompts"])))
+    strange: Counter[str] = Counter()
+    for one in noted:
+        strange.update(one.get("strange") or {})
+    if strange:
+        named = ", ".join(f"{files.one_line(name[:LONGEST])!r} ({n:,})" for name, n in strange.most_common(KINDS))
+        yield (
+            f"{count_noun(strange.total(), 'reply', 'replies')} ended for a reason that is not known to "
+            f"tomserve and count as whole texts: {named}; if it means that they were cut off or filtered, so may their "
+            "answers be"
+        )
+
+
+UNREAD_SHARE = 0.1
+"""The share of unreadable replies above which `tomserve eval`, `score` and `analyze` end with exit code 1, as eval does
+after a failed request."""
+
+(SHELL_SAFE,) = PARTIAL
+"""The column that says how many questions there were, where another tool answered some of them."""
+
+LONGEST_REASON = 160
+"""How many characters of the reason why a reply could not be read are told at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """What is lacking of one run, or of one score table.
+
+    source: the run or file, for messages. there: how many rows there are. unread: how many of them are replies
+    without an answer that could be read. failed: how many are no reply, by status. wanted: how many rows there should
+    be; None where nobody recorded it. items, of: how many questions were chosen or, in a file, answered, without
+    their variants, and how many there are (None where that is not known). complete: whether the run has asked
+    everything it was to ask (None for a file). first: the first reply that could not be read: its item, its strategy
+    and the reason, in words that are safe to print. given: what `tomserve runs` is given to list these replies; the
+    source where nothing is said. by_model: how many answers no rule could read, and a model has read (see
+    tomserve.scoring.grades). tool: another tool that collected the replies. agreement: of our reading with its grades.
+    doubts: what the run noted that makes its replies doubtful (see tomserve.studies.missing_data).
+    """
+
+    source: str
+    there: int
+    unread: int = 0
+    failed: Mapping[str, int] = field(default_factory=dict)
+    wanted: int | None = None
+    items: int = 0
+    of: int | None = None
+    complete: bool | None = None
+    first: str = ""
+    given: str = ""
+    by_model: int = 0
+    tool: str = ""
+    agreement: Agreement = field(default_factory=Agreement)
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def replies(self) -> int:
+        """How many replies came, be they readable or not."""
+        return self.there - sum(self.failed.values())
+
+    @property
+    def missing(self) -> int:
+        """How many answers were not asked for yet."""
+        return max(0, (self.wanted or 0) - self.there)
+
+    @property
+    def many_unread(self) -> bool:
+        """Whether more than UNREAD_SHARE of the replies hold no answer that could be read."""
+        return self.unread > UNREAD_SHARE * self.replies
+
+    def unread_line(self) -> str:
+        """One line on the replies that could not be read: how many of how many, the first of them, and the command that
+        lists them; empty where every reply was read."""
+        if not self.unread:
+            return ""
+        first = f"first: {self.first}; " if self.first else ""
+        return f"{self.source}: {self.unread:,} of {self.replies:,} replies could not be read; {first}see {self._list}"
+
+    @property
+    def _list(self) -> str:
+        """The command that lists the replies that could not be read."""
+        return f"`tomserve runs {self.given or shell_argument(self.source)} --unread`"
+
+    def sentences(self) -> list[str]:
+        """What a reader must know, in a few sentences with counts, shares and the way out; none where nothing is
+        lacking."""
+        differing = self.agreement.sentence("the grade of the tool that asked", before=": ")
+        parts = (self._answerless(), *self.doubts, differing, self._by_model(), self._unasked(), self._sampled())
+        return [f"{self.source}{said}" for said in parts if said]
+
+    def in_short(self) -> str:
+        """The same in a few words, for a list of facts: "yes", or what is lacking."""
+        failed = sum(self.failed.values())
+        parts = [
+            f"{count:,} {what}"
+            for count, what in ((self.missing, "not asked yet"), (self.unread, "unreadable"), (failed, "failed"))
+            if count
+        ]
+        if self.complete is False and not self.missing:
+            parts.insert(0, "not finished")
+        if self.of and self.items < self.of:
+            of = f"{self.of:,} questions"  # what a file says is of another tool's replies, not of a run
+            parts.append(
+                f"{self.items:,} of {of} answered"
+                if self.complete is None
+                else f"{self.items:,} of the benchmark's {of}"
+            )
+        return f"no: {', '.join(parts)}" if parts else "yes"
+
+    def _answerless(self) -> str:
+        failed = sum(self.failed.values())
+        parts = []
+        if self.unread:
+            parts.append(f"{_share_text(self.unread, self.there, 'answers')} could not be read")
+        if failed:
+            counted = (
+                f"{failed:,} ({failed / self.there:.1%})" if self.unread else _share_text(failed, self.there, "answers")
+            )
+            parts.append(f"{counted} did not come ({listed(self.failed)})")
+        if not parts:
+            return ""
+        read = f" {self._list} lists them." if self.unread else ""
+        again = self._again("ask again for those that failed") if set(self.failed) - FINAL else ""
+        return f": {', and '.join(parts)}; they count as wrong.{read}{again}"
+
+    def _by_model(self) -> str:
+        if not self.by_model:
+            return ""
+        return (
+            f": {_share_text(self.by_model, self.there, 'answers')} were read by a model, as no rule could read them (parse = "
+            "reader). How far it agrees with the rules stands in the reader's record (reader.json)."
+        )
+
+    def _unasked(self) -> str:
+        if self.missing and self.complete is None:
+            pairs = _share_text(self.missing, self.wanted or 0, "pairs of a question and a strategy")
+            return f": {pairs} have no row; strategies are compared on the questions that both were asked."
+        if self.missing:
+            told = f"is incomplete: {_share_text(self.missing, self.wanted or 0, 'answers')} were not asked for yet"
+        elif self.complete is False and not set(self.failed) - FINAL:
+            told = "is incomplete: its record says that not everything was asked"
+        else:
+            return ""
+        return f" {told}, and those that are there may not be typical.{self._again('finish it')}"
+
+    def _again(self, what: str) -> str:
+        """How to get what is lacking. what: that, as the end of a sentence."""
+        if self.tool:
+            asked = f"{what[:1].upper()}{what[1:]} with the tool that collected the replies ({self.tool})"
+            return f" {asked}, and import its new files as a new run."
+        return f" Repeat {'its' if 'it' in what.split() else 'the'} eval command to {what}."
+
+    def _sampled(self) -> str:
+        if not self.of or self.items >= self.of:
+            return ""
+        if self.complete is None:
+            return (
+                f": {_share_text(self.items, self.of, 'questions')} were answered. The others have no row and count nowhere, "
+                "so that all numbers are of the answered ones alone, which may not be typical."
+            )
+        if self.tool:
+            return (
+                f" has replies to {_share_text(self.items, self.of, 'questions')} of its benchmark: a sample, whose numbers "
+                "may differ from those of all."
+            )
+        return (
+            f" asks {_share_text(self.items, self.of, 'questions')} of its benchmark (--limit): a sample, whose numbers may "
+            "differ from those of all. `tomserve eval` with a larger --limit, or without, asks the rest."
+        )
+
+
+def shell_argument(argument: str | Path) -> str:
+    """An argument as a line that is shown to the user may hold it, so that a shell takes the line as it stands."""
+    return shlex.quote(files.one_line(str(argument)))
+
+
+def _share_text(count: int, total: int, what: str) -> str:
+    return f"{count:,} of {total:,} {what} ({count / total:.1%})"
+
+
+def gaps_of_source(source: str | Path, scores: pl.DataFrame) -> list[Gaps]:
+    """What is lacking of a source of scores: of each run in a file, or of one run folder.
+
+    source: a file of a score table, or a run's folder. scores: what was loaded from it. Raises ConfigError where the
+    folder's manifest cannot be read.
+    """
+    folder = None if str(source).endswith(TABLES) else Path(source)
+    return gaps_of_scores(scores, folder, str(source))
+
+
+_READ = (
+    "run",
+    "model",
+    "strategy",
+    "item",
+    "status",
+    "parse",
+    "reason",
+    "answer",
+    "correct",
+    ORIGINAL,
+    SHELL_SAFE,
+    GRADE,
+)
+"""The columns of a score table that tell what is lacking."""
+
+
+def gaps_of_scores(scores: pl.DataFrame, folder: Path | None, source: str) -> list[Gaps]:
+    """What is lacking of a score table, by run; nothing of a measured one, which is whole or refused.
+
+    folder: that of the run which the table was made of; None for a table whose run is not at hand. source: its name in
+    messages.
+    """
+    if folder is not None:
+        manifest = read_manifest(folder) or {}
+        return [_gaps(scores, source, manifest, folder)] if manifest.get("kind") != MEASURED else []
+    if measured_studies(scores):
+        return []
+    read = scores.select(name for name in _READ if name in scores.columns)  # the parts are copies
+    parts = read.partition_by("run", maintain_order=True) if "run" in scores.columns else [scores]
+    names = [f"{source}, run {part['run'][0]}" if len(parts) > 1 else source for part in parts]
+    return [
+        replace(_gaps(part, name, None, None), given=shell_argument(source))
+        for part, name in zip(parts, names, strict=True)
+    ]
+
+
+def gaps_of_tables(source: str, tables: Iterable[pl.LazyFrame]) -> list[Gaps]:
+    """What is lacking of score tables of different questions, by run; one table at a time is in memory.
+
+    source: their name in messages. tables: each without a row that another one has.
+    """
+    found: dict[str, list[Gaps]] = {}
+    for table in tables:
+        there = table.collect_schema().names()
+        scores = table.select(name for name in _READ if name in there).collect(engine="streaming")
+        if measured_studies(scores):
+            continue
+        parts = scores.partition_by("run", maintain_order=True) if "run" in scores.columns else [scores]
+        for part in parts:
+            run = str(part["run"][0]) if "run" in part.columns else ""
+            found.setdefault(run, []).append(_gaps(part, source, None, None))
+    return [
+        replace(_sum(some), source=f"{source}, run {run}" if len(found) > 1 else source, given=shell_argument(source))
+        for run, some in found.items()
+    ]
+
+
+def _sum(some: Sequence[Gaps]) -> Gaps:
+    """What is lacking of several tables of different questions, together."""
+    failed: Counter[str] = Counter()
+    for one in some:
+        failed.update(one.failed)
+    wanted = [one.wanted for one in some if one.wanted is not None]
+    return replace(
+        some[0],
+        there=sum(one.there for one in some),
+        unread=sum(one.unread for one in some),
+        failed=dict(sorted(failed.items())),
+        wanted=sum(wanted) if len(wanted) == len(some) else None,
+        items=sum(one.items for one in some),
+        first=next((one.first for one in some if one.first), ""),
+        agreement=sum_agreements([one.agreement for one in some]),
+        by_model=sum(one.by_model for one in some),
+    )
+
+
+def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None, folder: Path | None) -> Gaps:
+    types = {"status": pl.String, "answer": pl.String, "correct": pl.Boolean}
+    failures = with_columns(scores.lazy(), types).filter(~is_answered()).group_by("status").len().collect()
+    counts = Counter({str(status): int(count) for status, count in failures.iter_rows()})
+    counts.pop(UNANSWERED, None)  # left open by a person, which is no failure and is counted nowhere
+    unread = sum(counts.pop(status, 0) for status in UNREADABLE)
+    every = scores["item"].n_unique() if "item" in scores.columns else scores.height
+    items = originals(scores)["item"].n_unique() if has_variants(scores) else every
+    wanted, of, complete = None, None, None
+    if manifest is not None and folder is not None:
+        asked, own = _lines(folder / "items.jsonl")
+        every, items = max(every, asked), max(items, own)
+        strategies = manifest.get("strategies")
+        wanted = every * len(strategies) if isinstance(strategies, dict) and strategies else None
+        known = manifest.get("benchmark_items")
+        asked_people = "people" in manifest  # who were asked what their plan says, and cannot be asked the rest
+        of = known if isinstance(known, int) and known > 0 and not asked_people else None
+        complete = bool(manifest.get("complete"))
+    elif "strategy" in scores.columns:
+        models = scores["model"].n_unique() if "model" in scores.columns else 1
+        wanted = every * scores["strategy"].n_unique() if models == 1 else None
+    if manifest is None and SHELL_SAFE in scores.columns:
+        of = scores.select(pl.col(SHELL_SAFE).cast(pl.Int64, strict=False).max()).item()
+    first = _first(scores) if unread else ""
+    by_model = int((scores["parse"] == PARSE_CHOICE).sum()) if scores.schema.get("parse") == pl.String else 0
+    foreign = (manifest or {}).get("foreign")
+    tool = str(foreign.get("tool") or "the other tool")[:LONGEST_REASON] if isinstance(foreign, dict) else ""
+    doubtful = tuple(f": {doubt}." for doubt in session_doubts((manifest or {}).get("sessions") or ()))
+    who = {"tool": files.one_line(tool), "by_model": by_model, "agreement": compare_table(scores), "doubts": doubtful}
+    told: dict[str, Any] = {**who, "items": items, "of": of, "complete": complete, "first": first}
+    return Gaps(source, scores.height, unread, dict(sorted(counts.items())), wanted, **told)
+
+
+def _first(scores: pl.DataFrame) -> str:
+    """The first reply of a score table that could not be read, in words; a table may come from anybody."""
+    types = dict.fromkeys(("item", "strategy", "reason"), pl.String)
+    rows = with_columns(scores.lazy(), {**types, "status": pl.String, "answer": pl.String, "correct": pl.Boolean})
+    item, strategy, reason = rows.filter(is_unreadable()).select(*types).head(1).collect().row(0)
+    said = f"{item} by {strategy}" + (f" ({reason[:LONGEST_REASON]})" if reason else "")
+    return files.one_line(said)
+
+
+def _lines(path: Path) -> tuple[int, int]:
+    """How many lines that are not empty a file of items has, and how many of them are no variants; 0 where there is no
+    file."""
+    if not path.is_file():
+        return 0, 0
+    every = variants = 0
+    with path.open("rb") as file:
+        for line in files.read_lines(file, path):
+            every += bool(line.strip())
+            variants += is_variant(line)
+    return every, every - variants
+
+
+def unread_lines(gaps: Sequence[Gaps]) -> list[str]:
+    """A line for each source with replies that could not be read (see Gaps.unread_line)."""
+    return [line for gap in gaps if (line := gap.unread_line())]
+
+
+def gap_sentences(gaps: Sequence[Gaps]) -> list[str]:
+    """The sentences of all sources, in order."""
+    return [said for gap in gaps for said in gap.sentences()]
+
+
+ABOUT_UNREAD = (
+    "unread: replies that could not be read, which count as wrong, so that a low share may say how the model writes "
+    "rather than what it knows; `tomserve runs RUN --unread` lists them."
+)
+"""What a reader of the column must know."""
+
+
+def with_unread(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataFrame:
+    """A table of cells for the terminal with a further column, unread: the replies of each row that could not be read,
+    for each strategy in turn where their numbers differ.
+
+    cells: a row for each value of the column `key`. shares: rows of accuracy with that column and `unread`. The table
+    stays as it is where every reply was read, or where nobody counted.
+    """
+    if "unread" not in shares.columns or not shares["unread"].sum():
+        return cells
+    records = [
+        {key: name, "unread": _each(part["unread"].to_list())}
+        for (name,), part in shares.group_by([key], maintain_order=True)
+    ]
+    return cells.join(pl.DataFrame(records), on=key, how="left", maintain_order="left")
+
+
+def _each(counts: Sequence[int | None]) -> str:
+    """The counts of the strategies: once where all are alike."""
+    shown = [str(count or 0) for count in counts]
+    return " / ".join(shown if len(set(shown)) > 1 else shown[:1])
+
+
+class UnreadReply(NamedTuple):
+    """A reply that could not be read, as a score table names it.
+
+    item, strategy, model: whose reply it is. status: "invalid", or "length" for one that was cut off. reason: why no
+    answer was found. sample: which of several replies to one question the score describes, from 0. text: the reply;
+    None where only its score is at hand.
+    """
+
+    item: str
+    strategy: str
+    model: str
+    status: str
+    reason: str
+    sample: int = 0
+    text: str | None = None
+
+
+class UnreadReplies(NamedTuple):
+    """The first replies of a source that could not be read. unread: how many there are in all. replies: how many
+    replies came, be they readable or not."""
+
+    shown: list[UnreadReply]
+    unread: int
+    replies: int
+
+
+_NAMES = ("item", "strategy", "model", "status", "reason")
+_TYPES = {**dict.fromkeys(_NAMES, pl.String), "sample": pl.Int64, "answer": pl.String, "correct": pl.Boolean}
+
+
+def list_unread(
+    scores: pl.DataFrame, count: int, known: ItemFile | None = None, found: ResponseFile | None = None
+) -> UnreadReplies:
+    """The first replies of a score table that could not be read, at most `count`.
+
+    scores: the table. known, found: the items and the responses that it was made from, where they are at hand, so that
+    the texts can be told.
+    """
+    rows = with_columns(scores.lazy(), _TYPES)
+    table = rows.select(*_NAMES, "sample", unread=is_unreadable(), came=is_answered() | is_unreadable()).collect()
+    unread = table.filter("unread")
+    first = unread.head(count).select(*_NAMES, "sample")
+    empty: dict[str, Any] = {**dict.fromkeys(_NAMES, ""), "sample": 0}
+    shown = [
+        UnreadReply(**{name: empty[name] if value is None else value for name, value in row.items()})
+        for row in first.iter_rows(named=True)
+    ]
+    if known is not None and found is not None:
+        texts = dict(_texts(known, found, shown))
+        shown = [one._replace(text=texts.get((*one[:3], one.sample))) for one in shown]
+    return UnreadReplies(shown, unread.height, int(table["came"].sum()))
+
+
+def _texts(
+    known: ItemFile, found: ResponseFile, wanted: Sequence[UnreadReply]
+) -> Iterator[tuple[tuple[str, str, str, int], str]]:
+    """The texts of the replies to these items, each with its item, strategy, model and sample."""
+    places = {place for one in wanted if (place := known.place(one.item)) is not None}
+    for place, row in found.rows(places):
+        yield (known.ids[place], row["strategy"], row["model"], sample_of(row)), row.get("text") or ""

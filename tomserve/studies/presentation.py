@@ -1,0 +1,378 @@
+"""What a study shows beside its tables: figures, verdicts, excerpts for the terminal, table layouts, and numbers put
+into sentences.
+
+A study makes these values. The terminal and the report show them, and know nothing else of the study.
+
+>>> points({"risk_difference": -0.05, "rd_low": -0.12, "rd_high": 0.02})
+'−5 [−12, +2] points'
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import polars as pl
+
+Tables = Mapping[str, pl.DataFrame]
+Row = dict[str, object]
+
+GOOD, BAD, OPEN = "good", "bad", "open"
+"""The tones of a verdict: good news, bad news, or nothing certain. The report gives each a sign as well as a colour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the report that holds figures.
+
+    `name`: its name in addresses. `heading`: its heading. `link`: the short text of the link that leads to it.
+    """
+
+    name: str
+    heading: str
+    link: str
+
+
+class Picture(Protocol):
+    """What can be put into a page as it is, such as markupsafe.Markup."""
+
+    def __html__(self) -> str:
+        """The HTML."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One picture of a figure: its title, and the picture as SVG (see tomserve.reporting.html.svg.draw)."""
+
+    title: str
+    svg: Picture
+
+
+@dataclass(frozen=True, slots=True)
+class Exhibit:
+    """One case in the words of those who wrote them, where a picture would say less: its title, and texts under their
+    headings.
+
+    A text may be anything, such as a model's reply: the report escapes it and writes out what cannot be seen.
+    """
+
+    title: str
+    texts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One or more pictures, or exhibits, with what a reader must know to read them.
+
+    `section`: where in the report it stands; sections come in the order of their first figures. `tables`: the names of
+    the tables that hold its numbers. `caveat`: a warning that stands out from the caption. `missing`: why there are no
+    pictures, where there are none. `wide`: each picture needs a line of its own. `caption_below`: the caption stands
+    below the pictures even where there would be room beside them. `exhibits`: cases that a reader opens one by one.
+    """
+
+    name: str
+    title: str
+    section: Section
+    caption: str = ""
+    tables: tuple[str, ...] = ()
+    panels: tuple[Panel, ...] = ()
+    missing: str = ""
+    caveat: str = ""
+    wide: bool = False
+    caption_below: bool = False
+    exhibits: tuple[Exhibit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One question about a model with its answer: the verdict in a few words, and a tone (GOOD, BAD or OPEN).
+
+    `grounds`: what the verdict rests on, as pairs of what is spoken of and a sentence about it. `remark`: how the
+    verdict was reached, with the terms that it uses.
+    """
+
+    question: str
+    verdict: str
+    tone: str
+    grounds: tuple[tuple[str, str], ...]
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the report begins with for one model: `lead`, a line for each strategy, and then the cards."""
+
+    model: str
+    lead: tuple[str, ...]
+    cards: tuple[Card, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """How much somebody gets right who guesses.
+
+    `shares`: from 0 to 1, by part of the questions; "all" is for all of them. `meaning`: how they were computed, in
+    words for the report.
+    """
+
+    shares: Mapping[str, float]
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What figures and verdicts may use in addition to the tables. `chance`: what a guesser gets right
+    (Chance.shares)."""
+
+    chance: Mapping[str, float] = field(default_factory=dict)
+
+
+class ItemOutline(NamedTuple):
+    """What one has to know of an item to guess its answer: its id, how many choices it offers, and its factors by
+    name."""
+
+    item: str
+    choices: int
+    factors: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """How the versions of a question are found: items that agree in all the factors `matched` are versions of one
+    question, and its original is the item whose factor `factor` is `original`."""
+
+    factor: str
+    original: str
+    matched: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A part of a study's tables as the terminal prints it, under a title.
+
+    `notes`: names of the tables whose notes are printed below all of the excerpts. `reading`: the few sentences that a
+    reader needs for the columns shown here; where they are given they stand right below the table, and no notes are
+    printed for it, since these explain every column of the whole tables.
+    """
+
+    title: str
+    frame: pl.DataFrame
+    notes: tuple[str, ...] = ()
+    reading: str = ""
+
+
+def excerpts_of(
+    tables: Mapping[str, pl.DataFrame], shown: Mapping[str, str], reading: Mapping[str, str]
+) -> list[Excerpt]:
+    """Of each table the columns that a reader needs first, those that it has, under its name in words.
+
+    tables: by name. shown: by name the columns, with spaces between them, in the order in which tables are printed;
+    those that are not there are left out. reading: by name what stands right below a table (see Excerpt.reading).
+    """
+    found = []
+    for name, columns in shown.items():
+        if (frame := tables.get(name)) is not None:
+            kept = [column for column in columns.split() if column in frame.columns]
+            found.append(Excerpt(name.replace("_", " "), frame.select(kept), (name,), reading.get(name, "")))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a long table is laid out on paper: a row for each value of the column `rows`, a column for each pair of
+    values of the two `columns`, one printed table for each value of the column `by`.
+
+    A cell is `value` with the bounds `interval`. The best (highest) of a row is bold, what is above `above` underlined.
+    """
+
+    value: str
+    interval: tuple[str, str]
+    rows: str
+    by: str
+    columns: tuple[str, str] = ("model", "strategy")
+    above: float | None = None
+
+
+def by_choices(items: Iterable[ItemOutline]) -> Chance:
+    """What somebody gets right who picks one of the offered choices blindly: the mean of 1 / number of choices.
+
+    items: each asked item once, in any order; where one has no choices, so that any text may answer it, nobody can say
+    what a guesser gets right of all.
+    """
+    choices = [item.choices for item in items]
+    share = mean_of([1 / count for count in choices]) if all(choices) else None
+    return Chance({} if share is None else {"all": share}, "mean over questions of 1 / number of choices")
+
+
+def mean_of(shares: list[float]) -> float | None:
+    """The mean of the shares, which is the same to the last digit in whatever order they come; None where there are
+    none."""
+    return sum(sorted(shares)) / len(shares) if shares else None
+
+
+ABOUT_EFFECT = (
+    "risk_difference is share_treated minus share_control, the shares right of both sides; each is a mean over the "
+    "clusters (stories, tasks) of the questions that both were asked, so that it may differ from an accuracy, which "
+    "counts questions. Its 95% interval is a t interval (the mean of the clusters' differences, give or take their "
+    "spread), and relative_risk is the ratio of the same two shares with an interval over the same clusters."
+)
+ABOUT_TESTS = (
+    "p is that of the t test which the interval belongs to: it is at most .05 exactly where the interval does not "
+    "hold zero. p_sign_flip makes no assumption about distributions: it is the share of all ways of flipping the "
+    "signs of the differences that give an effect at least as large, and cannot fall below p_smallest. "
+    "minimum_detectable_effect is the smallest true difference that so many clusters with such a spread (sd) would "
+    "find in four of five studies."
+)
+ABOUT_WORST = (
+    "worst_low and worst_high are the effect if the failures had all been to its disadvantage, or all to its "
+    "advantage: what missing answers could hide, and no confidence interval. p_failure tests whether both sides "
+    "failed (gave no readable answer) equally often; where it is small, part of the effect may be who failed."
+)
+"""What the columns of an effect mean, for the notes of studies."""
+
+POPULATIONS = {
+    "new stages": "stages that have not been written yet (a stage is a setting with its people, things and stories)",
+    "these stages": "further stories of the very stages that were asked, and of no others",
+    "new tasks": "further tasks or stories like those that were asked",
+    "new stories": "further stories like those that were asked",
+}
+"""In words whom an interval speaks for, by the value of the column `target`."""
+
+
+def populations(target: object) -> str:
+    """Whom an interval speaks for, in words that need no further explanation; an unknown target stays as it is."""
+    return POPULATIONS.get(str(target), readable_name(target))
+
+
+def finite_or_none(value: object) -> float | None:
+    """The value as a number, or None where it is missing, infinite or not a number."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def readable_name(value: object) -> str:
+    """A name of the data as a reader says it, at most 34 characters long: transparent_container becomes transparent
+    container."""
+    return one_line(value).replace("_", " ")
+
+
+def one_line(text: object, limit: int = 34) -> str:
+    """The text on one line without control characters, cut to `limit` characters, the last of which is then an
+    ellipsis."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def percent(value: object) -> str:
+    """A share from 0 to 1 as a reader says it: 43%, or 99.8% where rounding would hide the rest."""
+    number = finite_or_none(value)
+    if number is None:
+        return "undefined"
+    if round(number, 9) in (0, 1):  # a mean of ones may miss one by its last digit
+        number = round(number)
+    return f"{100 * number:.1f}%" if 0 < number < 0.01 or 0.99 < number < 1 else f"{100 * number:.0f}%"
+
+
+def number(value: float) -> str:
+    """A number with two decimals and a real minus sign."""
+    return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
+
+
+def cell(value: float | None) -> str:
+    """A share, or a difference of shares, as a cell of a narrow table has it: two decimals without the zero before
+    them, no sign where it rounds to zero, and a question mark where it is undefined.
+
+    >>> cell(0.5), cell(-0.25), cell(-0.004), cell(1.0), cell(None)
+    ('.50', '-.25', '.00', '1.00', '?')
+    """
+    if value is None or not math.isfinite(value):
+        return "?"
+    return f"{round(value, 2) + 0.0:.2f}".replace("0.", ".", 1)
+
+
+def p_value(value: float) -> str:
+    """A p in words, with three decimals: p = 0.017, or p < 0.001, since no test gives a p of zero.
+
+    A p above .05 is never shown as .05 nor one below it, so that what is said beside it cannot seem to contradict it.
+
+    >>> p_value(0.0172), p_value(1e-9), p_value(0.0504), p_value(0.0496)
+    ('p = 0.017', 'p < 0.001', 'p = 0.0504', 'p = 0.0496')
+    """
+    if value < 0.0005:
+        return "p < 0.001"
+    return f"p = {value:.4f}" if f"{value:.3f}" == "0.050" and value != 0.05 else f"p = {value:.3f}"
+
+
+def interval(row: Row) -> str:
+    """The 95% interval of a share (ci_low and ci_high of the row), to follow the share in a sentence; empty without
+    one."""
+    low, high = finite_or_none(row.get("ci_low")), finite_or_none(row.get("ci_high"))
+    return "" if low is None or high is None else f", 95% interval {percent(low)} to {percent(high)}"
+
+
+def points(row: Row) -> str:
+    """The difference of shares in a row (risk_difference, with its interval rd_low to rd_high) in percentage points.
+
+    The two shares follow where the row has them (share_treated, share_control), and, where the noise floor was
+    measured, how far the server's batching alone could move the difference.
+    """
+    value, low, high = (finite_or_none(row.get(name)) for name in ("risk_difference", "rd_low", "rd_high"))
+    if value is None:
+        return "undefined"
+    bounds = "" if low is None or high is None else f" [{signed_points(low)}, {signed_points(high)}]"
+    return f"{signed_points(value)}{bounds} points{_shares(row)}{_noise(row, value)}"
+
+
+def _shares(row: Row) -> str:
+    treated, control = finite_or_none(row.get("share_treated")), finite_or_none(row.get("share_control"))
+    return "" if treated is None or control is None else f" ({percent(treated)} against {percent(control)})"
+
+
+def worst_case(row: Row) -> str:
+    """What failures leave possible of a difference (worst_low to worst_high of the row), as a clause."""
+    low, high = finite_or_none(row.get("worst_low")), finite_or_none(row.get("worst_high"))
+    if low is None or high is None:
+        return "what its failures hide is unknown"
+    return f"had they all been answered, it could lie anywhere from {signed_points(low)} to {signed_points(high)}"
+
+
+def _noise(row: Row, effect: float) -> str:
+    high = finite_or_none(row.get("noise_high"))
+    if high is None:
+        return ""
+    compared = "; no larger than" if abs(effect) <= high else "; more than"
+    return f"{compared} what batching alone could move, {_unsigned(high)} points"
+
+
+def _unsigned(share: float) -> str:
+    return f"{100 * share:.1f}".removesuffix(".0")
+
+
+def signed_points(share: object) -> str:
+    """A difference of shares in percentage points with its sign: −29, or "undefined" where there is none."""
+    value = finite_or_none(share)
+    if value is None:
+        return "undefined"
+    return f"{100 * value + 0.0:+.0f}".replace("-", "−").replace("+0", "0").replace("−0", "0")
+
+
+def sign(row: Row) -> int:
+    """1 where a difference is clearly above zero, -1 where it is clearly below, else 0.
+
+    It is clear where its interval does not hold zero and, where the noise floor was measured, it is larger than what
+    the server's batching alone could move (noise_high).
+    """
+    low, high = finite_or_none(row.get("rd_low")), finite_or_none(row.get("rd_high"))
+    effect, noise = finite_or_none(row.get("risk_difference")), finite_or_none(row.get("noise_high"))
+    if noise is not None and effect is not None and abs(effect) <= noise:
+        return 0
+    return 0 if low is None or high is None else 1 if low > 0 else -1 if high < 0 else 0
+
+
+def who(strategy: object, part: object, parts: Mapping[str, str]) -> str:
+    """Whom a sentence is about: the strategy, and the part of the questions where one is given.
+
+    parts: what readers call a part of the questions, by its name in the tables.
+    """
+    return ", ".join(filter(None, (readable_name(strategy), parts.get(str(part), readable_name(part)))))
