@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from tomserve.reporting.html.panels import Axis, drawn, rows_of, small_multiples, zero_line
+from tomserve.reporting.html.charts import Axis, draw_figure, rows_of, small_multiples, zero_line
 from tomserve.scoring.baselines import baseline_name
 from tomserve.stats.accuracy import TaskMean, correct_for_chance, mean_of, task_mean
 from tomserve.studies import Excerpt, Figure, Section, Study, baselines
@@ -666,8 +666,8 @@ def draw_figures(tables: Tables, context: Context) -> Sequence[Figure]:
     tables: by name. context: what a guesser scores, for which all shares are corrected already.
     """
     del context
-    made = [drawn(BENCHMARKS, lambda: _benchmarks(tables)), drawn(DIMENSIONS, lambda: _dimensions(tables))]
-    return [*made, *([drawn(STRATEGIES, lambda: _strategies(tables))] if "prompting_effects" in tables else [])]
+    made = [draw_figure(BENCHMARKS, lambda: _benchmarks(tables)), draw_figure(DIMENSIONS, lambda: _dimensions(tables))]
+    return [*made, *([draw_figure(STRATEGIES, lambda: _strategies(tables))] if "prompting_effects" in tables else [])]
 
 
 def _benchmarks(tables: Tables) -> Figure:

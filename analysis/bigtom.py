@@ -22,8 +22,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.reporting.html.charts import Line
-from tomserve.reporting.html.panels import Axis, chance_lines, drawn, rows_of, small_multiples
+from tomserve.reporting.html.charts import Axis, Line, chance_lines, draw_figure, rows_of, small_multiples
 from tomserve.studies import Excerpt, Figure, Section, Study, baselines
 from tomserve.studies.answer_rows import REQUIRED, prepare_rows, with_columns
 from tomserve.studies.contrasts import Record, contrast, pair_rows, prompting_effects, share
@@ -418,8 +417,8 @@ def draw_figures(tables: Tables, context: Context) -> list[Figure]:
 
     tables: by name. context: what a guesser scores, drawn as a line.
     """
-    found = [drawn(CONDITIONS, lambda: _conditions_figure(tables, context.chance))]
-    return [*found, drawn(JOINT, lambda: _joint_figure(tables))] if "joint" in tables else found
+    found = [draw_figure(CONDITIONS, lambda: _conditions_figure(tables, context.chance))]
+    return [*found, draw_figure(JOINT, lambda: _joint_figure(tables))] if "joint" in tables else found
 
 
 def _conditions_figure(tables: Tables, chance: Mapping[str, float]) -> Figure:

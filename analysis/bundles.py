@@ -261,7 +261,7 @@ def _misses(frame: pl.DataFrame) -> Iterator[Card]:
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     """The figure of solved bundles by class. tables: by name. context: not used, as chance is next to nothing."""
-    from tomserve.reporting.html.panels import Axis, drawn, rows_of, small_multiples  # only a report draws
+    from tomserve.reporting.html.charts import Axis, draw_figure, rows_of, small_multiples  # only a report draws
 
     del context
 
@@ -271,7 +271,7 @@ def figures(tables: Tables, context: Context) -> Sequence[Figure]:
         columns = ("perturbation", "strategy", "share", "ci_low", "ci_high")
         return small_multiples(CLASSES, rows, columns, Axis("share solved", (0, 1)))
 
-    return [drawn(CLASSES, make)]
+    return [draw_figure(CLASSES, make)]
 
 
 CLASSES = Figure(

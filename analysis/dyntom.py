@@ -21,7 +21,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.reporting.html.panels import Axis, chance_lines, drawn, rows_of, small_multiples
+from tomserve.reporting.html.charts import Axis, chance_lines, draw_figure, rows_of, small_multiples
 from tomserve.studies import Excerpt, Figure, Section, Study, baselines
 from tomserve.studies.answer_rows import REQUIRED, prepare_rows, with_columns
 from tomserve.studies.contrasts import Record, matched_contrast, prompting_effects, share
@@ -380,8 +380,8 @@ def draw_figures(tables: Tables, context: Context) -> list[Figure]:
     """Both figures; one that cannot be drawn says why. tables: by name. context: what a guesser scores, drawn as a
     line."""
     return [
-        drawn(FORMS_FIGURE, lambda: _drawn(FORMS_FIGURE, _forms(tables), context.chance)),
-        drawn(STATES_FIGURE, lambda: _drawn(STATES_FIGURE, _states(tables), context.chance)),
+        draw_figure(FORMS_FIGURE, lambda: _drawn(FORMS_FIGURE, _forms(tables), context.chance)),
+        draw_figure(STATES_FIGURE, lambda: _drawn(STATES_FIGURE, _states(tables), context.chance)),
     ]
 
 

@@ -36,10 +36,10 @@ kind, what, path, options = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.arg
 import csv, json, orjson, zipfile, zstandard
 if what == "ours":
     from tomserve import benchmarks
-    from tomserve.interop.bringing import Wish, bring
-    from tomserve.interop.inspect_log import InspectLog
-    from tomserve.interop.lm_eval_samples import LmEvalSamples
-    from tomserve.interop.mapped import Mapped
+    from tomserve.interop.importer import Wish, bring
+    from tomserve.interop.inspect_reader import InspectLog
+    from tomserve.interop.lm_eval_files import LmEvalSamples
+    from tomserve.interop.csv_reader import Mapped
 if what == "peer":
     from inspect_ai.log import read_eval_log
 

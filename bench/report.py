@@ -24,7 +24,7 @@ from _figures import figure, spread_figure
 
 from tomserve.benchmarks import get
 from tomserve.items import Item, items_digest, write_items
-from tomserve.reporting.html.build import write_report
+from tomserve.reporting.html.report import write_report
 
 WORDS = ("the", "box", "tag", "reads", "looks", "thinks", "knows", "then", "because", "holds", "person", "sentence")
 

@@ -365,9 +365,9 @@ def checked_charts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every chart is held against the schema of Vega-Lite, which it is not where users wait for a report."""
     import altair as alt
 
-    from tomserve.reporting.html import svg
+    from tomserve.reporting.html import charts
 
-    monkeypatch.setattr(svg, "CHECK", alt.Chart.from_dict)
+    monkeypatch.setattr(charts, "CHECK", alt.Chart.from_dict)
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tomserve.causal.table import CONTROLS, FALSE, HELD_OUT, PATCH, PPT, SHUFFLED_PAIRS
-from tomserve.reporting.html.charts import Cell, heat
-from tomserve.reporting.html.panels import AbsentError, drawn, rows_of, short_names, values_of
-from tomserve.reporting.html.svg import INK, MUTED, PALETTE, SHAPES, draw
-from tomserve.reporting.html.vegalite import Spec, field, layer, layered
+from tomserve.reporting.html.charts import (
+    INK,
+    MUTED,
+    PALETTE,
+    SHAPES,
+    AbsentError,
+    Cell,
+    Spec,
+    draw,
+    draw_figure,
+    field,
+    heat_map,
+    layer,
+    layered,
+    rows_of,
+    short_names,
+    values_of,
+)
 from tomserve.studies import Context, Figure, Panel, Section
 from tomserve.studies.presentation import Row, Tables, finite_or_none, readable_name
 
@@ -164,7 +178,7 @@ def figures(tables: Tables, context: Context) -> Sequence[Figure]:
 
 
 def _made(figure: Figure, make: Callable[[Tables], list[Panel]], tables: Tables) -> Figure:
-    return drawn(figure, lambda: replace(figure, panels=tuple(make(tables))))
+    return draw_figure(figure, lambda: replace(figure, panels=tuple(make(tables))))
 
 
 def _arms(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
@@ -222,7 +236,7 @@ def _heat(tables: Tables, value: str, figure: Figure) -> list[Panel]:
             if cells:
                 shown = f"{title}: {readable_name(name)}"
                 label = f"{figure.title}, heat map: {shown}. " + "; ".join(cell.words for cell in cells) + "."
-                panels.append(Panel(shown, draw(heat(cells, down, across, "alpha"), label, _place(figure, panels))))
+                panels.append(Panel(shown, draw(heat_map(cells, down, across, "alpha"), label, _place(figure, panels))))
     return panels
 
 

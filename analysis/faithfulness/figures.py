@@ -6,9 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tomserve.faithfulness.table import CHAIN, FULL, NO_VERDICT, QUESTION
-from tomserve.reporting.html.panels import Axis, drawn, rows_of, short_names, small_multiples, values_of, zero_line
-from tomserve.reporting.html.svg import PALETTE, draw
-from tomserve.reporting.html.vegalite import Spec, field, layer, layered
+from tomserve.reporting.html.charts import (
+    PALETTE,
+    Axis,
+    Spec,
+    draw,
+    draw_figure,
+    field,
+    layer,
+    layered,
+    rows_of,
+    short_names,
+    small_multiples,
+    values_of,
+    zero_line,
+)
 from tomserve.studies import Context, Exhibit, Figure, Panel, Section
 from tomserve.studies.presentation import Row, Tables, finite_or_none, one_line, readable_name
 
@@ -101,7 +113,7 @@ def figures(tables: Tables, context: Context) -> Sequence[Figure]:
 
 
 def _made(figure: Figure, make: Callable[[Tables], Figure], tables: Tables) -> Figure:
-    return drawn(figure, lambda: make(tables))
+    return draw_figure(figure, lambda: make(tables))
 
 
 def _parted(rows: Sequence[Row]) -> list[Row]:

@@ -9,10 +9,25 @@ import numpy as np
 import polars as pl
 
 from tomserve.causal.table import CONTROLS, PATCH, PPT
-from tomserve.reporting.html.charts import Line, Point, points
-from tomserve.reporting.html.panels import AbsentError, Axis, drawn, rows_of, short_names, small_multiples, values_of
-from tomserve.reporting.html.svg import INK, PALETTE, draw
-from tomserve.reporting.html.vegalite import Spec, field, layer, layered
+from tomserve.reporting.html.charts import (
+    INK,
+    PALETTE,
+    AbsentError,
+    Axis,
+    Line,
+    Point,
+    Spec,
+    draw,
+    draw_figure,
+    field,
+    layer,
+    layered,
+    points,
+    rows_of,
+    short_names,
+    small_multiples,
+    values_of,
+)
 from tomserve.studies import Context, Figure, Panel, Section
 from tomserve.studies.presentation import Row, Tables, finite_or_none, readable_name
 
@@ -92,7 +107,7 @@ def figures(tables: Tables, context: Context) -> Sequence[Figure]:
 
 
 def _made(figure: Figure, make: Callable[[Tables], Figure], tables: Tables) -> Figure:
-    return drawn(figure, lambda: make(tables))
+    return draw_figure(figure, lambda: make(tables))
 
 
 def _layers(tables: Tables) -> Figure:

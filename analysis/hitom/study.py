@@ -34,19 +34,22 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.reporting.html.charts import Cell, heat, side_by_side
-from tomserve.reporting.html.panels import (
+from tomserve.reporting.html.charts import (
     Axis,
+    Cell,
+    Drawing,
+    Spec,
     chance_lines,
-    drawn,
+    draw,
+    draw_figure,
+    heat_map,
     rows_of,
     short_names,
+    side_by_side,
     small_multiples,
     values_of,
     zero_line,
 )
-from tomserve.reporting.html.svg import Drawing, draw
-from tomserve.reporting.html.vegalite import Spec
 from tomserve.studies import (
     BAD,
     GOOD,
@@ -582,7 +585,7 @@ def draw_figures(tables: Tables, context: Context) -> list[Figure]:
     """
 
     def made(figure: Figure, draw_it: Draw) -> Figure:
-        return drawn(figure, lambda: draw_it(figure, tables, context.chance))
+        return draw_figure(figure, lambda: draw_it(figure, tables, context.chance))
 
     kept = [one for one in _FIGURES if one[0].name != "prompting" or "prompting_effects" in tables]
     return [made(figure, draw_it) for figure, draw_it in kept]
@@ -622,7 +625,7 @@ def _maps(rows: Sequence[Row], measure: str, title: str, prefix: str, chance: fl
                 )
         all_cells += cells
         if cells:
-            maps.append(heat(cells, lengths, orders, readable_name(strategy), chance=chance, names=not maps))
+            maps.append(heat_map(cells, lengths, orders, readable_name(strategy), chance=chance, names=not maps))
     label = f"Heat map, {title}. " + "; ".join(cell.words for cell in all_cells) + "."
     return draw(side_by_side(maps), label, prefix)
 

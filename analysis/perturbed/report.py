@@ -12,20 +12,23 @@ from dataclasses import replace
 
 import polars as pl
 
-from tomserve.reporting.html.charts import Cell, Line, heat, side_by_side
-from tomserve.reporting.html.panels import (
+from tomserve.reporting.html.charts import (
     AbsentError,
     Axis,
+    Cell,
+    Line,
+    Spec,
     chance_lines,
-    drawn,
+    draw,
+    draw_figure,
+    heat_map,
     rows_of,
     short_names,
+    side_by_side,
     small_multiples,
     values_of,
     zero_line,
 )
-from tomserve.reporting.html.svg import draw
-from tomserve.reporting.html.vegalite import Spec
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Figure, Panel, Section, Verdict, baselines
 from tomserve.studies.contrasts import NOT_SHOWN, UNDECIDED, UNLESS_FAILURES, WORTH
 from tomserve.studies.presentation import (
@@ -393,7 +396,7 @@ def figures(tables: Tables, context: Context) -> list[Figure]:
     """
 
     def made(figure: Figure, draw_it: Draw) -> Figure:
-        return drawn(figure, lambda: draw_it(figure, tables, context.chance))
+        return draw_figure(figure, lambda: draw_it(figure, tables, context.chance))
 
     return [made(figure, draw_it) for figure, draw_it in _FIGURES]
 
@@ -420,7 +423,7 @@ def _heat_map(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Fi
         for strategy in values_of(part, "strategy"):
             cells = _cells([row for row in part if row["strategy"] == strategy], models, "accuracy", strategy)
             all_cells += cells
-            maps.append(heat(cells, classes, list(models.values()), readable_name(strategy), chance=chance.get(subset),
+            maps.append(heat_map(cells, classes, list(models.values()), readable_name(strategy), chance=chance.get(subset),
                              names=not maps))  # fmt: skip
         differences = [row for row in map(_class, effects) if row["subset"] == subset]
         for treatment in values_of(differences, "treatment"):
@@ -431,7 +434,7 @@ def _heat_map(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Fi
             limit = min(1.0, max(0.25, math.ceil(4 * largest) / 4))
             title = f"{readable_name(treatment)} − {readable_name(control)}"
             all_cells += cells
-            maps.append(heat(cells, classes, list(models.values()), title, difference=limit, names=False))
+            maps.append(heat_map(cells, classes, list(models.values()), title, difference=limit, names=False))
         name = SUBSETS.get(subset, readable_name(subset))
         label = f"Heat map of accuracy, {name}. " + "; ".join(cell.words for cell in all_cells) + "."
         panels.append(Panel(name, draw(side_by_side(maps), label, f"heat-{len(panels)}")))

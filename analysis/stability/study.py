@@ -23,10 +23,21 @@ from dataclasses import replace
 
 import polars as pl
 
-from tomserve.reporting.html.charts import Line, Point, points
-from tomserve.reporting.html.panels import drawn, rows_of, short_names, values_of
-from tomserve.reporting.html.svg import PALETTE, draw
-from tomserve.reporting.html.vegalite import Spec, field, layer, layered
+from tomserve.reporting.html.charts import (
+    PALETTE,
+    Line,
+    Point,
+    Spec,
+    draw,
+    draw_figure,
+    field,
+    layer,
+    layered,
+    points,
+    rows_of,
+    short_names,
+    values_of,
+)
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Figure, Layout, Panel, Section, Study, Verdict
 from tomserve.studies.presentation import Row, Tables, cell, finite_or_none, percent, readable_name, signed_points
 from tomserve.studies.variant_pairs import pair_variants
@@ -485,7 +496,7 @@ def draw_figures(tables: Tables, context: Context) -> Sequence[Figure]:
     tables: by name. context: what a guesser scores, which is not drawn: stability is not about being right.
     """
     del context
-    return [drawn(FIGURE, lambda: _drawn(tables))]
+    return [draw_figure(FIGURE, lambda: _drawn(tables))]
 
 
 def _drawn(tables: Tables) -> Figure:

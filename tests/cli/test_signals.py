@@ -56,7 +56,7 @@ PHASES = {
         "writes": "tomserve.content.files:put_in_place",
     },
     "analyze": {"writes": "tomserve.content.temporary:_created"},
-    "report": {"waits for a picture": "tomserve.reporting.html.svg:_picture"},
+    "report": {"waits for a picture": "tomserve.reporting.html.charts:_picture"},
     "compare": {"writes": "os:fsync"},
     "generate": {"writes": "tomserve.content.output_path:writing"},
     "faithfulness": {"keeps": "tomserve.faithfulness.measurement:_items"},

@@ -26,7 +26,7 @@ STUDY = '''
 import polars as pl
 
 from tomserve.reporting.html.charts import Line, Point, points
-from tomserve.reporting.html.panels import Axis, rows_of, small_multiples, drawn
+from tomserve.reporting.html.charts import Axis, rows_of, small_multiples, drawn
 from tomserve.studies import BAD, GOOD, Card, Excerpt, Figure, Section, Study, Verdict
 
 COLUMNS = {

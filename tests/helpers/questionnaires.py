@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tomserve.benchmarks import Benchmark
-from tomserve.humans.making import Made, Wishes, make
+from tomserve.humans.questionnaire import Questionnaire, QuestionnaireOptions, make_questionnaire
 from tomserve.items import Item
 
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>{{ 7*7 }}\u2028&amp;"
@@ -40,16 +40,16 @@ def benchmark() -> Benchmark:
     return Benchmark("jars", lambda path, gold: iter(items()))
 
 
-def made(folder: Path, **wishes: Any) -> Made:
+def made(folder: Path, **wishes: Any) -> Questionnaire:
     """A questionnaire for four people about four stories each, unless wished otherwise."""
-    return make(benchmark(), None, folder, Wishes(**{"people": 4, "stories": 4, **wishes}))
+    return make_questionnaire(benchmark(), None, folder, QuestionnaireOptions(**{"people": 4, "stories": 4, **wishes}))
 
 
 def hostile(folder: Path) -> Path:
     """A questionnaire of one question of which everything is hostile."""
     one = items()[0].model_copy(update={"story": [HOSTILE], "question": HOSTILE, "choices": [HOSTILE, "salt", "tea"]})
     told = Benchmark("jars", lambda path, gold: iter([one.model_copy(update={"answer": HOSTILE})]))
-    make(told, None, folder, Wishes(people=1, stories=1, attention=0))
+    make_questionnaire(told, None, folder, QuestionnaireOptions(people=1, stories=1, attention=0))
     return folder
 
 

@@ -14,9 +14,9 @@ import pytest
 from tests.conftest import Outcome
 from tests.helpers.questionnaires import fill, form_file, items, keys, made
 from tomserve.errors import ConfigError, ContentError
-from tomserve.humans import answers, running
+from tomserve.humans import answers, run
 from tomserve.humans import plan as planning
-from tomserve.reporting.html.build import write_report
+from tomserve.reporting.html.report import write_report
 from tomserve.runs.scores import scores_of
 from tomserve.status import UNANSWERED
 from tomserve.studies import comparison, compute
@@ -31,14 +31,14 @@ def study(tmp_path: Path) -> Path:
     return tmp_path / "study"
 
 
-def read(study: Path, *places: Path) -> running.Outcome:
-    plan, _ = planning.read(study)
-    return running.judged(answers.read(places, plan), plan)
+def read(study: Path, *places: Path) -> run.FormOutcome:
+    plan, _ = planning.read_plan(study)
+    return run.judge_forms(answers.read_answers(places, plan), plan)
 
 
 def run_of(study: Path, folder: Path, *places: Path) -> Path:
-    plan, known = planning.read(study)
-    running.write(folder, plan, known, read(study, *places))
+    plan, known = planning.read_plan(study)
+    run.write_run(folder, plan, known, read(study, *places))
     return folder
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.questionnaires import HOSTILE, JARS, hostile, keys, made
-from tomserve.humans import answers, running
+from tomserve.humans import answers, run
 from tomserve.humans import plan as planning
 
 pytestmark = pytest.mark.system
@@ -100,8 +100,8 @@ def test_a_form_filled_in_by_keyboard_is_read_as_it_was_meant(browser: Any, tmp_
     assert all(0 <= one["seconds"] < 60 for one in data["answers"])
     assert data["about"] == {}, "nothing about a person that was not given"
     (tmp_path / f"{code}.json").write_text(json.dumps(data, indent=1))
-    plan, _ = planning.read(folder)
-    (person,) = running.judged(answers.read([tmp_path / f"{code}.json"], plan), plan).counted
+    plan, _ = planning.read_plan(folder)
+    (person,) = run.judge_forms(answers.read_answers([tmp_path / f"{code}.json"], plan), plan).counted
     assert (person.answered, person.left_out, person.wrong) == (4, 0, 0)
     assert not who.wrong
 

@@ -16,30 +16,35 @@ from tests.conftest import ROOT
 from tests.helpers.questionnaires import CANARY, benchmark, hostile, items, made
 from tomserve.errors import ConfigError, ContentError
 from tomserve.humans import plan as planning
-from tomserve.humans.design import assign, spread_over, units
-from tomserve.humans.making import Wishes, make
-from tomserve.humans.words import consent, paragraphs, placeholders, words
+from tomserve.humans.questionnaire import (
+    QuestionnaireOptions,
+    assign_units,
+    make_questionnaire,
+    make_units,
+    spread_factors,
+)
+from tomserve.humans.texts import find_placeholders, load_texts, read_consent, split_paragraphs
 from tomserve.items import Item
 
 
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_unit_equally_often_no_cluster_twice_and_factors_spread(together: bool, seed: int) -> None:
-    found = units(items(), together)
+    found = make_units(items(), together)
     assert len(found) == (16 if together else 32)
-    drawn = assign(found, 12, 4, seed)
-    assert drawn == assign(found, 12, 4, seed) != assign(found, 12, 4, seed + 5)
+    drawn = assign_units(found, 12, 4, seed)
+    assert drawn == assign_units(found, 12, 4, seed) != assign_units(found, 12, 4, seed + 5)
     used = Counter(place for one in drawn for place in one)
     counts = [used[place] for place in range(len(found))]
     assert max(counts) - min(counts) <= 1
     even = 0
     for one in drawn:
         assert len(one) == 4 == len({found[place].cluster for place in one})
-        for factor in spread_over(found):
+        for factor in spread_factors(found):
             values = Counter(found[place].values[factor] for place in one)
             assert set(values.values()) <= {1, 2, 3}, factor
             even += set(values.values()) == {2}
-    assert even >= 0.9 * len(drawn) * len(spread_over(found))
+    assert even >= 0.9 * len(drawn) * len(spread_factors(found))
 
 
 def test_unequal_clusters_still_come_up_equally_often() -> None:
@@ -50,14 +55,14 @@ def test_unequal_clusters_still_come_up_equally_often() -> None:
              factors={"arm": rng.choice(["x", "y"])})
         for c in range(20) for v in range(rng.randint(1, 6))
     ]  # fmt: skip
-    drawn = assign(units(listed), 15, 10, 3)
+    drawn = assign_units(make_units(listed), 15, 10, 3)
     used = Counter(place for one in drawn for place in one)
     assert max(used.values()) - min(used[place] for place in range(len(listed))) <= 1
     assert all(len({listed[place].cluster for place in one}) == 10 for one in drawn)
 
 
 def test_codes_survive_a_slip_of_the_pen() -> None:
-    found = planning.codes(300, random.Random(1))
+    found = planning.draw_codes(300, random.Random(1))
     assert len(set(found)) == 300
     assert not set("".join(found)) & set("0O1IBS8Q2Z5"), "characters that are mistaken for one another"
     assert not set("".join(found)) & set("AEIOU"), "a spreadsheet would change MAR4 and 4E97"
@@ -65,13 +70,13 @@ def test_codes_survive_a_slip_of_the_pen() -> None:
     near = {(place, code[:place] + code[place + 1 :]) for code in found for place in range(4)}
     assert len(near) == 4 * 300, "two codes differ in one place only"
     with pytest.raises(ConfigError, match="at most 2000"):
-        planning.codes(2001, random.Random(1))
+        planning.draw_codes(2001, random.Random(1))
 
 
 def test_the_folder_holds_a_plan_that_reads_back_and_forms_without_answers(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     result = made(folder)
-    plan, known = planning.read(folder)
+    plan, known = planning.read_plan(folder)
     assert plan == result.plan
     assert {len(form.questions) for form in plan.forms} == {4 + 2}
     assert result.unfilled[0] == "NAME OF THE RESEARCHER"
@@ -85,7 +90,7 @@ def test_the_folder_holds_a_plan_that_reads_back_and_forms_without_answers(tmp_p
             assert not [name for name in known if name in text], "a form names an item"
             assert "http" not in text.replace("http-equiv", "")
         online = (folder / "forms" / f"{form.code}.html").read_text()
-        assert f'<main id="main"><p>{words().page.no_script}</p></main>' in online, "shown where no script runs"
+        assert f'<main id="main"><p>{load_texts().page.no_script}</p></main>' in online, "shown where no script runs"
     rows = list(csv.DictReader((folder / "plan.csv").open()))
     assert (len(rows), sum(1 for row in rows if row["check"])) == (4 * 6, 8)
     assert (folder / "typed.csv").read_text().count("\n") == 1 + 24
@@ -146,16 +151,16 @@ def test_what_cannot_be_had_is_refused_and_nothing_written(tmp_path: Path, wishe
 def test_a_folder_is_never_overwritten(tmp_path: Path) -> None:
     made(tmp_path / "study")
     with pytest.raises(ConfigError, match="holds a questionnaire already"):
-        make(benchmark(), None, tmp_path / "study", Wishes(people=2, stories=2))
+        make_questionnaire(benchmark(), None, tmp_path / "study", QuestionnaireOptions(people=2, stories=2))
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ConfigError, match="is there already"):
-        make(benchmark(), None, tmp_path / "file", Wishes(people=2, stories=2))
+        make_questionnaire(benchmark(), None, tmp_path / "file", QuestionnaireOptions(people=2, stories=2))
 
 
 def test_own_consent_text_and_own_words_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = tmp_path / "consent.txt"
     text.write_text("First part,\nin two lines.\n\nSecond <part>, for [[NAME]].\n")
-    assert paragraphs(consent(text)) == ["First part, in two lines.", "Second <part>, for [[NAME]]."]
+    assert split_paragraphs(read_consent(text)) == ["First part, in two lines.", "Second <part>, for [[NAME]]."]
     result = made(tmp_path / "study", consent=text)
     assert result.unfilled == ["NAME"]
     page = next((tmp_path / "study/printed").iterdir()).read_text()
@@ -165,36 +170,36 @@ def test_own_consent_text_and_own_words_are_used(tmp_path: Path, monkeypatch: py
     shipped = (ROOT / "dataset/questionnaire/words.yaml").read_text()
     (own / "words.yaml").write_text(shipped.replace("title: Short stories", "title: Kurze Geschichten"))
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path / "content"))
-    assert words().title == "Kurze Geschichten"
+    assert load_texts().title == "Kurze Geschichten"
     (own / "words.yaml").write_text(shipped.replace("answer: spoon", "answer: fork"))
     with pytest.raises(ContentError, match=r"words.yaml:\d+: attention.*'fork'"):
-        words()
+        load_texts()
     for data, said in ((b"\xff\xfe", "not UTF-8"), (b"  \n", "is empty")):
         text.write_bytes(data)
         with pytest.raises(ContentError, match=said):
-            consent(text)
+            read_consent(text)
 
 
 def test_the_shipped_instructions_are_naive_and_checks_have_one_answer() -> None:
-    said = words()
-    told = json.dumps(said.model_dump(by_alias=True)).lower() + consent(None).lower()
+    said = load_texts()
+    told = json.dumps(said.model_dump(by_alias=True)).lower() + read_consent(None).lower()
     assert not re.findall("theory of mind|false.belief|mental state|perspective|language model", told)
     assert len(said.attention) >= 2
-    assert placeholders(consent(None))
+    assert find_placeholders(read_consent(None))
     assert all(check.answer in check.choices for check in said.attention)
 
 
 def test_a_broken_plan_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     with pytest.raises(ConfigError, match=r"plan.json: is missing"):
-        planning.read(tmp_path)
+        planning.read_plan(tmp_path)
     made(folder)
     data = json.loads((folder / "plan.json").read_text())
     data["forms"][1]["questions"][0] |= {"item": "elsewhere"}
     (folder / "plan.json").write_text(json.dumps(data))
     with pytest.raises(ContentError, match=r"plan.json: forms.1: 'elsewhere' is not in items.jsonl"):
-        planning.read(folder)
+        planning.read_plan(folder)
     for text, said in (('{"schema": 2}', "schema is not 1"), ("{", r"plan.json:1: not JSON")):
         (folder / "plan.json").write_text(text)
         with pytest.raises(ContentError, match=said):
-            planning.read(folder)
+            planning.read_plan(folder)

@@ -16,7 +16,7 @@ from tests.helpers.outcomes import passes
 from tests.helpers.reports import run_folder
 from tests.helpers.workbenches import client, settled
 from tomserve.content.paths import runs_root
-from tomserve.reporting.html.build import write_report
+from tomserve.reporting.html.report import write_report
 
 MODELS = ("a", "b")
 OPEN = "has no choices, so that any text may answer it"
@@ -47,14 +47,14 @@ def exam(path: Path, model: str) -> Path:
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("imported")
-    from tomserve.interop.bringing import Wish, bring
-    from tomserve.interop.mapped import Mapped
+    from tomserve.interop.csv_reader import MappedFile
+    from tomserve.interop.importer import ImportOptions, import_replies
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("TOMSERVE_RUNS", str(folder / "runs"))
         for model in MODELS:
-            source = Mapped(exam(folder / f"{model}.csv", model), "csv", (), model)
-            bring([source], Wish(cluster="passage", factors=("subject",)))
+            source = MappedFile(exam(folder / f"{model}.csv", model), "csv", (), model)
+            import_replies([source], ImportOptions(cluster="passage", factors=("subject",)))
     return folder
 
 

@@ -26,8 +26,8 @@ from tests.helpers.parted import divided_example
 from tests.helpers.reports import run_folder
 from tomserve import __version__, benchmarks
 from tomserve.errors import ConfigError
-from tomserve.interop import artefact, recompute, zipping
-from tomserve.interop.snapshot import portable, taken
+from tomserve.interop import artefact, inspect_export, recompute
+from tomserve.interop.artefact import copy_runs, make_portable
 
 KEY = "sk-proj-4f5a8c1d9e7b3a2f"
 SAME = (0, "digests: 0 wrong\ntables: 0 differences\n")
@@ -60,7 +60,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def zipped(place: Path) -> Path:
     said: list[str] = []
     path = place / "a.zip"
-    artefact.write(artefact.Wish(["example"], title="A study"), path, said.append)
+    artefact.write_artefact(artefact.ArtefactOptions(["example"], title="A study"), path, said.append)
     assert [one for one in said if "asks 176 of 1,088 questions" not in one] == []
     assert all(".tomserve-" not in one for one in said), "a temporary folder says nothing to anybody"
     assert os.environ["TOMSERVE_RUNS"] == str(place / "runs")
@@ -83,8 +83,8 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
         path.write_text("<html>")
         return path
 
-    monkeypatch.setattr(artefact.figured, "figures", lambda *_, **more: ({}, []))
-    monkeypatch.setattr(artefact.build, "write_report", page)
+    monkeypatch.setattr(artefact.html_figures, "figures", lambda *_, **more: ({}, []))
+    monkeypatch.setattr(artefact.report, "write_report", page)
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def _summed(folder: Path) -> None:
 
 def _made(folder: Path, runs: list[str], **wish: Any) -> Path:
     folder.mkdir(exist_ok=True)
-    artefact.write(artefact.Wish(runs, **wish), folder / "made.zip")
+    artefact.write_artefact(artefact.ArtefactOptions(runs, **wish), folder / "made.zip")
     with zipfile.ZipFile(folder / "made.zip") as held:
         held.extractall(folder / "made")
     return folder / "made"
@@ -133,7 +133,7 @@ def _made(folder: Path, runs: list[str], **wish: Any) -> Path:
 def test_it_holds_what_reviewers_need_and_nothing_else(zipped: Path, place: Path) -> None:
     with zipfile.ZipFile(zipped) as held:
         names = held.namelist()
-        assert {one.date_time for one in held.infolist()} == {zipping.EARLIEST}
+        assert {one.date_time for one in held.infolist()} == {inspect_export.EARLIEST}
         texts = {name: held.read(name) for name in names}
     assert len(names) == len(set(names))
     own = {"README.md", "artefact.json", "requirements.txt", "recompute.py", "citation.bib", "SHA256SUMS"}
@@ -364,7 +364,7 @@ def test_measurements_are_handed_on_and_scores_of_answers_are_not(tmp_path: Path
     assert not (tmp_path / "copies/worlds/scores.json").exists()
     assert (tmp_path / "copies/inside/scores.parquet").exists()
     (runs[0] / "scores.parquet").write_bytes(b"forged")
-    with taken(list(map(str, runs))) as copies:
+    with copy_runs(list(map(str, runs))) as copies:
         assert {name for name, _ in copies.files() if "scores" in name} == {"inside/scores.parquet"}
 
 
@@ -433,14 +433,14 @@ def test_a_home_folder_in_a_reply_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     run = copied_example(tmp_path / "runs")
     journal = run / "responses.jsonl"
     journal.write_bytes(journal.read_bytes().replace(b'"error":null', f'"error":"{tmp_path}/ann/x"'.encode(), 1))
-    with taken([str(run)]) as copies:
+    with copy_runs([str(run)]) as copies:
         assert copies.names == ["example"]
         (said,) = copies.said
         assert "responses.jsonl: names your home folder" in said
         assert (copies.root / "example/responses.jsonl").read_bytes() == journal.read_bytes()
     assert not copies.root.exists()
-    assert portable(["/home/ann2/x", "/home/ann", 3, None], [("/home/ann", "~")]) == ["/home/ann2/x", "~", 3, None]
-    with pytest.raises(ConfigError, match="no run there"), taken([str(tmp_path / "nothing")]):
+    assert make_portable(["/home/ann2/x", "/home/ann", 3, None], [("/home/ann", "~")]) == ["/home/ann2/x", "~", 3, None]
+    with pytest.raises(ConfigError, match="no run there"), copy_runs([str(tmp_path / "nothing")]):
         pass
 
 

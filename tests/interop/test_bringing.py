@@ -16,7 +16,7 @@ from tests.conftest import Endpoint
 from tests.helpers.foreign_files import MAP, mapped, sheet
 from tests.helpers.outcomes import passes, refuses
 from tomserve.errors import ConfigError, ContentError
-from tomserve.interop.mapped import Mapped
+from tomserve.interop.csv_reader import MappedFile
 from tomserve.runs.scores import load_scores
 
 MARKS = "1101101011"
@@ -100,8 +100,8 @@ def test_a_folder_that_is_no_run_is_left_alone(cli, tmp_path: Path, endpoint: En
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tomserve.interop.bringing import Wish, bring
-from tomserve.interop.mapped import Mapped
+from tomserve.interop.importer import Wish, bring
+from tomserve.interop.csv_reader import Mapped
 from tomserve.runs.runfolder import RunFolder
 
 RunFolder.write_manifest = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
@@ -163,7 +163,7 @@ def test_a_file_that_cannot_be_read_is_told_in_one_line(what: str, tmp_path: Pat
     content, said = BROKEN[what]
     (tmp_path / "x.csv").write_bytes(content)
     with pytest.raises((ConfigError, ContentError), match=said) as refused:
-        list(Mapped(tmp_path / "x.csv", "csv", (), "m").samples())
+        list(MappedFile(tmp_path / "x.csv", "csv", (), "m").samples())
     assert "\n" not in str(refused.value)
 
 

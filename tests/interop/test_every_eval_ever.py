@@ -19,8 +19,7 @@ from tests.helpers.examples import copied_example, copied_run, shortened
 from tests.helpers.foreign_files import mapped, sheet
 from tests.helpers.outcomes import passes
 from tests.helpers.reports import run_folder
-from tomserve.interop.every_eval_ever import epoch
-from tomserve.interop.every_eval_ever_sample import component, model_id
+from tomserve.interop.every_eval_ever import model_id, path_component, to_epoch
 
 BESIDE = Path(sys.prefix) / "schemas"
 """Where `make test` installs the package with the schemas, whose version and digest launch/locked/schemas.txt pins."""
@@ -174,8 +173,8 @@ def test_the_example_passes_the_schema_and_its_own_program(cli, tmp_path: Path, 
     assert whole["source_metadata"]["source_organization_name"] == "Our lab"
     newest = max(row["time"] for row in map(orjson.loads, (folder / "responses.jsonl").read_bytes().splitlines())
                  if row["strategy"] == "vanilla")  # fmt: skip
-    assert whole["retrieved_timestamp"] == str(epoch(newest))
-    assert whole["evaluation_timestamp"] == str(epoch(json.loads((folder / "manifest.json").read_text())["created"]))
+    assert whole["retrieved_timestamp"] == str(to_epoch(newest))
+    assert whole["evaluation_timestamp"] == str(to_epoch(json.loads((folder / "manifest.json").read_text())["created"]))
     _exported(cli, folder, tmp_path / "again", *options)
     files = {path.relative_to(tmp_path / "eee") for path in (tmp_path / "eee").rglob("*") if path.is_file()}
     assert all((tmp_path / "eee" / one).read_bytes() == (tmp_path / "again" / one).read_bytes() for one in files)
@@ -323,7 +322,7 @@ def test_replies_of_another_tool_to_open_questions(cli, tmp_path: Path, read: Re
     assert "tomserve" in whole["eval_library"]["additional_details"]["scored_by"]
     assert "evaluation_timestamp" not in whole, "the file does not say when it was asked"
     imported = json.loads((tmp_path / "runs/r/manifest.json").read_text())["created"]
-    assert whole["retrieved_timestamp"] == str(epoch(imported))
+    assert whole["retrieved_timestamp"] == str(to_epoch(imported))
     assert whole["model_info"]["id"] == "some lab/new:model"
     assert {path.parent.relative_to(tmp_path / "eee").as_posix() for path in (tmp_path / "eee").rglob("*.json")} == {
         "data/questions/some lab/new_model"
@@ -365,15 +364,15 @@ def test_names_of_models_become_folders_that_every_system_can_have(
 
 
 def test_names_and_times() -> None:
-    assert component("COM1") == "_COM1"
-    assert component("con.txt") == "_con.txt"
-    assert component("a" * 300) != component("a" * 301)
-    assert len(component("ж" * 300).encode()) < 200
+    assert path_component("COM1") == "_COM1"
+    assert path_component("con.txt") == "_con.txt"
+    assert path_component("a" * 300) != path_component("a" * 301)
+    assert len(path_component("ж" * 300).encode()) < 200
     assert model_id("gpt-4o", "openai") == "openai/gpt-4o"
     assert model_id("org/gpt-4o", "openai") == "org/gpt-4o"
-    assert epoch("1970-01-02T00:00:00") == epoch("1970-01-02T00:00:00Z") == 86400
-    assert epoch("1970-01-02T00:00:00+01:00") == 82800
-    assert epoch(None) is None
+    assert to_epoch("1970-01-02T00:00:00") == to_epoch("1970-01-02T00:00:00Z") == 86400
+    assert to_epoch("1970-01-02T00:00:00+01:00") == 82800
+    assert to_epoch(None) is None
 
 
 def test_one_question_claims_no_certainty(cli, tmp_path: Path, read: Read) -> None:

@@ -16,13 +16,11 @@ from tests.helpers.foreign_files import generated, samples
 from tests.helpers.outcomes import passes, refuses
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
-from tomserve.interop import inspect_json, inspect_zip
-from tomserve.interop.bringing import Wish, bring
-from tomserve.interop.inspect_json import loads, parts
-from tomserve.interop.inspect_log import InspectLog
-from tomserve.interop.inspect_zip import ZSTANDARD, _plain
-from tomserve.interop.lm_eval_samples import LmEvalSamples
-from tomserve.interop.mapped import Mapped
+from tomserve.interop import inspect_reader
+from tomserve.interop.csv_reader import MappedFile
+from tomserve.interop.importer import ImportOptions, import_replies
+from tomserve.interop.inspect_reader import ZSTANDARD, InspectLog, _plain, parse_json, stream_values
+from tomserve.interop.lm_eval_files import LmEvalSamples
 from tomserve.runs.scores import load_scores
 
 HEAD = {"status": "success", "eval": {"task": "sums", "model": "m/x", "created": "2026-01-01"}, "plan": {"steps": []}}
@@ -172,7 +170,7 @@ def test_a_zstandard_member_is_unpacked_no_further_than_it_claims(tmp_path: Path
 
 
 def test_a_part_of_a_json_log_has_a_largest_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspect_json, "LARGEST", 1 << 20)
+    monkeypatch.setattr(inspect_reader, "LARGEST", 1 << 20)
     rows = [sample("a", store="x" * 700_000), sample("b", store="x" * 700_000), sample("c", store="x" * 3_000_000)]
     path = tmp_path / "x.json"
     path.write_text(json.dumps({**HEAD, "samples": rows}))
@@ -185,17 +183,17 @@ def test_a_part_of_a_json_log_has_a_largest_size(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 16])
 def test_numbers_without_a_name_in_json_are_read(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspect_json, "_BLOCK", block)
+    monkeypatch.setattr(inspect_reader, "_BLOCK", block)
     text = '{"samples": [1, {"a": NaN, "b": "NaN, Infinity \\" NaN \\\\", "c": [-Infinity, Infinity]}, "NaN\\\\", NaN, 2.5, '
     text += "-12345678901234567890123, 0.12345678901234567890123, 1234567890123456789, 1234567890123456789012e3]}"
     wanted = [1, {"a": None, "b": 'NaN, Infinity " NaN \\', "c": [None, None]}, "NaN\\", None, 2.5]
     wanted += [-12345678901234567890123.0, 0.12345678901234568, 1234567890123456789, 1.234567890123456789e24]
     path = tmp_path / "x.json"
     path.write_text(text)
-    assert list(parts(path, "samples.item")) == wanted
-    assert loads(text.encode())["samples"] == wanted
+    assert list(stream_values(path, "samples.item")) == wanted
+    assert parse_json(text.encode())["samples"] == wanted
     path.write_text(text[:-120])
-    found = parts(path, "samples.item")
+    found = stream_values(path, "samples.item")
     assert next(found) == 1
     with pytest.raises(ValueError, match=r"\w"):
         list(found)
@@ -291,17 +289,17 @@ def test_memory_does_not_grow_with_the_texts(form: str, tmp_path: Path) -> None:
     else:
         rows = (f"{',' if n else ''}{json.dumps(sample(f'q{n}', store=long))}" for n in many)
         path.write_text(f'{json.dumps(HEAD)[:-1]}, "samples": [{"".join(rows)}]}}')
-    sources = {"lm-eval": lambda: LmEvalSamples(path, "m"), "jsonl": lambda: Mapped(path, "jsonl", (), "m")}
+    sources = {"lm-eval": lambda: LmEvalSamples(path, "m"), "jsonl": lambda: MappedFile(path, "jsonl", (), "m")}
     source = sources.get(form, lambda: InspectLog(path))()
     tracemalloc.start()
     try:
-        bring([source], Wish(benchmark="none"))
+        import_replies([source], ImportOptions(benchmark="none"))
         assert tracemalloc.get_traced_memory()[1] < 5_000_000
     finally:
         tracemalloc.stop()
 
 
 def test_a_log_with_endless_members_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspect_zip, "MEMBERS", 2)
+    monkeypatch.setattr(inspect_reader, "MEMBERS", 2)
     with pytest.raises(ConfigError, match="has 3 members; expected at most 2"):
         InspectLog(log(tmp_path / "x.eval")).about()

@@ -17,7 +17,7 @@ from tests.helpers.foreign_files import mapped, sheet
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.reports import run_folder
 from tomserve import benchmarks
-from tomserve.interop import hub_tables, licences
+from tomserve.interop import hub
 from tomserve.items import write_items
 
 _READ = """
@@ -164,7 +164,7 @@ def test_many_rows_are_written_in_parts_that_give_the_same_bytes(tmp_path: Path)
     made = []
     for name in ("a.parquet", "b.parquet"):
         rows = ({"number": n, "text": "x" * (n % 50), "list": [str(n)] * (n % 3)} for n in range(25_001))
-        assert hub_tables._stored(rows, schema, tmp_path / name) == 25_001
+        assert hub._stored(rows, schema, tmp_path / name) == 25_001
         made.append((tmp_path / name).read_bytes())
     assert made[0] == made[1]
     frame = pl.read_parquet(tmp_path / "a.parquet")
@@ -251,8 +251,8 @@ def test_every_published_benchmark_says_whose_it_is() -> None:
         assert found.papers or name in ("worlds", "items"), name
         if found.terms:
             assert "licence: " in found.terms
-            assert found.terms in str(licences.of_benchmark(name, Path("x")).others)
-        assert all(licences.bibtex(found.papers).count("@misc{") == len(found.papers) for _ in found.papers)
+            assert found.terms in str(hub.benchmark_holding(name, Path("x")).others)
+        assert all(hub.render_bibtex(found.papers).count("@misc{") == len(found.papers) for _ in found.papers)
 
 
 def test_runs_that_do_not_fit_together_are_refused(cli, tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_runs_that_do_not_fit_together_are_refused(cli, tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_said_in_a_line(cli, tmp_path: Path) -> None:
     folder = shortened(copied_example(tmp_path), 4)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    (tmp_path / "long").write_bytes(b"x" * (licences.MOST + 1))
+    (tmp_path / "long").write_bytes(b"x" * (hub.MOST + 1))
     (tmp_path / "empty").write_text(" \n")
     (tmp_path / "file").write_text("x")
     nothing = tmp_path / "nothing.jsonl"

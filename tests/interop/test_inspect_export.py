@@ -12,17 +12,17 @@ import pytest
 from tests.helpers.exported import SECRETS, same_scores
 from tests.helpers.foreign_files import mapped, sheet
 from tests.helpers.outcomes import passes
-from tomserve.interop.answered import Replies
-from tomserve.interop.inspect_export import export
+from tomserve.interop.inspect_export import export_log
+from tomserve.interop.scored_replies import ScoredReplies
 from tomserve.runs.progress import SilentListener
 from tomserve.runs.scores import load_scores
 
 
 def written(folder: Path, out: Path, strategy: str | None = None) -> Path:
     said: list[str] = []
-    replies = Replies(folder, None if strategy is None else [strategy], said.append)
+    replies = ScoredReplies(folder, None if strategy is None else [strategy], said.append)
     path = out / f"{folder.name}_{replies.strategies[-1]}.eval"
-    export(replies, replies.strategies[-1], path, SilentListener())
+    export_log(replies, replies.strategies[-1], path, SilentListener())
     assert not said
     return path
 

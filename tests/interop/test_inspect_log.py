@@ -9,8 +9,8 @@ import orjson
 from tests.helpers.foreign_files import REAL
 from tests.helpers.outcomes import passes, refuses
 from tomserve.content.paths import runs_root
-from tomserve.interop.foreign import Sample
-from tomserve.interop.inspect_log import InspectLog
+from tomserve.interop.inspect_reader import InspectLog
+from tomserve.interop.samples import Sample
 from tomserve.runs.scores import load_scores
 
 

@@ -19,7 +19,7 @@ from tests.conftest import ROOT, Endpoint, fill, free, running
 from tests.helpers.harnesses import KINDS, asked, counted, kind_of, various
 from tests.helpers.outcomes import passes
 from tomserve.errors import ConfigError, MachineError
-from tomserve.interop.asking_inside import Asking
+from tomserve.interop.harness import HarnessTask
 from tomserve.runs.scores import load_scores
 
 
@@ -135,7 +135,7 @@ def test_a_task_shows_and_scores_what_we_do() -> None:
 
     from tomserve.interop import inspect_task
 
-    task, asking = inspect_task.perturbed(strategy="cot", limit=7), Asking.of("perturbed", "cot", limit=7)
+    task, asking = inspect_task.perturbed(strategy="cot", limit=7), HarnessTask.of("perturbed", "cot", limit=7)
     scorer = inspect_task.read_by_tomserve(name="perturbed", strategy="cot", limit=7)
     for sample, item, stop in zip(
         task.dataset, asking.items, ["stop", "max_tokens", "content_filter"] * 3, strict=False
@@ -177,7 +177,7 @@ def test_a_task_shows_and_scores_what_we_do() -> None:
 )
 def test_what_cannot_be_asked_is_told_in_one_line(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        Asking.of(given.pop("benchmark"), given.pop("strategy", ""), **given)
+        HarnessTask.of(given.pop("benchmark"), given.pop("strategy", ""), **given)
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -209,7 +209,7 @@ def test_conditions_with_commas_survive_inspects_lists() -> None:
 
     told = parse_cli_args(("where=question_kind=belief;stage=C2,T2", "limit=8"))
     assert told == {"where": ["question_kind=belief;stage=C2", "T2"], "limit": 8}
-    ours = Asking.of("perturbed", "vanilla", limit=8, conditions=["question_kind=belief", "stage=C2,T2"])
+    ours = HarnessTask.of("perturbed", "vanilla", limit=8, conditions=["question_kind=belief", "stage=C2,T2"])
     assert asking_of("perturbed", "vanilla", **told).items == ours.items
     assert {item.factors["stage"] for item in ours.items} <= {"C2", "T2"}
 
@@ -254,7 +254,7 @@ def test_an_entry_of_the_register_is_one_of_its_form(path: Path) -> None:
     filled = "OWNER" not in source["repository_url"]
     assert filled == ("OWNER" not in entry["contributors"]) == bool(source["repository_commit"].strip("0"))
     every = ["all"] if task["name"] == "worlds" else []
-    assert len(Asking.of(task["name"].replace("_", "-"), conditions=every).items) == task["dataset_samples"]
+    assert len(HarnessTask.of(task["name"].replace("_", "-"), conditions=every).items) == task["dataset_samples"]
 
 
 def test_the_registry_has_all_tasks_and_all_but_the_general_one_have_an_entry() -> None:

@@ -12,8 +12,8 @@ import pytest
 from tests.helpers.exported import SECRETS, same_scores
 from tests.helpers.foreign_files import REAL
 from tests.helpers.outcomes import passes
-from tomserve.interop.answered import Replies
-from tomserve.interop.lm_eval_export import export, sanitized
+from tomserve.interop.lm_eval_files import export_samples, sanitize_name
+from tomserve.interop.scored_replies import ScoredReplies
 from tomserve.runs.progress import SilentListener
 from tomserve.runs.scores import load_scores
 
@@ -23,7 +23,7 @@ OURS = {"tomserve_status", "tomserve_correct", "tomserve_error"}
 
 def written(folder: Path, out: Path) -> tuple[list[Path], Path]:
     """The files of samples, and that of results."""
-    *samples, results = export(Replies(folder), out, SilentListener())
+    *samples, results = export_samples(ScoredReplies(folder), out, SilentListener())
     return samples, results
 
 
@@ -64,7 +64,7 @@ def test_lm_evals_own_functions_find_the_files(runs: dict[str, Path], tmp_path: 
     date = {utils.get_file_datetime(path.name) for path in samples}
     assert date == {results.stem.removeprefix("results_")}
     assert results.parent.name == utils.sanitize_model_name("tiny")
-    assert sanitized('org/name:v1"<x>') == utils.sanitize_model_name('org/name:v1"<x>')
+    assert sanitize_name('org/name:v1"<x>') == utils.sanitize_model_name('org/name:v1"<x>')
 
 
 def test_accuracy_and_its_error_are_those_of_the_documents(runs: dict[str, Path], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.helpers.foreign_files import REAL, generated, samples
 from tests.helpers.outcomes import passes, refuses
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
-from tomserve.interop.lm_eval_samples import LmEvalSamples
+from tomserve.interop.lm_eval_files import LmEvalSamples
 from tomserve.runs.scores import load_scores
 
 DATE = "2026-11-01T10-00-00.123456"

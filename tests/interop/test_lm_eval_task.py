@@ -20,7 +20,7 @@ from tests.helpers.harnesses import counted, prompt_of
 from tests.helpers.outcomes import passes
 from tomserve import benchmarks
 from tomserve.errors import ConfigError
-from tomserve.interop.asking_inside import Asking
+from tomserve.interop.harness import HarnessTask
 from tomserve.interop.lm_eval import FOLDER, functions
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.scores import load_scores
@@ -178,7 +178,7 @@ def test_documents_hold_story_factors_and_canary_but_no_prompt(documents: list[d
 
 def test_a_document_is_asked_and_scored_as_we_do(documents: list[dict[str, Any]]) -> None:
     """Without a chat template, messages stand below each other."""
-    asking = Asking.of("perturbed", "vanilla", limit=MOST)
+    asking = HarnessTask.of("perturbed", "vanilla", limit=MOST)
     seen = set()
     for number, (doc, item) in enumerate(zip(documents, asking.items, strict=True)):
         assert doc["id"] == item.id

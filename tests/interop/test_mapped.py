@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from tomserve.errors import ConfigError
-from tomserve.interop.foreign import Sample
-from tomserve.interop.mapped import Mapped
+from tomserve.interop.csv_reader import MappedFile
+from tomserve.interop.samples import Sample
 from tomserve.runs.scores import load_scores
 
 
 def read(path: Path, *given: str, kind: Any = "csv", **more: Any) -> list[Sample]:
-    return list(Mapped(path, kind, given, **{"model": "m", **more}).samples())
+    return list(MappedFile(path, kind, given, **{"model": "m", **more}).samples())
 
 
 def written(path: Path, text: str, encoding: str = "utf-8") -> Path:
@@ -171,7 +171,7 @@ def test_a_row_that_is_wrong_is_left_out_with_its_reason_and_place(reason: str, 
     wrong = WRONG_ROWS[reason]
     line = wrong if isinstance(wrong, str) else json.dumps(wrong)
     end = "" if "torn" in reason else "\n"
-    source = Mapped(written(tmp_path / "x.jsonl", f'{{"id": "a", "text": "t"}}\n{line}{end}'), "jsonl", (), "m")
+    source = MappedFile(written(tmp_path / "x.jsonl", f'{{"id": "a", "text": "t"}}\n{line}{end}'), "jsonl", (), "m")
     assert [one.id for one in source.samples()] == ["a"]
     ((said, (count, place)),) = source.left_out.items()
     assert said.startswith(reason)

@@ -16,8 +16,8 @@ from tests.helpers.outcomes import passes
 from tomserve import benchmarks
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
-from tomserve.interop import beginnings
-from tomserve.interop.matching import Known
+from tomserve.interop import fingerprints
+from tomserve.interop.fingerprints import KnownBenchmark
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.scores import load_scores
@@ -37,11 +37,11 @@ class Prompt:
 
 
 @functools.cache
-def known(name: str) -> Known:
-    return Known(name, benchmarks.load(name, None, None, benchmarks.ALL))
+def known(name: str) -> KnownBenchmark:
+    return KnownBenchmark(name, benchmarks.load(name, None, None, benchmarks.ALL))
 
 
-def prompts(known: Known, strategy: str, most: int = 150) -> Iterator[Prompt]:
+def prompts(known: KnownBenchmark, strategy: str, most: int = 150) -> Iterator[Prompt]:
     """Prompts of a strategy about items that are spread over the benchmark."""
     asks = Strategy.load(strategy)
     for place in range(0, len(known.stock), max(1, len(known.stock) // most)):
@@ -55,7 +55,7 @@ def test_every_prompt_of_ours_is_found(name: str, strategy: str) -> None:
     """Those of vanilla and cot show a demonstration, which is a story with a question, before the question."""
     asked = list(prompts(known(name), strategy))
     assert [known(name).find(one.text) for one in asked] == [one.item.id for one in asked]
-    assert name in beginnings.likely(one.text for one in asked[:20])
+    assert name in fingerprints.likely_benchmarks(one.text for one in asked[:20])
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -74,12 +74,12 @@ def test_a_changed_story_is_another_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", SOME)
 def test_the_kept_beginnings_are_those_of_the_stories(name: str) -> None:
-    """After a change of the stories: python -m tomserve.interop.beginnings"""
-    assert beginnings.of(known(name).stock) == beginnings.kept()[name]
+    """After a change of the stories: python -m tomserve.interop.fingerprints"""
+    assert fingerprints.story_checksums(known(name).stock) == fingerprints.read_checksums()[name]
 
 
 def test_all_benchmarks_that_need_no_file_have_beginnings() -> None:
-    assert sorted(beginnings.kept()) == sorted(OURS)
+    assert sorted(fingerprints.read_checksums()) == sorted(OURS)
     for name in set(benchmarks.names()) - {*OURS, "bundles"}:  # the questions of another one, in other units
         with pytest.raises(ConfigError, match="needs"):
             list(benchmarks.load(name))
@@ -87,13 +87,13 @@ def test_all_benchmarks_that_need_no_file_have_beginnings() -> None:
 
 def test_other_texts_are_of_none_of_ours() -> None:
     for text in ("", "Natalia sold clips to 48 of her friends in April. " * 50, "x " * 100_000):
-        assert beginnings.likely([text]) == []
+        assert fingerprints.likely_benchmarks([text]) == []
 
 
 def test_of_several_stories_in_a_prompt_the_last_one_was_asked() -> None:
     one = make_item(1)
     longer = make_item(2, story=[*make_item(1).story, "Ada goes home."], gold=None)
-    known = Known("demo", [one, longer])
+    known = KnownBenchmark("demo", [one, longer])
     told = " ".join(one.story)
     assert known.find(f"{told} {one.question}") == "demo/1"
     assert known.find(f"{told} Ada goes home. {one.question}") == "demo/2", "a story that goes on is another one"
@@ -106,7 +106,7 @@ def test_of_several_stories_in_a_prompt_the_last_one_was_asked() -> None:
 def test_of_two_items_that_fit_none_is_taken_unless_choices_or_the_file_tell_which() -> None:
     one = make_item(1)
     told = " ".join(one.story)
-    twins = Known("demo", [one, make_item(3, story=one.story, choices=["salt", "tea", "unknown"])])
+    twins = KnownBenchmark("demo", [one, make_item(3, story=one.story, choices=["salt", "tea", "unknown"])])
     assert twins.find(f"{told} {one.question} salt, tea, unknown") == "demo/3"
     assert twins.find(f"{told} {one.question}") is None, "which of two is not told"
     assert twins.find(f"{told} {one.question}", "demo/1") == "demo/1"
@@ -116,7 +116,7 @@ def test_of_two_items_that_fit_none_is_taken_unless_choices_or_the_file_tell_whi
 def test_of_several_questions_about_a_story_the_last_one_was_asked() -> None:
     first = make_item(1, question="What is in it?")
     second = make_item(2, story=first.story, question="Does Ada know what is in it?")
-    known = Known("demo", [first, second])
+    known = KnownBenchmark("demo", [first, second])
     told = " ".join(first.story)
     assert known.find(f"{told} What is in it? Does Ada know what is in it?") == "demo/2"
     assert known.find(f"{told} Does Ada know what is in it? Yes. What is in it?") == "demo/1"
@@ -127,7 +127,7 @@ def test_of_several_questions_about_a_story_the_last_one_was_asked() -> None:
 @pytest.mark.parametrize("between", ["\n", " "])
 def test_numbers_before_sentences_do_not_count(begin: str, between: str) -> None:
     item = make_item(1, story=["12 jars stand here.", "Jar 3 holds tea.", "Ada looks."])
-    known = Known("demo", [item])
+    known = KnownBenchmark("demo", [item])
     told = between.join(begin.format(n=n) + one for n, one in enumerate(item.story, 1))
     assert known.find(f"Story:\n{told}\n\nQuestion: {item.question}") == "demo/1"
     assert known.find(f"A TALE:\n{told.upper()}\nQ: {item.question}") == "demo/1"

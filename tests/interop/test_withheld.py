@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tomserve.interop.withheld import LONGEST, masked, settings_of
+from tomserve.interop.samples import LONGEST, redact_settings, redact_text
 
 SECRETS = {
     "keys by their form": "wrong key sk-proj-abcdef1234, hf_abcdefgh12345 and AKIAABCDEFGH12345678",
@@ -23,7 +23,10 @@ SECRETS = {
 @pytest.mark.parametrize("what", SECRETS)
 def test_what_looks_like_a_secret_is_taken_out(what: str) -> None:
     text = SECRETS[what]
-    for shown in (masked(text), json.dumps(settings_of({"text": text, "list": [text], "deep": {"text": text}}))):
+    for shown in (
+        redact_text(text),
+        json.dumps(redact_settings({"text": text, "list": [text], "deep": {"text": text}})),
+    ):
         for secret in ("abcdef", "12345", "YWJj", "ABCDEFGH"):
             assert secret not in shown, shown
 
@@ -40,7 +43,7 @@ def test_what_looks_like_a_secret_is_taken_out(what: str) -> None:
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
-    assert masked(text) == text
+    assert redact_text(text) == text
 
 
 def test_what_is_called_like_a_secret_is_left_out_of_settings() -> None:
@@ -55,7 +58,7 @@ def test_what_is_called_like_a_secret_is_left_out_of_settings() -> None:
         "none": None,
         "sk-abcdefgh12345": 1,
     }
-    kept = settings_of(given)
+    kept = redact_settings(given)
     assert kept["model_args"] == {"base_url": "https://host:8000/v1", "max_tokens": 5, "tokenizer": "t"}
     assert kept["deep"] == {"a": {"b": {}}}
     assert (len(kept["long"]), len(kept["many"])) == (LONGEST, 100)
@@ -65,5 +68,5 @@ def test_what_is_called_like_a_secret_is_left_out_of_settings() -> None:
 def test_long_texts_of_strangers_take_no_time() -> None:
     """By the square of their length this would take minutes."""
     for text in ("a" * 100_000, "a-" * 50_000, "api_key" * 20_000, "://" * 30_000, "=" * 100_000, "bearer " * 20_000):
-        masked(text)
-        settings_of(text)
+        redact_text(text)
+        redact_settings(text)

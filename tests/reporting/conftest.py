@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.examples import copied_example
 from tests.helpers.reports import hitom_run, hostile_run, sampled_run, talking_run, varied_run
-from tomserve.reporting.html.build import report, write_report
+from tomserve.reporting.html.report import report_html, write_report
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +20,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def whole(example: Path) -> str:
-    return report([str(example)])
+    return report_html([str(example)])
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ from fontTools.ttLib import TTFont
 
 from tests.helpers.papers import Grey, alike, grey, shown
 from tomserve.errors import ConfigError
-from tomserve.reporting import embedding
-from tomserve.reporting.embedding import embedded, lacking
+from tomserve.reporting import figure_export
+from tomserve.reporting.figure_export import embed_fonts, missing_letters
 
 LETTERS = "".join(map(chr, range(0x21, 0x7F))) + "ÄéßØŁđŐ" + "αβΩωμµΔ" + "ЖяЩ" + "−–…→≤≥±“”‘’×°" + "ﬁK"
 """What the font has: of ASCII all, and letters of several scripts, among them two that look like others."""
@@ -82,7 +82,7 @@ def seen(page: Any, svg: str, count: int) -> list[Grey]:
 
 
 def drawn(page: Any, letters: str, about: str = "") -> list[Grey]:
-    family = f'font-family="{embedding.FAMILY}"'
+    family = f'font-family="{figure_export.FAMILY}"'
     return cells(grey(page, vl_convert.svg_to_png(picture(letters, about, family), scale=SCALE)), len(letters))
 
 
@@ -90,7 +90,7 @@ def drawn(page: Any, letters: str, about: str = "") -> list[Grey]:
 @pytest.mark.parametrize("about", ["", BOLD, 'font-style="italic"'])
 def test_every_letter_is_the_glyph_that_the_figure_has(page: Any, about: str) -> None:
     letters = LETTERS.replace("ﬁ", "") if about else LETTERS
-    found = seen(page, embedded(picture(letters, about)), len(letters))
+    found = seen(page, embed_fonts(picture(letters, about)), len(letters))
     right = drawn(page, letters, about)
     wrong = [letter for letter, a, b in zip(letters, found, right, strict=True) if alike(a, b) < 0.97]
     assert not wrong
@@ -101,10 +101,10 @@ def test_every_letter_is_the_glyph_that_the_figure_has(page: Any, about: str) ->
 @pytest.mark.system
 def test_words_are_as_long_as_the_figure_has_room_for(page: Any) -> None:
     words = "office, fill up: Wave AV To"
-    page.set_content(embedded(f'<svg xmlns="http://www.w3.org/2000/svg"><text font-size="12">{words}</text></svg>'))
+    page.set_content(embed_fonts(f'<svg xmlns="http://www.w3.org/2000/svg"><text font-size="12">{words}</text></svg>'))
     page.evaluate("document.fonts.ready")
     long = page.evaluate("document.querySelector('text').getComputedTextLength()")
-    font = programs(embedded(picture("".join(set(words)))))[0]
+    font = programs(embed_fonts(picture("".join(set(words)))))[0]
     units = sum(font["hmtx"][font.getBestCmap()[ord(one)]][0] for one in words)
     assert long == pytest.approx(12 * units / font["head"].unitsPerEm, rel=0.02)
 
@@ -116,36 +116,36 @@ def programs(svg: str) -> list[TTFont]:
 
 def test_two_letters_that_look_alike_are_both_there() -> None:
     """A PDF says of their glyph that it is one of the two; the sign for kelvin must not take the place of K."""
-    svg = embedded(picture("K\u212aÅ\u212b"))
+    svg = embed_fonts(picture("K\u212aÅ\u212b"))
     known = [set(font.getBestCmap()) for font in programs(svg)]
     assert set.union(*known) == {ord(one) for one in "K\u212aÅ\u212b"}
     assert len(known) == 2
     assert svg.count("unicode-range") == 1
-    assert not lacking(picture("K\u212a"))
+    assert not missing_letters(picture("K\u212a"))
 
 
 def test_letters_that_the_font_does_not_have_are_named_and_take_nothing_from_the_others() -> None:
     svg = picture("aZ≰≤汉字😀")
-    assert lacking(svg) == "≰字汉😀"
-    (font,) = programs(embedded(svg))
+    assert missing_letters(svg) == "≰字汉😀"
+    (font,) = programs(embed_fonts(svg))
     assert set(font.getBestCmap()) == {ord(one) for one in "aZ≤"}
-    assert lacking(picture("汉字")) == "字汉"
-    assert "font-face" not in embedded(picture("汉字"))
+    assert missing_letters(picture("汉字")) == "字汉"
+    assert "font-face" not in embed_fonts(picture("汉字"))
 
 
 def test_the_font_holds_no_more_than_what_is_written_and_may_be_embedded() -> None:
-    (font,) = programs(embedded(picture("abc")))
+    (font,) = programs(embed_fonts(picture("abc")))
     assert len(font.getGlyphOrder()) == 4
     assert font["OS/2"].fsType == 0
     assert "Liberation" in str(font["name"].getDebugName(1) or font["name"].getDebugName(6))
-    assert len(embedded(picture("abc"))) < 4000
+    assert len(embed_fonts(picture("abc"))) < 4000
 
 
 def test_texts_of_other_people_stay_texts() -> None:
     svg = '<svg xmlns="http://www.w3.org/2000/svg"><text>&lt;/style&gt;&lt;script&gt;&amp;x</text></svg>'
-    assert "<script" not in embedded(svg)
-    assert embedded(picture("")) == picture("")
-    assert "&lt;script&gt;&amp;x</text>" in embedded(svg)
+    assert "<script" not in embed_fonts(svg)
+    assert embed_fonts(picture("")) == picture("")
+    assert "&lt;script&gt;&amp;x</text>" in embed_fonts(svg)
 
 
 @pytest.mark.parametrize(
@@ -161,4 +161,4 @@ def test_texts_of_other_people_stay_texts() -> None:
 def test_a_pdf_of_another_form_is_told(pdf: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vl_convert, "svg_to_pdf", lambda _svg: pdf)
     with pytest.raises(ConfigError, match="vl-convert-python"):
-        embedded(picture("abc"))
+        embed_fonts(picture("abc"))

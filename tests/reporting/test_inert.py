@@ -16,9 +16,8 @@ from tests.helpers.measurements import measured_run, study
 from tests.helpers.reports import run_folder
 from tomserve.content.text import HIDDEN, escape_hidden, mark_hidden, sanitize, say
 from tomserve.reporting import tables
-from tomserve.reporting.measuring import MeasureScreen
-from tomserve.reporting.progress import Screen
-from tomserve.reporting.terminal import Terminal, print_entry, print_prose, print_table
+from tomserve.reporting.progress import MeasureScreen, RunScreen
+from tomserve.reporting.table_layout import Terminal, print_entry, print_prose, print_table
 
 PAYLOADS = (
     *("\x1b[2J\x1b[31mred", "\x1b]8;;https://evil.example\x1b\\link\x1b]8;;\x1b\\", "\x1b]52;c;ZXZpbA==\x07", "\x9b2J"),
@@ -61,9 +60,9 @@ def test_nothing_that_is_printed_is_obeyed(text: str, capsys: pytest.CaptureFixt
         lambda screen: print_entry(Text(text), text, screen),
         lambda screen: screen.print(text, markup=False),
         lambda screen: screen.print(Text(text)),
-        lambda screen: Screen(screen).message(text),
+        lambda screen: RunScreen(screen).message(text),
         lambda screen: MeasureScreen(screen).note(text),
-        lambda screen: tables.show({text: frame}, screen, {text: text}),
+        lambda screen: tables.show_tables({text: frame}, screen, {text: text}),
     ):
         assert_inert(on_a_terminal(doing))
     say(text)

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT
-from tomserve.reporting.tables import render, write
+from tomserve.reporting.tables import render, write_tables
 from tomserve.runs.scores import load_scores
 from tomserve.studies import Layout, compute
 
@@ -68,7 +68,7 @@ def test_models_of_a_laid_out_table_stand_below_each_other_where_they_do_not_fit
 def test_a_table_without_rows_is_a_word(tmp_path) -> None:
     frame = pl.DataFrame({f"column {number}": [] for number in range(29)})
     assert render(frame, "latex") == "% This table has no rows and is left out.\n"
-    write({"empty": frame}, tmp_path, "latex")
+    write_tables({"empty": frame}, tmp_path, "latex")
     assert "tabular" not in (tmp_path / "empty.tex").read_text()
 
 

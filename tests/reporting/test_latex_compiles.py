@@ -13,10 +13,10 @@ from tests.conftest import ROOT
 from tests.helpers import questionnaires
 from tests.helpers.every_study import every, score_table
 from tests.helpers.papers import Compiled, compiled, text
-from tomserve.humans import answers, running
+from tomserve.humans import answers, run
 from tomserve.humans import plan as planning
 from tomserve.reporting import tables as writing
-from tomserve.reporting.texletters import escape
+from tomserve.reporting.latex import escape
 from tomserve.runs.scores import load_scores, scores_of
 from tomserve.studies import Layout, comparison, compute
 
@@ -29,7 +29,7 @@ MODELS = ("[9] model", SIGNS, SCRIPTS, "a-very_long/name.of-a.model_" * 5, "x" *
 
 
 def written(tables: Mapping[str, pl.DataFrame], folder: Path, **options: Mapping[str, object]) -> Compiled:
-    writing.write(tables, folder, "latex", **options)  # type: ignore[arg-type]
+    writing.write_tables(tables, folder, "latex", **options)  # type: ignore[arg-type]
     made = compiled(folder / "tables.tex")
     assert not made.complaints()
     return made
@@ -92,8 +92,8 @@ def test_a_comparison_with_a_margin_compiles(tmp_path: Path) -> None:
 def test_tables_of_people_compile(tmp_path: Path) -> None:
     questionnaires.made(tmp_path / "study")
     questionnaires.fill(tmp_path / "study", tmp_path / "in")
-    plan, known = planning.read(tmp_path / "study")
-    running.write(tmp_path / "human", plan, known, running.judged(answers.read([tmp_path / "in"], plan), plan))
+    plan, known = planning.read_plan(tmp_path / "study")
+    run.write_run(tmp_path / "human", plan, known, run.judge_forms(answers.read_answers([tmp_path / "in"], plan), plan))
     found = compute(scores_of(tmp_path / "human").with_columns(model=pl.lit(SIGNS)), "accuracy")
     assert {"people", "people_effects"} <= set(found.tables)
     written(found.tables, tmp_path / "out", notes=found.notes)

@@ -11,8 +11,8 @@ from tests.helpers import measurements
 from tests.helpers.measurements import measured_run
 from tests.helpers.reports import PAYLOADS, Elements, data_of
 from tomserve.content.text import sanitize
-from tomserve.reporting.html.build import report, write_report
-from tomserve.reporting.html.standing import standing
+from tomserve.reporting.html.report import report_html, write_report
+from tomserve.reporting.html.sources import find_current_report
 
 pytestmark = pytest.mark.usefixtures("checked_charts")
 
@@ -28,7 +28,7 @@ def text_of(page: str) -> str:
 
 
 def test_it_holds_verdicts_figures_tables_notes_and_where_they_come_from(deep: Path) -> None:
-    page = report(["deep"])
+    page = report_html(["deep"])
     said = text_of(page)
     for wanted in (
         "at best 67% of the states hold it.",
@@ -48,7 +48,7 @@ def test_it_holds_verdicts_figures_tables_notes_and_where_they_come_from(deep: P
 
 
 def test_it_says_nothing_that_only_answers_have(deep: Path) -> None:
-    page = report(["deep"])
+    page = report_html(["deep"])
     said = text_of(page).lower()
     for word in ("answers", "strateg", "unread", "unknown", "chance", "failure", "vanilla", "noise", "repl", "gold"):
         assert word not in said, said[max(0, said.find(word) - 60) : said.find(word) + 60]
@@ -58,24 +58,24 @@ def test_it_says_nothing_that_only_answers_have(deep: Path) -> None:
 
 
 def test_it_is_the_same_twice_and_stands_until_something_changes(deep: Path) -> None:
-    assert report(["deep"]) == report(["deep"])
+    assert report_html(["deep"]) == report_html(["deep"])
     path = write_report(["deep"])
     assert path == deep / "report.html"
-    assert standing(deep) == path
+    assert find_current_report(deep) == path
     path.write_text("changed")
-    assert standing(deep) is None
+    assert find_current_report(deep) is None
 
 
 def test_what_changed_between_sessions_is_said_first(tmp_path: Path, deep: Path) -> None:
     folder = measured_run(tmp_path / "runs/two", finished=False)
     measured_run(folder, environment={"device": "cuda", "torch": "2.1"})
-    said = text_of(report([str(folder)]))
+    said = text_of(report_html([str(folder)]))
     assert "Run two was measured in several sessions, and not all by the same means: device was cpu until" in said
     assert "Few states were measured." not in said  # the study has no such doubt here
 
 
 def test_a_table_alone_says_that_its_origin_is_not_recorded(deep: Path) -> None:
-    said = text_of(report([str(deep / "scores.parquet")]))
+    said = text_of(report_html([str(deep / "scores.parquet")]))
     assert "Where scores.parquet comes from is not recorded in a score table." in said
     assert "from the score tables alone" in said
 
@@ -127,14 +127,14 @@ EVIL = (*PAYLOADS, "left\u202eright\u2066", "\x1b[31mred\x00\x07", "a\ttab\u200b
 def exhibited(folder: Path, texts: tuple[str, ...]) -> str:
     folder.mkdir()
     (folder / "study.py").write_text(f"TEXTS = {texts!r}\n{EXHIBITED}", "utf-8")
-    return report(["deep"], study=f"{folder}/")
+    return report_html(["deep"], study=f"{folder}/")
 
 
 def test_a_study_shows_what_a_model_wrote_and_none_of_it_can_run_or_hide(deep: Path, tmp_path: Path) -> None:
     page = exhibited(tmp_path / "cases", EVIL)
     assert page.count('<details class="exhibit">') == len(EVIL)
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069]", page)
-    elements, plain = Elements(page), Elements(report(["deep"]))
+    elements, plain = Elements(page), Elements(report_html(["deep"]))
     for tag in ("script", "img", "style", "iframe", "svg/onload=alert(4)"):
         assert len(elements.all(tag)) == len(plain.all(tag)), tag
     shown = re.findall(r'<dt>heading</dt><dd dir="auto">(.*?)</dd>', page, re.S)

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tomserve.reporting.measuring import MeasureScreen, duration
+from tomserve.reporting.progress import MeasureScreen, duration
 from tomserve.runs.progress import MeasureListener
 
 

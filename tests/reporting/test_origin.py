@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from tests.helpers.examples import copied_example
-from tomserve.reporting.listing import origin
+from tomserve.reporting.run_list import origin
 
 WHOLE: dict[str, Any] = {
     "tool": "inspect_ai",

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tomserve.distributed.cluster import Job, Task
 from tomserve.distributed.shards import PartState
-from tomserve.reporting.parts import show
-from tomserve.reporting.terminal import Terminal
+from tomserve.reporting.shards import show_status
+from tomserve.reporting.table_layout import Terminal
 
 HOSTILE = "n1\x1b[2J" + "x" * 200
 JOB = Job(cluster="slurm", id="17", time="2026-11-24T00:00:00Z", parts=(0, 1))
@@ -14,7 +14,7 @@ JOB = Job(cluster="slurm", id="17", time="2026-11-24T00:00:00Z", parts=(0, 1))
 
 def shown(folder: Path, found: list[PartState], tasks: dict[int, Task]) -> list[str]:
     out = io.StringIO()
-    show(folder, found, JOB, tasks, Terminal(file=out, width=80, force_terminal=True, color_system=None))
+    show_status(folder, found, JOB, tasks, Terminal(file=out, width=80, force_terminal=True, color_system=None))
     return out.getvalue().splitlines()
 
 

@@ -16,11 +16,10 @@ from tests.helpers.every_study import score_table
 from tests.helpers.examples import copied_example
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.papers import alike, compiled, fonts, of_pdf, shown, size, text
-from tomserve.reporting import printing
-from tomserve.reporting.html import figured
-from tomserve.reporting.html.charts import Cell, Line, Point, heat, points, side_by_side
-from tomserve.reporting.html.svg import draw
-from tomserve.reporting.printing import INCHES, LEAST, write
+from tomserve.reporting import figure_export
+from tomserve.reporting.figure_export import INCHES, LEAST, write_figures
+from tomserve.reporting.html import figures as html_figures
+from tomserve.reporting.html.charts import Cell, Line, Point, draw, heat_map, points, side_by_side
 from tomserve.scoring.table import write_scores
 from tomserve.studies import Figure, Panel, Section
 
@@ -43,7 +42,7 @@ def maps(columns: int, name: str = "model") -> Any:
     names = [f"{name} {place}" for place in range(columns)]
     cells = [Cell(row, column, 0.25, "words") for row in ("some class", "another class") for column in names]
     return side_by_side(
-        [heat(cells, ["some class", "another class"], names, "a strategy", names=not n) for n in range(2)]
+        [heat_map(cells, ["some class", "another class"], names, "a strategy", names=not n) for n in range(2)]
     )
 
 
@@ -63,9 +62,9 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The figures of a model of an odd name, in the width of one and of two columns."""
     folder = tmp_path_factory.mktemp("printed")
     write_scores(score_table("perturbed", folder, [ODD]), folder / "s.parquet")
-    figures, _ = figured.figures([str(folder / "s.parquet")])
+    figures, _ = html_figures.figures([str(folder / "s.parquet")])
     for columns in INCHES:
-        write(figures, folder / str(columns), printing.FORMS, columns)
+        write_figures(figures, folder / str(columns), figure_export.FORMS, columns)
     return folder
 
 
@@ -142,33 +141,33 @@ def test_the_same_scores_are_drawn_the_same_each_time(printed: Path, tmp_path: P
 
 def test_a_legend_of_long_names_takes_more_lines_rather_than_smaller_letters(tmp_path: Path) -> None:
     names = [f"{number} a strategy of a long name" for number in range(4)]
-    (found,) = write([figure("dots", dots(names))], tmp_path, ["svg"], 1)
-    assert found.letters == printing.POINTS
+    (found,) = write_figures([figure("dots", dots(names))], tmp_path, ["svg"], 1)
+    assert found.letters == figure_export.POINTS
     assert not list(found.doubts())
 
 
 def test_maps_get_narrower_before_letters_get_smaller(tmp_path: Path) -> None:
-    (few,) = write([figure("few", maps(2))], tmp_path, ["svg"], 1)
+    (few,) = write_figures([figure("few", maps(2))], tmp_path, ["svg"], 1)
     assert few.letters >= LEAST
-    (many,) = write([figure("many", maps(9))], tmp_path, ["svg"], 1)
+    (many,) = write_figures([figure("many", maps(9))], tmp_path, ["svg"], 1)
     assert wide(tmp_path / "many.svg") <= 72 * INCHES[1] + 0.01
     assert many.letters < LEAST
     assert smallest(tmp_path / "many.svg") == pytest.approx(many.letters, rel=0.1)
     (doubt,) = many.doubts()
     assert re.match(r"many: is so wide that its letters have \d\.\d points; .*--columns 2", doubt)
-    assert not [*write([figure("many", maps(6))], tmp_path, ["svg"], 2)[0].doubts()]
+    assert not [*write_figures([figure("many", maps(6))], tmp_path, ["svg"], 2)[0].doubts()]
 
 
 @pytest.mark.system
 def test_names_of_models_stand_in_a_picture_as_they_are(tmp_path: Path) -> None:
-    write([figure("maps", maps(2, ODD), title=ODD, caption=ODD)], tmp_path, ["pdf", "svg"], 2)
+    write_figures([figure("maps", maps(2, ODD), title=ODD, caption=ODD)], tmp_path, ["pdf", "svg"], 2)
     root = ElementTree.fromstring((tmp_path / "maps.svg").read_text())
     assert f"{ODD} 1" in {one.text for one in root.iter("{http://www.w3.org/2000/svg}text")}
     assert "50% & mo" in text(compiled(tmp_path / "figures.tex").pdf)
 
 
 def test_letters_of_other_scripts_are_told(tmp_path: Path) -> None:
-    (found,) = write([figure("dots", dots(["汉字", "Ωμ"]))], tmp_path, ["pdf", "svg"], 1)
+    (found,) = write_figures([figure("dots", dots(["汉字", "Ωμ"]))], tmp_path, ["pdf", "svg"], 1)
     assert found.lacking == "字汉"
     (doubt,) = found.doubts()
     assert "字 (U+5B57) 汉 (U+6C49)" in doubt
@@ -180,7 +179,7 @@ def test_letters_of_other_scripts_are_told(tmp_path: Path) -> None:
 
 def test_figures_of_like_names_do_not_take_each_others_place(tmp_path: Path) -> None:
     names = ["a b", "a-b", "A/b", "../../up", "", "汉"]
-    found = write([figure(name, dots()) for name in names], tmp_path / "out", ["svg"], 1)
+    found = write_figures([figure(name, dots()) for name in names], tmp_path / "out", ["svg"], 1)
     assert [one.name for one in found] == ["a-b", "a-b-2", "A-b-3", "up", "figure", "figure-2"]
     assert sorted(one.name for one in tmp_path.iterdir()) == ["out"]
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from tomserve.engine.request import Identity
 from tomserve.engine.runner import RunStatus
 from tomserve.reporting import progress
-from tomserve.reporting.progress import RunProgress, Screen
+from tomserve.reporting.progress import RunProgress, RunScreen
 
 ROW = {"status": "ok", "reused": False, "attempts": 2, "usage": {"prompt": 300, "completion": 9, "cached": 200}}
 
@@ -75,7 +75,7 @@ def test_a_narrow_terminal_shows_everything_below_the_bar(width: int) -> None:
 
 def test_quiet_shows_warnings_and_what_answers_a_signal_alone() -> None:
     file = io.StringIO()
-    screen = Screen(Console(file=file, width=300), quiet=True)
+    screen = RunScreen(Console(file=file, width=300), quiet=True)
     screen.message("3 of 4 questions left")
     screen.started(4, 1)
     screen.row(ROW)

@@ -20,12 +20,11 @@ from tests.helpers.reports import PAYLOADS, Elements, data_of, run_folder
 from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.reporting.html import items as items_module
+from tomserve.reporting.html import item_browser as items_module
 from tomserve.reporting.html import page as page_module
-from tomserve.reporting.html.build import report, write_report
-from tomserve.reporting.html.charts import Line, Point, points
-from tomserve.reporting.html.sources import load, provenance
-from tomserve.reporting.html.svg import draw
+from tomserve.reporting.html.charts import Line, Point, draw, points
+from tomserve.reporting.html.report import report_html, write_report
+from tomserve.reporting.html.sources import load_sources, provenance
 from tomserve.scoring.table import write_scores
 from tomserve.studies import Context, Figure, Verdict, load_study
 from tomserve.studies.presentation import one_line, percent
@@ -105,7 +104,7 @@ def test_a_report_answers_in_the_order_of_the_questions(example: Path, whole: st
 
 
 def test_every_table_is_there_with_its_note_and_intervals_and_labels_are_handed_on(example: Path) -> None:
-    text = report([str(example)], intervals="published", labels=["example=Big Model"])
+    text = report_html([str(example)], intervals="published", labels=["example=Big Model"])
     copies = data_of(text)["tables"]
     page = Elements(text)
     shown = {attributes["id"].removeprefix("table-") for attributes in page.all("details") if "id" in attributes}
@@ -118,7 +117,7 @@ def test_every_table_is_there_with_its_note_and_intervals_and_labels_are_handed_
     assert "<h1>Big Model</h1>" in text
     assert [arm["model"] for arm in data_of(text)["arms"]] == ["Big Model"]
     with pytest.raises(ConfigError, match="unknown intervals 'x'"):
-        report([str(example)], intervals="x")
+        report_html([str(example)], intervals="x")
 
 
 def tea(folder: Path, *items: Item, model: str = "tiny", **more: Any) -> Path:
@@ -152,13 +151,13 @@ def test_several_runs_make_one_report_here(pair: Path, tmp_path: Path, monkeypat
 )
 def test_what_is_no_run_is_refused(example: Path, runs: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
-        report([run.replace("EXAMPLE", str(example)) for run in runs])
+        report_html([run.replace("EXAMPLE", str(example)) for run in runs])
 
 
 def test_a_run_without_answers_is_refused(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "empty", {"vanilla": {}}, [make_item()])
     with pytest.raises(ConfigError, match="nothing was answered yet"):
-        report([str(folder)])
+        report_html([str(folder)])
 
 
 def test_an_unwritable_place_is_said(tmp_path: Path) -> None:
@@ -174,7 +173,7 @@ def test_an_incomplete_run_is_marked_and_what_could_not_be_read_stands_at_the_he
     answers = {
         item.id: {"text": text, "status": "ok" if text else "timeout"} for item, text in zip(items, texts, strict=False)
     }
-    page = report([str(run_folder(tmp_path / "r", {"vanilla": answers}, items, complete=False))])
+    page = report_html([str(run_folder(tmp_path / "r", {"vanilla": answers}, items, complete=False))])
     for said in (
         "Run r is incomplete: 1 of 5 answers (20.0%) were not asked for yet",
         "Run r: 1 of 4 answers (25.0%) could not be read, and 1 (25.0%) did not come (1 timeout)",
@@ -194,7 +193,7 @@ def test_two_strategies_in_two_runs_are_one_model(example: Path, whole: str, tmp
         manifest["strategies"] = {strategy: manifest["strategies"][strategy]}
         manifest["sampling"]["seed"] = int(strategy == "cot")
         (tmp_path / strategy / "manifest.json").write_text(json.dumps(manifest))
-    both = report([str(tmp_path / "vanilla"), str(tmp_path / "cot")])
+    both = report_html([str(tmp_path / "vanilla"), str(tmp_path / "cot")])
     copies, expected = data_of(both)["tables"], data_of(whole)["tables"]
     assert copies["prompting_effects"]["csv"] == expected["prompting_effects"]["csv"]
     assert copies["accuracy"]["csv"] == expected["accuracy"]["csv"]
@@ -204,7 +203,7 @@ def test_two_strategies_in_two_runs_are_one_model(example: Path, whole: str, tmp
 
 def test_a_score_table_has_a_report_that_says_what_it_cannot_show(example: Path, whole: str, tmp_path: Path) -> None:
     table = tmp_path / "mine.csv"
-    write_scores(load([str(example)], [], None)[1], table)
+    write_scores(load_sources([str(example)], [], None)[1], table)
     path = write_report([str(table)])
     assert path == tmp_path / "mine-report.html"
     page = path.read_text()
@@ -220,7 +219,7 @@ def test_other_benchmarks_get_what_their_study_has(tmp_path: Path) -> None:
     items = [make_item(n, choices=["tea", *["salt"][: n % 2], "unknown"], gold=None) for n in (1, 2, 3)]
     right = {item.id: {"text": json.dumps({"answer": "tea"})} for item in items}
     wrong = {item.id: {"text": "I do not know at all"} for item in items}
-    text = report([str(run_folder(tmp_path / "r", {"vanilla": right, "cot": wrong}, items))])
+    text = report_html([str(run_folder(tmp_path / "r", {"vanilla": right, "cot": wrong}, items))])
     assert "Not drawn" not in text
     assert "this study has no table" not in text
     labels = [attributes.get("aria-label", "") for attributes in Elements(text).all("svg")]
@@ -352,7 +351,7 @@ def test_the_browser_has_every_item_with_its_gold_chain_and_base(whole: str) -> 
 def test_items_of_one_id_that_differ_are_kept_apart(tmp_path: Path) -> None:
     one = tea(tmp_path / "one", make_item(1), model="a")
     two = tea(tmp_path / "two", make_item(1, question="Another?"), model="b")
-    found = data_of(report([str(one), str(two)]))
+    found = data_of(report_html([str(one), str(two)]))
     assert [item["id"] for item in found["items"]] == ["demo/1", "demo/1 (version 2)"]
 
 
@@ -361,7 +360,7 @@ def test_long_texts_are_cut_and_said_to_be(tmp_path: Path, monkeypatch: pytest.M
     items = [make_item(n) for n in range(40)]
     noise = ["".join(hashlib.sha256(bytes([n, m])).hexdigest() for m in range(40)) for n in range(40)]
     answers = {i.id: {"text": json.dumps({"answer": "tea"}), "reasoning": noise[n]} for n, i in enumerate(items)}
-    text = report([str(run_folder(tmp_path / "r", {"vanilla": answers}, items))])
+    text = report_html([str(run_folder(tmp_path / "r", {"vanilla": answers}, items))])
     cut = data_of(text)["cut"]
     assert cut in items_module.CUTS[1:]
     assert f"Texts are cut to {cut} characters each" in text
@@ -464,7 +463,7 @@ def test_no_credential_of_a_manifest_is_shown(hostile: str) -> None:
 
 @pytest.mark.system
 def test_the_same_runs_give_the_same_bytes(example: Path, whole: str) -> None:
-    code = f"from tomserve.reporting.html.build import report; print(report([{str(example)!r}]), end='')"
+    code = f"from tomserve.reporting.html.report import report; print(report([{str(example)!r}]), end='')"
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=env)
@@ -479,16 +478,16 @@ def test_six_models_fit_into_five_megabytes(tmp_path: Path) -> None:
     finally:
         sys.path.pop(0)
     runs = bench.make(tmp_path / "runs", 6)
-    sources, scores = load(runs, [], None)
+    sources, scores = load_sources(runs, [], None)
     assert scores.height == 13_056
-    data, cut = items_module.packed(sources, {})
+    data, cut = items_module.pack_browser(sources, {})
     assert cut is None
-    rest = len(report([runs[0]])) - len(data_of_bytes(runs[0]))
+    rest = len(report_html([runs[0]])) - len(data_of_bytes(runs[0]))
     assert len(data) + 6 * rest < 5_000_000
 
 
 def data_of_bytes(run: str) -> str:
-    return items_module.packed(load([run], [], None)[0], {})[0]
+    return items_module.pack_browser(load_sources([run], [], None)[0], {})[0]
 
 
 OWN = """
@@ -504,7 +503,7 @@ def tables(scores, intervals):
 def test_the_report_of_an_own_study_has_nothing_empty(example: Path, tmp_path: Path) -> None:
     """It draws what can be drawn of any study, the classes in the benchmark's order, and says what there is not."""
     (tmp_path / "mine.py").write_text(f'{OWN}\nSTUDY = Study(name="mine", tables=tables)\n')
-    page = report([str(example)], study=str(tmp_path / "mine.py"))
+    page = report_html([str(example)], study=str(tmp_path / "mine.py"))
     assert "This study gives no verdicts in words; its tables are below." in page
     assert 'class="cards"' not in page
     assert 'class="lead"' not in page
@@ -518,7 +517,7 @@ def test_the_page_explains_what_it_has(tmp_path: Path) -> None:
     items = [make_item(n) for n in (1, 2, 3)]
     replies = {item.id: {"text": json.dumps({"answer": "tea"})} for item in items}
     one, own, both = (
-        report([str(run_folder(tmp_path / "-".join(names), dict.fromkeys(names, replies), items))])
+        report_html([str(run_folder(tmp_path / "-".join(names), dict.fromkeys(names, replies), items))])
         for names in (("vanilla",), ("mine",), ("vanilla", "cot"))
     )
     for said in ("vanilla asks for the answer alone", "Chance is what a blind guess scores", "a belief chain (what a"):

@@ -7,15 +7,15 @@ import polars as pl
 import pytest
 
 from tests.helpers.reports import talking_run
-from tomserve.reporting.html import build, choice, page
-from tomserve.reporting.html.choice import Choice
+from tomserve.reporting.html import item_browser, page, report
+from tomserve.reporting.html.item_browser import ItemSample
 from tomserve.studies import load_study
 
 STUDY = load_study("perturbed")
 
 
-def choose(table: pl.DataFrame, most: int) -> Choice:
-    return choice.choose(table, most, versions=STUDY.versions, strata=STUDY.strata)
+def choose(table: pl.DataFrame, most: int) -> ItemSample:
+    return item_browser.sample_items(table, most, versions=STUDY.versions, strata=STUDY.strata)
 
 
 def scores(stages: int, failed: int) -> pl.DataFrame:
@@ -44,7 +44,7 @@ def scores(stages: int, failed: int) -> pl.DataFrame:
 
 
 def test_what_fits_is_held_whole() -> None:
-    assert choose(scores(5, 1), most=60) == choice.Choice(None, None)
+    assert choose(scores(5, 1), most=60) == item_browser.ItemSample(None, None)
 
 
 def test_whole_questions_are_drawn_failures_first_and_kinds_alike() -> None:
@@ -77,9 +77,11 @@ def test_items_without_versions_are_questions_by_themselves() -> None:
 
 @pytest.mark.system
 def test_a_page_says_that_it_holds_a_part(example: Path, whole: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "choose", lambda scores, **kept: choice.choose(scores, **{**kept, "most": 100}))
+    monkeypatch.setattr(
+        report, "sample_items", lambda scores, **kept: item_browser.sample_items(scores, **{**kept, "most": 100})
+    )
     monkeypatch.setattr(page, "MOST", 5)
-    part = build.report([str(example)])
+    part = report.report_html([str(example)])
     assert "This page holds" not in whole
     assert "This page holds" in part
     assert "of 352 answers" in part
@@ -96,10 +98,10 @@ def test_a_page_holds_fewer_questions_where_each_has_many_replies(
 ) -> None:
     wanted: list[int] = []
 
-    def noted(scores: pl.DataFrame, most: int, **kept: Any) -> choice.Choice:
+    def noted(scores: pl.DataFrame, most: int, **kept: Any) -> item_browser.ItemSample:
         wanted.append(most)
-        return choice.choose(scores, most, **kept)
+        return item_browser.sample_items(scores, most, **kept)
 
-    monkeypatch.setattr(build, "choose", noted)
-    build.report([str(talking_run(tmp_path / "talk"))])
-    assert wanted == [choice.ANSWERS * 4 // 11]
+    monkeypatch.setattr(report, "sample_items", noted)
+    report.report_html([str(talking_run(tmp_path / "talk"))])
+    assert wanted == [item_browser.ANSWERS * 4 // 11]

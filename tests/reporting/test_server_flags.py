@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.conftest import make_item
 from tests.helpers.reports import run_folder
-from tomserve.reporting.html.build import report
+from tomserve.reporting.html.report import report_html
 
 SERVER = {
     "command": ["python", "serve", "m", "--max-num-seqs", "8"],
@@ -19,7 +19,7 @@ def test_the_report_and_the_list_name_the_flags(cli, tmp_path: Path) -> None:
     item = make_item()
     answers = {"vanilla": {item.id: {"text": '{"answer": "tea"}'}}}
     folder = run_folder(tmp_path / "flagged", answers, [item], server=SERVER)
-    page = report([str(folder)])
+    page = report_html([str(folder)])
     head = page[: page.index("Provenance")]
     assert SAID in head
     assert "<b> " not in head
@@ -28,4 +28,4 @@ def test_the_report_and_the_list_name_the_flags(cli, tmp_path: Path) -> None:
     assert "server flags_changed" not in shown
     assert "\x1b" not in shown
     plain = run_folder(tmp_path / "plain", answers, [item], server={"flags_changed": {}})
-    assert "server flags" not in report([str(plain)]) + cli("runs", plain).out
+    assert "server flags" not in report_html([str(plain)]) + cli("runs", plain).out

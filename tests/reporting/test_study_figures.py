@@ -12,8 +12,8 @@ import pytest
 from tests.conftest import make_item
 from tests.helpers.reports import Elements, data_of, hitom_run, run_folder
 from tomserve.errors import ConfigError
-from tomserve.reporting.html import svg
-from tomserve.reporting.html.build import report, write_report
+from tomserve.reporting.html import charts
+from tomserve.reporting.html.report import report_html, write_report
 from tomserve.runs.scores import load_scores
 from tomserve.studies import Analysis, Study, compute
 
@@ -53,7 +53,7 @@ STUDY = Study(
 """
 DRAWING = """
 from tomserve.reporting.html.charts import Line, Point, points
-from tomserve.reporting.html.svg import draw
+from tomserve.reporting.html.charts import draw
 from tomserve.studies import Figure, Panel, Section
 
 
@@ -84,7 +84,7 @@ def test_a_study_of_ones_own_brings_its_figure_its_verdict_and_its_chance(run: P
     folder.mkdir()
     (folder / "study.py").write_text(STUDY)
     (folder / "drawing.py").write_text(DRAWING)
-    text = report([str(run)], study=f"{folder}/")
+    text = report_html([str(run)], study=f"{folder}/")
     page = Elements(text)
     (picture,) = page.all("svg")
     assert picture["aria-label"] == "My own picture of everything, with doors"
@@ -129,7 +129,7 @@ def test_an_evaluation_computes_its_study_once(
     endpoint, cli, items_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import tomserve.studies
-    from tomserve.reporting.html import build
+    from tomserve.reporting.html import report
 
     computed: list[Analysis] = []
 
@@ -138,7 +138,7 @@ def test_an_evaluation_computes_its_study_once(
         return computed[-1]
 
     monkeypatch.setattr(tomserve.studies, "compute", counted)
-    monkeypatch.setattr(build, "compute", counted)
+    monkeypatch.setattr(report, "compute", counted)
     asking = ["--benchmark", "items", "--path", items_file, "--base-url", endpoint.url, "--run", "r"]
     done = cli("eval", *asking, "--report")
     assert done.code == 0
@@ -164,7 +164,7 @@ def test_figures_that_cannot_be_told_apart_are_refused(run: Path) -> None:
 
 @pytest.mark.system
 def test_published_intervals_of_nested_beliefs_leave_no_figure_undrawn(tmp_path: Path) -> None:
-    text = report([str(hitom_run(tmp_path / "hitom"))], intervals="published")
+    text = report_html([str(hitom_run(tmp_path / "hitom"))], intervals="published")
     assert "Not drawn: these stories have no matched twins." in text
     assert "this study has no table" not in text
     assert "Does step-by-step reasoning help?" not in text
@@ -177,7 +177,7 @@ PROCESSES = {
         "assert not {'altair', 'vl_convert', 'jinja2'} & set(sys.modules)\n"
     ),
     "reports are made without altair": (  # which takes as long to import as everything else
-        "from tomserve.reporting.html.build import report\n"
+        "from tomserve.reporting.html.report import report\n"
         "assert '<svg' in report([sys.argv[1]])\n"
         "assert 'altair' not in sys.modules\n"
     ),
@@ -197,14 +197,14 @@ def test_in_a_process_of_its_own(name: str, run: Path) -> None:
 
 
 def test_charts_are_held_against_the_schema_in_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tomserve.reporting.html.vegalite import field, layer, layered
+    from tomserve.reporting.html.charts import field, layer, layered
 
     def wrong() -> str:
-        return str(svg.draw(layered([layer("point", [], {"x": field("a:N")}, size="large")], 10, 10), "", "wrong"))
+        return str(charts.draw(layered([layer("point", [], {"x": field("a:N")}, size="large")], 10, 10), "", "wrong"))
 
     with pytest.raises(Exception, match="large"):
         wrong()
-    monkeypatch.setattr(svg, "CHECK", None)
+    monkeypatch.setattr(charts, "CHECK", None)
     assert wrong().startswith("<svg")
 
 
@@ -212,16 +212,16 @@ def test_charts_of_altair_are_drawn_and_a_mistake_in_one_is_told_where_it_is_mad
     import altair as alt
 
     frame = pl.DataFrame({"stage": ["a", "b"], "share": [0.25, 0.75]})
-    drawing = svg.draw(alt.Chart(frame).mark_bar().encode(x="stage", y="share"), "Two bars.", "bars")
+    drawing = charts.draw(alt.Chart(frame).mark_bar().encode(x="stage", y="share"), "Two bars.", "bars")
     assert str(drawing).startswith("<svg")
     assert 'aria-label="Two bars."' in str(drawing)
     with pytest.raises(Exception, match="size"):
-        svg.draw(alt.Chart(frame).mark_bar(size="large").encode(x="stage"), "", "bars")
+        charts.draw(alt.Chart(frame).mark_bar(size="large").encode(x="stage"), "", "bars")
 
 
 def test_what_vega_cannot_draw_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(svg, "CHECK", None)
-    drawing = svg.draw({"title": "nothing"}, "", "mine-0")
+    monkeypatch.setattr(charts, "CHECK", None)
+    drawing = charts.draw({"title": "nothing"}, "", "mine-0")
     with pytest.raises(ConfigError, match=r"^the figure mine-0 cannot be drawn: Invalid specification") as found:
         str(drawing)
     assert "\n" not in str(found.value)

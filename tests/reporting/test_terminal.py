@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tests.helpers.score_tables import scores
 from tomserve.reporting import tables
-from tomserve.reporting.terminal import print_entry, print_prose, print_table
+from tomserve.reporting.table_layout import print_entry, print_prose, print_table
 from tomserve.studies import Study, compute
 from tomserve.studies.presentation import Card, Excerpt, Verdict
 
@@ -78,7 +78,7 @@ def test_statistical_columns_are_explained_where_nobody_else_does() -> None:
     )
     for notes, explained in ((None, True), ({"plan": "A note."}, False), ({}, False)):
         console = Console(file=io.StringIO(), width=500, highlight=False)
-        tables.show({"one": plan, "two": plan}, console, notes)
+        tables.show_tables({"one": plan, "two": plan}, console, notes)
         text = str(console.file.getvalue())  # type: ignore[attr-defined]
         assert (text.count("minimum_detectable_effect, SD 0.2: the smallest true difference") == 1) is explained
         assert (text.count("if all are affected, SD 0.2: the same if all classes") == 1) is explained

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import orjson
 
-from tomserve.reporting.html import turns
+from tomserve.reporting.html import transcripts
 
 
 def test_of_very_many_replies_those_of_the_scored_sample_stay(tmp_path: Path) -> None:
@@ -16,8 +16,8 @@ def test_of_very_many_replies_those_of_the_scored_sample_stay(tmp_path: Path) ->
                 row = {"item": "a", "strategy": "s", "status": "ok", "turn": turn, "text": f"{sample}/{turn}"}
                 row |= {"sample": sample or None} | ({"closes": calls} if turn == calls - 1 else {})
                 file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
-    found = turns.Turns(path, "m", {"s"}).of("a", "s", "m", scored=7)
-    assert len(found) == turns.MOST
+    found = transcripts.Conversations(path, "m", {"s"}).of("a", "s", "m", scored=7)
+    assert len(found) == transcripts.MOST
     own = [row["text"] for row in found if row["sample"] == 7]
     assert own == [f"7/{turn}" for turn in range(calls)]
     assert {"closes" in row for row in found if row["turn"] == calls - 1} == {True}

@@ -22,8 +22,8 @@ from tomserve.content.files import FileSnapshot, digest_file
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
 from tomserve.reporting.html import sources
-from tomserve.reporting.html.build import write_report
-from tomserve.reporting.html.standing import standing
+from tomserve.reporting.html.report import write_report
+from tomserve.reporting.html.sources import find_current_report
 from tomserve.runs import runfolder
 from tomserve.runs import scores as table
 from tomserve.runs.scores import load_scored_run, scores_of
@@ -347,28 +347,28 @@ def test_a_pinned_file_ends_where_it_ended(tmp_path: Path) -> None:
 
 
 def test_a_report_stands_as_long_as_it_would_be_made_the_same(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert standing(run) is None
+    assert find_current_report(run) is None
     path = write_report([str(run)])
-    assert standing(run) == path
+    assert find_current_report(run) == path
     aged(run)
-    assert standing(run) == path
+    assert find_current_report(run) == path
     manifest(run, complete=False)
-    assert standing(run) is None  # the page shows the whole manifest
+    assert find_current_report(run) is None  # the page shows the whole manifest
     manifest(run)
-    assert standing(run) == path
+    assert find_current_report(run) == path
     path.write_text(path.read_text().replace("0 of 4 right", "4 of 4 right"))
     aged(run)
-    assert standing(run) is None
+    assert find_current_report(run) is None
     write_report([str(run)], labels=["r=Mine"], intervals="published")
-    assert standing(run) == path, "what its user wished for is kept"
+    assert find_current_report(run) == path, "what its user wished for is kept"
     write_report([str(run)], run.parent / "elsewhere.html")
-    assert standing(run) == path
+    assert find_current_report(run) == path
     edited(run)
     aged(run)
-    assert standing(run) is None
+    assert find_current_report(run) is None
     path.unlink()
     scores_of(run)
-    assert standing(run) is None
+    assert find_current_report(run) is None
 
 
 def test_a_report_of_another_study_or_code_is_old(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -376,20 +376,20 @@ def test_a_report_of_another_study_or_code_is_old(run: Path, monkeypatch: pytest
     shutil.copytree(ROOT / "analysis", own, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setenv("TOMSERVE_CONTENT", str(own.parent))
     path = write_report([str(run)])
-    assert standing(run) == path
+    assert find_current_report(run) == path
     text = (own / "accuracy.py").read_text()
     (own / "accuracy.py").write_text(text + "\n")
-    assert standing(run) is None
+    assert find_current_report(run) is None
     (own / "accuracy.py").write_text(text)
-    assert standing(run) == path
-    monkeypatch.setattr("tomserve.reporting.html.standing._CODE", "sha256:other")
-    assert standing(run) is None
+    assert find_current_report(run) == path
+    monkeypatch.setattr("tomserve.reporting.html.sources._CODE", "sha256:other")
+    assert find_current_report(run) is None
     write_report([str(run)], study=str(own / "accuracy.py"))
-    assert standing(run) is None, "a study given by path is not looked for again"
+    assert find_current_report(run) is None, "a study given by path is not looked for again"
 
 
 def test_a_report_shows_the_rows_that_were_scored(run: Path) -> None:
-    (source,), _ = sources.load([str(run)], [], None)
+    (source,), _ = sources.load_sources([str(run)], [], None)
     with (run / "responses.jsonl").open("ab") as journal:
         journal.write(row(1, "tea"))
     assert [answer["text"] for _, answer in source.answers()] == ["Answer: salt"] * 4

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import Outcome
 from tomserve.errors import ConfigError
-from tomserve.reporting.html.generic import by_factors
+from tomserve.reporting.html.figures import by_factors
 from tomserve.studies import analyze, compute
 
 CLUSTERS = 12

@@ -20,7 +20,7 @@ from tests.helpers.chain_tables import FOLLOWER, INERT, SOMETIMES, Answerer, mea
 from tests.helpers.reports import PAYLOADS, Elements
 from tomserve.content.text import sanitize
 from tomserve.faithfulness import table as t
-from tomserve.reporting.html.build import report
+from tomserve.reporting.html.report import report_html
 from tomserve.runs.measurement import MeasuredRun
 from tomserve.stats.interventions import AFTERWARDS, FILLER, FOLLOWS, KEPT, LAST, PARTLY, SWAPPED, UNDECIDED
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Study, load_study
@@ -232,7 +232,7 @@ def test_what_a_model_wrote_cannot_run_or_hide_in_the_report(tmp_path: Path) -> 
     with MeasuredRun.open(tmp_path / "run", settings={}, **settings) as run:  # type: ignore[arg-type]
         run.write_items([])
         run.finish(frame)
-    page = report([str(tmp_path / "run")])
+    page = report_html([str(tmp_path / "run")])
     assert not [name for name in ("img", "iframe") if Elements(page).all(name)]
     assert page.count('<details class="exhibit">') == 30
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", page.partition('id="tables"')[0])

@@ -15,7 +15,7 @@ from tests.helpers.score_tables import scores
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
 from tomserve.reporting import latex
-from tomserve.reporting.unread import LINES, WIDTH, end_of, show_unread
+from tomserve.reporting.run_list import LINES, WIDTH, last_lines, show_unread
 from tomserve.runs.scores import scores_of
 from tomserve.studies import compute
 from tomserve.studies.comparison import combine_scores, same_model_notes
@@ -107,7 +107,7 @@ def test_replies_of_another_tool_and_score_tables_are_listed_too(cli, tmp_path: 
 
 def test_what_a_model_wrote_cannot_control_the_terminal_or_fill_it() -> None:
     hostile = "\x1b[2J" + "\u202e" + "x" * 5000 + "\r\nend\x07"
-    lines = end_of(hostile)
+    lines = last_lines(hostile)
     assert (lines[0], lines[-1], len(lines)) == ("...", "end\ufffd", LINES)
     out = io.StringIO()
     one = UnreadReply("a\x1b[31m", "s\n", "m", "invalid", "why \x9b" + "y" * 200, 0, hostile)
@@ -116,7 +116,7 @@ def test_what_a_model_wrote_cannot_control_the_terminal_or_fill_it() -> None:
     assert text.startswith("runs/[bold]x: 1 of 1")
     assert all(len(line) <= WIDTH for line in text.splitlines())
     assert all(c.isprintable() or c == "\n" for c in text)
-    assert end_of("  \n") == ["(the reply is empty)"]
+    assert last_lines("  \n") == ["(the reply is empty)"]
 
 
 def test_two_strategies_share_a_narrow_column() -> None:

@@ -306,7 +306,7 @@ def listener_of(progress: bool | Listener) -> Listener:
         return progress
     if not progress:
         return SilentListener()
-    from tomserve.reporting.progress import Screen
-    from tomserve.reporting.terminal import Terminal
+    from tomserve.reporting.progress import RunScreen
+    from tomserve.reporting.table_layout import Terminal
 
-    return Screen(Terminal(highlight=False))
+    return RunScreen(Terminal(highlight=False))

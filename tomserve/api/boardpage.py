@@ -22,7 +22,7 @@ from tomserve.content.files import one_line
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError
 from tomserve.reporting import tables
-from tomserve.reporting.terminal import print_prose, print_table
+from tomserve.reporting.table_layout import print_prose, print_table
 from tomserve.stats.functional import FTOM_1
 from tomserve.studies import Excerpt
 from tomserve.studies.presentation import Row, cell

@@ -134,7 +134,7 @@ def _listener(progress: bool | MeasureListener) -> MeasureListener | None:
         return progress
     if not progress:
         return None
-    from tomserve.reporting.measuring import MeasureScreen
-    from tomserve.reporting.terminal import Terminal
+    from tomserve.reporting.progress import MeasureScreen
+    from tomserve.reporting.table_layout import Terminal
 
     return MeasureScreen(Terminal(highlight=False))

@@ -134,12 +134,11 @@ def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -
     wish = _wish(model, given)
     asking, measuring, say = SilentListener(), SilentMeasureListener(), lambda text: None
     if given.get("progress"):
-        from tomserve.reporting.measuring import MeasureScreen
-        from tomserve.reporting.progress import Screen
-        from tomserve.reporting.terminal import Terminal
+        from tomserve.reporting.progress import MeasureScreen, RunScreen
+        from tomserve.reporting.table_layout import Terminal
 
         screen = Terminal(highlight=False)
-        asking, measuring, say = Screen(screen), MeasureScreen(screen), lambda text: screen.print(text, markup=False)  # type: ignore[assignment]
+        asking, measuring, say = RunScreen(screen), MeasureScreen(screen), lambda text: screen.print(text, markup=False)  # type: ignore[assignment]
     doing = Doing(
         lambda made, servers: answered(made, asking, servers),
         lambda settings, at, on: measure(settings, at, measuring, on),

@@ -23,7 +23,7 @@ from tomserve.causal.experiment import ExperimentResult, Hardware, find_setup
 from tomserve.causal.settings import ITEMS, Settings
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, RunMismatchError, StoppedError, TomserveError
-from tomserve.reporting.html.build import write_report
+from tomserve.reporting.html.report import write_report
 from tomserve.runs.evaluation import EvalResult, Servers
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.planning import EvalOptions

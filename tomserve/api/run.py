@@ -192,7 +192,7 @@ class Run:
 
         Raises ConfigError where the file cannot be written, or a file of the run is broken.
         """
-        from tomserve.reporting.html.build import write_report
+        from tomserve.reporting.html.report import write_report
 
         return write_report([f"{self.folder.absolute()}/"], None if path is None else Path(path).expanduser())
 

@@ -53,9 +53,9 @@ def checks(folder: Path, wanted: VerifyOptions | None = None) -> Iterator[Findin
     holds = True
     for one in verification.verify_run(folder, wanted):
         if one.what == SEAL and holds:
-            from tomserve.reporting.html.remade import remade
+            from tomserve.reporting.html.report import check_report
 
-            if (page := remade(folder)) is not None:
+            if (page := check_report(folder)) is not None:
                 yield page
         holds &= one.holds is not False
         yield one

@@ -16,8 +16,8 @@ from tomserve.cli.options import PathOption, QuietOption, console
 from tomserve.errors import ConfigError, one_of
 
 if TYPE_CHECKING:
-    from tomserve.interop.bringing import Wish
-    from tomserve.interop.foreign import Source
+    from tomserve.interop.importer import ImportOptions
+    from tomserve.interop.samples import Source
 
 FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE", help="Files, or folders of them.")]
 RunOption = Annotated[str | None, typer.Option(help="Name of the run. If left out: <task>-<model>.")]
@@ -97,7 +97,7 @@ def import_inspect(
     Each task of each model becomes a run, which score, analyze, compare, report and the workbench take like any other.
     The exit code is 1 where samples could not be read.
     """
-    from tomserve.interop.inspect_log import InspectLog
+    from tomserve.interop.inspect_reader import InspectLog
 
     wish = _wish(run, model, task, strategy, benchmark, path, together, scorer, threshold, counts, factor, cluster)
     named, found = _files(logs, (".eval", ".json"))
@@ -124,7 +124,7 @@ def import_lm_eval(
 
     The results_<date>.json beside a file says which model answered. The exit code is 1 where samples could not be read.
     """
-    from tomserve.interop.lm_eval_samples import LmEvalSamples
+    from tomserve.interop.lm_eval_files import LmEvalSamples
 
     wish = _wish(run, model, task, strategy, benchmark, path, together, scorer, threshold, counts, factor, cluster)
     named, found = _files(samples, (".jsonl",), "samples_")
@@ -192,14 +192,16 @@ def _wish(
     counts: str | None,
     factors: list[str] | None,
     cluster: str | None,
-) -> Wish:
-    from tomserve.interop.bringing import Wish
+) -> ImportOptions:
+    from tomserve.interop.importer import ImportOptions
 
     known: dict[str | None, Literal["tomserve", "tool"] | None] = {None: None, "tomserve": "tomserve", "tool": "tool"}
     if counts not in known:
         raise ConfigError(f"--counts: {one_of('reading', str(counts), ('tomserve', 'tool'))}")
     own = tuple(factors or ())
-    return Wish(run, model, task, strategy, benchmark, path, together, scorer, threshold, known[counts], own, cluster)
+    return ImportOptions(
+        run, model, task, strategy, benchmark, path, together, scorer, threshold, known[counts], own, cluster
+    )
 
 
 def _files(given: Sequence[Path], endings: tuple[str, ...], beginning: str = "") -> tuple[list[Path], set[Path]]:
@@ -225,18 +227,18 @@ def _bring_mapped(
     files: Sequence[Path],
     columns: list[str] | None,
     task: str | None,
-    wish: Wish,
+    wish: ImportOptions,
     quiet: bool,
 ) -> int:
-    from tomserve.interop.mapped import Mapped
+    from tomserve.interop.csv_reader import MappedFile
 
     named, found = _files(files, (f".{kind}",))
-    return _bring([Mapped(one, kind, columns or (), wish.model, task) for one in named], wish, found, quiet)
+    return _bring([MappedFile(one, kind, columns or (), wish.model, task) for one in named], wish, found, quiet)
 
 
-def _bring(sources: Sequence[Source], wish: Wish, found: Collection[Path], quiet: bool) -> int:
+def _bring(sources: Sequence[Source], wish: ImportOptions, found: Collection[Path], quiet: bool) -> int:
     from tomserve.cli.brought import show
-    from tomserve.interop.bringing import bring
-    from tomserve.reporting.progress import Screen
+    from tomserve.interop.importer import import_replies
+    from tomserve.reporting.progress import RunScreen
 
-    return show(bring(sources, wish, Screen(console(), quiet=quiet), found))
+    return show(import_replies(sources, wish, RunScreen(console(), quiet=quiet), found))

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from tomserve.content.paths import run_argument
 from tomserve.content.text import count_noun, say
-from tomserve.interop.items_of import LEVELS
+from tomserve.interop.samples import LEVELS
 
 if TYPE_CHECKING:
-    from tomserve.interop.bringing import Brought
-    from tomserve.interop.bringing_run import Made
+    from tomserve.interop.importer import ImportedRun, ImportSummary
 
 MOST_UNREAD = 10
 """So many files of which nothing could be read are named."""
@@ -20,7 +19,7 @@ MOST_NAMES = 8
 """So many grades are named that do not count, and so many facts that are no factors."""
 
 
-def show(brought: Brought) -> int:
+def show(brought: ImportSummary) -> int:
     """Print what was made and what was left out; returns the exit code."""
     for made in brought.runs:
         _show_run(made)
@@ -42,7 +41,7 @@ def show(brought: Brought) -> int:
     return 1 if brought.left_out or brought.unread else 0
 
 
-def _show_run(made: Made) -> None:
+def _show_run(made: ImportedRun) -> None:
     what = f"{_replies(made.replies)} to {count_noun(made.items, 'question')}"
     say(f"{made.folder}: {what}" + ("" if made.fresh else "; was there before, and is unchanged"))
     if made.matched:
@@ -59,7 +58,7 @@ def _show_run(made: Made) -> None:
         say(f"warning: {made.folder}: {text}", error=True)
 
 
-def _passed_over(made: Made) -> str:
+def _passed_over(made: ImportedRun) -> str:
     """The facts that are no factors because they have too many values, and what to do."""
     names = [f"{name!r:.60}" for name in made.passed_over]
     more = [f"{len(names) - MOST_NAMES:,} more"] if len(names) > MOST_NAMES else []
@@ -67,7 +66,7 @@ def _passed_over(made: Made) -> str:
     return f"{', '.join([*names[:MOST_NAMES], *more])}; {way_out}"
 
 
-def _reading(made: Made) -> str:
+def _reading(made: ImportedRun) -> str:
     """Whose reading counts, which of the other tool's grades were taken, and how to take others."""
     names, others = ([f"{name!r:.100}" for name in given] for given in (made.grades, made.other_grades))
     grade = " ".join(["the other tool's", "grades" if len(names) > 1 else "grade", " and ".join(names)]).strip()
@@ -80,7 +79,7 @@ def _reading(made: Made) -> str:
     return f"{text} (also there: {', '.join([*others[:MOST_NAMES], *more])}; --scorer NAME chooses)"
 
 
-def _warnings(made: Made) -> Iterator[str]:
+def _warnings(made: ImportedRun) -> Iterator[str]:
     """What a user should know of a run, each in a sentence."""
     if made.nearly:
         yield made.nearly

@@ -132,7 +132,7 @@ def _measure(settings: Settings, on: Hardware, run: str | None, *, report: bool,
     from tomserve.cli.evaluate import write_report_of
     from tomserve.cli.telling import warn
     from tomserve.reporting import tables
-    from tomserve.reporting.measuring import MeasureScreen
+    from tomserve.reporting.progress import MeasureScreen
     from tomserve.runs.scores import scores_of
     from tomserve.studies import compute
 

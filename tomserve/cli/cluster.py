@@ -230,7 +230,7 @@ def status(name: NameArgument, believe_job: BelieveOption = False) -> int:
     from tomserve.distributed.cluster import Job
     from tomserve.distributed.shards import find_folder, part_states
     from tomserve.distributed.slurm import cluster_of
-    from tomserve.reporting.parts import show
+    from tomserve.reporting.shards import show_status
 
     folder = find_folder(name)
     found = part_states(folder)
@@ -241,7 +241,7 @@ def status(name: NameArgument, believe_job: BelieveOption = False) -> int:
             tasks = cluster_of(job, believe=believe_job).states(job)
         except MachineError as error:
             say(f"warning: the cluster cannot be asked ({error})", error=True)
-    show(folder, found, job, tasks, console())
+    show_status(folder, found, job, tasks, console())
     if all(one.state == "complete" for one in found):
         return 0
     return 1 if any(one.state == "failures" for one in found) else 3

@@ -15,7 +15,7 @@ from tomserve.content import files
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, ServerError, TomserveError
 from tomserve.prompting import strategy as strategies
-from tomserve.reporting.terminal import print_entry
+from tomserve.reporting.table_layout import print_entry
 from tomserve.runs.runfolder import newest_first
 from tomserve.serving import checkpoint, install, registry, sizing
 from tomserve.serving.endpoint import find_plain_http, normalize_url, redact_url

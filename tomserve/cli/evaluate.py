@@ -202,14 +202,14 @@ def asked(
     """
     from tomserve.cli.telling import tell_unread, warn
     from tomserve.reporting import tables
-    from tomserve.reporting.progress import Screen
+    from tomserve.reporting.progress import RunScreen
     from tomserve.runs import evaluation
     from tomserve.runs.scores import scores_of
     from tomserve.status import FINAL, REFUSAL, listed
     from tomserve.studies import compute, missing_data, noise
 
     screen = console()
-    result = evaluation.evaluate(options, Screen(screen, quiet=quiet), signals.heard)
+    result = evaluation.evaluate(options, RunScreen(screen, quiet=quiet), signals.heard)
     scores = scores_of(result.folder, note=warn)
     if result.added and not quiet:
         screen.print(f"{result.seconds:.0f} s in all, start-up included", highlight=False)
@@ -247,11 +247,11 @@ def write_report_of(folder: Path, analysis: Analysis) -> Path | None:
 
     None where it could not be written: that is only a warning, so that it does not look like a failed run.
     """
-    from tomserve.reporting.html.build import write_report
-    from tomserve.reporting.html.standing import standing
+    from tomserve.reporting.html.report import write_report
+    from tomserve.reporting.html.sources import find_current_report
 
     try:
-        return standing(folder) or write_report([str(folder) + "/"], analysis=analysis)
+        return find_current_report(folder) or write_report([str(folder) + "/"], analysis=analysis)
     except TomserveError as error:
         say(f"warning: no report ({error})", error=True)
         return None

@@ -16,8 +16,8 @@ from tomserve.cli.options import QuietOption, console
 from tomserve.content.output_path import parse_folder
 
 if TYPE_CHECKING:
-    from tomserve.interop.answered import Replies
-    from tomserve.reporting.progress import Screen
+    from tomserve.interop.scored_replies import ScoredReplies
+    from tomserve.reporting.progress import RunScreen
 
 RunArgument = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="Name or path of a run. If left out: the newest.")
@@ -34,7 +34,7 @@ def export_inspect(
     Inspect's viewer, its functions and `inspect score` read them. A failure is wrong there, too.
     """
     from tomserve.content.text import say
-    from tomserve.interop.inspect_export import export
+    from tomserve.interop.inspect_export import export_log
 
     replies, screen = _replies(run, strategy, quiet)
     out.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def export_inspect(
             free = f"{name}_{len(taken) + 1}"
         taken.add(free)
         path = out / f"{free}.eval"
-        say(f"written: {path}, {export(replies, one, path, screen):,} samples")
+        say(f"written: {path}, {export_log(replies, one, path, screen):,} samples")
 
 
 def export_lm_eval(
@@ -57,10 +57,10 @@ def export_lm_eval(
     Each strategy is a task of its own.
     """
     from tomserve.content.text import say
-    from tomserve.interop.lm_eval_export import export
+    from tomserve.interop.lm_eval_files import export_samples
 
     replies, screen = _replies(run, strategy, quiet)
-    for path in export(replies, out, screen):
+    for path in export_samples(replies, out, screen):
         say(f"written: {path}")
 
 
@@ -86,8 +86,7 @@ def export_every_eval_ever(
     from tomserve.cli.telling import warn
     from tomserve.content.text import say
     from tomserve.errors import ConfigError, one_of
-    from tomserve.interop.every_eval_ever import RELATIONSHIPS, Evaluation
-    from tomserve.interop.every_eval_ever_sample import UNKNOWN
+    from tomserve.interop.every_eval_ever import RELATIONSHIPS, UNKNOWN, Evaluation
 
     if relationship not in RELATIONSHIPS:
         raise ConfigError(f"--relationship: {one_of('relationship', relationship, RELATIONSHIPS)}")
@@ -107,10 +106,10 @@ def export_every_eval_ever(
         say(f"written: {path}")
 
 
-def _replies(run: str | None, strategies: list[str] | None, quiet: bool) -> tuple[Replies, Screen]:
+def _replies(run: str | None, strategies: list[str] | None, quiet: bool) -> tuple[ScoredReplies, RunScreen]:
     from tomserve.cli.telling import warn
-    from tomserve.interop.answered import Replies
-    from tomserve.reporting.progress import Screen
+    from tomserve.interop.scored_replies import ScoredReplies
+    from tomserve.reporting.progress import RunScreen
     from tomserve.runs.runfolder import find_run
 
-    return Replies(find_run(run), strategies or None, warn), Screen(console(), quiet=quiet)
+    return ScoredReplies(find_run(run), strategies or None, warn), RunScreen(console(), quiet=quiet)

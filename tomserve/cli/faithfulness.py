@@ -168,12 +168,12 @@ def measured(settings: Settings, how: Connection, new: str | None, *, report: bo
     from tomserve.cli.telling import warn
     from tomserve.faithfulness.measurement import measure
     from tomserve.reporting import tables
-    from tomserve.reporting.progress import Screen
+    from tomserve.reporting.progress import RunScreen
     from tomserve.runs.scores import scores_of
     from tomserve.studies import compute
 
     screen = console()
-    result = measure(settings, how, new, Screen(screen, quiet=quiet), signals.heard)
+    result = measure(settings, how, new, RunScreen(screen, quiet=quiet), signals.heard)
     if not result.asked:
         screen.print("nothing left to ask", highlight=False)
     analysis = compute(scores_of(result.folder, note=warn))

@@ -27,7 +27,7 @@ def show(found: Findings) -> int:
                 shown = textwrap.fill(shown, console.width, subsequent_indent=" " * 6, break_on_hyphens=False)
             console.print(Text(shown), soft_wrap=True)
         console.print()
-    tables.show(found.tables, console, found.notes)
+    tables.show_tables(found.tables, console, found.notes)
     if found.markdown is not None:
         text = tables.render_all(found.tables, "md", {}, found.notes)
         write_chunks(found.markdown, [text.encode()], output_path.open_output)

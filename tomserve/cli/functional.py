@@ -215,12 +215,11 @@ def doing(screen: Console, *, quiet: bool) -> Doing:
     from tomserve.causal.experiment import measure
     from tomserve.cli.telling import warn
     from tomserve.content.text import sanitize
-    from tomserve.reporting.measuring import MeasureScreen
-    from tomserve.reporting.progress import Screen
+    from tomserve.reporting.progress import MeasureScreen, RunScreen
     from tomserve.runs import evaluation
 
     def ask(options: EvalOptions, servers: Servers) -> EvalResult:
-        return evaluation.evaluate(options, Screen(screen, quiet=quiet), signals.heard, servers=servers)
+        return evaluation.evaluate(options, RunScreen(screen, quiet=quiet), signals.heard, servers=servers)
 
     def look(settings: Settings, folder: Path, on: Hardware) -> ExperimentResult:
         return measure(settings, folder, MeasureScreen(screen, quiet=quiet), on)

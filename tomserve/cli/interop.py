@@ -35,7 +35,7 @@ from tomserve.cli.options import (
 from tomserve.content.output_path import parse_file
 
 if TYPE_CHECKING:
-    from tomserve.interop.batch import Exported, Imported
+    from tomserve.interop.batch import ExportResult, ImportResult
 
 
 def export_batch(
@@ -82,8 +82,8 @@ def export_batch(
     the next turns of a conversation. With nothing but --run and --out, and the paths of your own benchmark and
     strategies, it asks what was exported last.
     """
-    from tomserve.interop.batch import exported
-    from tomserve.reporting.progress import Screen
+    from tomserve.interop.batch import export_requests
+    from tomserve.reporting.progress import RunScreen
 
     options, _ = as_options(
         config,
@@ -106,11 +106,11 @@ def export_batch(
     )
     screen = console()
     _show_exported(
-        exported(options, out, per_file=per_file, most_bytes=max_bytes, listener=Screen(screen, quiet=quiet))
+        export_requests(options, out, per_file=per_file, most_bytes=max_bytes, listener=RunScreen(screen, quiet=quiet))
     )
 
 
-def _show_exported(done: Exported) -> None:
+def _show_exported(done: ExportResult) -> None:
     """Print which files were written, and what to do with them."""
     from tomserve.content.paths import run_name
     from tomserve.content.text import say
@@ -146,17 +146,17 @@ def import_batch(
     They become answers as if tomserve had asked itself: the run can be scored, compared, and gone on with. Reading a
     file again changes nothing. The exit code is 1 where a request failed, or a result belongs to no request of the run.
     """
-    from tomserve.interop.batch import imported
-    from tomserve.reporting.progress import Screen
+    from tomserve.interop.batch import import_results
+    from tomserve.reporting.progress import RunScreen
 
-    done = imported(
+    done = import_results(
         run, files, benchmark=benchmark, strategies=strategy or (), accept_change=accept_change,
-        listener=Screen(console(), quiet=quiet),
+        listener=RunScreen(console(), quiet=quiet),
     )  # fmt: skip
     return _show_imported(done, run)
 
 
-def _show_imported(done: Imported, run: str) -> int:
+def _show_imported(done: ImportResult, run: str) -> int:
     """Print what was read and what is left; returns the exit code."""
     from tomserve.content.text import say
     from tomserve.status import REFUSAL, listed

@@ -133,14 +133,14 @@ def _say_cases(line: str, left_out: Mapping[str, int]) -> None:
     import polars as pl
 
     from tomserve.reporting import tables
-    from tomserve.reporting.terminal import Terminal, print_prose
+    from tomserve.reporting.table_layout import Terminal, print_prose
 
     screen = Terminal(stderr=True, highlight=False)
     print_prose(line, screen)
     if left_out:
         rows = sorted(left_out.items(), key=lambda pair: (-pair[1], pair[0]))
         frame = pl.DataFrame(rows, schema=["reason", "questions"], orient="row").select("questions", "reason")
-        tables.show({"questions that make no case": frame}, screen, {})
+        tables.show_tables({"questions that make no case": frame}, screen, {})
 
 
 def _with_variants(found: Iterable[Item], kinds: Sequence[str], asked: Benchmark, path: Path | None) -> list[Item]:
@@ -171,7 +171,7 @@ def _rewritten(
     """
     from tomserve import benchmarks, variants
     from tomserve.cli import signals
-    from tomserve.reporting.progress import Screen
+    from tomserve.reporting.progress import RunScreen
     from tomserve.runs import rewriter as rewriting
     from tomserve.serving.probe import WaitPolicy
 
@@ -183,7 +183,7 @@ def _rewritten(
         benchmarks.retelling(*asked),
         rewriting.find_rewriter(rewriter, model, waiting),
         out,
-        Screen(console()),
+        RunScreen(console()),
         verifier=None if verifier is None else rewriting.find_verifier(verifier, None, waiting),
         drive=signals.heard,
     )
@@ -195,13 +195,13 @@ def _rewritten(
 
 def _say(line: str | None, record: VariantsRecord | None) -> None:
     """Tell on standard error how many variants there are, and for which reasons others are left out."""
+    from tomserve.reporting import run_list as shown
     from tomserve.reporting import tables
-    from tomserve.reporting import variants as shown
-    from tomserve.reporting.terminal import Terminal
+    from tomserve.reporting.table_layout import Terminal
 
     screen = Terminal(stderr=True, highlight=False)
     if line is not None:
         screen.print(line, markup=False, soft_wrap=True)
-    left_out = shown.left_out(record)
+    left_out = shown.left_out_variants(record)
     if not left_out.is_empty():
-        tables.show({shown.TITLE: left_out}, screen, {})
+        tables.show_tables({shown.TITLE: left_out}, screen, {})

@@ -43,10 +43,10 @@ def merge(
     from tomserve.distributed import storage
     from tomserve.distributed import storage as address
     from tomserve.distributed.merge import merge as merged
-    from tomserve.reporting.progress import Screen
+    from tomserve.reporting.progress import RunScreen
     from tomserve.runs.runfolder import answers_folder
 
-    screen, urls = Screen(console(), quiet=quiet), [source for source in sources if address.is_store_url(source)]
+    screen, urls = RunScreen(console(), quiet=quiet), [source for source in sources if address.is_store_url(source)]
     for url in urls:
         address.check_address(url)
     folders, name = _found([source for source in sources if source not in urls])
@@ -127,11 +127,11 @@ def pack(
     to it, such as `tomserve eval`, unpacks it first.
     """
     from tomserve.distributed.journals import pack as packed
-    from tomserve.reporting.progress import Screen
+    from tomserve.reporting.progress import RunScreen
     from tomserve.runs.runfolder import find_run
 
     for run in runs or (None,):
-        done = packed(find_run(run), Screen(console(), quiet=quiet), unfinished=unfinished)
+        done = packed(find_run(run), RunScreen(console(), quiet=quiet), unfinished=unfinished)
         say(
             f"packed {done.rows:,} rows in {done.seconds:.1f} s: {done.plain / 1e6:,.1f} MB became "
             f"{done.packed / 1e6:,.1f} MB\n{done.path}"

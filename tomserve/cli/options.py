@@ -262,7 +262,7 @@ line."""
 
 def console() -> Console:
     """The console to print tables to: as wide as the terminal, or PIPE columns where the output is a file or a pipe."""
-    from tomserve.reporting.terminal import Terminal
+    from tomserve.reporting.table_layout import Terminal
 
     found = Terminal(highlight=False)
     return found if found.is_terminal else Terminal(width=PIPE, highlight=False)

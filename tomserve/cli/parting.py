@@ -12,7 +12,7 @@ import polars as pl
 from tomserve.cli.telling import warn
 from tomserve.content.paths import PARTS_ENDING
 from tomserve.content.text import say
-from tomserve.reporting.parting import Scoring
+from tomserve.reporting.progress import ScoringBar
 from tomserve.scoring.table import TABLES
 from tomserve.studies import missing_data
 
@@ -68,7 +68,7 @@ def scored(folder: Path) -> ScoredParts:
     """Score the parts of an evaluation that are not scored yet, with a line of progress where that takes a while."""
     from tomserve.distributed.shards import score_parts
 
-    with Scoring() as screen:
+    with ScoringBar() as screen:
         return score_parts(folder, note=warn, done=screen.done)
 
 

@@ -146,7 +146,7 @@ def plan(
     from tomserve import benchmarks
     from tomserve.cli import rescore
     from tomserve.reporting import tables
-    from tomserve.reporting.terminal import print_prose
+    from tomserve.reporting.table_layout import print_prose
     from tomserve.stats.power import ASSUMED
     from tomserve.studies import comparison_tables, plan
     from tomserve.studies import plan as planning
@@ -174,7 +174,7 @@ def plan(
         shown[title] = plan.people_power_table(items, people, stories, spread=spread or ASSUMED, **wanted)
         note = plan.people_note(items, spread, like)
     say(f"{found.items} items{samples}, {models} model{'s' * (models > 1)}: {found}")
-    tables.show(shown, console())
+    tables.show_tables(shown, console())
     if note is not None:
         print_prose(note, console())
 
@@ -203,7 +203,7 @@ def _load(requests: int | None, given: dict[str, float | None], how: tuple[Any, 
 def _show(load: Workload, nodes: int, model: str | None, given: dict[str, Any], form: str) -> None:
     """Print what an evaluation takes on a cluster."""
     from tomserve.distributed.cost import Nodes, estimate_cost
-    from tomserve.reporting.terminal import print_prose
+    from tomserve.reporting.table_layout import print_prose
     from tomserve.serving.presets import Preset
 
     known = {name: value for name, value in given.items() if value is not None}

@@ -48,8 +48,10 @@ def export_hub(
     Nothing is uploaded.
     """
     from tomserve.cli.telling import warn
-    from tomserve.interop import gathering, hub, licences
-    from tomserve.interop.answered import Replies
+    from tomserve.interop import hub
+    from tomserve.interop import hub as gathering
+    from tomserve.interop import hub as licences
+    from tomserve.interop.scored_replies import ScoredReplies
     from tomserve.runs.runfolder import find_run
 
     if benchmark is None and not runs:
@@ -57,11 +59,11 @@ def export_hub(
     if benchmark is None and path is not None:
         raise ConfigError("--path is the file of a benchmark; name that by --benchmark NAME")
     _check_words(language or (), url, date)
-    replies = [Replies(find_run(run), None, warn) for run in runs or ()]
-    names = gathering.named(replies)
-    held = [licences.of_run(name, one.manifest) for name, one in zip(names, replies, strict=True)]
+    replies = [ScoredReplies(find_run(run), None, warn) for run in runs or ()]
+    names = gathering.name_runs(replies)
+    held = [licences.run_holding(name, one.manifest) for name, one in zip(names, replies, strict=True)]
     if benchmark is not None:
-        held.append(licences.of_benchmark(benchmark, path))
+        held.append(licences.benchmark_holding(benchmark, path))
     others = list(dict.fromkeys(one.others for one in held if one.others))
     if others and licence is None:
         raise ConfigError(
@@ -70,32 +72,36 @@ def export_hub(
         )
     for said in others:
         warn(f"{said}; be sure that you may share them under {licence}")
-    identifier = licences.OWN if licence is None else licences.identifier(licence)
+    identifier = licences.OWN if licence is None else licences.licence_id(licence)
     if identifier == "other" and terms is None:
         raise ConfigError("--license other: no text of that licence; name its file by --license-file")
-    text = licences.terms_of(terms) if terms is not None else None
+    text = licences.read_terms(terms) if terms is not None else None
     if not others and (text is not None or identifier != licences.OWN):
         raise ConfigError(
             f"the questions come with tomserve under {licences.OWN}, which nobody else can change; leave --license out"
         )
-    items = gathering.of_runs(replies) if benchmark is None else gathering.of_benchmark(benchmark, path, replies)
+    items = (
+        gathering.collect_run_items(replies)
+        if benchmark is None
+        else gathering.collect_benchmark_items(benchmark, path, replies)
+    )
     asked = sorted({one.benchmark for one in held})
     named = ", ".join(asked)
     made = hub.Dataset(
         title=title or f"{named} ({len(items):,} questions)",
         licence=identifier,
-        terms=text or (licences.stated(identifier, named) if others else licences.own_terms()),
-        source=hub.told_of(asked, names, others),
+        terms=text or (licences.state_terms(identifier, named) if others else licences.own_terms()),
+        source=hub.describe_data(asked, names, others),
         own=not others,
         items=items,
         replies=tuple(zip(names, replies, strict=True)),
-        papers=licences.papers(asked),
+        papers=licences.list_papers(asked),
         languages=language or (() if others else ("en",)),
         url=url,
         date=date,
-        benchmark=licences.of_minds(asked),
+        benchmark=licences.are_own_benchmarks(asked),
     )
-    for file in hub.write(made, out, [one.folder for one in replies]):
+    for file in hub.write_dataset(made, out, [one.folder for one in replies]):
         say(f"written: {file}")
 
 
@@ -137,6 +143,6 @@ def export_artefact(
 
     if not runs:
         raise ConfigError("name the runs that the artefact is to hold")
-    wish = artefact.Wish(runs, study, intervals, by or (), label or [], title, wheel)
-    members = artefact.write(wish, out, warn)
+    wish = artefact.ArtefactOptions(runs, study, intervals, by or (), label or [], title, wheel)
+    members = artefact.write_artefact(wish, out, warn)
     say(f"written: {out}, {len(members):,} files; `python recompute.py --here` in it computes the tables again")

@@ -71,7 +71,7 @@ def questionnaire(
     question of a form is, stays with you.
     """
     from tomserve import benchmarks
-    from tomserve.humans.making import Wishes, make
+    from tomserve.humans.questionnaire import QuestionnaireOptions, make_questionnaire
 
     if out is None:
         raise ConfigError("--out FOLDER is missing; name a new folder for the forms")
@@ -79,7 +79,7 @@ def questionnaire(
         raise ConfigError(one_of("--mode", mode, MODES))
     if questions not in ("one", "all"):
         raise ConfigError(one_of("--questions", questions, ("one", "all")))
-    wishes = Wishes(
+    wishes = QuestionnaireOptions(
         people=people,
         stories=stories,
         mode=cast("Mode", mode),
@@ -92,7 +92,7 @@ def questionnaire(
         limit=limit,
         where=tuple(where or ()),
     )
-    made = make(benchmarks.get(name), path, out, wishes, gold)
+    made = make_questionnaire(benchmarks.get(name), path, out, wishes, gold)
     say(f"{out}: {people} forms (forms/, printed/) of {stories} stories and {attention} attention checks")
     for line in made.balance:
         say(line)
@@ -121,15 +121,15 @@ def answers(
     """
     from tomserve.humans import answers as reading
     from tomserve.humans import plan as planning
-    from tomserve.humans import running
+    from tomserve.humans import run as running
     from tomserve.runs.runfolder import run_path
 
     if not model.strip() or not model.isprintable() or len(model) > 100:
         raise ConfigError(f"--model {model!r:.60}: expected a short name such as human")
     place = run_path(run)
-    plan, items = planning.read(folder)
-    outcome = running.judged(reading.read(files, plan), plan)
-    running.write(place, plan, items, outcome, model)
+    plan, items = planning.read_plan(folder)
+    outcome = running.judge_forms(reading.read_answers(files, plan), plan)
+    running.write_run(place, plan, items, outcome, model)
     counted, excluded = outcome.counted, outcome.excluded
     asked = sum(one.answered + one.left_out for one in counted)
     left_out = sum(one.left_out for one in counted)

@@ -72,10 +72,10 @@ def of_run(folder: Path, found: Reader, wishes: Wishes) -> int:
     """Have the reader read what the rules cannot read of a run, and say what came of it. Returns 1 where it did not
     reply about some of it, else 0."""
     from tomserve.cli import signals
-    from tomserve.reporting.progress import Screen
+    from tomserve.reporting.progress import RunScreen
     from tomserve.runs import grader
 
-    drive, screen = signals.heard, Screen(console())
+    drive, screen = signals.heard, RunScreen(console())
     outcome = grader.read_run(folder, found, sample=wishes.size, own=wishes.own, listener=screen, drive=drive)
     return _told(outcome)
 
@@ -83,12 +83,12 @@ def of_run(folder: Path, found: Reader, wishes: Wishes) -> int:
 def of_file(out: Path, files: tuple[ItemFile, ResponseFile], found: Reader, wishes: Wishes) -> int:
     """The same for the replies of another tool. out: the table that is made of them; the choices are kept beside it."""
     from tomserve.cli import signals
-    from tomserve.reporting.progress import Screen
+    from tomserve.reporting.progress import RunScreen
     from tomserve.runs import grader
     from tomserve.runs import grader as reading
 
     survey = grader.Survey(*files, benchmarks.scoring_of, wishes.size)
-    job = reading.ReadingJob(found, survey, GradeFiles.beside(out), Screen(console()), own=wishes.own)
+    job = reading.ReadingJob(found, survey, GradeFiles.beside(out), RunScreen(console()), own=wishes.own)
     return _told(reading.read_replies(job, signals.heard))
 
 

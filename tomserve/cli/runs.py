@@ -37,14 +37,14 @@ def runs(
     path: PathOption = None,
 ) -> None:
     """List all runs, show the questions and failures of one, or list its replies that could not be read."""
-    from tomserve.reporting import listing
+    from tomserve.reporting import run_list
 
     if unread is not None:
         from tomserve.cli import rescore
-        from tomserve.reporting.unread import show_unread
+        from tomserve.reporting.run_list import show_unread
 
         show_unread(*rescore.unread(run, unread, items, benchmark, path), console())
     elif items is not None or benchmark is not None or path is not None:
         raise ConfigError("--items, --benchmark and --path say what a file of replies answers; they need --unread")
     else:
-        listing.show_run(run, console()) if run else listing.list_runs(console())
+        run_list.show_run(run, console()) if run else run_list.list_runs(console())

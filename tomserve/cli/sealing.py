@@ -65,7 +65,7 @@ def verify(
 
     from tomserve.api.verifying import checks
     from tomserve.content.text import sanitize
-    from tomserve.reporting.terminal import print_entry
+    from tomserve.reporting.table_layout import print_entry
     from tomserve.runs.runfolder import find_run
     from tomserve.runs.verification import VerifyOptions
 

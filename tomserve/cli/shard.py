@@ -80,8 +80,8 @@ def shard(
     """
     from tomserve.distributed.planning import divide
     from tomserve.distributed.shards import find_folder
-    from tomserve.reporting.progress import Screen
-    from tomserve.reporting.shards import show
+    from tomserve.reporting.progress import RunScreen
+    from tomserve.reporting.shards import show_shards
 
     options, experiment = as_options(
         config, benchmark=benchmark, path=path, gold=gold, where=where, strategy=strategy, model=model,
@@ -91,8 +91,10 @@ def shard(
     screen = console()
     key = experiment.key if experiment is not None else None
     place = find_folder(options.run) if options.run else None
-    found = divide(options, place, parts=parts, part_tokens=part_tokens, listener=Screen(screen, quiet=quiet), key=key)
-    show(found, place or find_folder(found.run), screen)
+    found = divide(
+        options, place, parts=parts, part_tokens=part_tokens, listener=RunScreen(screen, quiet=quiet), key=key
+    )
+    show_shards(found, place or find_folder(found.run), screen)
     return 0
 
 
@@ -196,7 +198,7 @@ def worked(
     """
     from tomserve.distributed.shards import Shards
     from tomserve.distributed.worker import ask_part
-    from tomserve.reporting.progress import Screen
+    from tomserve.reporting.progress import RunScreen
     from tomserve.runs.evaluation import Servers
     from tomserve.runs.scores import scores_of
 
@@ -208,7 +210,7 @@ def worked(
             if not quiet:
                 screen.print(f"part {number} of {len(shards.parts)} of {shards.run}", markup=False, highlight=False)
             try:
-                result = ask_part(folder, number, how, Screen(screen, quiet=quiet), signals.heard, servers=servers)
+                result = ask_part(folder, number, how, RunScreen(screen, quiet=quiet), signals.heard, servers=servers)
             except InUseError:
                 if numbers:
                     raise
@@ -225,9 +227,9 @@ def worked(
 def _copied(folder: Path, to: str, screen: Console, *, quiet: bool) -> None:
     """Copy a part that is complete to a store, and say where it lies there."""
     from tomserve.distributed import storage
-    from tomserve.reporting.progress import Screen
+    from tomserve.reporting.progress import RunScreen
 
-    place = storage.upload_part(folder, to, Screen(screen, quiet=quiet))
+    place = storage.upload_part(folder, to, RunScreen(screen, quiet=quiet))
     screen.print(f"copied to {place}", soft_wrap=True, markup=False, highlight=False)
 
 

@@ -36,7 +36,7 @@ stability.__signature__ = inspect.signature(evaluate_command, eval_str=True)  # 
 
 def _show(result: EvalResult, analysis: Analysis, screen: Console) -> None:
     """Print the tables of stability, and why variants were left out."""
-    from tomserve.reporting import tables, variants
+    from tomserve.reporting import run_list, tables
     from tomserve.runs.manifest import Manifest
 
     if analysis.beside is None:
@@ -44,5 +44,5 @@ def _show(result: EvalResult, analysis: Analysis, screen: Console) -> None:
     else:
         tables.show_analysis(analysis.beside, screen)
     manifest = Manifest.read(result.folder)
-    left_out = variants.left_out(manifest.variants if manifest is not None else None)
-    tables.show({variants.TITLE: left_out} if not left_out.is_empty() else {}, screen, {})
+    left_out = run_list.left_out_variants(manifest.variants if manifest is not None else None)
+    tables.show_tables({run_list.TITLE: left_out} if not left_out.is_empty() else {}, screen, {})

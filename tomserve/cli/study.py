@@ -125,7 +125,7 @@ def analyze(
         telling.warn(doubt)
     found, layouts, notes = analysis.tables, analysis.study.layouts, analysis.notes
     if out is not None:
-        for path in tables.write(
+        for path in tables.write_tables(
             found, out, "csv" if form == "table" else form, layouts, notes, inputs=rescore.read_from(runs or (None,))
         ):
             say(f"written: {path}")
@@ -186,7 +186,7 @@ def compare(
     """
     from tomserve.cli import rescore, telling
     from tomserve.reporting import tables
-    from tomserve.reporting.terminal import print_prose
+    from tomserve.reporting.table_layout import print_prose
     from tomserve.studies import comparison
     from tomserve.studies import comparison as comparing
 
@@ -210,10 +210,10 @@ def compare(
         print_prose(f"{found.caption}\n", console())
     for verdict in comparison.comparison_verdicts(found):
         print_prose(f"in short: {verdict}\n", console())
-    tables.show(comparison.comparison_summary(found), console())
+    tables.show_tables(comparison.comparison_summary(found), console())
     say(f"noise floor: {found.noise or 'not measured'}")
     if out is not None:
-        for path in tables.write(
+        for path in tables.write_tables(
             comparison.all_tables(found),
             out,
             form,
@@ -244,18 +244,18 @@ def figures(
     named with the reason.
     """
     from tomserve.cli import telling
-    from tomserve.reporting import printing
-    from tomserve.reporting.html import figured
+    from tomserve.reporting import figure_export
+    from tomserve.reporting.html import figures
 
-    forms = list(dict.fromkeys(form or printing.FORMS))
+    forms = list(dict.fromkeys(form or figure_export.FORMS))
     for one in forms:
-        if one not in printing.FORMS:
-            raise ConfigError(one_of("format", one, printing.FORMS))
-    drawn, read = figured.figures(runs or (None,), intervals, label or [], study, by=by or ())
+        if one not in figure_export.FORMS:
+            raise ConfigError(one_of("format", one, figure_export.FORMS))
+    drawn, read = figures.figures(runs or (None,), intervals, label or [], study, by=by or ())
     for lacking in drawn:
         if lacking.missing and not lacking.panels:
             say(f"{lacking.title}: {lacking.missing}")
-    for figure in printing.write(drawn, out, forms, columns, read):
+    for figure in figure_export.write_figures(drawn, out, forms, columns, read):
         say(f"written: {', '.join(map(str, figure.files))}")
         for doubt in figure.doubts():
             telling.warn(doubt)
@@ -292,7 +292,7 @@ def report(
     """
     from tomserve import benchmarks
     from tomserve.cli import parting, rescore
-    from tomserve.reporting.html.build import write_report
+    from tomserve.reporting.html.report import write_report
 
     if benchmark is not None:
         benchmarks.get(benchmark)  # from now on known by its name

@@ -22,7 +22,7 @@ def warn(message: str) -> None:
         return
     from rich.text import Text
 
-    from tomserve.reporting.terminal import Terminal
+    from tomserve.reporting.table_layout import Terminal
 
     Terminal(stderr=True, highlight=False).print(Text.assemble(("warning: ", "bold yellow"), line))
 

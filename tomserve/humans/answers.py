@@ -32,7 +32,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from tomserve.content import files, validation
 from tomserve.content.validation import show_value
 from tomserve.errors import ConfigError, ContentError, nearest, one_of
-from tomserve.humans.plan import LETTERS, Asked, Code, Form, Plan
+from tomserve.humans.plan import LETTERS, Code, Form, FormQuestion, Plan
 from tomserve.items import nfc
 
 COLUMNS = ["participant", "question", "answer"]
@@ -101,7 +101,7 @@ class _File(BaseModel):
 
 
 @dataclass
-class Filled:
+class FilledForm:
     """A filled-in form: whose it is, the file it came in, how (`form` or `paper`), the answers by number of question,
     and the optional details."""
 
@@ -117,21 +117,21 @@ class Filled:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReturnedForms:
     """All forms that came back, by code, and the files that only repeat what another one holds."""
 
-    filled: dict[str, Filled]
+    filled: dict[str, FilledForm]
     repeated: list[Path]
 
 
-def read(places: Iterable[Path], plan: Plan) -> Reading:
+def read_answers(places: Iterable[Path], plan: Plan) -> ReturnedForms:
     """Read the answers of a questionnaire.
 
     places: JSON and CSV files, and folders of them. plan: of the questionnaire. The same answers in two files count
     once. Raises ConfigError where there is no file, ContentError for the first thing in one that does not fit: another
     questionnaire, an unknown participant, question or choice, or two different sets of answers under one code.
     """
-    found: dict[str, Filled] = {}
+    found: dict[str, FilledForm] = {}
     repeated: list[Path] = []
     for path in _files(places):
         for one in _of_json(path, plan) if path.suffix.lower() == ".json" else _of_csv(path, plan):
@@ -146,7 +146,7 @@ def read(places: Iterable[Path], plan: Plan) -> Reading:
                     field="code" if one.medium == "form" else COLUMNS[0],
                 )
             repeated.append(path)
-    return Reading(found, repeated)
+    return ReturnedForms(found, repeated)
 
 
 def _files(places: Iterable[Path]) -> list[Path]:
@@ -177,7 +177,7 @@ def _bytes(path: Path) -> bytes:
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
-def _of_json(path: Path, plan: Plan) -> Iterator[Filled]:
+def _of_json(path: Path, plan: Plan) -> Iterator[FilledForm]:
     """The form of a JSON file."""
     content = _bytes(path)
     try:
@@ -202,7 +202,7 @@ def _of_json(path: Path, plan: Plan) -> Iterator[Filled]:
         validation.validate(data, _File, path=path, lines=_lines(path))
         raise
     form = _form(plan, file.code, lambda reason: refuse(reason, "code"))
-    one = Filled(file.code, path, "form", about=dict(file.about))
+    one = FilledForm(file.code, path, "form", about=dict(file.about))
     for place, answer in enumerate(file.answers):
         asked = _asked(form, answer.question, lambda reason, at=place: refuse(reason, "answers", at, "question"))
         if answer.question in one.answers:
@@ -240,7 +240,7 @@ def _each_key_once(content: bytes, path: Path) -> None:
         json.loads(content, object_pairs_hook=pairs)
 
 
-def _of_csv(path: Path, plan: Plan) -> Iterator[Filled]:
+def _of_csv(path: Path, plan: Plan) -> Iterator[FilledForm]:
     """The forms of a CSV file that was typed in from paper, with commas or semicolons."""
     try:
         text = _bytes(path).decode()
@@ -248,7 +248,7 @@ def _of_csv(path: Path, plan: Plan) -> Iterator[Filled]:
         raise ContentError(f"is not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
     first = text.partition("\n")[0]
     rows = csv.reader(io.StringIO(text), delimiter=";" if first.count(";") > first.count(",") else ",")
-    found: dict[str, Filled] = {}
+    found: dict[str, FilledForm] = {}
     try:
         head = [name.strip().lower() for name in next(rows, [])]
         if head != COLUMNS:
@@ -261,7 +261,7 @@ def _of_csv(path: Path, plan: Plan) -> Iterator[Filled]:
     yield from (one for one in found.values() if one.answers or one.about)
 
 
-def _typed(row: list[str], line: int, path: Path, plan: Plan, found: dict[str, Filled]) -> None:
+def _typed(row: list[str], line: int, path: Path, plan: Plan, found: dict[str, FilledForm]) -> None:
     """Add one row of a CSV file to what was found."""
 
     def refuse(reason: str, column: int) -> ContentError:
@@ -278,7 +278,7 @@ def _typed(row: list[str], line: int, path: Path, plan: Plan, found: dict[str, F
         if question.isdecimal():
             _asked(form, int(question[:9]), lambda reason: refuse(reason, 1))
         return
-    one = found.setdefault(code, Filled(code, path, "paper"))
+    one = found.setdefault(code, FilledForm(code, path, "paper"))
     if question in plan.about:
         if question in one.about:
             raise refuse(f"{question} of {code} is given twice", 1)
@@ -296,7 +296,7 @@ def _typed(row: list[str], line: int, path: Path, plan: Plan, found: dict[str, F
     one.answers[number] = Answer(answer=_choice(answer, asked, lambda reason: refuse(reason, 2)))
 
 
-def _choice(answer: str, asked: Asked, refuse: Any) -> str:
+def _choice(answer: str, asked: FormQuestion, refuse: Any) -> str:
     """The choice that a letter or a label names; a choice in full comes before a letter."""
     if answer in asked.choices:
         return answer
@@ -316,7 +316,7 @@ def _form(plan: Plan, code: str, refuse: Any) -> Form:
     return form
 
 
-def _asked(form: Form, number: int, refuse: Any) -> Asked:
+def _asked(form: Form, number: int, refuse: Any) -> FormQuestion:
     """The question of that number; otherwise what `refuse` makes of the reason is raised."""
     if not 1 <= number <= len(form.questions):
         raise refuse(f"question {number} is none of form {form.code}; expected 1 to {len(form.questions)}")

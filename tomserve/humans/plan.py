@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from tomserve.content import digest, files
 from tomserve.content.validation import validate
 from tomserve.errors import ConfigError, ContentError
-from tomserve.humans.words import Check
+from tomserve.humans.texts import Check
 from tomserve.items import Item, read_items, write_items
 from tomserve.items.files import write_chunks
 
@@ -48,7 +48,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Asked(_Part):
+class FormQuestion(_Part):
     """A question of a form. page: the number of its page, from 1; questions about one story share one. item: the id of
     the item, or check: the name of the attention check. choices: in the order in which the form shows them."""
 
@@ -58,7 +58,7 @@ class Asked(_Part):
     choices: Annotated[list[str], Field(min_length=2, max_length=len(LETTERS))]
 
     @model_validator(mode="after")
-    def _one(self) -> Asked:
+    def _one(self) -> FormQuestion:
         if (self.item is None) == (self.check is None):
             raise ValueError("expected either `item` or `check`")
         return self
@@ -68,9 +68,9 @@ class Form(_Part):
     """The form of one participant: the code, and the questions in the order in which they are asked."""
 
     code: Code
-    questions: Annotated[list[Asked], Field(min_length=1)]
+    questions: Annotated[list[FormQuestion], Field(min_length=1)]
 
-    def pages(self) -> Iterator[list[tuple[int, Asked]]]:
+    def pages(self) -> Iterator[list[tuple[int, FormQuestion]]]:
         """The questions of each page with their numbers, which count from 1."""
         for page in dict.fromkeys(asked.page for asked in self.questions):
             yield [(number, asked) for number, asked in enumerate(self.questions, 1) if asked.page == page]
@@ -140,7 +140,7 @@ class Plan(_Part):
         return text.getvalue()
 
 
-def read(folder: Path) -> tuple[Plan, dict[str, Item]]:
+def read_plan(folder: Path) -> tuple[Plan, dict[str, Item]]:
     """The plan of a folder, and its items by id.
 
     Raises ConfigError where the folder holds no plan, ContentError where a file of it is broken or the two do not
@@ -172,7 +172,7 @@ def read(folder: Path) -> tuple[Plan, dict[str, Item]]:
     return plan, items
 
 
-def codes(count: int, rng: random.Random) -> list[str]:
+def draw_codes(count: int, rng: random.Random) -> list[str]:
     """That many codes of four characters, of which any two differ in two places or more, so that one slip of the pen
     makes no other participant's code.
 
@@ -193,7 +193,7 @@ def codes(count: int, rng: random.Random) -> list[str]:
     return found
 
 
-def balance(plan: Plan, items: dict[str, Item], factors: Sequence[str], total: int) -> list[str]:
+def describe_balance(plan: Plan, items: dict[str, Item], factors: Sequence[str], total: int) -> list[str]:
     """How even the plan is, in a sentence for how often each question is asked and one for each factor.
 
     items: those that are asked, by id. factors: what is spread over each form. total: how many items there were to
@@ -206,7 +206,7 @@ def balance(plan: Plan, items: dict[str, Item], factors: Sequence[str], total: i
     lines = [f"{len(used):,}{of} questions are asked, each {'once' if times == '1' else f'{times} times'}"]
     unlisted = []
     for name in factors:
-        counts = [Counter(_shown(items[one].factors.get(name)) for one in form) for form in asked]
+        counts = [Counter(_count_shown(items[one].factors.get(name)) for one in form) for form in asked]
         values = sorted({value for count in counts for value in count})
         if len(values) > LISTED:
             unlisted.append(name)
@@ -218,7 +218,7 @@ def balance(plan: Plan, items: dict[str, Item], factors: Sequence[str], total: i
     return lines
 
 
-def _shown(value: object) -> str:
+def _count_shown(value: object) -> str:
     return "(no value)" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -227,6 +227,6 @@ def _range(counts: Sequence[int]) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def identity(*parts: bytes) -> str:
+def digest_plan(*parts: bytes) -> str:
     """A short digest that ties the forms of a questionnaire to its plan."""
     return digest(*parts).removeprefix("sha256:")[:16]

@@ -1,47 +1,475 @@
-"""Asking by batch files: the requests of an evaluation are written to files, and results are read into its run.
+r"""Batch files of OpenAI's Batch API: the requests of an evaluation are written to files, and results are read into
+its run.
 
-Everything that a run of our own does is done here by the same code: the plan, the run folder, the requests and their
-keys, the rows. Only the asking is somebody else's. What is still to be asked follows from the journal, so that export
-and import are repeated until nothing is left: failures are asked again, and the next turns of conversations follow
-from the replies that have come.
+OpenAI's Batch API, `vllm run-batch` and other queues take a file with a request on each line, and give back files
+with a result on each line, in any order, named by `custom_id`, here the request's key. The plan, the run folder, the
+requests and the rows are made by the same code as in a run of our own. What is still to be asked follows from the
+journal, so that export and import are repeated until nothing is left. The record ``batch.json`` holds the options of
+every export and the model.
 
->>> exported(EvalOptions("perturbed", model="gpt-4o"), Path("asked.jsonl"))           # doctest: +SKIP
->>> imported("perturbed-gpt-4o", [Path("answered.jsonl")]).added                      # doctest: +SKIP
-1088
+>>> from tomserve.engine.request import Identity
+>>> request_line(Request(Identity("a", "cot", 0), "0f", b'{"messages":[]}'))
+b'{"custom_id":"0f","method":"POST","url":"/v1/chat/completions","body":{"messages":[]}}\n'
+>>> parse_reply({"custom_id": "0f", "response": None, "error": {"code": "batch_expired"}}).status
+'timeout'
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import IO, Annotated, Any, Literal
 
-from tomserve.content.compact_index import FirstPlaces
+import orjson
+import pydantic
+
+from tomserve import benchmarks
+from tomserve.content import files, output_path
+from tomserve.content.compact_index import FirstPlaces, Index, text_checksum
+from tomserve.content.validation import Name, strategy_name, validation_error
+from tomserve.distributed.shards import FILE, Shards
+from tomserve.distributed.worker import Connection, part_options
 from tomserve.engine.records import CLOSES, Row, build_row, reuse_row
 from tomserve.engine.redact import Redactor
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import FirstRefusals, ModelGuard
-from tomserve.engine.transport import Reply, redact_reply
+from tomserve.engine.transport import Reply, error_text, read_reply, redact_reply
 from tomserve.errors import ConfigError
-from tomserve.interop.batch_choice import exports_of, part_of, wanted
-from tomserve.interop.batch_files import MOST_BYTES, MOST_REQUESTS, Requests, Results, Written
-from tomserve.interop.batch_lines import ENDPOINT
-from tomserve.interop.batch_record import Export, Exports
 from tomserve.runs import journal as runs_journal
 from tomserve.runs import runfolder
 from tomserve.runs.conversations import Conversations, is_finished
 from tomserve.runs.evaluation import Evaluation, ServerChanges, resume_evaluation
 from tomserve.runs.journal import Journal
 from tomserve.runs.manifest import Session
-from tomserve.runs.planning import EvalOptions, Plan, make_plan
+from tomserve.runs.planning import EvalOptions, Plan, load_strategy_folders, make_plan
 from tomserve.runs.progress import Listener, SilentListener, Stop
-from tomserve.serving import keys
-from tomserve.serving.endpoint import Target
-from tomserve.status import ANSWERS, SPOKEN
+from tomserve.serving import checkpoint, endpoint, keys
+from tomserve.serving.endpoint import REFERENCE, Target
+from tomserve.serving.presets import Preset
+from tomserve.status import ANSWERS, CONNECTION, MALFORMED, SPOKEN, TIMEOUT, http
+
+URL = "/v1/chat/completions"
+"""The path that every request of a batch file names."""
+
+ENDPOINT = "batch"
+"""What stands as the endpoint in rows whose replies came from a batch file."""
+
+EXPIRED = "batch_expired"
+CANCELLED = "batch_cancelled"
+
+_STATUSES = {EXPIRED: TIMEOUT, "request_timeout": TIMEOUT, CANCELLED: CONNECTION}
+"""The status of a request that the queue did not ask, by the code of its error; all of them may be asked again."""
+
+
+def request_line(request: Request) -> bytes:
+    """The line of a file of requests, with exactly the body that our own client sends."""
+    about = orjson.dumps({"custom_id": request.key, "method": "POST", "url": URL})
+    return b'%b,"body":%b}\n' % (about[:-1], request.body)
+
+
+def custom_id(data: Any) -> str | None:
+    """The `custom_id` of what a line of results holds; None where that is no result."""
+    if not isinstance(data, dict) or not ("response" in data or "error" in data):
+        return None
+    name = data.get("custom_id")
+    return name if isinstance(name, str) else None
+
+
+def is_request(data: Any) -> bool:
+    """Whether what a line holds is a request rather than a result."""
+    return isinstance(data, dict) and "body" in data and "response" not in data
+
+
+def parse_reply(data: dict[str, Any]) -> Reply:
+    """The reply that a line of results holds. It raises nothing, whatever the line holds.
+
+    A reply of the server, whatever its status, is read as one that our own client has got. Where there is none, the
+    code of the error tells the status. An error without a body, as vLLM writes it, has its words beside the response.
+    """
+    response, error = data.get("response"), data.get("error")
+    if not isinstance(response, dict):
+        code = error.get("code") if isinstance(error, dict) else None
+        status = _STATUSES.get(code, CONNECTION) if isinstance(code, str) else CONNECTION
+        return Reply(status, error=_said(error) or "the batch holds neither a reply nor an error")
+    code, body = response.get("status_code", 200), response.get("body")
+    if type(code) is not int or not 100 <= code <= 999:
+        return Reply(MALFORMED, error=f"status_code is {code!r:.40}; expected the number of an HTTP status")
+    if body is None:
+        return Reply(http(code) if code != 200 else MALFORMED, error=_said(error) or "the result holds no body")
+    try:
+        return read_reply(code, orjson.dumps(body))
+    except (TypeError, orjson.JSONEncodeError):  # nested more deeply than any reply
+        return Reply(MALFORMED, error="the body cannot be read as a reply")
+
+
+def _said(error: Any) -> str:
+    """What an error says, with its code where it has one that is a text."""
+    if not error:
+        return ""
+    code = error.get("code") if isinstance(error, dict) else None
+    text = error_text(error)
+    return f"{code}: {text}" if isinstance(code, str) and code not in text else text
+
+
+MOST_REQUESTS = 50_000
+"""How many requests OpenAI takes in one file at most."""
+
+MOST_BYTES = 200_000_000
+"""How many bytes OpenAI takes in one file at most."""
+
+
+@dataclass(frozen=True)
+class RequestFile:
+    """A file of requests that was written. path: of the file. requests, bytes: how many it has."""
+
+    path: Path
+    requests: int
+    bytes: int
+
+
+class RequestWriter:
+    """Writes requests to files of limited size; of requests that are equal only the first is written.
+
+    path: the first file; further ones are called ``NAME-2.jsonl``, ``NAME-3.jsonl`` and so on. per_file, most_bytes:
+    how many requests, and bytes, a file has at most. written: the files so far, each of which is whole.
+
+    Nothing is written for no requests. Raises ConfigError where one of the files is there already: it may be in a queue
+    at the moment, and what is asked twice is paid twice.
+    """
+
+    def __init__(self, path: Path, per_file: int = MOST_REQUESTS, most_bytes: int = MOST_BYTES) -> None:
+        self._path, self._per_file, self._most_bytes = path, per_file, most_bytes
+        self.written: list[RequestFile] = []
+        self._keys = FirstPlaces()
+        self._stack = contextlib.ExitStack()
+        self._file: IO[bytes] | None = None
+        self._requests = self._bytes = 0
+        output_path.check_output(path)
+        self._refuse(path)
+        self._refuse(self._named(2))
+
+    def __enter__(self) -> RequestWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._close()
+        else:
+            self._stack.__exit__(kind, error, trace)
+
+    def __len__(self) -> int:
+        """How many requests were written."""
+        return len(self._keys)
+
+    def add(self, request: Request) -> bool:
+        """Write a request, unless an equal one was written. Returns whether it was.
+
+        Raises ConfigError for one that is longer than a file may be, OSError where the file cannot be written.
+        """
+        if self._keys.find(request.key) is not None:
+            return False
+        line = request_line(request)
+        if len(line) > self._most_bytes:
+            item, strategy, turn, _ = request.identity
+            raise ConfigError(
+                f"strategy {strategy!r}, item {item!r}, turn {turn} (counted from 0): the request has {len(line):,} "
+                f"bytes, a file at most {self._most_bytes:,}; raise --max-bytes, or leave that item out"
+            )
+        if self._requests >= self._per_file or self._bytes + len(line) > self._most_bytes:
+            self._close()
+        if self._file is None:
+            path = self._named(len(self.written) + 1)
+            self._refuse(path)
+            self._file = self._stack.enter_context(files.replace_file(path))
+        self._file.write(line)
+        self._keys.add(request.key, 0)
+        self._requests, self._bytes = self._requests + 1, self._bytes + len(line)
+        return True
+
+    def _close(self) -> None:
+        """Put the file that is being written in its place."""
+        if self._file is None:
+            return
+        self._stack.close()
+        self.written.append(RequestFile(self._named(len(self.written) + 1), self._requests, self._bytes))
+        self._file, self._requests, self._bytes = None, 0, 0
+
+    def _named(self, number: int) -> Path:
+        return self._path if number == 1 else self._path.with_name(f"{self._path.stem}-{number}{self._path.suffix}")
+
+    def _refuse(self, path: Path) -> None:
+        if path.exists() or path.is_symlink():
+            raise ConfigError(
+                f"{path}: is there already, and may wait in a queue; name another file by --out, or move it away"
+            )
+
+
+@dataclass
+class ResultReader:
+    """The results in files that came back from a queue, found by their ids.
+
+    paths: the files, output and error files in any order. About 30 bytes a result are held; lines are read again when
+    they are wanted. A last line that is not whole, as a broken download leaves one, is left out and counted.
+
+    digests: of each file, by its path. cut_off: the files that end within a line. Raises ConfigError by file and line
+    for anything else that is no result, before any result is used.
+    """
+
+    paths: Sequence[Path]
+    digests: dict[str, str] = field(default_factory=dict)
+    cut_off: list[Path] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._places, self._files = array("Q"), array("H")
+        self._index = Index(32, 32)
+        self._open: list[IO[bytes]] = []
+        self.used = bytearray()
+        for number, path in enumerate(dict.fromkeys(self.paths)):
+            self._read(number, path)
+
+    def __enter__(self) -> ResultReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._open:
+            file.close()
+
+    def __len__(self) -> int:
+        """How many results there are."""
+        return len(self._places)
+
+    def reply(self, key: str) -> Reply | None:
+        """The reply to the request with that key; None where there is none.
+
+        Of several results of one request the first final one counts, else the last. All of them are then `used`.
+        """
+        found: Reply | None = None
+        for number in sorted(self._index.get(text_checksum(key))):
+            data = self._data(number)
+            if custom_id(data) != key:
+                continue  # another id with the same checksum
+            self.used[number] = True
+            if found is None or not found.final:
+                found = parse_reply(data)
+        return found
+
+    def unused(self) -> Iterator[str]:
+        """The ids of results that no request was found for so far."""
+        for number, used in enumerate(self.used):
+            if not used and (name := custom_id(self._data(number))) is not None:
+                yield name
+
+    def _read(self, number: int, path: Path) -> None:
+        """Take note of where each result of a file stands."""
+        try:
+            file = files.open_for_reading(path)
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+        self._open.append(file)
+        offset, digest = 0, hashlib.sha256()
+        for row, line in enumerate(files.read_lines(file, path), 1):
+            digest.update(line)
+            if (name := self._named(path, row, line)) is not None:
+                self._index.add(text_checksum(name), len(self._places))
+                self._places.append(offset)
+                self._files.append(number)
+            offset += len(line)
+        self.digests[str(path)] = digest.hexdigest()
+        self.used.extend(bytes(len(self._places) - len(self.used)))
+
+    def _named(self, path: Path, row: int, line: bytes) -> str | None:
+        """The id of the result on a line; None for an empty line, and for a last line that is not whole."""
+        if not line.strip():
+            return None
+        try:
+            data = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            if not line.endswith(b"\n"):
+                self.cut_off.append(path)
+                return None
+            raise ConfigError(f"{path}:{row}: not JSON ({error.msg}); expected a result; download it again") from None
+        if (name := custom_id(data)) is not None:
+            return name
+        if is_request(data):
+            raise ConfigError(
+                f"{path}:{row}: holds requests (field 'body'); expected the results of a batch (fields 'custom_id' and "
+                "'response'): hand this file to the queue, and import what it gives back"
+            )
+        raise ConfigError(
+            f"{path}:{row}: is no result of a batch; expected an object with 'custom_id' and 'response' or 'error'"
+        )
+
+    def _data(self, number: int) -> Any:
+        """What the line of a result holds. Raises ConfigError where the file has changed meanwhile."""
+        file = self._open[self._files[number]]
+        file.seek(self._places[number])
+        try:
+            return orjson.loads(file.readline(files.LONGEST_LINE + 1))
+        except orjson.JSONDecodeError:
+            raise ConfigError(
+                f"{list(dict.fromkeys(self.paths))[self._files[number]]}: has changed while it was read; repeat the "
+                "command"
+            ) from None
+
+
+BATCH_FILE = "batch.json"
+"""The name of the record in the run's folder."""
+
+WAY_OUT = "restore the file, or repeat `tomserve export batch` with the options of the run"
+
+
+class _Record(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+
+class BatchModel(_Record):
+    """The model that was to be asked. name: as the queue knows it. revision: of the model, None where nobody knows it.
+    preset: the model's, with the fields that were set."""
+
+    name: str
+    revision: str | None = None
+    preset: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, chosen: Target) -> BatchModel:
+        """The record of a model."""
+        preset = chosen.preset
+        own = None if preset is None else preset.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return cls(name=chosen.model, revision=chosen.revision, preset=own)
+
+    def target(self) -> Target:
+        """The model, without a server. Raises ValidationError where its preset is none."""
+        preset = None if self.preset is None else Preset.model_validate(self.preset)
+        return Target(self.name, self.revision, preset)
+
+
+class Export(_Record):
+    """The options of `tomserve export batch` that shape the requests, by the names of EvalOptions, and the model."""
+
+    benchmark: Name | None = None
+    path: str | None = None
+    gold: str | None = None
+    where: tuple[str, ...] = ()
+    strategies: tuple[Name, ...] = ()
+    limit: Annotated[int, pydantic.Field(ge=1)] | None = None
+    max_tokens: Annotated[int, pydantic.Field(ge=1)] | None = None
+    thinking: str | None = None
+    temperature: float = 0.0
+    seed: int = 0
+    repeats: int = 1
+    variants: tuple[str, ...] = ()
+    model: BatchModel
+
+    @classmethod
+    def of(cls, options: EvalOptions, benchmark: str, chosen: Target) -> Export:
+        """The record of these options, with the names of what may have been given by a path. benchmark: its name."""
+        own = {name: getattr(options, name) for name in cls.model_fields if name not in ("path", "model")}
+        own["benchmark"] = benchmark if options.benchmark else None
+        own["strategies"] = tuple(map(strategy_name, options.strategies))
+        path = None if options.path is None else str(options.path.expanduser().absolute())
+        return cls(path=path, model=BatchModel.of(chosen), **own)
+
+    def options(self, folder: Path) -> EvalOptions:
+        """The options of an evaluation of that run's folder."""
+        own = self.model_dump(exclude={"path", "model"})
+        path = None if self.path is None else Path(self.path)
+        return EvalOptions(path=path, model=self.model.name, run=str(folder.absolute()), **own)
+
+
+class Exports(_Record):
+    """All exports of a run that differ, in the order in which they were first made."""
+
+    schema_: Literal[1] = pydantic.Field(alias="schema", default=1)
+    exports: tuple[Export, ...] = ()
+
+    def with_one(self, export: Export) -> Exports:
+        """The record with one more export, which stands last."""
+        return Exports(exports=(*(one for one in self.exports if one != export), export))
+
+    def write(self, folder: Path) -> None:
+        """Write the record to a run's folder. Raises OSError where that is not possible."""
+        with files.replace_file(folder / BATCH_FILE) as file:
+            held = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+            file.write(orjson.dumps({"schema": 1, **held}, option=orjson.OPT_INDENT_2) + b"\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> Exports:
+        """The record of a run; an empty one where nothing was exported. Raises ConfigError by file and field."""
+        path = folder / BATCH_FILE
+        try:
+            data = files.read_json(path, WAY_OUT)
+        except FileNotFoundError:
+            return cls()
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+        try:
+            return cls.model_validate(data)
+        except pydantic.ValidationError as error:
+            raise validation_error(error, data, cls, path, WAY_OUT) from None
+
+
+def part_number(folder: Path) -> int | None:
+    """The number of the part that a folder is; None where it is no part of an evaluation that was divided."""
+    is_part = folder.name.isdecimal() and (folder.resolve().parent / FILE).exists()
+    return int(folder.name) if is_part else None
+
+
+def find_exports(
+    folder: Path, benchmark: str | None = None, strategies: Sequence[str] = ()
+) -> list[tuple[EvalOptions, Target]]:
+    """What was exported of a run, or what a part is to ask: the options, and the model.
+
+    benchmark, strategies: the user's own file and folders, as the record holds their names alone. Raises ConfigError
+    where the record is broken, and where it does not name these strategies.
+    """
+    if benchmark is not None:
+        benchmarks.get(benchmark)  # from now on known by its name
+    if (number := part_number(folder)) is None:
+        exports = Exports.read(folder).exports
+        load_strategy_folders([name for one in exports for name in one.strategies], strategies)
+        named = [load_strategy_folders(one.strategies, strategies, some=True) for one in exports]
+        found = [(one.options(folder), one.model.target()) for one in exports]
+        return [(replace(options, strategies=own), to) for (options, to), own in zip(found, named, strict=True)]
+    shards = Shards.read(folder.parent)
+    options = part_options(folder.parent, shards, number, Connection(strategies=tuple(strategies)))
+    options = replace(options, noise_check=None)
+    preset = None if shards.preset is None else Preset.load(shards.preset)
+    return [(options, Target(shards.model, shards.revision, preset))]
+
+
+def choose_export(options: EvalOptions) -> tuple[EvalOptions, Target]:
+    """The options of an export, and its model. Raises ConfigError where no model is named."""
+    own: dict[str, Any] = {"benchmark": options.benchmark, "strategies": options.strategies}
+    paths = all("/" in one for one in options.strategies) and (options.benchmark or ".py").endswith(".py")
+    repeated = paths and options == EvalOptions(run=options.run, policy=options.policy, **own)
+    before = find_exports(runfolder.run_path(options.run), **own) if repeated and options.run is not None else []
+    if before:
+        return before[-1]
+    if options.noise_check:
+        raise ConfigError(
+            "--noise-check compares numbers of requests in flight, which a batch queue chooses; leave it out, or ask a "
+            "server by `tomserve eval`"
+        )
+    if options.base_urls:
+        return options, endpoint.choose_target(options.base_urls, options.model, options.revision)
+    if options.model is None:
+        raise ConfigError("name the model by --model, as the batch queue knows it, or a preset; or give --base-url")
+    if options.model == REFERENCE:
+        return options, Target(REFERENCE, checkpoint.reference_revision(), Preset.load(REFERENCE))
+    preset = Preset.lookup(options.model)
+    if preset is None:
+        return options, Target(options.model, options.revision, None)
+    return options, Target(preset.served_name, options.revision or preset.revision, preset)
+
 
 TELL_EVERY = 100_000
 """After so many requests it is said how many there were."""
@@ -54,13 +482,13 @@ NAMED = 3
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportResult:
     """What was written. folder: of the run. files: in their order. requests: how many requests they hold, of which
     equal ones are one. questions: how many questions, with their strategies and samples, wait for them; total: of how
     many. turns: whether further turns may follow from the replies."""
 
     folder: Path
-    files: tuple[Written, ...]
+    files: tuple[RequestFile, ...]
     requests: int
     questions: int
     total: int
@@ -68,7 +496,7 @@ class Exported:
 
 
 @dataclass
-class Imported:
+class ImportResult:
     """What was read. folder: of the run. results: how many results the files held. added: how many rows they made, by
     status. known: results whose requests had a final row before. unknown: results of requests that the run does not
     have; strange: the first of their ids. cut_off: files that end within a line. left: how many requests are left that
@@ -89,29 +517,29 @@ class Imported:
         return {status: count for status, count in sorted(self.added.items()) if status not in ANSWERS}
 
 
-def exported(
+def export_requests(
     options: EvalOptions,
     out: Path,
     *,
     per_file: int = MOST_REQUESTS,
     most_bytes: int = MOST_BYTES,
     listener: Listener | None = None,
-) -> Exported:
+) -> ExportResult:
     """Write every request of an evaluation that can be asked now and has no final reply yet in the run.
 
     options: what to ask of which model; where they name only a run that was exported before, what was exported last;
     where they name only a part of an evaluation that was divided, what that part asks.
-    out: the first file, see `Requests`. per_file, most_bytes: how large a file may be. listener: told what happens.
+    out: the first file, see `RequestWriter`. per_file, most_bytes: how large a file may be. listener: told what happens.
     The run's folder is made at once, and reused replies of equal requests are written to it. Raises TomserveError, and
     OSError where a file cannot be written.
     """
     listener = listener or SilentListener()
-    options, chosen = wanted(options)
-    written = Requests(out, per_file, most_bytes)
+    options, chosen = choose_export(options)
+    written = RequestWriter(out, per_file, most_bytes)
     with _opened(options, chosen, listener) as evaluation:
         folder = evaluation.folder.path
         evaluation.save()
-        if part_of(folder) is None:  # what a part asks is known from the record of the parts
+        if part_number(folder) is None:  # what a part asks is known from the record of the parts
             Exports.read(folder).with_one(Export.of(options, evaluation.plan.benchmark.name, chosen)).write(folder)
         questions, last = 0, None
         with written:
@@ -126,10 +554,10 @@ def exported(
             f"{len(written)} requests written to {len(written.written)} batch files, {out.name} first"
         )
         several = any(strategy.several for strategy in made.strategies)
-        return Exported(folder, tuple(written.written), len(written), questions, total, several and questions > 0)
+        return ExportResult(folder, tuple(written.written), len(written), questions, total, several and questions > 0)
 
 
-def imported(
+def import_results(
     run: str,
     paths: Sequence[Path],
     *,
@@ -137,7 +565,7 @@ def imported(
     strategies: Sequence[str] = (),
     accept_change: bool = False,
     listener: Listener | None = None,
-) -> Imported:
+) -> ImportResult:
     """Read the results of batches into the run that their requests were exported from.
 
     run: its name or folder. paths: output and error files, of any number of batches in any order, also again.
@@ -147,14 +575,14 @@ def imported(
     """
     listener = listener or SilentListener()
     folder = runfolder.find_run(run)
-    exports = exports_of(folder, benchmark, strategies)
+    exports = find_exports(folder, benchmark, strategies)
     if not exports:
         raise ConfigError(
             f"{folder}: nothing was exported from this run; `tomserve export batch --run {run}` does that"
         )
-    done = Imported(folder)
+    done = ImportResult(folder)
     open_keys = FirstPlaces()
-    with Results(paths) as results:
+    with ResultReader(paths) as results:
         done.results, done.cut_off = len(results), results.cut_off
         for place, (options, chosen) in enumerate(exports):
             with _opened(options, chosen, listener) as evaluation:
@@ -226,7 +654,7 @@ def _another(identity: Identity) -> ConfigError:
 
 
 def _read(
-    evaluation: Evaluation, results: Results, done: Imported, open_keys: FirstPlaces, accept_change: bool
+    evaluation: Evaluation, results: ResultReader, done: ImportResult, open_keys: FirstPlaces, accept_change: bool
 ) -> None:
     """Make rows of the results that belong to one export. open_keys: takes the keys of requests that stay open."""
     options, journal = evaluation.plan.options, evaluation.journal
@@ -256,7 +684,7 @@ class _Reader:
     were written, by status."""
 
     evaluation: Evaluation
-    results: Results
+    results: ResultReader
     answering: ModelGuard
     open_keys: FirstPlaces
     added: Counter[str] = field(default_factory=Counter)
@@ -295,7 +723,7 @@ class _Reader:
             self.added[row["status"]] += 1
 
 
-def _count_others(journal: Journal, results: Results, done: Imported) -> None:
+def _count_others(journal: Journal, results: ResultReader, done: ImportResult) -> None:
     """Count the results that made no row: those of requests that had their final row, and those of no request."""
     for name in results.unused():
         if journal.find(name) is not None:

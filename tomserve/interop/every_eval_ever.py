@@ -1,9 +1,9 @@
 """Writes a run in the form of Every Eval Ever, a schema that leaderboards share (version 0.3.0).
 
 A strategy is an evaluation: a JSON file with its accuracy and the uncertainty, and a file of JSON lines with every
-reply beside it, in the folders ``data/<benchmark>/<developer>/<model>/`` that the schema's own checks ask for. Variants
-of the questions are results of their own. The same run gives the same bytes: the time at which a record was made is
-that of the newest reply, or of the import.
+reply beside it, in the folders ``data/<benchmark>/<developer>/<model>/`` that the schema's own checks ask for.
+Variants of the questions are results of their own. What failed has no text, an error, and the score 0. The same run
+gives the same bytes: the time of a record is that of the newest reply, or of the import.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import hashlib
 import math
 import re
 import uuid
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,13 +25,166 @@ import orjson
 from tomserve._version import __version__
 from tomserve.content import output_path
 from tomserve.errors import ConfigError, TomserveError
-from tomserve.interop.answered import Answered, Replies
-from tomserve.interop.every_eval_ever_sample import SCHEMA, UNKNOWN, Joined, component, model_id, sample
-from tomserve.interop.transcripts import Transcripts
+from tomserve.interop.inspect_export import token_counts
+from tomserve.interop.scored_replies import ScoredReplies, ScoredReply, Transcript, Transcripts
 from tomserve.runs.progress import Listener
 from tomserve.serving.presets import Preset
 from tomserve.stats.clustered import repeated_of_sums
+from tomserve.status import OK
 from tomserve.studies import contrasts
+
+SCHEMA = "0.3.0"
+UNKNOWN = "unknown"
+
+_UNPORTABLE = re.compile(r'[<>:"/\\|?*]')
+_RESERVED = re.compile(r"(con|prn|aux|nul|com[1-9]|lpt[1-9])(\..*)?", re.I)
+_LONGEST = 120
+
+
+@dataclass(frozen=True)
+class SampleContext:
+    """What a sample repeats of its evaluation. evaluation: its id. result: the id of the result that it counts in.
+    name: what that result is called. model: the id of the model."""
+
+    evaluation: str
+    result: str
+    name: str
+    model: str
+
+
+def path_component(name: str) -> str:
+    """A name as that of a folder which every system can have, as the schema's own checks ask for.
+
+    >>> path_component("azure/gpt-4o:free"), path_component("data"), path_component("..")
+    ('azure_gpt-4o_free', 'data_', 'unknown')
+    """
+    made = "".join(one if one.isprintable() else "_" for one in _UNPORTABLE.sub("_", name.strip())).rstrip(". ")
+    if len(made.encode()) > _LONGEST:
+        made = made.encode()[:_LONGEST].decode(errors="ignore") + hashlib.sha256(name.encode()).hexdigest()[:12]
+    if not made:
+        return UNKNOWN
+    return f"{made}_" if made == "data" else f"_{made}" if _RESERVED.fullmatch(made) else made
+
+
+def model_id(name: str, developer: str | None) -> str:
+    """The model's id as developer/model. name: as the server names the model; of a path only the last part counts.
+    developer: who made it, where the name does not say so.
+
+    >>> model_id("/data/models/yi", None), model_id("openai/azure/gpt-4o", None), model_id("gpt-4o", "openai")
+    ('unknown/yi', 'openai/azure/gpt-4o', 'openai/gpt-4o')
+    """
+    parts = [one for one in name.split("/") if one.strip() not in ("", ".", "..")]
+    if name.startswith(("/", "./", "../", "~")):
+        parts = parts[-1:]
+    return "/".join(parts) if len(parts) > 1 else f"{developer or UNKNOWN}/{parts[0] if parts else UNKNOWN}"
+
+
+def make_sample(one: ScoredReply, joined: SampleContext, talk: Transcript | None) -> dict[str, Any]:
+    """A reply as the schema has it. joined: what it repeats of its evaluation. talk: the whole conversation of a
+    strategy that asks several times, else None."""
+    told = () if one.item.story == (one.item.question,) else one.item.story  # a question that stands alone
+    raw = "\n".join((*told, one.item.question))
+    reference = [one.item.answer]
+    score, row = one.score, one.row
+    rows = list(talk.rows.values()) if talk is not None else [row]
+    replies = sum(said.turn is not None for said in talk.messages) if talk is not None else 0
+    return {
+        "schema_version": SCHEMA,
+        "evaluation_id": joined.evaluation,
+        "model_id": joined.model,
+        "evaluation_name": joined.name,
+        "evaluation_result_id": joined.result,
+        "sample_id": one.item.id,
+        "sample_hash": hashlib.sha256((raw + "".join(reference)).encode()).hexdigest(),
+        "interaction_type": "single_turn" if talk is None else "multi_turn",
+        "input": {
+            "raw": raw,
+            "formatted": "\n\n".join(message["content"] for message in one.messages) if talk is None else None,
+            "reference": reference,
+            "choices": list(one.item.choices) or None,
+        },
+        "output": _output(row) if talk is None else None,
+        "messages": None if talk is None else _messages(talk),
+        "answer_attribution": _read(one, talk),
+        "evaluation": {
+            "score": float(score["correct"]),
+            "is_correct": bool(score["correct"]),
+            **({"num_turns": replies} if replies else {}),
+        },
+        "token_usage": _usage(rows),
+        "performance": _performance(rows),
+        "error": None if score["status"] == OK else f"{score['status']}: {score['reason'] or 'no reply'}",
+        "metadata": _metadata(one),
+    }
+
+
+def _output(row: Mapping[str, Any]) -> dict[str, Any]:
+    thoughts = row.get("reasoning")
+    return {"raw": [row.get("text") or ""], "reasoning_trace": [thoughts] if thoughts else None}
+
+
+def _messages(talk: Transcript) -> list[dict[str, Any]]:
+    return [
+        {"turn_idx": place, "role": said.role, "content": said.content, "reasoning_trace": said.reasoning}
+        for place, said in enumerate(talk.messages)
+    ]
+
+
+def _read(one: ScoredReply, talk: Transcript | None) -> list[dict[str, Any]]:
+    """Where the answer stands, and how it was read; nothing where none was."""
+    if one.score["answer"] is None:
+        return []
+    place, source = 0, "output.raw"
+    if talk is not None:
+        text = one.row.get("text")
+        found = [at for at, said in enumerate(talk.messages) if said.turn is not None and said.content == text]
+        place = found[-1] if found else max(len(talk.messages) - 1, 0)
+        source = "messages[turn_idx].content" if found else "the text that the strategy's program concluded with"
+    return [
+        {
+            "turn_idx": place,
+            "source": source,
+            "extracted_value": str(one.score["answer"]),
+            "extraction_method": f"tomserve:{one.score['parse']}",
+            "is_terminal": True,
+        }
+    ]
+
+
+def _usage(rows: Iterable[Mapping[str, Any]]) -> dict[str, int] | None:
+    """Tokens of all requests together; None where the server did not count those of one of them."""
+    whole = Counter[str]()
+    for row in rows:
+        used = token_counts(row.get("usage"))
+        if not used or any(type(count) is not int or count < 0 for count in used.values()):
+            return None
+        whole.update(used)
+        cached = row["usage"].get("cached")
+        if type(cached) is int and cached > 0:
+            whole["input_tokens_cache_read"] += cached
+    return dict(whole) or None
+
+
+def _performance(rows: Iterable[Mapping[str, Any]]) -> dict[str, float] | None:
+    """How long all requests together took; None where that was not measured of one of them."""
+    seconds = [(row.get("timings") or {}).get("total_s") for row in rows]
+    known = [one for one in seconds if isinstance(one, int | float) and math.isfinite(one) and one >= 0]
+    return {"latency_ms": round(1000 * sum(known), 3)} if known and len(known) == len(seconds) else None
+
+
+def _metadata(one: ScoredReply) -> dict[str, str]:
+    """The factors of a question and what belongs to the reply, all as texts, as the schema asks for."""
+    ours: Mapping[str, Any] = {
+        "cluster": one.item.cluster,
+        "strategy": one.strategy,
+        "sample": one.sample,
+        "base": one.item.base,
+        "canary": one.item.canary or None,
+    }
+    factors = {f"factor_{name}" if name in ours else name: value for name, value in one.item.factors.items()}
+    told = {name: value for name, value in (*factors.items(), *ours.items()) if value is not None}
+    return {name: value if isinstance(value, str) else orjson.dumps(value).decode() for name, value in told.items()}
+
 
 RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 """How who evaluates may stand to who made the model."""
@@ -40,7 +193,7 @@ TELL_EVERY = 20_000
 
 
 @dataclass
-class _Counted:
+class _ResultCounts:
     """The replies that one result counts. right: of each question, by its id and cluster, what is right of its replies.
     failed: replies without an answer."""
 
@@ -91,16 +244,16 @@ class Evaluation:
     model: the model's id. Raises ConfigError where nothing says when the run was asked."""
 
     def __init__(
-        self, replies: Replies, strategy: str, organization: str, relationship: str, developer: str | None = None
+        self, replies: ScoredReplies, strategy: str, organization: str, relationship: str, developer: str | None = None
     ) -> None:
         self._replies, self._strategy = replies, strategy
         self._organization, self._relationship, self._developer = organization, relationship, developer
         manifest = replies.manifest
         self.model = model_id(_hub_name(manifest.preset) or manifest.model, developer)
         asked = manifest.foreign.created if manifest.foreign is not None else manifest.created
-        self._asked, self._made = epoch(asked), epoch(manifest.created)
+        self._asked, self._made = to_epoch(asked), to_epoch(manifest.created)
         newest = replies.newest(strategy) if manifest.foreign is None else None
-        made = max(one for one in (epoch(newest), self._made, -1) if one is not None)
+        made = max(one for one in (to_epoch(newest), self._made, -1) if one is not None)
         if made < 0:
             raise ConfigError(
                 f"{replies.folder / 'manifest.json'}: created: found {manifest.created!r:.60}; expected a time such as "
@@ -108,11 +261,11 @@ class Evaluation:
             )
         self._retrieved = str(made)
         names = (manifest.benchmark, *self.model.split("/", 1))
-        self.folder = Path("data", *map(component, names))
+        self.folder = Path("data", *map(path_component, names))
         self.id = f"{manifest.benchmark}-{strategy}/{self.model.replace('/', '_')}/{made}"
         identity = f"{manifest.run}\n{strategy}\n{self.id}".encode()
         self.uuid = str(uuid.UUID(bytes=hashlib.sha256(identity).digest()[:16], version=4))
-        self._counted: dict[str, _Counted] = {}
+        self._counted: dict[str, _ResultCounts] = {}
 
     def write(self, out: Path, listener: Listener) -> tuple[Path, Path] | None:
         """Write both files below a folder. Returns their paths; None where that strategy has no reply. Raises
@@ -127,7 +280,7 @@ class Evaluation:
         with output_path.open_output(samples, self._replies.folder) as file:
             for one in self._replies.of(self._strategy):
                 talk = talks.of(one) if talks is not None else None
-                line = orjson.dumps(sample(one, self._count(one), talk)) + b"\n"
+                line = orjson.dumps(make_sample(one, self._count(one), talk)) + b"\n"
                 sha.update(line)
                 file.write(line)
                 rows += 1
@@ -139,13 +292,13 @@ class Evaluation:
             file.write(orjson.dumps(told, option=orjson.OPT_INDENT_2) + b"\n")
         return whole, samples
 
-    def _count(self, one: Answered) -> Joined:
+    def _count(self, one: ScoredReply) -> SampleContext:
         """Count a reply in its result; returns what joins both."""
         variant = str(one.item.factors.get("variant") or "") if one.item.base is not None else ""
-        counted = self._counted.setdefault(variant, _Counted())
+        counted = self._counted.setdefault(variant, _ResultCounts())
         counted.right[(one.item.id, one.item.cluster)].append(float(one.score["correct"]))
         counted.failed += one.score["answer"] is None and not one.score["correct"]
-        return Joined(self.id, self._result(variant), self._name(variant), self.model)
+        return SampleContext(self.id, self._result(variant), self._name(variant), self.model)
 
     def _result(self, variant: str) -> str:
         of = f"/{variant}" if variant else ""
@@ -259,10 +412,10 @@ def _hub_name(preset: str | None) -> str | None:
     return found.model if found is not None and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", found.model) else None
 
 
-def epoch(time: str | None) -> int | None:
+def to_epoch(time: str | None) -> int | None:
     """A time as seconds since 1970, in UTC where it names no zone; None where it is not known.
 
-    >>> epoch("2026-11-22T12:14:01Z"), epoch("yesterday")
+    >>> to_epoch("2026-11-22T12:14:01Z"), to_epoch("yesterday")
     (1795349641, None)
     """
     try:

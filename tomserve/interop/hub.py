@@ -1,30 +1,436 @@
-"""Writes a benchmark, with or without answers to it, as a folder for a dataset hub: Parquet, card, Croissant metadata.
+"""Writes a benchmark, with or without answers, as a folder for a dataset hub: Parquet, card, licence, Croissant
+metadata.
 
-Nothing is uploaded. The card says what the data are, what each column holds, and that no model must be trained on
-them; the canary, a text by which leaked data can be found, stands in the card and in every row.
+Nothing is uploaded. Every row and the card carry the canary, a text by which leaked data can be found; rows are
+written some thousand at a time. Questions that come with tomserve are under CC BY 4.0; of all others only who holds
+them can say the licence. Croissant 1.0: http://mlcommons.org/croissant/1.0.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import orjson
+import polars as pl
 import yaml
 
+from tomserve import benchmarks, content
 from tomserve._version import __version__
 from tomserve.content import output_path, temporary
+from tomserve.content.compact_index import FirstPlaces
+from tomserve.content.paths import run_name
+from tomserve.content.text import mark_hidden
 from tomserve.errors import ConfigError
-from tomserve.interop import croissant, licences
-from tomserve.interop.answered import Replies
-from tomserve.interop.hub_tables import Table, items_table, replies_table
+from tomserve.interop.scored_replies import ScoredReplies, ScoredReply
+from tomserve.items import Item, read_items
 from tomserve.reporting.tables import markdown
 from tomserve.runs.item_store import ItemStore
+from tomserve.runs.manifest import Manifest
+
+Row = dict[str, Any]
+
+AT_A_TIME = 10_000
+"""How many rows are in memory together, and in a group of a Parquet file."""
+
+SHOWN = 6
+"""How many values of a factor the card lists at most."""
+
+ITEM = {
+    "id": "What the question is called; it never changes.",
+    "benchmark": "The benchmark that the question belongs to.",
+    "story": "The story, as a list of sentences.",
+    "question": "The question about the story.",
+    "choices": "The labels that can be answered; empty where any text may answer.",
+    "answer": "The right answer.",
+    "gold": "The gold rationale as JSON: which labels are right after each sentence. Empty where there is none.",
+    "cluster": "The task or story that the question comes from, which is the unit of statistics.",
+    "base": "The question that this one is a version of. Empty for an original.",
+    "canary": "A text that marks data on which no model must be trained.",
+}
+REPLY = {
+    "run": "The run that the reply belongs to.",
+    "model": "Who answered.",
+    "item": "The id of the question.",
+    "strategy": "The way of asking.",
+    "sample": "Which of several replies to the same prompt it is, from 0.",
+    "status": "ok, or why there is no whole reply.",
+    "text": "The reply as it came.",
+    "reasoning": "What a reasoning model thought before, where the server told it apart.",
+    "answer": "What was read of it as the answer.",
+    "correct": "Whether the answer is right; a failure is wrong.",
+    "canary": "A text that marks data on which no model must be trained.",
+}
+_LISTS = ("story", "choices")
+_KINDS: dict[type, Any] = {bool: pl.Boolean, int: pl.Int64, float: pl.Float64, str: pl.String}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that was written. path: of its Parquet file. rows: how many it has. schema: the types of its columns, in
+    their order. told: what each holds, in words."""
+
+    path: Path
+    rows: int
+    schema: Mapping[str, Any]
+    told: Mapping[str, str]
+
+
+@dataclass
+class _Factor:
+    """What is known of a factor. kinds: the types of its values. values: some of them, in words."""
+
+    kinds: set[type] = field(default_factory=set)
+    values: set[str] = field(default_factory=set)
+
+    def see(self, value: Any) -> None:
+        if value is None:
+            return
+        self.kinds.add(type(value))
+        if len(self.values) <= SHOWN:
+            self.values.add(_word(value))
+
+    @property
+    def kind(self) -> Any:
+        """The type of its column: text where its values are of several types, but for numbers."""
+        if len(self.kinds) == 1:
+            return _KINDS.get(next(iter(self.kinds)), pl.String)
+        return pl.Float64 if self.kinds == {int, float} else pl.String
+
+    @property
+    def told(self) -> str:
+        short = sorted(one for one in self.values if len(one) <= 40)
+        if not short or len(self.values) > SHOWN or len(short) < len(self.values):
+            return "A factor of the design: where the question stands in it."
+        return f"A factor of the design: {', '.join(short)}."
+
+
+def items_table(items: Sequence[Item], path: Path, canary: str) -> Table:
+    """Write the table of the questions. items: all of them; they are read twice. path: the file to write, which need
+    not be there. canary: that of rows which have none. Raises ConfigError where there are no questions."""
+    factors: dict[str, _Factor] = defaultdict(_Factor)
+    for item in items:
+        for name, value in item.factors.items():
+            factors[name].see(value)
+    schema: dict[str, Any] = {name: pl.List(pl.String) if name in _LISTS else pl.String for name in ITEM}
+    schema |= {f"factor_{name}": factors[name].kind for name in sorted(factors)}
+    told = {**ITEM, **{f"factor_{name}": factors[name].told for name in sorted(factors)}}
+    count = _stored((_question(item, factors, canary) for item in items), schema, path)
+    if not count:
+        raise ConfigError("there are no questions to publish")
+    return Table(path, count, schema, told)
+
+
+def _question(item: Item, factors: Mapping[str, _Factor], canary: str) -> Row:
+    row: Row = {
+        "id": item.id,
+        "benchmark": item.benchmark,
+        "story": list(item.story),
+        "question": item.question,
+        "choices": list(item.choices),
+        "answer": item.answer,
+        "gold": orjson.dumps(item.gold.to_dict()).decode() if item.gold is not None else None,
+        "cluster": item.cluster,
+        "base": item.base,
+        "canary": item.canary or canary,
+    }
+    for name, known in factors.items():
+        value = item.factors.get(name)
+        row[f"factor_{name}"] = _word(value) if known.kind == pl.String and value is not None else value
+    return row
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def replies_table(runs: Sequence[ScoredReplies], names: Sequence[str], path: Path, canary: str) -> Table:
+    """Write the table of the replies of these runs. names: what the runs are called, in their order. path, canary: as
+    for `items_table`."""
+    schema = dict.fromkeys(REPLY, pl.String) | {"sample": pl.Int64, "correct": pl.Boolean}
+    rows = (
+        _reply(one, name, canary)
+        for run, name in zip(runs, names, strict=True)
+        for strategy in run.strategies
+        for one in run.of(strategy)
+    )
+    return Table(path, _stored(rows, schema, path), schema, REPLY)
+
+
+def _reply(one: ScoredReply, run: str, canary: str) -> Row:
+    thoughts = one.row.get("reasoning")
+    return {
+        "run": run,
+        "model": str(one.row["model"]),
+        "item": one.item.id,
+        "strategy": one.strategy,
+        "sample": one.sample,
+        "status": one.score["status"],
+        "text": one.row.get("text"),
+        "reasoning": thoughts if isinstance(thoughts, str) else None,
+        "answer": one.score["answer"],
+        "correct": bool(one.score["correct"]),
+        "canary": one.item.canary or canary,
+    }
+
+
+def _stored(rows: Iterable[Row], schema: Mapping[str, Any], path: Path) -> int:
+    """Write rows into a Parquet file, some thousand at a time. Returns how many there are."""
+    waiting, parts, count = iter(rows), list[Path](), 0
+    while batch := list(islice(waiting, AT_A_TIME)):
+        part = path.with_name(f"{path.stem}-{len(parts)}.part")
+        pl.DataFrame(batch, schema=schema).write_parquet(part, compression="zstd", row_group_size=AT_A_TIME)
+        parts.append(part)
+        count += len(batch)
+    if len(parts) > 1:
+        whole = pl.scan_parquet(parts, glob=False)
+        whole.sink_parquet(path, compression="zstd", row_group_size=AT_A_TIME, maintain_order=True)
+        for part in parts:
+            part.unlink()
+    elif parts:
+        parts[0].replace(path)
+    else:
+        pl.DataFrame(schema=schema).write_parquet(path, compression="zstd")
+    return count
+
+
+_TYPES = {pl.String: "sc:Text", pl.Boolean: "sc:Boolean", pl.Int64: "sc:Integer", pl.Float64: "sc:Float"}
+
+
+def render_croissant(about: Mapping[str, Any], tables: Mapping[str, Table], digests: Mapping[str, str]) -> bytes:
+    """The file's text. about: the fields of the dataset itself, by the names of schema.org; None for what is not known.
+    tables: by name. digests: the SHA-256 digest of each table's file."""
+    distribution = [
+        {
+            "@type": "cr:FileObject",
+            "@id": f"{name}-parquet",
+            "name": f"{name}-parquet",
+            "contentUrl": f"data/{name}.parquet",
+            "encodingFormat": "application/x-parquet",
+            "sha256": digests[name],
+        }
+        for name in tables
+    ]
+    records = [
+        {
+            "@type": "cr:RecordSet",
+            "@id": name,
+            "name": name,
+            "field": [_field(name, column, kind, table.told[column]) for column, kind in table.schema.items()],
+        }
+        for name, table in tables.items()
+    ]
+    whole = {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        **{name: value for name, value in about.items() if value is not None},
+        "distribution": distribution,
+        "recordSet": records,
+    }
+    return orjson.dumps(whole, option=orjson.OPT_INDENT_2) + b"\n"
+
+
+def _field(table: str, column: str, kind: Any, told: str) -> dict[str, Any]:
+    inner = kind.inner if isinstance(kind, pl.List) else kind
+    return {
+        "@type": "cr:Field",
+        "@id": f"{table}/{column}",
+        "name": column,
+        "description": told,
+        "dataType": next((name for one, name in _TYPES.items() if inner == one), "sc:Text"),
+        **({"repeated": True} if isinstance(kind, pl.List) else {}),
+        "source": {"fileObject": {"@id": f"{table}-parquet"}, "extract": {"column": column}},
+    }
+
+
+_OWN = (
+    *("citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject", "fileSet", "format"),
+    *("includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex"),
+    *("repeated", "replace", "samplingRate", "separator", "source", "subField", "transform"),
+)
+_CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "sc": "https://schema.org/",
+    **{name: f"cr:{name}" for name in _OWN},
+}
+"""The names of Croissant 1.0, as every file of it states them."""
+
+
+OWN = "cc-by-4.0"
+"""The licence of the data that come with tomserve."""
+
+_PAGES = {
+    OWN: "https://creativecommons.org/licenses/by/4.0/",
+    "cc0-1.0": "https://creativecommons.org/publicdomain/zero/1.0/",
+    "cc-by-sa-4.0": "https://creativecommons.org/licenses/by-sa/4.0/",
+    "cc-by-nc-4.0": "https://creativecommons.org/licenses/by-nc/4.0/",
+    "mit": "https://opensource.org/license/mit",
+    "apache-2.0": "https://www.apache.org/licenses/LICENSE-2.0",
+}
+"""Where the text of a licence is, by its identifier."""
+
+MOST = 1 << 20
+"""Most bytes of the text of a licence."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a benchmark or a run holds. benchmark: its name. others: a sentence that says why it may be somebody else's;
+    None for data that come with tomserve."""
+
+    benchmark: str
+    others: str | None
+
+
+def benchmark_holding(name: str, path: Path | None) -> Holding:
+    """Whose the questions of a benchmark are. name: its name or file. path: the user's file of them. Raises ConfigError
+    for an unknown one."""
+    found = benchmarks.get(name)
+    if found.terms:
+        return Holding(found.name, f"the questions of {found.name} are others': {found.terms}")
+    if path is not None:
+        return Holding(found.name, f"the questions of {found.name} come from {path.name}")
+    if found.file is not None:
+        return Holding(found.name, f"the benchmark {found.name} is declared in a file of its own, {found.file.name}")
+    return Holding(found.name, None)
+
+
+def run_holding(name: str, manifest: Manifest) -> Holding:
+    """Whose the questions and replies of a run are. name: of the run. What a manifest says is never looked for."""
+    benchmark = mark_hidden(manifest.benchmark)[:100]
+    known = benchmarks.find(manifest.benchmark)
+    if manifest.foreign is not None:
+        tool = mark_hidden(manifest.foreign.tool)[:40]
+        return Holding(benchmark, f"the questions and replies of {name} were brought from files of {tool}")
+    if known is None or known.file is not None:
+        return Holding(benchmark, f"the benchmark {benchmark} of {name} is none of tomserve's")
+    if known.terms:
+        return Holding(benchmark, f"the questions of {name} are others': {known.terms}")
+    if manifest.benchmark_path is not None or known.mixed:
+        file = mark_hidden(Path(manifest.benchmark_path or "items").name)[:100]
+        return Holding(benchmark, f"the questions of {name} come from a file, {file}")
+    return Holding(benchmark, None)
+
+
+def list_papers(names: Iterable[str]) -> list[str]:
+    """The papers of the benchmarks of these names, as far as tomserve knows them, each once."""
+    found = (benchmarks.find(name) for name in sorted(set(names)))
+    return list(dict.fromkeys(paper for one in found if one is not None for paper in one.papers))
+
+
+def render_bibtex(titles: Iterable[str]) -> str:
+    """BibTeX entries of papers, each given as ``Title (arXiv:NUMBER)`` or ``Title (doi:DOI)``.
+
+    >>> print(render_bibtex(["Hi-ToM (arXiv:2310.16755)"]))
+    @misc{arXiv.2310.16755,
+      title = {Hi-ToM},
+      author = {{The authors of arXiv:2310.16755}},
+      eprint = {2310.16755},
+      archivePrefix = {arXiv},
+      url = {https://arxiv.org/abs/2310.16755}
+    }
+    <BLANKLINE>
+    """
+    made = []
+    for number, paper in enumerate(titles, 1):
+        match = re.fullmatch(r"(.*) \((arXiv|doi):([\w./-]+)\)", paper)
+        title, kind, place = match.groups() if match else (paper, "", "")
+        fields = {"title": _tex(title)}
+        if kind:
+            fields["author"] = f"{{The authors of {kind}:{_tex(place)}}}"
+        if kind == "arXiv":
+            fields |= {"eprint": place, "archivePrefix": "arXiv", "url": f"https://arxiv.org/abs/{place}"}
+        if kind == "doi":
+            fields |= {"doi": place, "url": f"https://doi.org/{place}"}
+        key = f"{kind}.{place.replace('/', '-')}" if kind else f"paper.{number}"
+        made.append(bibtex_entry("misc", key, fields))
+    return "\n".join(made)
+
+
+def bibtex_entry(kind: str, key: str, fields: Mapping[str, str]) -> str:
+    """A BibTeX entry. fields: their values as TeX, by name."""
+    told = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
+    return f"@{kind}{{{key},\n{told}\n}}\n"
+
+
+def _tex(text: str) -> str:
+    """The text as TeX, of which nothing is a command or ends the field."""
+    kept = re.sub(r"[{}\\]", "", mark_hidden(text))
+    return re.sub(r"([&%$#_])", r"\\\1", kept).replace("~", " ").replace("^", " ")
+
+
+def licence_id(given: str) -> str:
+    """The identifier of a licence as hubs write it. Raises ConfigError for what is none.
+
+    >>> licence_id("CC-BY-NC-4.0")
+    'cc-by-nc-4.0'
+    """
+    made = given.strip().lower()
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]{1,39}", made):
+        raise ConfigError(
+            f"--license: found {given!r:.60}; expected an identifier such as cc-by-4.0, mit or apache-2.0, or `other` "
+            "with --license-file FILE"
+        )
+    return made
+
+
+def licence_page(licence: str) -> str:
+    """Where the licence of that identifier is explained, or the identifier itself where that is not known."""
+    return _PAGES.get(licence, licence)
+
+
+def are_own_benchmarks(names: Iterable[str]) -> bool:
+    """Whether all of these are benchmarks of tomserve, which ask about people's minds."""
+    found = [benchmarks.find(name) for name in names]
+    return all(one is not None and one.file is None and not one.mixed for one in found)
+
+
+def state_terms(licence: str, named: str) -> str:
+    """What stands in the place of the text of a licence that the user names without its text."""
+    where = f" Its text: {_PAGES[licence]}" if licence in _PAGES else ""
+    return f"The data of {named} are under the licence {licence}.{where}"
+
+
+def own_terms() -> str:
+    """The text of the licence of the data that come with tomserve."""
+    return content.require("dataset/LICENSE").read_text("utf-8")
+
+
+def read_terms(path: Path) -> str:
+    """The text of a licence from the user's file. Raises ConfigError where it is no short text."""
+    try:
+        with path.expanduser().open("rb") as file:
+            data = file.read(MOST + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected the text of a licence") from None
+    if len(data) > MOST:
+        raise ConfigError(f"{path}: has more than {MOST >> 20} MB; expected the text of a licence")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is no UTF-8 text ({error.reason}); expected the text of a licence") from None
+    if not text.strip():
+        raise ConfigError(f"{path}: is empty; expected the text of a licence")
+    return text
+
 
 _SIZES = (("n<1K", 10**3), ("1K<n<10K", 10**4), ("10K<n<100K", 10**5), ("100K<n<1M", 10**6), ("1M<n<10M", 10**7))
 _LARGER = "10M<n<100M"
@@ -47,7 +453,7 @@ class Dataset:
     source: str
     own: bool
     items: ItemStore
-    replies: Sequence[tuple[str, Replies]] = ()
+    replies: Sequence[tuple[str, ScoredReplies]] = ()
     papers: Sequence[str] = ()
     languages: Sequence[str] = ()
     url: str | None = None
@@ -67,7 +473,7 @@ class Dataset:
         return f"{number}+sha256.{self.items.digest().removeprefix('sha256:')[:16]}"
 
 
-def told_of(benchmarks: Sequence[str], runs: Sequence[str], others: Sequence[str]) -> str:
+def describe_data(benchmarks: Sequence[str], runs: Sequence[str], others: Sequence[str]) -> str:
     """What the data are, in sentences. benchmarks, runs: their names. others: why they may be somebody else's."""
     told = [f"Questions of {', '.join(benchmarks)}, as tomserve asks them."]
     if runs:
@@ -77,7 +483,7 @@ def told_of(benchmarks: Sequence[str], runs: Sequence[str], others: Sequence[str
 
 
 @dataclass
-class _Made:
+class _Parts:
     """What was made of a dataset. tables: by name. canaries: all of them, sorted. digests: of the tables' files."""
 
     tables: dict[str, Table] = field(default_factory=dict)
@@ -85,7 +491,7 @@ class _Made:
     digests: dict[str, str] = field(default_factory=dict)
 
 
-def write(dataset: Dataset, folder: Path, inputs: Sequence[Path] = ()) -> list[Path]:
+def write_dataset(dataset: Dataset, folder: Path, inputs: Sequence[Path] = ()) -> list[Path]:
     """Write the folder. inputs: what must not be overwritten. Returns the files.
 
     Raises ConfigError where there are no questions, where the folder holds tables of another dataset, and where a file
@@ -129,8 +535,8 @@ def _refuse_leftovers(dataset: Dataset, folder: Path) -> None:
             )
 
 
-def _tables(dataset: Dataset, scratch: Path) -> _Made:
-    made = _Made()
+def _tables(dataset: Dataset, scratch: Path) -> _Parts:
+    made = _Parts()
     made.tables["items"] = items_table(dataset.items, scratch / "items.parquet", dataset.canary)
     if dataset.replies:
         names, runs = zip(*dataset.replies, strict=True)
@@ -142,7 +548,7 @@ def _tables(dataset: Dataset, scratch: Path) -> _Made:
     return made
 
 
-def _card(dataset: Dataset, made: _Made) -> str:
+def _card(dataset: Dataset, made: _Parts) -> str:
     title = " ".join(dataset.title.split())
     front = _front(dataset, made, title)
     parts = [
@@ -178,7 +584,7 @@ def _card(dataset: Dataset, made: _Made) -> str:
     return "\n".join(parts)
 
 
-def _front(dataset: Dataset, made: _Made, title: str) -> dict[str, Any]:
+def _front(dataset: Dataset, made: _Parts, title: str) -> dict[str, Any]:
     """What stands at the head of the card, by which a hub finds and shows the dataset."""
     rows = max(table.rows for table in made.tables.values())
     other = {"license_name": "other", "license_link": "LICENSE"} if dataset.licence == "other" else {}
@@ -206,15 +612,66 @@ def _cited(dataset: Dataset) -> list[str]:
     return ["## Citation\n", "\n".join(told) + "\n"]
 
 
-def _metadata(dataset: Dataset, made: _Made) -> bytes:
+def _metadata(dataset: Dataset, made: _Parts) -> bytes:
     cited = "; ".join((*dataset.papers, f"tomserve {__version__}; data {dataset.items.digest()}"))
     about: Mapping[str, Any] = {
         "name": " ".join(dataset.title.split()),
         "description": f"{dataset.source} These data must not be used to train models. {' '.join(made.canaries)}",
-        "license": licences.page(dataset.licence),
+        "license": licence_page(dataset.licence),
         "url": dataset.url,
         "version": dataset.version,
         "datePublished": dataset.date,
         "citeAs": cited,
     }
-    return croissant.metadata(about, made.tables, made.digests)
+    return render_croissant(about, made.tables, made.digests)
+
+
+WAY_OUT = "export them one by one"
+
+
+def collect_run_items(runs: Sequence[ScoredReplies]) -> ItemStore:
+    """The questions of these runs, each once, sorted by their ids. Raises ConfigError where two runs call different
+    questions by one id."""
+    stock = ItemStore(_each_once(runs))
+    return stock.part(sorted(range(len(stock)), key=lambda place: stock.ids[place]))
+
+
+def _each_once(runs: Sequence[ScoredReplies]) -> Iterator[Item]:
+    ids, lines = FirstPlaces(), list[int]()
+    for run in runs:
+        for item in read_items(run.folder / "items.jsonl"):
+            place, told = ids.add(item.id, len(lines)), hash(item.to_json())
+            if place == len(lines):
+                lines.append(told)
+                yield item
+            elif lines[place] != told:
+                raise ConfigError(
+                    f"{run.folder}: calls another question {item.id!r:.80} than a run before it does, so that nobody "
+                    f"could tell which one a reply answers; {WAY_OUT}"
+                )
+
+
+def collect_benchmark_items(name: str, path: Path | None, runs: Sequence[ScoredReplies]) -> ItemStore:
+    """All questions of a benchmark. runs: what answered some of them. Raises ConfigError where one of these asked
+    something else."""
+    stock = ItemStore(benchmarks.load(name, path, None, benchmarks.ALL))
+    places = FirstPlaces(stock.ids)
+    for run in runs:
+        for item in read_items(run.folder / "items.jsonl"):
+            place = places.find(item.id)
+            if place is None or stock[place] != item:
+                how = "is not among" if place is None else "is told otherwise by"
+                raise ConfigError(
+                    f"{run.folder}: its question {item.id!r:.80} {how} today's questions of {name}; leave --benchmark "
+                    "out, so that the questions are taken from the runs"
+                )
+    return stock
+
+
+def name_runs(runs: Sequence[ScoredReplies]) -> list[str]:
+    """What the runs are called. Raises ConfigError where two have one name."""
+    names = [run_name(run.folder) for run in runs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two runs are called {name!r:.100}; rename the folder of one, or {WAY_OUT}")
+    return names

@@ -1,11 +1,9 @@
 """Writes a run as logs of Inspect, one for each strategy: version 2, a zip file with a member for each sample.
 
-Inspect's own functions, its viewer and ``inspect score`` read them. No package of Inspect is needed; samples are
-written one by one and their summaries wait on disk, so that a run of any length takes no more memory than the ids of
-its questions. The same run gives the same bytes.
-
-A question is a sample, a further reply to it an epoch. A failure (no reply, or none that can be read) is a sample with
-the score I, wrong, as it is in all tables of tomserve; Inspect itself would leave out what failed.
+Inspect's own functions, its viewer and ``inspect score`` read them; no package of Inspect is needed. The same run
+gives the same bytes, in little memory. A question is a sample, a further reply to it an epoch. A failure (no reply,
+or none that can be read) is a sample with the score I, wrong, as it is in all tables of tomserve; Inspect itself
+would leave out what failed.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ import shutil
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,14 +22,250 @@ import orjson
 
 from tomserve.content import output_path, temporary
 from tomserve.errors import ConfigError
-from tomserve.interop.answered import Answered, Replies
-from tomserve.interop.inspect_sample import SCORER, Sample, Samples, failed, moment, summary_of
-from tomserve.interop.transcripts import Transcripts
-from tomserve.interop.withheld import settings_of
-from tomserve.interop.zipping import member
+from tomserve.interop.samples import redact_settings
+from tomserve.interop.scored_replies import Message, ScoredReplies, ScoredReply, Transcripts
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.progress import Listener
+from tomserve.status import ANSWERS, LENGTH, OK, REFUSAL
 from tomserve.studies import contrasts
+
+SCORER = "tomserve"
+"""What the scorer is called in a log."""
+
+_ENDS = {OK: "stop", LENGTH: "max_tokens", REFUSAL: "content_filter"}
+"""Inspect's reason for the end of a reply, by our status."""
+
+_MOST = 1000
+"""Most characters of a text, and of a value of metadata as JSON, that a summary keeps, as in Inspect's own."""
+
+_LEFT_OUT = "(left out of the summary)"
+
+_SUMMARY = (
+    *("id", "epoch", "choices", "target", "model_usage", "completed_at", "total_time", "working_time", "uuid"),
+    "turn_count",
+)
+"""The fields of a sample that its summary repeats."""
+
+Sample = dict[str, Any]
+
+
+class Samples:
+    """Makes samples of the replies to one way of asking.
+
+    run: the name of the run. model: what the log calls the model. talks: the conversations, for a strategy of several
+    turns; None for one that asks once.
+    """
+
+    def __init__(self, run: str | None, model: str, talks: Transcripts | None) -> None:
+        self._run, self._model, self._talks = run, model, talks
+
+    def of(self, one: ScoredReply) -> Sample:
+        """The sample of a reply."""
+        identity = _digest(f"{self._run}\n{one.strategy}\n{one.item.id}\n{one.sample}")
+        shown = [_asked(identity, place, message) for place, message in enumerate(one.messages)]
+        reply = self._reply(identity, "reply", one.row.get("text"), one.row.get("reasoning"))
+        messages, turns = self._said(one, identity)
+        if not turns:
+            messages, turns = [*shown, *([reply] if reply["content"] else [])], 1
+        usage = token_counts(one.row.get("usage"))
+        sample: Sample = {
+            "id": one.item.id,
+            "epoch": one.sample + 1,
+            "input": shown,
+            **({"choices": list(one.item.choices)} if one.item.choices else {}),
+            "target": one.item.answer,
+            "messages": messages,
+            "output": self._output(one, reply, usage),
+            "scores": {SCORER: _score(one)},
+            "metadata": _metadata(one, self._run),
+            "store": {},
+            "events": [],
+            "model_usage": {self._model: usage} if usage else {},
+            "uuid": identity[:22],
+            "turn_count": turns,
+            "attachments": {},
+        }
+        if (answered := format_time(one.row.get("time"))) is not None:
+            sample["completed_at"] = answered
+        if (seconds := reply_seconds(one.row)) is not None:
+            sample["total_time"] = sample["working_time"] = seconds
+        if has_failed(one):
+            sample["error"] = {"message": error_text(one), "traceback": "", "traceback_ansi": ""}
+        return sample
+
+    def _said(self, one: ScoredReply, identity: str) -> tuple[list[Sample], int]:
+        """The messages of a conversation of several turns, and how many turns it had; none for one turn."""
+        if self._talks is None:
+            return [], 0
+        talk = self._talks.of(one)
+        return [self._message(identity, place, said) for place, said in enumerate(talk.messages)], len(talk.rows)
+
+    def _message(self, identity: str, place: int, said: Message) -> Sample:
+        if said.turn is None:
+            return _asked(identity, place, {"role": said.role, "content": said.content or ""})
+        return self._reply(identity, f"message-{place}", said.content, said.reasoning)
+
+    def _reply(self, identity: str, name: str, text: str | None, thoughts: str | None) -> Sample:
+        content: Any = text or ""
+        if thoughts:
+            content = [{"type": "reasoning", "reasoning": thoughts}, {"type": "text", "text": text or ""}]
+        own = f"{name}-{identity[:16]}"
+        return {"id": own, "role": "assistant", "content": content, "source": "generate", "model": self._model}
+
+    def _output(self, one: ScoredReply, reply: Sample, usage: Mapping[str, int]) -> dict[str, Any]:
+        """What Inspect takes for the reply that is scored: of a conversation, what it came to."""
+        reason = _ENDS.get(one.row["status"], "unknown")
+        there = not has_failed(one) or bool(reply["content"])
+        seconds = reply_seconds(one.row)
+        return {
+            "model": self._model,
+            "choices": [{"message": reply, "stop_reason": reason}] if there else [],
+            "completion": one.row.get("text") or "",
+            **({"usage": dict(usage)} if usage else {}),
+            **({"time": seconds} if seconds is not None else {}),
+            **({"error": error_text(one)} if has_failed(one) else {}),
+        }
+
+
+def has_failed(one: ScoredReply) -> bool:
+    """Whether the request failed, so that the model said nothing of its own."""
+    return one.row["status"] not in ANSWERS and one.row["status"] != REFUSAL
+
+
+def summarize(sample: Sample) -> dict[str, Any]:
+    """The summary of a sample. Long texts and lists are cut, so that a viewer can hold the summaries of all samples."""
+    found = {name: sample[name] for name in _SUMMARY if name in sample}
+    asked = next((one for one in reversed(sample["input"]) if one["role"] == "user"), {"content": ""})
+    found["input"] = _cut(asked["content"])
+    found["target"] = _cut(sample["target"])
+    found["metadata"] = _thin(sample["metadata"])
+    found["scores"] = {
+        name: {
+            **score,
+            "explanation": None if score["explanation"] is None else _cut(score["explanation"]),
+            "metadata": _thin(score["metadata"]),
+        }
+        for name, score in sample["scores"].items()
+    }
+    error = {"error": _cut(sample["error"]["message"])} if "error" in sample else {}
+    return {**found, **error, "completed": True, "message_count": len(sample["messages"])}
+
+
+def token_counts(usage: Any) -> dict[str, int]:
+    """Numbers of tokens by Inspect's names; none where the server did not count them."""
+    if not isinstance(usage, Mapping):
+        return {}
+    asked, said = usage.get("prompt"), usage.get("completion")
+    if type(asked) is not int or type(said) is not int:
+        return {}
+    return {"input_tokens": asked, "output_tokens": said, "total_tokens": asked + said}
+
+
+def format_time(time: Any) -> str | None:
+    """A time as Inspect writes it, in UTC and to the second; None for what is none, as files may come from anybody.
+
+    >>> format_time("2026-11-22T12:14:04Z"), format_time("yesterday")
+    ('2026-11-22T12:14:04+00:00', None)
+    """
+    try:
+        found = datetime.fromisoformat(time)
+        found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        return found.astimezone(UTC).isoformat(timespec="seconds")
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def reply_seconds(row: Mapping[str, Any]) -> float | None:
+    """How long a reply took, as the journal says it; None where it does not."""
+    timings = row.get("timings")
+    found = timings.get("total_s") if isinstance(timings, Mapping) else None
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def _asked(identity: str, place: int, message: Mapping[str, str]) -> Sample:
+    own = f"input-{place}-{identity[:16]}"
+    return {"id": own, "role": message["role"], "content": message["content"], "source": "input"}
+
+
+def error_text(one: ScoredReply) -> str:
+    """What is said of a failure: the reason that the journal keeps, without addresses' passwords; else the status."""
+    reason = redact_settings(str(one.row["error"])) if one.row.get("error") else ""
+    return str(reason or one.row["status"])
+
+
+def _score(one: ScoredReply) -> dict[str, Any]:
+    """The score of a reply: C or I, what was read, why nothing was, and the chain metrics."""
+    score = one.score
+    more = {name: value for name, value in score.items() if value is not None and name.startswith(("chain", "metric_"))}
+    more |= {name: score[name] for name in ("answer_matches_last", "status", "parse") if score.get(name) is not None}
+    return {
+        "value": "C" if score["correct"] else "I",
+        "answer": score["answer"],
+        "explanation": error_text(one) if one.row.get("error") else score["reason"] or one.row.get("text"),
+        **({"reason": reason} if (reason := _reason(one)) is not None else {}),
+        "metadata": more,
+    }
+
+
+def _reason(one: ScoredReply) -> str | None:
+    """Inspect's word for what was wrong with a reply in which no answer was read; None where one was."""
+    if one.score["answer"] is not None or one.score["correct"] or not one.score["reason"]:
+        return None
+    if one.row["status"] == REFUSAL:
+        return "refusal"
+    return "invalid_response_format" if one.row.get("text") and not has_failed(one) else "no_response"
+
+
+def _metadata(one: ScoredReply, run: str | None) -> dict[str, Any]:
+    """The factors of a question, and what an import needs to find it again.
+
+    The cluster stands apart, so that Inspect's `stderr(cluster="cluster")` finds it."""
+    ours = {
+        "item": one.item.id,
+        "strategy": one.strategy,
+        "sample": one.sample,
+        "run": run,
+        "benchmark": one.item.benchmark,
+        "cluster": one.item.cluster,
+        "status": one.row["status"],
+        "model": one.row["model"],
+        "factors": sorted(one.item.factors),
+        **({"error": error_text(one)} if one.row.get("error") else {}),
+    }
+    canary = {"canary": one.item.canary} if one.item.canary else {}
+    return {**one.item.factors, **canary, "cluster": one.item.cluster, "tomserve": ours}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST else f"{text[:_MOST]}..."
+
+
+def _thin(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _cut(value)
+        if isinstance(value, str)
+        else value
+        if isinstance(value, bool | int | float | None) or len(orjson.dumps(value)) <= _MOST
+        else _LEFT_OUT
+        for name, value in metadata.items()
+    }
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+EARLIEST = (1980, 1, 1, 0, 0, 0)
+"""The date of every member, the first that a zip file can tell."""
+
+
+def stable_zip_member(name: str) -> zipfile.ZipInfo:
+    """A compressed file that its owner may write and everybody may read. name: its path in the zip file."""
+    found = zipfile.ZipInfo(name, EARLIEST)
+    found.compress_type = zipfile.ZIP_DEFLATED
+    found.external_attr = 0o644 << 16
+    return found
+
 
 TELL_EVERY = 20_000
 
@@ -54,7 +289,7 @@ _PROVENANCE = ("run", "benchmark", "benchmark_digest", "benchmark_items", "revis
 """What a log keeps of a run's manifest: nothing of servers, addresses, machines or commands."""
 
 
-def export(replies: Replies, strategy: str, path: Path, listener: Listener) -> int:
+def export_log(replies: ScoredReplies, strategy: str, path: Path, listener: Listener) -> int:
     """Write the log of one strategy. replies: of the run. path: the file to write. Returns how many samples it holds.
     Raises ConfigError as `outputs.writing` does and where there is no sample, OSError where the file cannot be
     written."""
@@ -67,7 +302,7 @@ def export(replies: Replies, strategy: str, path: Path, listener: Listener) -> i
 class _Log:
     """A log that is written. count: how many samples were; failures: how many of them have no reply."""
 
-    def __init__(self, replies: Replies, strategy: str) -> None:
+    def __init__(self, replies: ScoredReplies, strategy: str) -> None:
         self.manifest, self.strategy, self.replies = replies.manifest, strategy, replies
         self.model = f"tomserve/{replies.manifest.model}"  # as Inspect names a model, after its provider
         self.count = self.failures = self.epochs = 0
@@ -87,7 +322,7 @@ class _Log:
                     # Inspect finds a sample by this very name, slashes and all; nothing is ever unpacked by it.
                     _put(made, f"samples/{sample['id']}_epoch_{sample['epoch']}.json", sample)
                     self._note(one, sample)
-                    waiting.write((b"," if self.count > 1 else b"[") + orjson.dumps(summary_of(sample)))
+                    waiting.write((b"," if self.count > 1 else b"[") + orjson.dumps(summarize(sample)))
                     if self.count % TELL_EVERY == 0:
                         listener.message(f"{self.count:,} samples written so far")
                 waiting.write(b"]")
@@ -95,13 +330,16 @@ class _Log:
                 raise ConfigError(f"{self.replies.folder}: nobody has answered a question by {self.strategy!r:.80}")
             head = self._head()
             _put(made, "_journal/start.json", {name: head[name] for name in ("version", "eval", "plan")})
-            with scratch.open("rb") as waiting, made.open(member("summaries.json"), "w", force_zip64=True) as kept:
+            with (
+                scratch.open("rb") as waiting,
+                made.open(stable_zip_member("summaries.json"), "w", force_zip64=True) as kept,
+            ):
                 shutil.copyfileobj(waiting, kept, 1 << 20)
             _put(made, "header.json", head)
 
-    def _note(self, one: Answered, sample: Sample) -> None:
+    def _note(self, one: ScoredReply, sample: Sample) -> None:
         self.count += 1
-        self.failures += failed(one)
+        self.failures += has_failed(one)
         self.epochs = max(self.epochs, sample["epoch"])
         cluster, replies, right = self.right.get(one.item.id, (one.item.cluster, 0, 0))
         self.right[one.item.id] = (cluster, replies + 1, right + bool(one.score["correct"]))
@@ -109,7 +347,7 @@ class _Log:
         self.last = max(self.last, sample.get("completed_at", ""))
 
     def _head(self) -> dict[str, Any]:
-        created, config = moment(self.manifest.created) or UNKNOWN_TIME, self._config()
+        created, config = format_time(self.manifest.created) or UNKNOWN_TIME, self._config()
         used = {self.model: dict(self.usage)} if self.usage else {}
         return {
             "version": 2,
@@ -161,7 +399,7 @@ class _Log:
                 "log_samples": True,
             },
             "packages": {"tomserve": manifest.tomserve or "unknown"},
-            "metadata": {"tomserve": settings_of(provenance(manifest))},
+            "metadata": {"tomserve": redact_settings(provenance(manifest))},
             "scorers": [{"name": SCORER, "options": {}, "metrics": metrics, "metadata": {}}],
         }
 
@@ -180,7 +418,7 @@ class _Log:
 
 
 def _put(made: zipfile.ZipFile, name: str, data: Any) -> None:
-    made.writestr(member(name), orjson.dumps(data))
+    made.writestr(stable_zip_member(name), orjson.dumps(data))
 
 
 def _errors(right: Mapping[str, tuple[str, int, int]]) -> Iterator[float]:

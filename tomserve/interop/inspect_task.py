@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from tomserve.errors import ConfigError, MachineError
-from tomserve.interop.asking_inside import Asking
-from tomserve.interop.inspect_sample import SCORER
+from tomserve.interop.harness import HarnessTask
+from tomserve.interop.inspect_export import SCORER
 from tomserve.items import Item
 from tomserve.prompting.conversation import Turn
 from tomserve.status import finished
@@ -59,19 +59,19 @@ one."""
 _NARROW = ("anthropic", "bedrock")
 """Providers that refuse a schema with the keywords that Inspect's own form of a schema leaves out."""
 
-Given = str | int | Sequence[Any] | None
+Conditions = str | int | Sequence[Any] | None
 
 
 def asking_of(
-    name: str, strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Given = ""
-) -> Asking:
+    name: str, strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Conditions = ""
+) -> HarnessTask:
     """The questions and the strategy, as the arguments of a task name them.
 
     where: conditions with ; between them. Inspect takes a comma for the end of a value, so that it may come as a list.
     """
     text = ",".join(map(str, where)) if isinstance(where, list | tuple) else str(where or "")
     conditions = [one.strip() for one in text.split(";") if one.strip()]
-    return Asking.of(name, str(strategy), path=path, gold=gold, limit=limit, conditions=conditions)
+    return HarnessTask.of(name, str(strategy), path=path, gold=gold, limit=limit, conditions=conditions)
 
 
 def evaluation(name: str, **given: Any) -> Task:
@@ -91,7 +91,7 @@ def evaluation(name: str, **given: Any) -> Task:
     )
 
 
-def _sample(asking: Asking, item: Item) -> Sample:
+def _sample(asking: HarnessTask, item: Item) -> Sample:
     ours = {
         "item": item.id,
         "strategy": asking.strategy.name,
@@ -115,7 +115,7 @@ def _message(message: Mapping[str, str]) -> ChatMessage:
 
 @solver
 def asked_by_tomserve(
-    name: str, strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Given = ""
+    name: str, strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Conditions = ""
 ) -> Solver:
     """Asks a question under the schema and with the number of tokens of the strategy. The arguments are the task's."""
     asking = asking_of(name, strategy, path, gold, limit, where)
@@ -141,7 +141,7 @@ def _options(turn: Turn, provider: str) -> dict[str, Any]:
     return told
 
 
-def _item(asking: Asking, state: TaskState) -> Item:
+def _item(asking: HarnessTask, state: TaskState) -> Item:
     if (item := asking.known.get(str(state.sample_id))) is None:
         raise ConfigError(
             f"sample {state.sample_id!r:.80} is no question of {asking.benchmark} as it is asked here; give the scorer "
@@ -152,7 +152,7 @@ def _item(asking: Asking, state: TaskState) -> Item:
 
 @scorer(metrics=[accuracy(), stderr(), stderr(cluster="cluster")], name=SCORER)
 def read_by_tomserve(
-    name: str, strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Given = ""
+    name: str, strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Conditions = ""
 ) -> Scorer:
     """Reads the reply by our rules. The value is C or I; the metadata hold how it was read, and the chain metrics.
 
@@ -197,31 +197,31 @@ def _named(function: Callable[..., Task]) -> str:
 
 @task
 def benchmark(
-    name: str, strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Given = ""
+    name: str, strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Conditions = ""
 ) -> Task:
     """Any benchmark, by its name or the FILE.py that declares it. where: conditions with ; between them."""
     return evaluation(name, strategy=strategy, path=path, gold=gold, limit=limit, where=where)
 
 
 @task
-def perturbed(strategy: str = "", limit: int | None = None, where: Given = "") -> Task:
+def perturbed(strategy: str = "", limit: int | None = None, where: Conditions = "") -> Task:
     """The perturbed false-belief tasks, in the design of arXiv 2602.22072."""
     return evaluation(_named(perturbed), strategy=strategy, limit=limit, where=where)
 
 
 @task
-def perturbed_2(strategy: str = "", limit: int | None = None, where: Given = "") -> Task:
+def perturbed_2(strategy: str = "", limit: int | None = None, where: Conditions = "") -> Task:
     """The second edition of the perturbed false-belief tasks, on which simple rules come less far."""
     return evaluation(_named(perturbed_2), strategy=strategy, limit=limit, where=where)
 
 
 @task
-def worlds(strategy: str = "", limit: int | None = None, where: Given = "") -> Task:
+def worlds(strategy: str = "", limit: int | None = None, where: Conditions = "") -> Task:
     """Generated social worlds, whose right answers are proven."""
     return evaluation(_named(worlds), strategy=strategy, limit=limit, where=where)
 
 
 @task
-def hitom(strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Given = "") -> Task:
+def hitom(strategy: str = "", path: str = "", gold: str = "", limit: int | None = None, where: Conditions = "") -> Task:
     """Nested beliefs of orders 0 to 4 (Hi-ToM, arXiv 2310.16755); path: the official file, else generated stories."""
     return evaluation(_named(hitom), strategy=strategy, path=path, gold=gold, limit=limit, where=where)

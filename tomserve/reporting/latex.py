@@ -1,28 +1,135 @@
-"""Writes tables in LaTeX for papers, laid out as the study says, or else column by column as they are.
+r"""LaTeX for papers: tables laid out as the study says, and any text escaped so that it prints as it stands.
 
 >>> print(render(pl.DataFrame({"model": ["a_b"], "n": [1]})))
-\\begin{tabular}{lr}
-\\toprule
-model & n \\\\
-\\midrule
-a\\_b & 1 \\\\
-\\bottomrule
-\\end{tabular}
-<BLANKLINE>
+\begin{tabular}{lr} \toprule model & n \\ \midrule a\_b & 1 \\ \bottomrule \end{tabular} <BLANKLINE>
+>>> escape("50% of a_b, x ≤ β"), escape("漢")
+('50\\% of a\\_b, x $\\leq$ $\\beta$', '[U+6F22]')
 """
 
 from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
 
-from tomserve.reporting.fitting import BREAK, Column, Room, arranged, blocks, broken, columns_of, divided, fitted
-from tomserve.reporting.texletters import CODE, escape, guarded, shown
+from tomserve.reporting.table_layout import (
+    BREAK,
+    Column,
+    TableWidth,
+    arrange_table,
+    break_lines,
+    column_blocks,
+    columns_of,
+    divide_text,
+    fit_widths,
+)
 from tomserve.studies.presentation import Layout
+
+_ESCAPES = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        **dict.fromkeys("\n\r\t", " "),
+        '"': "''",  # babel gives the straight sign a meaning of its own
+        **{character: "\\" + character for character in "&%$#_{}"},
+    }
+)
+
+_JOINED = re.compile(r"(?<=-)(?=-)|(?<=')(?=')|(?<=[`?!])(?=`)|(?<=,)(?=,)")
+"""Where LaTeX would make two signs one: two hyphens a dash, two quotation marks another one, ?` a turned sign."""
+
+_LATIN = dict(zip("ΑΒΕΖΗΙΚΜΝΟΡΤΧο", "ABEZHIKMNOPTXo", strict=True))
+"""Letters of Greek that LaTeX has no name for, since they look like these."""
+
+
+def _greek() -> dict[str, str]:
+    """The letters of Greek without accents, as LaTeX writes them."""
+    found = {letter: rf"$\mathrm{{{latin}}}$" for letter, latin in _LATIN.items()}
+    for letter in map(chr, range(0x391, 0x3CA)):
+        said = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER (\w+)", unicodedata.name(letter, ""))
+        if said is not None and letter not in found:
+            name = said[2].lower().replace("lamda", "lambda")
+            found[letter] = rf"$\{name.capitalize() if said[1] == 'CAPITAL' else name}$"
+    return found | {"ς": r"$\varsigma$"}
+
+
+_SIGNS = {
+    "\N{MINUS SIGN}": "$-$",
+    "\N{EN DASH}": "--",
+    "\N{EM DASH}": "---",
+    "\N{HORIZONTAL ELLIPSIS}": r"\ldots{}",
+    "\N{LEFT SINGLE QUOTATION MARK}": "`",
+    "\N{RIGHT SINGLE QUOTATION MARK}": "'",
+    "\N{LEFT DOUBLE QUOTATION MARK}": "``",
+    "\N{RIGHT DOUBLE QUOTATION MARK}": "''",
+    "\N{NO-BREAK SPACE}": "~",
+    "\N{BULLET}": r"\textbullet{}",
+    "\N{MICRO SIGN}": r"$\mu$",
+    "°": r"$^\circ$",
+    "²": "$^2$",
+    "³": "$^3$",
+    **{"→": r"$\rightarrow$", "×": r"$\times$", "÷": r"$\div$", "±": r"$\pm$", "·": r"$\cdot$", "∞": r"$\infty$"},
+    **{"≤": r"$\leq$", "≥": r"$\geq$", "≠": r"$\neq$", "≈": r"$\approx$"},
+    **_greek(),
+}
+"""Signs beyond ASCII, as LaTeX writes them."""
+
+_FURTHER = "ÐÞðþĄąĐđĘęĦħĮįĸĿŀŉŊŋŦŧŲųſ"
+"""Letters among those with accents that are not in the fonts that LaTeX takes where nobody chooses others (OT1)."""
+
+_BEYOND = re.compile(rf"[^\x20-\x7e\u00c0-\u017f]|[×÷{_FURTHER}]")
+"""What pdflatex cannot print without further packages: all but ASCII and most letters with accents."""
+
+
+def escape(text: str) -> str:
+    """The text with LaTeX's special characters escaped, so that LaTeX prints it as it stands.
+
+    Letters of scripts that pdflatex does not have without further packages stand as their code, such as [U+6C49].
+    """
+    escaped = "{}".join(part.translate(_ESCAPES) for part in _JOINED.split(text))
+    return (
+        escaped
+        if _letters_only(escaped)
+        else _BEYOND.sub(lambda found: _SIGNS.get(found[0]) or letter_code(found[0]), escaped)
+    )
+
+
+def printed_text(text: str) -> str:
+    """The text as it takes room in print: letters that pdflatex does not have are written as their codes."""
+    text = text.replace("\n", " ")
+    return (
+        text
+        if text.isascii()
+        else _BEYOND.sub(lambda found: found[0] if found[0] in _SIGNS else letter_code(found[0]), text)
+    )
+
+
+def _letters_only(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
+CODE = r"\[U\+[0-9A-F]{4,6}\]"
+"""What matches a letter that is written as its code."""
+
+
+def letter_code(letter: str) -> str:
+    """A letter as its code."""
+    return f"[U+{ord(letter):04X}]"
+
+
+def guard_row(row: str) -> str:
+    r"""A row of a table so that LaTeX does not take its first sign for an option of what ended the row before: a
+    bracket after ``\\`` or ``\toprule`` is a length, and a star forbids to end the page."""
+    return "{}" + row if row.lstrip().startswith(("[", "*")) else row
+
 
 _CELL = 17
 """How many characters a share with its interval takes, whose digits are small."""
@@ -49,7 +156,7 @@ def document(tables: Mapping[str, str]) -> str:
     return head + "\n".join(parts) + "\n\\end{document}\n"
 
 
-ROOM = Room(66, 3, 3)
+ROOM = TableWidth(66, 3, 3)
 """What fits between the margins of a page of the class article in 10 points: about 66 characters."""
 
 
@@ -58,7 +165,7 @@ def render(frame: pl.DataFrame, layout: Layout | None = None) -> str:
 
     layout: how the table is laid out (see tomserve.studies.Layout); None for a row of the frame in each line. Columns
     without values are left out, and a table without rows is a comment that says so. One that is too wide is set apart
-    into several environments below each other (see tomserve.reporting.fitting).
+    into several environments below each other (see tomserve.reporting.table_layout).
     """
     if frame.is_empty():
         return "% This table has no rows and is left out.\n"
@@ -66,19 +173,19 @@ def render(frame: pl.DataFrame, layout: Layout | None = None) -> str:
         return _plain(frame)
     parts = frame.partition_by(layout.by, maintain_order=True)
     named = {str(part[layout.by][0]): part for part in parts}
-    return "\n".join(_laid_out(part, name, layout, alone=len(named) == 1) for name, part in named.items())
+    return "\n".join(_lay_out(part, name, layout, alone=len(named) == 1) for name, part in named.items())
 
 
 def _plain(frame: pl.DataFrame) -> str:
     empty = [name for name in frame.columns if frame[name].null_count() == frame.height]
     kept = frame.drop(empty) if len(empty) < frame.width else frame
     columns = [replace(one, name=_text(one.name), cells=tuple(map(_cell, kept[one.name]))) for one in columns_of(kept)]
-    said, parts = arranged("", columns, ROOM)
+    said, parts = arrange_table("", columns, ROOM)
     comments = [f"left out, as nothing is in them: {', '.join(empty)}"] if kept.width < frame.width else []
     comments += [said.strip()] if said else []
     texts = ["".join(f"% {comment}\n".replace("\r", " ") for comment in map(_one_line, comments))]
     for heading, part in parts:
-        texts += [_block(block, heading) for block in blocks(part, ROOM)]
+        texts += [_block(block, heading) for block in column_blocks(part, ROOM)]
     return "\n".join(text for text in texts if text)
 
 
@@ -88,7 +195,7 @@ def _one_line(text: str) -> str:
 
 def _text(value: object) -> str:
     """A text as it takes room in print, in which a line may end within a word that is too long for one."""
-    return divided(shown(str(value)), _LONGEST, CODE)
+    return divide_text(printed_text(str(value)), _LONGEST, CODE)
 
 
 def _block(columns: Sequence[Column], heading: str) -> str:
@@ -96,12 +203,12 @@ def _block(columns: Sequence[Column], heading: str) -> str:
 
     heading: what all its rows have in common, which stands above them; may be empty.
     """
-    widths, _ = fitted(columns, ROOM)
+    widths, _ = fit_widths(columns, ROOM)
     kinds = "".join("r" if one.number else "l" for one in columns)
     names = (_lines(one.name, widths[one.name]) for one in columns)
-    head = [" & ".join(_stacked(name, kind) for name, kind in zip(names, kinds, strict=True))]
+    head = [" & ".join(_stack_lines(name, kind) for name, kind in zip(names, kinds, strict=True))]
     if heading:
-        head.insert(0, rf"\multicolumn{{{len(columns)}}}{{l}}{{{_stacked(_lines(heading, ROOM.width), 'l')}}}")
+        head.insert(0, rf"\multicolumn{{{len(columns)}}}{{l}}{{{_stack_lines(_lines(heading, ROOM.width), 'l')}}}")
     rows: list[tuple[str, int]] = []
     for place in range(len(columns[0].cells)):
         row = [[one.cells[place]] if one.number else _lines(one.cells[place], widths[one.name]) for one in columns]
@@ -126,7 +233,8 @@ def _rows(cells: Sequence[Sequence[str]], numbers: Sequence[bool]) -> Iterator[t
     for at in range(0, max(map(len, cells)), _HIGHEST):
         parts = [cell[at : at + _HIGHEST] for cell in cells]
         told = (
-            _set("".join(part)) if number else _stacked(part, "l") for part, number in zip(parts, numbers, strict=True)
+            _number_in_math("".join(part)) if number else _stack_lines(part, "l")
+            for part, number in zip(parts, numbers, strict=True)
         )
         yield " & ".join(told), max(map(len, parts))
 
@@ -146,15 +254,15 @@ def _pages(rows: Sequence[tuple[str, int]], above: int) -> Iterator[list[str]]:
 
 def _lines(text: str, width: int) -> list[str]:
     """The text in lines of at most `width` characters."""
-    return broken(text, width).split("\n")
+    return break_lines(text, width).split("\n")
 
 
-def _stacked(lines: Sequence[str], side: str) -> str:
+def _stack_lines(lines: Sequence[str], side: str) -> str:
     """Lines below each other, at the left (l), in the middle (c) or at the right (r)."""
     told = [escape(line.replace(BREAK, "")) for line in lines]
     if len(told) < 2:
         return "".join(told)
-    return rf"\shortstack[{side}]{{" + r" \\ ".join(map(guarded, told)) + "}"
+    return rf"\shortstack[{side}]{{" + r" \\ ".join(map(guard_row, told)) + "}"
 
 
 def _cell(value: object) -> str:
@@ -170,24 +278,24 @@ def _plain_number(value: float) -> str:
     return "inf" if value == math.inf else "-inf" if value == -math.inf else f"{value:.3f}"
 
 
-def _set(text: str) -> str:
+def _number_in_math(text: str) -> str:
     """A number as LaTeX sets it: in math mode where it has a minus sign or is infinite."""
     text = text.replace("inf", r"\infty")
     return f"${text}$" if re.match(r"-[^-]", text) or "infty" in text else text
 
 
 def _number(value: float) -> str:
-    return _set(_plain_number(value))
+    return _number_in_math(_plain_number(value))
 
 
 def _tabular(columns: str, head: Sequence[str], rows: Sequence[str]) -> str:
     lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
-    lines += [line if line.startswith(r"\cmidrule") else guarded(line) + r" \\" for line in head]
-    lines += [r"\midrule", *(guarded(row) + r" \\" for row in rows), r"\bottomrule", r"\end{tabular}"]
+    lines += [line if line.startswith(r"\cmidrule") else guard_row(line) + r" \\" for line in head]
+    lines += [r"\midrule", *(guard_row(row) + r" \\" for row in rows), r"\bottomrule", r"\end{tabular}"]
     return "\n".join(lines) + "\n"
 
 
-def _laid_out(part: pl.DataFrame, title: str, layout: Layout, *, alone: bool) -> str:
+def _lay_out(part: pl.DataFrame, title: str, layout: Layout, *, alone: bool) -> str:
     """One part of a table that is laid out. title: what its rows have in common, which stands above them unless it is
     `alone`, the only part."""
     first, second = layout.columns
@@ -211,13 +319,13 @@ def _laid_out(part: pl.DataFrame, title: str, layout: Layout, *, alone: bool) ->
         rows = []
         for name in names:
             lines = _lines(_text(name), longest)
-            marked = _marked([cells.get((name, pair)) for pair in chosen], bests[name], layout.above)
-            rows.append((" & ".join([_stacked(lines, "l"), *marked]), len(lines)))
+            marked = _mark_best([cells.get((name, pair)) for pair in chosen], bests[name], layout.above)
+            rows.append((" & ".join([_stack_lines(lines, "l"), *marked]), len(lines)))
         if unread := _unread(part, layout):
             rows.append((" & ".join([escape(_UNREAD), *(str(unread.get(pair, "")) for pair in chosen)]), 1))
-        head = _spanned(chosen)
+        head = _span_heads(chosen)
         if not alone:
-            above = _stacked(_lines(_text(f"{layout.by} {title}"), ROOM.width), "l")
+            above = _stack_lines(_lines(_text(f"{layout.by} {title}"), ROOM.width), "l")
             head.insert(0, rf"\multicolumn{{{len(chosen) + 1}}}{{l}}{{{above}}}")
         texts += [_tabular("l" + "c" * len(chosen), head, page) for page in _pages(rows, 3)]
     return f"{comment}\n" + "\n".join(texts)
@@ -236,7 +344,7 @@ def _unread(part: pl.DataFrame, layout: Layout) -> dict[tuple[object, object], i
     return {(first, second): unread for first, second, unread in most.iter_rows()}
 
 
-def _spanned(across: Sequence[tuple[object, object]]) -> list[str]:
+def _span_heads(across: Sequence[tuple[object, object]]) -> list[str]:
     """The lines of a head in which the first values of pairs span the second ones."""
     groups = [(name, sum(pair[0] == name for pair in across)) for name in dict.fromkeys(pair[0] for pair in across)]
     spans = " & ".join(rf"\multicolumn{{{width}}}{{c}}{{{_above(name, width)}}}" for name, width in groups)
@@ -249,7 +357,7 @@ def _spanned(across: Sequence[tuple[object, object]]) -> list[str]:
 
 def _above(name: object, columns: int) -> str:
     """A name above so many columns."""
-    return _stacked(_lines(_text(name), columns * _CELL + (columns - 1) * ROOM.narrow), "c")
+    return _stack_lines(_lines(_text(name), columns * _CELL + (columns - 1) * ROOM.narrow), "c")
 
 
 _Cell = tuple[float, float, float] | None
@@ -261,7 +369,7 @@ def _best(cells: Sequence[_Cell]) -> float | None:
     return max(known) if len(known) > 1 else None
 
 
-def _marked(cells: Sequence[_Cell], best: float | None, above: float | None) -> Iterator[str]:
+def _mark_best(cells: Sequence[_Cell], best: float | None, above: float | None) -> Iterator[str]:
     for cell in cells:
         if cell is None:
             yield ""

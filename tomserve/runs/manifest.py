@@ -170,7 +170,7 @@ class ForeignFile(ManifestPart):
 
 
 class ForeignRecord(ManifestPart):
-    """Where a run comes from whose replies another tool collected (see tomserve.interop.bringing).
+    """Where a run comes from whose replies another tool collected (see tomserve.interop.importer).
 
     tool, version: which tool, and its version where the files say it. tasks: the tasks as the tool names them. files:
     what was read. created: when the tool wrote it, as it says. samples: how many replies were read. left_out: how many

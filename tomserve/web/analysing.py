@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tomserve.reporting import tables
-from tomserve.reporting.html import build, page
+from tomserve.reporting.html import page, report
 
 PANELS = "panels.html"
 FORMS = {"latex": "tex", "csv": "csv", "md": "md"}
@@ -19,7 +19,7 @@ def panels(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[s
 
     Returns what the page shows besides. Raises what `build.panels` raises.
     """
-    made = build.panels(runs[0], options.get("study"), options.get("intervals"), tuple(options.get("by") or ()))
+    made = report.report_panels(runs[0], options.get("study"), options.get("intervals"), tuple(options.get("by") or ()))
     said, analysis = made
     (out / PANELS).write_text(page.fragment(said), encoding="utf-8")
     for name, frame in analysis.tables.items():

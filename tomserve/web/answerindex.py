@@ -19,7 +19,7 @@ import polars as pl
 from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError
 from tomserve.items import nfc
-from tomserve.reporting.html.turns import Turns
+from tomserve.reporting.html.transcripts import Conversations
 from tomserve.runs import journal, runfolder
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.measurement import refuse_measured
@@ -186,7 +186,7 @@ def _turns(folder: Path, manifest: Manifest | None, model: str) -> pl.DataFrame 
     several = {name for name, one in manifest.strategies.items() if one.turns != 1 or manifest.repeats > 1}
     if not several:
         return None
-    found = Turns(journal.journal_path(folder), model, several)
+    found = Conversations(journal.journal_path(folder), model, several)
     rows = [(*asked, sample, turn, offset) for asked, sample, turn, offset in found.places()]
     schema = {
         **dict.fromkeys(("item", "strategy", "model"), pl.String),

@@ -19,7 +19,7 @@ from tomserve.content import files
 from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError, NoSuchAnswerError, TomserveError
 from tomserve.items import Item, nfc, read_line
-from tomserve.reporting.html.turns import MOST
+from tomserve.reporting.html.transcripts import MOST
 from tomserve.runs import journal, runfolder
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import check_files

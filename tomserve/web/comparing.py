@@ -91,7 +91,7 @@ def _differences(found: Comparison) -> list[Difference]:
 
 
 def _table(name: str, frame: pl.DataFrame, note: str) -> dict[str, Any]:
-    table: Table = report.shown(name, frame, note)
+    table: Table = report.page_table(name, frame, note)
     title = TITLES[name]
     return {
         **{"name": name, "title": title[:1].upper() + title[1:], "note": note},

@@ -8,7 +8,7 @@ from typing import Any
 
 from tomserve.content.paths import run_name
 from tomserve.errors import ConfigError, one_of
-from tomserve.reporting.html import build
+from tomserve.reporting.html import report as html_report
 from tomserve.runs.runfolder import find_run
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.table import write_scores
@@ -36,7 +36,7 @@ def report(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[s
 
     Raises what `build.report` raises.
     """
-    text = build.report(
+    text = html_report.report_html(
         (runs[0],), options.get("intervals"), (), options.get("study"), by=tuple(options.get("by") or ())
     )
     (out / REPORT).write_text(text, encoding="utf-8")

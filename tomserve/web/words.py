@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tomserve.reporting.measuring import duration
+from tomserve.reporting.progress import duration
 
 UNITS = ("bytes", "kB", "MB", "GB", "TB")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tomserve.interop.asking_inside import Asking
+from tomserve.interop.harness import HarnessTask
 from tomserve.scoring.thoughts import split_thoughts
 from tomserve.status import LENGTH, OK
 
@@ -47,14 +47,16 @@ def questions(
     return {"test": datasets.Dataset.from_list(made)}
 
 
-def _asking(told: dict[str, Any]) -> Asking:
+def _asking(told: dict[str, Any]) -> HarnessTask:
     conditions = [one.strip() for one in str(told["where"] or "").split(";") if one.strip()]
     limit = int(told["most"] or 0) or None
     names = {name: str(told[name] or "") for name in ("path", "gold")}
-    return Asking.of(str(told["benchmark"]), str(told["strategy"] or ""), **names, limit=limit, conditions=conditions)
+    return HarnessTask.of(
+        str(told["benchmark"]), str(told["strategy"] or ""), **names, limit=limit, conditions=conditions
+    )
 
 
-def _document(asking: Asking, identity: str, told: dict[str, Any]) -> dict[str, Any]:
+def _document(asking: HarnessTask, identity: str, told: dict[str, Any]) -> dict[str, Any]:
     item = asking.known[identity]
     ours = {
         "item": item.id,

@@ -19,7 +19,7 @@ from tomserve.content import pages
 from tomserve.content.text import escape_hidden, sanitize
 from tomserve.errors import ConfigError
 from tomserve.reporting import tables
-from tomserve.reporting.fitting import cell
+from tomserve.reporting.table_layout import cell_text
 from tomserve.studies.presentation import BAD, GOOD, OPEN, Figure, Layout, Section, Verdict
 
 ASSETS = Path(__file__).parent / "assets"
@@ -108,7 +108,7 @@ def questions(verdicts: Sequence[Verdict]) -> list[str]:
     return list(dict.fromkeys(card.question for verdict in verdicts for card in verdict.cards))
 
 
-def shown(name: str, frame: pl.DataFrame, note: str) -> Table:
+def page_table(name: str, frame: pl.DataFrame, note: str) -> Table:
     """A table for the page: numbers with three decimals, a dash for what is undefined.
 
     name: of the table. note: what a reader must know of it.
@@ -127,10 +127,10 @@ def _cell(value: object) -> str:
         return "∞" if value > 0 else "-∞"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return cell(value)
+    return cell_text(value)
 
 
-def copies(frames: Mapping[str, pl.DataFrame], layouts: Mapping[str, Layout]) -> dict[str, dict[str, str]]:
+def copyable_tables(frames: Mapping[str, pl.DataFrame], layouts: Mapping[str, Layout]) -> dict[str, dict[str, str]]:
     """The rows that are shown of each table as LaTeX and as CSV, for the buttons that copy them."""
     forms = ("latex", "csv")
     return {

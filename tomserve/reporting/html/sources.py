@@ -1,11 +1,15 @@
-"""Reads what a report is made from: run folders with their manifests, scores, items and the texts that models wrote, or
-score tables alone, which hold neither stories nor texts."""
+"""Sources of a report: run folders with manifest, scores, items and replies, or score tables alone, and the record of
+what a report was made from.
+
+A report is believed by content alone: this user's tomserve wrote the page as it is now, with the same code and
+studies, from these scores and this manifest (``report.json``).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
@@ -13,17 +17,18 @@ from urllib.parse import urlsplit, urlunsplit
 import orjson
 import polars as pl
 
-from tomserve.content import files
-from tomserve.content.files import changed_error
-from tomserve.content.paths import run_name
+from tomserve import content
+from tomserve.content import files, signatures
+from tomserve.content.files import changed_error, digest_bytes, digest_file
+from tomserve.content.paths import PACKAGE, run_name
 from tomserve.distributed.shards import Shards, find_tables, part_folder, parts_folder, score_parts
 from tomserve.errors import ConfigError
 from tomserve.items import Item, nfc
-from tomserve.reporting.html.turns import Turns
+from tomserve.reporting.html.transcripts import Conversations
 from tomserve.runs import journal as runs_journal
 from tomserve.runs import runfolder
 from tomserve.runs.runfolder import find_run, read_manifest
-from tomserve.runs.scores import load_scored_run, load_scores
+from tomserve.runs.scores import load_scored_run, load_scores, read_current_record
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note
 from tomserve.studies import ItemOutline, missing_data, relabel
@@ -45,7 +50,7 @@ class Source:
     """One run, or one score table: its name, its scores, and of a run its folder, its manifest and what the scores were
     made from.
 
-    `folder` and `made_from` are None, and `manifest` is empty, for the file of a score table. The models in the scores
+    `folder` and `input_fields` are None, and `manifest` is empty, for the file of a score table. The models in the scores
     are named as --label says.
     """
 
@@ -98,7 +103,7 @@ class Source:
         with journal.open("rb") as file:
             return max(self.scores.height, sum(1 for _ in files.read_lines(file, journal)))
 
-    def turns(self, chosen: Collection[str] | None = None) -> Turns | None:
+    def turns(self, chosen: Collection[str] | None = None) -> Conversations | None:
         """Every reply of the strategies that ask several requests for a question; None where there are none.
 
         chosen: ids of the items that are wanted; None for all. Raises ConfigError where the journal is not the one that
@@ -109,7 +114,7 @@ class Source:
         if (scored_file := self.made_from["files"].get(runfolder.JOURNAL)) is None:
             return None
         journal, model = runs_journal.journal_path(self.folder), str(self.manifest.get("model"))
-        found = Turns(journal, model, self.several, chosen, scored_file["bytes"])
+        found = Conversations(journal, model, self.several, chosen, scored_file["bytes"])
         if found.file.digest != scored_file["digest"]:
             raise changed_error(journal)
         return found
@@ -128,7 +133,9 @@ class Source:
                     yield Outline(asked, data.get("canary"), bool(data.get("gold")))
 
 
-def load(runs: Sequence[str | None], labels: Sequence[str], note: Note | None) -> tuple[list[Source], pl.DataFrame]:
+def load_sources(
+    runs: Sequence[str | None], labels: Sequence[str], note: Note | None
+) -> tuple[list[Source], pl.DataFrame]:
     """The runs or score tables, and all their scores in one table.
 
     runs: names or paths of runs, files of score tables, or what lies in several files (tomserve.distributed.shards);
@@ -180,7 +187,7 @@ def _table(file: str, note: Note | None) -> Source:
     return Source(None, path.name, {}, load_scores(file, note=note), None, path)
 
 
-def made_from(record: runfolder.Record) -> list[tuple[str, str]]:
+def input_fields(record: runfolder.Record) -> list[tuple[str, str]]:
     """What scores were made from as (field, text) pairs, to stand below the manifest."""
     files = [(name, f"{file['bytes']:,} bytes, {file['digest']}") for name, file in record["files"].items()]
     scorer = [("scored with", record["scorer"])] if "scorer" in record else []  # a measured table was not scored
@@ -212,10 +219,10 @@ def _fields(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
         for number, inner in enumerate(value, 1):
             yield from _fields(f"{prefix} {number}", inner)
     else:
-        yield prefix, _shown(value)
+        yield prefix, _field_text(value)
 
 
-def _shown(value: Any) -> str:
+def _field_text(value: Any) -> str:
     if value is None or value in ([], {}, ""):
         return "unknown" if value is None else "none"
     if isinstance(value, list):
@@ -248,3 +255,66 @@ def _address(text: str) -> str:
     except ValueError:
         return "(an address that cannot be read)"
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+PAGE, RECORD = "report.html", "report.json"
+
+SCHEMA = 1
+
+_CODE = content.code_digest([PACKAGE])
+"""The digest of the code, taken on import, so that it is that of the code which runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """What a user may ask of a report; the fields are parameters of write_report."""
+
+    intervals: str | None = None
+    labels: Sequence[str] = ()
+    study: str | None = None
+    by: Sequence[str] = ()
+
+
+def record_report(source: Source, page: str, wishes: ReportOptions) -> None:
+    """Record what a page was made from that is the report of one run, in that run's folder.
+
+    Nothing is recorded for a score table, nor for a study that was given by path, since the record would have to name a
+    place on this machine.
+    """
+    if source.folder is None or source.made_from is None:
+        return
+    if wishes.study is None or not (wishes.study.endswith(".py") or "/" in wishes.study):
+        signatures.write_record(
+            source.folder / RECORD, _record(source.manifest, source.made_from, digest_bytes(page.encode()), wishes)
+        )
+
+
+def find_current_report(folder: Path) -> Path | None:
+    """The report of that run where making it again, with the same wishes, would give the same; else None.
+
+    Raises ConfigError where the folder is no run.
+    """
+    record, manifest = signatures.read_record(folder / RECORD), read_manifest(folder)
+    if record is None or manifest is None or record.get("schema") != SCHEMA or "wishes" not in record:
+        return None
+    if (scores := read_current_record(folder)) is None:
+        return None
+    try:
+        page = digest_file(folder / PAGE)[1]
+    except OSError:
+        return None
+    return folder / PAGE if record == _record(manifest, scores, page, ReportOptions(**record["wishes"])) else None
+
+
+def _record(
+    manifest: Mapping[str, Any], made_from: runfolder.Record, page: str, wishes: ReportOptions
+) -> Mapping[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "page": page,
+        "wishes": {**asdict(wishes), "labels": list(wishes.labels), "by": list(wishes.by)},
+        "code": _CODE,
+        "studies": content.code_digest(root / "analysis" for root in content.roots()),
+        "manifest": digest_bytes(orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)),
+        "scores": dict(made_from),
+    }

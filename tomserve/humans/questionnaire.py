@@ -1,0 +1,457 @@
+"""Makes a questionnaire for people: draws who is asked which stories, and writes the plan and the forms, on screen or
+paper.
+
+A *unit* is what a participant is asked at once: one question, or all questions about one story. Every unit is asked
+equally often or once more (as far as the sizes of clusters allow), no participant gets two units of one cluster (two
+versions of one task's story), and the values of every factor of the design are spread over each participant as they
+are spread over the units. A form is one HTML file: it keeps the answers in the browser's own storage and sends
+nothing anywhere; it holds no right answers and no names of items.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+from jinja2 import Environment
+from markupsafe import Markup, escape
+
+from tomserve import benchmarks
+from tomserve.benchmarks import ALL, Benchmark
+from tomserve.content import digest, pages
+from tomserve.errors import ConfigError
+from tomserve.humans.plan import (
+    LETTERS,
+    PLAN,
+    Attention,
+    Form,
+    FormQuestion,
+    Mode,
+    Plan,
+    describe_balance,
+    digest_plan,
+    draw_codes,
+)
+from tomserve.humans.texts import PLACEHOLDER, FormTexts, find_placeholders, load_texts, read_consent, split_paragraphs
+from tomserve.items import UNKNOWN, Item, items_digest, where
+from tomserve.items.draw import limit_items
+from tomserve.items.files import write_chunks
+
+MOST_VALUES = 24
+"""A factor with more values is a name (of a person, a label, a version) rather than a condition, and is not spread."""
+
+TRIES = 30
+"""How many exchanges between two participants are tried for each place of the forms."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is asked at once: the questions (items) about one story. `values`: of the factors in which they agree."""
+
+    items: tuple[Item, ...]
+    cluster: str
+    values: Mapping[str, str]
+
+
+def make_units(items: Sequence[Item], together: bool = False) -> list[Unit]:
+    """The units of these items, in their order.
+
+    together: whether all questions about one story of one cluster are one unit; otherwise each question is one.
+    """
+    groups: dict[object, list[Item]] = defaultdict(list)
+    for place, item in enumerate(items):
+        groups[(item.cluster, item.story) if together else place].append(item)
+    found = []
+    for group in groups.values():
+        values = {
+            name: str(group[0].factors[name])
+            for name in group[0].factors
+            if len({str(item.factors.get(name)) for item in group}) == 1
+        }
+        found.append(Unit(tuple(group), group[0].cluster, values))
+    return found
+
+
+def spread_factors(listed: Sequence[Unit]) -> list[str]:
+    """The factors whose values are spread over each participant: those with 2 to MOST_VALUES values."""
+    values: dict[str, set[str]] = defaultdict(set)
+    for unit in listed:
+        for name, value in unit.values.items():
+            values[name].add(value)
+    return [name for name, found in values.items() if 2 <= len(found) <= MOST_VALUES]
+
+
+def assign_units(listed: Sequence[Unit], people: int, stories: int, seed: int) -> list[list[int]]:
+    """The places of the units that each participant gets, in the order in which they are asked.
+
+    listed: the units. people: how many participants. stories: how many units each of them gets. seed: of all chance.
+
+    How often each unit is asked differs by at most one, where the sizes of the clusters allow it. Raises ConfigError
+    where there are fewer clusters than stories for one participant, since nobody may see two versions of one story.
+    """
+    clusters = {name: code for code, name in enumerate(dict.fromkeys(unit.cluster for unit in listed))}
+    if stories > len(clusters):
+        raise ConfigError(
+            f"--stories {stories}: there are {len(clusters)} tasks to choose from, and nobody is to see two versions "
+            f"of one; ask for at most {len(clusters)} stories, or raise --limit"
+        )
+    draw = _Draw(listed, [clusters[unit.cluster] for unit in listed], people, stories, np.random.default_rng(seed))
+    draw.fill()
+    draw.level()
+    draw.improve()
+    return [[int(place) for place in draw.rng.permutation(one)] for one in draw.given]
+
+
+class _Draw:
+    """The state of a draw. `given`: the units of each participant. `used`: how often each unit is asked. `counts`: how
+    many units with each value of each factor a participant has; `codes`: these values of each unit."""
+
+    def __init__(
+        self, listed: Sequence[Unit], cluster: Sequence[int], people: int, stories: int, rng: np.random.Generator
+    ) -> None:
+        self.rng, self.people, self.stories = rng, people, stories
+        self.cluster = np.asarray(cluster)
+        self.codes, share = _coded(listed)
+        self.target = stories * share
+        self.counts = np.zeros((people, share.size))
+        self.used = np.zeros(len(listed), dtype=int)
+        self.of_cluster = np.zeros(self.cluster.max() + 1)
+        self.blocked = np.zeros((people, self.of_cluster.size), dtype=bool)
+        self.given: list[list[int]] = [[] for _ in range(people)]
+
+    def cost(self, person: int) -> npt.NDArray[np.float64]:
+        """How much worse spread the form of a participant would be with each unit [units]."""
+        missing = self.counts[person] - self.target
+        return np.asarray(missing[self.codes].sum(axis=1), dtype=np.float64)
+
+    def give(self, person: int, unit: int, times: int = 1) -> None:
+        """Give a unit to a participant, or take it back (times=-1)."""
+        self.given[person].append(unit) if times > 0 else self.given[person].remove(unit)
+        np.add.at(self.counts[person], self.codes[unit], times)
+        self.used[unit] += times
+        self.of_cluster[self.cluster[unit]] += times
+        self.blocked[person, self.cluster[unit]] = times > 0
+
+    def fill(self) -> None:
+        """Give everybody one unit after another: of those asked least so far, the one that spreads best."""
+        for _ in range(self.stories):
+            for person in self.rng.permutation(self.people):
+                free = ~self.blocked[person][self.cluster]
+                worth = self.cost(person) + self.of_cluster[self.cluster] + self.rng.random(self.used.size) / 2
+                least = self.used == self.used[free].min()
+                self.give(int(person), int(np.where(free & least, worth, np.inf).argmin()))
+
+    def level(self) -> None:
+        """Exchange units that are asked too often for some that are asked too seldom."""
+        while self.used.max() - self.used.min() > 1:
+            many, few = (np.flatnonzero(self.used == end) for end in (self.used.max(), self.used.min()))
+            found = next(
+                (
+                    (person, int(old), int(new))
+                    for old in many
+                    for person in range(self.people)
+                    if int(old) in self.given[person]
+                    for new in few
+                    if not self.blocked[person, self.cluster[new]] or self.cluster[new] == self.cluster[old]
+                ),
+                None,
+            )
+            if found is None:
+                return
+            person, old, new = found
+            self.give(person, old, -1)
+            self.give(person, new)
+
+    def improve(self) -> None:
+        """Let two participants exchange a unit each wherever both forms together are then better spread."""
+        if self.people < 2 or not self.codes.size:
+            return
+        for _ in range(TRIES * self.people * self.stories):
+            a, b = (int(one) for one in self.rng.choice(self.people, 2, replace=False))
+            i, j = (self.given[one][int(self.rng.integers(self.stories))] for one in (a, b))
+            if i == j or self._clash(a, i, j) or self._clash(b, j, i):
+                continue
+            before = self._spread(a) + self._spread(b)
+            self._swap(a, b, i, j)
+            if self._spread(a) + self._spread(b) > before:
+                self._swap(a, b, j, i)
+
+    def _clash(self, person: int, old: int, new: int) -> bool:
+        """Whether a participant who gives up one unit already has another of the new one's cluster."""
+        return bool(self.blocked[person, self.cluster[new]]) and self.cluster[new] != self.cluster[old]
+
+    def _swap(self, a: int, b: int, i: int, j: int) -> None:
+        for person, old, new in ((a, i, j), (b, j, i)):
+            self.give(person, old, -1)
+            self.give(person, new)
+
+    def _spread(self, person: int) -> float:
+        missing = self.counts[person] - self.target
+        return float(missing @ missing)
+
+
+def _coded(listed: Sequence[Unit]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """The values of the spread factors of each unit as numbers [units, factors], and the share of units that have each
+    of these values [values of all factors]."""
+    columns, shares, first = [], [], 0
+    for name in spread_factors(listed):
+        values = [unit.values.get(name, "") for unit in listed]
+        found = Counter(values)
+        code = {value: first + place for place, value in enumerate(sorted(found))}
+        columns.append([code[value] for value in values])
+        shares += [found[value] / len(listed) for value in sorted(found)]
+        first += len(found)
+    codes = np.array(columns, dtype=np.int64).T if columns else np.zeros((len(listed), 0), dtype=np.int64)
+    return codes, np.array(shares)
+
+
+ASSETS = Path(__file__).with_name("assets")
+
+
+def render_online(plan: Plan, form: Form, items: Mapping[str, Item], said: FormTexts, agreed: str) -> str:
+    """The form of a participant for the browser, as one HTML page.
+
+    plan, form: what is asked. items: by their ids. said: the words of the form. agreed: the consent text.
+    """
+    data = {
+        "schema": 1,
+        "questionnaire": plan.questionnaire,
+        "code": form.code,
+        "mode": plan.mode,
+        "canary": _canary(items),
+        "consent": split_paragraphs(agreed),
+        "instructions": _instructions(plan, form, said),
+        "about": [field.model_dump() for field in said.about.fields if field.name in plan.about],
+        "words": said.model_dump(by_alias=True, include={"title", "consent", "page", "end"})
+        | {"about": {"heading": said.about.heading, "text": said.about.text}}
+        | {"instructions": said.instructions.heading},
+        "pages": _pages(plan, form, items),
+    }
+    style, script = pages.asset(ASSETS / "form.css"), pages.asset(ASSETS / "form.js")
+    text = orjson.dumps(data).decode().replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    inline = {"style": Markup(style), "script": Markup(script), "data": Markup(text)}
+    policy = f"default-src 'none'; script-src '{pages.csp_digest(script)}'; style-src '{pages.csp_digest(style)}'"
+    policy += "; base-uri 'none'; form-action 'none'"
+    return _render("form.html.j2", policy=policy, said=said, code=form.code, **inline)
+
+
+def render_printed(plan: Plan, form: Form, items: Mapping[str, Item], said: FormTexts, agreed: str) -> str:
+    """The same form for paper: an HTML page with page breaks, whose last sheet has a box for each answer."""
+    # The code and the number of the page at the foot of each sheet, so that sheets which come apart are sorted again.
+    style = (
+        pages.asset(ASSETS / "printed.css")
+        + f'@page {{ @bottom-right {{ content: "{form.code} \\00b7  " counter(page) }} }}\n'
+    )
+    return _render(
+        "printed.html.j2",
+        policy=f"default-src 'none'; style-src '{pages.csp_digest(style)}'; base-uri 'none'; form-action 'none'",
+        style=Markup(style),
+        said=said,
+        code=form.code,
+        questionnaire=plan.questionnaire,
+        canary=_canary(items),
+        consent=split_paragraphs(agreed),
+        instructions=_instructions(plan, form, said, paper=True),
+        about=[field for field in said.about.fields if field.name in plan.about],
+        pages=_pages(plan, form, items),
+        letters=LETTERS,
+        questions=len(form.questions),
+        most=max(len(asked.choices) for asked in form.questions),
+    )
+
+
+def _instructions(plan: Plan, form: Form, said: FormTexts, paper: bool = False) -> list[str]:
+    """The paragraphs of instructions that apply to this form."""
+    text = list(said.instructions.text)
+    if plan.mode == "sentences" and not paper:
+        text.insert(1, said.instructions.sentences)
+    if not paper:
+        text.append(said.instructions.screen)
+    if any(UNKNOWN in asked.choices for asked in form.questions if asked.item is not None):
+        text.append(said.instructions.unknown)
+    return text
+
+
+def _pages(plan: Plan, form: Form, items: Mapping[str, Item]) -> list[dict[str, Any]]:
+    """What each page shows: the sentences of its story, and its numbered questions with their choices."""
+    found = []
+    for page in form.pages():
+        told = [_told(plan, asked, items) for _, asked in page]
+        questions = [
+            {"number": number, "text": question, "choices": asked.choices}
+            for (number, asked), (_, question) in zip(page, told, strict=True)
+        ]
+        found.append({"story": told[0][0], "questions": questions})
+    return found
+
+
+def _told(plan: Plan, asked: FormQuestion, items: Mapping[str, Item]) -> tuple[list[str], str]:
+    """The sentences and the question of an item or of an attention check."""
+    if (check := plan.check(asked.check)) is not None:
+        return check.story, check.question
+    item = items[asked.item or ""]
+    return list(item.story), item.question
+
+
+def _canary(items: Mapping[str, Item]) -> str:
+    """The sentence by which those who collect texts for training recognize benchmark data; empty without one."""
+    return next((item.canary for item in items.values() if item.canary), "") or ""
+
+
+def _render(name: str, **values: Any) -> str:
+    text: str = _environment().get_template(name).render(**values)
+    return text
+
+
+@cache
+def _environment() -> Environment:
+    found = pages.templates(ASSETS)
+    found.filters["marked"] = _marked
+    return found
+
+
+def _marked(text: str) -> Markup:
+    """The text as HTML in which placeholders that nobody has filled in catch the eye."""
+    return Markup(PLACEHOLDER.sub(lambda found: f"<mark>{found[0]}</mark>", str(escape(text))))
+
+
+FORMS, PRINTED, CONSENT, TYPED = "forms", "printed", "consent.txt", "typed.csv"
+"""What goes into the folder besides the plan: the forms for a browser, those for paper, the consent text that they
+show, and a table to type answers from paper into."""
+
+
+@dataclass(frozen=True)
+class QuestionnaireOptions:
+    """What a questionnaire is to be like.
+
+    people: how many participants. stories: how many stories each of them reads. mode: whether stories appear as a whole
+    or by sentences. together: whether all questions about a story are asked, or one of them. seed: of all chance.
+    attention: how many attention checks a form has. wrong_at_most: how many of them may be wrong before a person is
+    left out. about: whether the form asks for optional details. consent: the file of the consent text, None for the
+    draft. limit: draw at most so many items first. where: conditions ``factor=value`` that the items have to meet.
+    """
+
+    people: int = 40
+    stories: int = 24
+    mode: Mode = "whole"
+    together: bool = False
+    seed: int = 1
+    attention: int = 2
+    wrong_at_most: int = 0
+    about: bool = True
+    consent: Path | None = None
+    limit: int | None = None
+    where: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Questionnaire:
+    """What was made: the plan, how even it is in sentences, and the consent text's placeholders that are not filled
+    in."""
+
+    plan: Plan
+    balance: list[str]
+    unfilled: list[str]
+
+
+def make_questionnaire(
+    benchmark: Benchmark, path: Path | None, folder: Path, wishes: QuestionnaireOptions, gold: str | None = None
+) -> Questionnaire:
+    """Make a questionnaire.
+
+    benchmark: whose items are asked. path, gold: the user's `--path` and `--gold`. folder: where to write it, which
+    must be new or empty. wishes: what it is to be like. Raises ConfigError where that cannot be, ContentError for a
+    mistake in a file.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        what = "holds a questionnaire already" if (folder / PLAN).exists() else "is there already"
+        raise ConfigError(f"{folder}: {what}; give a new folder by --out, so that nothing is overwritten")
+    said, agreed = load_texts(), read_consent(wishes.consent)
+    if wishes.attention > len(said.attention):
+        raise ConfigError(
+            f"--attention {wishes.attention}: there are {len(said.attention)} checks; write more into "
+            "dataset/questionnaire/words.yaml, or ask for fewer"
+        )
+    if wishes.wrong_at_most > wishes.attention:
+        raise ConfigError(f"--wrong-at-most {wishes.wrong_at_most}: a form has {wishes.attention} attention checks")
+    every = list(benchmark.items(path, gold, ALL))
+    if lone := next((item for item in every if len(item.choices) < 2), None):
+        raise ConfigError(f"item {lone.id!r} has no choices; a questionnaire asks people to choose among labels")
+    meeting = list(where(every, benchmark.conditions(wishes.where)))
+    draw = benchmarks.draw_of(benchmark, {item.benchmark for item in every})
+    chosen = limit_items(meeting, wishes.limit, draw)
+    forms, factors = _forms(chosen, said, wishes)
+    asked = {question.item for form in forms for question in form.questions}
+    items = [item for item in chosen if item.id in asked]
+    about = [field.name for field in said.about.fields] if wishes.about else []
+    wording = digest(orjson.dumps(said.model_dump(by_alias=True)), agreed.encode())
+    content = [orjson.dumps(form.model_dump()) for form in forms]
+    plan = Plan(
+        schema=1,
+        questionnaire=digest_plan(wording.encode(), wishes.mode.encode(), items_digest(items).encode(), *content),
+        benchmark=benchmark.name,
+        benchmark_digest=items_digest(every),
+        benchmark_items=len(every),
+        limit=wishes.limit,
+        where=list(wishes.where),
+        mode=wishes.mode,
+        together=wishes.together,
+        seed=wishes.seed,
+        people=wishes.people,
+        stories=wishes.stories,
+        attention=Attention(asked=wishes.attention, wrong_at_most=wishes.wrong_at_most, checks=said.attention),
+        about=about,
+        words=wording,
+        forms=forms,
+    )
+    _write(folder, plan, items, said, agreed)
+    even = describe_balance(plan, {item.id: item for item in items}, factors, len(chosen))
+    return Questionnaire(plan, even, find_placeholders(agreed))
+
+
+def _forms(items: Sequence[Item], said: FormTexts, wishes: QuestionnaireOptions) -> tuple[list[Form], list[str]]:
+    """The forms, and the factors that were spread over each of them."""
+    listed = make_units(items, wishes.together)
+    drawn = assign_units(listed, wishes.people, wishes.stories, wishes.seed)
+    rng = random.Random(f"questionnaire {wishes.seed}")
+    found = []
+    for code, places in zip(draw_codes(wishes.people, rng), drawn, strict=True):
+        turned = [place % 2 for place in range(len(places))]  # half of the stories with their questions turned round
+        rng.shuffle(turned)
+        pages: list[list[tuple[str | None, str | None, list[str]]]] = []
+        for place, turn in zip(places, turned, strict=True):
+            group = listed[place].items
+            pages.append([(item.id, None, list(item.choices)) for item in (group[::-1] if turn else group)])
+        checks = rng.sample(said.attention, wishes.attention)
+        for number, check in enumerate(checks, 1):  # evenly spread, and never first
+            middle = number * len(places) // (wishes.attention + 1)
+            at = max(1, middle + rng.choice((-1, 0, 1)) + number - 1)
+            pages.insert(at, [(None, check.name, list(check.choices))])
+        questions = []
+        for page, listed_questions in enumerate(pages, 1):
+            for item, name, choices in listed_questions:
+                rng.shuffle(choices)
+                questions.append(FormQuestion(page=page, item=item, check=name, choices=choices))
+        found.append(Form(code=code, questions=questions))
+    return found, spread_factors(listed)
+
+
+def _write(folder: Path, plan: Plan, items: Sequence[Item], said: FormTexts, agreed: str) -> None:
+    """Write everything into the folder; the plan last, so that a folder with a plan is whole."""
+    known = {item.id: item for item in items}
+    rows = ["participant,question,answer\n"]
+    for form in plan.forms:
+        write_chunks(folder / FORMS / f"{form.code}.html", [render_online(plan, form, known, said, agreed).encode()])
+        write_chunks(folder / PRINTED / f"{form.code}.html", [render_printed(plan, form, known, said, agreed).encode()])
+        rows += [f"{form.code},{number},\n" for number in range(1, len(form.questions) + 1)]
+    write_chunks(folder / TYPED, ["".join(rows).encode()])
+    write_chunks(folder / CONSENT, [agreed.encode() + b"\n"])
+    plan.write(folder, items)

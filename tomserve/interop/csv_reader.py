@@ -1,0 +1,438 @@
+"""Reads foreign replies from spreadsheets (CSV) and JSON lines, whose columns the user maps to what they mean.
+
+Columns that are called like a field (see FIELDS) are that field and need no map.
+
+>>> parse_mapping(["text=reply", "correct=mark"])["text"], parse_mapping(["text=reply"])["id"]
+('reply', 'id')
+>>> grade_of(None, "0,5", None, {"score": "points"}, comma=True).value
+0.5
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import math
+import re
+import sys
+from array import array
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from tomserve.content import files
+from tomserve.content.compact_index import FirstPlaces
+from tomserve.errors import ConfigError, one_of
+from tomserve.interop.samples import MOST_REPEATS, Grade, Origin, Sample, SourceAbout
+from tomserve.items.item import Factor
+from tomserve.status import KNOWN, OK, known
+
+Rows = Iterator[tuple[int, dict[str, Any]]]
+Leave = Callable[[str, int], None]
+"""Is told why a row is not read, and on which line it begins."""
+
+MOST_COLUMNS = 2000
+"""A spreadsheet with more columns is taken for something else."""
+
+_BOM = b"\xef\xbb\xbf"
+
+_SEPARATOR = re.compile(r"sep=(.)\s*", re.I)
+
+
+def json_rows(path: Path, lines: Iterator[bytes], leave: Leave) -> Rows:
+    """The objects of a file of JSON lines. Raises ConfigError where the first line is no JSON."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = orjson.loads(line.removeprefix(_BOM) if number == 1 else line)
+        except orjson.JSONDecodeError as error:
+            if number == 1:
+                raise ConfigError(f"{path}:1: not JSON ({error.msg}); expected a JSON object a line") from None
+            leave("is no JSON" if line.endswith(b"\n") else "is torn off at the end of the file", number)
+            continue
+        if isinstance(row, dict):
+            yield number, row
+        else:
+            leave("is no JSON object", number)
+
+
+class Sheet:
+    """A spreadsheet, whose head names its columns. separator: what stands between fields.
+
+    path: the file. lines: of it. separator: what stands between fields, None to find out; Excel names it in a first
+    line such as ``sep=;``. leave: is told which rows are left out. Raises ConfigError by file and line where it is not
+    UTF-8.
+    """
+
+    def __init__(self, path: Path, lines: Iterator[bytes], separator: str | None, leave: Leave) -> None:
+        self._path, self._lines, self._leave = path, lines, leave
+        self._number = 0
+        self._texts = self._decoded()
+        self._head = next((line for line in self._texts if line.strip()), "")
+        if told := _SEPARATOR.fullmatch(self._head):
+            separator = separator or told[1]
+            self._head = next((line for line in self._texts if line.strip()), "")
+        if "\0" in self._head:
+            raise ConfigError(f"{path}:{self._number}: not UTF-8 (zero bytes, as in UTF-16); save the file as UTF-8")
+        self.separator = separator or max((",", ";", "\t"), key=self._head.count)
+
+    def _decoded(self) -> Iterator[str]:
+        for line in self._lines:
+            self._number += 1
+            try:
+                yield line.removeprefix(_BOM if self._number == 1 else b"").decode()
+            except UnicodeDecodeError as error:
+                what = f"not UTF-8 (byte {error.start + 1} of the line)"
+                raise ConfigError(f"{self._path}:{self._number}: {what}; save the file as UTF-8") from None
+
+    def rows(self) -> Rows:
+        """The rows by the names in the head. Raises ConfigError by file and line where it is no CSV file, or its head
+        is none."""
+        with _long_fields():
+            rows = csv.reader(chain([self._head], self._texts), delimiter=self.separator, strict=True)
+            names: list[str] = []
+            while True:
+                begin = self._number + 1 if names else max(self._number, 1)
+                try:
+                    row = next(rows, None)
+                except csv.Error as error:
+                    raise self._wrong(error, begin) from None
+                if row is None:
+                    return
+                if not names and row:
+                    names = _names(self._path, row, self.separator)
+                elif names and len(row) == len(names):
+                    yield begin, dict(zip(names, row, strict=True))
+                elif names and row:
+                    self._leave(f"has {len(row)} fields instead of {len(names)}", begin)
+
+    def _wrong(self, error: csv.Error, begin: int) -> ConfigError:
+        """The error for what is no row. begin: the line where it begins."""
+        where = f"{self._path}:{self._number}"
+        if "new-line character" in str(error):  # Python's advice is for those who open files in programs
+            return ConfigError(
+                f"{where}: a line ends in a carriage return alone, as old programs for the Mac write it; save the file "
+                "as CSV with UTF-8"
+            )
+        return ConfigError(f"{where}: not a CSV file ({error}; the field begins at line {begin} or after it)")
+
+
+def _names(path: Path, row: Sequence[str], separator: str) -> list[str]:
+    """The names of the columns."""
+    names = [name.strip() for name in row]
+    if len(names) > MOST_COLUMNS:
+        raise ConfigError(f"{path}:1: has {len(names):,} columns; expected at most {MOST_COLUMNS:,}")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"{path}:1: two columns are called {twice[0]!r:.80}; rename one")
+    if len(names) < 2:
+        shown = {",": "commas", ";": "semicolons", "\t": "tabs"}.get(separator, repr(separator))
+        raise ConfigError(f"{path}:1: has one column ({names[0]!r:.80}) between {shown}; expected a head of several")
+    return names
+
+
+@contextlib.contextmanager
+def _long_fields() -> Iterator[None]:
+    """Let fields of a CSV file be as long as a line may be."""
+    before = csv.field_size_limit(min(files.LONGEST_LINE, sys.maxsize))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+_TRUE = ("true", "1", "1.0", "yes", "y", "c", "correct", "right")
+_FALSE = ("false", "0", "0.0", "no", "n", "i", "incorrect", "wrong")
+
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
+
+
+class UnreadableError(ValueError):
+    """A value cannot be read. The message says what is wrong with rows like this, `found` what stands in this one."""
+
+    def __init__(self, reason: str, found: str) -> None:
+        super().__init__(reason)
+        self.found = found
+
+
+def grade_of(
+    right: str | None, score: str | None, answer: str | None, columns: Mapping[str, str], *, comma: bool = False
+) -> Grade | None:
+    """The grade of a row; None where it has none. Raises UnreadableError for one that cannot be read.
+
+    right: the mark. score: the number. answer: what was read of the reply. columns: the column of each field. comma:
+    whether numbers may have a decimal comma.
+    """
+    value = None if score is None else _number(score, comma=comma)
+    if score is not None and value is None:
+        raise UnreadableError(
+            "has a score that is no number such as 0.85; write it so (a decimal comma is read only where semicolons "
+            "separate the columns)",
+            score,
+        )
+    if right is None:
+        return None if value is None else Grade(columns["score"], None, answer, value)
+    word = _with_point(right, comma=comma).strip().casefold()
+    if word not in _TRUE and word not in _FALSE:
+        raise UnreadableError(
+            "has a mark other than true, false, 1, 0, yes, no, right, wrong, correct, incorrect, C or I; write one of "
+            "these, or name numbers by --map score=COLUMN",
+            right,
+        )
+    return Grade(columns["correct"], word in _TRUE, answer, value)
+
+
+def _number(text: str, *, comma: bool) -> float | None:
+    with contextlib.suppress(ValueError):
+        value = float(_with_point(text, comma=comma))
+        return value if math.isfinite(value) else None
+    return None
+
+
+def _with_point(text: str, *, comma: bool) -> str:
+    return text.replace(",", ".") if comma and _DECIMAL_COMMA.fullmatch(text) else text
+
+
+FIELDS = {
+    "id": "what the question is called; if it is left out, questions of one text are one",
+    "text": "the reply, as it came",
+    "asked": "all that the model was shown; if it is left out, story and question",
+    "story": "what is told before the question",
+    "question": "the question alone",
+    "choices": "the labels that could be answered, as a JSON list or with | between them",
+    "target": "the right answer",
+    "correct": "whether the reply is right: true, false, 1, 0, yes, no, right, wrong, correct, incorrect, C or I",
+    "score": "the grade as a number, usually from 0 to 1",
+    "answer": "what was read of the reply as its answer",
+    "model": "who answered",
+    "strategy": "the way of asking",
+    "task": "what the questions are called together",
+    "repeat": "which of several replies to one question it is, from 0; if it is left out, they are counted",
+    "cluster": "which questions belong together, such as those about one text",
+    "status": "ok, or why there is no reply",
+    "item": "the id of an item of a benchmark of ours",
+}
+"""What a column may mean."""
+
+TASK = "questions"
+"""What the questions are called together where neither the file nor the user says it: not like the file, since the
+answers of two models to the same questions lie in two files."""
+
+
+def parse_mapping(given: Sequence[str]) -> dict[str, str]:
+    """The column of each field. given: texts FIELD=COLUMN; a field that none of them names has the column of its own
+    name. Raises ConfigError for what is no such text, and for a field that is given twice."""
+    found: dict[str, str] = {}
+    for text in given:
+        one, equals, other = text.partition("=")
+        if not equals or not other:
+            raise ConfigError(f"--map {text!r:.80}: expected FIELD=COLUMN, such as text=reply")
+        if one not in FIELDS:
+            raise ConfigError(f"--map {text!r:.80}: {one_of('field', one, FIELDS)}")
+        if one in found:
+            raise ConfigError(f"--map: {one} is given twice ({found[one]!r:.60} and {other!r:.60})")
+        found[one] = other
+    return {name: name for name in FIELDS if name not in found and name not in found.values()} | found
+
+
+@dataclass
+class MappedFile:
+    """The replies of a CSV or JSONL file. path: the file. kind: which of the two. given: the user's map (see
+    `parse_mapping`). model, task: where the file names none; the task is TASK where nobody says it. separator:
+    what stands between the fields of a CSV file, None to find out of ``,``, ``;`` and tab."""
+
+    path: Path
+    kind: Literal["csv", "jsonl"]
+    given: Sequence[str] = ()
+    model: str | None = None
+    task: str | None = None
+    separator: str | None = None
+    _left: dict[str, list[Any]] = field(default_factory=dict)
+    _origin: Origin | None = None
+    _separator: str | None = None
+    _questions: FirstPlaces = field(default_factory=FirstPlaces)
+    _times: array[int] = field(default_factory=lambda: array("I"))
+
+    def about(self) -> SourceAbout:
+        """The kind of file alone; it says nothing else of itself. Raises ConfigError for a map that is none."""
+        parse_mapping(self.given)
+        return SourceAbout(self.kind)
+
+    def origins(self) -> tuple[Origin, ...]:
+        """The file with its digest, after all samples were read."""
+        return (self._origin,) if self._origin is not None else ()
+
+    @property
+    def left_out(self) -> dict[str, tuple[int, str]]:
+        """For each reason how many rows were not read, and where the first stands."""
+        return {reason: (count, place) for reason, (count, place) in self._left.items()}
+
+    def samples(self) -> Iterator[Sample]:
+        """The replies, one for each row. Raises ConfigError by file and line where the file is none of this kind, or
+        its columns do not say what was replied, to which question, and by whom."""
+        columns = parse_mapping(self.given)
+        seen: dict[str, None] = {}
+        for line, row in self._rows():
+            if not row.keys() <= seen.keys():
+                seen |= dict.fromkeys(row)
+                if len(seen) > 100 * len(FIELDS):
+                    raise ConfigError(f"{self.path}:{line}: more than {100 * len(FIELDS):,} names; expected columns")
+                if self.kind == "csv":  # its head says all of them
+                    self._check(columns, seen)
+            try:
+                yield self._sample(line, row, columns)
+            except ValueError as error:
+                self._leave(str(error), line, error.found if isinstance(error, UnreadableError) else None)
+        if not seen:
+            told = "; ".join(f"{reason}: {count:,} (first: {place})" for reason, (count, place) in self._left.items())
+            raise ConfigError(
+                f"{self.path}: holds no rows{f' ({told})' if told else ''}; expected a line for each reply"
+            )
+        self._check(columns, seen)
+
+    def _check(self, columns: Mapping[str, str], there: Collection[str]) -> None:
+        """Raise ConfigError where a column is missing."""
+        shown = ", ".join(there)[:500]
+        for text in self.given:
+            if (other := text.partition("=")[2]) not in there:
+                raise ConfigError(f"--map {text!r:.80}: {self.path} has no column {other!r:.80}; it has: {shown}")
+        named = {name for name, column in columns.items() if column in there}
+        if not {"text", "correct", "score", "answer"} & named:
+            raise ConfigError(
+                f"{self.path}: no column says what was replied, or whether it is right; it has: {shown}. Name one by "
+                "--map text=COLUMN or --map correct=COLUMN"
+            )
+        if not {"asked", "question", "story", "id", "item"} & named:
+            raise ConfigError(
+                f"{self.path}: no column says which question a row answers; it has: {shown}. Name one by --map "
+                "id=COLUMN or --map question=COLUMN"
+            )
+        if self.model is None and "model" not in named:
+            raise ConfigError(
+                f"{self.path}: no column says who answered; say it by --model NAME, or --map model=COLUMN"
+            )
+
+    def _leave(self, reason: str, line: int, found: str | None = None) -> None:
+        told = "" if found is None else f": {found!r:.80}"
+        self._left.setdefault(reason, [0, f"{self.path.name}, line {line}{told}"])[0] += 1
+
+    def _sample(self, line: int, row: Mapping[str, Any], columns: Mapping[str, str]) -> Sample:
+        """The sample of a row. Raises ValueError that says what is wrong with it."""
+
+        def told(name: str) -> str | None:
+            value = row.get(columns[name]) if name in columns else None
+            if value is None or value == "":
+                return None
+            return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+        model = told("model") or self.model
+        if model is None:
+            raise ValueError("names no model")
+        status, text, answer = (told("status") or OK).strip(), told("text"), told("answer")
+        if not known(status):
+            raise ValueError(f"has a status that nobody knows (known: {KNOWN})")
+        if status == OK and text is None and columns.get("text") in row:
+            raise ValueError("has no reply")
+        story, question, task = told("story"), told("question"), told("task") or self.task or TASK
+        identity = told("id") or told("item")
+        shown = told("asked") or "\n\n".join(one for one in (story, question) if one)
+        if identity is None and not shown:
+            raise ValueError("does not say which question it answers")
+        # Without an id a row is of the question that it tells, so that two files agree whatever their order.
+        identity = identity or hashlib.sha256(shown.encode("utf-8", "replace")).hexdigest()[:12]
+        strategy = told("strategy")
+        return Sample(
+            id=identity,
+            task=task,
+            model=model,
+            asked=shown or identity,
+            text=text if text is not None or status != OK else answer,
+            target=told("target"),
+            choices=_listed(told("choices")),
+            story=tuple(one for part in (story or "").split("\n") if (one := part.strip())),
+            question=question or "",
+            repeat=self._repeat(told("repeat"), orjson.dumps([model, task, identity, strategy]).decode(), columns, row),
+            strategy=strategy,
+            item=told("item"),
+            status=status,
+            grade=grade_of(told("correct"), told("score"), answer, columns, comma=self._separator == ";"),
+            facts=_facts(row, columns),
+            cluster=told("cluster"),
+            place=f"{self.path.name}, line {line}",
+        )
+
+    def _repeat(self, given: str | None, question: str, columns: Mapping[str, str], row: Mapping[str, Any]) -> int:
+        """Which of several replies to a question a row is: as it says, else how many came before."""
+        if given is not None:
+            return _count(given)
+        if columns["repeat"] in row:
+            return 0
+        place = self._questions.add(question, len(self._times))
+        if place == len(self._times):
+            self._times.append(0)
+        number = self._times[place]
+        self._times[place] = min(number + 1, MOST_REPEATS)
+        if number == MOST_REPEATS:
+            raise ValueError(f"is more than the {MOST_REPEATS:,}th reply to its question")
+        return number
+
+    def _rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Each row with the line where it begins."""
+        files.refuse_hole(self.path)
+        try:
+            with files.open_for_reading(self.path) as file:
+                sha, size = hashlib.sha256(), 0
+
+                def lines() -> Iterator[bytes]:
+                    nonlocal size
+                    for line in files.read_lines(file, self.path):
+                        sha.update(line)
+                        size += len(line)
+                        yield line
+
+                if self.kind == "csv":
+                    sheet = Sheet(self.path, lines(), self.separator, self._leave)
+                    self._separator = sheet.separator
+                    yield from sheet.rows()
+                else:
+                    yield from json_rows(self.path, lines(), self._leave)
+                self._origin = Origin(self.path.name, size, f"sha256:{sha.hexdigest()}")
+        except FileNotFoundError:
+            raise ConfigError(f"{self.path}: no such file") from None
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot be read ({error.strerror})") from None
+
+
+def _facts(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Factor]:
+    """What a row tells besides, in single values."""
+    used = set(columns.values())
+    return {
+        name: value
+        for name, value in row.items()
+        if name not in used and (value is None or isinstance(value, str | bool | int | float))
+    }
+
+
+def _count(text: str) -> int:
+    """The number of a repeat. Raises ValueError for what is none."""
+    with contextlib.suppress(ValueError, OverflowError):
+        value = float(text)
+        if 0 <= value < MOST_REPEATS and value == int(value):
+            return int(value)
+    raise ValueError(f"has a repeat that is no whole number from 0 to {MOST_REPEATS - 1:,}")
+
+
+def _listed(text: str | None) -> tuple[str, ...]:
+    """Choices as a JSON list, or with | between them."""
+    if text is None:
+        return ()
+    if text.lstrip().startswith("["):
+        with contextlib.suppress(orjson.JSONDecodeError):
+            found = orjson.loads(text)
+            return tuple(one if isinstance(one, str) else orjson.dumps(one).decode() for one in found)
+    return tuple(part.strip() for part in text.split("|"))

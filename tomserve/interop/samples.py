@@ -1,0 +1,563 @@
+r"""Samples of other tools in one form: what was asked, what came, how it was graded, the item it makes, without
+secrets.
+
+A reader (`inspect_reader`, `lm_eval_files`, `csv_reader`) yields a `Sample` for each reply of a file; `importer`
+makes a run folder of them, and ReplyBuffer keeps them on disk meanwhile. A question whose choices the file holds
+becomes an item with these choices; any other is an open item, which any text may answer. Keys, tokens, headers and
+passwords are masked.
+
+>>> sample = Sample(id="7", task="sums", model="m", asked="Ann has 3 pens.\n\nHow many has she?", text="3", target="3")
+>>> made = make_item(sample, "sums", "sums", {"kind": "count"})
+>>> made.id, made.story, made.question, made.answer, made.choices
+('sums/7', ('Ann has 3 pens.',), 'How many has she?', '3', ())
+>>> decide_grade(Grade("f1", value=0.25), threshold=0.2).correct
+True
+>>> parse_grade("match", "C").correct, parse_grade("match", "P").value
+(True, 0.5)
+>>> redact_settings({"temperature": 0, "api_key": "sk-1", "base_url": "https://me:secret@host/v1?key=1"})
+{'temperature': 0, 'base_url': 'https://host/v1'}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+import orjson
+import pydantic
+
+from tomserve.content import digest
+from tomserve.content.compact_index import FirstPlaces
+from tomserve.errors import ConfigError
+from tomserve.items import Item, wrong_factor
+from tomserve.items.item import LONGEST_FACTOR, LONGEST_LABEL, Factor
+from tomserve.scoring.labels import Order, find_list_order, find_prompt_order
+from tomserve.status import OK
+
+MOST_REPEATS = 2**15
+"""A question has fewer replies than this, as a score table numbers them."""
+
+
+@dataclass(frozen=True)
+class Grade:
+    """How another tool graded a reply. by: the name of its scorer or metric. correct: whether it counts the reply as
+    right, None where it says only how good it is, or nothing. answer: what it read as the answer, None where it does
+    not say. value: the score as a number, usually from 0 to 1; where it is left out, 1 for right and 0 for wrong."""
+
+    by: str
+    correct: bool | None = None
+    answer: str | None = None
+    value: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.value is None and self.correct is not None:
+            object.__setattr__(self, "value", float(self.correct))
+
+
+def decide_grade(grade: Grade, threshold: float | None = None) -> Grade:
+    """The grade with a number made right or wrong: right from the threshold on, and without one from 1 on. What is
+    called right or wrong by a word stays so."""
+    if grade.correct is not None or grade.value is None:
+        return grade
+    return replace(grade, correct=grade.value >= (RIGHT if threshold is None else threshold))
+
+
+RIGHT = 1.0
+"""From which number on a grade counts as right where the user names none."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One reply of another tool, as its file tells it.
+
+    id: of the question, as the tool names it, the same for all replies to it. task: the name of the task. model: who
+    answered. asked: all that the model was shown, messages below each other with an empty line between. text: the raw
+    reply, None where none came. target: the right answer as the tool knows it. choices: the labels that could be
+    answered, empty where any text could. given: the question as the task states it, where the file keeps it apart from
+    the prompt that was made of it. story, question: parts of what was asked, where the file keeps them apart. repeat:
+    which of several replies to the same question this is, from 0 (Inspect: epoch). strategy: the way of asking, where
+    the file names one. item: the id of an item of ours, where the file names one. ours: whether the sample comes from
+    tomserve, so that `id` is the id of its item. status: one of
+    tomserve.status. error: why there is no reply. reasoning: what a reasoning model thought before. finish: the
+    server's reason for the end of the reply. usage: numbers of tokens, by the names of the OpenAI API. seconds: how
+    long the reply took. grades: all grades by the name of the scorer; grade: the one that counts. facts: what the file
+    knows of the question, from which factors are taken. cluster: which questions belong together (a document, a
+    passage), where the file says so. others: how many more replies to the question the file holds that share the grade
+    of this one, and are not kept. place: where it stands, such as "line 12", for messages.
+    """
+
+    id: str
+    task: str
+    model: str
+    asked: str
+    text: str | None
+    target: str | None = None
+    choices: tuple[str, ...] = ()
+    given: str = ""
+    story: tuple[str, ...] = ()
+    question: str = ""
+    repeat: int = 0
+    strategy: str | None = None
+    item: str | None = None
+    ours: bool = False
+    status: str = OK
+    error: str | None = None
+    reasoning: str | None = None
+    finish: str | None = None
+    usage: Mapping[str, int] | None = None
+    seconds: float | None = None
+    grade: Grade | None = None
+    grades: Mapping[str, Grade] = field(default_factory=dict)
+    facts: Mapping[str, Factor] = field(default_factory=dict)
+    cluster: str | None = None
+    others: int = 0
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A file that was read: its name without a folder, its length in bytes, and the SHA-256 digest of its content."""
+
+    name: str
+    bytes: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class SourceAbout:
+    """What a source says of itself. tool: "inspect", "lm-eval", "csv" or "jsonl". version: of the tool, where it is
+    known. created: when the tool wrote it, as it says. settings: what it records of how the model was asked, such as
+    the temperature, as JSON can hold it; never an address with a key."""
+
+    tool: str
+    version: str | None = None
+    created: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """A file, or several that belong together, of another tool."""
+
+    path: Path
+    """The file that messages name."""
+
+    def about(self) -> SourceAbout:
+        """What the source says of itself. Raises ConfigError where it cannot be read."""
+
+    def samples(self) -> Iterator[Sample]:
+        """Its replies, in the order of the file. What cannot be read is counted in `left_out`. Raises ConfigError where
+        nothing of it can be read, naming file, place, what was found, what was expected and the way out."""
+
+    def origins(self) -> tuple[Origin, ...]:
+        """The files that were read, with their digests; known after `samples` has ended."""
+
+    @property
+    def left_out(self) -> Mapping[str, tuple[int, str]]:
+        """What was not read: for each reason, in words, how many samples and where the first of them stands."""
+
+
+NO_TARGET = "(no target given)"
+"""The answer of an open item where the file names none."""
+
+LEVELS = 100
+"""What a file tells of questions is a factor by itself where it has two to so many values, and these recur. The largest
+sets of subjects that are in use stay below: MMLU has 57, CMMLU 67."""
+
+MOST_VALUES = 500
+"""Of a fact with more values than this it is not noted whether they recur."""
+
+LONGEST_VALUE = 100
+"""Most characters of a value that may be a factor."""
+
+LONGEST_ID = 300
+"""Most characters of an item's id."""
+
+MOST_FACTS = 1000
+"""Of more kinds of facts than this the others are passed over."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+_LETTER = re.compile(r"\(?([A-Z])\)?[.)]?")
+
+
+def one_line(text: str, longest: int = LONGEST_LABEL) -> str:
+    """The text on one line without control characters, cut where it is longer."""
+    if text.isprintable() and len(text) <= longest and "  " not in text and text.isascii():  # as most are
+        return text.strip()
+    return " ".join(_CONTROL.sub(" ", text).split())[:longest].strip()
+
+
+def item_id(prefix: str, sample: Sample) -> str:
+    """The id of the item of a sample's question: what the tool calls the question, or what tomserve called it, where
+    the sample comes from there. prefix: the beginning of the id elsewhere, none where it is empty. What does not fit
+    into an id is taken out, and a digest of the whole name stands at its end."""
+    whole = f"{prefix}/{sample.id}" if prefix and not sample.ours else sample.id
+    fit = one_line(whole, LONGEST_ID)
+    if fit == whole and fit:
+        return fit
+    return f"{fit[: LONGEST_ID - 9]}~{digest(whole.encode())[7:15]}"
+
+
+def factor_name(name: str) -> str | None:
+    """What a fact may be called as a factor; None where no name can be made of its own."""
+    name = re.sub(r"[^\w.-]+", "_", name).strip("_")[:LONGEST_FACTOR]
+    if name and wrong_factor(name) is not None:
+        name = f"their_{name}"[:LONGEST_FACTOR]
+    return name if name and wrong_factor(name) is None else None
+
+
+def factor_value(value: object) -> Factor:
+    """The value of a fact as that of a factor; None for what cannot be one."""
+    if isinstance(value, str):
+        value = one_line(value, LONGEST_VALUE + 1)
+        return value if 0 < len(value) <= LONGEST_VALUE else None
+    if isinstance(value, bool | float) or (isinstance(value, int) and -(2**63) <= value < 2**63):
+        return value
+    return None
+
+
+@dataclass
+class Facts:
+    """Which facts of a file become factors. wanted: their names as the user gave them, empty for all that have at most
+    LEVELS values, which recur. always: those that become factors whatever their values.
+
+    Questions are counted by their first reply, so that a fact of each question alone does not seem to recur where the
+    question was asked several times."""
+
+    wanted: Sequence[str] = ()
+    always: Sequence[str] = ()
+    _values: dict[str, set[Factor]] = field(default_factory=dict)
+    _told: dict[str, int] = field(default_factory=dict)
+    _questions: FirstPlaces = field(default_factory=FirstPlaces)
+
+    def see(self, question: str, facts: Mapping[str, Factor]) -> None:
+        """Note the facts of one reply, and their values where it is the first to its question."""
+        first = question not in self._questions
+        self._questions.add(question, 0)
+        for name, value in facts.items():
+            if (seen := self._values.get(name)) is None:
+                if len(self._values) >= MOST_FACTS and name not in self.wanted:
+                    continue
+                seen = self._values[name] = set()
+            if first and len(seen) <= MOST_VALUES and (known := factor_value(value)) is not None:
+                seen.add(known)
+                self._told[name] = self._told.get(name, 0) + 1
+
+    def _recurs(self, name: str) -> bool:
+        """Whether each value of a fact is told of two questions on average."""
+        values = len(self._values[name])
+        return 2 <= values <= MOST_VALUES and 2 * values <= self._told[name]
+
+    def _few(self, name: str) -> bool:
+        return len(self._values[name]) <= LEVELS and self._recurs(name)
+
+    def passed_over(self) -> list[str]:
+        """The facts that recur, and are no factors only because they have more than LEVELS values."""
+        many = (name for name, values in self._values.items() if len(values) > LEVELS and self._recurs(name))
+        return [] if self.wanted else sorted(name for name in many if factor_name(name) and name not in self.always)
+
+    def chosen(self) -> dict[str, str]:
+        """The factor by the name of its fact. Raises ConfigError for a wanted one that no sample has, or whose name
+        cannot be that of a factor."""
+        for name in self.wanted:
+            if name not in self._values:
+                known = ", ".join(sorted(self._values)) or "none"
+                raise ConfigError(f"--factor {name!r:.80}: no sample tells it; the file tells: {known[:500]}")
+            if factor_name(name) is None:
+                raise ConfigError(f"--factor {name!r:.80}: a factor needs a letter or a digit in its name; rename it")
+        names = set(self.wanted or (name for name in self._values if self._few(name)))
+        found: dict[str, str] = {}
+        for name in sorted(names | (set(self.always) & set(self._values))):
+            factor = factor_name(name)
+            if factor is not None and factor not in found.values():
+                found[name] = factor
+        return found
+
+
+def make_factors(sample: Sample, chosen: Mapping[str, str]) -> dict[str, Factor]:
+    """The factors of a sample's question. chosen: as Facts.chosen gives them."""
+    return {factor: factor_value(sample.facts.get(name)) for name, factor in chosen.items()}
+
+
+def make_item(sample: Sample, benchmark: str, prefix: str, factors: Mapping[str, Factor]) -> Item:
+    """The item of a sample's question. benchmark: what it is called. prefix: the beginning of its id. Raises
+    ConfigError where the question has no text at all."""
+    story, question = _parts(sample)
+    choices, answer = _choices(sample)
+    identity = item_id(prefix, sample)
+    given = {
+        "id": identity,
+        "benchmark": benchmark,
+        "story": story,
+        "question": question,
+        "factors": dict(factors),
+        "cluster": (one_line(sample.cluster, LONGEST_ID) if sample.cluster else "") or identity,
+    }
+    try:
+        return Item.model_validate({**given, "choices": choices, "answer": answer})
+    except pydantic.ValidationError:
+        target = one_line(sample.target or "") or NO_TARGET
+        return Item.model_validate({**given, "choices": (), "answer": target})
+
+
+def _parts(sample: Sample) -> tuple[tuple[str, ...], str]:
+    """What is told and what is asked: as the file keeps them apart, else the last paragraph, line or sentence is the
+    question, and the rest is the story."""
+    if sample.question:
+        return sample.story or (sample.question,), sample.question
+    text = (sample.given or sample.asked).strip()
+    if not text:
+        raise ConfigError(
+            f"{sample.place or sample.id}: the question has no text; expected what the model was asked, by --map "
+            "asked=COLUMN or --map question=COLUMN"
+        )
+    for apart in (r"\n\s*\n", r"\n", r"(?<=[.!?])\s+"):
+        parts = [part for one in re.split(apart, text) if (part := one.strip())]
+        if len(parts) > 1:
+            return tuple(parts[:-1]), parts[-1]
+    return (text,), text
+
+
+def _choices(sample: Sample) -> tuple[tuple[str, ...], str]:
+    """The choices and the right one, in one line each; the target may name it by its letter."""
+    choices = choice_labels(sample)
+    return choices, resolve_letter(one_line(sample.target or ""), choice_order(sample, choices)) or ""
+
+
+def choice_labels(sample: Sample) -> tuple[str, ...]:
+    """The choices that the file names, in one line each."""
+    return tuple(map(one_line, sample.choices))
+
+
+def choice_order(sample: Sample, choices: Sequence[str]) -> Order:
+    """These choices in the order in which the model was shown them as A, B, C: as the prompt shows it, else as the file
+    lists them; empty where neither says it. Prompts of tomserve that show no letters have none."""
+    return find_prompt_order(sample.asked, choices) or (() if sample.ours else find_list_order(sample.choices, choices))
+
+
+def resolve_letter(answer: str | None, choices: Sequence[str | None]) -> str | None:
+    """The choice that an answer names by its letter; the answer itself where it names none so, or is a choice.
+
+    >>> resolve_letter("(B)", ("tea", "salt")), resolve_letter("tea", ("tea", "salt")), resolve_letter("C", ("tea", "salt"))
+    ('salt', 'tea', 'C')
+    """
+    letter = None if answer is None or answer in choices else _LETTER.fullmatch(answer.strip())
+    place = ord(letter[1]) - ord("A") if letter else len(choices)
+    named = choices[place] if place < len(choices) else None
+    return answer if named is None else one_line(named)
+
+
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half of a pair that together is a character; JSON can name it, and no file can hold it."""
+
+_SAMPLE_FIELDS = tuple(one.name for one in fields(Sample))
+_DIGEST = 8
+"""How many bytes of a digest say whether two texts are the same."""
+
+
+class ReplyBuffer:
+    """The replies of one task by one model, in the order in which they came. path: a file to write.
+
+    Of two replies to the same question, repeat and way of asking the later one counts; `repeated` says how many were
+    replaced.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w+b")
+        self._offsets, self._sources = array("Q"), array("I")
+        self._places = FirstPlaces()
+        self._texts = bytearray()
+        self._end = 0
+        self.repeated = 0
+
+    def add(self, sample: Sample, source: int = 0) -> int | None:
+        """Keep a reply. source: the number of the file that it is from. Returns that of the file whose reply it
+        replaces, None where it replaces none.
+
+        Raises ConfigError where that one answers another question, although both have the same id, and OSError where
+        the disk is full.
+        """
+        sample, line = _written(sample)
+        name = orjson.dumps([sample.id, sample.repeat, sample.strategy]).decode()
+        text = text_digest(sample)
+        place = self._places.add(name, len(self._offsets))
+        before: int | None = None
+        if place == len(self._offsets):
+            self._offsets.append(self._end)
+            self._sources.append(source)
+            self._texts += text
+        elif self._texts[_DIGEST * place : _DIGEST * (place + 1)] != text:
+            raise differing_text_error(sample, self[place])
+        else:
+            before = self._sources[place]
+            self._offsets[place], self._sources[place] = self._end, source
+            self.repeated += 1
+        self._file.seek(self._end)
+        self._file.write(line)
+        self._end += len(line)
+        return before
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __iter__(self) -> Iterator[Sample]:
+        return map(self.__getitem__, range(len(self._offsets)))
+
+    def spread(self, count: int) -> Iterator[Sample]:
+        """Some of the replies, about so many, spread over all."""
+        return map(self.__getitem__, range(0, len(self), max(1, len(self) // count)))
+
+    def __getitem__(self, place: int) -> Sample:
+        self._file.seek(self._offsets[place])
+        return _sample(orjson.loads(self._file.readline()))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def text_digest(sample: Sample) -> bytes:
+    """Says whether two replies are to the same question: a digest of the question as the task states it."""
+    return hashlib.blake2b((sample.given or sample.asked).encode(), digest_size=_DIGEST).digest()
+
+
+def differing_text_error(sample: Sample, before: Sample) -> ConfigError:
+    """The error for two questions of one id that ask different things."""
+    return ConfigError(
+        f"{sample.place}: question {sample.id!r:.80} has another text than at {before.place}; give every question an "
+        "id of its own, or bring the files one by one, each with --run NAME"
+    )
+
+
+def _written(sample: Sample) -> tuple[Sample, bytes]:
+    """The sample as JSON can hold it, and its line."""
+    try:
+        return sample, orjson.dumps(sample) + b"\n"
+    except TypeError:  # half of a surrogate pair, a number of more than 64 bits, a name that is no text
+        plain = _plain({name: _raw(sample, name) for name in _SAMPLE_FIELDS})
+        return _sample(dict(plain)), orjson.dumps(plain) + b"\n"
+
+
+def _raw(sample: Sample, name: str) -> Any:
+    value = vars(sample)[name]
+    if isinstance(value, Grade):
+        return vars(value)
+    return {key: vars(one) for key, one in value.items()} if name == "grades" else value
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON can hold it: half characters become signs, and numbers that are too long become texts."""
+    if isinstance(value, str):
+        return _HALF.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, dict):
+        return {str(_plain(str(name))): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+        return f"{value:.6g}" if abs(value) < 10**300 else "a number of more than 300 digits"
+    return value if isinstance(value, bool | int | float) else None
+
+
+def _sample(values: dict[str, Any]) -> Sample:
+    for name in ("choices", "story"):
+        values[name] = tuple(values[name])
+    values["grade"] = None if values["grade"] is None else Grade(**values["grade"])
+    values["grades"] = {name: Grade(**one) for name, one in values["grades"].items()}
+    return Sample(**{name: values[name] for name in _SAMPLE_FIELDS})
+
+
+_SECRET = re.compile(r"key|token(?!s|iz)|secret|passw|auth|header|cookie|credential", re.I)
+_ADDRESS = re.compile(r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}://[^\s,\"'<>]+", re.I)
+_ASSIGNED = re.compile(r"(?<![\w.-])([\w.-]{1,80})=([^,]*)")
+_NAMES = r"api[\s_-]?key|access[\s_-]?key|token(?!s|iz)|secret|passw(?:or)?d|authorization|cookie|credentials?"
+_NAMED = re.compile(
+    rf"""(["']?(?<!\w)[\w-]{{0,24}}?(?:{_NAMES})["']?\s*[:=]\s*)(["']?)(?:(?:bearer|basic)\s+)?"""
+    r"""[^\s"',;&<>(){}\[\]]{4,}""",
+    re.I,
+)
+_BEARER = re.compile(r"\b(bearer\s+[\w.~+/=-]{8,}|basic\s+[A-Za-z0-9+/=]{16,})", re.I)
+_KEY = re.compile(
+    r"\b(?:(?:sk|pk|rk|hf|gsk|ghp|gho|ghs|xai|nvapi|r8|glpat|xox[abp]|github_pat)[-_][\w-]{8,}|AKIA[0-9A-Z]{12,}|AIza[\w-]{20,})"
+)
+
+MASKED = "***"
+"""What stands in the place of a secret."""
+
+LONGEST = 500
+"""Most characters of a setting that are kept."""
+
+DEEPEST, MOST = 3, 100
+"""How deeply settings may lie in each other, and how many of one list or table are kept."""
+
+
+def redact_settings(given: Any, depth: int = 0) -> Any:
+    """The settings as JSON can hold them: what is called like a secret is left out, addresses lose names and passwords
+    and what stands after a question mark, long texts are cut; None, and what lies deeper than settings do, is left
+    out."""
+    if isinstance(given, Mapping):
+        if depth >= DEEPEST:
+            return {}
+        pairs = ((redact_text(str(name)[:80]), value) for name, value in list(given.items())[:MOST])
+        found = {name: redact_settings(value, depth + 1) for name, value in pairs if not _SECRET.search(name)}
+        return {name: value for name, value in found.items() if value is not None}
+    if isinstance(given, list | tuple):
+        return [redact_settings(one, DEEPEST) for one in given[:MOST] if not isinstance(one, Mapping | list | tuple)]
+    if isinstance(given, str):
+        return _text(given)
+    return given if isinstance(given, bool | int | float) and -(2**63) <= given < 2**63 else None
+
+
+def _text(text: str) -> str:
+    """A text without secrets, also where it lists settings as ``name=value,name=value``, as model arguments do."""
+    kept = _ASSIGNED.sub(lambda one: "" if _SECRET.search(one[1]) else one[0], text[: 20 * LONGEST])
+    kept = re.sub(r"(?:^|,)\s*(?=,|$)", "", kept) if kept != text else kept
+    return redact_text(kept)[:LONGEST]
+
+
+def redact_text(text: str) -> str:
+    """A text with what looks like a key, a password or an address with one taken out, as in the error of a server that
+    repeats what it was sent. What looks like none stays."""
+    text = _ADDRESS.sub(lambda one: _bare(one[0]), text)
+    text = _NAMED.sub(lambda one: f"{one[1]}{one[2]}{MASKED}", text)
+    return _KEY.sub(MASKED, _BEARER.sub(lambda one: f"{one[1].split()[0]} {MASKED}", text))
+
+
+def _bare(address: str) -> str:
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "(address)"
+    return urlunsplit((parts.scheme, host + port, parts.path, "", ""))
+
+
+_RIGHT, _WRONG = frozenset({"c", "correct", "yes", "true"}), frozenset({"i", "incorrect", "no", "false", "n"})
+_PARTLY = frozenset({"p", "partial"})
+
+
+def parse_grade(by: str, value: Any, answer: str | None = None) -> Grade:
+    """The grade that a scorer's value is. A word or a truth value says whether the reply is right. A number says how
+    good it is: from where on that is right, is decided later (see tomserve.interop.samples.decide_grade), because a scale
+    may go from 0 to 1 or from 1 to 10. A value that cannot be read leaves open what it says."""
+    if isinstance(value, bool):
+        return Grade(by, value, answer)
+    if isinstance(value, str):
+        word = value.strip().casefold()
+        if word in _RIGHT or word in _WRONG:
+            return Grade(by, word in _RIGHT, answer)
+        if word in _PARTLY:
+            return Grade(by, None, answer, 0.5)
+    elif not isinstance(value, int | float):
+        return Grade(by, None, answer)
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return Grade(by, None, answer)
+    return Grade(by, None, answer, number if math.isfinite(number) else None)

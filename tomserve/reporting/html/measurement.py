@@ -1,0 +1,131 @@
+"""The report page of a measurement: verdicts, figures, tables, and where they come from.
+
+A measurement (see tomserve.runs.measured) has no replies to browse, no failures, no strategies and no chance level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tomserve._version import __version__
+from tomserve.reporting.html import page as pages
+from tomserve.reporting.html.item_browser import pack_json
+from tomserve.reporting.html.sources import Source, input_fields, provenance
+from tomserve.runs.manifest import make_portable
+from tomserve.runs.measurement import environment_changes
+from tomserve.studies import Analysis, Context
+from tomserve.studies.answer_rows import split_scores
+
+_NOT_SHOWN = ("schema", "kind", "strategies", "endpoints", "server")
+"""Fields of a manifest that say nothing of a measurement."""
+
+
+def measurement_page(sources: Sequence[Source], analysis: Analysis) -> pages.Page:
+    """The page of measured runs, or of score tables that hold measurements.
+
+    sources: the runs or tables. analysis: what the study has made of all of them. Raises ContentError where the study
+    fails.
+    """
+    study, tables, context = analysis.study, analysis.tables, Context()
+    models = list(dict.fromkeys(str(name) for one in sources for name in _values(one, "model")))
+    figures = study.figures(tables, context) if study.figures is not None else ()
+    return pages.Page(
+        title=f"{len(models)} models" if len(models) > 3 else ", ".join(models),
+        facts=tuple(_facts(sources, analysis)),
+        warnings=tuple(_warnings(sources, analysis)),
+        intervals=analysis.intervals,
+        verdicts=tuple(analysis.told(context)),
+        sections=pages.sections(figures),
+        tables=tuple(pages.page_table(name, frame, analysis.notes.get(name, "")) for name, frame in tables.items()),
+        failures=(),
+        provenance=tuple((source.run, tuple(_provenance(source))) for source in sources),
+        canaries=(),
+        cut=None,
+        chosen=None,
+        untold=_not_shown(sources),
+        browsed=any(source.folder is not None for source in sources),
+        data=pack_json({"tables": pages.copyable_tables(tables, study.layouts)}),
+        version=__version__,
+        answers=False,
+    )
+
+
+def split_sources(sources: Sequence[Source]) -> tuple[list[Source], list[Source]]:
+    """The sources that hold answers, and those that hold measurements."""
+    measured = [bool(split_scores(source.scores).measured.height) for source in sources]
+    return (
+        [source for source, moved in zip(sources, measured, strict=True) if not moved],
+        [source for source, moved in zip(sources, measured, strict=True) if moved],
+    )
+
+
+def add_measurements(page: pages.Page, sources: Sequence[Source], analysis: Analysis) -> pages.Page:
+    """The page of answers with what there is to say of the measurements that its study reads beside them.
+
+    sources: the measured runs or tables, none perhaps. analysis: of all of them; its doubts are shown, too.
+    """
+    runs = [("measured runs", ", ".join(source.run for source in sources))] if sources else []
+    rows = [("measured rows", f"{sum(source.scores.height for source in sources):,}")] if sources else []
+    return replace(
+        page,
+        facts=(*page.facts, *runs, *rows),
+        warnings=(*_warnings(sources, analysis), *page.warnings),
+        provenance=(*page.provenance, *((source.run, tuple(_provenance(source))) for source in sources)),
+    )
+
+
+def _values(source: Source, column: str) -> list[Any]:
+    """The values of a column of the source's table, each once; none where it has no such column."""
+    frame = source.scores
+    return frame[column].drop_nulls().unique(maintain_order=True).to_list() if column in frame.columns else []
+
+
+def _facts(sources: Sequence[Source], analysis: Analysis) -> Iterator[tuple[str, str]]:
+    """What stands at the head of the page; a fact that no source knows is left out."""
+    if benchmarks := sorted({str(name) for source in sources for name in _values(source, "benchmark")}):
+        yield "benchmark", ", ".join(benchmarks)
+    for column, what in (("item", "items"), ("cluster", "stories")):
+        if found := {name for source in sources for name in _values(source, column)}:
+            yield what, f"{len(found):,}"
+    yield "runs", ", ".join(source.run for source in sources)
+    yield "study", f"{analysis.study.name}, {analysis.intervals} intervals"
+    yield "measured rows", f"{sum(source.scores.height for source in sources):,}"
+    created = [str(source.manifest["created"]) for source in sources if source.manifest.get("created")]
+    if created:
+        yield "measured", ", ".join(dict.fromkeys(time[:10] for time in created))
+
+
+def _warnings(sources: Sequence[Source], analysis: Analysis) -> Iterator[pages.Alert]:
+    """What a reader must know before any number: the study's doubts, and what changed while it was measured."""
+    for said in analysis.warnings:
+        yield pages.Alert(_sentence(said), ("#tables", "Tables"))
+    for source in sources:
+        for change in environment_changes(source.manifest):
+            text = f"Run {source.run} was measured in several sessions, and not all by the same means: {change}."
+            yield pages.Alert(text, ("#provenance", "Provenance"))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
+
+
+def _not_shown(sources: Sequence[Source]) -> str | None:
+    """What the page cannot tell of score tables, and why; None where there are none."""
+    files = [source.run for source in sources if source.folder is None]
+    return f"Where {', '.join(files)} comes from is not recorded in a score table." if files else None
+
+
+def _provenance(source: Source) -> Iterator[tuple[str, str]]:
+    """What the run has recorded of itself, without what only answers have and what was not recorded."""
+    if source.made_from is None:
+        yield "file", source.run
+        yield "what it is", f"a measured table of {source.scores.height:,} rows; who measured it is not recorded in it"
+        return
+    manifest: Mapping[str, Any] = {
+        name: value for name, value in source.manifest.items() if name not in _NOT_SHOWN and value is not None
+    }
+    yield from provenance(make_portable(dict(manifest)))
+    for name, text in input_fields(source.made_from):
+        yield name.replace("scores: ", "file: "), text

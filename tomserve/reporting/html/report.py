@@ -1,0 +1,357 @@
+"""The report of runs: one HTML file from their folders or score tables, as `tomserve report` writes it, and a check
+that it is what the run gives.
+
+>>> write_report(["perturbed-2-reference"])                                                       # doctest: +SKIP
+PosixPath('runs/perturbed-2-reference/report.html')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from tomserve._version import __version__
+from tomserve.content import files, output_path
+from tomserve.errors import ConfigError, TomserveError
+from tomserve.reporting.html import charts, measurement
+from tomserve.reporting.html import page as pages
+from tomserve.reporting.html.figures import ItemOutlines, common_study, figures_of, source_paths
+from tomserve.reporting.html.item_browser import ANSWERS, pack_browser, sample_items
+from tomserve.reporting.html.sources import (
+    PAGE,
+    RECORD,
+    ReportOptions,
+    Source,
+    find_current_report,
+    input_fields,
+    load_sources,
+    provenance,
+    record_report,
+)
+from tomserve.runs.manifest import make_portable
+from tomserve.runs.verification import Finding
+from tomserve.scoring.table import Note
+from tomserve.serving import provenance as serving_provenance
+from tomserve.serving.provenance import describe_flags
+from tomserve.status import UNANSWERED
+from tomserve.studies import Analysis, Chance, Context, compute, noise, people
+from tomserve.studies.answer_rows import is_answered, originals, split_scores
+from tomserve.studies.comparison import same_model_notes
+from tomserve.studies.study import study_names
+
+
+def failure_sentences(scores: pl.DataFrame) -> list[str]:
+    """Sentences on how many questions have no answer, by model and strategy, and on strategies that fail unequally
+    often, which can look like an effect. What people left open is no failure."""
+    left_open = pl.col("status").cast(pl.String).fill_null("") == UNANSWERED
+    opened = scores.filter(left_open).group_by("model", "strategy", maintain_order=True).len()
+    free = [
+        f"{model}, {strategy}: {count:,} left open by everybody who was asked, which is no failure and counts nowhere."
+        for model, strategy, count in opened.sort("model", "strategy").iter_rows()
+    ]
+    return [*_failures_of(scores.filter(~left_open)), *free]
+
+
+def _failures_of(scores: pl.DataFrame) -> list[str]:
+    """The same on questions to which an answer was due."""
+    counted = (
+        scores.with_columns(failed=~is_answered())
+        .group_by("model", "strategy", maintain_order=True)
+        .agg(pl.len().alias("asked"), pl.col("failed").sum())
+        .sort("model", "strategy")
+    )
+    if not counted["failed"].sum():
+        return [f"None: all {scores.height:,} answers could be read."]
+    lines = [
+        f"{row['model']}, {row['strategy']}: {row['failed']:,} of {row['asked']:,} without an answer "
+        f"({100 * row['failed'] / row['asked']:.1f}%)."
+        for row in counted.iter_rows(named=True)
+        if row["failed"]
+    ]
+    shares = counted.with_columns(share=pl.col("failed") / pl.col("asked")).group_by("model", maintain_order=True)
+    for row in shares.agg((pl.col("share").max() - pl.col("share").min()).alias("gap")).iter_rows(named=True):
+        if row["gap"] >= 0.02:
+            lines.append(
+                f"{row['model']}: strategies differ by {100 * row['gap']:.0f} points in how often they fail, which can "
+                "look like an effect of the prompt; read the bounds in the table of failures."
+            )
+    return lines
+
+
+def write_report(
+    runs: Sequence[str | None] = (None,),
+    out: Path | None = None,
+    intervals: str | None = None,
+    labels: Sequence[str] = (),
+    study: str | None = None,
+    note: Note | None = None,
+    analysis: Analysis | None = None,
+    *,
+    by: Sequence[str] = (),
+) -> Path:
+    """Write the report of these runs or score tables (None: the newest run) and return its path.
+
+    out: the file to write; without it `report.html` in the run's folder, `NAME-report.html` beside the table NAME.csv,
+    or, for several of them, `report.html` in the current folder.
+    intervals: one of the study's ways to count; None for its first. labels: texts RUN=NAME that rename the model of a
+    run. study: a study's name or path; None for the one that the benchmark declares. note: called with a line for each
+    reply that could not be read. analysis: what the study has made of these runs, where the caller has it already;
+    study, intervals and factors are then those of the analysis. by: factors by whose values answers are counted as
+    well (see tomserve.studies.breakdowns). Raises ConfigError for a run that cannot be read, and for a file
+    that cannot be written.
+    """
+    charts.start_drawing()
+    sources, scores = load_sources(runs or (None,), labels, note)
+    text = _page(sources, scores, analysis or compute(scores, study, intervals, by, named=common_study(sources)))
+    path = out or _place(sources)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            files.replace_file(path)
+            if out is None
+            else output_path.open_output(path, *source_paths(sources), own=(PAGE,)) as file
+        ):
+            file.write(text.encode())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error.strerror}); choose another --out") from None
+    if out is None and len(sources) == 1 and (analysis is None or analysis.by_default):
+        record_report(sources[0], text, ReportOptions(intervals, labels, study, by))
+    return path
+
+
+def _place(sources: Sequence[Source]) -> Path:
+    """Where the report lies if nobody says where."""
+    if len(sources) > 1:
+        return Path(PAGE)
+    folder, file = sources[0].folder, sources[0].file
+    return folder / PAGE if folder is not None else (file or Path(PAGE)).with_name(f"{(file or Path()).stem}-{PAGE}")
+
+
+def report_html(
+    runs: Sequence[str | None],
+    intervals: str | None = None,
+    labels: Sequence[str] = (),
+    study: str | None = None,
+    note: Note | None = None,
+    *,
+    by: Sequence[str] = (),
+) -> str:
+    """The report as HTML text; the parameters are those of write_report."""
+    sources, scores = load_sources(runs, labels, note)
+    return _page(sources, scores, compute(scores, study, intervals, by, named=common_study(sources)))
+
+
+def report_panels(
+    run: str, study: str | None = None, intervals: str | None = None, by: Sequence[str] = ()
+) -> ReportPanels:
+    """What the report of one run says, without the items and answers to browse, which take most of its time.
+
+    The parameters are those of write_report, which says what is raised.
+    """
+    charts.start_drawing()
+    sources, scores = load_sources((run,), (), None)
+    analysis = compute(scores, study, intervals, by, named=common_study(sources))
+    return ReportPanels(_page_content(sources, scores, analysis, browser=False), analysis)
+
+
+class ReportPanels(NamedTuple):
+    """What a report says, and the analysis that it says it of."""
+
+    page: pages.Page
+    analysis: Analysis
+
+
+def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -> str:
+    return pages.render(_page_content(sources, scores, analysis, browser=True))
+
+
+def _page_content(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis, *, browser: bool) -> pages.Page:
+    """What the page says. browser: whether it holds the items and answers to browse."""
+    study, tables = analysis.study, analysis.tables
+    given = sources
+    sources, moved = measurement.split_sources(given)
+    if not study.answers or not sources:
+        return measurement.measurement_page(given, analysis)
+    scores = split_scores(scores).answers
+    sources = [replace(source, scores=source.scores.select(scores.columns)) for source in sources]
+    outlined = ItemOutlines(sources, scores)
+    whole = all(source.folder is not None for source in sources)
+    chance = study.chance(outlined if whole else ())  # what was offered to choose from is not in a score table
+    for _ in outlined:  # a study need not look at all items, but their factors and canaries are needed
+        pass
+    context = Context(chance.shares)
+    sections = pages.sections(figures_of(scores, analysis, context, list(outlined.factors)))  # drawn in the meantime
+    data, cut, chosen = _browser(sources, scores, analysis) if browser else ("", None, None)
+    models = list(scores["model"].unique(maintain_order=True))
+    page = pages.Page(
+        title=f"{len(models)} models" if len(models) > 3 else ", ".join(models),
+        facts=tuple(_facts(sources, scores, analysis, chance)),
+        warnings=(*_warnings(sources, scores), *_of_people(tables)),
+        intervals=analysis.intervals,
+        verdicts=tuple(analysis.told(context)),
+        sections=sections,
+        tables=tuple(pages.page_table(name, frame, analysis.notes.get(name, "")) for name, frame in tables.items()),
+        failures=tuple(failure_sentences(scores)),
+        provenance=tuple((source.run, _provenance(source)) for source in sources),
+        canaries=tuple(sorted(outlined.canaries)),
+        cut=cut,
+        chosen=chosen,
+        untold=_not_shown(sources),
+        browsed=any(source.folder is not None for source in sources),
+        data=data,
+        version=__version__,
+        terms=frozenset(_terms(scores, chance, chained=outlined.chained)),
+    )
+    return measurement.add_measurements(page, moved, analysis) if study.together else page
+
+
+def _terms(scores: pl.DataFrame, chance: Chance, *, chained: bool) -> Iterator[str]:
+    """Those of tomserve.reporting.html.page.TERMS that a page of these answers has."""
+    if scores["strategy"].str.ends_with("vanilla").any():
+        yield "vanilla"
+    if chance.shares:
+        yield "chance"
+    if chained or scores["chain"].is_not_null().any():
+        yield "chain"
+    if scores.select("model", "strategy", "item").unique()["item"].is_duplicated().any():
+        yield "flip"
+
+
+def _browser(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -> tuple[str, int | None, str | None]:
+    """The data of the item browser, to how many characters its texts are cut, and what it says of its choice."""
+    study = analysis.study
+    most = ANSWERS * scores.height // sum(source.replies() for source in sources)
+    chosen = sample_items(scores, most=max(1, most), versions=study.versions, strata=study.strata)
+    told = {"variant": "variant"} if analysis.beside is not None or study.variants else {}
+    copies = pages.copyable_tables(analysis.tables, study.layouts)
+    extra = {"tables": copies, "labels": {**study.labels, **told} if study.labels else {}}
+    return *pack_browser(sources, extra, study.versions, chosen.items), chosen.said
+
+
+def _not_shown(sources: Sequence[Source]) -> str | None:
+    """What the page cannot show of score tables, and why; None where there are none."""
+    files = [source.run for source in sources if source.folder is None]
+    if not files:
+        return None
+    return (
+        f"Of {', '.join(files)} there are no stories, no replies and no chance level here, because a score table holds "
+        "none of them. Give the run's folder to tomserve report in place of the table, and they are shown."
+    )
+
+
+def _provenance(source: Source) -> list[tuple[str, str]]:
+    if source.made_from is None:
+        what = f"a score table of {source.scores.height:,} rows; where its answers come from is not recorded in it"
+        return [("file", source.run), ("what it is", what)]
+    return [*provenance(make_portable(dict(source.manifest))), *input_fields(source.made_from)]
+
+
+def _questions(scores: pl.DataFrame) -> str:
+    """How many questions were asked and, where there are any, how many variants of them."""
+    own, every = originals(scores)["item"].n_unique(), scores["item"].n_unique()
+    return f"{own:,}" if own == every else f"{own:,}, and {every - own:,} variants of them"
+
+
+def _facts(
+    sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis, chance: Chance
+) -> list[tuple[str, str]]:
+    benchmarks = ", ".join(sorted(map(str, scores["benchmark"].drop_nulls().unique())))
+    strategies = ", ".join(sorted(scores["strategy"].unique(), key=lambda name: (not name.endswith("vanilla"), name)))
+    facts = [
+        ("benchmark", benchmarks or "unknown"),
+        ("questions", _questions(scores)),
+        ("strategies", strategies),
+        ("answers", f"{scores.height:,}"),
+        ("complete", _complete(sources)),
+        ("runs", ", ".join(source.run for source in sources)),
+        ("study", f"{analysis.study.name}, {analysis.intervals} intervals"),
+    ]
+    for source in sources:
+        if flags := describe_flags(source.manifest.get("server") or {}):
+            facts.append((f"server flags of {source.run}" if len(sources) > 1 else "server flags", flags))
+    if (floor := noise.noise_line(scores)) is not None:
+        facts.append(("noise floor", floor.partition(": ")[2]))
+    if "all" in chance.shares:
+        facts.append(("chance", f"{chance.shares['all']:.2f} ({chance.meaning})"))
+    return facts
+
+
+def _complete(sources: Sequence[Source]) -> str:
+    gaps = [(source.run, gap.in_short()) for source in sources for gap in source.gaps()]
+    return gaps[0][1] if len(gaps) == 1 else "; ".join(f"{run}: {short}" for run, short in gaps)
+
+
+def _warnings(sources: Sequence[Source], scores: pl.DataFrame) -> Iterator[pages.Alert]:
+    """What a reader must know before any number: what is lacking, which runs are one model, which servers changed."""
+    for source in sources:
+        for gap in source.gaps():
+            for place, said in enumerate(gap.sentences()):
+                of_failures = place == 0 and (gap.unread or gap.failed)
+                link = ("#failures", "Failures by strategy") if of_failures else ("#provenance", "Provenance")
+                yield pages.Alert(said[:1].upper() + said[1:], link)
+    manifests = {source.run: source.manifest for source in sources if source.folder is not None}
+    for said in same_model_notes(scores, manifests):
+        yield pages.Alert(said[:1].upper() + said[1:], ("#provenance", "Provenance"))
+    for source in sources:
+        for change in serving_provenance.list_changes(source.manifest.get("sessions")):
+            text = f"Run {source.run} holds answers of more than one server or model. Changed at {change}."
+            yield pages.Alert(text, ("#provenance", "Provenance"))
+
+
+def _of_people(tables: Mapping[str, pl.DataFrame]) -> Iterator[pages.Alert]:
+    """What single people have right, where the figures show what most of them answered."""
+    for said in people.warnings(tables):
+        yield pages.Alert(f"{said}.", ("#tables", "Tables"))
+
+
+_VERSION = f"tomserve {__version__}".encode()
+
+
+def check_report(folder: Path) -> Finding | None:
+    """What came of comparing the report of a run with the one that is made now; None where it has no report.
+
+    Raises ConfigError where the folder is no run.
+    """
+    path = folder / PAGE
+    if not path.exists():
+        return None
+    if find_current_report(folder) is not None:
+        return Finding("report", True, f"{PAGE} is as tomserve wrote it here, of these scores")
+    try:
+        with files.open_for_reading(path) as file:
+            page = file.read()
+        wishes = _report_options(folder)
+        run = f"{folder.absolute()}/"
+        made = report_html([run], wishes.intervals, wishes.labels, wishes.study, by=wishes.by).encode()
+    except (OSError, TomserveError) as error:
+        return Finding("report", None, f"{PAGE} was not compared: {error}")
+    if made == page:
+        return Finding("report", True, f"{PAGE} is what the run gives, to the byte")
+    if _VERSION not in page:
+        return Finding("report", None, f"{PAGE} was not compared, as another version of tomserve made it")
+    return Finding("report", False, f"{PAGE} is not what the run gives; `tomserve report` makes it again")
+
+
+def _report_options(folder: Path) -> ReportOptions:
+    """What was asked of the report according to its record, which may be a stranger's: only names are taken from it,
+    and nothing that could lead to a file."""
+    try:
+        found = files.read_json(folder / RECORD, "it is not used")["wishes"]
+        wishes = {name: found.get(name) for name in ("intervals", "labels", "study", "by")}
+    except (OSError, ConfigError, TypeError, KeyError, AttributeError):
+        return ReportOptions()
+    study: Any = wishes["study"]
+    return ReportOptions(
+        intervals=wishes["intervals"] if isinstance(wishes["intervals"], str) else None,
+        labels=_texts(wishes["labels"]),
+        study=study if isinstance(study, str) and study in study_names() else None,
+        by=_texts(wishes["by"]),
+    )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
