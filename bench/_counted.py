@@ -229,7 +229,7 @@ COLD = ("start",)
 
 def _ready(size: int) -> None:
     """Import what scoring needs, and start none of the threads of Polars, which a fork would not have."""
-    import tomserve.api.results  # noqa: F401
+    import tomserve.workflows.results  # noqa: F401
 
     _responses(size)
 

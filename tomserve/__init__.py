@@ -24,16 +24,16 @@ from tomserve._version import __version__
 from tomserve.errors import TomserveError
 
 if TYPE_CHECKING:
-    from tomserve.api.asking import aask, ask
-    from tomserve.api.examining import examine
-    from tomserve.api.functional import functional
-    from tomserve.api.intervening import intervene
-    from tomserve.api.results import analyze, compare, load, load_scores, score
-    from tomserve.api.run import Run
     from tomserve.benchmarks import Benchmark, Draw
     from tomserve.items import Gold, Item, read_items
     from tomserve.prompting.strategy import Strategy
     from tomserve.studies import Study
+    from tomserve.workflows.causal import examine
+    from tomserve.workflows.evaluate import aask, ask
+    from tomserve.workflows.faithfulness import intervene
+    from tomserve.workflows.functional import functional
+    from tomserve.workflows.results import analyze, compare, load, load_scores, score
+    from tomserve.workflows.run import Run
 
 
 __all__ = [

@@ -16,10 +16,6 @@ from rich.console import Console
 
 import tomserve
 from tests.conftest import Endpoint, Outcome, completion, fill, running
-from tomserve.api.board import ALL, APART, BS, Board, Queue, boards, carry_out_all
-from tomserve.api.boardfacts import Facts, alike, difference, facts
-from tomserve.api.boardpage import NOTES, PAGE, show, write
-from tomserve.api.layering import Doing, Layered, Wish, analysed, scored
 from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.causal.experiment import ExperimentResult, Hardware, measure
 from tomserve.causal.settings import Settings
@@ -27,6 +23,30 @@ from tomserve.errors import ConfigError, StoppedError
 from tomserve.runs.evaluation import EvalResult, Servers, evaluate
 from tomserve.runs.planning import EvalOptions
 from tomserve.stats.functional import FTOM_1, weighted_formula
+from tomserve.workflows.functional import (
+    FunctionalPlan,
+    FunctionalResult,
+    PartRunner,
+    analyze_layers,
+    load_layer_scores,
+)
+from tomserve.workflows.leaderboard import (
+    ALL,
+    APART,
+    BS,
+    NOTES,
+    PAGE,
+    Leaderboard,
+    MeasuredModels,
+    ModelFacts,
+    collect_facts,
+    describe_difference,
+    group_alike,
+    make_leaderboard,
+    measure_models,
+    show_leaderboard,
+    write_leaderboard,
+)
 
 Cli = Callable[..., Outcome]
 HOSTILE = "[<b>x](javascript:alert(1))"
@@ -58,9 +78,11 @@ def answer(body: dict[str, Any], n: int) -> web.StreamResponse | dict[str, Any] 
     return None
 
 
-def wish(endpoint: Endpoint, folder: Path, name: str, worlds: Path, limit: int | None = None) -> Wish:
+def wish(endpoint: Endpoint, folder: Path, name: str, worlds: Path, limit: int | None = None) -> FunctionalPlan:
     asking = EvalOptions(model=name, base_urls=(endpoint.url,), limit=limit)
-    return Wish(asking=asking, benchmarks=(f"worlds={worlds}",), run=str(folder / name.translate({47: "-", 60: "-"})))
+    return FunctionalPlan(
+        asking=asking, benchmarks=(f"worlds={worlds}",), run=str(folder / name.translate({47: "-", 60: "-"}))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +113,7 @@ def served() -> Iterator[Endpoint]:
 @pytest.fixture(scope="module")
 def told(
     served: Endpoint, worlds: Path, few: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, tuple[Layered, ...]]:
+) -> dict[str, tuple[FunctionalResult, ...]]:
     folder = tmp_path_factory.mktemp("told")
     found = {}
     for word, path, limit, names in (
@@ -99,28 +121,28 @@ def told(
         ("few", few, None, ["three", HOSTILE, UNREAD, REFUSED]),
     ):
         wishes = {name: wish(served, folder, name, path, limit) for name in names}
-        found[word] = carry_out_all(wishes, Doing(asked, looked), report=False).done
+        found[word] = measure_models(wishes, PartRunner(asked, looked), report=False).done
     return found
 
 
-def board_of(*done: Layered, folder: Path | None = None) -> Board:
-    return boards(Queue(done, {}), FTOM_1, folder)
+def board_of(*done: FunctionalResult, folder: Path | None = None) -> Leaderboard:
+    return make_leaderboard(MeasuredModels(done, {}), FTOM_1, folder)
 
 
-def weighted_otherwise(done: tuple[Layered, ...]) -> Board:
+def weighted_otherwise(done: tuple[FunctionalResult, ...]) -> Leaderboard:
     formula = weighted_formula(0, 1, 0)
-    anew = tuple(replace(one, analysis=analysed(scored(one), formula)) for one in done)
-    return boards(Queue(anew, {}), formula)
+    anew = tuple(replace(one, analysis=analyze_layers(load_layer_scores(one), formula)) for one in done)
+    return make_leaderboard(MeasuredModels(anew, {}), formula)
 
 
 @pytest.fixture(scope="module")
-def whole(told: dict[str, tuple[Layered, ...]]) -> Board:
+def whole(told: dict[str, tuple[FunctionalResult, ...]]) -> Leaderboard:
     return board_of(*told["all"])
 
 
-def printed(board: Board, width: int = 80) -> str:
+def printed(board: Leaderboard, width: int = 80) -> str:
     screen = Console(file=io.StringIO(), width=width, highlight=False)
-    show(board, screen)
+    show_leaderboard(board, screen)
     assert isinstance(screen.file, io.StringIO)
     return screen.file.getvalue()
 
@@ -130,12 +152,12 @@ def in_a_line(text: str) -> str:
 
 
 @pytest.fixture
-def one(told: dict[str, tuple[Layered, ...]]) -> Facts:
-    return facts(told["all"][0])
+def one(told: dict[str, tuple[FunctionalResult, ...]]) -> ModelFacts:
+    return collect_facts(told["all"][0])
 
 
 @pytest.mark.system
-def test_models_that_were_asked_the_same_are_ranked(whole: Board) -> None:
+def test_models_that_were_asked_the_same_are_ranked(whole: Leaderboard) -> None:
     board = whole
     assert set(board.tables) == {BS}, "no model is measured inside, which one sentence says"
     assert "No model has all three layers, so there is no ranking by FToM." in board.sentences
@@ -151,7 +173,7 @@ def test_models_that_were_asked_the_same_are_ranked(whole: Board) -> None:
     assert all(replies > 18 * 2 for replies in frame["replies"]), "both strategies, and variants"
 
 
-def test_it_fits_eighty_columns_and_is_explained(told: dict[str, tuple[Layered, ...]], tmp_path: Path) -> None:
+def test_it_fits_eighty_columns_and_is_explained(told: dict[str, tuple[FunctionalResult, ...]], tmp_path: Path) -> None:
     board = board_of(*told["all"], *told["few"][:3])
     shown = printed(board)
     assert max(map(len, shown.splitlines())) <= 80
@@ -161,14 +183,14 @@ def test_it_fits_eighty_columns_and_is_explained(told: dict[str, tuple[Layered, 
     assert "FToM_BS = (.5 B + .2 S)/.7." in in_a_line(shown)
     assert "p(1st): over scenarios weighted anew" in in_a_line(shown)
     assert f"warnings: {UNREAD}\n- worlds: " in shown
-    write(board, tmp_path)
+    write_leaderboard(board, tmp_path)
     page, notes = (tmp_path / PAGE).read_text(), (tmp_path / NOTES).read_text()
     assert f"<h3>{UNREAD}</h3>\n<ul>\n<li>worlds: " in page
     assert page.index("<table") < page.index("<h2>Warnings</h2>")
     assert f"### {UNREAD}\n\n- worlds: " in notes
 
 
-def test_a_model_that_was_asked_something_else_is_listed_apart(told: dict[str, tuple[Layered, ...]]) -> None:
+def test_a_model_that_was_asked_something_else_is_listed_apart(told: dict[str, tuple[FunctionalResult, ...]]) -> None:
     board = board_of(*told["all"], told["few"][0])
     assert set(board.tables[BS]["model"]) == {"one", "two", "guesser"}
     (row,) = board.tables[APART].to_dicts()
@@ -177,7 +199,7 @@ def test_a_model_that_was_asked_something_else_is_listed_apart(told: dict[str, t
     assert any("the largest group" in said for said in board.sentences)
 
 
-def test_what_differs_is_said(one: Facts) -> None:
+def test_what_differs_is_said(one: ModelFacts) -> None:
     more = frozenset([*one.items, ("worlds", "more")])
     others = frozenset([*list(one.items)[1:], ("worlds", "more")])
     inside = replace(one, on="a", cases=60, how={"alphas": [0.1]})
@@ -190,19 +212,19 @@ def test_what_differs_is_said(one: Facts) -> None:
         (inside, replace(inside, on="b"), "other cases of the same number"),
         (inside, replace(inside, how={"alphas": [0.2]}), "other settings (alphas)"),
     ):  # fmt: skip
-        assert said in difference(other, base)
-        group, rest, tied = alike([base, other, base], cases=True)
+        assert said in describe_difference(other, base)
+        group, rest, tied = group_alike([base, other, base], cases=True)
         assert (group, rest, tied) == ([base, base], [other], False)
 
 
-def test_nothing_is_certain_of_few_scenarios(told: dict[str, tuple[Layered, ...]], tmp_path: Path) -> None:
+def test_nothing_is_certain_of_few_scenarios(told: dict[str, tuple[FunctionalResult, ...]], tmp_path: Path) -> None:
     board = board_of(told["few"][0], told["few"][1])
     frame = board.tables[BS]
     assert frame.height == 2
     for name in ("p_first", "rank_low", "rank_high"):
         assert frame[name].null_count() == 2
     assert any("withheld (?)" in said and "3 scenarios" in said for said in board.sentences)
-    write(board, tmp_path)
+    write_leaderboard(board, tmp_path)
     assert "| ? | ? |" in (tmp_path / f"{BS}.md").read_text()
     assert "withheld (?)" in (tmp_path / PAGE).read_text()
     assert "chance of rank 1: over" not in (tmp_path / PAGE).read_text(), "nothing is explained that is not there"
@@ -210,23 +232,23 @@ def test_nothing_is_certain_of_few_scenarios(told: dict[str, tuple[Layered, ...]
 
 
 def test_ranks_are_withheld_where_an_interval_is_not_known(
-    told: dict[str, tuple[Layered, ...]], monkeypatch: pytest.MonkeyPatch
+    told: dict[str, tuple[FunctionalResult, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tomserve.api import board as module
+    from tomserve.workflows import leaderboard as module
 
     def undefined(scores: pl.DataFrame, formula: Any) -> Any:
         found = whole(scores, formula)
         known = pl.when(pl.col("model") == "one").then(None).otherwise(pl.col("ftom_bs_low"))
         return replace(found, tables={**found.tables, "score": found.tables["score"].with_columns(ftom_bs_low=known)})
 
-    whole = analysed
-    monkeypatch.setattr(module, "analysed", undefined)
+    whole = analyze_layers
+    monkeypatch.setattr(module, "analyze_layers", undefined)
     board = board_of(*told["all"])
     assert board.tables[BS]["p_first"].null_count() == 3
     assert any("the score of one has no interval" in said for said in board.sentences)
 
 
-def test_a_model_whose_replies_are_lacking_is_not_ranked(told: dict[str, tuple[Layered, ...]]) -> None:
+def test_a_model_whose_replies_are_lacking_is_not_ranked(told: dict[str, tuple[FunctionalResult, ...]]) -> None:
     three, _, unread, refused = told["few"]
     board = board_of(three, unread, refused)
     assert list(board.tables[BS]["model"]) == ["three"]
@@ -234,28 +256,28 @@ def test_a_model_whose_replies_are_lacking_is_not_ranked(told: dict[str, tuple[L
     assert "could not be read, more than half" in why[UNREAD]
     assert "did not come, more than half" in why[REFUSED]
     assert why[UNREAD].startswith("FToM and FToM_BS: ")
-    known = facts(unread)
+    known = collect_facts(unread)
     assert (known.unread, known.failed) == (known.replies, 0)
-    assert facts(refused).failed > facts(refused).replies > 0
-    assert facts(refused).failed + facts(refused).replies == known.replies
+    assert collect_facts(refused).failed > collect_facts(refused).replies > 0
+    assert collect_facts(refused).failed + collect_facts(refused).replies == known.replies
     assert board.unread == (UNREAD,)
     assert any("could not be read; they count as wrong" in said for said in board.warnings[UNREAD])
 
 
-def test_an_error_is_told_in_short(told: dict[str, tuple[Layered, ...]]) -> None:
+def test_an_error_is_told_in_short(told: dict[str, tuple[FunctionalResult, ...]]) -> None:
     error = ConfigError("the server \x1b[2J is gone. " + "It was there before. " * 30)
-    board = boards(Queue(told["all"], {"gone": error, "long": ConfigError("x" * 400)}), FTOM_1)
+    board = make_leaderboard(MeasuredModels(told["all"], {"gone": error, "long": ConfigError("x" * 400)}), FTOM_1)
     why = dict(board.tables[APART].iter_rows())
     assert why["gone"] == "not measured: the server [2J is gone"
     assert len(why["long"]) <= len("not measured: ") + 160
 
 
 def test_the_page_says_all_and_reads_on_a_telephone(
-    told: dict[str, tuple[Layered, ...]], whole: Board, tmp_path: Path
+    told: dict[str, tuple[FunctionalResult, ...]], whole: Leaderboard, tmp_path: Path
 ) -> None:
     done = told["all"][0]
     board = replace(whole, reports={"one": tmp_path / "a:b/report.html"})
-    page = write(board, tmp_path)[-1].read_text("utf-8")
+    page = write_leaderboard(board, tmp_path)[-1].read_text("utf-8")
     assert f"tomserve {tomserve.__version__} on 20" in page
     assert '<meta name="viewport"' in page
     assert "prefers-color-scheme:dark" in page
@@ -271,43 +293,47 @@ def test_the_page_says_all_and_reads_on_a_telephone(
     assert board_of(done).reports == {"one": done.folder / "report.html"}
 
 
-def test_where_c_was_measured_is_said(whole: Board, tmp_path: Path) -> None:
+def test_where_c_was_measured_is_said(whole: Leaderboard, tmp_path: Path) -> None:
     frame = whole.tables[BS].rename({"ftom_bs": "ftom", "ftom_bs_low": "ftom_low"})
     more = {"c": 0.5, "c_low": 0.4, "c_high": 0.6}
     frame = frame.rename({"ftom_bs_high": "ftom_high"}).with_columns(
         *(pl.lit(value).alias(name) for name, value in more.items()), cases=60, c_measured_in=pl.lit("tiny<i>")
     )
-    board = Board({ALL: frame}, FTOM_1.name, (), {}, {})
+    board = Leaderboard({ALL: frame}, FTOM_1.name, (), {}, {})
     assert "one in tiny<i>" in in_a_line(printed(board))
     assert max(map(len, printed(board).splitlines())) <= 80
-    write(board, tmp_path)
+    write_leaderboard(board, tmp_path)
     assert "<small>C measured in tiny&lt;i&gt;</small>" in (tmp_path / PAGE).read_text()
     assert "C measured in tiny&lt;i>" in (tmp_path / f"{ALL}.md").read_text()
 
 
-def test_names_of_strangers_are_inert(told: dict[str, tuple[Layered, ...]], tmp_path: Path) -> None:
+def test_names_of_strangers_are_inert(told: dict[str, tuple[FunctionalResult, ...]], tmp_path: Path) -> None:
     board = board_of(*told["few"][:2])
-    page = write(board, tmp_path)[-1].read_text("utf-8")
+    page = write_leaderboard(board, tmp_path)[-1].read_text("utf-8")
     assert "&lt;b&gt;x" in page
     assert "<b>x" not in page
     for name in (f"{BS}.md", NOTES):
         told_in_it = (tmp_path / name).read_text()
         assert r"\[&lt;b>x\](javascript" in told_in_it
-    hostile = Board({APART: pl.DataFrame({"model": ["a\x1b[2J"], "why": ["no"]})}, "", (), {"b\x1b[2J": ("c",)}, {})
+    hostile = Leaderboard(
+        {APART: pl.DataFrame({"model": ["a\x1b[2J"], "why": ["no"]})}, "", (), {"b\x1b[2J": ("c",)}, {}
+    )
     assert "\x1b[2J" not in printed(hostile)
 
 
 @pytest.mark.system
-def test_files_of_an_earlier_leaderboard_do_not_stay(told: dict[str, tuple[Layered, ...]], tmp_path: Path) -> None:
-    write(board_of(*told["few"]), tmp_path)
+def test_files_of_an_earlier_leaderboard_do_not_stay(
+    told: dict[str, tuple[FunctionalResult, ...]], tmp_path: Path
+) -> None:
+    write_leaderboard(board_of(*told["few"]), tmp_path)
     assert (tmp_path / "not_ranked.md").exists()
     (tmp_path / "mine.csv").touch()
     board = weighted_otherwise(told["all"])
     assert any("weights of B and S are 0" in said for said in board.sentences)
-    write(board, tmp_path)
+    write_leaderboard(board, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"not_ranked.csv", "not_ranked.md", NOTES, PAGE, "mine.csv"}
     with pytest.raises(ConfigError, match="choose another --run"):
-        write(board, tmp_path / "mine.csv")
+        write_leaderboard(board, tmp_path / "mine.csv")
 
 
 @pytest.mark.system
@@ -337,14 +363,16 @@ def test_who_stops_it_stops_all_of_it(endpoint: Endpoint, few: Path, tmp_path: P
     wishes = {name: wish(endpoint, tmp_path, name, few) for name in ("one", "two")}
     said: list[str] = []
     with pytest.raises(StoppedError):
-        carry_out_all(wishes, Doing(stopped, looked, said.append), report=False)
+        measure_models(wishes, PartRunner(stopped, looked, said.append), report=False)
     assert [line for line in said if line.startswith("model")] == ["model 1 of 2: one"]
 
 
 @pytest.mark.system
-def test_a_wide_table_needs_no_scrolling(told: dict[str, tuple[Layered, ...]], tmp_path: Path, browser: Any) -> None:
+def test_a_wide_table_needs_no_scrolling(
+    told: dict[str, tuple[FunctionalResult, ...]], tmp_path: Path, browser: Any
+) -> None:
     page = browser.new_page(viewport={"width": 400, "height": 800})
-    page.goto(write(board_of(*told["all"], told["few"][0]), tmp_path)[-1].as_uri())
+    page.goto(write_leaderboard(board_of(*told["all"], told["few"][0]), tmp_path)[-1].as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     ends = page.evaluate("[...document.querySelectorAll('td')].map(one => one.getBoundingClientRect().right)")
     assert max(ends) <= 400

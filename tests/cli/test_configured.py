@@ -10,11 +10,11 @@ from aiohttp import web
 from tests.conftest import ROOT, Endpoint, running
 from tests.helpers.answerers import Answerer
 from tests.helpers.outcomes import passes, refuses
-from tomserve.api import experiments
 from tomserve.engine.redact import MASKED
 from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.serving import keys
+from tomserve.workflows import evaluate
 
 Cli = Callable[..., Any]
 KEY = "sk-of-the-experiment-0123456789"
@@ -105,10 +105,10 @@ def test_what_yaml_takes_for_something_else_is_read_as_it_is_meant(tmp_path: Pat
     path = tmp_path / "experiment.yaml"
     for written, meant in (("off", "off"), ("on", "on"), ("512", "512"), ("'on'", "on")):
         path.write_text(f"thinking: {written}\nwhere: all\n")
-        found = experiments.read(path)
+        found = evaluate.read_experiment(path)
         assert (found.thinking, found.where) == (meant, ("all",))
         path.write_text(found.text())
-        assert experiments.read(path) == found
+        assert evaluate.read_experiment(path) == found
 
 
 @pytest.fixture
@@ -138,5 +138,5 @@ def test_stability_takes_the_file_too(cli: Cli, tmp_path: Path, endpoint: Endpoi
 
 def test_every_field_is_explained() -> None:
     text = (ROOT / "docs/reference/files.md").read_text("utf-8").partition("## Experiments")[2].partition("\n## ")[0]
-    for field in experiments.Experiment.model_json_schema(by_alias=True)["properties"]:
+    for field in evaluate.Experiment.model_json_schema(by_alias=True)["properties"]:
         assert f"`{field}`" in text

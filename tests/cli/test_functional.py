@@ -16,11 +16,11 @@ from tests.conftest import Endpoint, Outcome
 from tests.helpers.mechanism import write_items
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.subjects import build
-from tomserve.api.layering import other_weights
 from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.cli.functional import doing
 from tomserve.errors import StoppedError
 from tomserve.runs.manifest import Manifest
+from tomserve.workflows.functional import explain_other_weights
 
 Cli = Callable[..., Outcome]
 LIMIT = ("--limit", 24)
@@ -106,7 +106,7 @@ def test_without_weights_there_is_a_score_of_behaviour_and_stability_alone(
 
 def test_weights_that_may_be_another_models_are_doubted() -> None:
     def doubt(model: str, weights: str, root: str | None = None) -> str:
-        return other_weights(SimpleNamespace(model=model, preset=None, server={"root": root}), weights)  # type: ignore[arg-type]
+        return explain_other_weights(SimpleNamespace(model=model, preset=None, server={"root": root}), weights)  # type: ignore[arg-type]
 
     assert doubt("tiny", "/models/Tiny") == doubt("other", "/models/tiny", "org/tiny") == ""
     assert "are measured as those of other" in doubt("other", "/models/tiny")

@@ -17,7 +17,6 @@ import pytest
 import redis
 
 from tests.conftest import Endpoint, make_item
-from tomserve.api.experiments import Experiment
 from tomserve.content.paths import runs_root
 from tomserve.items import write_items
 from tomserve.runs.journal import read_rows
@@ -27,6 +26,7 @@ from tomserve.web.queue import Queue
 from tomserve.web.register import Register
 from tomserve.web.settings import Settings
 from tomserve.web.working import Worker
+from tomserve.workflows.evaluate import Experiment
 
 LONG = 120.0
 """Seconds after which a test gives up to wait; a machine that is busy is no failure."""

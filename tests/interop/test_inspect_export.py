@@ -74,7 +74,7 @@ def test_metrics_are_those_that_inspect_computes_again(runs: dict[str, Path], tm
 
 
 def test_the_interval_is_that_of_analyze(runs: dict[str, Path], tmp_path: Path) -> None:
-    from tomserve.api import results
+    from tomserve.workflows import results
 
     (score,) = members(written(runs["perturbed"], tmp_path, "vanilla"))["header.json"]["results"]["scores"]
     scores = load_scores(str(runs["perturbed"]))

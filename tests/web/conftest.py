@@ -14,11 +14,11 @@ import orjson
 import pytest
 
 from tomserve import content
-from tomserve.api.experiments import Experiment
 from tomserve.content.paths import absolute_runs_root
 from tomserve.errors import TomserveError
 from tomserve.web import computing, planning, process, tried, trying
 from tomserve.web.process import Process
+from tomserve.workflows.evaluate import Experiment
 
 
 class Kept:

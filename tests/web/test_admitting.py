@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.helpers.queues import items
-from tomserve.api.experiments import Experiment
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, NotAllowedError
 from tomserve.web import admitting, cards, sealing
@@ -15,6 +14,7 @@ from tomserve.web.cards import Card
 from tomserve.web.people import Person
 from tomserve.web.register import Register
 from tomserve.web.settings import Settings
+from tomserve.workflows.evaluate import Experiment
 
 ME, ADA, BEN = Person(), Person("ada"), Person("ben")
 URL = "http://127.0.0.1:9/v1"

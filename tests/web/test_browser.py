@@ -10,11 +10,11 @@ from tests.conftest import ROOT
 from tests.helpers.browsing import Served, Visitor, served, visiting
 from tests.helpers.examples import copied_run
 from tests.helpers.queues import put
-from tomserve.api.experiments import Experiment
 from tomserve.content.paths import runs_root
 from tomserve.web import cards
 from tomserve.web.cards import State
 from tomserve.web.people import Person
+from tomserve.workflows.evaluate import Experiment
 
 pytestmark = pytest.mark.system
 ANYBODY = Person()

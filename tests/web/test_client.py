@@ -13,7 +13,6 @@ from tests.conftest import Endpoint
 from tests.helpers.examples import copied_run
 from tests.helpers.queues import put
 from tests.helpers.workbenches import by_python, lab
-from tomserve.api.experiments import Experiment
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError, ServerError, ServerLostError
 from tomserve.web import client
@@ -21,6 +20,7 @@ from tomserve.web.app import make
 from tomserve.web.cards import State
 from tomserve.web.client import Workbench
 from tomserve.web.settings import Settings
+from tomserve.workflows.evaluate import Experiment
 
 
 @pytest.fixture

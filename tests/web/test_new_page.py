@@ -14,8 +14,6 @@ from tests.helpers.examples import copied_run
 from tests.helpers.queues import until
 from tests.helpers.workbenches import client, lab, member, signed_in, visitor
 from tomserve import benchmarks
-from tomserve.api import experiments
-from tomserve.api.experiments import Experiment
 from tomserve.content.paths import runs_root
 from tomserve.prompting import strategy
 from tomserve.serving.probe import Probe
@@ -23,6 +21,8 @@ from tomserve.web import cards, forms, offering
 from tomserve.web.app import make
 from tomserve.web.cards import State
 from tomserve.web.settings import Settings
+from tomserve.workflows import evaluate
+from tomserve.workflows.evaluate import Experiment
 
 OWN = {"Origin": "http://127.0.0.1:8321"}
 FULL = Experiment(
@@ -100,7 +100,7 @@ def test_a_file_is_uploaded_downloaded_and_the_same(monkeypatch: pytest.MonkeyPa
     assert answer.headers["content-disposition"] == 'attachment; filename="experiment.yaml"'
     path = runs_root().parent / "experiment.yaml"
     path.write_text(answer.text)
-    assert experiments.read(path) == wanted
+    assert evaluate.read_experiment(path) == wanted
     assert html.escape(wanted.text()) in page.text
 
 
@@ -187,7 +187,7 @@ def test_submitting_puts_it_into_the_queue() -> None:
     folder = runs_root() / "pilot/one"
     job = cards.read(folder).job
     assert job.state is State.QUEUED
-    assert experiments.read(folder / experiments.FILE).limit == 5
+    assert evaluate.read_experiment(folder / evaluate.EXPERIMENT_FILE).limit == 5
     again = web.post("/new", data={**GOOD, "run": "pilot/one"})
     assert again.status_code == 422
     assert "in the queue" in html.unescape(again.text)

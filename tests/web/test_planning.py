@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tomserve.api.experiments import Experiment
 from tomserve.errors import ConfigError
 from tomserve.runs import planning as asking
 from tomserve.runs.planning import EvalOptions
 from tomserve.serving.endpoint import Target
 from tomserve.web.planning import Desk, foresee
+from tomserve.workflows.evaluate import Experiment
 
 
 @pytest.fixture

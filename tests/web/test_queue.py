@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 
 from tests.helpers.queues import LONG, experiment, free_port, items, job, put, queue_of, redis_server, state, until
-from tomserve.api import experiments
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConflictError, NoSuchRunError, NotAllowedError
 from tomserve.web import cards, rescoring
@@ -23,6 +22,7 @@ from tomserve.web.queue import Queue
 from tomserve.web.rescoring import Standing
 from tomserve.web.settings import Settings
 from tomserve.web.worker import rebuild
+from tomserve.workflows import evaluate
 
 ME = Person()
 ADA, BEN, EVE = Person("ada"), Person("ben"), Person("eve", Role.READER)
@@ -58,7 +58,7 @@ def ended(name: str, how: State = State.DONE) -> None:
 def test_an_experiment_is_kept_as_a_file_that_eval_takes_under_a_free_name(queue: Queue) -> None:
     given = experiment(URL, model="m/x", noise_check=0.5)
     assert [queue.submit(given, ME) for _ in range(3)] == ["items-m-x", "items-m-x-2", "items-m-x-3"]
-    kept = experiments.read(runs_root() / "items-m-x" / experiments.FILE)
+    kept = evaluate.read_experiment(runs_root() / "items-m-x" / evaluate.EXPERIMENT_FILE)
     assert kept == given.model_copy(update={"run": "items-m-x"})
     found = job("items-m-x")
     assert (found.state, found.turn, found.group, found.order) == ("queued", 1, URL, 1.0)
@@ -181,7 +181,7 @@ def test_a_run_goes_on_with_another_experiment_of_the_same_person() -> None:
         with pytest.raises(ConflictError, match=said):
             queue.submit(experiment(URL, run="a"), person)
     assert queue.submit(experiment(URL, run="a", limit=4), ADA) == "a"
-    assert experiments.read(runs_root() / "a" / experiments.FILE).limit == 4
+    assert evaluate.read_experiment(runs_root() / "a" / evaluate.EXPERIMENT_FILE).limit == 4
     assert (job("a").turn, state("a"), cards.read(runs_root() / "a").private) == (2, "queued", True)
 
 
@@ -196,7 +196,7 @@ def test_names_that_are_taken_by_something_else() -> None:
             queue.submit(experiment(URL, run=name), ME)
     assert (runs_root() / "other/precious.txt").read_text() == "mine"
     (runs_root() / "cut-short").mkdir()
-    (runs_root() / "cut-short" / experiments.FILE).write_text("model: m\n")
+    (runs_root() / "cut-short" / evaluate.EXPERIMENT_FILE).write_text("model: m\n")
     assert queue.submit(experiment(URL, run="cut-short"), ME) == "cut-short"
 
 

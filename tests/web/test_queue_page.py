@@ -9,13 +9,13 @@ import pytest
 from fastapi import FastAPI
 
 from tests.helpers.workbenches import lab, member, signed_in, visitor
-from tomserve.api.experiments import Experiment
 from tomserve.content.paths import runs_root
 from tomserve.web import cards
 from tomserve.web.app import make
 from tomserve.web.cards import State
 from tomserve.web.people import Person
 from tomserve.web.settings import Settings
+from tomserve.workflows.evaluate import Experiment
 
 
 @pytest.fixture

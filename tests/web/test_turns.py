@@ -7,12 +7,12 @@ from aiohttp import web
 
 from tests.conftest import Endpoint
 from tests.helpers.queues import free_port
-from tomserve.api.experiments import Experiment
 from tomserve.runs.runfolder import RunFolder
 from tomserve.serving import registry
 from tomserve.web.cards import Job, State
 from tomserve.web.turns import DEATHS, End, after
 from tomserve.web.waiting import reason
+from tomserve.workflows.evaluate import Experiment
 
 RUNS = Job(state=State.RUNNING, turn=3, deaths=1)
 

@@ -13,9 +13,9 @@ from tomserve.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tomserve.api.experiments import Experiment
     from tomserve.runs import planning
     from tomserve.runs.evaluation import EvalResult
+    from tomserve.workflows.evaluate import Experiment
 
 
 _lines: list[typer.Context] = []
@@ -50,15 +50,15 @@ def read(path: Path) -> Experiment:
 
     Raises ContentError that names file, line and field, also where the variable of the key is not set.
     """
-    from tomserve.api import experiments
     from tomserve.serving import keys
+    from tomserve.workflows import evaluate
 
-    experiment = experiments.read(path.expanduser())
+    experiment = evaluate.read_experiment(path.expanduser())
     if experiment.key is not None:
         try:
             keys.use_key(experiment.key)
         except ConfigError as error:
-            raise experiments.wrong(path.expanduser(), "key", str(error)) from None
+            raise evaluate.experiment_error(path.expanduser(), "key", str(error)) from None
     return experiment
 
 

@@ -34,10 +34,10 @@ from tomserve.errors import TomserveError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tomserve.api.experiments import Experiment
     from tomserve.runs import planning
     from tomserve.runs.evaluation import EvalResult
     from tomserve.studies import Analysis
+    from tomserve.workflows.evaluate import Experiment
 
 
 def evaluate_command(

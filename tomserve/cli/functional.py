@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from tomserve.api.layering import Doing, Layered, Wish
     from tomserve.causal.experiment import ExperimentResult, Hardware
     from tomserve.causal.settings import Settings
     from tomserve.runs.evaluation import EvalResult, Servers
     from tomserve.runs.planning import EvalOptions
+    from tomserve.workflows.functional import FunctionalPlan, FunctionalResult, PartRunner
 
 
 def functional(
@@ -149,13 +149,13 @@ def functional(
     1 where a request failed, where more than one in ten of the answers could not be read, or where the mechanism was
     wished and could not be measured.
     """
-    from tomserve.api.layering import LIMIT, Wish
     from tomserve.causal.experiment import Hardware
     from tomserve.causal.settings import ALPHAS, FEWEST, ITEMS, alphas_of, layers_of
     from tomserve.causal.settings import Settings as Chosen
     from tomserve.runs.planning import EvalOptions
+    from tomserve.workflows.functional import LIMIT, FunctionalPlan
 
-    wish = Wish(
+    wish = FunctionalPlan(
         asking=EvalOptions(
             model=model,
             base_urls=tuple(base_url or ()),
@@ -195,28 +195,28 @@ def functional(
     return _carry_out(wish, report=report, opened=opened, quiet=quiet)
 
 
-def _plan(wishes: Mapping[str, Wish], gpus: int | None) -> int:
+def _plan(wishes: Mapping[str, FunctionalPlan], gpus: int | None) -> int:
     """Print what each wish would do; returns the exit code."""
-    from tomserve.api.foreseeing import foreseen
     from tomserve.content.text import sanitize
+    from tomserve.workflows.functional import estimate_cost
 
     screen = console()
     for number, (name, wish) in enumerate(wishes.items(), 1):
         if len(wishes) > 1:
             screen.print(sanitize(f"model {number} of {len(wishes)}: {name}"), markup=False, highlight=False)
-        for line in foreseen(wish, gpus):
+        for line in estimate_cost(wish, gpus):
             screen.print(sanitize(line), markup=False, highlight=False)
     return 0
 
 
-def doing(screen: Console, *, quiet: bool) -> Doing:
+def doing(screen: Console, *, quiet: bool) -> PartRunner:
     """How parts are done on a command line: each shows its own progress unless `quiet`, and hears Ctrl-C."""
-    from tomserve.api.layering import Doing
     from tomserve.causal.experiment import measure
     from tomserve.cli.telling import warn
     from tomserve.content.text import sanitize
     from tomserve.reporting.progress import MeasureScreen, RunScreen
     from tomserve.runs import evaluation
+    from tomserve.workflows.functional import PartRunner
 
     def ask(options: EvalOptions, servers: Servers) -> EvalResult:
         return evaluation.evaluate(options, RunScreen(screen, quiet=quiet), signals.heard, servers=servers)
@@ -228,18 +228,18 @@ def doing(screen: Console, *, quiet: bool) -> Doing:
         if not quiet:
             screen.print(sanitize(text), markup=False, highlight=False)
 
-    return Doing(ask, look, part, warn)
+    return PartRunner(ask, look, part, warn)
 
 
-def _carry_out(wish: Wish, *, report: bool, opened: bool, quiet: bool) -> int:
+def _carry_out(wish: FunctionalPlan, *, report: bool, opened: bool, quiet: bool) -> int:
     """Do all parts of one model and print what its report says in short; returns the exit code."""
-    from tomserve.api.layering import carry_out
     from tomserve.cli.telling import tell_unread, warn, warn_gaps
     from tomserve.reporting import tables
     from tomserve.runs.scores import scores_of
+    from tomserve.workflows.functional import measure_layers
 
     screen = console()
-    told = carry_out(wish, doing(screen, quiet=quiet), report=report)
+    told = measure_layers(wish, doing(screen, quiet=quiet), report=report)
     for doubt in told.analysis.warnings:
         warn(doubt)
     lacking = [gap for part in told.answers for gap in warn_gaps(part.folder, scores_of(part.folder))]
@@ -253,22 +253,29 @@ def _carry_out(wish: Wish, *, report: bool, opened: bool, quiet: bool) -> int:
     return max(code_of(told, screen), tell_unread(lacking))
 
 
-def _carry_out_all(wishes: Mapping[str, Wish], wish: Wish, *, report: bool, opened: bool, quiet: bool) -> int:
+def _carry_out_all(
+    wishes: Mapping[str, FunctionalPlan], wish: FunctionalPlan, *, report: bool, opened: bool, quiet: bool
+) -> int:
     """Do all parts of all models, and print and write the leaderboard; returns the exit code."""
-    from tomserve.api.board import boards, carry_out_all
-    from tomserve.api.boardpage import PAGE, show, write
     from tomserve.content.files import one_line
     from tomserve.runs.runfolder import run_path
+    from tomserve.workflows.leaderboard import (
+        PAGE,
+        make_leaderboard,
+        measure_models,
+        show_leaderboard,
+        write_leaderboard,
+    )
 
     screen = _narrowed(console())
-    queue = carry_out_all(wishes, doing(screen, quiet=quiet), report=report)
+    queue = measure_models(wishes, doing(screen, quiet=quiet), report=report)
     folder = run_path(next(iter(wishes.values())).run or "").parent
     code = 0
     if queue.done:
-        board = boards(queue, wish.formula, folder)
+        board = make_leaderboard(queue, wish.formula, folder)
         code = int(bool(board.unread))
-        show(board, screen)
-        page = write(board, folder)[-1]
+        show_leaderboard(board, screen)
+        page = write_leaderboard(board, folder)[-1]
         for told in queue.done:
             place = told.report or told.folder
             screen.print(f"{one_line(told.model)}: {place}", soft_wrap=True, markup=False)
@@ -291,7 +298,7 @@ def _narrowed(screen: Console) -> Console:
     return screen if screen.is_terminal else Screen(width=100, highlight=False)
 
 
-def code_of(told: Layered, screen: Console) -> int:
+def code_of(told: FunctionalResult, screen: Console) -> int:
     """The exit code of what was done: 1 where requests failed, or a measurement did. Says which failed."""
     from tomserve.status import FINAL, REFUSAL, listed
 

@@ -63,11 +63,11 @@ def verify(
     """
     from rich.text import Text
 
-    from tomserve.api.verifying import checks
     from tomserve.content.text import sanitize
     from tomserve.reporting.table_layout import print_entry
     from tomserve.runs.runfolder import find_run
     from tomserve.runs.verification import VerifyOptions
+    from tomserve.workflows.run import iterate_checks
 
     if signers is not None and not signers.expanduser().is_file():
         raise ConfigError(f"--signers {signers}: there is no such file; expected public keys of OpenSSH")
@@ -75,7 +75,7 @@ def verify(
     for run in runs or (None,):
         folder = find_run(run)
         screen.print(sanitize(f"run {folder}"), highlight=False, markup=False, soft_wrap=True)
-        for one in checks(folder, VerifyOptions(path, tuple(strategy or ()), signers)):
+        for one in iterate_checks(folder, VerifyOptions(path, tuple(strategy or ()), signers)):
             word, style = MARKS[one.holds]
             head = Text(f"  {one.what:9}  ").append(f"{word:6}  ", style)
             print_entry(head, sanitize(one.said), screen)

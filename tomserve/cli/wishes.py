@@ -10,20 +10,22 @@ from tomserve.errors import ConfigError, one_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tomserve.api.layering import Wish
     from tomserve.stats.functional import Formula
+    from tomserve.workflows.functional import FunctionalPlan
 
 
-def several(wish: Wish, models: Sequence[str], weights: Sequence[str], *, one: str | None) -> dict[str, Wish]:
+def several(
+    wish: FunctionalPlan, models: Sequence[str], weights: Sequence[str], *, one: str | None
+) -> dict[str, FunctionalPlan]:
     """The wish of each model, by its name, with a folder of its own below that of all.
 
     models: NAME or NAME@URL. weights: MODEL=DIR. one: what --model says, which must be nothing. Raises ConfigError for
     what is given twice, or of a model that is not named.
     """
-    from tomserve.api.layering import NO_WEIGHTS
     from tomserve.causal.experiment import Hardware
     from tomserve.causal.settings import Settings
     from tomserve.runs.runfolder import default_name
+    from tomserve.workflows.functional import NO_WEIGHTS
 
     if one is not None:
         raise ConfigError(f"--model {one} and --models are both given; expected one of them")
@@ -34,7 +36,7 @@ def several(wish: Wish, models: Sequence[str], weights: Sequence[str], *, one: s
         if not equals or not place or name in of:
             raise ConfigError(f"--weights {given!r}: expected MODEL=DIR, once for each model, or `none` for all")
         of[name] = place
-    found: dict[str, Wish] = {}
+    found: dict[str, FunctionalPlan] = {}
     run = wish.run or "functional"
     for name, url in map(_apart, models):
         if name in found:
@@ -60,10 +62,10 @@ def _apart(given: str) -> tuple[str, str]:
 
 def formula(given: str) -> Formula:
     """The formula of an option such as .5,.3,.2. Raises ConfigError for what is no three numbers."""
-    from tomserve.api.functional import formula_of
+    from tomserve.workflows.functional import make_formula
 
     try:
         weights = [float(part) for part in given.split(",")]
     except ValueError:
         raise ConfigError(f"--weights-bcs {given!r}: expected three numbers such as .5,.3,.2") from None
-    return formula_of(weights)
+    return make_formula(weights)

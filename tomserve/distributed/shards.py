@@ -174,7 +174,7 @@ class Shards(_Part):
     """What an evaluation asks that is divided into parts.
 
     run: the name of the run that the parts are merged into. experiment: what the user wants, with the fields of the
-    file of an experiment (tomserve.api.experiments). benchmark, benchmark_path, benchmark_gold, benchmark_digest,
+    file of an experiment (tomserve.workflows.evaluate). benchmark, benchmark_path, benchmark_gold, benchmark_digest,
     benchmark_items, provenance: as the manifest of the whole run has them. model, revision, preset: of the model.
     sampling, strategies, variants: as in the manifest. noise: the share of the originals that is asked again, 0 for
     none. originals: how many items are no variants. shared_tokens: about how many tokens of its prompts a prefix cache

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tomserve import benchmarks, content, variants
-from tomserve.api.experiments import Experiment
 from tomserve.content.paths import absolute_runs_root, runs_root
 from tomserve.errors import ConfigError, NoSuchRunError, NotAllowedError, one_of
 from tomserve.runs import noise_check, planning
@@ -19,6 +18,7 @@ from tomserve.serving.keys import all_keys
 from tomserve.web.people import Person
 from tomserve.web.register import Register
 from tomserve.web.settings import Settings
+from tomserve.workflows.evaluate import Experiment
 
 HERE = "this machine"
 """The group of experiments whose server runs on this machine, or is started there."""

@@ -17,7 +17,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tomserve.api import experiments
 from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root, runs_root
 from tomserve.content.text import sanitize
@@ -25,6 +24,7 @@ from tomserve.engine.records import utc_now
 from tomserve.engine.redact import Redactor
 from tomserve.errors import ConfigError
 from tomserve.serving import keys, registry
+from tomserve.workflows import evaluate
 
 CONSOLE = "console.txt"
 """The file of a run that takes what the command prints."""
@@ -99,7 +99,7 @@ def begin(name: str, folder: Path, environment: Mapping[str, str], turn: int) ->
             process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "tomserve", "eval"),
-                    *("--config", str((folder / experiments.FILE).absolute()), "--run", str(folder.absolute())),
+                    *("--config", str((folder / evaluate.EXPERIMENT_FILE).absolute()), "--run", str(folder.absolute())),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=console,

@@ -37,7 +37,7 @@ from tomserve.errors import (
 if TYPE_CHECKING:
     import polars as pl
 
-    from tomserve.api.experiments import Experiment
+    from tomserve.workflows.evaluate import Experiment
 
     Asked = Experiment | Mapping[str, Any] | None
 

@@ -12,8 +12,6 @@ from typing import Any
 
 import pydantic
 
-from tomserve.api import experiments
-from tomserve.api.experiments import Experiment
 from tomserve.content import temporary
 from tomserve.content.validation import explain
 from tomserve.errors import ConfigError
@@ -21,6 +19,8 @@ from tomserve.runs.manifest import Manifest
 from tomserve.scoring.table import MEASURED
 from tomserve.web import sealing
 from tomserve.web.register import Line
+from tomserve.workflows import evaluate
+from tomserve.workflows.evaluate import Experiment
 
 SOURCES = ("endpoint", "server", "preset")
 """Where the model is: at an address, on a server of this machine, or served by a preset of ours."""
@@ -195,20 +195,22 @@ def pasted(text: str) -> Form:
     if len(text) > LONGEST:
         raise ConfigError(f"the file has more than {LONGEST:,} characters; expected an experiment")
     with temporary.folder() as folder:
-        path = Path(folder) / experiments.FILE
+        path = Path(folder) / evaluate.EXPERIMENT_FILE
         path.write_text(text, "utf-8")
         try:
-            return of(experiments.read(path))
+            return of(evaluate.read_experiment(path))
         except ConfigError as error:
-            raise ConfigError(str(error).replace(str(path), experiments.FILE)) from None
+            raise ConfigError(str(error).replace(str(path), evaluate.EXPERIMENT_FILE)) from None
 
 
 def like(line: Line) -> Form:
     """The form for the same experiment as an earlier run, under another name. Raises ConfigError where the run does not
     say what it asked. Which key a stranger's experiment names is left out."""
-    if (path := line.folder / experiments.FILE).exists():
+    if (path := line.folder / evaluate.EXPERIMENT_FILE).exists():
         own = line.card.job is not None and sealing.sealed(line.name, path, line.card.job.seal)
-        return of(experiments.read(path).model_copy(update={"run": None} if own else {"run": None, "key": None}))
+        return of(
+            evaluate.read_experiment(path).model_copy(update={"run": None} if own else {"run": None, "key": None})
+        )
     manifest = Manifest.read(line.folder)
     if manifest is None:
         raise ConfigError(f"{line.name} does not say what it asked; fill in the form")

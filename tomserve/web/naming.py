@@ -6,9 +6,9 @@ import itertools
 import os
 
 from tomserve import benchmarks
-from tomserve.api import experiments
 from tomserve.content.paths import runs_root
 from tomserve.web.register import is_run
+from tomserve.workflows import evaluate
 
 
 def benchmark() -> str:
@@ -39,7 +39,7 @@ def is_free(name: str) -> bool:
         if folder.is_symlink() or (place < len(parts) and is_run(folder)):
             return False
     try:
-        return {entry.name for entry in os.scandir(folder)} <= {experiments.FILE}
+        return {entry.name for entry in os.scandir(folder)} <= {evaluate.EXPERIMENT_FILE}
     except FileNotFoundError:
         return True
     except OSError:

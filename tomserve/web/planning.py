@@ -28,13 +28,13 @@ import pydantic
 
 from tomserve import benchmarks
 from tomserve import variants as tomserve_variants
-from tomserve.api.experiments import Experiment
 from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, MachineError, TomserveError
 from tomserve.runs import noise_check, planning
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.planning import VariedItems, add_variants, split_variants
 from tomserve.studies import plan as studies
+from tomserve.workflows.evaluate import Experiment
 
 KEPT = 256
 """So many plans are kept; what was asked for longest ago goes first."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from tomserve.api import experiments
-from tomserve.api.experiments import Experiment
 from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root
 from tomserve.engine.records import utc_now
@@ -25,6 +23,8 @@ from tomserve.web.people import Person
 from tomserve.web.register import Line, Register
 from tomserve.web.rescoring import Rescoring, Standing
 from tomserve.web.settings import Settings
+from tomserve.workflows import evaluate
+from tomserve.workflows.evaluate import Experiment
 
 Where = Literal["first", "up", "down", "last"]
 
@@ -68,7 +68,7 @@ class Queue:
             if card.job is not None and card.job.active:
                 raise ConflictError(f"{name} is in the queue already")
             owner = card.owner if there else person.name
-            with files.replace_file(folder / experiments.FILE) as file:
+            with files.replace_file(folder / evaluate.EXPERIMENT_FILE) as file:
                 file.write(text)
             job = Job(
                 order=order,
@@ -219,10 +219,12 @@ class Queue:
                 raise ConflictError(f"{name} was never in the queue; start it as an experiment of that name")
             job = act(card.job)
             if again:
-                path = line.folder / experiments.FILE
+                path = line.folder / evaluate.EXPERIMENT_FILE
                 if not path.exists():
-                    raise ConflictError(f"{name} has no {experiments.FILE} any more; start it anew under that name")
-                admitted = admitting.check(experiments.read(path), person, self.register, self._settings)
+                    raise ConflictError(
+                        f"{name} has no {evaluate.EXPERIMENT_FILE} any more; start it anew under that name"
+                    )
+                admitted = admitting.check(evaluate.read_experiment(path), person, self.register, self._settings)
                 if not sealing.sealed(name, path, job.seal):
                     admitting.check_stranger(admitted, self._settings)
                 with files.open_for_reading(path) as file:

@@ -16,7 +16,6 @@ from typing import Any
 
 import pydantic
 
-from tomserve.api import experiments
 from tomserve.content.paths import absolute_runs_root
 from tomserve.errors import ConfigError, NoSuchRunError
 from tomserve.runs import journal as runs_journal
@@ -28,9 +27,10 @@ from tomserve.web import cards
 from tomserve.web.cards import Card
 from tomserve.web.memory import Counted, Memory, Stamp
 from tomserve.web.people import Person
+from tomserve.workflows import evaluate
 
 MANIFEST = "manifest.json"
-READ = (MANIFEST, cards.FILE, experiments.FILE)
+READ = (MANIFEST, cards.FILE, evaluate.EXPERIMENT_FILE)
 """The files of a run that a line is made of."""
 
 LONGEST = 300
@@ -220,8 +220,8 @@ def _facts(folder: Path) -> dict[str, Any]:
         card = cards.read(folder)
         if (folder / MANIFEST).exists():
             line = _of_manifest(Manifest.read(folder))
-        elif (folder / experiments.FILE).exists():
-            line = _of_experiment(experiments.read(folder / experiments.FILE))
+        elif (folder / evaluate.EXPERIMENT_FILE).exists():
+            line = _of_experiment(evaluate.read_experiment(folder / evaluate.EXPERIMENT_FILE))
     except (ConfigError, OSError) as error:
         line = {"strategies": (), "broken": str(error).replace(f"{folder}/", "")[:LONGEST]}
     return {"card": card.model_dump(mode="json", by_alias=True), "line": line}
@@ -242,7 +242,7 @@ def _of_manifest(manifest: Manifest | None) -> dict[str, Any]:
     }
 
 
-def _of_experiment(experiment: experiments.Experiment) -> dict[str, Any]:
+def _of_experiment(experiment: evaluate.Experiment) -> dict[str, Any]:
     return {
         "benchmark": (experiment.benchmark or "")[:LONGEST],
         "model": (experiment.model or "")[:LONGEST],

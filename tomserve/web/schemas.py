@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from tomserve.api.experiments import Experiment
 from tomserve.runs.progress import Progress
 from tomserve.web.cards import LONGEST_NOTE, State
 from tomserve.web.register import Line
 from tomserve.web.streaming import Seen
+from tomserve.workflows.evaluate import Experiment
 
 Word = Annotated[str, pydantic.Field(max_length=200)]
 

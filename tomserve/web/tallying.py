@@ -15,8 +15,6 @@ import orjson
 import polars as pl
 import pydantic
 
-from tomserve.api import boardfacts
-from tomserve.api.layering import INSIDE, Layered, analysed, finished
 from tomserve.causal.settings import ITEMS
 from tomserve.content import digest
 from tomserve.content.text import sanitize
@@ -32,6 +30,8 @@ from tomserve.studies.comparison import combine_scores
 from tomserve.studies.presentation import finite_or_none
 from tomserve.web.computing import Wish
 from tomserve.web.process import without_paths
+from tomserve.workflows import leaderboard
+from tomserve.workflows.functional import INSIDE, FunctionalResult, analyze_layers, find_measurement
 
 MANIFEST = "manifest.json"
 
@@ -215,7 +215,7 @@ def _asked(part: pl.DataFrame, manifest: Manifest, record: Mapping[str, Any]) ->
         benchmark=manifest.benchmark,
         digest=manifest.benchmark_digest or "",
         gold=manifest.benchmark_gold or "",
-        questions=boardfacts.questions(part),
+        questions=leaderboard.digest_questions(part),
         count=part["item"].n_unique(),
         temperature=temperature,
         repeats=manifest.repeats,
@@ -242,7 +242,7 @@ def _share(part: pl.DataFrame, asked: Asked) -> Share:
         chance=finite_or_none(chances.mean()) if chances.len() and not chances.null_count() else None,
         rule=str(row.get("best_rule") or ""),
         rule_share=finite_or_none(row.get("best_rule_accuracy")),
-        spoiled=boardfacts.mostly_lost(part),
+        spoiled=leaderboard.explain_lost(part),
         estimate=finite_or_none(estimate),
         low=finite_or_none(low),
         high=finite_or_none(high),
@@ -257,7 +257,7 @@ def is_layered(folder: Path) -> bool:
 
 def of_layers(folder: Path) -> Tally:
     """The tally of the three layers of one model. Raises ConfigError where they cannot be read."""
-    inside = finished(folder)
+    inside = find_measurement(folder)
     places = sorted(path for path in folder.iterdir() if (path / MANIFEST).is_file() and not path.is_symlink())
     parts = [path for path in places if not path.name.startswith(INSIDE)]
     manifests = [manifest for path in parts if (manifest := Manifest.read(path)) is not None]
@@ -272,11 +272,11 @@ def of_layers(folder: Path) -> Tally:
     if inside is not None:
         frames[-1] = frames[-1].with_columns(pl.lit(model).alias("model"))
     results = tuple(EvalResult(path, 0, 0, {}, 0.0) for path in parts)
-    told = Layered(folder, model, results, inside, None, analysed(combine_scores(frames), FTOM_1))
-    return known.model_copy(update={"layers": _layers(boardfacts.facts(told))})
+    told = FunctionalResult(folder, model, results, inside, None, analyze_layers(combine_scores(frames), FTOM_1))
+    return known.model_copy(update={"layers": _layers(leaderboard.collect_facts(told))})
 
 
-def _layers(one: boardfacts.Facts) -> Layers:
+def _layers(one: leaderboard.ModelFacts) -> Layers:
     def ends(name: str) -> tuple[float | None, ...]:
         return tuple(finite_or_none(one.row.get(f"{name}{end}")) for end in ("", "_low", "_high"))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tomserve.api.experiments import Experiment
 from tomserve.engine.sync_http import SyncClient
 from tomserve.errors import ConfigError, ServerError
 from tomserve.runs.progress import lock_holder
 from tomserve.serving import registry
 from tomserve.serving.endpoint import REFERENCE, normalize_url, redact_url
+from tomserve.workflows.evaluate import Experiment
 
 SECONDS = 5.0
 """How long a server may take to answer anything."""

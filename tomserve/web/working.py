@@ -14,8 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tomserve.api import experiments
-from tomserve.api.experiments import Experiment
 from tomserve.content.text import say
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, NoSuchRunError
@@ -26,6 +24,8 @@ from tomserve.web.child import Child
 from tomserve.web.entries import Entries, Entry
 from tomserve.web.register import Line, Register, safe_path
 from tomserve.web.settings import Settings
+from tomserve.workflows import evaluate
+from tomserve.workflows.evaluate import Experiment
 
 LOOK = 0.25
 """Seconds between two looks at a process, or into an empty queue."""
@@ -224,12 +224,12 @@ class Worker:
     def _sound(self, entry: Entry, folder: Path, card: Card) -> tuple[Experiment, str]:
         """The experiment of an entry, and why it has to wait, "" where it can begin. Raises _VoidError where it may not
         be asked, which its card then says."""
-        path, job = folder / experiments.FILE, card.job
+        path, job = folder / evaluate.EXPERIMENT_FILE, card.job
         try:
             if job is None or not sealing.sealed(entry.name, path, job.seal):
                 self._changed(entry, folder, lambda job: _with(job, State.PAUSED, _STRANGE, turn=job.turn + 1))
                 raise _VoidError
-            experiment = experiments.read(path)
+            experiment = evaluate.read_experiment(path)
             admitting.check_key(experiment, self.settings)
             return experiment, waiting.reason(experiment, folder)
         except (ConfigError, OSError) as error:

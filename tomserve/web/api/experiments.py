@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, HTTPException, Query
 from starlette.responses import Response
 
-from tomserve.api.experiments import Experiment
 from tomserve.web import admitting, planning
 from tomserve.web.access import Reader, Runner
 from tomserve.web.api.common import COMING, Bench, coming
 from tomserve.web.queue import Where
 from tomserve.web.schemas import NewExperiment, QueueTold, RunLine, Started
+from tomserve.workflows.evaluate import Experiment
 
 router = APIRouter()
 

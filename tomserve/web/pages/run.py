@@ -10,7 +10,6 @@ from fastapi import APIRouter, Depends, Form, HTTPException, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
 
-from tomserve.api import experiments
 from tomserve.content import files
 from tomserve.errors import ConfigError, NotAllowedError
 from tomserve.studies import study_names as studies
@@ -22,6 +21,7 @@ from tomserve.web.exporting import FORMS as TABLES
 from tomserve.web.register import Line
 from tomserve.web.rendering import page
 from tomserve.web.workbench import Workbench, workbench
+from tomserve.workflows import evaluate
 
 router = APIRouter(include_in_schema=False)
 Bench = Annotated[Workbench, Depends(workbench)]
@@ -112,7 +112,7 @@ _KIND = "application/octet-stream"
 
 def _experiment(line: Line) -> Response:
     try:
-        with files.open_for_reading(line.folder / experiments.FILE) as file:
+        with files.open_for_reading(line.folder / evaluate.EXPERIMENT_FILE) as file:
             text = file.read(1 << 20)
     except (OSError, ConfigError):
         raise HTTPException(404, "This run was not started from a file of the workbench.") from None

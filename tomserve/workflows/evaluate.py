@@ -1,4 +1,16 @@
-"""Asking a model from Python, in a script, a notebook, a thread or a coroutine. Nothing is printed unless wanted."""
+"""Asking a model from Python (`ask`, `aask`), and experiments in a file (`tomserve eval --config`, the workbench).
+
+It works in a script, a notebook, a thread or a coroutine. Nothing is printed unless wanted. The fields of an
+experiment are called as the options of `tomserve eval`; what the command line names besides wins over the file.
+
+    model: llama3-70b
+    benchmark: perturbed-2
+    strategy: [vanilla, cot]
+    limit: 200
+    noise-check: 0.05
+    variants: [all]
+    faithfulness: true
+"""
 
 from __future__ import annotations
 
@@ -8,16 +20,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal, TypedDict, TypeVar, Unpack, cast
+from typing import Annotated, Any, Literal, TypedDict, TypeVar, Unpack, cast
 
-from tomserve.api.run import LOOK_EVERY, Run
-from tomserve.errors import ConfigError, StoppedError
+import pydantic
+import yaml
+
+from tomserve.content import validation
+from tomserve.content.validation import ModelName, Name, RunName
+from tomserve.engine import transports
+from tomserve.errors import ConfigError, ContentError, StoppedError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.evaluation import EvalResult, Evaluation, Servers, evaluate, open_evaluation
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.progress import INTERRUPTED, Listener, SilentListener, Stop
+from tomserve.workflows.run import LOOK_EVERY, Run
 
 Done = TypeVar("Done")
 
@@ -147,16 +165,16 @@ def ask(questions: Questions, strategies: Strategies = None, **options: Unpack[A
     >>> run.scores().group_by("perturbation").agg(pl.col("correct").mean())                    # doctest: +SKIP
     """
     made, listener = _options(questions, strategies, options)
-    return _run(answered(made, listener))
+    return _run(run_evaluation(made, listener))
 
 
-def answered(options: EvalOptions, listener: Listener, servers: Servers | None = None) -> EvalResult:
+def run_evaluation(options: EvalOptions, listener: Listener, servers: Servers | None = None) -> EvalResult:
     """Do what `evaluate` does, also in a notebook."""
     stop = Stop()
-    return beside_a_loop(lambda: evaluate(options, listener, stop=stop, servers=servers), stop)
+    return run_beside_loop(lambda: evaluate(options, listener, stop=stop, servers=servers), stop)
 
 
-def beside_a_loop(do: Callable[[], Done], stop: Stop) -> Done:
+def run_beside_loop(do: Callable[[], Done], stop: Stop) -> Done:
     """Do something that needs an event loop of its own: in a notebook, in a thread beside the loop that runs.
 
     stop: is set where the waiting ends early, so that what is in flight is kept and nothing more is begun.
@@ -238,9 +256,9 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
         raise TypeError(f"ask() got an unexpected keyword argument {unknown[0]!r}")
     options_given = {name: value for name, value in given.items() if value is not None}
     progress = cast("bool | Listener", options_given.pop("progress", False))
-    base_urls = texts_of(options_given.pop("base_url", ()), "base_url", "an address such as 'http://host:8000/v1'")
-    variants = texts_of(options_given.pop("variants", ()), "variants", "a kind such as 'person'")
-    where = texts_of(options_given.pop("where", ()), "where", "a condition such as 'order=1'")
+    base_urls = as_texts(options_given.pop("base_url", ()), "base_url", "an address such as 'http://host:8000/v1'")
+    variants = as_texts(options_given.pop("variants", ()), "variants", "a kind such as 'person'")
+    where = as_texts(options_given.pop("where", ()), "where", "a condition such as 'order=1'")
     path, run = (cast("Place | None", options_given.pop(name, None)) for name in ("path", "run"))
     items = ItemStore() if isinstance(questions, str) else _items(questions)
     if items and (path is not None or "gold" in options_given):
@@ -256,10 +274,10 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
         run=str(run.absolute()) if isinstance(run, Path) else run,
         **options_given,  # type: ignore[arg-type]  # these options have the names of the fields
     )
-    return options, listener_of(progress)
+    return options, choose_listener(progress)
 
 
-def texts_of(given: object, name: str, wanted: str) -> tuple[str, ...]:
+def as_texts(given: object, name: str, wanted: str) -> tuple[str, ...]:
     """The texts of an option that takes one or several. Raises ConfigError for anything else."""
     several = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else None
     if several is None or not all(isinstance(one, str) for one in several):
@@ -300,7 +318,7 @@ def _strategy(given: Place | Strategy) -> str:
     return str((given.folder if isinstance(given, Strategy) else given).absolute())
 
 
-def listener_of(progress: bool | Listener) -> Listener:
+def choose_listener(progress: bool | Listener) -> Listener:
     """Who is told what happens: the screen for True, nobody for False, or the listener that was given."""
     if not isinstance(progress, bool):
         return progress
@@ -310,3 +328,91 @@ def listener_of(progress: bool | Listener) -> Listener:
     from tomserve.reporting.table_layout import Terminal
 
     return RunScreen(Terminal(highlight=False))
+
+
+EXPERIMENT_FILE = "experiment.yaml"
+"""The name of the file in the folder of a run that the workbench has queued."""
+
+
+class Experiment(pydantic.BaseModel):
+    """What is to be asked of which model. Fields that are left out have the defaults of `tomserve eval`.
+
+    key: the name of the environment variable that holds the endpoint's API key; the key itself never stands in a file.
+    start: whether a server of the model may be started on this machine where none runs.
+    faithfulness: whether the chains are edited and asked again afterwards, as `tomserve faithfulness` does.
+    """
+
+    model_config = pydantic.ConfigDict(
+        extra="forbid",
+        frozen=True,
+        alias_generator=lambda name: name.rstrip("_").replace("_", "-"),
+        populate_by_name=True,
+    )
+
+    schema_: Literal[1] = 1
+    model: ModelName | None = None
+    base_url: tuple[str, ...] = ()
+    key: Annotated[str, pydantic.Field(pattern=r"^[A-Z][A-Z0-9_]{0,99}$")] | None = None
+    start: bool = False
+    benchmark: Name | None = None
+    path: str | None = None
+    gold: str | None = None
+    where: tuple[str, ...] = ()
+    strategy: tuple[Name, ...] = ()
+    run: RunName | None = None
+    limit: Annotated[int, pydantic.Field(ge=1)] | None = None
+    revision: str | None = None
+    max_tokens: Annotated[int, pydantic.Field(ge=1, le=2**31)] | None = None
+    thinking: str | None = None
+    temperature: Annotated[float, pydantic.Field(ge=0, le=2)] = 0.0
+    seed: Annotated[int, pydantic.Field(ge=0, le=2**31 - 1)] = 0
+    repeats: Annotated[int, pydantic.Field(ge=1, le=1000)] = 1
+    timeout: Annotated[float, pydantic.Field(ge=1, le=1e6)] = 600.0
+    concurrency: Annotated[int, pydantic.Field(ge=1, le=65536)] | None = None
+    transport: str = transports.DEFAULT
+    hedge: Annotated[float, pydantic.Field(ge=1)] | None = None
+    noise_check: Annotated[float, pydantic.Field(ge=0, le=1)] | None = None
+    variants: tuple[str, ...] = ()
+    patience: Annotated[float, pydantic.Field(ge=1, le=1e6)] | None = None
+    accept_change: bool = False
+    faithfulness: bool = False
+
+    @pydantic.field_validator("base_url", "where", "strategy", "variants", mode="before")
+    @classmethod
+    def _several(cls, given: Any) -> Any:
+        """One text stands for a list of one."""
+        return (given,) if isinstance(given, str) else given
+
+    @pydantic.field_validator("thinking", mode="before")
+    @classmethod
+    def _as_words(cls, given: Any) -> Any:
+        """`on`, `off` and a number of tokens are no texts in YAML unless they stand in quotation marks."""
+        if isinstance(given, bool):
+            return "on" if given else "off"
+        return str(given) if isinstance(given, int) else given
+
+    def options(self) -> EvalOptions:
+        """The experiment as the options of an evaluation."""
+        own = self.model_dump(exclude={"schema_", "key", "faithfulness", "base_url", "strategy", "path"})
+        return EvalOptions(
+            base_urls=self.base_url,
+            strategies=self.strategy,
+            path=None if self.path is None else Path(self.path),
+            **own,
+        )
+
+    def text(self) -> str:
+        """The experiment as the YAML of its file, with the fields that were set."""
+        fields = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        return yaml.safe_dump({"schema": 1, **fields}, sort_keys=False, allow_unicode=True)
+
+
+def read_experiment(path: Path) -> Experiment:
+    """The experiment in a file. Raises ContentError that names file, line and field."""
+    return validation.load_model(path, Experiment, own=False)
+
+
+def experiment_error(path: Path, field: str, reason: str) -> ContentError:
+    """The error for a value in the file of an experiment that cannot be used, with its line where the file has it."""
+    _, lines = validation.load_yaml(path, own=False)
+    return ContentError(reason, path=path, line=lines.at((field,)), field=field)

@@ -1,30 +1,33 @@
-"""A run in Python: the folder with everything that was asked and answered, and what can be made of it.
+"""A run in Python: the folder with everything that was asked and answered, its scores, report, seal and verification.
 
 >>> import tomserve
 >>> tomserve.Run.open("example").scores().height
 352
+>>> found = tomserve.Run.open("example").verify()
+>>> found.holds, [one.what for one in found.findings]
+(True, ['rows', 'prompts', 'questions', 'scores', 'seal'])
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tomserve.engine.records import CLOSES
-from tomserve.runs import journal
+from tomserve.runs import journal, verification
 from tomserve.runs.journal import read_rows, row_identity
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import find_run, missing_manifest_error
+from tomserve.runs.verification import SEAL, Finding, VerifyOptions
 from tomserve.status import ANSWERS, FINAL, UNFINISHED
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from tomserve.api.verifying import Verification
     from tomserve.engine.request import Identity
     from tomserve.runs.grader import ReadingOutcome
 
@@ -160,11 +163,10 @@ class Run:
         >>> print(tomserve.Run.open("example").verify().findings[1].said)
         352 rows answer the prompts that the questions make
         """
-        from tomserve.api.verifying import verify
         from tomserve.runs.verification import VerifyOptions
 
         read, by = (None if one is None else Path(one).expanduser() for one in (path, signers))
-        return verify(self.folder, VerifyOptions(read, tuple(strategies), by))
+        return verify_run(self.folder, VerifyOptions(read, tuple(strategies), by))
 
     def seal(self, key: str | Path | None = None) -> str:
         """Seal the run as it is now, in ``seal.json``, and return the digest to publish: with it anybody can tell later
@@ -220,3 +222,48 @@ def _failures(folder: Path) -> dict[str, int]:
     waiting = begun - closed - {identity._replace(turn=0) for identity in failed}
     failures = Counter(failed.values()) + Counter({UNFINISHED: len(waiting)})
     return dict(sorted(failures.items()))
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What came of verifying a run.
+
+    folder
+        The run's folder.
+    findings
+        What was checked, each as (what, holds, said): `holds` is True where all is as it should be, False where it is
+        not, and None where that could not be found out; `said` tells it in words.
+    """
+
+    folder: Path
+    findings: Sequence[Finding]
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing was found that is not as it should be. What could not be checked does not count."""
+        return all(one.holds is not False for one in self.findings)
+
+    def __str__(self) -> str:
+        marks = {True: "ok", False: "NOT OK", None: "not checked"}
+        return "\n".join(f"{one.what}: {marks[one.holds]}: {one.said}" for one in self.findings)
+
+
+def verify_run(folder: Path, wanted: VerifyOptions | None = None) -> Verification:
+    """Check a run folder. Raises ConfigError where it is no run, or what the user gives is wrong."""
+    return Verification(folder, tuple(iterate_checks(folder, wanted)))
+
+
+def iterate_checks(folder: Path, wanted: VerifyOptions | None = None) -> Iterator[Finding]:
+    """The same checks one by one, as each of them may take minutes where a run has a million rows.
+
+    The report is made again only where all else holds that it is made of, so that nothing forged is overwritten.
+    """
+    holds = True
+    for one in verification.verify_run(folder, wanted):
+        if one.what == SEAL and holds:
+            from tomserve.reporting.html.report import check_report
+
+            if (page := check_report(folder)) is not None:
+                yield page
+        holds &= one.holds is not False
+        yield one

@@ -1,4 +1,4 @@
-"""Looking inside a model from Python: the mechanism layer, as `tomserve causal` does it."""
+"""Looking inside a model from Python (`examine`): the mechanism layer, as `tomserve causal` measures it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
-from tomserve.api.asking import Place
-from tomserve.api.run import Run
 from tomserve.errors import ConfigError
+from tomserve.workflows.evaluate import Place
+from tomserve.workflows.run import Run
 
 if TYPE_CHECKING:
     from tomserve.runs.progress import MeasureListener

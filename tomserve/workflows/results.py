@@ -10,7 +10,6 @@ import orjson
 import polars as pl
 
 from tomserve import benchmarks, studies
-from tomserve.api.run import Run
 from tomserve.content import files, temporary
 from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
@@ -20,6 +19,7 @@ from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.studies import Study
 from tomserve.studies import comparison as comparing
 from tomserve.studies.comparison import Comparison
+from tomserve.workflows.run import Run
 
 Note = Callable[[str], None]
 """A function that is called with a sentence for each thing worth knowing, such as `print`."""

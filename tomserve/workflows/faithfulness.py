@@ -1,4 +1,4 @@
-"""Editing the chains of a run from Python, as `tomserve faithfulness` does it."""
+"""Editing the chains of a run from Python (`intervene`), as `tomserve faithfulness` does it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
-from tomserve.api.asking import Place, beside_a_loop, listener_of, texts_of
-from tomserve.api.run import Run
 from tomserve.runs.progress import Stop
 from tomserve.runs.runfolder import find_answered_run
+from tomserve.workflows.evaluate import Place, as_texts, choose_listener, run_beside_loop
+from tomserve.workflows.run import Run
 
 if TYPE_CHECKING:
     from tomserve.runs.progress import Listener
@@ -97,18 +97,18 @@ def intervene(run: Run | Place | None = None, **options: Unpack[InterveneOptions
     if unknown := sorted(set(options) - set(InterveneOptions.__annotations__)):
         raise TypeError(f"intervene() got an unexpected keyword argument {unknown[0]!r}")
     given = {name: value for name, value in options.items() if value is not None}
-    lists = {name: texts_of(given[name], name, "a name") for name in _LISTS if name in given}
+    lists = {name: as_texts(given[name], name, "a name") for name in _LISTS if name in given}
     if "edits" in lists:
         lists["edits"] = tuple(one for one in dict.fromkeys((FULL, PARAPHRASE, *lists["edits"])))
     folder = (
         run.folder if isinstance(run, Run) else find_answered_run(str(run.absolute()) if isinstance(run, Path) else run)
     )
     settings = Settings(run=folder, **lists, **{name: given[name] for name in _TEXTS if name in given})  # type: ignore[arg-type]
-    urls = texts_of(given.get("base_url", ()), "base_url", "an address")
+    urls = as_texts(given.get("base_url", ()), "base_url", "an address")
     reached = {one.name for one in fields(Connection)}
     how = Connection(base_urls=urls, **{name: value for name, value in given.items() if name in reached})  # type: ignore[arg-type]
     place = cast("Place | None", given.get("new"))
-    listener = listener_of(cast("bool | Listener", given.get("progress", False)))
+    listener = choose_listener(cast("bool | Listener", given.get("progress", False)))
     stop = Stop()
-    made = beside_a_loop(lambda: measure(settings, how, place, listener, stop=stop), stop)
+    made = run_beside_loop(lambda: measure(settings, how, place, listener, stop=stop), stop)
     return Run(made.folder, dict(made.failures))

@@ -1,0 +1,544 @@
+"""The three layers of one model and a score of them: answers, variants and a measurement inside, with their cost and
+report.
+
+Each part is a run of its own below one folder, `<run>/<benchmark>` and `<run>/inside`, and goes on where it was when
+the same plan is carried out again. `tomserve functional` and `tomserve.functional` both use it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypedDict, Unpack, cast
+
+import polars as pl
+
+from tomserve import benchmarks
+from tomserve.causal import checkpoints
+from tomserve.causal.experiment import ExperimentResult, Hardware, find_setup, plan_experiment, tokens_of
+from tomserve.causal.settings import ITEMS, Settings
+from tomserve.content.paths import runs_root
+from tomserve.engine import transports
+from tomserve.errors import ConfigError, RunMismatchError, StoppedError, TomserveError
+from tomserve.reporting.html.report import write_report
+from tomserve.runs.evaluation import EvalResult, Servers
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.planning import EvalOptions, Plan, make_plan
+from tomserve.runs.runfolder import default_name, run_path
+from tomserve.runs.scores import scores_of
+from tomserve.scoring.table import Note
+from tomserve.serving import endpoint
+from tomserve.serving.endpoint import Target
+from tomserve.serving.presets import Preset
+from tomserve.serving.probe import ANSWER, WaitPolicy
+from tomserve.stats.functional import FTOM_1, Formula, weighted_formula
+from tomserve.studies import Analysis, compute, load_study, relabel
+from tomserve.studies.comparison import combine_scores
+from tomserve.workflows.evaluate import Place, run_evaluation
+from tomserve.workflows.run import Run
+
+STUDY = "functional"
+"""The study that reads all parts together."""
+
+INSIDE = "inside"
+"""The folder of the measurement; those of answers are called as their benchmark."""
+
+STRATEGIES = ("vanilla", "cot")
+"""How worlds are asked: for the answer alone, which B and S count, and step by step, which is compared with it."""
+
+VARIANTS = ("T0", "T1", "T2", "T3", "T4")
+"""The kinds of variants by their short names: those that S counts, and the same prompt again, the noise floor."""
+
+LIMIT = 300
+"""How many questions of a benchmark are asked unless somebody says otherwise: on a laptop a few minutes."""
+
+AGAIN = 100
+"""Of so many questions of a benchmark T0 asks the same prompt again, one at a time and then side by side: enough to see
+a noise floor, and, one at a time, a third of all the time that asking takes."""
+
+REPORT = "report.html"
+
+NO_WEIGHTS = "none"
+"""What is said instead of weights where no mechanism is to be measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionalPlan:
+    """What is to be measured of one model.
+
+    asking: the model, its server and how it is asked; benchmark, strategies, variants and run are set for each part.
+    benchmarks: those that are asked besides the generated worlds, NAME or NAME=PATH; worlds=FILE asks others. weights:
+    a preset, ORG/NAME or a folder; None for those of a server that is started here, NO_WEIGHTS for none at all.
+    inside: what is measured of them; its model is set. on: the device and the like. run: the folder of all parts; None
+    for ``functional-<model>``. formula: of the score.
+    """
+
+    asking: EvalOptions = field(default_factory=EvalOptions)
+    benchmarks: tuple[str, ...] = ()
+    weights: str | None = None
+    inside: Settings = field(default_factory=Settings)
+    on: Hardware = field(default_factory=Hardware)
+    run: str | None = None
+    formula: Formula = FTOM_1
+
+    @property
+    def asked(self) -> dict[str, Path | None]:
+        """The benchmarks that are asked, the worlds first, and the file or folder that each reads, None for its own."""
+        found: dict[str, Path | None] = {ITEMS: None}
+        for given in self.benchmarks:
+            name, _, path = given.partition("=")
+            found[name] = Path(path).expanduser() if path else None
+        return found
+
+    def asking_of(self, name: str, path: Path | None, folder: Path | None) -> EvalOptions:
+        """How one benchmark is asked. folder: of its run."""
+        strategies = self.asking.strategies or (STRATEGIES if name == ITEMS else ())
+        run = None if folder is None else str(folder.absolute())
+        where = self.asking.where if name == ITEMS else ()  # other benchmarks have other factors
+        again = self.asking.noise_check or min(1.0, AGAIN / (self.asking.limit or LIMIT))
+        asking = replace(self.asking, benchmark=name, path=path, strategies=strategies, where=where)
+        return replace(asking, variants=VARIANTS, noise_check=again, run=run, start=True)
+
+    def weights_of(self, chosen: Target) -> str | None:
+        """Where the weights are at hand: named, or those of a server that is started for this. chosen: the server."""
+        if self.weights is not None:
+            return None if self.weights == NO_WEIGHTS else self.weights
+        ours = chosen.embedded or (not self.asking.base_urls and chosen.model == endpoint.REFERENCE)
+        return chosen.starts if ours else None
+
+    def measuring(self, weights: str) -> Settings:
+        """What is measured inside these weights: where nothing else is named, of the same worlds that are asked."""
+        own = self.inside.items == ITEMS and self.inside.path is None
+        return replace(self.inside, model=weights, path=self.asked[ITEMS] if own else self.inside.path)
+
+
+@dataclass(frozen=True)
+class PartRunner:
+    """How the parts are done. ask: an evaluation, with what keeps its server for the next. measure: a measurement in
+    that folder. part: told which part begins, such as "1 of 2: answers to worlds". note: told a sentence of what went
+    otherwise than wished."""
+
+    ask: Callable[[EvalOptions, Servers], EvalResult]
+    measure: Callable[[Settings, Path, Hardware], ExperimentResult]
+    part: Callable[[str], None] = lambda text: None
+    note: Note = lambda text: None
+
+
+@dataclass(frozen=True)
+class FunctionalResult:
+    """What came of a wish. folder: of all parts. model: its name in the tables. answers: of each benchmark. inside: the
+    folder of the measurement, None where there is none; failed: why, where it was wished. analysis: the tables. report:
+    None where none was wanted or could be written."""
+
+    folder: Path
+    model: str
+    answers: tuple[EvalResult, ...]
+    inside: Path | None
+    failed: TomserveError | None
+    analysis: Analysis
+    report: Path | None = None
+
+    @property
+    def runs(self) -> tuple[Path, ...]:
+        """The folders of all parts."""
+        return (*(one.folder for one in self.answers), *([self.inside] if self.inside is not None else []))
+
+
+def check_plan(wish: FunctionalPlan) -> None:
+    """Look before anything is asked, since asking may take hours, whether everything that is named can be read.
+
+    Raises ConfigError for a benchmark that does not exist, ConfigError or ContentError for weights that cannot be
+    measured, MachineError where they are given and torch or transformers are missing.
+    """
+    names = [benchmarks.get(name).name for name in wish.asked]
+    if any(name.startswith(INSIDE) for name in names) or len(set(names)) < len(names):
+        raise ConfigError(f"--benchmark: {', '.join(names)}; expected names that differ, none like {INSIDE!r}")
+    for name, path in wish.asked.items():
+        if path is not None and not path.exists():
+            raise ConfigError(f"--benchmark {name}={path}: there is no such file or folder")
+    if wish.weights not in (None, NO_WEIGHTS):
+        found = find_setup(wish.measuring(str(wish.weights)), wish.on)
+        wish.inside.chosen(found.checkpoint.layers)
+        checkpoints.require_extra()
+
+
+def measure_layers(wish: FunctionalPlan, doing: PartRunner, *, report: bool = True) -> FunctionalResult:
+    """Ask, measure, and compute the tables of all parts together; what is done already is not done again.
+
+    A measurement that fails, such as for want of eligible questions, takes nothing from the other layers: its reason is
+    noted, and the tables say that C is missing. report: whether to write one report of all parts into the folder.
+
+    Raises what `check_plan` raises, and TomserveError where the model cannot be asked or somebody stops it.
+    """
+    check_plan(wish)
+    chosen = choose_server(wish, doing.note)
+    folder = run_path(wish.run) if wish.run is not None else runs_root() / default_name(STUDY, chosen.model)
+    names, weights = wish.asked, wish.weights_of(chosen)
+    check_inside(wish, weights)
+    count = len(names) + (weights is not None)
+    answers = []
+    with Servers() as servers:
+        for number, (name, path) in enumerate(names.items(), 1):
+            called = benchmarks.get(name).name
+            doing.part(f"part {number} of {count}: answers to {called} and to its variants")
+            answers.append(doing.ask(wish.asking_of(name, path, folder / called), servers))
+    inside, failed = None, None
+    if weights is None:
+        if wish.weights is None and (inside := find_measurement(folder)) is not None:
+            doing.note(f"the mechanism is the one that was measured before ({inside})")
+        else:
+            doing.note("no mechanism was measured, as no weights are given (--weights); the score is FToM_BS")
+    else:
+        doing.part(f"part {count} of {count}: a measurement inside {weights}")
+        if not chosen.embedded and (doubt := explain_other_weights(chosen, weights)):
+            doing.note(doubt)
+        try:
+            inside = _inside(wish, weights, folder, doing)
+        except StoppedError:
+            raise
+        except TomserveError as error:
+            failed = error
+            doing.note(f"no mechanism was measured: {error}")
+    return _told(wish, folder, answers, inside, failed, doing, report=report)
+
+
+def check_inside(wish: FunctionalPlan, weights: str | None) -> None:
+    """Raise ConfigError where options say how to measure inside, and there are no weights to measure."""
+    if weights is None and (wish.inside != Settings() or wish.on != Hardware()):
+        raise ConfigError(
+            "--items, --cases, --layers, --alphas, --fewest, --device, --dtype and --revision say how the mechanism is "
+            "measured, which needs --weights; give them, or leave these options out"
+        )
+
+
+def explain_other_weights(chosen: Target, weights: str) -> str:
+    """Why the weights may not be those of the model that is asked, as a sentence; empty where their names agree."""
+    preset, named = chosen.preset, Preset.lookup(weights)
+    asked = {chosen.model, str(chosen.server.get("root") or "")}
+    asked |= {preset.name, preset.model} if preset is not None else set()
+    given = {weights, *((named.name, named.model) if named is not None else ())}
+    asked, given = ({Path(name).name.lower() for name in names if name} for names in (asked, given))
+    if asked & given:
+        return ""
+    return (
+        f"the weights {weights} are measured as those of {chosen.model}, which nothing that the server tells of itself "
+        "confirms; C speaks of the weights, B and S of the model that answered"
+    )
+
+
+def find_measurement(folder: Path) -> Path | None:
+    """The measurement below a folder of parts that is finished, the newest where there are several; None for none."""
+    found = []
+    for path in folder.glob(f"{INSIDE}*"):
+        manifest = Manifest.read(path) if path.is_dir() and not path.is_symlink() else None
+        if manifest is not None and manifest.measured and manifest.complete:
+            found.append((manifest.created, path.name, path))
+    return max(found)[-1] if found else None
+
+
+def _inside(wish: FunctionalPlan, weights: str, folder: Path, doing: PartRunner) -> Path:
+    """Measure in the first of the folders `inside`, `inside-2` and so on that holds no other measurement, and return
+    it: what was measured with other settings is kept, and stops nobody."""
+    for number in itertools.count(1):
+        path = (folder / (INSIDE if number == 1 else f"{INSIDE}-{number}")).absolute()
+        try:
+            return doing.measure(wish.measuring(weights), path, wish.on).folder
+        except RunMismatchError as error:
+            doing.note(f"another measurement is kept, and this one gets a folder of its own: {error}")
+    raise AssertionError("there is always a next number")
+
+
+def _told(
+    wish: FunctionalPlan,
+    folder: Path,
+    answers: Sequence[EvalResult],
+    inside: Path | None,
+    failed: TomserveError | None,
+    doing: PartRunner,
+    *,
+    report: bool,
+) -> FunctionalResult:
+    """The tables of all parts, and the report."""
+    runs = [*(one.folder for one in answers), *([inside] if inside is not None else [])]
+    frames = [scores_of(run, note=doing.note) for run in runs]
+    model = str(frames[0]["model"][0])
+    labels = _labels(frames, model, inside)
+    analysis = analyze_layers(relabel(combine_scores(frames), labels), wish.formula, str(failed or ""))
+    told = FunctionalResult(folder, model, tuple(answers), inside, failed, analysis)
+    if not report:
+        return told
+    try:
+        named = [f"{run.absolute()}/" for run in runs]
+        path = write_report(named, folder / REPORT, labels=labels, note=doing.note, analysis=analysis)
+    except ConfigError as error:
+        doing.note(f"no report ({error})")
+        return told
+    return replace(told, report=path)
+
+
+def analyze_layers(scores: pl.DataFrame, formula: Formula, why_no_c: str = "") -> Analysis:
+    """The tables of the study with the weights of a formula. scores: answers, measurements, or both. why_no_c: why the
+    mechanism was not measured, where that was tried."""
+    study = load_study(STUDY)
+    tables = cast("Callable[..., Mapping[str, pl.DataFrame]]", study.tables)
+    return compute(scores, replace(study, tables=partial(tables, formula=formula, why_no_c=why_no_c)))
+
+
+def load_layer_scores(told: FunctionalResult) -> pl.DataFrame:
+    """The rows of all parts of one model under its name."""
+    frames = [scores_of(run) for run in told.runs]
+    return relabel(combine_scores(frames), _labels(frames, told.model, told.inside))
+
+
+def _labels(frames: Sequence[pl.DataFrame], model: str, inside: Path | None) -> list[str]:
+    """What gives the rows of the measurement, the last ones where there is one, the name of the model that answered."""
+    return [f"{frames[-1]['run'][0]}={model}"] if inside is not None else []
+
+
+def choose_server(wish: FunctionalPlan, note: Note) -> Target:
+    """The server that is asked, or that will be started. Raises as `target.choose`."""
+    options = wish.asking
+    waiting = WaitPolicy(note, patience=options.patience, policy=options.policy, answer=min(ANSWER, options.timeout))
+    return endpoint.choose_target(options.base_urls, options.model, options.revision, waiting, start=True)
+
+
+@dataclass(frozen=True)
+class Functional:
+    """The three layers of one model.
+
+    folder
+        Where all parts lie.
+    tables
+        The tables of the study `functional` by name, such as "score", "layers" and "by_variant".
+    notes
+        What each table means, by its name.
+    warnings
+        Every reason to doubt the numbers, as a sentence.
+    runs
+        The run of each benchmark, and last that of the measurement where there is one.
+    report
+        The path of the report; None where none was written.
+    """
+
+    folder: Path
+    tables: Mapping[str, pl.DataFrame]
+    notes: Mapping[str, str]
+    warnings: tuple[str, ...]
+    runs: tuple[Run, ...]
+    report: Path | None
+
+
+class FunctionalOptions(TypedDict, total=False):
+    """The options of `functional`, given by name. An option that is left out, or None, has the default in brackets.
+
+    base_url
+        The server's address, or a list of addresses of servers with the same model [a server that runs on this machine,
+        else a small one that is started for you].
+    transport
+        "httptools", "aiohttp", or "openai" to send requests by the openai package, for hosted models ["httptools"].
+    weights
+        The model's weights: a folder, a preset or "ORG/NAME" on the hub; "none" for no mechanism [those of a server
+        that is started for this, else none].
+    benchmarks
+        Further benchmarks that are asked besides the generated worlds, as "NAME" or "NAME=PATH"; "worlds=FILE" asks
+        worlds of your own [none].
+    where
+        Conditions that the questions about generated worlds have to meet, such as ["task=belief,surprise"] [none].
+    limit
+        At most this many questions of each benchmark, each asked with its variants [300].
+    items
+        What is measured inside: a benchmark with cases or a file of them, as for `examine` ["worlds"].
+    cases
+        At most this many false-belief questions of the measurement [all usual ones].
+    layers, alphas, fewest
+        As for `examine` [all layers; nine strengths; 50].
+    device, dtype, revision
+        Where and how the weights are run, and which revision of them on the hub, as for `examine` [what is there].
+    concurrency, accept_change
+        As for `ask` [found while running; False].
+    formula
+        The weights of B, C and S [0.5, 0.3 and 0.2, which is ftom-1].
+    run
+        The name or the folder of all parts, such as "mine" [functional-<model>].
+    report
+        Whether to write one report of all parts [True].
+    progress
+        True to print what happens [False].
+    """
+
+    base_url: str | Sequence[str] | None
+    transport: Literal["httptools", "aiohttp", "openai"]
+    weights: Place | None
+    benchmarks: Sequence[str] | None
+    where: Sequence[str] | None
+    limit: int | None
+    items: Place | None
+    cases: int | None
+    layers: Sequence[int] | None
+    alphas: Sequence[float] | None
+    fewest: int | None
+    device: str | None
+    dtype: str | None
+    revision: str | None
+    concurrency: int | None
+    accept_change: bool | None
+    formula: Sequence[float] | None
+    run: Place | None
+    report: bool
+    progress: bool
+
+
+def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -> Functional:
+    """Measure behaviour, stability and, where weights are at hand, mechanism of one model, and compute its score.
+
+    Answers to generated worlds with variants T0 to T4, then a measurement of false-belief questions of the same
+    benchmark inside the model, then the tables and one report; see docs/explanation/functional.md. Interrupted, the
+    same call goes on where it was. A measurement that fails leaves C empty, and the table `score` says so.
+
+    model
+        The model's id or the name of a preset [the model that the server serves]. Where no server of a preset, of
+        "ORG/NAME" or of a "./FOLDER" runs, one is started on this machine for as long as it is asked.
+    options
+        Further options by name, listed in `FunctionalOptions`.
+
+    Raises a TomserveError where the model cannot be asked, or where what is named does not exist.
+
+    >>> import tomserve
+    >>> found = tomserve.functional("reference", limit=100, progress=True)                      # doctest: +SKIP
+    >>> found.tables["score"].select("model", "b", "c", "s", "ftom", "ftom_bs")                 # doctest: +SKIP
+    """
+    from tomserve.causal.experiment import measure
+    from tomserve.runs.progress import SilentListener, SilentMeasureListener
+
+    if unknown := sorted(set(options) - set(FunctionalOptions.__annotations__)):
+        raise TypeError(f"functional() got an unexpected keyword argument {unknown[0]!r}")
+    given = {name: value for name, value in options.items() if value is not None}
+    wish = _make_plan(model, given)
+    asking, measuring, say = SilentListener(), SilentMeasureListener(), lambda text: None
+    if given.get("progress"):
+        from tomserve.reporting.progress import MeasureScreen, RunScreen
+        from tomserve.reporting.table_layout import Terminal
+
+        screen = Terminal(highlight=False)
+        asking, measuring, say = RunScreen(screen), MeasureScreen(screen), lambda text: screen.print(text, markup=False)  # type: ignore[assignment]
+    doing = PartRunner(
+        lambda made, servers: run_evaluation(made, asking, servers),
+        lambda settings, at, on: measure(settings, at, measuring, on),
+        say,
+        say,
+    )
+    told = measure_layers(wish, doing, report=bool(given.get("report", True)))
+    failures = {one.folder: one.failures for one in told.answers}
+    runs = tuple(Run(folder, failures.get(folder, {})) for folder in told.runs)
+    return Functional(told.folder, told.analysis.tables, told.analysis.notes, told.analysis.warnings, runs, told.report)
+
+
+def _make_plan(model: str | None, given: Mapping[str, object]) -> FunctionalPlan:
+    """The wish that the options say. Raises ConfigError for a value that cannot be one."""
+    from tomserve.causal.experiment import Hardware
+    from tomserve.causal.settings import ALPHAS, FEWEST, ITEMS, Settings
+    from tomserve.runs.planning import EvalOptions
+
+    urls = given.get("base_url", ())
+    weights, run, items = (_named(cast("Place | None", given.get(name))) for name in ("weights", "run", "items"))
+    layers, alphas = (cast("Sequence[float] | None", given.get(name)) for name in ("layers", "alphas"))
+    for name in ("benchmarks", "where", "layers", "alphas", "formula"):
+        if isinstance(given.get(name, ()), str) or not isinstance(given.get(name, ()), Sequence):
+            raise ConfigError(f"{name} is {given[name]!r:.60}; expected a list")
+    inside = Settings(
+        items=items or ITEMS,
+        limit=cast("int | None", given.get("cases")),
+        layers=None if layers is None else tuple(map(int, layers)),
+        alphas=ALPHAS if alphas is None else tuple(map(float, alphas)),
+        fewest=cast("int", given.get("fewest", FEWEST)),
+    )
+    asking = EvalOptions(
+        model=model,
+        base_urls=(urls,) if isinstance(urls, str) else tuple(cast("Sequence[str]", urls)),
+        transport=cast("str", given.get("transport", transports.DEFAULT)),
+        where=tuple(cast("Sequence[str]", given.get("where", ()))),
+        limit=cast("int", given.get("limit", LIMIT)),
+        concurrency=cast("int | None", given.get("concurrency")),
+        accept_change=bool(given.get("accept_change", False)),
+    )
+    device, dtype, revision = (cast("str | None", given.get(name)) for name in ("device", "dtype", "revision"))
+    return FunctionalPlan(
+        asking=asking,
+        benchmarks=tuple(cast("Sequence[str]", given.get("benchmarks", ()))),
+        weights=weights,
+        inside=inside,
+        on=Hardware(device=device, dtype=dtype, revision=revision),
+        run=run,
+        formula=make_formula(cast("Sequence[float]", given.get("formula", (0.5, 0.3, 0.2)))),
+    )
+
+
+def _named(given: Place | None) -> str | None:
+    """A name as it is, a folder or file as an absolute path, which is never mistaken for a name."""
+    return str(given.absolute()) if isinstance(given, Path) else given
+
+
+def make_formula(weights: Sequence[float]) -> Formula:
+    """The formula with these weights of B, C and S. Raises ConfigError for weights that cannot be some."""
+    if len(weights) != 3:
+        raise ConfigError(f"{len(weights)} weights are given; expected three, of B, C and S, such as .5, .3 and .2")
+    try:
+        return weighted_formula(*map(float, weights))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the weights of B, C and S cannot be used: {error}") from None
+
+
+SAMPLE = 100
+"""From so many questions, evenly over all of them, the length of the prompts is estimated."""
+
+
+def estimate_cost(wish: FunctionalPlan, gpus: int | None = None) -> Iterator[str]:
+    """Whole sentences: what each part asks or measures, and its estimated cost.
+
+    gpus: estimate the mechanism for a machine with so many; None for this one. Raises as `carry_out` does before it
+    asks anything. Weights that nobody named, and that are not on this machine yet, are said to be unknown.
+    """
+    check_plan(wish)
+    chosen = choose_server(wish, lambda text: None)
+    where = f"a server of {chosen.starts}, which is started" if chosen.embedded else ", ".join(chosen.endpoints)
+    yield f"asked: {chosen.model}, at {where}"
+    for name, path in wish.asked.items():
+        yield f"answers to {benchmarks.get(name).name}: {_asked(make_plan(wish.asking_of(name, path, None)))}"
+    weights = wish.weights_of(chosen)
+    if weights is None:
+        why = "by --weights none" if wish.weights == NO_WEIGHTS else "without --weights"
+        yield f"no mechanism is measured, {why}; the score is FToM_BS"
+        return
+    try:
+        lines = plan_experiment(wish.measuring(weights), wish.on, gpus).lines()
+    except TomserveError as error:
+        if wish.weights is not None:
+            raise
+        lines = [f"cannot be estimated before they are on this machine ({error})"]
+    yield f"a measurement inside {weights}: {lines[0]}"
+    yield from (f"  {line}" for line in lines[1:])
+
+
+def _asked(made: Plan) -> str:
+    """How many questions that is, and about how many tokens."""
+    questions = made.questions
+    every = len(questions.items) * len(questions.strategies)
+    originals, variants = len(made.varied.originals), len(questions.items) - len(made.varied.originals)
+    again = len(made.again.items) * len(questions.strategies)
+    sample = [questions.items[place] for place in range(0, len(questions.items), 1 + len(questions.items) // SAMPLE)]
+    prompts, replies = 0.0, 0
+    for strategy in questions.strategies:
+        for item in sample:
+            turn = strategy.turn(item)
+            prompts += tokens_of(turn)
+            replies += turn.max_tokens
+    share = (every + again) / max(1, len(sample) * len(questions.strategies))
+    return (
+        f"{originals:,} questions with {variants:,} variants ({', '.join(VARIANTS)}), by "
+        f"{' and '.join(strategy.name for strategy in questions.strategies)}: {every + again:,} requests, with about "
+        f"{prompts * share / 1e6:.1f} million tokens of prompts and at most {replies * share / 1e6:.1f} "
+        "million of replies"
+    )

@@ -1,0 +1,738 @@
+"""The leaderboard of several models: measures one after the other, ranks what can be compared, shows and writes the
+tables.
+
+Models are ranked by FToM among those that have all three layers, of the same questions and the same cases, and by
+FToM_BS among all that were asked the same questions. What is left out is listed with the reason. Names of models and
+messages of errors come from strangers: they are escaped in the page, and inert elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import polars as pl
+from markupsafe import escape
+from rich.console import Console
+
+from tomserve._version import __version__
+from tomserve.causal.settings import ITEMS
+from tomserve.causal.table import ANSWER
+from tomserve.content import digest, files
+from tomserve.content.files import one_line
+from tomserve.content.paths import run_name
+from tomserve.engine.records import utc_now
+from tomserve.errors import ConfigError, StoppedError, TomserveError
+from tomserve.reporting import tables
+from tomserve.reporting.table_layout import print_prose, print_table
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.scores import scores_of
+from tomserve.stats.functional import FEW_SCENARIOS, FTOM_1, Formula
+from tomserve.status import UNANSWERED
+from tomserve.studies import Analysis, Excerpt, missing_data
+from tomserve.studies.answer_rows import is_answered, is_unreadable, originals, split_scores
+from tomserve.studies.comparison import combine_scores
+from tomserve.studies.contrasts import Record
+from tomserve.studies.presentation import Row, cell
+from tomserve.studies.presentation import one_line as presentation_one_line
+from tomserve.workflows.functional import (
+    REPORT,
+    FunctionalPlan,
+    FunctionalResult,
+    PartRunner,
+    analyze_layers,
+    check_plan,
+    load_layer_scores,
+    measure_layers,
+)
+
+_HOW = ("strategy", "where", "alphas", "folds")
+"""The settings of a measurement that have to be the same where C is compared; layers differ from model to model."""
+
+LONGEST = 160
+"""How many characters of an error a table tells at most; the whole of it was said when it happened."""
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """One measured model.
+
+    told: what came of its wish. scores: all of its rows, by which it is compared with others. row: of the table
+    `score`. items: the questions without their variants, each with its benchmark. asked: a digest of all of them with
+    their variants. scenarios: how many they are about. cases, on: how many were measured, and a digest of them; inner:
+    how many scenarios these are about; how: the settings of the measurement. weights: those in which C was measured, ""
+    for none. replies: how many came. unread: how many of them hold no answer that could be read; many_unread: whether
+    these are more than one in ten of a benchmark. failed: how many did not come. spoiled: why the model cannot be
+    ranked at all, "" where it can. warnings: the reasons to doubt its numbers.
+    """
+
+    told: FunctionalResult
+    scores: pl.DataFrame
+    row: Row
+    items: frozenset[tuple[str, str]]
+    asked: str
+    scenarios: int
+    cases: int
+    on: str
+    inner: int
+    how: Mapping[str, object]
+    weights: str
+    replies: int
+    unread: int
+    failed: int
+    many_unread: bool
+    spoiled: str
+    warnings: tuple[str, ...]
+
+    @property
+    def model(self) -> str:
+        """The name in the tables."""
+        return self.told.model
+
+    def fewest(self, *, cases: bool) -> int:
+        """The scenarios of that part of a score which has fewest. cases: whether the score counts cases."""
+        return min(self.scenarios, self.inner) if cases else self.scenarios
+
+
+def collect_facts(told: FunctionalResult) -> ModelFacts:
+    """What a leaderboard has to know of a measured model, from the folders of its parts."""
+    frame = load_layer_scores(told)
+    answers, moved = split_scores(frame)
+    inside = Manifest.read(told.inside) if told.inside is not None else None
+    cases = moved.filter(pl.col("kind").cast(pl.String) == ANSWER) if moved.height else moved
+    lacking = list(_lacking(told))
+    prefix = f"{told.model}: "  # stands above the warnings of a model anyway
+    return ModelFacts(
+        told=told,
+        scores=frame,
+        row=told.analysis.tables["score"].row(0, named=True),
+        items=frozenset(originals(answers).select("benchmark", "item").unique().iter_rows()),
+        asked=digest_questions(answers),
+        scenarios=answers.select("benchmark", pl.coalesce("cluster", "item")).n_unique(),
+        cases=cases["item"].n_unique() if cases.height else 0,
+        on=(inside.benchmark_digest or "") if inside is not None else "",
+        inner=cases["cluster"].n_unique() if cases.height else 0,
+        how={name: inside.settings.get(name) for name in _HOW} if inside is not None else {},
+        weights=_called(inside.model) if inside is not None else "",
+        replies=sum(gap.replies for gap in lacking),
+        unread=sum(gap.unread for gap in lacking),
+        failed=sum(sum(gap.failed.values()) for gap in lacking),
+        many_unread=any(gap.many_unread for gap in lacking),
+        spoiled=_spoiled(answers, told.analysis.tables.get("inputs", pl.DataFrame())),
+        warnings=(
+            *missing_data.gap_sentences(lacking),
+            *(said.removeprefix(prefix) for said in told.analysis.warnings),
+        ),
+    )
+
+
+def _called(weights: str) -> str:
+    """What weights are called: a folder by its own name, as its place on this machine tells readers nothing."""
+    return Path(weights).name or weights if weights.startswith(("/", ".", "~")) else weights
+
+
+def _lacking(told: FunctionalResult) -> Iterator[missing_data.Gaps]:
+    """What is lacking of the answers to each benchmark; that a limit was set is no lack."""
+    for one in told.answers:
+        for gap in missing_data.gaps_of_scores(scores_of(one.folder), one.folder, one.folder.name):
+            yield replace(gap, of=None, given=missing_data.shell_argument(run_name(one.folder)))
+
+
+def _spoiled(answers: pl.DataFrame, inputs: pl.DataFrame) -> str:
+    """Why a model cannot be ranked: most of its replies, or of those that the score counts, hold no answer."""
+    answers = answers.filter(pl.col("status").cast(pl.String).fill_null("") != UNANSWERED)
+    counted = inputs.filter((pl.col("holds") == "answers") & pl.col("counted")) if inputs.height else inputs
+    plain = answers.join(counted.select("benchmark", "strategy"), on=["benchmark", "strategy"], how="semi")
+    names = ", ".join(counted["strategy"].unique(maintain_order=True))
+    return explain_lost(answers) or explain_lost(plain, f" by {names}")
+
+
+def explain_lost(rows: pl.DataFrame, by: str = "") -> str:
+    """Why these answers cannot be ranked, where more than half of them did not come or hold no answer; else "".
+
+    rows: of a score table. by: words that say which replies these are.
+    """
+    rows = rows.filter(pl.col("status").cast(pl.String).fill_null("") != UNANSWERED)
+    lost = rows.filter(~is_answered()).height
+    if 2 * lost <= rows.height:
+        return ""
+    unread = rows.filter(is_unreadable()).height
+    of = f"of {rows.height:,} replies{by}"
+    if lost in (unread, lost - unread):
+        return f"{lost:,} {of} {'could not be read' if unread else 'did not come'}, more than half"
+    return f"{unread:,} {of} could not be read and {lost - unread:,} did not come, together more than half"
+
+
+def digest_questions(answers: pl.DataFrame) -> str:
+    """A digest of the questions of a score table; two tables that were asked the same have the same."""
+    asked = answers.select("benchmark", "item").unique().sort("benchmark", "item")
+    return digest(asked.write_csv().encode())
+
+
+def describe_difference(one: ModelFacts, ranked: ModelFacts) -> str:
+    """What a model was asked or measured on that those which are ranked were not, with the way out."""
+    if one.asked == ranked.asked and one.on == ranked.on:
+        other = ", ".join(name for name in _HOW if one.how.get(name) != ranked.how.get(name))
+        return f"was measured with other settings ({other}): repeat with the same options"
+    if one.asked == ranked.asked:
+        if one.cases == ranked.cases:
+            return "was measured on other cases of the same number (another file or version)"
+        return f"was measured on {one.cases:,} cases, the ranked ones on {ranked.cases:,}: repeat with the same --cases"
+    benchmarks, others = (sorted({name for name, _ in each.items}) for each in (one, ranked))
+    if benchmarks != others:
+        return (
+            f"was asked {', '.join(benchmarks)}, the ranked ones {', '.join(others)}: repeat with the same --benchmark"
+        )
+    if len(one.items) != len(ranked.items):
+        counts = f"{len(one.items):,} questions, the ranked ones {len(ranked.items):,}"
+        return f"was asked {counts}: repeat with the same --limit"
+    if one.items != ranked.items:
+        return "was asked other questions of the same number (another file or version)"
+    return "was asked other variants of the same questions: repeat it in a new folder (--run)"
+
+
+def group_alike(known: Sequence[ModelFacts], *, cases: bool) -> tuple[list[ModelFacts], list[ModelFacts], bool]:
+    """The largest group that was asked the same (and measured on the same cases), the others, and whether another
+    group is as large; then it is that with most questions, then with most cases."""
+    groups: dict[tuple[str, ...], list[ModelFacts]] = {}
+    for one in known:
+        inside = (one.on, repr(one.how)) if cases else ()
+        groups.setdefault((one.asked, *inside), []).append(one)
+    if not groups:
+        return [], [], False
+    best = max(groups.values(), key=lambda group: (len(group), len(group[0].items), group[0].cases))
+    tied = sum(len(group) == len(best) for group in groups.values()) > 1
+    return best, [one for one in known if one not in best], tied
+
+
+def explain_missing(one: ModelFacts, layers: Iterable[str]) -> str:
+    """Which layers a model lacks, and why."""
+    named = {"b": "behaviour", "c": "mechanism", "s": "stability"}
+    why = {name: str(one.row[f"no_{name}"]) for name in layers if one.row[f"no_{name}"]}
+    if "c" in why and one.told.failed is not None:
+        why["c"] = shorten_error(str(one.told.failed))
+    return "; ".join(f"no {name.upper()} ({named[name]}): {said}" for name, said in why.items())
+
+
+def shorten_error(text: str) -> str:
+    """The first sentence of an error, in at most LONGEST characters that are safe to print."""
+    return presentation_one_line(re.split(r"(?<=[.;!?])\s", text.strip(), maxsplit=1)[0].rstrip(".;"), LONGEST)
+
+
+def list_names(names: Iterable[str], most: int = 5) -> str:
+    """The names in a row; of many only the first ones, and how many others there are."""
+    known = [one_line(name) for name in names]
+    more = f" and {len(known) - most} others" if len(known) > most else ""
+    return ", ".join(known[:most]) + more
+
+
+def find_unnamed(folder: Path, on_board: Mapping[str, Path], failed: Iterable[str]) -> list[str]:
+    """The names of models that were asked to the end in a folder below this one, and that this command does not name.
+
+    on_board: the folders of models by their names. failed: names of models that could not be measured.
+    """
+    known = {place.resolve() for place in on_board.values()}
+    found = []
+    for inner in sorted(folder.iterdir()) if folder.is_dir() else []:
+        try:
+            manifest = Manifest.read(inner / ITEMS) if inner.is_dir() and inner.resolve() not in known else None
+        except ConfigError:  # a broken record is no finished model
+            continue
+        if manifest is not None and manifest.complete and manifest.model not in failed:
+            found.append(manifest.model)
+    return found
+
+
+ALL, BS, APART = "leaderboard_ftom", "leaderboard_ftom_bs", "not_ranked"
+"""The names of the tables, and of their files."""
+
+SCORES = {ALL: ("ftom", ("b", "c", "s")), BS: ("ftom_bs", ("b", "s"))}
+"""The score by which each table ranks, and the layers that this score is made of."""
+
+CALLED = {"ftom": "FToM", "ftom_bs": "FToM_BS", "b": "B", "c": "C", "s": "S"}
+"""Scores and layers as readers call them."""
+
+TOGETHER = "all ranked models together"
+"""Under this name stand the warnings of a comparison, which belong to no single model."""
+
+_EQUAL = 1e-9
+"""Scores that differ by no more share a rank."""
+
+
+@dataclass(frozen=True)
+class MeasuredModels:
+    """What came of several wishes. done: of those that could be measured. failed: why not, by the name of the model."""
+
+    done: tuple[FunctionalResult, ...]
+    failed: Mapping[str, TomserveError]
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """A leaderboard.
+
+    tables: by name (ALL, BS and APART), those without rows left out. formula: the name of the score. sentences: what a
+    reader must know of the tables that are there, and of those that are not. warnings: the reasons to doubt the
+    numbers, by model. reports: the report of each model, where there is one. unread: the models of which more than one
+    in ten replies could not be read.
+    """
+
+    tables: Mapping[str, pl.DataFrame]
+    formula: str
+    sentences: tuple[str, ...]
+    warnings: Mapping[str, tuple[str, ...]]
+    reports: Mapping[str, Path]
+    unread: tuple[str, ...] = ()
+
+
+def measure_models(wishes: Mapping[str, FunctionalPlan], doing: PartRunner, *, report: bool = True) -> MeasuredModels:
+    """Carry out the wishes one after the other; one that fails does not stop the others.
+
+    wishes: by the name of the model. Raises StoppedError where somebody stops it; repeated, it goes on. Raises
+    ConfigError, before anything is asked, for what cannot be wished of one of them.
+    """
+    for name, wish in wishes.items():
+        try:
+            check_plan(wish)
+        except ConfigError as error:
+            raise ConfigError(f"{one_line(name)}: {error}") from None
+    done, failed = [], {}
+    for number, (name, wish) in enumerate(wishes.items(), 1):
+        doing.part(f"model {number} of {len(wishes)}: {one_line(name)}")
+        try:
+            done.append(measure_layers(wish, doing, report=report))
+        except StoppedError:
+            raise
+        except TomserveError as error:
+            failed[name] = error
+            doing.note(f"{name} is left out: {error}")
+    return MeasuredModels(tuple(done), failed)
+
+
+def make_leaderboard(queue: MeasuredModels, formula: Formula, folder: Path | None = None) -> Leaderboard:
+    """The leaderboard of what could be measured.
+
+    folder: that of all models; finished ones in it that are not on the board are named.
+    """
+    known = [collect_facts(told) for told in queue.done]
+    sound = list({one.model: one for one in known if not one.spoiled}.values())
+    both = f"{CALLED['ftom']} and {CALLED['ftom_bs']}"
+    apart = [(name, f"not measured: {shorten_error(str(error))}") for name, error in queue.failed.items()]
+    apart += [(one.model, f"{both}: {one.spoiled}") for one in known if one.spoiled]
+    apart += [
+        (one.model, f"{both}: another model of this command goes by this name")
+        for one in known
+        if not one.spoiled and one not in sound
+    ]
+    tables: dict[str, pl.DataFrame] = {}
+    sentences: list[str] = []
+    lacking: dict[str, list[tuple[str, str]]] = {}
+    warnings = {one.model: one.warnings for one in known if one.warnings}
+    for name, (score, layers) in SCORES.items():
+        having = [one for one in sound if one.row[score] is not None]
+        why_none = _explain_none(score, layers, formula)
+        reasons = [(one.model, explain_missing(one, layers) or why_none) for one in sound if one not in having]
+        if not having:
+            sentences += (
+                [f"{why_none[0].upper()}{why_none[1:]}, so there is no ranking by {CALLED[score]}."] if sound else []
+            )
+            lacking[score] = reasons
+            continue
+        same, others, tied = group_alike(having, cases="c" in layers)
+        reasons += [(one.model, describe_difference(one, same[0])) for one in others]
+        apart += [(model, f"{CALLED[score]}: {why}") for model, why in reasons]
+        ranked = _Ranked(same, score, layers, analyze_layers(combine_scores([one.scores for one in same]), formula))
+        tables[name] = ranked.table()
+        sentences += ranked.sentences()
+        if others:
+            sentences.append(_chosen(score, same, tied))
+        warnings |= _more(warnings, ranked.analysis, [one.model for one in known])
+    named = {model for table in tables.values() for model in table["model"]} | {model for model, _ in apart}
+    for score, reasons in lacking.items():  # that no model has a score is said once, but no model goes unmentioned
+        apart += [(model, f"{CALLED[score]}: {why}") for model, why in reasons if model not in named]
+    if apart:
+        tables[APART] = pl.DataFrame(apart, schema={"model": pl.String, "why": pl.String}, orient="row")
+    if folder is not None:
+        sentences += _unnamed_beside(folder, queue)
+    reports = {told.model: path for told in queue.done if (path := told.folder / REPORT).is_file()}
+    unread = tuple(one.model for one in known if one.many_unread)
+    return Leaderboard(tables, formula.name, tuple(sentences), warnings, reports, unread)
+
+
+def _explain_none(score: str, layers: Sequence[str], formula: Formula) -> str:
+    """Why no model has a score."""
+    if "c" in layers:
+        return "no model has all three layers"
+    b, _, s = formula.weights
+    return "no model has both B and S" if b + s > 0 else f"the weights of B and S are 0 in {formula.name}"
+
+
+def _chosen(score: str, same: Sequence[ModelFacts], tied: bool) -> str:
+    """A sentence about which models are ranked, where they were asked different things."""
+    group = "one of the largest groups" if tied else "the largest group"
+    further = ", that with most questions, and then with most cases" if tied else ""
+    names = list_names(one.model for one in same)
+    return (
+        f"{CALLED[score]} ranks {group} of models that were asked and measured alike ({names})"
+        f"{further}; the others stand under Not ranked."
+    )
+
+
+def _more(
+    warnings: Mapping[str, tuple[str, ...]], analysis: Analysis, models: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
+    """The warnings of a comparison that no model has by itself, beside those of another one."""
+    own = [said for said in analysis.warnings if not said.startswith(tuple(f"{model}: " for model in models))]
+    return {TOGETHER: tuple(dict.fromkeys((*warnings.get(TOGETHER, ()), *own)))} if own else {}
+
+
+def _unnamed_beside(folder: Path, queue: MeasuredModels) -> Iterator[str]:
+    """A sentence about the models in the folder that could stand on the board and do not."""
+    if more := find_unnamed(folder, {told.model: told.folder for told in queue.done}, queue.failed):
+        yield (
+            f"Finished in the same folder, but not named this time and so not on this board: {list_names(more)}. "
+            "Repeat the command with them in --models."
+        )
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """Models that were asked alike. score: what ranks them. layers: what it is made of. analysis: of all of them."""
+
+    known: Sequence[ModelFacts]
+    score: str
+    layers: Sequence[str]
+    analysis: Analysis
+
+    @property
+    def _rows(self) -> list[Record]:
+        """The rows of the table `score`, the highest score first, then by name."""
+        rows = list(self.analysis.tables["score"].iter_rows(named=True))
+        return sorted(rows, key=lambda row: (-row[self.score], row["model"]))
+
+    @property
+    def _few(self) -> int | None:
+        """Of how many scenarios the models were asked or measured on, at least, where these are too few."""
+        fewest = min(one.fewest(cases="c" in self.layers) for one in self.known)
+        return fewest if fewest < FEW_SCENARIOS else None
+
+    @property
+    def _open(self) -> list[str]:
+        """The models whose score has no interval."""
+        return [str(row["model"]) for row in self._rows if row[f"{self.score}_low"] is None]
+
+    def table(self) -> pl.DataFrame:
+        """A row for each model, the highest score first. Models of equal scores share a rank, as in 1=."""
+        rows = self._rows
+        of = {one.model: one for one in self.known}
+        chances: dict[str, Record] = {}
+        if (found := self.analysis.tables.get("ranking")) is not None and self._few is None and not self._open:
+            chances = {row["model"]: row for row in found.filter(score=self.score).iter_rows(named=True)}
+        ends = [f"{part}{end}" for part in (self.score, *self.layers) for end in ("", "_low", "_high")]
+        made = []
+        for row in rows:
+            one, chance = of[row["model"]], chances.get(row["model"], {})
+            made.append(
+                {
+                    **{"rank": self._rank(row, rows), "model": row["model"], "formula": row["formula"]},
+                    **{name: row[name] for name in ends},
+                    **{name: chance.get(name) for name in ("p_first", "rank_low", "rank_high")},
+                    **{"questions": len(one.items), "scenarios": one.scenarios},
+                    **({"cases": one.cases, "c_measured_in": one.weights} if "c" in self.layers else {}),
+                    **{"replies": one.replies, "unread": one.unread, "failed": one.failed},
+                }
+            )
+        whole = pl.col("rank_low", "rank_high").cast(pl.Int64)  # they are all null where they are withheld
+        return pl.DataFrame(made, infer_schema_length=None).with_columns(
+            pl.col("p_first", *ends).cast(pl.Float64), whole
+        )
+
+    def _rank(self, row: Record, rows: Sequence[Record]) -> str:
+        values = [float(other[self.score]) for other in rows]
+        own = float(row[self.score])
+        equal = sum(abs(value - own) <= _EQUAL for value in values)
+        return f"{1 + sum(value > own + _EQUAL for value in values)}{'=' if equal > 1 else ''}"
+
+    def sentences(self) -> Iterator[str]:
+        """What a reader must know of this table alone."""
+        called = CALLED[self.score]
+        if len(self.known) == 1:
+            model = list_names([self.known[0].model])
+            yield f"{called}: {model} is the only model that is ranked, so its rank says nothing."
+        elif self._few is not None:
+            scenarios = f"{self._few} scenario{'s' if self._few > 1 else ''}"
+            yield (
+                f"{called}: how probable ranks are is withheld (?), as the answers are about {scenarios}, and fewer "
+                f"than {FEW_SCENARIOS} say next to nothing of further ones; ask more questions (--limit, --cases)."
+            )
+        elif self._open:
+            yield (
+                f"{called}: how probable ranks are is withheld (?), as the score of {list_names(self._open)} has no "
+                "interval; without that model in --models they are known."
+            )
+        if self._open:
+            yield f"{called}: where an interval is ?, the scenarios are too few, or too alike, to tell how far it goes."
+
+
+PAGE, NOTES = "leaderboard.html", "notes.md"
+"""The names of the page, and of the file that says in Markdown what is said below its tables."""
+
+FILES = (*(f"{name}.{form}" for name in (ALL, BS, APART) for form in ("csv", "md")), NOTES, PAGE)
+"""Every file that a leaderboard may have."""
+
+_TITLES = {
+    ALL: ("All three layers", "Ranked by FToM: only models with behaviour (B), mechanism (C) and stability (S), all of "
+          "the same questions and cases."),
+    BS: ("Behaviour and stability", "Ranked by FToM_BS, the only score that ranks models with and without weights at "
+         "hand together, all of the same questions."),
+    APART: ("Not ranked", "What could not be compared or measured, and why."),
+}  # fmt: skip
+
+_COUNTS = ("questions", "scenarios", "cases", "replies", "unread", "failed")
+"""The columns that say how much stands behind a score."""
+
+_UNKNOWN = "?"
+
+
+class Cell(NamedTuple):
+    """A cell for readers: what it says, and what stands below that in small letters."""
+
+    said: str
+    below: str = ""
+
+
+def show_leaderboard(board: Leaderboard, screen: Console) -> None:
+    """Print the warnings under the names of their models, then the tables, and below them what a reader must know."""
+    for models, warnings in _warnings(board):
+        print_prose(f"warnings: {models}", screen, "bold")
+        for line in warnings:
+            print_prose(f"- {line}", screen, hanging=2)
+        screen.print()
+    for excerpt in excerpt_ranks(board):
+        print_table(excerpt.title, excerpt.frame, screen)
+        print_prose(f"{excerpt.reading}\n", screen, "dim")
+    if (apart := board.tables.get(APART)) is not None:
+        print_prose("not ranked", screen, "bold")
+        for model, why in apart.iter_rows():
+            print_prose(f"- {one_line(model)}: {why}", screen, hanging=2)
+        screen.print()
+    for line in board.sentences:
+        print_prose(line, screen)
+    if board.sentences:
+        screen.print()
+
+
+def _warnings(board: Leaderboard) -> list[tuple[str, tuple[str, ...]]]:
+    """The names of models and their warnings; models with the very same ones stand together."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for model, warnings in board.warnings.items():
+        found.setdefault(warnings, []).append(one_line(model))
+    return [(", ".join(models), warnings) for warnings, models in found.items()]
+
+
+def excerpt_ranks(board: Leaderboard) -> list[Excerpt]:
+    """What the terminal shows of the ranks in 80 columns: two lines for each model, the intervals in the second."""
+    found = []
+    for name, (score, layers) in SCORES.items():
+        if (frame := board.tables.get(name)) is None:
+            continue
+        rows = []
+        for row in frame.iter_rows(named=True):
+            names = {"score": score, **{CALLED[part]: part for part in layers}}
+            cells = {heading: _number(row, part, "-") for heading, part in names.items()}
+            first = {name: one.said for name, one in cells.items()}
+            lost = {"unread": f"{row['unread']}/{row['replies']}"}
+            lost |= {"failed": str(row["failed"])} if frame["failed"].sum() else {}
+            chances = {"p(1st)": cell(row["p_first"]), "ranks": _ranks(row)}
+            rows.append({"rank": row["rank"], "model": one_line(row["model"]), **first, **chances, **lost})
+            rows.append({name: cells[name].below if name in cells else "" for name in rows[-1]})
+        row = frame.row(0, named=True)
+        asked = f"{_counted(row['questions'], 'question')} of {_counted(row['scenarios'], 'scenario')}"
+        cases = f", {_counted(row['cases'], 'case')}" if "cases" in row else ""
+        title = f"ranks by {CALLED[score]} ({asked}{cases})"
+        found.append(
+            Excerpt(title, pl.DataFrame(rows), (name,), " ".join(_reading(name, frame, board.formula, "p(1st)")))
+        )
+    return found
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _number(row: Row, name: str, to: str = " to ") -> Cell:
+    """An estimate, and below it its interval."""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    known = isinstance(low, float) and isinstance(high, float)
+    return Cell(cell(row[name]), f"{cell(low)}{to}{cell(high)}" if known else _UNKNOWN)  # type: ignore[arg-type]
+
+
+def _ranks(row: Row) -> str:
+    return _UNKNOWN if row["rank_low"] is None else f"{row['rank_low']} to {row['rank_high']}"
+
+
+def _for_readers(name: str, row: Row) -> dict[str, Cell]:
+    """A row of a table as readers see it, by the headings of the columns."""
+    if name == APART:
+        return {column: Cell(one_line(str(value))) for column, value in row.items()}
+    score, layers = SCORES[name]
+    inside = f"C measured in {one_line(str(row['c_measured_in']))}" if "c_measured_in" in row else ""
+    counts = {what: Cell(f"{row[what]:,}") for what in _COUNTS if what in row}
+    return {
+        "rank": Cell(str(row["rank"])),
+        "model": Cell(one_line(str(row["model"])), inside),
+        **{CALLED[part]: _number(row, part) for part in (score, *layers)},
+        "chance of rank 1": Cell(cell(row["p_first"])),  # type: ignore[arg-type]
+        "likely ranks": Cell(_ranks(row)),
+        **counts,
+    }
+
+
+def _reading(name: str, frame: pl.DataFrame, formula: str, first: str) -> Iterator[str]:
+    """Sentences that explain the columns of a table which are there. first: the heading of the probability."""
+    if name == APART:
+        return
+    score, _ = SCORES[name]
+    c = "C: mechanism, above the largest control and over its ceiling; " if name == ALL else ""
+    yield f"B: behaviour, corrected for chance; {c}S: the share of answers that survive the variants T1 to T4."
+    sums = {ALL: "FToM = .5 B + .3 C + .2 S.", BS: "FToM_BS = (.5 B + .2 S)/.7."}
+    yield sums[name] if formula == FTOM_1.name else f"{CALLED[score]} has the weights of {formula}, and is no ftom-1."
+    yield "Beside or below each value stands its 95% interval over scenarios."
+    if frame["p_first"].count():
+        likely = "ranks" if first == "p(1st)" else "likely ranks"
+        yield (
+            f"{first}: over scenarios weighted anew, how often the model is first; {likely}: the middle 95% of its "
+            "ranks. 1.00 says that no weighting ranked otherwise, not that it cannot be."
+        )
+    if frame["rank"].str.ends_with("=").any():
+        yield "Models with equal scores share a rank (=)."
+    yield "unread: replies in which no answer could be read; failed: requests without a reply; both count as wrong."
+    if name == ALL and first == "p(1st)":
+        inside = (f"{one_line(model)} in {one_line(place)}" for model, place in
+                  frame.select("model", "c_measured_in").iter_rows())  # fmt: skip
+        yield f"C was measured in these weights: {'; '.join(inside)}."
+    yield "Neither the score nor the ranks say anything of other benchmarks."
+
+
+def write_leaderboard(board: Leaderboard, folder: Path) -> list[Path]:
+    """Write the tables as CSV and Markdown, the notes, and one page that opens offline; returns the paths, the page
+    last. Files that an earlier leaderboard had and this one has not are removed, so that none of them speaks of others.
+
+    Raises ConfigError where a file cannot be written.
+    """
+    texts = {f"{name}.csv": tables.render(frame, "csv") for name, frame in board.tables.items()}
+    texts |= {f"{name}.md": _markdown(board, name, frame) for name, frame in board.tables.items()}
+    texts |= {NOTES: "".join(_notes(board)), PAGE: "".join(_page(board, folder))}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            with files.replace_file(folder / name) as file:
+                file.write(text.encode())
+        for name in FILES:
+            if name not in texts:
+                (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another --run") from None
+    return [folder / name for name in texts]
+
+
+def _markdown(board: Leaderboard, name: str, frame: pl.DataFrame) -> str:
+    """A table for readers, under its title, with what is needed to read it."""
+    title, note = _TITLES[name]
+    rows = [{column: f"{one.said} ({one.below})" if one.below else one.said for column, one in _for_readers(name, row)
+             .items()} for row in frame.iter_rows(named=True)]  # fmt: skip
+    told = " ".join(_reading(name, frame, board.formula, "chance of rank 1"))
+    return f"# {title}\n\n{note}\n\n{tables.render(pl.DataFrame(rows), 'md')}" + (f"\n{told}\n" if told else "")
+
+
+def _notes(board: Leaderboard) -> Iterator[str]:
+    yield f"# Functional Theory of Mind\n\n{_made(board)}\n"
+    if board.sentences:
+        yield "\n" + "".join(f"- {tables.markdown(line)}\n" for line in board.sentences)
+    if board.warnings:
+        yield "\n## Warnings\n"
+    for models, warnings in _warnings(board):
+        yield f"\n### {tables.markdown(models)}\n\n"
+        yield "".join(f"- {tables.markdown(line)}\n" for line in warnings)
+
+
+def _made(board: Leaderboard) -> str:
+    """By what and when the leaderboard was made."""
+    day, _, time = utc_now().partition("T")
+    return f"Made by tomserve {__version__} on {day} at {time[:5]} UTC; the score is {board.formula}."
+
+
+_STYLE = """
+:root{color-scheme:light dark;--ground:#fff;--ink:#1c2430;--soft:#566171;--line:#d9dee5;--link:#0a58a6}
+@media(prefers-color-scheme:dark){:root{--ground:#11151b;--ink:#e5eaf1;--soft:#a3afbf;--line:#323c49;--link:#86bdf5}}
+*{box-sizing:border-box}
+body{font:16px/1.5 system-ui,sans-serif;margin:0 auto;padding:1.5rem 1rem 3rem;max-width:78rem;background:var(--ground);
+color:var(--ink);overflow-wrap:anywhere}
+h1{line-height:1.2}h2{margin-top:2.2rem}a{color:var(--link)}p,li{max-width:75ch}
+.soft,small,th{color:var(--soft)}
+table{border-collapse:collapse;width:100%}
+th,td{padding:.35rem .6rem .35rem 0;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
+th{font-weight:600;font-size:.85rem;overflow-wrap:normal}
+small{display:block}.n{white-space:nowrap;font-variant-numeric:tabular-nums}
+@media(max-width:60rem){
+table,tbody,tr{display:block}thead{position:absolute;left:-999rem}
+tbody tr{display:grid;grid-template-columns:repeat(auto-fill,minmax(6.5rem,1fr));gap:.4rem .8rem;margin:0 0 .8rem;
+border:1px solid var(--line);border-radius:6px;padding:.6rem .8rem}
+td{display:block;padding:0;border:0}td.wide{grid-column:2/-1}td.whole{grid-column:1/-1}
+td::before{content:attr(data-label);display:block;white-space:normal;font-size:.8rem;color:var(--soft)}}
+""".replace("\n", "")
+
+
+def _page(board: Leaderboard, folder: Path) -> Iterator[str]:
+    """The page: one table after the other, without any script. folder: where it will stand."""
+    yield (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Functional Theory of Mind</title>\n'
+        f"<style>{_STYLE}</style></head><body>\n<h1>Functional Theory of Mind</h1>\n"
+        f'<p class="soft">{escape(_made(board))}</p>\n'
+    )
+    for line in board.sentences:
+        yield f"<p>{escape(one_line(line))}</p>\n"
+    links = {model: _link(path, folder) for model, path in board.reports.items()}
+    for name, frame in board.tables.items():
+        title, note = _TITLES[name]
+        yield f"<h2>{escape(title)}</h2>\n<p>{escape(note)}</p>\n"
+        rows = [_for_readers(name, row) for row in frame.iter_rows(named=True)]
+        yield from _table(rows, list(frame["model"]), links)
+        if told := " ".join(_reading(name, frame, board.formula, "chance of rank 1")):
+            yield f'<p class="soft">{escape(told)}</p>\n'
+    if board.warnings:
+        yield "<h2>Warnings</h2>\n"
+    for models, warnings in _warnings(board):
+        yield f"<h3>{escape(models)}</h3>\n<ul>\n"
+        yield "".join(f"<li>{escape(one_line(line))}</li>\n" for line in warnings) + "</ul>\n"
+    yield "</body></html>\n"
+
+
+def _table(rows: Sequence[Mapping[str, Cell]], models: Sequence[str], links: Mapping[str, str]) -> Iterator[str]:
+    """A table of cells, whose columns are named again in each row, for screens on which a row is a list. The roles say
+    that it is a table all the same. models: of the rows. links: to the report of a model."""
+    yield '<table role="table"><thead role="rowgroup"><tr role="row">'
+    yield "".join(f'<th role="columnheader" scope="col">{escape(column)}</th>' for column in rows[0])
+    yield '</tr></thead><tbody role="rowgroup">\n'
+    for model, row in zip(models, rows, strict=True):
+        yield '<tr role="row">'
+        for column, one in row.items():
+            said = str(escape(one.said))
+            if column == "model" and model in links:
+                said = f'<a href="{escape(links[model])}">{said}</a>'
+            below = f"<small>{escape(one.below)}</small>" if one.below else ""
+            kind = "whole" if "why" in row else "wide" if column == "model" else "n"
+            yield f'<td role="cell" data-label="{escape(column)}" class="{kind}">{said}{below}</td>'
+        yield "</tr>\n"
+    yield "</tbody></table>\n"
+
+
+def _link(path: Path, folder: Path) -> str:
+    """The address of a file as seen from the page; one that begins with ./ is never taken for another scheme."""
+    return "./" + quote(Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix())
