@@ -84,7 +84,7 @@ class Visitor:
     def __init__(self) -> None:
         from fastapi.testclient import TestClient
 
-        from tomserve.web.app import make as application
+        from tomserve.web.app import make_app as application
         from tomserve.web.settings import Settings
 
         app = application(Settings())

@@ -15,9 +15,9 @@ WORDS = {
 
 def document() -> dict[str, Any]:
     """The OpenAPI document, without a workbench."""
-    from tomserve.web import api
+    from tomserve.web.routes import api
 
-    app = api.Described(title=api.TITLE, description=api.DESCRIPTION)
+    app = api.DescribedApp(title=api.TITLE, description=api.DESCRIPTION)
     app.include_router(api.router)
     return app.openapi()
 

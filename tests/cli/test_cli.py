@@ -18,7 +18,7 @@ from tenacity import wait_none
 
 from tests.conftest import ROOT, Endpoint, completion
 from tests.helpers.outcomes import passes, refuses
-from tomserve.cli import signals
+from tomserve.cli import interrupts
 from tomserve.engine import retry
 from tomserve.runs.evaluation import evaluate
 from tomserve.runs.planning import EvalOptions
@@ -400,7 +400,8 @@ def test_signals_are_heard_after_asking_too(endpoint: Endpoint, items_file: Path
     signal.signal(signal.SIGTERM, ours)
     try:
         evaluate(
-            EvalOptions(benchmark="items", path=items_file, base_urls=(endpoint.url,), run="r"), drive=signals.heard
+            EvalOptions(benchmark="items", path=items_file, base_urls=(endpoint.url,), run="r"),
+            drive=interrupts.ask_with_signals,
         )
         assert signal.getsignal(signal.SIGTERM) is ours
     finally:

@@ -17,7 +17,7 @@ from tests.helpers.mechanism import write_items
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.subjects import build
 from tomserve.benchmarks.worlds.benchmark import load
-from tomserve.cli.functional import doing
+from tomserve.cli.functional import make_runner
 from tomserve.errors import StoppedError
 from tomserve.runs.manifest import Manifest
 from tomserve.workflows.functional import explain_other_weights
@@ -230,5 +230,5 @@ def test_a_signal_while_weights_are_loaded_is_no_mistake_of_the_weights(
 def test_the_name_of_a_part_cannot_control_the_terminal() -> None:
     for quiet, said in ((False, "model 1 of 2: m\\x1b[31m\n"), (True, "")):
         file = io.StringIO()
-        doing(Console(file=file, width=80), quiet=quiet).part("model 1 of 2: m\x1b[31m")
+        make_runner(Console(file=file, width=80), quiet=quiet).part("model 1 of 2: m\x1b[31m")
         assert file.getvalue() == said

@@ -12,7 +12,7 @@ START = """
 import ctypes, gc, os, signal, sys, threading, time, weakref
 from tomserve import cli
 from tomserve.cli import app
-from tomserve.cli.ending import SIGNALS
+from tomserve.cli.exit_codes import SIGNALS
 from tomserve.errors import Interrupted
 
 NUMBER = int(sys.argv.pop())

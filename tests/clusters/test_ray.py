@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import Endpoint
 from tests.helpers.outcomes import passes
 from tests.helpers.ray_nodes import RayNodes, ray_nodes
-from tomserve.cli.ray_cluster import demanded
+from tomserve.cli.submit import make_demand
 from tomserve.distributed import ray as rays
 from tomserve.distributed.cluster import Job
 from tomserve.distributed.ray import TaskDemand, work_command
@@ -158,24 +158,24 @@ def test_half_a_gpu_is_half_its_memory() -> None:
 
 
 def test_what_a_part_takes() -> None:
-    one = demanded("llama3-70b", "8xA100-80GB", None, None, 3, [])
+    one = make_demand("llama3-70b", "8xA100-80GB", None, None, 3, [])
     assert (one.gpus, one.cpus) == (4, 16)
-    assert demanded("llama3-70b", "8xA100-80GB", 0.5, 2.5, 3, []).gpus == 0.5
-    assert demanded(None, None, None, None, 3, ["--base-url", "http://h/v1"]) == TaskDemand(
+    assert make_demand("llama3-70b", "8xA100-80GB", 0.5, 2.5, 3, []).gpus == 0.5
+    assert make_demand(None, None, None, None, 3, ["--base-url", "http://h/v1"]) == TaskDemand(
         1, 0, 3, ("--base-url", "http://h/v1")
     )
     with pytest.raises(ConfigError, match="say which ones a node has, such as"):
-        demanded("llama3-70b", None, None, None, 3, [])
+        make_demand("llama3-70b", None, None, None, 3, [])
     with pytest.raises(ConfigError, match=r"--gpus-per-part 1\.5: expected a whole number"):
-        demanded("llama3-70b", None, 1.5, None, 3, [])
+        make_demand("llama3-70b", None, 1.5, None, 3, [])
     with pytest.raises(ConfigError, match="takes 2 nodes, and a task of Ray runs on one"):
-        demanded("llama3.1-405b", "2x8xA100-80GB", None, None, 3, [])
+        make_demand("llama3.1-405b", "2x8xA100-80GB", None, None, 3, [])
 
 
 def test_no_secret_is_handed_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TOMSERVE_API_KEY", "s3cret")
     monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "key"))
-    demand = demanded(None, None, None, None, 3, [])
+    demand = make_demand(None, None, None, None, 3, [])
     assert "s3cret" not in repr(demand)
     assert dict(demand.env)["TOMSERVE_API_KEY_FILE"] == str(tmp_path / "key")
 

@@ -15,7 +15,7 @@ import yaml
 from tests.conftest import ROOT
 from tests.helpers.parted import divided_example, whole_example
 from tomserve.errors import ConfigError
-from tomserve.web import forms
+from tomserve.web.routes import experiments
 
 SPELLINGS = ("evil", "evil.py", "./evil.py", "more/evil.py", "{}/evil.py", "{}/evil/", "{}/evil.yaml")
 BATCH = ("export batch --run mine --out new.jsonl", "import batch x.jsonl --run mine")
@@ -106,4 +106,4 @@ def test_yaml_is_read_within_bounds(cli: Any, run: Path, text: str | Callable[[P
     assert (done.code, said in done.err, done.err.count("\n")) == (2, True, 1), done.err
     if isinstance(text, str):
         with pytest.raises(ConfigError, match=r"experiment\.yaml|characters"):
-            forms.pasted(text)
+            experiments.form_of_text(text)

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from tests.conftest import Endpoint, running
 from tests.helpers.command import TOMSERVE, environment
 from tests.helpers.queues import until
-from tomserve.web.app import make
+from tomserve.web.app import make_app
 from tomserve.web.settings import Settings
 
 PATIENCE = 120_000
@@ -38,7 +38,7 @@ def served() -> Iterator[Served]:
     """A workbench that listens until this is left."""
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
-    app = make(Settings(port=port))
+    app = make_app(Settings(port=port))
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

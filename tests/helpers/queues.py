@@ -20,12 +20,11 @@ from tests.conftest import Endpoint, make_item
 from tomserve.content.paths import runs_root
 from tomserve.items import write_items
 from tomserve.runs.journal import read_rows
-from tomserve.web import cards, child, working
-from tomserve.web.cards import Job
+from tomserve.web import jobs, run_index
+from tomserve.web.jobs import Worker
 from tomserve.web.queue import Queue
-from tomserve.web.register import Register
+from tomserve.web.run_index import Job, RunIndex
 from tomserve.web.settings import Settings
-from tomserve.web.working import Worker
 from tomserve.workflows.evaluate import Experiment
 
 LONG = 120.0
@@ -42,14 +41,14 @@ def until(found: Callable[[], Any], what: str = "") -> Any:
 
 
 def queue_of(settings: Settings) -> Queue:
-    return Queue(Register(settings.folder), settings)
+    return Queue(RunIndex(settings.folder), settings)
 
 
 def items(count: int) -> Path:
     """Questions within the folder of runs, where experiments of a workbench may read them."""
     folder = runs_root() / "given"
     folder.mkdir(parents=True, exist_ok=True)
-    cards.write(folder, cards.Card())  # what is no run is seen by nobody
+    run_index.write_card(folder, run_index.Card())  # what is no run is seen by nobody
     path = folder / f"{count}.jsonl"
     if not path.exists():
         write_items(path, [make_item(number) for number in range(count)])
@@ -69,14 +68,16 @@ def experiment(endpoint: Endpoint | str, count: int = 6, **fields: Any) -> Exper
 
 
 def job(name: str) -> Job:
-    found = cards.read(runs_root() / name).job
+    found = run_index.read_card(runs_root() / name).job
     assert found is not None
     return found
 
 
 def put(name: str, **fields: Any) -> None:
     """Change the place of an experiment in the queue, as if it had come to that."""
-    cards.change(runs_root() / name, lambda card: card.model_copy(update={"job": job(name).model_copy(update=fields)}))
+    run_index.change_card(
+        runs_root() / name, lambda card: card.model_copy(update={"job": job(name).model_copy(update=fields)})
+    )
 
 
 def state(name: str) -> str:
@@ -157,10 +158,10 @@ class Workers:
         self.settings, self.begun, self.why, self.kills = settings, list[Played](), "", list[int]()
         kill = os.kill
         for name in ("LOOK", "EVERY", "TRY_EVERY", "TOGETHER"):
-            monkeypatch.setattr(working, name, 0.01)
-        monkeypatch.setattr(working.waiting, "reason", lambda experiment, folder: self.why)
-        monkeypatch.setattr(child, "subprocess", SimpleNamespace(Popen=self._begin, DEVNULL=-3))
-        monkeypatch.setattr(child, "registry", SimpleNamespace(birth=lambda pid: f"birth/{pid}"))
+            monkeypatch.setattr(jobs, name, 0.01)
+        monkeypatch.setattr(jobs, "waiting_reason", lambda experiment, folder: self.why)
+        monkeypatch.setattr(jobs, "subprocess", SimpleNamespace(Popen=self._begin, DEVNULL=-3))
+        monkeypatch.setattr(jobs, "registry", SimpleNamespace(birth=lambda pid: f"birth/{pid}"))
         monkeypatch.setattr(
             os, "kill", lambda pid, number: self._kill(pid, number) if pid > 10**9 else kill(pid, number)
         )

@@ -13,11 +13,11 @@ from fastapi.testclient import TestClient
 from tests.helpers.examples import copied_run
 from tests.helpers.queues import until
 from tomserve.content.paths import runs_root
-from tomserve.web import cards, computing, users
-from tomserve.web.app import make
-from tomserve.web.cards import Card
+from tomserve.web import accounts, cache, run_index
+from tomserve.web.app import make_app
+from tomserve.web.cache import Result
 from tomserve.web.client import Workbench
-from tomserve.web.computing import Result
+from tomserve.web.run_index import Card
 from tomserve.web.settings import Settings
 
 ADDRESS = "http://127.0.0.1:8321"
@@ -27,7 +27,7 @@ ROLES = {"ada": "runner", "ben": "runner", "eve": "reader"}
 
 def client(app: FastAPI | None = None, **settings: Any) -> TestClient:
     """Whoever sends the token of a workbench, as a program does; app: None for a new one with these settings."""
-    app = app or make(Settings(**settings))
+    app = app or make_app(Settings(**settings))
     return TestClient(app, base_url=ADDRESS, headers={"Authorization": f"Bearer {app.state.access.token}"})
 
 
@@ -46,8 +46,8 @@ def visitor(app: FastAPI) -> TestClient:
 
 def lab(**settings: Any) -> FastAPI:
     """A workbench where people sign in: ada and ben run experiments, eve reads."""
-    app = make(Settings(auth=True, **settings))
-    with mock.patch.dict(users.COST, {"n": 1 << 10, "p": 1}):  # tests of other things need not wait for this
+    app = make_app(Settings(auth=True, **settings))
+    with mock.patch.dict(accounts.COST, {"n": 1 << 10, "p": 1}):  # tests of other things need not wait for this
         for name, password in PASSWORDS.items():
             app.state.access.users.put(name, ROLES[name], password)
     return app
@@ -72,7 +72,8 @@ def routes() -> list[tuple[str, str]]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("TOMSERVE_RUNS", "/nonexistent")
         found = []
-        from tomserve.web import api, app
+        from tomserve.web import app
+        from tomserve.web.routes import api
 
         for router in (api.router, *app.PAGES):
             for route in router.routes:
@@ -110,7 +111,7 @@ def settled(person: TestClient, address: str) -> Any:
 def made(work: str, *runs: str, **options: Any) -> Result:
     """What came of a wish, once it is there."""
     folders = [runs_root() / run for run in runs]
-    found: Result = until(lambda: computing.wanted(work, *folders, **options), f"{work} of {runs}")
+    found: Result = until(lambda: cache.compute(work, *folders, **options), f"{work} of {runs}")
     return found
 
 
@@ -122,5 +123,5 @@ def example(name: str, card: Card | None = None, *, strategies: dict[str, Any] |
         fields["strategies"][strategy].update(changed)
     (folder / "manifest.json").write_bytes(orjson.dumps({**fields, **manifest}))
     if card is not None:
-        cards.write(folder, card)
+        run_index.write_card(folder, card)
     return folder

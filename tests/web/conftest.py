@@ -16,7 +16,7 @@ import pytest
 from tomserve import content
 from tomserve.content.paths import absolute_runs_root
 from tomserve.errors import TomserveError
-from tomserve.web import computing, planning, process, tried, trying
+from tomserve.web import cache, planning, playground, playground_process, process
 from tomserve.web.process import Process
 from tomserve.workflows.evaluate import Experiment
 
@@ -36,7 +36,7 @@ class Kept:
                 return {"error": "the workbench was ended before it was done"}
             key = self._key(work, runs, options)
             if key not in self.facts:
-                found: dict[str, Any] = orjson.loads(orjson.dumps(process.done({**wanted, "code": process.CODE})))
+                found: dict[str, Any] = orjson.loads(orjson.dumps(process.do_work({**wanted, "code": process.CODE})))
                 if "error" in found:
                     return found
                 self.facts[key] = found
@@ -50,7 +50,7 @@ class Kept:
         state: list[Any] = [work, dict(options), os.environ.get("TOMSERVE_CONTENT")]
         for run in runs:
             name = str(run.absolute()).removeprefix(str(absolute_runs_root()))
-            files = [(one, run / one) for one in (*computing.SOURCES, computing.MEASURED)]
+            files = [(one, run / one) for one in (*cache.SOURCES, cache.MEASURED)]
             state.append([name, [[one, path.read_bytes().hex() if path.is_file() else ""] for one, path in files]])
         if file := options.get("file"):
             state.append(
@@ -64,9 +64,9 @@ def _kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     return Kept(tmp_path_factory.mktemp("computed"))
 
 
-def planned(desk: planning.Desk, wish: str) -> planning.Plan | str:
+def planned(desk: planning.Planner, wish: str) -> planning.Plan | str:
     try:
-        return planning.foresee(Experiment.model_validate_json(wish))
+        return planning.plan_experiment(Experiment.model_validate_json(wish))
     except TomserveError as error:
         return str(error)
 
@@ -76,7 +76,7 @@ class Tried:
 
     def __init__(self, command: list[str], *, env: dict[str, str], **_: Any) -> None:
         with mock.patch.dict(os.environ, env, clear=True):
-            tried.main(Path(command[-1]))
+            playground_process.main(Path(command[-1]))
 
     def poll(self) -> int:
         return 0
@@ -92,9 +92,11 @@ class Tried:
 def _no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _kept: Kept) -> Iterator[None]:
     if request.node.get_closest_marker("system") is None:
         monkeypatch.setattr(Process, "ask", lambda self, *about: _kept.ask(*about, stopped=lambda: self._stopped))
-        monkeypatch.setattr(trying, "subprocess", SimpleNamespace(Popen=Tried, DEVNULL=-3, TimeoutExpired=TimeoutError))
-        monkeypatch.setattr(trying, "_children", [])
-        monkeypatch.setattr(planning.Desk, "_computed", planned)
+        monkeypatch.setattr(
+            playground, "subprocess", SimpleNamespace(Popen=Tried, DEVNULL=-3, TimeoutExpired=TimeoutError)
+        )
+        monkeypatch.setattr(playground, "_children", [])
+        monkeypatch.setattr(planning.Planner, "_computed", planned)
     yield
-    computing.stop()
-    computing._all.clear()
+    cache.stop()
+    cache._all.clear()

@@ -11,8 +11,7 @@ from starlette.testclient import TestClient
 from tests.helpers.workbenches import ADDRESS, PASSWORDS, lab, member, signed_in, stranger
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
-from tomserve.web.sessions import FREE, HOURS, Sessions, SlowDown
-from tomserve.web.users import Password, Users
+from tomserve.web.accounts import FREE, HOURS, LoginThrottle, Password, Sessions, Users
 
 
 @pytest.fixture
@@ -104,7 +103,7 @@ def test_sessions_outlive_a_restart_and_end_after_hours(app: FastAPI) -> None:
 
 def test_whoever_tries_passwords_waits_longer_and_longer() -> None:
     now = [0.0]
-    tries = SlowDown(lambda: now[0])
+    tries = LoginThrottle(lambda: now[0])
     assert [tries.wait("ada", "there") for _ in range(FREE["both"])] == [0.0] * FREE["both"]
     waits = []
     for _ in range(12):
@@ -115,18 +114,18 @@ def test_whoever_tries_passwords_waits_longer_and_longer() -> None:
     assert waits[-1] == 900.0
     assert tries.wait("ada", "elsewhere") == 0.0  # nobody else is shut out
     assert tries.wait("ben", "elsewhere") == 0.0
-    tries = SlowDown(lambda: 0.0)
+    tries = LoginThrottle(lambda: 0.0)
     waits = [tries.wait(f"name{number}", "there") for number in range(100)]  # nor can one address try many names
     assert waits[: FREE["address"]] == [0.0] * FREE["address"]
     assert min(waits[FREE["address"] :]) > 0
-    tries = SlowDown(lambda: 0.0)
+    tries = LoginThrottle(lambda: 0.0)
     for _ in range(50):
         assert tries.wait("ada", "there") == 0.0
         tries.worked("ada", "there")
 
 
 def test_too_many_tries_are_told_to_wait(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    app.state.access.tries = SlowDown(lambda: 0.0)
+    app.state.access.tries = LoginThrottle(lambda: 0.0)
     monkeypatch.setattr(Users, "signed_in", lambda self, name, password: None)
     answers = [
         stranger(app).post("/login", data={"name": "ada", "password": "wrong one"}) for _ in range(FREE["both"] + 1)

@@ -9,10 +9,9 @@ import pytest
 from tests.helpers.queues import items
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, NotAllowedError
-from tomserve.web import admitting, cards, sealing
-from tomserve.web.cards import Card
-from tomserve.web.people import Person
-from tomserve.web.register import Register
+from tomserve.web import queue, run_index
+from tomserve.web.accounts import Person
+from tomserve.web.run_index import Card, RunIndex
 from tomserve.web.settings import Settings
 from tomserve.workflows.evaluate import Experiment
 
@@ -22,7 +21,9 @@ KEYS = Settings(keys=(("ANY_KEY", ""), ("BOUND_KEY", "https://api.example.org/v1
 
 
 def check(person: Person = ME, settings: Settings = KEYS, **fields: Any) -> Experiment:
-    return admitting.check(Experiment(**{"base_url": (URL,), **fields}), person, Register(settings.folder), settings)
+    return queue.check_experiment(
+        Experiment(**{"base_url": (URL,), **fields}), person, RunIndex(settings.folder), settings
+    )
 
 
 def test_names_of_content_are_taken() -> None:
@@ -35,8 +36,8 @@ def test_names_of_content_are_taken() -> None:
 def test_addresses_are_written_in_one_way() -> None:
     found = check(base_url=("127.0.0.1:9", "http://127.0.0.1:9/v1/", "https://h"))
     assert found.base_url == (URL, "https://h/v1")
-    assert admitting.group_of(found) == f"{URL} https://h/v1"
-    assert admitting.group_of(check(base_url=(), model="reference")) == admitting.HERE
+    assert queue.group_of(found) == f"{URL} https://h/v1"
+    assert queue.group_of(check(base_url=(), model="reference")) == queue.THIS_MACHINE
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_no_other_file_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_files_of_another_ones_private_run_cannot() -> None:
     folder = runs_root() / "hidden"
-    cards.write(folder, Card(owner="ada", private=True))
+    run_index.write_card(folder, Card(owner="ada", private=True))
     (folder / "items.jsonl").write_text("{}")
     check(ADA, benchmark="items", path=str(folder / "items.jsonl"))
     for name in ("items.jsonl", "none.jsonl", ""):
@@ -114,7 +115,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def keys_of(settings: Settings = KEYS, **fields: Any) -> set[str]:
     """The variables of the process that hold a key."""
-    found = admitting.environment(Experiment(**fields), settings)
+    found = queue.experiment_environment(Experiment(**fields), settings)
     assert found["HARMLESS"] == "1"
     assert "PATH" in found
     assert "TOMSERVE_QUEUE" not in found
@@ -160,32 +161,32 @@ def file(tmp_path: Path) -> Path:
 def test_a_seal_is_that_of_one_experiment_of_one_name(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mark = sealing.seal("r", file.read_bytes())
-    assert sealing.sealed("r", file, mark)
-    assert not sealing.sealed("s", file, mark)
-    assert not sealing.sealed("r", file, "")
-    assert not sealing.sealed("r", file, "\N{SNOWMAN}")
+    mark = queue.seal("r", file.read_bytes())
+    assert queue.is_sealed("r", file, mark)
+    assert not queue.is_sealed("s", file, mark)
+    assert not queue.is_sealed("r", file, "")
+    assert not queue.is_sealed("r", file, "\N{SNOWMAN}")
     file.write_bytes(b"model: n\n")
-    assert not sealing.sealed("r", file, mark)
-    mark = sealing.seal("r", file.read_bytes())
+    assert not queue.is_sealed("r", file, mark)
+    mark = queue.seal("r", file.read_bytes())
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "other"))
-    assert not sealing.sealed("r", file, mark), "another workbench has another secret"
+    assert not queue.is_sealed("r", file, mark), "another workbench has another secret"
 
 
 def test_the_secret_is_this_users_alone(file: Path) -> None:
-    mark = sealing.seal("r", file.read_bytes())
+    mark = queue.seal("r", file.read_bytes())
     path = runs_root() / ".web/secret"
     assert path.stat().st_mode & 0o777 == 0o600
-    assert sealing.seal("r", file.read_bytes()) == mark
+    assert queue.seal("r", file.read_bytes()) == mark
     path.chmod(0o644)
     with pytest.raises(ConfigError, match="is no secret of this user alone"):
-        sealing.sealed("r", file, mark)
+        queue.is_sealed("r", file, mark)
     path.chmod(0o600)
     path.write_bytes(b"")
     with pytest.raises(ConfigError, match="is no secret of this user alone"):
-        sealing.sealed("r", file, mark)
+        queue.is_sealed("r", file, mark)
     path.unlink()
     path.symlink_to(file)
     with pytest.raises(ConfigError, match="is a symbolic link"):
-        sealing.secret()
+        queue.secret()
     assert os.path.islink(path)

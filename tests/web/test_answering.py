@@ -13,13 +13,13 @@ from tests.helpers.workbenches import made
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, NoSuchAnswerError
 from tomserve.runs.scores import load_scores
-from tomserve.web import answering
+from tomserve.web import answers
 
 ITEM = "C1/add_unrelated_information/informed_protagonist/belief/swapped"
 
 
-def answer(run: str, *about: str, **more: Any) -> answering.Answer:
-    return answering.answer(runs_root() / run, *about, **more)
+def answer(run: str, *about: str, **more: Any) -> answers.Answer:
+    return answers.answer(runs_root() / run, *about, **more)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def content(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_answer_is_the_same_with_an_index_and_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copied_example(tmp_path / "runs")
     with monkeypatch.context() as patched:
-        patched.setattr(answering, "index_of", lambda _: None)
+        patched.setattr(answers, "index_of", lambda _: None)
         scanned = answer("example", ITEM, "cot")
     made("answers", "example")
     found = answer("example", ITEM, "cot")
@@ -78,7 +78,7 @@ def read(monkeypatch: pytest.MonkeyPatch, indexed: bool, run: str) -> None:
     if indexed:
         made("answers", run)
     else:
-        monkeypatch.setattr(answering, "index_of", lambda _: None)
+        monkeypatch.setattr(answers, "index_of", lambda _: None)
 
 
 @pytest.mark.parametrize("indexed", [True, False])
@@ -99,7 +99,7 @@ def test_versions_and_originals_are_named(tmp_path: Path) -> None:
     found = answer("varied", item, "vanilla")
     assert found.original.id == found.item.base
     assert found.item.base in {row["item"] for row in found.versions}
-    assert answering.version_of(runs_root() / "varied", found.original.id) is not None
+    assert answers.version_of(runs_root() / "varied", found.original.id) is not None
 
 
 @pytest.mark.parametrize("indexed", [True, False])
@@ -124,5 +124,5 @@ def test_lines_that_are_no_rows_are_passed_over(tmp_path: Path, monkeypatch: pyt
     journal = folder / "responses.jsonl"
     strange = [b"{", b"[]", b"7", b'{"item": 1}', b'{"item": "x", "turn": "y"}', b"\xff\xfe", b""]
     journal.write_bytes(b"\n".join(strange) + b"\n" + journal.read_bytes() + b'{"torn')
-    monkeypatch.setattr(answering, "index_of", lambda _: None)
+    monkeypatch.setattr(answers, "index_of", lambda _: None)
     assert answer("example", ITEM, "cot").reply

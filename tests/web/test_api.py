@@ -13,9 +13,9 @@ from schemathesis.generation.modes import GenerationMode
 from tests.helpers.examples import copied_example, copied_run
 from tests.helpers.workbenches import ADDRESS, client, lab, member, signed_in, stranger
 from tomserve.content.paths import runs_root
-from tomserve.web import cards
-from tomserve.web.app import make
-from tomserve.web.cards import Card
+from tomserve.web import run_index
+from tomserve.web.app import make_app
+from tomserve.web.run_index import Card
 from tomserve.web.settings import Settings
 
 checks.load_all_checks()
@@ -36,14 +36,14 @@ EXAMPLES = 3
 @pytest.fixture
 def app() -> FastAPI:
     copied_example(runs_root())
-    return make(Settings())
+    return make_app(Settings())
 
 
 @pytest.fixture
 def shared() -> FastAPI:
     """A workbench where people sign in, with a run that ada keeps for herself."""
     for name, card in (("hers", Card(owner="ada", private=True, notes="nobody else")), ("ours", Card(owner="ada"))):
-        cards.write(copied_run(runs_root() / name), card)
+        run_index.write_card(copied_run(runs_root() / name), card)
     return lab()
 
 

@@ -11,9 +11,9 @@ from tests.helpers.browsing import Served, Visitor, served, visiting
 from tests.helpers.examples import copied_run
 from tests.helpers.queues import put
 from tomserve.content.paths import runs_root
-from tomserve.web import cards
-from tomserve.web.cards import State
-from tomserve.web.people import Person
+from tomserve.web import run_index
+from tomserve.web.accounts import Person
+from tomserve.web.run_index import State
 from tomserve.workflows.evaluate import Experiment
 
 pytestmark = pytest.mark.system
@@ -144,7 +144,7 @@ def test_lists_change_in_place_and_keep_the_focus(me: Visitor, bench: Served) ->
     me.agrees = True
     page.click("#cancel-d")
     page.wait_for_selector("#retry-d")
-    states = {name: job.state for name in "bd" if (job := cards.read(runs_root() / name).job) is not None}
+    states = {name: job.state for name in "bd" if (job := run_index.read_card(runs_root() / name).job) is not None}
     assert states == {"b": State.QUEUED, "d": State.CANCELLED}
     page.goto(f"{me.base}/live/a", wait_until="domcontentloaded")
     for action, badge in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled")):

@@ -13,9 +13,9 @@ import pytest
 from tests.helpers.examples import copied_example
 from tests.helpers.reports import talking_run
 from tomserve.runs.scores import load_scores
-from tomserve.web import answerindex, browsing
-from tomserve.web.browsing import NONE, Filters
-from tomserve.web.computing import Result
+from tomserve.web import answer_index
+from tomserve.web.answer_index import NONE, Filters
+from tomserve.web.cache import Result
 
 Row = dict[str, Any]
 
@@ -29,7 +29,7 @@ def _example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, list[Row
     root = tmp_path_factory.mktemp("browsed")
     folder, out = copied_example(root / "runs"), root / "index"
     out.mkdir()
-    facts = answerindex.answers(out, [str(folder)], {})
+    facts = answer_index.answers(out, [str(folder)], {})
     replies = {}
     for line in (folder / "responses.jsonl").read_bytes().splitlines():
         row = orjson.loads(line)
@@ -45,12 +45,12 @@ def _example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, list[Row
 
 @pytest.fixture
 def example(_example: tuple[Result, list[Row]], monkeypatch: pytest.MonkeyPatch) -> list[Row]:
-    monkeypatch.setattr(browsing, "index_of", lambda run: _example[0])
+    monkeypatch.setattr(answer_index, "index_of", lambda run: _example[0])
     return _example[1]
 
 
-def page_of(filters: Filters) -> browsing.Page:
-    found = browsing.page_of(RUN, filters)
+def page_of(filters: Filters) -> answer_index.Page:
+    found = answer_index.page_of(RUN, filters)
     assert found is not None
     return found
 
@@ -59,7 +59,7 @@ def wanted(filters: Filters) -> list[tuple[str, str]]:
     first = page_of(filters)
     pages = [page_of(replace(filters, page=number)) for number in range(1, first.pages + 1)]
     assert {page.total for page in pages} == {first.total}
-    assert max(len(page.rows) for page in pages) <= browsing.SIZE
+    assert max(len(page.rows) for page in pages) <= answer_index.SIZE
     found = [(row["item"], row["strategy"]) for page in pages for row in page.rows]
     assert len(found) == first.total
     return found
@@ -119,10 +119,10 @@ def test_a_page_has_the_counts_of_all_answers_and_beginnings_of_replies(
     assert dict(page.about["outcomes"]) == {"right": right, "wrong": len(example) - right}
     assert dict(page.about["factors"]["stage"])["C1"] == sum(row["stage"] == "C1" for row in example)
     for row, plain in zip(page_of(Filters()).rows, example, strict=False):
-        assert row["shown"] == plain["reply"][: answerindex.SHOWN]
-        assert row["long"] == (len(plain["reply"]) > answerindex.SHOWN)
+        assert row["shown"] == plain["reply"][: answer_index.SHOWN]
+        assert row["long"] == (len(plain["reply"]) > answer_index.SHOWN)
         assert row["gold"] == plain["gold"]
-    monkeypatch.setattr(browsing, "MOST_SEARCHED", 1)
+    monkeypatch.setattr(answer_index, "MOST_SEARCHED", 1)
     page = page_of(Filters(text="no such words at all"))
     assert "takes too long" in page.unsearched
     assert page.total == len(example)
@@ -132,10 +132,10 @@ def test_a_page_has_the_counts_of_all_answers_and_beginnings_of_replies(
 def test_before_and_after_follow_the_filters() -> None:
     filters = Filters(outcome="wrong", sort="answer", down=True)
     first, second, third = (row["place"] for row in page_of(filters).rows[:3])
-    before, after = browsing.neighbours(RUN, filters, second)
+    before, after = answer_index.neighbours(RUN, filters, second)
     assert (before["place"], after["place"]) == (first, third)
-    assert browsing.neighbours(RUN, filters, first)[0] is None
-    assert browsing.neighbours(RUN, Filters(outcome="right"), first) == (None, None)
+    assert answer_index.neighbours(RUN, filters, first)[0] is None
+    assert answer_index.neighbours(RUN, Filters(outcome="right"), first) == (None, None)
 
 
 def test_an_address_is_read_as_it_is_written_and_a_strange_page_is_one_that_there_is() -> None:
@@ -154,7 +154,7 @@ def test_samples_and_turns_have_their_places(tmp_path: Path) -> None:
     folder = talking_run(tmp_path / "runs/talking")
     out = tmp_path / "index"
     out.mkdir()
-    assert answerindex.answers(out, [str(folder)], {})["turns"]
+    assert answer_index.answers(out, [str(folder)], {})["turns"]
     turns = pl.read_parquet(out / "turns.parquet")
     journal = (folder / "responses.jsonl").read_bytes()
     for row in turns.iter_rows(named=True):

@@ -16,9 +16,9 @@ from tests.helpers.workbenches import by_python, lab
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError, ServerError, ServerLostError
 from tomserve.web import client
-from tomserve.web.app import make
-from tomserve.web.cards import State
+from tomserve.web.app import make_app
 from tomserve.web.client import Workbench
+from tomserve.web.run_index import State
 from tomserve.web.settings import Settings
 from tomserve.workflows.evaluate import Experiment
 
@@ -26,7 +26,7 @@ from tomserve.workflows.evaluate import Experiment
 @pytest.fixture
 def app() -> FastAPI:
     copied_run(runs_root() / "pilot/example")
-    return make(Settings())
+    return make_app(Settings())
 
 
 @pytest.fixture

@@ -14,9 +14,8 @@ import pytest
 from tests.helpers.examples import copied_example
 from tests.helpers.queues import until
 from tests.helpers.workbenches import made
-from tomserve.web import computing, digests, process
-from tomserve.web.computing import Computing, Result, Wish
-from tomserve.web.digests import Allowance, Digests
+from tomserve.web import cache, process
+from tomserve.web.cache import Allowance, Computation, ComputationCache, Digests, Result
 from tomserve.web.process import Process
 
 
@@ -51,7 +50,7 @@ class Writer(Process):
         return {"facts": {"number": number}} if not options.get("fails") else {"error": "it is too hot"}
 
 
-class Counted(Computing):
+class Counted(ComputationCache):
     """Its processes only write files; it counts how often and by which, and how many at once."""
 
     def __init__(self, folder: Path, **more: Any) -> None:
@@ -62,7 +61,7 @@ class Counted(Computing):
         self.go = threading.Event()
         self.go.set()
 
-    def settled(self, wish: Wish, **more: Any) -> Result:
+    def settled(self, wish: Computation, **more: Any) -> Result:
         found: Result = until(lambda: self.wanted(wish, **more))
         return found
 
@@ -72,8 +71,8 @@ def beside(tmp_path: Path) -> Counted:
     return Counted(tmp_path / "cache")
 
 
-def wishes(example: Path, count: int, **options: Any) -> list[Wish]:
-    return [Wish("answers", (example,), {"number": number, **options}) for number in range(count)]
+def wishes(example: Path, count: int, **options: Any) -> list[Computation]:
+    return [Computation("answers", (example,), {"number": number, **options}) for number in range(count)]
 
 
 def test_it_is_computed_and_told_with_its_errors_in_words(tmp_path: Path) -> None:
@@ -104,7 +103,7 @@ def test_what_is_kept_is_found_by_another_server_and_believed_by_content(example
 def test_the_content_of_files_decides_and_what_was_wanted_and_the_code(
     example: Path, beside: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wish, journal = Wish("answers", (example,), {"by": "a"}), example / "responses.jsonl"
+    wish, journal = Computation("answers", (example,), {"by": "a"}), example / "responses.jsonl"
     before, status, text = beside.key(wish), journal.stat(), journal.read_bytes()
     os.utime(journal)
     assert beside.key(wish) == before
@@ -113,21 +112,24 @@ def test_the_content_of_files_decides_and_what_was_wanted_and_the_code(
     keys = {before, beside.key(wish)}
     journal.write_bytes(text)
     assert beside.key(wish) == before
-    keys |= {beside.key(Wish("answers", (example,), {"by": "b"})), beside.key(Wish("panels", (example,), {"by": "a"}))}
+    keys |= {
+        beside.key(Computation("answers", (example,), {"by": "b"})),
+        beside.key(Computation("panels", (example,), {"by": "a"})),
+    }
     data = tmp_path / "data"
     for content in ("one", "two", "one"):
         data.write_text(content)
-        keys.add(beside.key(Wish("answers", (example,), {"by": "a"}, sources=(data,))))
+        keys.add(beside.key(Computation("answers", (example,), {"by": "a"}, sources=(data,))))
     monkeypatch.setattr(process, "CODE", "sha256:other")
     keys.add(beside.key(wish))
     assert len(keys) == 7
 
 
 def test_a_run_that_grows_is_known_by_how_far_it_had_grown(example: Path, beside: Counted) -> None:
-    before = [beside.key(Wish("panels", (example,), upto=upto)) for upto in (5, 6)]
+    before = [beside.key(Computation("panels", (example,), upto=upto)) for upto in (5, 6)]
     with (example / "responses.jsonl").open("ab") as journal:
         journal.write(b"{}\n")
-    assert [beside.key(Wish("panels", (example,), upto=upto)) for upto in (5, 6)] == before
+    assert [beside.key(Computation("panels", (example,), upto=upto)) for upto in (5, 6)] == before
     assert before[0] != before[1]
 
 
@@ -150,7 +152,7 @@ def test_what_failed_is_told_and_tried_again_where_somebody_asks_or_later(
     assert beside.wanted(wish, again=True) is None
     beside.settled(wish)
     assert len(beside.made) == 2
-    monkeypatch.setattr(computing, "TRY_AGAIN", -1.0)
+    monkeypatch.setattr(cache, "TRY_AGAIN", -1.0)
     assert beside.wanted(wish) is None
     until(lambda: not beside.working())
     assert len(beside.made) == 3
@@ -164,8 +166,8 @@ def test_where_nothing_can_be_kept_the_reason_is_told(example: Path, tmp_path: P
 def test_several_wishes_are_computed_by_one_process_and_leave_a_place(
     example: Path, beside: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(computing, "TOGETHER", 3)
-    several, alone = wishes(example, 5), Wish("answers", (example,), {"alone": True})
+    monkeypatch.setattr(cache, "TOGETHER", 3)
+    several, alone = wishes(example, 5), Computation("answers", (example,), {"alone": True})
     beside.go.clear()
     assert beside.every(several) == beside.every(several) == [None] * 5
     assert beside.working() == 3
@@ -178,7 +180,7 @@ def test_several_wishes_are_computed_by_one_process_and_leave_a_place(
     assert [one.error for one in found] == [""] * 5
     by = [one for one, options in beside.made if "number" in options]
     assert [len(by), len(set(by[:3])), len(set(by[3:]))] == [5, 1, 1]
-    assert beside.most == computing.MOST
+    assert beside.most == cache.MOST
 
 
 def test_all_ends_with_the_workbench_and_begins_anew_where_it_is_wanted_again(example: Path, beside: Counted) -> None:
@@ -197,7 +199,7 @@ def test_all_ends_with_the_workbench_and_begins_anew_where_it_is_wanted_again(ex
 def test_what_was_used_longest_ago_makes_room(
     example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, pieces: int
 ) -> None:
-    monkeypatch.setattr(computing, "PIECES", pieces)
+    monkeypatch.setattr(cache, "PIECES", pieces)
     beside, several = Counted(tmp_path / "cache", room=room), wishes(example, 5)
     folders = [beside.settled(wish).folder for wish in several[:4]]
     for age, folder in enumerate(folders):
@@ -227,17 +229,17 @@ def test_the_digest_is_that_of_the_content_whatever_its_length_and_time(tmp_path
 def test_a_file_that_has_settled_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"one")
-    monkeypatch.setattr(digests, "SETTLED", -60.0)  # as if the change were long ago
+    monkeypatch.setattr(cache, "SETTLED", -60.0)  # as if the change were long ago
     found = Digests()
     found.of(path)
-    monkeypatch.setattr(digests.files, "open_for_reading", lambda _: pytest.fail("it was read again"))
+    monkeypatch.setattr(cache.files, "open_for_reading", lambda _: pytest.fail("it was read again"))
     assert found.of(path) == ONE
 
 
 def test_several_files_share_what_may_be_read_while_a_page_waits_and_long_ones_are_read_beside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(digests, "SETTLED", -60.0)
+    monkeypatch.setattr(cache, "SETTLED", -60.0)
     paths = [tmp_path / name for name in "abcd"]
     for path in paths:
         path.write_bytes(b"one")

@@ -15,8 +15,8 @@ from tests.helpers.examples import copied_run
 from tests.helpers.reports import PAYLOADS, hostile_run
 from tests.helpers.workbenches import client, settled
 from tomserve.content.paths import runs_root
-from tomserve.web import cards, computing
-from tomserve.web.cards import Card, Job, State
+from tomserve.web import cache, run_index
+from tomserve.web.run_index import Card, Job, State
 
 EVIL = PAYLOADS[2]
 NAME = "<img src=x onerror=alert(9)>"
@@ -29,7 +29,7 @@ def hostile(folder: Path) -> None:
     first = hostile_run(root, model=EVIL)
     job = Job(state=State.FAILED, said=PAYLOADS[0], group=EVIL, submitted="2026-01-01T00:00:00Z")
     tags = tuple(one[:40] for one in PAYLOADS)
-    cards.write(first, Card(owner="", notes="\n".join(PAYLOADS), tags=tags, job=job))
+    run_index.write_card(first, Card(owner="", notes="\n".join(PAYLOADS), tags=tags, job=job))
     (first / "log.txt").write_text("".join(f"2026-01-01T00:00:00Z {one}\n" for one in PAYLOADS), "utf-8")
     (first / "console.txt").write_text("\n".join(PAYLOADS), "utf-8")
     progress = {"schema": 1, "pid": 1, "began": PAYLOADS[0], "updated": EVIL, "message": EVIL, "endpoint": EVIL}
@@ -111,7 +111,7 @@ def break_(folder: Path, files: dict[str, str | bytes]) -> None:
 
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_broken_run_is_told_of_in_words_on_every_page(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(computing.Computing, "every", lambda self, wishes, **_: [None] * len(wishes))
+    monkeypatch.setattr(cache.ComputationCache, "every", lambda self, wishes, **_: [None] * len(wishes))
     copied_run(runs_root() / "sound")
     break_(copied_run(runs_root() / "broken"), BROKEN[how])
     if how == "huge":

@@ -13,11 +13,11 @@ from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, NoSuchRunError
 from tomserve.items import Item, where
 from tomserve.runs.scores import scores_of
-from tomserve.web import cards, itemindex, itemlist
-from tomserve.web.cards import Card
-from tomserve.web.itemlist import SIZE, Source, Wish
-from tomserve.web.people import Person
-from tomserve.web.register import Register
+from tomserve.web import items, run_index
+from tomserve.web import items as web_items
+from tomserve.web.accounts import Person
+from tomserve.web.items import SIZE, ItemQuery, Source
+from tomserve.web.run_index import Card, RunIndex
 from tomserve.web.settings import Settings
 
 SOME = [
@@ -29,8 +29,8 @@ SOME = [
 def indexed(folder: Path, items: list[Item]) -> Path:
     file = folder / "some.jsonl"
     file.write_bytes(b"".join(item.to_json() + b"\n" for item in items))
-    itemindex.items(folder, (), {"benchmark": "", "gold": "", "file": str(file)})
-    return folder / itemindex.TABLE
+    web_items.items(folder, (), {"benchmark": "", "gold": "", "file": str(file)})
+    return folder / web_items.TABLE
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_conditions_choose_what_they_choose_on_the_command_line(tmp_path: Path, conditions: tuple[str, ...]) -> None:
     index = indexed(tmp_path, SOME)
-    pages = [itemlist.listed(index, Wish(conditions, page=page)) for page in (1, 2, 3)]
+    pages = [items.list_items(index, ItemQuery(conditions, page=page)) for page in (1, 2, 3)]
     wanted = list(where(SOME, conditions))
     assert pages[0].matched == len(wanted)
     assert [item for page in pages[: pages[0].pages] for item in page.items] == wanted
@@ -59,21 +59,21 @@ def test_text_is_found_in_ids_stories_and_questions_in_any_case(index: Path) -> 
         ("emo/13", ["demo/13", "demo/130"]),
         (".*", []),
     ):
-        assert [item.id for item in itemlist.listed(index, Wish(text=text)).items] == ids
+        assert [item.id for item in items.list_items(index, ItemQuery(text=text)).items] == ids
 
 
 def test_conditions_of_another_form_are_refused_in_words(index: Path) -> None:
     for condition in ("kind", "colour=red", "=", "factor:kind=a"):
         with pytest.raises(ConfigError, match=r"expected factor=value|unknown factor"):
-            itemlist.listed(index, Wish((condition,)))
+            items.list_items(index, ItemQuery((condition,)))
 
 
 def test_one_item_knows_those_beside_it(index: Path) -> None:
-    found = itemlist.one(index, "demo/6", Wish(("kind=a",)))
+    found = items.find_item(index, "demo/6", ItemQuery(("kind=a",)))
     assert (found.item, found.place, found.matched, found.before, found.after) == (SOME[5], 2, 43, "demo/3", "demo/9")
-    assert itemlist.one(index, "demo/7", Wish(("kind=a",))).place == 0
+    assert items.find_item(index, "demo/7", ItemQuery(("kind=a",))).place == 0
     with pytest.raises(ConfigError, match="there is no item 'demo/0'"):
-        itemlist.one(index, "demo/0")
+        items.find_item(index, "demo/0")
 
 
 def test_no_path_and_no_link_leads_out_of_the_data_of_the_content(
@@ -85,18 +85,18 @@ def test_no_path_and_no_link_leads_out_of_the_data_of_the_content(
         path.write_bytes(make_item().to_json())
     (tmp_path / "content/dataset/link.jsonl").symlink_to(secret)
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path / "content"))
-    assert itemlist.content_path("dataset/own.jsonl").name == "own.jsonl"
+    assert items.content_path("dataset/own.jsonl").name == "own.jsonl"
     outside = ("../secret.jsonl", str(secret), "dataset/../../secret.jsonl", "launch", "runs/example/items.jsonl")
     for name in ("dataset/link.jsonl", *outside):
         with pytest.raises(ConfigError, match="is no file below dataset/"):
-            itemlist.content_path(name)
+            items.content_path(name)
 
 
 def test_items_of_a_private_run_are_nobody_elses() -> None:
-    cards.write(copied_run(runs_root() / "mine"), Card(owner="ada", private=True))
-    register = Register(Settings().folder)
+    run_index.write_card(copied_run(runs_root() / "mine"), Card(owner="ada", private=True))
+    register = RunIndex(Settings().folder)
     with pytest.raises(NoSuchRunError):
-        itemlist.index(Source(run="mine"), register, Person("ben"))
+        items.find_index(Source(run="mine"), register, Person("ben"))
     app = lab()
     assert member(app, "ben").get("/items?run=mine").text.count("there is no run") == 1
     assert "176 of 176 items" in settled(member(app, "ada"), "/items?run=mine").text

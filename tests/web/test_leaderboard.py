@@ -16,17 +16,16 @@ from tomserve.content.paths import runs_root
 from tomserve.runs.scores import scores_of
 from tomserve.studies import analyze
 from tomserve.web import leaderboard
-from tomserve.web.cards import Card
-from tomserve.web.people import Person
-from tomserve.web.ranking import Board, Filters
-from tomserve.web.register import Register
+from tomserve.web.accounts import Person
+from tomserve.web.leaderboard import Board, Filters
+from tomserve.web.run_index import Card, RunIndex
 from tomserve.web.settings import Settings
 
 
 def board(filters: Filters | None = None) -> Board:
-    register = Register(Settings().folder)
-    until(lambda: not leaderboard.board(register, Person(), filters or Filters()).pending)
-    return leaderboard.board(register, Person(), filters or Filters())
+    register = RunIndex(Settings().folder)
+    until(lambda: not leaderboard.find_board(register, Person(), filters or Filters()).pending)
+    return leaderboard.find_board(register, Person(), filters or Filters())
 
 
 def rewritten(folder: Path, change: Callable[[int, dict[str, Any]], dict[str, Any]]) -> None:

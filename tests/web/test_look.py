@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.helpers.workbenches import client
-from tomserve.web import rendering
+from tomserve.web import page_templates
 
 STYLES = (ROOT / "tomserve/reporting/html/assets/report.css", ROOT / "tomserve/web/static/workbench.css")
 TEXT = [
@@ -81,9 +81,9 @@ def test_a_browser_asks_again_for_a_style_or_a_script_that_has_changed(
     assert addresses
     assert all(client().get(address).status_code == 200 for address in addresses)
     assert client().get("/static/../app.py").status_code == 404
-    assert all(address.endswith(f"?v={rendering.stamp()}") for address in addresses)
-    before = rendering.stamp()
-    shutil.copytree(rendering.FOLDER / "static", tmp_path / "static")
+    assert all(address.endswith(f"?v={page_templates.stamp()}") for address in addresses)
+    before = page_templates.stamp()
+    shutil.copytree(page_templates.FOLDER / "static", tmp_path / "static")
     (tmp_path / "static/workbench.css").write_text("body {}", "utf-8")
-    monkeypatch.setattr(rendering, "FOLDER", tmp_path)
-    assert rendering.stamp.__wrapped__() != before
+    monkeypatch.setattr(page_templates, "FOLDER", tmp_path)
+    assert page_templates.stamp.__wrapped__() != before

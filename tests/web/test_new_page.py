@@ -17,9 +17,10 @@ from tomserve import benchmarks
 from tomserve.content.paths import runs_root
 from tomserve.prompting import strategy
 from tomserve.serving.probe import Probe
-from tomserve.web import cards, forms, offering
-from tomserve.web.app import make
-from tomserve.web.cards import State
+from tomserve.web import run_index
+from tomserve.web.app import make_app
+from tomserve.web.routes import experiments
+from tomserve.web.run_index import State
 from tomserve.web.settings import Settings
 from tomserve.workflows import evaluate
 from tomserve.workflows.evaluate import Experiment
@@ -76,17 +77,17 @@ def sent_by(page: str) -> dict[str, list[str]]:
 
 
 def test_a_form_makes_the_experiment_that_filled_it() -> None:
-    assert forms.read(forms.of(FULL).values).experiment == FULL
+    assert experiments.form_of_request(experiments.form_of_experiment(FULL).values).experiment == FULL
     preset = Experiment(model="reference", benchmark="perturbed", start=True)
-    assert forms.read(forms.of(preset).values).experiment == preset
-    assert forms.read(
+    assert experiments.form_of_request(experiments.form_of_experiment(preset).values).experiment == preset
+    assert experiments.form_of_request(
         {"source": ["server"], "server": ["http://h:1/v1 big model"], "benchmark": ["perturbed"]}
     ).experiment == (Experiment(base_url=("http://h:1/v1",), model="big model", benchmark="perturbed"))
     page = client().post("/new/read", data={"yaml": FULL.text()}).text
-    assert forms.read(sent_by(page)).experiment == FULL, "a page holds all of it"
-    web = visitor(make(Settings()))
+    assert experiments.form_of_request(sent_by(page)).experiment == FULL, "a page holds all of it"
+    web = visitor(make_app(Settings()))
     page = web.get("/new", params={**GOOD, "limit": "7", "plan": "yes"}).text  # without scripts
-    assert forms.read(sent_by(page)).one("limit") == "7"
+    assert experiments.form_of_request(sent_by(page)).one("limit") == "7"
     assert "csrf=" not in str(web.get("/new", params=sent_by(page)).url)
 
 
@@ -96,7 +97,7 @@ def test_a_file_is_uploaded_downloaded_and_the_same(monkeypatch: pytest.MonkeyPa
     web = client()
     page = web.post("/new/read", files={"file": ("mine.yaml", wanted.text())})
     assert page.status_code == 200
-    answer = web.get("/new/experiment.yaml", params=forms.read(sent_by(page.text)).values)
+    answer = web.get("/new/experiment.yaml", params=experiments.form_of_request(sent_by(page.text)).values)
     assert answer.headers["content-disposition"] == 'attachment; filename="experiment.yaml"'
     path = runs_root().parent / "experiment.yaml"
     path.write_text(answer.text)
@@ -185,7 +186,7 @@ def test_submitting_puts_it_into_the_queue() -> None:
     answer = web.post("/new", data={**GOOD, "run": "pilot/one", "limit": "5"}, follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, "/live/pilot/one")
     folder = runs_root() / "pilot/one"
-    job = cards.read(folder).job
+    job = run_index.read_card(folder).job
     assert job.state is State.QUEUED
     assert evaluate.read_experiment(folder / evaluate.EXPERIMENT_FILE).limit == 5
     again = web.post("/new", data={**GOOD, "run": "pilot/one"})
@@ -197,10 +198,10 @@ def test_an_experiment_again_from_a_queued_and_from_a_terminals_run() -> None:
     web = client()
     web.post("/new", data={**GOOD, "run": "one", "limit": "5", "variants": ["object", "order"]})
     page = web.get("/new?like=one").text
-    found = forms.read(sent_by(page)).experiment
+    found = experiments.form_of_request(sent_by(page)).experiment
     assert (found.limit, found.variants, found.run) == (5, ("object", "order"), None)
     copied_run(runs_root() / "example")
-    found = forms.read(sent_by(web.get("/new?like=example").text)).experiment
+    found = experiments.form_of_request(sent_by(web.get("/new?like=example").text)).experiment
     assert found == Experiment(model="reference", benchmark="perturbed", strategy=("vanilla", "cot"), limit=176)
     assert web.get("/new?like=nothing").status_code == 404
 
@@ -213,7 +214,7 @@ def test_a_private_experiment_is_its_owners_alone() -> None:
     csrf = re.search(r'name="csrf" value="([^"]+)" formmethod="post" formaction="/new"', page)
     assert csrf
     person.post("/new", data={**GOOD, "run": "hers", "private": "yes", "csrf": csrf[1]}, headers=OWN)
-    assert cards.read(runs_root() / "hers").private
+    assert run_index.read_card(runs_root() / "hers").private
     assert member(app, "ben").get("/new?like=hers").status_code == 404
     reader = signed_in(app, "eve").get("/new").text
     assert 'formaction="/new"' not in reader
@@ -238,11 +239,11 @@ def test_models_are_looked_up_only_when_asked(endpoint: Endpoint, monkeypatch: p
 
 
 def test_what_is_offered_is_told_without_loading_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [one.name for one in offering.offered_benchmarks()] == benchmarks.names()
-    assert all(len(one.about) > 20 for one in offering.offered_benchmarks())
-    offered = {one.name: one.about for one in offering.offered_strategies()}
+    assert [one.name for one in experiments.benchmark_choices()] == benchmarks.names()
+    assert all(len(one.about) > 20 for one in experiments.benchmark_choices())
+    offered = {one.name: one.about for one in experiments.strategy_choices()}
     assert offered["cot"] == strategy.Strategy.load("cot").description
-    assert [one.name for one in offering.offered_strategies(["cot"], "hitom")][:3] == [
+    assert [one.name for one in experiments.strategy_choices(["cot"], "hitom")][:3] == [
         "cot",
         "hitom_vanilla",
         "hitom_cot",
@@ -250,5 +251,5 @@ def test_what_is_offered_is_told_without_loading_it_all(tmp_path: Path, monkeypa
     (tmp_path / "prompts/mine").mkdir(parents=True)
     (tmp_path / "prompts/mine/strategy.yaml").write_text("a: [")
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
-    assert "cannot be used" in {one.name: one.about for one in offering.offered_strategies()}["mine"]
+    assert "cannot be used" in {one.name: one.about for one in experiments.strategy_choices()}["mine"]
     assert client().get("/new").status_code == 200

@@ -8,13 +8,13 @@ from tomserve.errors import ConfigError
 from tomserve.runs import planning as asking
 from tomserve.runs.planning import EvalOptions
 from tomserve.serving.endpoint import Target
-from tomserve.web.planning import Desk, foresee
+from tomserve.web.planning import Planner, plan_experiment
 from tomserve.workflows.evaluate import Experiment
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    made = Desk()
+def desk() -> Iterator[Planner]:
+    made = Planner()
     yield made
     made.close()
 
@@ -38,7 +38,7 @@ def _asked(options: EvalOptions, monkeypatch: pytest.MonkeyPatch) -> tuple[int, 
 )
 def test_plan_counts_what_an_evaluation_asks(fields: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = Experiment.model_validate({"benchmark": "perturbed", **fields})
-    plan = foresee(experiment)
+    plan = plan_experiment(experiment)
     questions, variants, again = _asked(experiment.options(), monkeypatch)
     assert (plan.questions, plan.variants, plan.again) == (questions, variants, again)
     assert not plan.about
@@ -52,7 +52,7 @@ def test_plan_counts_what_an_evaluation_asks(fields: dict[str, object], monkeypa
 def test_variants_of_many_questions_are_estimated_from_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tomserve.web.planning.VARIED", 100)
     experiment = Experiment(benchmark="perturbed", variants=("choices", "order"), limit=300)
-    plan = foresee(experiment)
+    plan = plan_experiment(experiment)
     _, variants, _ = _asked(experiment.options(), monkeypatch)
     assert plan.about
     assert abs(plan.variants - variants) < 0.05 * variants
@@ -60,19 +60,19 @@ def test_variants_of_many_questions_are_estimated_from_some(monkeypatch: pytest.
 
 
 @pytest.mark.system
-def test_another_process_gives_the_same_plan_and_keeps_it(desk: Desk) -> None:
+def test_another_process_gives_the_same_plan_and_keeps_it(desk: Planner) -> None:
     experiment = Experiment(benchmark="perturbed", limit=24)
     assert desk.foresee(experiment, 0) is None  # what takes longer is there later
     plan = desk.foresee(experiment)
-    assert plan == foresee(experiment)
+    assert plan == plan_experiment(experiment)
     with pytest.raises(ConfigError, match="did you mean"):
         desk.foresee(Experiment(benchmark="pertrubed"))
     assert desk.foresee(experiment, 0) is plan
 
 
-def test_a_plan_is_kept_for_all_that_does_not_bear_on_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_kept_for_all_that_does_not_bear_on_it(desk: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(1, 9))
-    monkeypatch.setattr(Desk, "_computed", lambda self, wish: f"plan {next(numbers)}")
+    monkeypatch.setattr(Planner, "_computed", lambda self, wish: f"plan {next(numbers)}")
     experiment = Experiment(benchmark="perturbed", limit=24)
     steps = (({}, 1), ({"run": "other", "concurrency": 9}, 1), ({"limit": 25}, 2), ({"seed": 3}, 3), ({}, 1))
     for kept, fields, said in (*((256, *one) for one in steps), (1, {"limit": 26}, 4), (1, {}, 5)):
@@ -92,6 +92,6 @@ def test_a_plan_is_kept_for_all_that_does_not_bear_on_it(desk: Desk, monkeypatch
         ({"benchmark": "perturbed", "gold": "x"}, "--gold"),
     ],
 )
-def test_errors_are_those_of_the_command_line(fields: dict[str, object], said: str, desk: Desk) -> None:
+def test_errors_are_those_of_the_command_line(fields: dict[str, object], said: str, desk: Planner) -> None:
     with pytest.raises(ConfigError, match=said):
         desk.foresee(Experiment.model_validate(fields))

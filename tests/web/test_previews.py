@@ -10,7 +10,7 @@ from aiohttp import web
 from tests.conftest import Endpoint, Outcome, make_item, running
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.web.previews import How, preview
+from tomserve.web.items import How, preview
 
 
 @pytest.mark.parametrize(

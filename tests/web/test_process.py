@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.queues import until
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
-from tomserve.web import exporting, process
+from tomserve.web import analyses, process
 from tomserve.web.process import Process
 
 
@@ -31,10 +31,10 @@ def test_what_goes_wrong_is_said_in_words(
     def scores(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(exporting, "scores", scores)
+    monkeypatch.setattr(analyses, "scores", scores)
     wanted = {"out": str(tmp_path), "work": "scores", "runs": [], "options": {}, "code": process.CODE}
-    assert process.done(wanted) == {"error": said}
-    assert "start it anew" in process.done({**wanted, "code": "sha256:other"})["error"]
+    assert process.do_work(wanted) == {"error": said}
+    assert "start it anew" in process.do_work({**wanted, "code": "sha256:other"})["error"]
 
 
 def test_no_key_of_an_endpoint_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:

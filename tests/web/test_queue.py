@@ -14,12 +14,11 @@ import pytest
 from tests.helpers.queues import LONG, experiment, free_port, items, job, put, queue_of, redis_server, state, until
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConflictError, NoSuchRunError, NotAllowedError
-from tomserve.web import cards, rescoring
-from tomserve.web.cards import State
-from tomserve.web.entries import Entry
-from tomserve.web.people import Person, Role
-from tomserve.web.queue import Queue
-from tomserve.web.rescoring import Standing
+from tomserve.web import queue as web_queue
+from tomserve.web import run_index
+from tomserve.web.accounts import Person, Role
+from tomserve.web.queue import Entry, Queue, RescoringState
+from tomserve.web.run_index import State
 from tomserve.web.settings import Settings
 from tomserve.web.worker import rebuild
 from tomserve.workflows import evaluate
@@ -168,7 +167,7 @@ def test_nobody_changes_what_is_not_theirs(name: str) -> None:
             act(queue, name)("given", ME)
     assert [line.name for line in queue.lines(BEN)] == ["shown"]
     assert {line.name for line in queue.lines(ADA)} == {"shown", "hidden"}
-    assert cards.read(runs_root() / "hidden").private
+    assert run_index.read_card(runs_root() / "hidden").private
 
 
 def test_a_run_goes_on_with_another_experiment_of_the_same_person() -> None:
@@ -182,7 +181,7 @@ def test_a_run_goes_on_with_another_experiment_of_the_same_person() -> None:
             queue.submit(experiment(URL, run="a"), person)
     assert queue.submit(experiment(URL, run="a", limit=4), ADA) == "a"
     assert evaluate.read_experiment(runs_root() / "a" / evaluate.EXPERIMENT_FILE).limit == 4
-    assert (job("a").turn, state("a"), cards.read(runs_root() / "a").private) == (2, "queued", True)
+    assert (job("a").turn, state("a"), run_index.read_card(runs_root() / "a").private) == (2, "queued", True)
 
 
 def test_names_that_are_taken_by_something_else() -> None:
@@ -285,7 +284,7 @@ def test_a_run_is_scored_anew(monkeypatch: pytest.MonkeyPatch, queue: Queue) -> 
         assert go.wait(LONG)
         return SimpleNamespace(stdout=b"first\ntomserve: the last line\n", returncode=codes.pop(0))
 
-    monkeypatch.setattr(rescoring.subprocess, "run", run)
+    monkeypatch.setattr(web_queue.subprocess, "run", run)
     items(1)
     assert queue.rescoring("given", ME) is None
     for failed in (False, False, True):
@@ -293,10 +292,10 @@ def test_a_run_is_scored_anew(monkeypatch: pytest.MonkeyPatch, queue: Queue) -> 
         queue.rescore("given", ME)
         with pytest.raises(ConflictError, match="is being scored already"):
             queue.rescore("given", ME)
-        assert queue.rescoring("given", ME) == Standing(going=True)
+        assert queue.rescoring("given", ME) == RescoringState(going=True)
         go.set()
         until(lambda: (now := queue.rescoring("given", ME)) is not None and not now.going)
-        assert queue.rescoring("given", ME) == Standing(going=False, failed=failed, said="the last line")
+        assert queue.rescoring("given", ME) == RescoringState(going=False, failed=failed, said="the last line")
     assert lines[0][1:] == ["-m", "tomserve", "score", str(runs_root().absolute() / "given")]
     with pytest.raises(NoSuchRunError):
         queue.rescoring("none", ME)
@@ -307,7 +306,7 @@ def test_cards_are_changed_by_one_at_a_time(queue: Queue) -> None:
 
     def note() -> None:
         for _ in range(10):
-            cards.change(runs_root() / "a", lambda card: card.model_copy(update={"notes": card.notes + "x"}))
+            run_index.change_card(runs_root() / "a", lambda card: card.model_copy(update={"notes": card.notes + "x"}))
 
     threads = [threading.Thread(target=note) for _ in range(4)]
     for thread in threads:
@@ -316,7 +315,7 @@ def test_cards_are_changed_by_one_at_a_time(queue: Queue) -> None:
         queue.move("a", ME, where)
     for thread in threads:
         thread.join()
-    assert (len(cards.read(runs_root() / "a").notes), job("a").turn) == (40, 7)
+    assert (len(run_index.read_card(runs_root() / "a").notes), job("a").turn) == (40, 7)
 
 
 @pytest.mark.system

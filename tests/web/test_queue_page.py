@@ -10,17 +10,17 @@ from fastapi import FastAPI
 
 from tests.helpers.workbenches import lab, member, signed_in, visitor
 from tomserve.content.paths import runs_root
-from tomserve.web import cards
-from tomserve.web.app import make
-from tomserve.web.cards import State
-from tomserve.web.people import Person
+from tomserve.web import run_index
+from tomserve.web.accounts import Person
+from tomserve.web.app import make_app
+from tomserve.web.run_index import State
 from tomserve.web.settings import Settings
 from tomserve.workflows.evaluate import Experiment
 
 
 @pytest.fixture
 def app() -> FastAPI:
-    return make(Settings())
+    return make_app(Settings())
 
 
 ANYBODY = Person()
@@ -37,7 +37,7 @@ def order(html: str) -> list[str]:
 
 
 def state(name: str) -> State | None:
-    job = cards.read(runs_root() / name).job
+    job = run_index.read_card(runs_root() / name).job
     return None if job is None else job.state
 
 

@@ -16,8 +16,8 @@ from tests.helpers.examples import copied_example
 from tests.helpers.workbenches import client, lab, member, settled, signed_in
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import load_scores
-from tomserve.web import cards, rescoring
-from tomserve.web.cards import Card, Job
+from tomserve.web import queue, run_index
+from tomserve.web.run_index import Card, Job
 
 ITEM = "C1/add_unrelated_information/informed_protagonist/belief/swapped"
 
@@ -130,11 +130,11 @@ def test_notes_and_tags_are_kept_and_scores_made_anew(
 ) -> None:
     answer = person.post("/run/example", data={"notes": "<b>mine</b>", "tags": "a, b ,a"}, follow_redirects=False)
     assert answer.status_code == 303
-    card = cards.read(runs / "example")
+    card = run_index.read_card(runs / "example")
     assert (card.notes, card.tags) == ("<b>mine</b>", ("a", "b"))
     assert "&lt;b&gt;mine&lt;/b&gt;" in person.get("/run/example").text
     assert person.post("/run/example", data={"tags": "x" * 41}).status_code == 422
-    monkeypatch.setattr(rescoring.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=b"done", returncode=0))
+    monkeypatch.setattr(queue.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=b"done", returncode=0))
     answer = person.post("/run/example", data={"action": "rescore"}, follow_redirects=False)
     assert "was scored anew" in text_of(settled(person, answer.headers["location"]).text)
 
@@ -195,7 +195,7 @@ def test_a_margin_is_tested_on_the_page(person: TestClient) -> None:
 
 
 def test_only_who_may_changes_a_run(runs: Path) -> None:
-    cards.write(runs / "example", Card(owner="ada", job=Job()))
+    run_index.write_card(runs / "example", Card(owner="ada", job=Job()))
     app = lab()
     assert member(app, "ben").post("/run/example", data={"notes": "x"}).status_code == 403
     assert member(app, "eve").post("/run/example", data={"notes": "x"}).status_code == 403
@@ -206,5 +206,5 @@ def test_only_who_may_changes_a_run(runs: Path) -> None:
     token = re.findall(r'name="csrf" value="([^"]+)"', page)[0]
     data = {"csrf": token, "notes": "x", "private": "yes"}
     assert ada.post("/run/example", data=data, follow_redirects=False).status_code == 303
-    assert cards.read(runs / "example").private
-    assert cards.read(runs / "example").job is not None
+    assert run_index.read_card(runs / "example").private
+    assert run_index.read_card(runs / "example").job is not None

@@ -14,10 +14,9 @@ from tomserve.content.paths import runs_root
 from tomserve.errors import NoSuchRunError
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
-from tomserve.web import cards, memory, register
-from tomserve.web.cards import Card, Job
-from tomserve.web.people import Person
-from tomserve.web.register import Line, Register
+from tomserve.web import run_index
+from tomserve.web.accounts import Person
+from tomserve.web.run_index import Card, Job, RunEntry, RunIndex
 from tomserve.web.settings import Settings
 
 ME = Person()
@@ -30,20 +29,20 @@ def made(name: str) -> Path:
 
 
 @pytest.fixture
-def runs() -> Register:
-    return Register(Settings().folder)
+def runs() -> RunIndex:
+    return RunIndex(Settings().folder)
 
 
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(register, "SETTLED", -(10**18))
+    monkeypatch.setattr(run_index, "SETTLED", -(10**18))
 
 
-def names(found: list[Line]) -> set[str]:
+def names(found: list[RunEntry]) -> set[str]:
     return {line.name for line in found}
 
 
-def test_a_line_says_what_the_folder_says(runs: Register) -> None:
+def test_a_line_says_what_the_folder_says(runs: RunIndex) -> None:
     folder = made("pilot/first")
     (line,) = runs.lines(ME)
     manifest = Manifest.read(folder)
@@ -57,33 +56,33 @@ def test_a_line_says_what_the_folder_says(runs: Register) -> None:
 
 
 @pytest.mark.usefixtures("settled")
-def test_only_what_has_changed_is_read_again(runs: Register, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_has_changed_is_read_again(runs: RunIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         made(f"r{number}")
     for _ in range(2):  # rows are counted a part at a time
         runs.lines(ME)
     facts, opened = list[str](), list[Path]()
-    own, reading = register._facts, memory.files.open_for_reading
-    monkeypatch.setattr(register, "_facts", lambda folder: (facts.append(folder.name), own(folder))[1])
-    monkeypatch.setattr(memory.files, "open_for_reading", lambda path: (opened.append(path), reading(path))[1])
+    own, reading = run_index._facts, run_index.files.open_for_reading
+    monkeypatch.setattr(run_index, "_facts", lambda folder: (facts.append(folder.name), own(folder))[1])
+    monkeypatch.setattr(run_index.files, "open_for_reading", lambda path: (opened.append(path), reading(path))[1])
     runs.lines(ME)
-    Register(Settings().folder).lines(ME)  # another process finds what the first one has kept
+    RunIndex(Settings().folder).lines(ME)  # another process finds what the first one has kept
     assert facts == opened == []
-    cards.write(runs_root() / "r3", Card(notes="look at it"))
+    run_index.write_card(runs_root() / "r3", Card(notes="look at it"))
     assert runs.line("r3", ME).card.notes == "look at it"
     assert names(runs.lines(ME)) == {f"r{number}" for number in range(5)}
     assert facts == ["r3"]
 
 
-def test_two_changes_in_the_same_moment_are_seen(runs: Register) -> None:
+def test_two_changes_in_the_same_moment_are_seen(runs: RunIndex) -> None:
     """Files that are replaced twice may get the inode, the size and, where a clock is coarse, the time of the first."""
     folder = made("r")
     for number in range(20):
-        cards.write(folder, Card(notes=f"{number:02}"))
+        run_index.write_card(folder, Card(notes=f"{number:02}"))
         assert runs.line("r", ME).card.notes == f"{number:02}"
 
 
-def test_rows_are_counted_as_they_come(runs: Register, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_counted_as_they_come(runs: RunIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = made("r")
     journal = folder / "responses.jsonl"
     before = runs.line("r", ME).rows
@@ -92,7 +91,7 @@ def test_rows_are_counted_as_they_come(runs: Register, monkeypatch: pytest.Monke
     assert runs.line("r", ME).rows == before + 7
     journal.write_bytes(b"{}\n" * 3)
     assert runs.line("r", ME).rows == 3
-    monkeypatch.setattr(memory, "AT_ONCE", 1 << 20)
+    monkeypatch.setattr(run_index, "AT_ONCE", 1 << 20)
     other = folder / "other"  # beside the journal, so that it cannot be taken for the same file, grown
     other.write_bytes(b"x" * 99 + b"\n" + (b"y" * 99 + b"\n") * 49_999)
     other.replace(journal)
@@ -102,7 +101,7 @@ def test_rows_are_counted_as_they_come(runs: Register, monkeypatch: pytest.Monke
     assert found == 50_000
 
 
-def test_whether_a_process_works_on_it_now(runs: Register) -> None:
+def test_whether_a_process_works_on_it_now(runs: RunIndex) -> None:
     folder = made("r")
     (folder / ".lock").touch()
     assert not runs.line("r", ME).running
@@ -111,7 +110,7 @@ def test_whether_a_process_works_on_it_now(runs: Register) -> None:
     assert not runs.line("r", ME).running
 
 
-def test_a_broken_run_and_a_broken_card_have_lines_that_say_so(runs: Register) -> None:
+def test_a_broken_run_and_a_broken_card_have_lines_that_say_so(runs: RunIndex) -> None:
     made("good")
     bad = made("bad") / "manifest.json"
     for text in (b"", b"[]", b"{", b"\xff", b'{"kind": 3}', b'{"strategies": "x"}'):
@@ -120,11 +119,11 @@ def test_a_broken_run_and_a_broken_card_have_lines_that_say_so(runs: Register) -
         assert "manifest.json" in found["bad"].broken
         assert str(runs_root()) not in found["bad"].broken
         assert found["good"].broken == ""
-    (runs_root() / "good" / cards.FILE).write_text('{"owner": 3}')
+    (runs_root() / "good" / run_index.CARD_FILE).write_text('{"owner": 3}')
     assert "workbench.json: owner: " in runs.line("good", ME).broken
 
 
-def test_a_name_is_no_path_and_what_cannot_be_shown_is_passed_over(runs: Register, tmp_path: Path) -> None:
+def test_a_name_is_no_path_and_what_cannot_be_shown_is_passed_over(runs: RunIndex, tmp_path: Path) -> None:
     made("r")
     made("r/inner")  # what lies in a run is none
     (runs_root() / ".web").mkdir()
@@ -136,7 +135,7 @@ def test_a_name_is_no_path_and_what_cannot_be_shown_is_passed_over(runs: Registe
     (runs_root() / "way").symlink_to(tmp_path / "elsewhere")
     paths = ". .. ../r r/.. r/../r /r //r r/ ./r .web ~ ~/r a\\b r/manifest.json /etc/passwd %2e%2e none outside way/r"
     for name in (*paths.split(), "", "r\0", "r\n", "r/" * 40 + "r", "\udc80", "x" * 300):
-        for refused in (lambda name=name: runs.line(name, ME), lambda name=name: register.safe_path(name)):
+        for refused in (lambda name=name: runs.line(name, ME), lambda name=name: run_index.safe_path(name)):
             with pytest.raises(NoSuchRunError, match="there is no run"):
                 refused()
     with pytest.raises(NoSuchRunError):
@@ -144,20 +143,20 @@ def test_a_name_is_no_path_and_what_cannot_be_shown_is_passed_over(runs: Registe
     assert names(runs.lines(ME)) == {"r"}
 
 
-def test_an_experiment_that_waits_has_a_line(runs: Register) -> None:
+def test_an_experiment_that_waits_has_a_line(runs: RunIndex) -> None:
     folder = runs_root() / "soon"
-    cards.write(folder, Card(owner="ada", job=Job(submitted="2026-11-23T12:00:00Z")))
+    run_index.write_card(folder, Card(owner="ada", job=Job(submitted="2026-11-23T12:00:00Z")))
     (folder / "experiment.yaml").write_text("model: m\nbenchmark: perturbed\nstrategy: [cot]\n")
     (line,) = runs.lines(ME)
     assert (line.kind, line.model, line.benchmark, line.strategies) == ("", "m", "perturbed", ("cot",))
     assert line.card.job is not None
 
 
-def test_the_newest_comes_first(runs: Register) -> None:
+def test_the_newest_comes_first(runs: RunIndex) -> None:
     for name, moment in (("old", "2020-01-01T00:00:00Z"), ("new", "2030-01-01T00:00:00Z")):
         path = made(name) / "manifest.json"
         path.write_bytes(orjson.dumps({**orjson.loads(path.read_bytes()), "created": moment}))
-    cards.write(runs_root() / "soon", Card(job=Job(submitted="2025-01-01T00:00:00Z")))
+    run_index.write_card(runs_root() / "soon", Card(job=Job(submitted="2025-01-01T00:00:00Z")))
     assert [line.name for line in runs.lines(ME)] == ["new", "soon", "old"]
 
 
@@ -184,7 +183,7 @@ def wrong(path: Path) -> None:
 
 @pytest.mark.usefixtures("settled")
 @pytest.mark.parametrize("how", [torn, foreign, piped, wrong])
-def test_a_database_that_cannot_be_used_is_made_anew(runs: Register, how: Callable[[Path], None]) -> None:
+def test_a_database_that_cannot_be_used_is_made_anew(runs: RunIndex, how: Callable[[Path], None]) -> None:
     made("r")
     before = runs.lines(ME)
     path = Settings().folder / "register.db"
@@ -193,15 +192,15 @@ def test_a_database_that_cannot_be_used_is_made_anew(runs: Register, how: Callab
         path.with_name(path.name + beside).unlink(missing_ok=True)
     how(path)
     for _ in range(2):
-        assert Register(Settings().folder).lines(ME) == before
+        assert RunIndex(Settings().folder).lines(ME) == before
     with sqlite3.connect(path) as base:
         assert base.execute("select name from runs").fetchall() == [("r",)]
     path.unlink()
     path.mkdir()  # and without any the register goes on
-    assert Register(Settings().folder).lines(ME) == before
+    assert RunIndex(Settings().folder).lines(ME) == before
 
 
-def test_rebuilding_changes_nothing(runs: Register) -> None:
+def test_rebuilding_changes_nothing(runs: RunIndex) -> None:
     for number in range(3):
         made(f"r{number}")
     before = runs.lines(ME)
@@ -209,4 +208,4 @@ def test_rebuilding_changes_nothing(runs: Register) -> None:
     assert runs.lines(ME) == before
     shutil.rmtree(runs_root() / "r1")
     assert names(runs.lines(ME)) == {"r0", "r2"}
-    assert Register(Settings().folder).rebuild() == 2
+    assert RunIndex(Settings().folder).rebuild() == 2

@@ -14,14 +14,14 @@ from tests.helpers.queues import until
 from tests.helpers.workbenches import by_python, client
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
-from tomserve.web.app import make
+from tomserve.web.app import make_app
 from tomserve.web.settings import Settings
 
 
 @pytest.fixture
 def app() -> FastAPI:
     copied_example(runs_root())
-    return make(Settings())
+    return make_app(Settings())
 
 
 def asked(person: TestClient, address: str, **query: Any) -> Any:

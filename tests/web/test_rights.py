@@ -19,10 +19,11 @@ from tests.helpers.workbenches import ADDRESS, client, filled, lab, member, rout
 from tomserve.content.paths import runs_root
 from tomserve.errors import RunMismatchError
 from tomserve.runs.measurement import MeasuredRun
-from tomserve.web import access, api, cards, computing, guard
-from tomserve.web.app import PAGES, make
-from tomserve.web.cards import Card, Job, State
-from tomserve.web.computing import Wish
+from tomserve.web import access, cache, run_index
+from tomserve.web.app import PAGES, make_app
+from tomserve.web.cache import Computation
+from tomserve.web.routes import api
+from tomserve.web.run_index import Card, Job, State
 from tomserve.web.settings import Settings
 
 SPELLINGS = [
@@ -51,11 +52,11 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
     monkeypatch.chdir(tmp_path)
     for name, card in (("hers", Card(owner="ada", private=True, notes=MARKS[0])), ("runs/hers", Card(owner="ben"))):
         shutil.copytree(ROOT / "runs/example", tmp_path / "runs" / name)
-        cards.write(tmp_path / "runs" / name, card)
+        run_index.write_card(tmp_path / "runs" / name, card)
     for path in (tmp_path / "runs/hers").glob("*.jsonl"):
         path.write_bytes(path.read_bytes().replace(b"Amaru", MARKS[1].encode()))
     measured(tmp_path / "runs/faithfulness-hers")
-    cards.write(tmp_path / "runs/faithfulness-hers", Card(owner="ben", notes=MARKS[0]))
+    run_index.write_card(tmp_path / "runs/faithfulness-hers", Card(owner="ben", notes=MARKS[0]))
     return lab()
 
 
@@ -70,11 +71,11 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The folders of which anything is to be computed beside, which then is on its way for ever."""
     found: list[Path] = []
 
-    def every(self: object, wishes: Sequence[Wish], **_: object) -> list[None]:
+    def every(self: object, wishes: Sequence[Computation], **_: object) -> list[None]:
         found.extend(Path(path).resolve() for wish in wishes for path in (*wish.runs, *wish.sources))
         return [None] * len(wishes)
 
-    monkeypatch.setattr(computing.Computing, "every", every)
+    monkeypatch.setattr(cache.ComputationCache, "every", every)
     return found
 
 
@@ -91,7 +92,7 @@ def requests(spelling: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 ALL = routes()
-CHANGES = [(method, path) for method, path in ALL if method not in guard.SAFE and path != "/login"]
+CHANGES = [(method, path) for method, path in ALL if method not in access.SAFE and path != "/login"]
 OPEN = {"/login", "/api/v1/health"}
 """What strangers may ask for."""
 READERS = {("POST", "/logout"), ("POST", "/api/v1/experiments/plan"), ("POST", "/api/v1/tokens")}
@@ -106,7 +107,7 @@ OUTSIDE = (
 
 
 def test_strangers_and_their_pages_get_nothing_and_change_nothing() -> None:
-    app = make(Settings())
+    app = make_app(Settings())
     assert {path for method, path in ALL if stranger(app).request(method, filled(path)).status_code != 401} == OPEN
     person = stranger(app)
     person.cookies.set(app.state.access.cookie, app.state.access.ticket)
@@ -129,7 +130,7 @@ def test_a_reader_changes_nothing() -> None:
 
 def test_no_name_leads_out_of_the_folder_of_runs(tmp_path: Path, read: list[Path]) -> None:
     for folder, notes in ((runs_root() / "mine", "inside"), (tmp_path / "secret", "outside")):
-        cards.write(copied_run(folder), Card(notes=notes))
+        run_index.write_card(copied_run(folder), Card(notes=notes))
     (runs_root() / "deep").mkdir()
     (runs_root() / "deep/link").symlink_to(tmp_path)
     person = client()
@@ -139,7 +140,7 @@ def test_no_name_leads_out_of_the_folder_of_runs(tmp_path: Path, read: list[Path
             assert 300 <= answer.status_code < 500, (method, path, name)
             assert "outside" not in answer.text, (method, path, name)
             assert "x-evil" not in answer.headers, (method, path, name)
-    assert cards.read(tmp_path / "secret").notes == "outside"
+    assert run_index.read_card(tmp_path / "secret").notes == "outside"
     assert not [path for path in read if tmp_path / "secret" in (path, *path.parents)]
 
 
@@ -175,7 +176,7 @@ def test_its_owner_reads_it_under_its_own_name_alone(app: FastAPI, read: list[Pa
 
 
 def test_a_measurement_goes_into_no_folder_that_an_experiment_waits_in(tmp_path: Path) -> None:
-    cards.write(tmp_path / "soon", Card(owner="ben", job=Job(submitted="2026-11-23T12:00:00Z")))
+    run_index.write_card(tmp_path / "soon", Card(owner="ben", job=Job(submitted="2026-11-23T12:00:00Z")))
     with pytest.raises(RunMismatchError, match="waits in the queue of the workbench"):
         measured(tmp_path / "soon")
 
@@ -186,7 +187,7 @@ def test_a_key_goes_to_no_address_of_a_strangers_experiment(app: FastAPI, monkey
     own = ada.post("/api/v1/experiments", json={**ASKED, "run": "own"})
     assert (own.status_code, ada.post("/api/v1/queue/pause/own").status_code) == (201, 200)
     assert ada.post("/api/v1/queue/resume/own").status_code == 200
-    cards.write(folder, Card(job=Job(state=State.PAUSED, submitted="2026-11-23T12:00:00Z", seal="0" * 64)))
+    run_index.write_card(folder, Card(job=Job(state=State.PAUSED, submitted="2026-11-23T12:00:00Z", seal="0" * 64)))
     shutil.copy("runs/own/experiment.yaml", folder)
     refused = ada.post("/api/v1/queue/resume/theirs")
     assert (refused.status_code, "would send OPENAI_API_KEY to http://127.0.0.1:9/v1" in refused.text) == (403, True)
@@ -205,7 +206,7 @@ def test_a_stranger_sends_little_and_soon_or_leaves_without_a_trace(
     status: int | None,
 ) -> None:
     """parts: of the body, None for nothing more for ever; after the last one the sender leaves."""
-    monkeypatch.setattr(guard, "STRANGERS_TIME", 0.05)
+    monkeypatch.setattr(access, "STRANGERS_TIME", 0.05)
     sent: list[MutableMapping[str, Any]] = []
     coming = iter(parts)
 

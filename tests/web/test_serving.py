@@ -17,10 +17,10 @@ from tests.helpers.examples import copied_example
 from tests.helpers.queues import asked, kill, processes, until
 from tomserve.content.paths import runs_root
 from tomserve.errors import MachineError
-from tomserve.web import serving
+from tomserve.web import app
+from tomserve.web.accounts import COST, Users
 from tomserve.web.client import Workbench
 from tomserve.web.settings import Settings
-from tomserve.web.users import COST, Users
 
 FREE = Settings(port=0)
 
@@ -40,7 +40,7 @@ def served(visit: Callable[[str], None], number: int = signal.SIGTERM) -> int:
     before = signal.getsignal(signal.SIGHUP)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as it is heard even where the tests were started in the background
     try:
-        ended = serving.run(FREE, lambda opened: threading.Thread(target=come, args=(opened,), daemon=True).start())
+        ended = app.serve(FREE, lambda opened: threading.Thread(target=come, args=(opened,), daemon=True).start())
     finally:
         signal.signal(signal.SIGHUP, before)
     assert not wrong
@@ -49,7 +49,7 @@ def served(visit: Callable[[str], None], number: int = signal.SIGTERM) -> int:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "kept_alive", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(app, "keep_worker", lambda _: contextlib.nullcontext())
 
 
 @pytest.mark.usefixtures("alone")
@@ -65,7 +65,7 @@ def test_it_lets_in_whoever_has_the_address_and_ends_by_a_signal(number: int) ->
             assert person.get(opened.replace("/?", "/nothing?")).status_code == 404
             assert "server" not in person.get(f"{base}/static/workbench.css").headers
         with pytest.raises(MachineError, match=rf"runs already \(pid {os.getpid()}, {base}\)") as refused:
-            serving.run(FREE, lambda _: None)
+            app.serve(FREE, lambda _: None)
         assert token not in str(refused.value)
         tokens.append(token)
 
@@ -87,7 +87,7 @@ def test_a_port_in_use_says_whose_it_is(cli: Callable[..., Outcome]) -> None:
 def test_databases_are_made_again_from_the_folders_unless_a_workbench_runs(cli: Callable[..., Outcome]) -> None:
     copied_example(runs_root())
     assert cli("web", "--rebuild").out == "made anew: the register, with 1 runs, and the queue, in which 0 wait\n"
-    with serving.alone(FREE) as tell:
+    with app.hold_lock(FREE) as tell:
         tell("http://127.0.0.1:1")
         refused = cli("web", "--rebuild")
     assert (refused.code, "http://127.0.0.1:1" in refused.err) == (2, True)

@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 import pytest
 
-from tomserve.web import cards, streaming
-from tomserve.web.cards import Card, Job, State
-from tomserve.web.streaming import Follower, Seen, events, state_of
+from tomserve.web import run_index, run_status
+from tomserve.web.run_index import Card, Job, State
+from tomserve.web.run_status import Follower, RunStatus, events, state_of
 
 
 def row(number: int, **changes: Any) -> bytes:
@@ -49,8 +49,8 @@ def held(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def collected(folder: Path, until: int = 50) -> list[Seen]:
-    async def collect() -> list[Seen]:
+def collected(folder: Path, until: int = 50) -> list[RunStatus]:
+    async def collect() -> list[RunStatus]:
         return [seen async for seen in events(folder, "run", every=0.01)]
 
     return asyncio.run(asyncio.wait_for(collect(), until))
@@ -62,12 +62,12 @@ def test_last_answers_and_log_come_from_the_ends_of_the_files(tmp_path: Path, mo
     (tmp_path / "responses.jsonl").write_bytes(rows + failed + row(41)[:-20])
     (tmp_path / "log.txt").write_text("".join(f"line {number}\n" for number in range(300)))
     seen = Follower(tmp_path, "run").look()
-    assert len(seen.answers) == streaming.ANSWERS
+    assert len(seen.answers) == run_status.ANSWERS
     assert [one.text for one in seen.answers[:2]] == ["no reply in 600 s", "answer 39"]
     assert "demo/41" not in [one.item for one in seen.answers], "a line that is not whole is no answer"
-    assert seen.log.splitlines() == [f"line {number}" for number in range(300 - streaming.LOG_LINES, 300)]
+    assert seen.log.splitlines() == [f"line {number}" for number in range(300 - run_status.LOG_LINES, 300)]
     assert (seen.state, seen.following) == ("incomplete", False)
-    monkeypatch.setattr(streaming, "TAIL", 4096)
+    monkeypatch.setattr(run_status, "TAIL", 4096)
     long = row(0, text="x" * 100_000)
     (tmp_path / "responses.jsonl").write_bytes(long * 20 + b"".join(row(number) for number in range(1, 6)))
     seen = Follower(tmp_path, "run").look()
@@ -89,7 +89,7 @@ def test_rows_are_counted_where_there_is_no_record_of_progress(tmp_path: Path) -
 
 
 def test_events_come_where_something_changed_and_end_with_the_run(tmp_path: Path) -> None:
-    async def follow() -> list[Seen]:
+    async def follow() -> list[RunStatus]:
         found = []
         with held(tmp_path):
             async for seen in events(tmp_path, "run", every=0.01):
@@ -111,7 +111,7 @@ def test_events_end_with_the_server_whatever_the_run_does(tmp_path: Path) -> Non
     record(tmp_path, total=10, done=4, written=4, statuses={"ok": 3, "timeout": 1})
     ending = threading.Event()
 
-    async def follow() -> list[Seen]:
+    async def follow() -> list[RunStatus]:
         found = []
         async for seen in events(tmp_path, "run", every=0.01, ending=ending):
             found.append(seen)
@@ -125,10 +125,10 @@ def test_events_end_with_the_server_whatever_the_run_does(tmp_path: Path) -> Non
 
 
 def test_a_run_that_waits_in_the_queue_is_followed_until_it_leaves_it(tmp_path: Path) -> None:
-    cards.write(tmp_path, Card(job=Job(state=State.WAITING, said="its server does not answer yet")))
+    run_index.write_card(tmp_path, Card(job=Job(state=State.WAITING, said="its server does not answer yet")))
     seen = Follower(tmp_path, "run").look()
     assert (seen.state, seen.following, seen.said) == ("waiting", True, "its server does not answer yet")
-    cards.write(tmp_path, Card(job=Job(state=State.FAILED, said="no such model")))
+    run_index.write_card(tmp_path, Card(job=Job(state=State.FAILED, said="no such model")))
     (seen,) = collected(tmp_path)
     assert (seen.state, seen.following, seen.said) == ("failed", False, "no such model")
 
@@ -171,9 +171,9 @@ def test_what_is_broken_is_shown_as_missing(tmp_path: Path) -> None:
 
 
 def test_the_rate_of_a_run_is_told_by_the_times_of_its_rows(tmp_path: Path) -> None:
-    assert streaming.pace(tmp_path) is None
+    assert run_status.pace(tmp_path) is None
     rows = [row(number, time=f"2026-01-01T00:00:{number // 10:02}Z") for number in range(100)]
     (tmp_path / "responses.jsonl").write_bytes(b"".join(rows) + row(0, time="2026-01-01T09:00:00Z", reused=True))
-    assert streaming.pace(tmp_path) == pytest.approx(100 / 9)
+    assert run_status.pace(tmp_path) == pytest.approx(100 / 9)
     (tmp_path / "responses.jsonl").write_bytes(row(1) + b"[]\n" + row(2, time=5))
-    assert streaming.pace(tmp_path) is None
+    assert run_status.pace(tmp_path) is None

@@ -16,12 +16,12 @@ from tests.helpers.queues import until
 from tests.helpers.workbenches import client, settled, visitor
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError
-from tomserve.web import trying
-from tomserve.web.pages.trying import own_item
-from tomserve.web.people import Person
-from tomserve.web.previews import How
+from tomserve.web import playground
+from tomserve.web.accounts import Person
+from tomserve.web.items import How
+from tomserve.web.playground import Trial
+from tomserve.web.routes.items import own_item
 from tomserve.web.settings import Settings
-from tomserve.web.trying import Trial
 
 COT = (
     '{"beliefs": [{"sentence": 1, "belief": "unknown"}, {"sentence": 2, "belief": "salt"}, '
@@ -38,12 +38,12 @@ def _usual_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def begin(endpoint: Endpoint, strategy: str = "vanilla", person: Person = ME, **more: Any) -> str:
-    return trying.ask(Settings(), person, make_item(), How(strategy), base_url=endpoint.url, **more)
+    return playground.start_trial(Settings(), person, make_item(), How(strategy), base_url=endpoint.url, **more)
 
 
 def ended(name: str, person: Person = ME) -> Trial:
-    until(lambda: trying.look(Settings(), person, name).state != "running")
-    return trying.look(Settings(), person, name)
+    until(lambda: playground.read_trial(Settings(), person, name).state != "running")
+    return playground.read_trial(Settings(), person, name)
 
 
 def test_a_reply_is_shown_with_how_it_was_read_and_where_the_chain_breaks(endpoint: Endpoint) -> None:
@@ -72,24 +72,24 @@ def test_what_fails_is_said_to_fail(endpoint: Endpoint) -> None:
     found = ended(begin(endpoint))
     assert (found.state, bool(found.said)) == ("failed", True)
     name = begin(endpoint)
-    (Settings().folder / trying.FOLDER / name / trying.RESULT).unlink()
+    (Settings().folder / playground.FOLDER / name / playground.RESULT).unlink()
     assert "ended before there was an answer" in ended(name).said
 
 
 def test_only_a_few_are_asked_at_once_and_the_last_are_kept(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trying, "KEPT", 2)
-    folder, names = Settings().folder / trying.FOLDER, list[str]()
+    monkeypatch.setattr(playground, "KEPT", 2)
+    folder, names = Settings().folder / playground.FOLDER, list[str]()
     for number in range(1, 4):
         names.append(begin(endpoint))
         os.utime(folder / names[-1], (number, number))
     with pytest.raises(NoSuchRunError):
-        trying.look(Settings(), ME, names[0])
-    assert trying.look(Settings(), ME, names[1]).state == "done"
+        playground.read_trial(Settings(), ME, names[0])
+    assert playground.read_trial(Settings(), ME, names[1]).state == "done"
     with contextlib.ExitStack() as held:
-        for number in range(trying.AT_ONCE):
-            assert trying._held(held, folder / f".{number}") is not None
+        for number in range(playground.AT_ONCE):
+            assert playground._held(held, folder / f".{number}") is not None
         with pytest.raises(ConflictError, match="under way already"):
             begin(endpoint)
 
@@ -100,7 +100,7 @@ def test_a_try_is_nobody_elses(endpoint: Endpoint) -> None:
     assert ended(name, ada).state == "done"
     for stranger, other in ((Person("ben"), name), (ada, f"../tries/{name}"), (ada, "0" * 16), (ada, "")):
         with pytest.raises(NoSuchRunError):
-            trying.look(Settings(), stranger, other)
+            playground.read_trial(Settings(), stranger, other)
 
 
 def test_a_key_is_named_and_goes_to_its_address_alone(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,11 +115,11 @@ def test_a_key_is_named_and_goes_to_its_address_alone(endpoint: Endpoint, monkey
         ("", "LAB_KEY", "give one, or choose no key"),
     ):
         with pytest.raises(ConfigError, match=said):
-            trying.ask(settings, ME, item, how, base_url=address, key=key)
-    assert ended(trying.ask(settings, ME, item, how, base_url=endpoint.url)).state == "failed"
-    found = ended(trying.ask(settings, ME, item, how, base_url=endpoint.url, key="LAB_KEY"))
+            playground.start_trial(settings, ME, item, how, base_url=address, key=key)
+    assert ended(playground.start_trial(settings, ME, item, how, base_url=endpoint.url)).state == "failed"
+    found = ended(playground.start_trial(settings, ME, item, how, base_url=endpoint.url, key="LAB_KEY"))
     assert found.state == "done", found.said
-    kept = b"".join(path.read_bytes() for path in (settings.folder / trying.FOLDER).rglob("*") if path.is_file())
+    kept = b"".join(path.read_bytes() for path in (settings.folder / playground.FOLDER).rglob("*") if path.is_file())
     assert b"secret" not in kept
 
 
@@ -128,7 +128,7 @@ def test_an_address_that_is_not_named_gets_no_key(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv(name, "sk-secret")
 
     def keys(address: str, key: str) -> list[str]:
-        found = trying.environment_of(Settings(), address, key)
+        found = playground.environment_of(Settings(), address, key)
         return [name for name, value in found.items() if value == "sk-secret"]
 
     assert keys("http://x/v1", "") == []
@@ -148,7 +148,7 @@ def test_an_address_that_is_not_named_gets_no_key(monkeypatch: pytest.MonkeyPatc
 )
 def test_nothing_but_names_and_addresses_is_taken(how: How, address: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        trying.ask(Settings(), ME, make_item(), how, base_url=address)
+        playground.start_trial(Settings(), ME, make_item(), how, base_url=address)
 
 
 def test_the_pages_ask_and_show_what_came_of_it(endpoint: Endpoint) -> None:
@@ -201,14 +201,14 @@ def test_a_process_asks_until_its_deadline_or_until_it_is_ended(endpoint: Endpoi
     try:
         late = ended(begin(endpoint, seconds=2))
         assert late.state == "failed" or late.rows[0]["status"] == "timeout"
-        until(lambda: all(child.poll() is not None for child in trying._children), "their places")
-        names = [begin(endpoint) for _ in range(trying.AT_ONCE)]
-        assert trying.look(Settings(), ME, names[0]).state == "running"
+        until(lambda: all(child.poll() is not None for child in playground._children), "their places")
+        names = [begin(endpoint) for _ in range(playground.AT_ONCE)]
+        assert playground.read_trial(Settings(), ME, names[0]).state == "running"
         with pytest.raises(ConflictError, match="under way already"):
             begin(endpoint)
-        trying._children[-1].kill()
+        playground._children[-1].kill()
         assert "ended before there was an answer" in ended(names[-1]).said
-        trying.stop()
+        playground.stop_trials()
         assert {ended(name).state for name in names} == {"failed"}
     finally:
         endpoint.hold = lambda body: False

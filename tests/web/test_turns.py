@@ -9,9 +9,8 @@ from tests.conftest import Endpoint
 from tests.helpers.queues import free_port
 from tomserve.runs.runfolder import RunFolder
 from tomserve.serving import registry
-from tomserve.web.cards import Job, State
-from tomserve.web.turns import DEATHS, End, after
-from tomserve.web.waiting import reason
+from tomserve.web.jobs import DEATHS, ProcessEnd, job_after, waiting_reason
+from tomserve.web.run_index import Job, State
 from tomserve.workflows.evaluate import Experiment
 
 RUNS = Job(state=State.RUNNING, turn=3, deaths=1)
@@ -37,33 +36,37 @@ ENDS: dict[str, list[tuple[int | None, State | None, bool]]] = {
 def test_the_state_that_follows(state: str) -> None:
     for code, wanted, leaving in ENDS[state]:
         job = RUNS if wanted is None else RUNS.model_copy(update={"state": State.STOPPING, "wanted": wanted})
-        found = after(job, End(code, said="the last line", leaving=leaving))
+        found = job_after(job, ProcessEnd(code, said="the last line", leaving=leaving))
         assert (found.state.value, found.wanted, found.exit_code) == (state, None, code)
         assert (found.ended is not None) == (state in ("done", "failed", "cancelled"))
         assert found.turn == (4 if state in ("queued", "paused") else 3)
 
 
 def test_what_it_ended_by_is_said() -> None:
-    assert after(RUNS, End(0, said="report: x")).said == ""
-    assert after(RUNS, End(1, said="report: x", failures="failures: 2 timeout")).said == "failures: 2 timeout"
-    assert after(RUNS, End(1, said="report: x")).said == "report: x"
-    assert after(RUNS, End(2, said="no such model")).said == "no such model"
-    assert after(RUNS, End(7)).said == "ended with exit code 7"
-    assert "the server went away; it goes on by itself" in after(RUNS, End(3, said="the server went away")).said
+    assert job_after(RUNS, ProcessEnd(0, said="report: x")).said == ""
+    assert (
+        job_after(RUNS, ProcessEnd(1, said="report: x", failures="failures: 2 timeout")).said == "failures: 2 timeout"
+    )
+    assert job_after(RUNS, ProcessEnd(1, said="report: x")).said == "report: x"
+    assert job_after(RUNS, ProcessEnd(2, said="no such model")).said == "no such model"
+    assert job_after(RUNS, ProcessEnd(7)).said == "ended with exit code 7"
+    assert (
+        "the server went away; it goes on by itself" in job_after(RUNS, ProcessEnd(3, said="the server went away")).said
+    )
 
 
 def test_one_that_dies_again_and_again_without_getting_further_has_failed() -> None:
     job = RUNS.model_copy(update={"deaths": 0})
     for number in range(1, DEATHS):
-        job = after(job, End(-9, grown=False)).model_copy(update={"state": State.RUNNING})
+        job = job_after(job, ProcessEnd(-9, grown=False)).model_copy(update={"state": State.RUNNING})
         assert job.deaths == number
-    assert after(job, End(-9, grown=True)).deaths == 0
-    found = after(job, End(-9, grown=False))
+    assert job_after(job, ProcessEnd(-9, grown=True)).deaths == 0
+    found = job_after(job, ProcessEnd(-9, grown=False))
     assert (found.state, found.said) == ("failed", "its process was killed by signal 9; that came 3 times in a row")
 
 
 def why(folder: Path, *urls: str, model: str | None = None, start: bool = False) -> str:
-    return reason(Experiment(base_url=urls, model=model, start=start), folder)
+    return waiting_reason(Experiment(base_url=urls, model=model, start=start), folder)
 
 
 def test_a_server_that_answers_is_not_waited_for_and_is_sent_no_key(

@@ -28,13 +28,12 @@ from tests.helpers.queues import (
     until,
 )
 from tomserve.content.paths import runs_root
-from tomserve.web import keeping
-from tomserve.web.cards import State
-from tomserve.web.entries import Entry
-from tomserve.web.people import Person
-from tomserve.web.queue import Queue
+from tomserve.web import worker
+from tomserve.web.accounts import Person
+from tomserve.web.queue import Entry, Queue
+from tomserve.web.run_index import State
 from tomserve.web.settings import Settings
-from tomserve.web.worker import kept_alive
+from tomserve.web.worker import keep_worker
 
 ME = Person()
 URL, OTHER = "http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"
@@ -201,7 +200,7 @@ def test_what_cannot_be_read_has_failed_and_says_why_without_the_place(
     submit(queue, "r")
     file = runs_root() / "r/experiment.yaml"
     file.write_text("limit: x\n")
-    monkeypatch.setattr("tomserve.web.working.sealing.sealed", lambda *_: True)
+    monkeypatch.setattr("tomserve.web.jobs.sealing.sealed", lambda *_: True)
     with workers.one():
         found = reaches("r", "failed")
     assert "experiment.yaml:1: limit" in found.said
@@ -255,16 +254,16 @@ def test_a_worker_that_dies_is_started_again_and_its_end_says_what_it_waits_for(
 ) -> None:
     monkeypatch.setattr(Dying, "begun", [], raising=False)
     popen = SimpleNamespace(Popen=Dying, PIPE=-1)
-    monkeypatch.setattr(keeping, "subprocess", popen)
-    monkeypatch.setattr(keeping, "PAUSES", (0.0,))
-    monkeypatch.setattr(keeping, "SOON", 0.0)
+    monkeypatch.setattr(worker, "subprocess", popen)
+    monkeypatch.setattr(worker, "PAUSES", (0.0,))
+    monkeypatch.setattr(worker, "SOON", 0.0)
     submit(queue, "r")
     if runs:
         put("r", state=State.RUNNING)
-    with kept_alive(Settings(queue="redis://:password@h/0")):
+    with keep_worker(Settings(queue="redis://:password@h/0")):
         until(lambda: len(Dying.begun) == 3)
         monkeypatch.setattr(Dying, "terminate", lambda self: None)  # it takes its time
-        monkeypatch.setattr(keeping, "ENDS", 0.0)
+        monkeypatch.setattr(worker, "ENDS", 0.0)
     assert Dying.begun[-1].ended
     assert b"redis://:password@h/0" in Dying.begun[0].heard
     assert ("waits for the answers that are on their way" in capsys.readouterr().err) is runs
@@ -292,7 +291,7 @@ def test_nothing_is_lost_or_asked_twice_whatever_is_killed(real: Settings, endpo
     draw, queue = random.Random(3), queue_of(real)
     endpoint.delay = 0.1
     names = [queue.submit(experiment(endpoint, 12, run=f"r{number}"), ME) for number in range(2)]
-    with kept_alive(real):
+    with keep_worker(real):
         for victims in ((WORKER,), (EVAL,), (WORKER, EVAL)):
             goal = len(endpoint.requests) + draw.randint(1, 4)
             until(lambda goal=goal: len(endpoint.requests) >= goal)

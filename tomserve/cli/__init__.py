@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tomserve.cli import ending
+from tomserve.cli import exit_codes
 
 __all__ = ["main"]
 
 
 def main() -> None:
     """Entry point: signals are heard before anything else is imported, which takes most of what a command needs."""
-    ending.ended(_command)
+    exit_codes.run_to_end(_command)
 
 
 def _command() -> int:

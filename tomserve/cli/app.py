@@ -1,4 +1,4 @@
-"""The command `tomserve`: all of its commands (tomserve.cli.ending says how each of them ends).
+"""The command `tomserve`: all of its commands and groups (tomserve.cli.main says how each of them ends).
 
 It starts quickly because every command imports what it needs only when it runs.
 
@@ -16,31 +16,45 @@ import typer
 
 from tomserve import __version__
 from tomserve.cli import (
-    bringing,
+    analyze,
     causal,
-    cluster,
     dataset,
     evaluate,
-    exchange,
-    exporting,
-    faithfulness,
     functional,
-    generate,
     interop,
     items,
     merge,
     plan,
-    publishing,
     runs,
-    sealing,
     serve,
     shard,
-    stability,
-    study,
+    submit,
     web,
 )
 from tomserve.cli.options import ContentOption, lasting, with_content
 from tomserve.errors import ConfigError, one_of
+
+exports = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Write what other tools read, from logs to files for batch queues.",
+)
+imports = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Read what other tools wrote, from logs to files for batch queues.",
+)
+
+
+@exports.callback()
+def _export(content: ContentOption = None) -> None:
+    del content  # it was dealt with while the line was read
+
+
+@imports.callback()
+def _import(content: ContentOption = None) -> None:
+    del content  # it was dealt with while the line was read
+
 
 app = typer.Typer(
     add_completion=False,
@@ -50,10 +64,10 @@ app = typer.Typer(
     help="Evaluate the Theory of Mind of language models behind vLLM or any OpenAI-compatible endpoint.",
 )
 app.add_typer(dataset.app, name="dataset")
-app.add_typer(generate.app, name="generate")
-app.add_typer(cluster.app, name="submit")
-app.add_typer(exchange.exports, name="export")
-app.add_typer(exchange.imports, name="import")
+app.add_typer(dataset.generators, name="generate")
+app.add_typer(submit.app, name="submit")
+app.add_typer(exports, name="export")
+app.add_typer(imports, name="import")
 
 # Every environment variable that tomserve reads; any other that begins with TOMSERVE_ is taken for a slip of the pen.
 VARIABLES = {
@@ -118,52 +132,52 @@ def _options(
 
 app.command(name="eval")(with_content(lasting(evaluate.evaluate_command)))
 _lasting: tuple[Callable[..., Any], ...] = (
-    stability.stability,
+    evaluate.stability,
     causal.causal,
-    faithfulness.faithfulness,
+    evaluate.faithfulness,
     functional.functional,
     serve.serve,
-    study.score,
-    study.report,
-    study.figures,
+    analyze.score,
+    analyze.report,
+    analyze.figures,
     serve.setup,
-    sealing.seal,
+    runs.seal,
     merge.merge,
     merge.pack,
     merge.unpack,
 )
 _others: tuple[Callable[..., Any], ...] = (
-    study.analyze,
-    study.compare,
+    analyze.analyze,
+    analyze.compare,
     plan.plan,
-    sealing.verify,
+    runs.verify,
     items.items,
     runs.runs,
     serve.doctor,
     shard.shard,
     shard.work,
-    cluster.status,
-    cluster.cancel,
+    submit.status,
+    submit.cancel,
     web.web,
 )
 for _command in (*map(lasting, _lasting), *_others):
     app.command()(with_content(_command))
 
 _exports: dict[str, Callable[..., Any]] = {
-    "artefact": publishing.export_artefact,
+    "artefact": interop.export_artefact,
     "batch": interop.export_batch,
-    "every-eval-ever": exporting.export_every_eval_ever,
-    "hub": publishing.export_hub,
-    "inspect": exporting.export_inspect,
-    "lm-eval": exporting.export_lm_eval,
+    "every-eval-ever": interop.export_every_eval_ever,
+    "hub": interop.export_hub,
+    "inspect": interop.export_inspect,
+    "lm-eval": interop.export_lm_eval,
 }
 _imports: dict[str, Callable[..., Any]] = {
     "batch": interop.import_batch,
-    "csv": bringing.import_csv,
-    "inspect": bringing.import_inspect,
-    "jsonl": bringing.import_jsonl,
-    "lm-eval": bringing.import_lm_eval,
+    "csv": interop.import_csv,
+    "inspect": interop.import_inspect,
+    "jsonl": interop.import_jsonl,
+    "lm-eval": interop.import_lm_eval,
 }
-for _group, _members in ((exchange.exports, _exports), (exchange.imports, _imports)):
+for _group, _members in ((exports, _exports), (imports, _imports)):
     for _name, _command in _members.items():
         _group.command(_name)(with_content(lasting(_command)))

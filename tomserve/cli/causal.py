@@ -129,8 +129,8 @@ def _plan(settings: Settings, on: Hardware, gpus: int | None) -> int:
 def _measure(settings: Settings, on: Hardware, run: str | None, *, report: bool, opened: bool, quiet: bool) -> int:
     """Measure, print the study's tables, write the report; returns the exit code."""
     from tomserve.causal.experiment import measure
-    from tomserve.cli.evaluate import write_report_of
-    from tomserve.cli.telling import warn
+    from tomserve.cli.evaluate import write_run_report
+    from tomserve.cli.output import warn
     from tomserve.reporting import tables
     from tomserve.reporting.progress import MeasureScreen
     from tomserve.runs.scores import scores_of
@@ -145,7 +145,7 @@ def _measure(settings: Settings, on: Hardware, run: str | None, *, report: bool,
         warn(doubt)
     tables.show_analysis(analysis, screen)
     screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
-    if report and (path := write_report_of(result.folder, analysis)) is not None:
+    if report and (path := write_run_report(result.folder, analysis)) is not None:
         screen.print(f"report: {path}", soft_wrap=True, markup=False)
         if opened:
             typer.launch(str(path.resolve()))

@@ -1,23 +1,157 @@
-"""The commands `tomserve dataset validate`, `audit` and `show`, which check a benchmark's dataset, or print it.
+"""The commands `tomserve dataset ...` (validate, audit, show, questionnaire, answers) and `tomserve generate NAME`.
 
-What they do each benchmark says itself, by the fields of these names of tomserve.benchmarks.Benchmark.
+What validate, audit, show and generate do each benchmark says itself, by the fields of these names of
+tomserve.benchmarks.Benchmark. The benchmarks are imported only when somebody asks for one of these commands.
 
-    tomserve dataset validate
+    tomserve dataset questionnaire --out study --people 40 --stories 24 --limit 480
+    tomserve generate hitom --stories 600 --seed 1 --out hitom.jsonl
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
 
-from tomserve.cli import questionnaire
-from tomserve.cli.options import ContentOption, PathOption, with_content
+from tomserve.cli.options import ContentOption, GoldOption, PathOption, with_content
+from tomserve.content.output_path import parse_folder
 from tomserve.content.text import say
-from tomserve.errors import ConfigError
+from tomserve.errors import ConfigError, one_of
 
 if TYPE_CHECKING:
     from tomserve.benchmarks import Benchmark
+    from tomserve.humans.plan import Mode
+
+
+MODES = ("whole", "sentences")
+
+
+@with_content
+def questionnaire(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Name of a benchmark, or a FILE.py that declares one. If left out: tomserve's own tasks."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", parser=parse_folder, help="New folder for the forms, the plan and the items."),
+    ] = None,
+    people: Annotated[int, typer.Option(min=1, max=2000, help="How many participants, each with a form.")] = 40,
+    stories: Annotated[int, typer.Option(min=1, max=1000, help="How many stories each participant reads.")] = 24,
+    mode: Annotated[
+        str, typer.Option(metavar="whole|sentences", help="Show stories as a whole, or sentence by sentence.")
+    ] = "whole",
+    questions: Annotated[
+        str,
+        typer.Option(metavar="one|all", help="Ask each participant one question about a story, or all that there are."),
+    ] = "one",
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Draw at most N questions from the benchmark first, as eval does.")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="FACTOR=VALUE: only the questions that meet this condition; repeat it for several."),
+    ] = None,
+    path: PathOption = None,
+    gold: GoldOption = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn by chance.")] = 1,
+    consent: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Your consent text. If left out: a draft with placeholders to fill in."),
+    ] = None,
+    attention: Annotated[int, typer.Option(min=0, max=20, help="How many attention checks a form has.")] = 2,
+    wrong_at_most: Annotated[
+        int, typer.Option(min=0, help="Who gets more attention checks wrong is left out; declared here, beforehand.")
+    ] = 0,
+    about: Annotated[
+        bool, typer.Option("--about/--no-about", help="Ask for age and first language (optional).")
+    ] = True,
+) -> None:
+    """Make forms that ask people what models are asked.
+
+    Each participant gets one HTML file that works offline, and the same to print. Who is asked what is drawn so that
+    all questions are asked equally often and no one sees two versions of a story. The plan, which tells what each
+    question of a form is, stays with you.
+    """
+    from tomserve import benchmarks
+    from tomserve.humans.questionnaire import QuestionnaireOptions, make_questionnaire
+
+    if out is None:
+        raise ConfigError("--out FOLDER is missing; name a new folder for the forms")
+    if mode not in MODES:
+        raise ConfigError(one_of("--mode", mode, MODES))
+    if questions not in ("one", "all"):
+        raise ConfigError(one_of("--questions", questions, ("one", "all")))
+    wishes = QuestionnaireOptions(
+        people=people,
+        stories=stories,
+        mode=cast("Mode", mode),
+        together=questions == "all",
+        seed=seed,
+        attention=attention,
+        wrong_at_most=wrong_at_most,
+        about=about,
+        consent=consent,
+        limit=limit,
+        where=tuple(where or ()),
+    )
+    made = make_questionnaire(benchmarks.get(name), path, out, wishes, gold)
+    say(f"{out}: {people} forms (forms/, printed/) of {stories} stories and {attention} attention checks")
+    for line in made.balance:
+        say(line)
+    if made.unfilled:
+        say(
+            f"The consent text has {len(made.unfilled)} placeholders that are not filled in: "
+            f"{'; '.join(made.unfilled)}. Edit a copy of {out / 'consent.txt'}, and make the forms again with "
+            "--consent FILE before you give them to anybody."
+        )
+    say(f"Keep {out / 'plan.json'} and items.jsonl: without them the answers cannot be read.")
+
+
+@with_content
+def answers(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that `questionnaire --out` wrote.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="ANSWERS", help="Files (.json, .csv) with answers, or folders of them.")
+    ],
+    run: Annotated[str, typer.Option(help="Name of the new run, or a path that begins with ./ or /.")] = "human",
+    model: Annotated[str, typer.Option(help="What tables call these people.")] = "human",
+) -> int:
+    """Read what people answered as a run of the model "human".
+
+    The files are those that the forms saved (JSON), or were typed in from paper (CSV). Who fails the attention checks
+    is left out as declared, and named. The run is scored, analyzed and compared like that of any model.
+    """
+    from tomserve.humans import answers as reading
+    from tomserve.humans import plan as planning
+    from tomserve.humans import run as running
+    from tomserve.runs.runfolder import run_path
+
+    if not model.strip() or not model.isprintable() or len(model) > 100:
+        raise ConfigError(f"--model {model!r:.60}: expected a short name such as human")
+    place = run_path(run)
+    plan, items = planning.read_plan(folder)
+    outcome = running.judge_forms(reading.read_answers(files, plan), plan)
+    running.write_run(place, plan, items, outcome, model)
+    counted, excluded = outcome.counted, outcome.excluded
+    asked = sum(one.answered + one.left_out for one in counted)
+    left_out = sum(one.left_out for one in counted)
+    say(f"{len(plan.forms)} forms: {len(counted)} counted, {len(excluded)} left out, {outcome.missing} not returned")
+    for one in excluded:
+        say(f"left out: {one.form.code}: {one.reason}")
+    for one in counted:
+        if one.left_out:
+            say(f"left open: {one.form.code}: {one.left_out} of {one.answered + one.left_out} questions")
+    for path in outcome.repeated:
+        say(f"{path}: holds answers that another file holds as well; they count once")
+    open_ = f"{left_out} question{'' if left_out == 1 else 's'} left open"
+    say(f"{asked - left_out} answers, {open_} (status unanswered, not counted as wrong)")
+    say(f"run: {place}; next: tomserve analyze {run}")
+    return 0
+
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check or read the dataset of a benchmark.")
 
@@ -40,12 +174,12 @@ def validate(name: NameArgument = None, path: PathOption = None) -> int:
     A mistake is named with file, line and field. The exit code is 1 where a problem was found.
     """
     from tomserve import benchmarks
-    from tomserve.cli.findings import show
+    from tomserve.cli.output import show_findings
 
     found = benchmarks.get(name)
     if found.validate is None:
         raise _nothing(found, "validate", [one for one in _built_in() if one.validate])
-    return show(found.validate(path, _say))
+    return show_findings(found.validate(path, _say))
 
 
 @app.command()
@@ -58,12 +192,12 @@ def audit(name: NameArgument = None, path: PathOption = None) -> int:
     for tracking beliefs, or where an answer is not what the events give.
     """
     from tomserve import benchmarks
-    from tomserve.cli.findings import show
+    from tomserve.cli.output import show_findings
 
     found = benchmarks.get(name)
     if found.audit is None:
         raise _nothing(found, "audit", [one for one in _built_in() if one.audit])
-    return show(found.audit(path, _say))
+    return show_findings(found.audit(path, _say))
 
 
 @app.command()
@@ -81,7 +215,7 @@ def show(
     Behind every sentence stand the labels that the asked person may believe in by then, and those that may be so.
     """
     from tomserve import benchmarks
-    from tomserve.cli.findings import show as print_findings
+    from tomserve.cli.output import show_findings as print_findings
 
     found = benchmarks.get(name)
     if found.show is None:
@@ -89,8 +223,8 @@ def show(
     return print_findings(found.show(path, where or ()))
 
 
-app.command()(questionnaire.questionnaire)
-app.command()(questionnaire.answers)
+app.command()(questionnaire)
+app.command()(answers)
 
 
 def _built_in() -> list[Benchmark]:
@@ -111,3 +245,45 @@ def _nothing(asked: Benchmark, field: str, offering: list[Benchmark]) -> ConfigE
 
 def _say(message: str) -> None:
     say(message, error=True)
+
+
+class _Generators(TyperGroup):
+    """A group with one command for each benchmark whose items can be generated."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of these benchmarks, sorted."""
+        from tomserve import benchmarks
+
+        return [name for name in benchmarks.names() if benchmarks.get(name).generate is not None]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, None where there is no such benchmark or nothing to generate."""
+        return _command(cmd_name) if cmd_name in self.list_commands(ctx) else None
+
+
+generators = typer.Typer(
+    cls=_Generators, no_args_is_help=True, rich_markup_mode=None, help="Generate new items of a benchmark."
+)
+
+
+@generators.callback()
+def _generate(content: ContentOption = None) -> None:
+    """Typer makes a group of commands only where there is a callback."""
+    del content  # it was dealt with while the line was read
+
+
+def _command(name: str) -> Any:
+    """The click command that runs the generator of that benchmark and prints what it reports."""
+    from tomserve import benchmarks
+    from tomserve.cli.output import show_findings
+
+    made = benchmarks.get(name).generate
+    assert made is not None
+
+    @functools.wraps(made)
+    def shown(**options: Any) -> int:
+        return show_findings(made(**options))
+
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(name)(with_content(shown))
+    return typer.main.get_command(alone)

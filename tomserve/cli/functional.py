@@ -1,4 +1,4 @@
-"""The command `functional`: behaviour, stability and mechanism of a model, and a score of them."""
+"""The command `functional`: behaviour, stability and mechanism of one or several models, and a score of them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tomserve.cli import interrupts
 from tomserve.cli import options as shared
-from tomserve.cli import signals
 from tomserve.cli.options import console
-from tomserve.cli.wishes import formula, several
 from tomserve.engine import transports
-from tomserve.errors import ConfigError
+from tomserve.errors import ConfigError, one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from rich.console import Console
@@ -24,7 +23,65 @@ if TYPE_CHECKING:
     from tomserve.causal.settings import Settings
     from tomserve.runs.evaluation import EvalResult, Servers
     from tomserve.runs.planning import EvalOptions
+    from tomserve.stats.functional import Formula
     from tomserve.workflows.functional import FunctionalPlan, FunctionalResult, PartRunner
+
+
+def plan_models(
+    wish: FunctionalPlan, models: Sequence[str], weights: Sequence[str], *, one: str | None
+) -> dict[str, FunctionalPlan]:
+    """The wish of each model, by its name, with a folder of its own below that of all.
+
+    models: NAME or NAME@URL. weights: MODEL=DIR. one: what --model says, which must be nothing. Raises ConfigError for
+    what is given twice, or of a model that is not named.
+    """
+    from tomserve.causal.experiment import Hardware
+    from tomserve.causal.settings import Settings
+    from tomserve.runs.runfolder import default_name
+    from tomserve.workflows.functional import NO_WEIGHTS
+
+    if one is not None:
+        raise ConfigError(f"--model {one} and --models are both given; expected one of them")
+    of: dict[str, str] = {}
+    without = list(weights) == [NO_WEIGHTS]  # said once, for all models
+    for given in () if without else weights:
+        name, equals, place = given.partition("=")
+        if not equals or not place or name in of:
+            raise ConfigError(f"--weights {given!r}: expected MODEL=DIR, once for each model, or `none` for all")
+        of[name] = place
+    found: dict[str, FunctionalPlan] = {}
+    run = wish.run or "functional"
+    for name, url in map(_split_model, models):
+        if name in found:
+            raise ConfigError(f"--models: {name!r} is named twice")
+        asking = replace(wish.asking, model=name, base_urls=(url,) if url else wish.asking.base_urls)
+        folder = default_name("model", name).removeprefix("model-")
+        own = NO_WEIGHTS if without else of.pop(name, None)
+        found[name] = replace(wish, asking=asking, weights=own, run=f"{run.rstrip('/')}/{folder}")
+        if not own and weights and asking.base_urls:  # how to measure inside concerns those whose weights are named
+            found[name] = replace(found[name], inside=Settings(), on=Hardware())
+    if of:
+        raise ConfigError(f"--weights: {one_of('model', next(iter(of)), found)}")
+    if len({each.run for each in found.values()}) < len(found):
+        raise ConfigError(f"--models: {', '.join(found)} would share a folder; run them one by one with --run")
+    return found
+
+
+def _split_model(given: str) -> tuple[str, str]:
+    """A model's name and its address, such as my-model@http://host:8000/v1; names may hold an @ themselves."""
+    at = max(given.find("@http://"), given.find("@https://"))
+    return (given, "") if at < 0 else (given[:at], given[at + 1 :])
+
+
+def parse_formula(given: str) -> Formula:
+    """The formula of an option such as .5,.3,.2. Raises ConfigError for what is no three numbers."""
+    from tomserve.workflows.functional import make_formula
+
+    try:
+        weights = [float(part) for part in given.split(",")]
+    except ValueError:
+        raise ConfigError(f"--weights-bcs {given!r}: expected three numbers such as .5,.3,.2") from None
+    return make_formula(weights)
 
 
 def functional(
@@ -176,12 +233,12 @@ def functional(
         ),
         on=Hardware(device=device, dtype=dtype, revision=revision),
         run=run,
-        formula=formula(weights_bcs),
+        formula=parse_formula(weights_bcs),
     )
     if gpus is not None and not plan:
         raise ConfigError("--gpus belongs to --plan; which device is used is said by --device")
     if models:
-        wishes = several(wish, [*models, *(more or ())], weights or (), one=model)
+        wishes = plan_models(wish, [*models, *(more or ())], weights or (), one=model)
         if plan:
             return _plan(wishes, gpus)
         return _carry_out_all(wishes, wish, report=report, opened=opened, quiet=quiet)
@@ -209,17 +266,19 @@ def _plan(wishes: Mapping[str, FunctionalPlan], gpus: int | None) -> int:
     return 0
 
 
-def doing(screen: Console, *, quiet: bool) -> PartRunner:
+def make_runner(screen: Console, *, quiet: bool) -> PartRunner:
     """How parts are done on a command line: each shows its own progress unless `quiet`, and hears Ctrl-C."""
     from tomserve.causal.experiment import measure
-    from tomserve.cli.telling import warn
+    from tomserve.cli.output import warn
     from tomserve.content.text import sanitize
     from tomserve.reporting.progress import MeasureScreen, RunScreen
     from tomserve.runs import evaluation
     from tomserve.workflows.functional import PartRunner
 
     def ask(options: EvalOptions, servers: Servers) -> EvalResult:
-        return evaluation.evaluate(options, RunScreen(screen, quiet=quiet), signals.heard, servers=servers)
+        return evaluation.evaluate(
+            options, RunScreen(screen, quiet=quiet), interrupts.ask_with_signals, servers=servers
+        )
 
     def look(settings: Settings, folder: Path, on: Hardware) -> ExperimentResult:
         return measure(settings, folder, MeasureScreen(screen, quiet=quiet), on)
@@ -233,13 +292,13 @@ def doing(screen: Console, *, quiet: bool) -> PartRunner:
 
 def _carry_out(wish: FunctionalPlan, *, report: bool, opened: bool, quiet: bool) -> int:
     """Do all parts of one model and print what its report says in short; returns the exit code."""
-    from tomserve.cli.telling import tell_unread, warn, warn_gaps
+    from tomserve.cli.output import tell_unread, warn, warn_gaps
     from tomserve.reporting import tables
     from tomserve.runs.scores import scores_of
     from tomserve.workflows.functional import measure_layers
 
     screen = console()
-    told = measure_layers(wish, doing(screen, quiet=quiet), report=report)
+    told = measure_layers(wish, make_runner(screen, quiet=quiet), report=report)
     for doubt in told.analysis.warnings:
         warn(doubt)
     lacking = [gap for part in told.answers for gap in warn_gaps(part.folder, scores_of(part.folder))]
@@ -250,7 +309,7 @@ def _carry_out(wish: FunctionalPlan, *, report: bool, opened: bool, quiet: bool)
         screen.print(f"report: {told.report}", soft_wrap=True, markup=False)
         if opened:
             typer.launch(str(told.report.resolve()))
-    return max(code_of(told, screen), tell_unread(lacking))
+    return max(exit_code(told, screen), tell_unread(lacking))
 
 
 def _carry_out_all(
@@ -268,7 +327,7 @@ def _carry_out_all(
     )
 
     screen = _narrowed(console())
-    queue = measure_models(wishes, doing(screen, quiet=quiet), report=report)
+    queue = measure_models(wishes, make_runner(screen, quiet=quiet), report=report)
     folder = run_path(next(iter(wishes.values())).run or "").parent
     code = 0
     if queue.done:
@@ -279,7 +338,7 @@ def _carry_out_all(
         for told in queue.done:
             place = told.report or told.folder
             screen.print(f"{one_line(told.model)}: {place}", soft_wrap=True, markup=False)
-            code = max(code, code_of(told, screen))
+            code = max(code, exit_code(told, screen))
         screen.print(f"leaderboard: {page}", soft_wrap=True, markup=False)
         if opened:
             typer.launch(str(page.resolve()))
@@ -298,7 +357,7 @@ def _narrowed(screen: Console) -> Console:
     return screen if screen.is_terminal else Screen(width=100, highlight=False)
 
 
-def code_of(told: FunctionalResult, screen: Console) -> int:
+def exit_code(told: FunctionalResult, screen: Console) -> int:
     """The exit code of what was done: 1 where requests failed, or a measurement did. Says which failed."""
     from tomserve.status import FINAL, REFUSAL, listed
 

@@ -1,21 +1,27 @@
-"""The commands `export batch` and `import batch`: somebody else's queue asks, by the files of OpenAI's Batch API.
+"""The commands of the groups `export` and `import`: Inspect, lm-eval, Every Eval Ever, CSV, JSON lines, batch, hub,
+artefact.
 
-tomserve export batch --benchmark perturbed --model gpt-4o-mini --run mine --out asked.jsonl
-tomserve import batch answered.jsonl errors.jsonl --run mine
+    tomserve export inspect mine --out logs
+    tomserve import csv answers.csv --model my-model --map text=reply --map correct=mark
+    tomserve export batch --benchmark perturbed --model gpt-4o-mini --run mine --out asked.jsonl
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tomserve.cli import configured
-from tomserve.cli.evaluate import as_options
+from tomserve.cli import evaluate
+from tomserve.cli.evaluate import make_options
 from tomserve.cli.options import (
     BenchmarkOption,
+    ByOption,
     GoldOption,
+    IntervalsOption,
     LimitOption,
     MaxTokensOption,
     OwnBenchmarkOption,
@@ -26,16 +32,485 @@ from tomserve.cli.options import (
     RevisionOption,
     SeedOption,
     StrategyOption,
+    StudyOption,
     TemperatureOption,
     ThinkingOption,
     VariantsOption,
     WhereOption,
     console,
 )
-from tomserve.content.output_path import parse_file
+from tomserve.content.output_path import parse_file, parse_folder
+from tomserve.content.text import say
+from tomserve.errors import ConfigError, one_of
 
 if TYPE_CHECKING:
     from tomserve.interop.batch import ExportResult, ImportResult
+    from tomserve.interop.importer import ImportOptions
+    from tomserve.interop.samples import Source
+    from tomserve.interop.scored_replies import ScoredReplies
+    from tomserve.reporting.progress import RunScreen
+
+
+ExportRunArgument = Annotated[
+    str | None, typer.Argument(metavar="[RUN]", help="Name or path of a run. If left out: the newest.")
+]
+OutOption = Annotated[Path, typer.Option(parser=parse_folder, help="Folder to write the files to.")]
+ExportStrategyOption = Annotated[list[str] | None, typer.Option(help="Only this way of asking. Repeatable.")]
+
+
+def export_inspect(
+    out: OutOption, run: ExportRunArgument = None, strategy: ExportStrategyOption = None, quiet: QuietOption = False
+) -> None:
+    """Write a run as logs of Inspect, one for each strategy.
+
+    Inspect's viewer, its functions and `inspect score` read them. A failure is wrong there, too.
+    """
+    from tomserve.content.text import say
+    from tomserve.interop.inspect_export import export_log
+
+    replies, screen = _replies(run, strategy, quiet)
+    out.mkdir(parents=True, exist_ok=True)
+    taken = set[str]()
+    for one in replies.strategies:
+        name = free = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{replies.folder.name}_{one}")[:200]
+        while free in taken:  # two names may be the same in these letters
+            free = f"{name}_{len(taken) + 1}"
+        taken.add(free)
+        path = out / f"{free}.eval"
+        say(f"written: {path}, {export_log(replies, one, path, screen):,} samples")
+
+
+def export_lm_eval(
+    out: OutOption, run: ExportRunArgument = None, strategy: ExportStrategyOption = None, quiet: QuietOption = False
+) -> None:
+    """Write a run as lm-eval's --log_samples does: samples_<task>_<date>.jsonl and results_<date>.json, in a folder of
+    the model's name.
+
+    Each strategy is a task of its own.
+    """
+    from tomserve.content.text import say
+    from tomserve.interop.lm_eval_files import export_samples
+
+    replies, screen = _replies(run, strategy, quiet)
+    for path in export_samples(replies, out, screen):
+        say(f"written: {path}")
+
+
+def export_every_eval_ever(
+    out: OutOption,
+    run: ExportRunArgument = None,
+    strategy: ExportStrategyOption = None,
+    organization: Annotated[str, typer.Option(help="Who evaluates, as the files say it.")] = "unknown",
+    relationship: Annotated[
+        str, typer.Option(help="How that stands to who made the model: first_party, third_party, collaborative, other.")
+    ] = "third_party",
+    developer: Annotated[
+        str | None,
+        typer.Option(help="Who made the model, such as openai, where its name does not say so as ORG/MODEL does."),
+    ] = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Write a run in the schema of Every Eval Ever, which leaderboards share: accuracy with its uncertainty, and every
+    reply.
+
+    The files lie in data/<benchmark>/<developer>/<model>/, as its own checks ask for.
+    """
+    from tomserve.cli.output import warn
+    from tomserve.content.text import say
+    from tomserve.errors import ConfigError, one_of
+    from tomserve.interop.every_eval_ever import RELATIONSHIPS, UNKNOWN, Evaluation
+
+    if relationship not in RELATIONSHIPS:
+        raise ConfigError(f"--relationship: {one_of('relationship', relationship, RELATIONSHIPS)}")
+    if developer is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", developer):
+        raise ConfigError(f"--developer: found {developer!r:.60}; expected letters, digits, '.', '_' and '-'")
+    replies, screen = _replies(run, strategy, quiet)
+    made = [Evaluation(replies, one, organization, relationship, developer) for one in replies.strategies]
+    if any(one.model.startswith(f"{UNKNOWN}/") for one in made):
+        warn(
+            f"nothing says who made the model {replies.manifest.model!r:.80}, so that its files lie in the folder "
+            f"'{UNKNOWN}', which leaderboards may refuse; say it by --developer NAME"
+        )
+    written = [path for one in made for path in one.write(out, screen) or ()]
+    if not written:
+        raise ConfigError(f"{replies.folder}: nothing was answered yet")
+    for path in written:
+        say(f"written: {path}")
+
+
+def _replies(run: str | None, strategies: list[str] | None, quiet: bool) -> tuple[ScoredReplies, RunScreen]:
+    from tomserve.cli.output import warn
+    from tomserve.interop.scored_replies import ScoredReplies
+    from tomserve.reporting.progress import RunScreen
+    from tomserve.runs.runfolder import find_run
+
+    return ScoredReplies(find_run(run), strategies or None, warn), RunScreen(console(), quiet=quiet)
+
+
+RunsArgument = Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Names or paths of runs.")]
+
+
+def export_hub(
+    out: Annotated[Path, typer.Option(parser=parse_folder, help="Folder to write.")],
+    runs: RunsArgument = None,
+    benchmark: Annotated[
+        str | None, typer.Option(help="Benchmark whose questions are written. If left out: those that the runs asked.")
+    ] = None,
+    path: PathOption = None,
+    licence: Annotated[
+        str | None,
+        typer.Option(
+            "--license",
+            metavar="ID",
+            help="Identifier of the data's licence, such as mit; needed where the data are not tomserve's own.",
+        ),
+    ] = None,
+    terms: Annotated[Path | None, typer.Option("--license-file", help="The text of that licence.")] = None,
+    title: Annotated[str | None, typer.Option("--title", help="What the dataset is called.")] = None,
+    language: Annotated[
+        list[str] | None, typer.Option(help="Code of the data's language, such as en. Repeatable.")
+    ] = None,
+    url: Annotated[str | None, typer.Option(help="Where the dataset will be, for the Croissant metadata.")] = None,
+    date: Annotated[str | None, typer.Option(help="The day of publication, as 2026-11-30, for the same.")] = None,
+) -> None:
+    """Write questions, and answers where runs are given, for a dataset hub: Parquet, card, licence, Croissant metadata.
+
+    Nothing is uploaded.
+    """
+    from tomserve.cli.output import warn
+    from tomserve.interop import hub
+    from tomserve.interop import hub as gathering
+    from tomserve.interop import hub as licences
+    from tomserve.interop.scored_replies import ScoredReplies
+    from tomserve.runs.runfolder import find_run
+
+    if benchmark is None and not runs:
+        raise ConfigError("name runs, or a benchmark by --benchmark NAME")
+    if benchmark is None and path is not None:
+        raise ConfigError("--path is the file of a benchmark; name that by --benchmark NAME")
+    _check_words(language or (), url, date)
+    replies = [ScoredReplies(find_run(run), None, warn) for run in runs or ()]
+    names = gathering.name_runs(replies)
+    held = [licences.run_holding(name, one.manifest) for name, one in zip(names, replies, strict=True)]
+    if benchmark is not None:
+        held.append(licences.benchmark_holding(benchmark, path))
+    others = list(dict.fromkeys(one.others for one in held if one.others))
+    if others and licence is None:
+        raise ConfigError(
+            f"{'; '.join(others)}; say under which licence these data may be shared by --license ID, such as mit, or "
+            "`--license other` with --license-file FILE"
+        )
+    for said in others:
+        warn(f"{said}; be sure that you may share them under {licence}")
+    identifier = licences.OWN if licence is None else licences.licence_id(licence)
+    if identifier == "other" and terms is None:
+        raise ConfigError("--license other: no text of that licence; name its file by --license-file")
+    text = licences.read_terms(terms) if terms is not None else None
+    if not others and (text is not None or identifier != licences.OWN):
+        raise ConfigError(
+            f"the questions come with tomserve under {licences.OWN}, which nobody else can change; leave --license out"
+        )
+    items = (
+        gathering.collect_run_items(replies)
+        if benchmark is None
+        else gathering.collect_benchmark_items(benchmark, path, replies)
+    )
+    asked = sorted({one.benchmark for one in held})
+    named = ", ".join(asked)
+    made = hub.Dataset(
+        title=title or f"{named} ({len(items):,} questions)",
+        licence=identifier,
+        terms=text or (licences.state_terms(identifier, named) if others else licences.own_terms()),
+        source=hub.describe_data(asked, names, others),
+        own=not others,
+        items=items,
+        replies=tuple(zip(names, replies, strict=True)),
+        papers=licences.list_papers(asked),
+        languages=language or (() if others else ("en",)),
+        url=url,
+        date=date,
+        benchmark=licences.are_own_benchmarks(asked),
+    )
+    for file in hub.write_dataset(made, out, [one.folder for one in replies]):
+        say(f"written: {file}")
+
+
+def _check_words(languages: list[str] | tuple[str, ...], url: str | None, date: str | None) -> None:
+    """Raise ConfigError for what would not be understood as a language, an address or a date."""
+    import datetime
+
+    for language in languages:
+        if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})?", language):
+            raise ConfigError(f"--language: found {language!r:.60}; expected a code such as en or zh")
+    if url is not None and not re.fullmatch(r"https?://[\w.-]+(:\d+)?(/[^\s\"<>]*)?", url):
+        raise ConfigError(f"--url: found {url!r:.80}; expected an address such as https://example.org/data")
+    if date is not None:
+        try:
+            datetime.date.fromisoformat(date)
+        except ValueError:
+            raise ConfigError(f"--date: found {date!r:.60}; expected a day such as 2026-11-30") from None
+
+
+def export_artefact(
+    out: Annotated[Path, typer.Option(parser=parse_file, help="Zip file to write.")],
+    runs: RunsArgument = None,
+    study: StudyOption = None,
+    intervals: IntervalsOption = None,
+    by: ByOption = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="RUN=NAME: call the model of that run so; repeat it for several.")
+    ] = None,
+    title: Annotated[str, typer.Option("--title", help="What the artefact is called.")] = "Artefact",
+    wheel: Annotated[
+        Path | None, typer.Option(help="tomserve's wheel to put in, so that nobody has to look for it (make release).")
+    ] = None,
+) -> None:
+    """Write what reviewers ask for: runs, tables, figures, report, versions, digests, and a program that checks all of
+    it and computes the tables again, offline.
+    """
+    from tomserve.cli.output import warn
+    from tomserve.interop import artefact
+
+    if not runs:
+        raise ConfigError("name the runs that the artefact is to hold")
+    wish = artefact.ArtefactOptions(runs, study, intervals, by or (), label or [], title, wheel)
+    members = artefact.write_artefact(wish, out, warn)
+    say(f"written: {out}, {len(members):,} files; `python recompute.py --here` in it computes the tables again")
+
+
+FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE", help="Files, or folders of them.")]
+ImportRunOption = Annotated[str | None, typer.Option(help="Name of the run. If left out: <task>-<model>.")]
+ImportModelOption = Annotated[
+    str | None, typer.Option(help="Only the replies of this model; for files that name none, who answered.")
+]
+TaskOption = Annotated[
+    str | None, typer.Option(help="Only the replies to this task; for files that name none, what it is called.")
+]
+ImportStrategyOption = Annotated[
+    str | None, typer.Option(help="What the way of asking is called. If left out: as the file says, or imported.")
+]
+MatchOption = Annotated[
+    str | None,
+    typer.Option(
+        "--benchmark",
+        help="The benchmark whose questions were asked, none to take them as they are. If left out: it is found out.",
+    ),
+]
+AsOption = Annotated[
+    str | None,
+    typer.Option("--as", metavar="NAME", help="Take all tasks together under this name, with the factor task."),
+]
+ScorerOption = Annotated[
+    str | None, typer.Option(help="Whose grade counts, where replies have several. If left out: the first.")
+]
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(help="From which value on a grade that is a number counts as right. If left out: from 1 on."),
+]
+CountsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Whose reading of the replies counts: tomserve or tool. If left out: tomserve for questions of one of its "
+        "benchmarks, tool for all others."
+    ),
+]
+FactorOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="What the file tells of questions that becomes a factor. If left out: all that has 2 to 100 values, "
+        "which recur. Repeatable."
+    ),
+]
+ClusterOption = Annotated[
+    str | None, typer.Option(help="What the file tells that says which questions belong together, such as a text.")
+]
+MapOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="FIELD=COLUMN",
+        help="What a column means; FIELD is id, text (the reply), asked, story, question, choices, target, correct, "
+        "score, answer, model, strategy, task, repeat, cluster, status or item. Repeatable.",
+    ),
+]
+
+
+def import_inspect(
+    logs: FilesArgument,
+    run: ImportRunOption = None,
+    model: ImportModelOption = None,
+    task: TaskOption = None,
+    strategy: ImportStrategyOption = None,
+    benchmark: MatchOption = None,
+    path: PathOption = None,
+    together: AsOption = None,
+    scorer: ScorerOption = None,
+    threshold: ThresholdOption = None,
+    counts: CountsOption = None,
+    factor: FactorOption = None,
+    cluster: ClusterOption = None,
+    quiet: QuietOption = False,
+) -> int:
+    """Read logs of Inspect (.eval, .json) into runs.
+
+    Each task of each model becomes a run, which score, analyze, compare, report and the workbench take like any other.
+    The exit code is 1 where samples could not be read.
+    """
+    from tomserve.interop.inspect_reader import InspectLog
+
+    wish = _import_options(
+        run, model, task, strategy, benchmark, path, together, scorer, threshold, counts, factor, cluster
+    )
+    named, found = _import_files(logs, (".eval", ".json"))
+    return _import_sources([InspectLog(one) for one in named], wish, found, quiet)
+
+
+def import_lm_eval(
+    samples: FilesArgument,
+    run: ImportRunOption = None,
+    model: ImportModelOption = None,
+    task: TaskOption = None,
+    strategy: ImportStrategyOption = None,
+    benchmark: MatchOption = None,
+    path: PathOption = None,
+    together: AsOption = None,
+    scorer: ScorerOption = None,
+    threshold: ThresholdOption = None,
+    counts: CountsOption = None,
+    factor: FactorOption = None,
+    cluster: ClusterOption = None,
+    quiet: QuietOption = False,
+) -> int:
+    """Read what lm-eval wrote by --log_samples (samples_<task>_<date>.jsonl) into runs.
+
+    The results_<date>.json beside a file says which model answered. The exit code is 1 where samples could not be read.
+    """
+    from tomserve.interop.lm_eval_files import LmEvalSamples
+
+    wish = _import_options(
+        run, model, task, strategy, benchmark, path, together, scorer, threshold, counts, factor, cluster
+    )
+    named, found = _import_files(samples, (".jsonl",), "samples_")
+    return _import_sources([LmEvalSamples(one, model, scorer) for one in named], wish, found, quiet)
+
+
+def import_csv(
+    files: FilesArgument,
+    columns: MapOption = None,
+    run: ImportRunOption = None,
+    model: ImportModelOption = None,
+    task: TaskOption = None,
+    strategy: ImportStrategyOption = None,
+    benchmark: MatchOption = None,
+    path: PathOption = None,
+    together: AsOption = None,
+    threshold: ThresholdOption = None,
+    counts: CountsOption = None,
+    factor: FactorOption = None,
+    cluster: ClusterOption = None,
+    quiet: QuietOption = False,
+) -> int:
+    """Read a spreadsheet, a row for each reply, into runs.
+
+    Columns that are called like a field need no --map. The exit code is 1 where rows could not be read.
+    """
+    wish = _import_options(
+        run, model, None, strategy, benchmark, path, together, None, threshold, counts, factor, cluster
+    )
+    return _import_mapped("csv", files, columns, task, wish, quiet)
+
+
+def import_jsonl(
+    files: FilesArgument,
+    columns: MapOption = None,
+    run: ImportRunOption = None,
+    model: ImportModelOption = None,
+    task: TaskOption = None,
+    strategy: ImportStrategyOption = None,
+    benchmark: MatchOption = None,
+    path: PathOption = None,
+    together: AsOption = None,
+    threshold: ThresholdOption = None,
+    counts: CountsOption = None,
+    factor: FactorOption = None,
+    cluster: ClusterOption = None,
+    quiet: QuietOption = False,
+) -> int:
+    """Read JSON lines, an object for each reply, into runs.
+
+    Fields that are called like ours need no --map. The exit code is 1 where lines could not be read.
+    """
+    wish = _import_options(
+        run, model, None, strategy, benchmark, path, together, None, threshold, counts, factor, cluster
+    )
+    return _import_mapped("jsonl", files, columns, task, wish, quiet)
+
+
+def _import_options(
+    run: str | None,
+    model: str | None,
+    task: str | None,
+    strategy: str | None,
+    benchmark: str | None,
+    path: Path | None,
+    together: str | None,
+    scorer: str | None,
+    threshold: float | None,
+    counts: str | None,
+    factors: list[str] | None,
+    cluster: str | None,
+) -> ImportOptions:
+    from tomserve.interop.importer import ImportOptions
+
+    known: dict[str | None, Literal["tomserve", "tool"] | None] = {None: None, "tomserve": "tomserve", "tool": "tool"}
+    if counts not in known:
+        raise ConfigError(f"--counts: {one_of('reading', str(counts), ('tomserve', 'tool'))}")
+    own = tuple(factors or ())
+    return ImportOptions(
+        run, model, task, strategy, benchmark, path, together, scorer, threshold, known[counts], own, cluster
+    )
+
+
+def _import_files(given: Sequence[Path], endings: tuple[str, ...], beginning: str = "") -> tuple[list[Path], set[Path]]:
+    """The files that are named, and in folders those with these endings, sorted by name; and which of them nobody
+    named."""
+    named: list[Path] = []
+    found: set[Path] = set()
+    for one in given:
+        if not one.is_dir():
+            named.append(one)
+            continue
+        inside = [path for path in sorted(one.rglob(f"{beginning}*")) if path.suffix in endings and not path.is_dir()]
+        if not inside:
+            what = f"begins with {beginning} and ends in" if beginning else "ends in"
+            raise ConfigError(f"{one}: no file in this folder {what} {' or '.join(endings)}")
+        named += inside
+        found |= set(inside)
+    return list(dict.fromkeys(named)), found - {one for one in given if not one.is_dir()}
+
+
+def _import_mapped(
+    kind: Literal["csv", "jsonl"],
+    files: Sequence[Path],
+    columns: list[str] | None,
+    task: str | None,
+    wish: ImportOptions,
+    quiet: bool,
+) -> int:
+    from tomserve.interop.csv_reader import MappedFile
+
+    named, found = _import_files(files, (f".{kind}",))
+    return _import_sources(
+        [MappedFile(one, kind, columns or (), wish.model, task) for one in named], wish, found, quiet
+    )
+
+
+def _import_sources(sources: Sequence[Source], wish: ImportOptions, found: Collection[Path], quiet: bool) -> int:
+    from tomserve.cli.output import show_imported
+    from tomserve.interop.importer import import_replies
+    from tomserve.reporting.progress import RunScreen
+
+    return show_imported(import_replies(sources, wish, RunScreen(console(), quiet=quiet), found))
 
 
 def export_batch(
@@ -45,7 +520,7 @@ def export_batch(
             parser=parse_file, help="File of requests to write, such as asked.jsonl; further ones get a number."
         ),
     ],
-    config: configured.ConfigOption = None,
+    config: evaluate.ConfigOption = None,
     model: Annotated[
         str | None, typer.Option(help="Name of the model as the queue knows it, or of a preset. It need not be served.")
     ] = None,
@@ -85,7 +560,7 @@ def export_batch(
     from tomserve.interop.batch import export_requests
     from tomserve.reporting.progress import RunScreen
 
-    options, _ = as_options(
+    options, _ = make_options(
         config,
         strategy=strategy,
         base_url=base_url,

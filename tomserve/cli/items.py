@@ -170,7 +170,7 @@ def _rewritten(
     asked: the benchmark and its path. models: the rewriter, which of the models at its address, and the verifier.
     """
     from tomserve import benchmarks, variants
-    from tomserve.cli import signals
+    from tomserve.cli import interrupts
     from tomserve.reporting.progress import RunScreen
     from tomserve.runs import rewriter as rewriting
     from tomserve.serving.probe import WaitPolicy
@@ -185,7 +185,7 @@ def _rewritten(
         out,
         RunScreen(console()),
         verifier=None if verifier is None else rewriting.find_verifier(verifier, None, waiting),
-        drive=signals.heard,
+        drive=interrupts.ask_with_signals,
     )
     for line in report.lines():
         say(line)

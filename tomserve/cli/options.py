@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 import typer
 
 from tomserve import content as contents
-from tomserve.cli import streams
+from tomserve.cli import exit_codes
 from tomserve.content.text import say
 from tomserve.errors import Interrupted
 
@@ -108,7 +108,7 @@ def lasting(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def wrapped(**options: Any) -> Any:
-        streams.go_on()
+        exit_codes.survive_lost_output()
         return command(**options)
 
     return wrapped

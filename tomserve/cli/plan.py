@@ -144,7 +144,7 @@ def plan(
         option = {"tflops": "gpu_tflops"}.get(wrong[0], wrong[0]).replace("_", "-")
         raise ConfigError(f"--{option} belongs to the plan for a cluster; add --requests N --nodes N")
     from tomserve import benchmarks
-    from tomserve.cli import rescore
+    from tomserve.cli import score
     from tomserve.reporting import tables
     from tomserve.reporting.table_layout import print_prose
     from tomserve.stats.power import ASSUMED
@@ -153,7 +153,7 @@ def plan(
 
     asked = benchmarks.get(benchmark)
     comparison_tables.check_margin(margin)
-    known = None if like is None else rescore.answers_of(like)
+    known = None if like is None else score.load_answers(like)
     names = tuple(strategy or asked.strategies)
     items = planning.draw_items(asked, path, limit, where or ())
     wanted = {"power": power, "alpha": alpha}

@@ -1,4 +1,6 @@
-"""The command `tomserve runs`, which lists the runs."""
+"""The commands about run folders: `tomserve runs` lists them, `tomserve seal` and `tomserve verify` show that they
+are sound.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from tomserve.cli.options import PathOption, console
+from tomserve.cli.options import PathOption, RunArgument, console
+from tomserve.content.text import say
 from tomserve.errors import ConfigError
 
 UNREAD = 10
@@ -40,11 +43,85 @@ def runs(
     from tomserve.reporting import run_list
 
     if unread is not None:
-        from tomserve.cli import rescore
+        from tomserve.cli import score
         from tomserve.reporting.run_list import show_unread
 
-        show_unread(*rescore.unread(run, unread, items, benchmark, path), console())
+        show_unread(*score.list_unread(run, unread, items, benchmark, path), console())
     elif items is not None or benchmark is not None or path is not None:
         raise ConfigError("--items, --benchmark and --path say what a file of replies answers; they need --unread")
     else:
         run_list.show_run(run, console()) if run else run_list.list_runs(console())
+
+
+MARKS = {True: ("ok", "green"), False: ("NOT OK", "bold red"), None: ("-", "yellow")}
+"""How the outcome of a check is shown, and in which colour; None where nothing could be checked."""
+
+
+def seal(
+    runs: RunArgument = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="SSH key to sign the seal with, such as ~/.ssh/id_ed25519. If left out: no signature."
+        ),
+    ] = None,
+) -> None:
+    """Seal runs: record digests of their files in seal.json, so that any later change can be found.
+
+    It prints the digest of the seal. Publish it somewhere else (a paper, a registration), or sign the seal by --key:
+    whoever can write to the folder could make another seal. A run that has grown is sealed again in the same way; the
+    earlier seals remain.
+    """
+    from tomserve.runs import verification
+    from tomserve.runs.runfolder import find_run
+
+    for run in runs or (None,):
+        folder = find_run(run)
+        link = verification.seal(folder, key)
+        signed = "sealed and signed" if link.signature is not None else "sealed"
+        say(f"{signed}: {folder}\n{link.digest}")
+
+
+def verify(
+    runs: RunArgument = None,
+    signers: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="SSH keys that may have signed the runs: a file of allowed signers, or a public key (.pub). If left "
+            "out: tell only which key it was.",
+        ),
+    ] = None,
+    path: PathOption = None,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FOLDER", help="Folder of a strategy of your own that the runs used; may be repeated."),
+    ] = None,
+) -> int:
+    """Check that runs fit together: make rows, prompts, questions, scores and report again, and compare.
+
+    No model is asked, and nothing of the runs is changed. The exit code is 1 where anything is not as it should be.
+    What could not be checked is said.
+    """
+    from rich.text import Text
+
+    from tomserve.content.text import sanitize
+    from tomserve.reporting.table_layout import print_entry
+    from tomserve.runs.runfolder import find_run
+    from tomserve.runs.verification import VerifyOptions
+    from tomserve.workflows.run import iterate_checks
+
+    if signers is not None and not signers.expanduser().is_file():
+        raise ConfigError(f"--signers {signers}: there is no such file; expected public keys of OpenSSH")
+    holds, screen = True, console()
+    for run in runs or (None,):
+        folder = find_run(run)
+        screen.print(sanitize(f"run {folder}"), highlight=False, markup=False, soft_wrap=True)
+        for one in iterate_checks(folder, VerifyOptions(path, tuple(strategy or ()), signers)):
+            word, style = MARKS[one.holds]
+            head = Text(f"  {one.what:9}  ").append(f"{word:6}  ", style)
+            print_entry(head, sanitize(one.said), screen)
+            holds &= one.holds is not False
+    if not holds:
+        say("not everything is as it should be")
+    return 0 if holds else 1

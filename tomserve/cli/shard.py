@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tomserve.cli import configured, signals
-from tomserve.cli.evaluate import as_options
+from tomserve.cli import evaluate, interrupts
+from tomserve.cli.evaluate import make_options
 from tomserve.cli.options import (
     BenchmarkOption,
     GoldOption,
@@ -46,7 +46,7 @@ def shard(
         int | None,
         typer.Option(min=1, metavar="N", help="About how many tokens a part may have, instead of how many there are."),
     ] = None,
-    config: configured.ConfigOption = None,
+    config: evaluate.ConfigOption = None,
     run: Annotated[
         str | None,
         typer.Option(help="Name of the run that the parts will make together. If left out: <benchmark>-<model>."),
@@ -83,7 +83,7 @@ def shard(
     from tomserve.reporting.progress import RunScreen
     from tomserve.reporting.shards import show_shards
 
-    options, experiment = as_options(
+    options, experiment = make_options(
         config, benchmark=benchmark, path=path, gold=gold, where=where, strategy=strategy, model=model,
         base_url=base_url, run=run, limit=limit, revision=revision, max_tokens=max_tokens, thinking=thinking,
         temperature=temperature, seed=seed, repeats=repeats, noise_check=noise_check, variants=variants,
@@ -179,10 +179,10 @@ def work(
         from tomserve.distributed import storage
 
         storage.open_store(to)  # before anything is asked
-    return worked(find_folder(run), part or (), how, console(), quiet=quiet, to=to, share=gpu_share)
+    return work_on_parts(find_folder(run), part or (), how, console(), quiet=quiet, to=to, share=gpu_share)
 
 
-def worked(
+def work_on_parts(
     folder: Path,
     numbers: Sequence[int],
     how: Connection,
@@ -210,7 +210,9 @@ def worked(
             if not quiet:
                 screen.print(f"part {number} of {len(shards.parts)} of {shards.run}", markup=False, highlight=False)
             try:
-                result = ask_part(folder, number, how, RunScreen(screen, quiet=quiet), signals.heard, servers=servers)
+                result = ask_part(
+                    folder, number, how, RunScreen(screen, quiet=quiet), interrupts.ask_with_signals, servers=servers
+                )
             except InUseError:
                 if numbers:
                     raise

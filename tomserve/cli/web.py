@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tomserve.cli.insisting import SIGNALS
+from tomserve.cli.interrupts import SIGNALS
 from tomserve.content.text import say
 from tomserve.errors import ConfigError, Interrupted
 
@@ -102,10 +102,10 @@ def web(
 
 def _serve(settings: Settings, *, show: bool) -> None:
     from tomserve.engine.network import is_loopback
-    from tomserve.web import serving
-    from tomserve.web.users import Users
+    from tomserve.web import app
+    from tomserve.web.accounts import Users
 
-    serving.check(settings)
+    app.check_settings(settings)
     if settings.auth and not Users(settings.folder / "users.json").all():
         raise ConfigError(
             "--auth: nobody may sign in yet; add somebody with `tomserve web --add-user NAME --role runner`"
@@ -124,25 +124,25 @@ def _serve(settings: Settings, *, show: bool) -> None:
         )
         sys.stdout.flush()
         if show:
-            serving.show(settings, address)
+            app.open_browser(settings, address)
 
-    number = serving.run(settings, ready)
+    number = app.serve(settings, ready)
     SIGNALS.guarded()
     if number:
         raise Interrupted(number)
 
 
 def _rebuild(settings: Settings) -> None:
-    from tomserve.web import serving
+    from tomserve.web import app
     from tomserve.web.worker import rebuild
 
-    with serving.alone(settings):
+    with app.hold_lock(settings):
         runs, waiting = rebuild(settings)
     say(f"made anew: the register, with {runs:,} runs, and the queue, in which {waiting:,} wait")
 
 
 def _users(settings: Settings, added: str | None, role: str, removed: str | None, token: str | None) -> None:
-    from tomserve.web.users import Users
+    from tomserve.web.accounts import Users
 
     users = Users(settings.folder / "users.json")
     if added is not None:

@@ -42,7 +42,7 @@ CHANGED = ("responses.jsonl", "noise.jsonl", "reader.jsonl", "log.txt", "server.
 """Files of a run that are written to in place."""
 
 CARD = "workbench.json"
-"""What a workbench keeps of a run: whose it is, and its place in the queue (see tomserve.web.cards)."""
+"""What a workbench keeps of a run: whose it is, and its place in the queue (see tomserve.web.run_index)."""
 
 REPLACED = (
     *("manifest.json", "items.jsonl", "reader.json", "scores.parquet", "report.html", "seal.json"),

@@ -1,51 +1,63 @@
-"""The application: pages, programming interface, and what guards both."""
+"""The application of the workbench, pages and programming interface behind one guard, and the server that serves it
+until a signal ends it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import socket
+import webbrowser
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from html import escape
+from types import FrameType
+from urllib.parse import urlsplit
+
+import orjson
+import uvicorn
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from tomserve._version import __version__
-from tomserve.web import api, refusing
-from tomserve.web.access import Access
-from tomserve.web.guard import Guard
-from tomserve.web.pages import (
-    answers,
-    compare,
-    dashboard,
-    items,
-    leaderboard,
-    live,
-    login,
-    new,
-    queue,
-    run,
-    trying,
-)
+from tomserve.content import files
+from tomserve.content.text import say
+from tomserve.engine import transports
+from tomserve.engine.network import is_loopback
+from tomserve.engine.redact import Redactor
+from tomserve.errors import ConfigError, MachineError
+from tomserve.serving import keys
+from tomserve.serving.server import check_port
+from tomserve.web import access, cache, playground
+from tomserve.web.access import Access, Guard, Workbench
+from tomserve.web.page_templates import FOLDER
 from tomserve.web.queue import Queue
-from tomserve.web.register import Register
-from tomserve.web.rendering import FOLDER
+from tomserve.web.routes import api, comparison, dashboard, experiments, items, runs
+from tomserve.web.run_index import RunIndex
 from tomserve.web.settings import Settings
-from tomserve.web.workbench import Workbench
+from tomserve.web.worker import keep_worker
 
 PAGES = (
-    dashboard.router,
-    new.router,
-    queue.router,
-    live.router,
-    run.router,
-    answers.router,
-    compare.router,
-    leaderboard.router,
-    items.router,
-    trying.router,
-    login.router,
+    dashboard.dashboard_router,
+    experiments.new_router,
+    dashboard.queue_router,
+    runs.live_router,
+    runs.run_router,
+    runs.answers_router,
+    comparison.compare_router,
+    comparison.leaderboard_router,
+    items.items_router,
+    items.playground_router,
+    dashboard.login_router,
 )
 
 
-def make(settings: Settings) -> FastAPI:
+def make_app(settings: Settings) -> FastAPI:
     """The application of a workbench with these settings."""
-    app = api.Described(
+    app = api.DescribedApp(
         title=api.TITLE,
         description=api.DESCRIPTION,
         version=__version__,
@@ -55,8 +67,8 @@ def make(settings: Settings) -> FastAPI:
     )
     app.state.access = Access(settings)
     app.add_middleware(Guard, access=app.state.access)
-    refusing.install(app)
-    register = Register(settings.folder)
+    access.install_handlers(app)
+    register = RunIndex(settings.folder)
     app.state.workbench = Workbench(settings, register, Queue(register, settings))
     # The style of the report is the style of the workbench, too, so that figures and tables look alike in both.
     static = StaticFiles(directory=FOLDER / "static", packages=[("tomserve.reporting.html", "assets")])
@@ -65,3 +77,195 @@ def make(settings: Settings) -> FastAPI:
         app.include_router(router)
     app.include_router(api.router)
     return app
+
+
+GRACE = 2
+"""Seconds that requests under way have when the workbench ends; what streams is cut off then."""
+
+HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise ConfigError where strangers could get in, or where the proxy is no address of a host."""
+    if not is_loopback(settings.host) and not settings.auth:
+        raise ConfigError(
+            f"--host {settings.host}: everybody who reaches this machine could try the token, and sees it on its way; "
+            "say --auth, so that people sign in (--add-user NAME adds one), or leave --host out and use a tunnel "
+            f"(ssh -L {settings.port}:localhost:{settings.port} MACHINE)"
+        )
+    if settings.proxy is not None:
+        parts = urlsplit(settings.proxy)
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or settings.proxy != f"{parts.scheme}://{parts.netloc}"
+        ):
+            raise ConfigError(f"--proxy {settings.proxy}: expected a host alone, such as https://tom.example.org")
+
+
+@contextlib.contextmanager
+def hold_lock(settings: Settings) -> Iterator[Callable[[str], None]]:
+    """Hold the lock of the folder's workbench; yields what tells others the address under which it is found.
+
+    Raises MachineError, which names the process and the address, where another workbench holds it, or where the folder
+    cannot be written.
+    """
+    path = settings.folder / "lock"
+    try:
+        settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = files.open_regular(path, os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        hint = "choose a writable place by TOMSERVE_RUNS"
+        raise MachineError(f"{path}: cannot be written ({error.strerror}); {hint}") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise MachineError(
+                f"a workbench of {settings.folder.parent}/ runs already{_holder(settings)}; use that one, end it, or "
+                "name another folder of runs by TOMSERVE_RUNS"
+            ) from None
+
+        def tell(address: str) -> None:
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, orjson.dumps({"pid": os.getpid(), "address": address}), 0)
+
+        tell("")
+        yield tell
+        os.ftruncate(lock, 0)
+    finally:
+        os.close(lock)
+
+
+def _holder(settings: Settings) -> str:
+    """Where the workbench is that holds the lock, in words; nothing where it does not tell."""
+    with contextlib.suppress(OSError, ConfigError):
+        found = files.read_json(settings.folder / "lock", "")
+        if isinstance(found, dict) and isinstance(pid := found.get("pid"), int):
+            address = str(found.get("address") or "")[:200]
+            return f" (pid {pid}{f', {address}' if address else ''})"
+    return ""
+
+
+def open_socket(settings: Settings) -> socket.socket:
+    """A socket that listens where the settings say; port 0 for a free one. Raises MachineError that names who does."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    made = socket.socket(family)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((settings.host.strip("[]"), settings.port))
+        made.listen(128)
+    except OSError as error:
+        made.close()
+        check_port(settings.host.strip("[]"), settings.port)
+        raise MachineError(
+            f"{settings.host}:{settings.port}: cannot listen ({error.strerror}); choose another --port (PORT=)"
+        ) from None
+    return made
+
+
+class Server(uvicorn.Server):
+    """A server that is told of signals, says when it is ready, and remembers which signal ended it."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], leave: Callable[[], None]) -> None:
+        super().__init__(config)
+        self.ready, self.leave, self.ended_by = ready, leave, 0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, and say so."""
+        await super().startup(sockets=sockets)
+        self.ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Hear signals while the server runs: the first ends it, the second at once."""
+        before = {one: handler for one in HEARD if (handler := signal.getsignal(one)) != signal.SIG_IGN}
+        for one in before:
+            signal.signal(one, self.handle_exit)
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Called for a signal."""
+        self.force_exit = self.should_exit
+        self.should_exit, self.ended_by = True, self.ended_by or sig
+        self.leave()
+
+
+def serve(settings: Settings, ready: Callable[[str], None]) -> int:
+    """Serve until a signal comes, and return its number.
+
+    ready: called with the address to open, once it is answered. Raises ConfigError for settings that would let
+    strangers in, MachineError where another workbench has the folder or another program the port.
+    """
+    check_settings(settings)
+    with hold_lock(settings) as tell, contextlib.closing(open_socket(settings)) as listener:
+        settings = replace(settings, port=listener.getsockname()[1])
+        app = make_app(settings)
+        secrets = (app.state.access.token,)
+        _log(Redactor(*keys.all_keys(), *secrets))
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            proxy_headers=settings.proxy is not None,
+            forwarded_allow_ips="127.0.0.1,::1",
+            timeout_graceful_shutdown=GRACE,
+            h11_max_incomplete_event_size=1 << 16,
+        )
+        tell(address(settings))
+        opened = address(settings) + (f"/?token={secrets[0]}" if secrets[0] else "/")
+        server = Server(config, lambda: ready(opened), app.state.workbench.ending.set)
+        try:
+            with keep_worker(settings):
+                transports.run_loop(server.serve(sockets=[listener]))
+                if running := [line for line in app.state.workbench.register.every() if line.card.runs]:
+                    names = ", ".join(line.name for line in running)
+                    say(f"stopping where they are, to go on when the workbench is started again: {names}", error=True)
+        finally:  # what pages have begun beside the server ends with it; whoever looks again begins it anew
+            playground.stop_trials()
+            cache.stop()
+        return server.ended_by
+
+
+def address(settings: Settings) -> str:
+    """Where the workbench is reached, without the token."""
+    if settings.proxy:
+        return settings.proxy
+    host = settings.host.strip("[]")
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+def open_browser(settings: Settings, opened: str) -> None:
+    """Open an address in the browser. It holds the token, which must not stand on a command line that everybody on this
+    machine can read; so the browser is given a file that only its owner can read, and that leads there."""
+    path = settings.folder / "open.html"
+    with files.replace_file(path, 0o600) as file:
+        file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(opened)}">'.encode())
+    webbrowser.open(path.resolve().as_uri())
+
+
+class _MaskedLog(logging.Handler):
+    """Says what the server logs, without keys."""
+
+    def __init__(self, mask: Redactor) -> None:
+        super().__init__(logging.WARNING)
+        self.mask = mask
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say one record."""
+        say(self.mask(self.format(record)), error=True)
+
+
+def _log(mask: Redactor) -> None:
+    for name in ("uvicorn", "uvicorn.error", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers[:], logger.propagate = (
+            [_MaskedLog(mask)] if name != "uvicorn.error" else [],
+            name == "uvicorn.error",
+        )

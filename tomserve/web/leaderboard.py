@@ -1,25 +1,604 @@
-"""The leaderboard: models in rows, what they were asked in columns, and in one column only what can be compared.
+"""The leaderboard of the workbench: models in rows, what they were asked in columns, the tally of each run, and the
+board as files.
 
-What is known of each run is computed beside and kept (tomserve.web.tallying); the board is put together from that each
-time somebody looks (tomserve.web.ranking), so that it never speaks of runs that are gone.
+A tally is computed once and kept; the board is put together from tallies each time somebody looks. Two tallies may
+stand in one column where `Question` is equal: the same questions by the same prompts, sampled and scored alike.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import orjson
+import polars as pl
 import pydantic
+from markupsafe import escape
 
+from tomserve._version import __version__
 from tomserve.causal.settings import ITEMS
-from tomserve.web import computing, tallying
-from tomserve.web.computing import Result, Wish
-from tomserve.web.people import Person
-from tomserve.web.ranking import UNFINISHED, Apart, Board, Filters, Making
-from tomserve.web.register import Line, Register
-from tomserve.web.tallying import Tally
+from tomserve.content import digest
+from tomserve.content.files import one_line
+from tomserve.content.text import sanitize
+from tomserve.engine.records import utc_now
+from tomserve.errors import ConfigError, TomserveError, one_of
+from tomserve.reporting import tables
+from tomserve.runs.evaluation import EvalResult
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.scores import load_scored_run, scores_of
+from tomserve.scoring import grades
+from tomserve.stats.functional import FTOM_1
+from tomserve.studies import analyze, breakdowns, people
+from tomserve.studies.answer_rows import originals
+from tomserve.studies.comparison import combine_scores
+from tomserve.studies.presentation import cell as two_digits
+from tomserve.studies.presentation import finite_or_none
+from tomserve.web import cache
+from tomserve.web.accounts import Person
+from tomserve.web.cache import Computation, Result
+from tomserve.web.process import without_paths
+from tomserve.web.run_index import RunEntry, RunIndex
+from tomserve.workflows import leaderboard
+from tomserve.workflows.functional import INSIDE, FunctionalResult, analyze_layers, find_measurement
+
+MANIFEST = "manifest.json"
+
+
+class Part(pydantic.BaseModel):
+    """A part of a tally."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+
+class Question(Part):
+    """What was asked, and how: the answers of two models may be set side by side where all of this is equal.
+
+    benchmark: its name. digest: of all its items. gold: which set of right answers counts. questions: a digest of those
+    that were asked, without their variants; count: how many. strategy, prompt: its name and the digest of its prompts.
+    temperature, repeats: how replies were sampled; seed: where there is chance in that. scoring: what the replies were
+    read by, besides the rules of this version.
+    """
+
+    benchmark: str
+    digest: str = ""
+    gold: str = ""
+    questions: str = ""
+    count: int = 0
+    strategy: str = ""
+    prompt: str = ""
+    temperature: float = 0.0
+    repeats: int = 1
+    seed: int | None = None
+    scoring: str = ""
+
+    @property
+    def key(self) -> str:
+        """A short name of all this."""
+        return digest(orjson.dumps(self.model_dump(), option=orjson.OPT_SORT_KEYS)).removeprefix("sha256:")[:16]
+
+    @property
+    def ground(self) -> tuple[str, str, str, str]:
+        """What people's answers have to share with a model's to stand beside them: the questions."""
+        return self.benchmark, self.digest, self.gold, self.questions
+
+
+class Share(Part):
+    """The share of right answers by one strategy.
+
+    estimate, low, high: the accuracy and its interval, as the study of accuracies computes it. correct, total: counts.
+    failed: how many requests got no reply; unread: how many replies could not be read. chance: what a guesser scores on
+    these questions. rule, rule_share: the best rule that follows nobody's belief, and its share of right answers.
+    spoiled: why the share cannot be ranked, "" where it can. people: how many people answered, 0 for a model.
+    """
+
+    asked: Question
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    correct: int = 0
+    total: int = 0
+    failed: int = 0
+    unread: int = 0
+    chance: float | None = None
+    rule: str = ""
+    rule_share: float | None = None
+    spoiled: str = ""
+    people: int = 0
+
+
+class Layers(Part):
+    """The three layers of one model. asked: a digest of all questions; inside: one of the cases that were measured, and
+    how. score, b, c, s: each with its interval. cases, scenarios, questions: counts."""
+
+    asked: str
+    inside: str = ""
+    formula: str = ""
+    ftom: tuple[float | None, ...] = ()
+    ftom_bs: tuple[float | None, ...] = ()
+    b: tuple[float | None, ...] = ()
+    c: tuple[float | None, ...] = ()
+    s: tuple[float | None, ...] = ()
+    questions: int = 0
+    scenarios: int = 0
+    cases: int = 0
+    unread: int = 0
+    failed: int = 0
+    spoiled: str = ""
+
+
+class Tally(Part):
+    """What a leaderboard knows of one run. model, revision: of it. served: further fields of every request that say how
+    the model was to think. complete: whether all was asked. broken: why it cannot be read."""
+
+    model: str = ""
+    revision: str = ""
+    served: str = ""
+    created: str = ""
+    complete: bool = False
+    shares: tuple[Share, ...] = ()
+    layers: Layers | None = None
+    broken: str = ""
+
+
+def tally_computation(folder: Path, *, layers: bool = False) -> Computation:
+    """What makes the tally of a run, or of a folder of runs with all three layers. The content of their files
+    decides."""
+    if not layers:
+        return Computation("tally", (folder,))
+    inside = sorted(path for path in folder.iterdir() if (path / MANIFEST).exists())
+    return Computation("layers", tuple(inside), {"folder": str(folder)})
+
+
+def read_tally(facts: Mapping[str, Any]) -> Tally:
+    """The tally that was made. Raises pydantic.ValidationError where it is none."""
+    return Tally.model_validate(facts)
+
+
+def tally(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The tally of a run; one that says so where it cannot be read. out: stays empty. options: none."""
+    del out, options
+    return _told(of_run, Path(runs[0]))
+
+
+def layers(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The tally of the three layers of a model; one that says so where they cannot be read. out: stays empty. runs:
+    those in the folder, whose files decide. options: folder."""
+    del out, runs
+    return _told(of_layers, Path(options["folder"]))
+
+
+def _told(made: Callable[[Path], Tally], folder: Path) -> dict[str, Any]:
+    try:
+        found = made(folder)
+    except TomserveError as error:
+        found = Tally(broken=sanitize(without_paths(str(error))))
+    return found.model_dump(mode="json")
+
+
+def of_run(folder: Path) -> Tally:
+    """The tally of one run. Raises ConfigError where it cannot be read."""
+    manifest = Manifest.read(folder)
+    if manifest is None:
+        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
+    known = Tally(
+        model=manifest.model,
+        revision=manifest.revision or "",
+        served=_served_fields(manifest.sampling),
+        created=manifest.created or "",
+        complete=manifest.complete,
+    )
+    if manifest.measured or not manifest.complete:
+        return known
+    table, record = load_scored_run(folder)
+    rows = originals(table)
+    return known.model_copy(update={"shares": tuple(_shares(rows, manifest, record))})
+
+
+_SAMPLING = ("temperature", "seed", "repeats")
+
+
+def _served_fields(sampling: Mapping[str, Any]) -> str:
+    """Fields of every request that belong to the model rather than to the question, such as whether it is to think."""
+    own = {name: value for name, value in sampling.items() if name not in _SAMPLING}
+    return orjson.dumps(own, option=orjson.OPT_SORT_KEYS).decode() if own else ""
+
+
+def _shares(rows: pl.DataFrame, manifest: Manifest, record: Mapping[str, Any]) -> Iterator[Share]:
+    """The share of each strategy and, where items of several benchmarks were asked, of each benchmark."""
+    if rows.is_empty():
+        return
+    rows = rows.with_columns(pl.col("benchmark").fill_null(manifest.benchmark))
+    for (name, strategy), part in rows.group_by(["benchmark", "strategy"], maintain_order=True):
+        asked = _question_of(part, manifest, record).model_copy(
+            update={"benchmark": str(name), "strategy": str(strategy)}
+        )
+        prompt = manifest.strategies.get(str(strategy))
+        yield _share(part, asked.model_copy(update={"prompt": (prompt.digest or "") if prompt is not None else ""}))
+
+
+def _question_of(part: pl.DataFrame, manifest: Manifest, record: Mapping[str, Any]) -> Question:
+    temperature = float(manifest.sampling.get("temperature") or 0)
+    seed = manifest.sampling.get("seed")
+    rules = [str(record["benchmark_file"])] if "benchmark_file" in record else []
+    rules += ["a model reads"] if grades.RECORD in (record.get("files") or {}) else []
+    return Question(
+        benchmark=manifest.benchmark,
+        digest=manifest.benchmark_digest or "",
+        gold=manifest.benchmark_gold or "",
+        questions=leaderboard.digest_questions(part),
+        count=part["item"].n_unique(),
+        temperature=temperature,
+        repeats=manifest.repeats,
+        seed=seed if temperature and type(seed) is int else None,
+        scoring=", ".join(rules),
+    )
+
+
+def _share(part: pl.DataFrame, asked: Question) -> Share:
+    tables = analyze(part, "accuracy")
+    row = tables["accuracy"].row(0, named=True)
+    chances = breakdowns.task_rows(part.lazy()).rows["chance"]
+    failed, unread = int(row["failed"] or 0), int(row["unread"] or 0)
+    estimate, low, high, crowd = row["estimate"], row["ci_low"], row["ci_high"], 0
+    if people.TABLE in tables:
+        each = tables[people.TABLE].filter(factor=people.OVERALL).row(0, named=True)
+        estimate, low, high, crowd = each["share"], each["ci_low"], each["ci_high"], int(each["people"])
+    return Share(
+        asked=asked,
+        correct=int(row["correct"]),
+        total=int(row["total"]),
+        failed=max(0, failed - unread),
+        unread=unread,
+        chance=finite_or_none(chances.mean()) if chances.len() and not chances.null_count() else None,
+        rule=str(row.get("best_rule") or ""),
+        rule_share=finite_or_none(row.get("best_rule_accuracy")),
+        spoiled=leaderboard.explain_lost(part),
+        estimate=finite_or_none(estimate),
+        low=finite_or_none(low),
+        high=finite_or_none(high),
+        people=crowd,
+    )
+
+
+def is_layered(folder: Path) -> bool:
+    """Whether a folder of runs holds the layers of one model, as `tomserve functional` makes it."""
+    return (folder / ITEMS / MANIFEST).is_file()
+
+
+def of_layers(folder: Path) -> Tally:
+    """The tally of the three layers of one model. Raises ConfigError where they cannot be read."""
+    inside = find_measurement(folder)
+    places = sorted(path for path in folder.iterdir() if (path / MANIFEST).is_file() and not path.is_symlink())
+    parts = [path for path in places if not path.name.startswith(INSIDE)]
+    manifests = [manifest for path in parts if (manifest := Manifest.read(path)) is not None]
+    first = Manifest.read(folder / ITEMS)
+    assert first is not None  # or `is_layered` would have said so
+    complete = all(one.complete for one in manifests)
+    known = Tally(model=first.model, revision=first.revision or "", created=first.created or "", complete=complete)
+    if not complete:
+        return known
+    frames = [scores_of(path) for path in (*parts, *([inside] if inside is not None else []))]
+    model = str(frames[0]["model"][0])
+    if inside is not None:
+        frames[-1] = frames[-1].with_columns(pl.lit(model).alias("model"))
+    results = tuple(EvalResult(path, 0, 0, {}, 0.0) for path in parts)
+    told = FunctionalResult(folder, model, results, inside, None, analyze_layers(combine_scores(frames), FTOM_1))
+    return known.model_copy(update={"layers": _layers_of(leaderboard.collect_facts(told))})
+
+
+def _layers_of(one: leaderboard.ModelFacts) -> Layers:
+    def ends(name: str) -> tuple[float | None, ...]:
+        return tuple(finite_or_none(one.row.get(f"{name}{end}")) for end in ("", "_low", "_high"))
+
+    measured = digest(orjson.dumps([one.on, repr(one.how)])) if one.cases else ""
+    return Layers(
+        asked=one.asked,
+        inside=measured,
+        formula=FTOM_1.name,
+        **{name: ends(name) for name in ("ftom", "ftom_bs", "b", "c", "s")},
+        questions=len(one.items),
+        scenarios=one.scenarios,
+        cases=one.cases,
+        unread=one.unread,
+        failed=one.failed,
+        spoiled=one.spoiled,
+    )
+
+
+UNFINISHED = "not everything was asked yet, so that it cannot be ranked"
+
+LAYERED = "three layers"
+"""What stands for the benchmark where a row is about the three layers of a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What of the board is wanted; "" for all of it.
+
+    benchmark, strategy, model: names. sort: the key of the column by which models stand in order, "" for the column
+    that has most models. down: whether the highest share stands first.
+    """
+
+    benchmark: str = ""
+    strategy: str = ""
+    model: str = ""
+    sort: str = ""
+    down: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column. asked: what was asked, and how. number: 1, 2, ... where several columns have the same benchmark and
+    strategy, 0 where only one does. differs: in what this one differs from the first of these, in words. chance, rule,
+    rule_share: what a guesser and the best rule score; None or "" where that is not known, or differs."""
+
+    asked: Question
+    number: int = 0
+    differs: str = ""
+    chance: float | None = None
+    rule: str = ""
+    rule_share: float | None = None
+
+    @property
+    def key(self) -> str:
+        """The name of the column in addresses."""
+        return self.asked.key
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one model has in one column. run: the run that counts, the newest complete one. others: names of further
+    complete runs of the same. share: its numbers."""
+
+    run: str
+    share: Share
+    others: tuple[str, ...] = ()
+    best: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A model, or people. note: what tells it from another row of the same name. cells: by the keys of the columns."""
+
+    model: str
+    note: str = ""
+    people: bool = False
+    cells: dict[str, Cell] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UnrankedRun:
+    """A run that is not on the board, and why."""
+
+    run: str
+    model: str
+    benchmark: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LayersEntry:
+    """The three layers of one model. run: the folder of its parts, of which `part` is a run to link to."""
+
+    run: str
+    part: str
+    model: str
+    layers: Layers
+
+
+Found = dict[tuple[str, str, str, bool], dict[str, list[tuple[str, str, Share]]]]
+"""Of each row (model, revision, how it is served, whether people) and column the runs: when made, name, share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """The leaderboard as somebody may see it.
+
+    columns, rows: see there. apart: runs that are not ranked. layers: groups of models whose three layers can be
+    compared, the highest score first. pending: how many runs are still being counted, of `total`. benchmarks,
+    strategies, models: what can be chosen.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    apart: tuple[UnrankedRun, ...]
+    layers: tuple[tuple[LayersEntry, ...], ...]
+    pending: int
+    total: int
+    filters: Filters
+    benchmarks: tuple[str, ...] = ()
+    strategies: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+
+
+@dataclass
+class BoardBuilder:
+    """Puts a board together.
+
+    found: complete runs with their tallies. layered: of the folders with all three layers of a model, the name, that of
+    one of its runs, and the tally. apart: what is not ranked already. pending, total: as in Board. names: of
+    benchmarks, strategies and models that are known of already.
+    """
+
+    filters: Filters
+    found: Sequence[tuple[RunEntry, Tally]]
+    layered: Sequence[tuple[str, str, Tally]]
+    apart: list[UnrankedRun]
+    pending: int
+    total: int
+    names: tuple[set[str], set[str], set[str]] = field(default_factory=lambda: (set(), set(), set()))
+
+    def board(self) -> Board:
+        """The board."""
+        rows: Found = {}
+        asked: dict[str, list[tuple[Question, Share]]] = {}
+        crowds: list[tuple[RunEntry, Tally, Share]] = []
+        benchmarks, strategies, models = self.names
+        for line, tally in self.found:
+            if tally.broken:
+                self.apart.append(UnrankedRun(line.name, line.model, line.benchmark, tally.broken))
+            for share in tally.shares:
+                one = share.asked
+                benchmarks.add(one.benchmark)
+                strategies.add(one.strategy)
+                models.add(tally.model)
+                if not self._wanted(one, tally.model):
+                    continue
+                if share.spoiled:
+                    self.apart.append(
+                        UnrankedRun(line.name, tally.model, f"{one.benchmark} by {one.strategy}", share.spoiled)
+                    )
+                elif share.people:
+                    crowds.append((line, tally, share))
+                else:
+                    cells = rows.setdefault((tally.model, tally.revision, tally.served, False), {})
+                    cells.setdefault(one.key, []).append((tally.created, line.name, share))
+                    asked.setdefault(one.key, []).append((one, share))
+        for line, tally, share in crowds:
+            keys = [key for key, shares in asked.items() if shares[0][0].ground == share.asked.ground]
+            if not keys:
+                asked.setdefault(share.asked.key, []).append((share.asked, share))
+                keys = [share.asked.key]
+            for key in keys:
+                cells = rows.setdefault((tally.model, tally.revision, share.asked.strategy, True), {})
+                cells.setdefault(key, []).append((tally.created, line.name, share))
+        columns = _columns(asked, rows)
+        return Board(
+            columns,
+            self._rows(rows, columns),
+            tuple(self.apart),
+            self._layers(),
+            self.pending,
+            self.total,
+            self.filters,
+            *(tuple(sorted(names)) for names in (benchmarks, strategies, models)),
+        )
+
+    def _wanted(self, asked: Question, model: str) -> bool:
+        wished = self.filters
+        return all(
+            wanted in ("", found)
+            for wanted, found in (
+                (wished.benchmark, asked.benchmark),
+                (wished.strategy, asked.strategy),
+                (wished.model, model),
+            )
+        )
+
+    def _rows(
+        self,
+        found: Found,
+        columns: Sequence[Column],
+    ) -> tuple[Row, ...]:
+        best = {column.key: _best(found, column.key) for column in columns}
+        names = [key[0] for key in found]
+        rows = []
+        for (model, revision, served, crowd), cells in found.items():
+            told = [served] if served else []
+            told += [f"revision {one_line(revision)[:24]}"] if names.count(model) > 1 and revision else []
+            made: dict[str, Cell] = {}
+            for key, runs in cells.items():
+                (_, name, share), *others = sorted(runs, key=lambda one: (one[0], one[1]), reverse=True)
+                first = not crowd and share.estimate is not None and share.estimate == best[key]
+                made[key] = Cell(name, share, tuple(one[1] for one in others), first)
+            rows.append(Row(model, "; ".join(told), crowd, made))
+        sort = self.filters.sort or (columns[0].key if columns else "")
+
+        def place(row: Row) -> tuple[bool, float, str, str]:
+            cell = row.cells.get(sort)
+            value = None if cell is None else cell.share.estimate
+            return value is None, (-(value or 0) if self.filters.down else (value or 0)), row.model, row.note
+
+        by_name = sorted(rows, key=lambda row: (row.model, row.note), reverse=not self.filters.down)
+        return tuple(by_name if sort == "model" else sorted(rows, key=place))
+
+    def _layers(self) -> tuple[tuple[LayersEntry, ...], ...]:
+        groups: dict[tuple[str, str, str], list[LayersEntry]] = {}
+        for folder, part, tally in self.layered:
+            layers = tally.layers
+            if tally.broken or layers is None:
+                why = tally.broken or UNFINISHED
+                self.apart.append(UnrankedRun(part, tally.model, LAYERED, why))
+            elif self.filters.model in ("", tally.model):
+                if layers.spoiled:
+                    self.apart.append(UnrankedRun(part, tally.model, LAYERED, layers.spoiled))
+                    continue
+                group = groups.setdefault((layers.asked, layers.inside, layers.formula), [])
+                group.append(LayersEntry(folder, part, tally.model, layers))
+        ordered = [
+            tuple(sorted(group, key=lambda row: (-(_score(row.layers) or 0), row.model))) for group in groups.values()
+        ]
+        return tuple(sorted(ordered, key=len, reverse=True))
+
+
+def _score(layers: Layers) -> float | None:
+    """The score that ranks a model: FToM where all layers were measured, else FToM_BS."""
+    first = layers.ftom[0] if layers.ftom else None
+    return first if first is not None else layers.ftom_bs[0] if layers.ftom_bs else None
+
+
+def _best(found: Found, key: str) -> float | None:
+    """The highest share of a column; None where no model has less."""
+    newest = [max(cells[key])[2].estimate for row, cells in found.items() if key in cells and not row[3]]
+    known = [value for value in newest if value is not None]
+    return max(known) if len(set(known)) > 1 else None
+
+
+def _columns(
+    asked: dict[str, list[tuple[Question, Share]]],
+    rows: Found,
+) -> tuple[Column, ...]:
+    """The columns: benchmarks with most models first, and in each the columns with most models."""
+    models = {key: sum(key in cells for cells in rows.values()) for key in asked}
+    of_benchmark: dict[str, int] = {}
+    for key, shares in asked.items():
+        name = shares[0][0].benchmark
+        of_benchmark[name] = max(of_benchmark.get(name, 0), models[key])
+    ordered = sorted(
+        asked,
+        key=lambda key: (
+            -of_benchmark[asked[key][0][0].benchmark],
+            asked[key][0][0].benchmark,
+            -models[key],
+            asked[key][0][0].strategy,
+            -asked[key][0][0].count,
+            key,
+        ),
+    )
+    first: dict[tuple[str, str], list[Question]] = {}
+    for key in ordered:
+        one = asked[key][0][0]
+        first.setdefault((one.benchmark, one.strategy), []).append(one)
+    made = []
+    for key in ordered:
+        one, share = asked[key][0]
+        alike = first[one.benchmark, one.strategy]
+        number = alike.index(one) + 1 if len(alike) > 1 else 0
+        differs = difference(alike[0], one) if number > 1 else ""
+        made.append(Column(one, number, differs, share.chance, share.rule, share.rule_share))
+    return tuple(made)
+
+
+_CALLED = {
+    "digest": "another version of the benchmark",
+    "gold": "other right answers",
+    "questions": "other questions",
+    "prompt": "other prompts or another limit of tokens",
+    "temperature": "another temperature",
+    "repeats": "another number of samples",
+    "seed": "another seed",
+    "scoring": "replies read by other rules",
+}
+
+
+def difference(first: Question, other: Question) -> str:
+    """In what two columns of the same benchmark and strategy differ, in words."""
+    return ", ".join(said for name, said in _CALLED.items() if getattr(first, name) != getattr(other, name))
+
 
 REMEMBERED = 4096
 """How many tallies are kept in memory."""
@@ -28,7 +607,7 @@ _known: OrderedDict[Path, Tally] = OrderedDict()
 _lock = threading.Lock()
 
 
-def board(register: Register, person: Person, filters: Filters) -> Board:
+def find_board(register: RunIndex, person: Person, filters: Filters) -> Board:
     """The leaderboard of the runs that a person may see. What is not counted yet is begun to be counted, and said.
 
     A run of which nothing can be kept is said to be broken.
@@ -37,8 +616,8 @@ def board(register: Register, person: Person, filters: Filters) -> Board:
     apart = [one for line in lines if line.broken or not line.complete for one in _unranked(line)]
     ranked = [line for line in lines if not line.broken and line.complete]
     folders = list(_layered(lines, register, person))
-    wishes = [tallying.wish(line.folder) for line in ranked]
-    tallies = _tallies([*wishes, *(tallying.wish(folder, layers=True) for folder, _ in folders)])
+    wishes = [tally_computation(line.folder) for line in ranked]
+    tallies = _tallies([*wishes, *(tally_computation(folder, layers=True) for folder, _ in folders)])
     found = [(line, tally) for line, tally in zip(ranked, tallies, strict=False) if tally is not None]
     layered = [
         (folder.name if "/" not in name else name.rpartition("/")[0], name, tally)
@@ -51,12 +630,12 @@ def board(register: Register, person: Person, filters: Filters) -> Board:
     for names, chosen in zip(named, (filters.benchmark, filters.strategy, filters.model), strict=True):
         names.add(chosen)
         names.discard("")
-    return Making(filters, found, layered, apart, pending, len(lines), named).board()
+    return BoardBuilder(filters, found, layered, apart, pending, len(lines), named).board()
 
 
-def _tallies(wishes: Sequence[Wish]) -> list[Tally | None]:
+def _tallies(wishes: Sequence[Computation]) -> list[Tally | None]:
     """The tallies, None for those that are being made."""
-    return [None if made is None else _tally(made) for made in computing.beside().every(wishes)]
+    return [None if made is None else _tally(made) for made in cache.computations().every(wishes)]
 
 
 def _tally(made: Result) -> Tally:
@@ -67,7 +646,7 @@ def _tally(made: Result) -> Tally:
             _known.move_to_end(made.folder)
             return _known[made.folder]
     try:
-        tally = tallying.read(made.facts)
+        tally = read_tally(made.facts)
     except pydantic.ValidationError:
         return Tally(broken="what was kept of it is no tally; delete runs/.web/cache, and it is made anew")
     with _lock:
@@ -77,24 +656,182 @@ def _tally(made: Result) -> Tally:
     return tally
 
 
-def _unranked(line: Line) -> Iterable[Apart]:
+def _unranked(line: RunEntry) -> Iterable[UnrankedRun]:
     """A run that cannot be ranked, and why; nothing of one that has only been queued."""
     if line.broken:
-        yield Apart(line.name, line.model, line.benchmark, line.broken)
+        yield UnrankedRun(line.name, line.model, line.benchmark, line.broken)
     elif line.kind:
         why = "it is running" if line.running else UNFINISHED
-        yield Apart(line.name, line.model, line.benchmark, why)
+        yield UnrankedRun(line.name, line.model, line.benchmark, why)
 
 
-def _layered(lines: Sequence[Line], register: Register, person: Person) -> Iterable[tuple[Path, str]]:
+def _layered(lines: Sequence[RunEntry], register: RunIndex, person: Person) -> Iterable[tuple[Path, str]]:
     """The folders with the layers of one model, each with the name of one of its runs; those of which somebody may see
     every run."""
     names = {line.name for line in register.lines(person)}
     for line in lines:
         folder = line.folder.parent
-        if line.folder.name != ITEMS or not line.complete or not tallying.is_layered(folder):
+        if line.folder.name != ITEMS or not line.complete or not is_layered(folder):
             continue
         parent = line.name.rpartition("/")[0]
-        runs = [path.name for path in folder.iterdir() if (path / tallying.MANIFEST).exists()]
+        runs = [path.name for path in folder.iterdir() if (path / MANIFEST).exists()]
         if parent and all(f"{parent}/{name}" in names for name in runs):
             yield folder, line.name
+
+
+FORMS = {"csv": "CSV", "tex": "LaTeX", "html": "HTML"}
+"""The files that a leaderboard is downloaded as, and what they are called."""
+
+
+def board_file(found: Board, form: str) -> tuple[str, str]:
+    """The board as the text of a file, and the kind of file in words of HTTP. Raises ConfigError for another form."""
+    if form == "csv":
+        return tables.render(board_frame(found), "csv"), "text/csv; charset=utf-8"
+    if form == "tex":
+        return f"% {board_notes()}\n" + tables.render(board_table(found), "latex"), "text/x-tex; charset=utf-8"
+    if form == "html":
+        return "".join(_page(found)), "text/html; charset=utf-8"
+    raise ConfigError(one_of("format", form, FORMS))
+
+
+def board_notes() -> str:
+    """By what and when a file was made, and what a reader of it must know."""
+    return (
+        f"Made by tomserve {__version__} at {utc_now()}. Shares of right answers with 95% intervals over stories "
+        "or tasks; a failure counts as wrong. Only what was asked and scored alike stands in one column."
+    )
+
+
+def board_frame(found: Board) -> pl.DataFrame:
+    """The board as a table with a row for each cell."""
+    rows = list(_cells(found)) + list(_layer_records(found))
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _cells(found: Board) -> Iterator[dict[str, Any]]:
+    for column in found.columns:
+        for row in found.rows:
+            if (cell := row.cells.get(column.key)) is None:
+                continue
+            share = cell.share
+            yield {
+                **{"model": row.model, "note": row.note, "benchmark": column.asked.benchmark},
+                **{"strategy": column.asked.strategy, "column": column.key, "questions": column.asked.count},
+                **{"estimate": share.estimate, "ci_low": share.low, "ci_high": share.high},
+                **{"correct": share.correct, "total": share.total, "unread": share.unread, "failed": share.failed},
+                **{"people": share.people, "chance": column.chance, "best_rule": column.rule},
+                **{"best_rule_share": column.rule_share, "run": cell.run, "other_runs": len(cell.others)},
+            }
+
+
+def _layer_records(found: Board) -> Iterator[dict[str, Any]]:
+    for number, group in enumerate(found.layers, 1):
+        for one in group:
+            layers = one.layers
+            named = {"FToM": layers.ftom, "FToM_BS": layers.ftom_bs, "B": layers.b, "C": layers.c, "S": layers.s}
+            for called, value in named.items():
+                if not value or value[0] is None:
+                    continue
+                yield {
+                    **{"model": one.model, "benchmark": LAYERED, "strategy": called, "column": f"{LAYERED} {number}"},
+                    **{"questions": layers.questions, "estimate": value[0], "ci_low": value[1], "ci_high": value[2]},
+                    **{"unread": layers.unread, "failed": layers.failed, "run": one.run},
+                }
+
+
+def board_table(found: Board) -> pl.DataFrame:
+    """The board as a table for a paper: a row for each model, a share with its interval for each column."""
+    rows = []
+    for row in found.rows:
+        cells = {"model": f"{row.model} ({row.note})" if row.note else row.model}
+        for column in found.columns:
+            cells[column_heading(column)] = share_text(row.cells[column.key].share) if column.key in row.cells else ""
+        rows.append(cells)
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def column_heading(column: Column) -> str:
+    """The name of a column in one line."""
+    number = f" ({column.number})" if column.number else ""
+    return f"{column.asked.benchmark} {column.asked.strategy}{number}"
+
+
+def share_text(share: Share) -> str:
+    """A share with its interval, such as .77 [.65, .85]."""
+    bounds = f" [{two_digits(share.low)}, {two_digits(share.high)}]" if share.low is not None else ""
+    return f"{two_digits(share.estimate)}{bounds}"
+
+
+_STYLE = """
+:root{color-scheme:light dark;--ground:#fff;--ink:#1c2430;--soft:#566171;--line:#d9dee5}
+@media(prefers-color-scheme:dark){:root{--ground:#11151b;--ink:#e5eaf1;--soft:#a3afbf;--line:#323c49}}
+body{font:16px/1.5 system-ui,sans-serif;margin:0 auto;padding:1.5rem 1rem 3rem;max-width:78rem;background:var(--ground);
+color:var(--ink);overflow-wrap:anywhere}
+.soft,small{color:var(--soft)}small{display:block}.wide{overflow-x:auto}
+table{border-collapse:collapse}th,td{padding:.35rem .8rem .35rem 0;border-bottom:1px solid var(--line);text-align:left;
+vertical-align:top}
+""".replace("\n", "")
+
+
+def _page(found: Board) -> Iterator[str]:
+    """One page without any script, which says all that the files of CSV say to readers."""
+    yield (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        'content="width=device-width, initial-scale=1">'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src '
+        f"'unsafe-inline'\"><title>Leaderboard</title>\n<style>{_STYLE}</style></head><body>\n<h1>Leaderboard</h1>\n"
+        f'<p class="soft">{escape(board_notes())}</p>\n'
+    )
+    if found.columns:
+        yield '<div class="wide"><table><thead><tr><th scope="col">model</th>'
+        for column in found.columns:
+            told = [f"{column.asked.count:,} questions"]
+            told += [f"chance {two_digits(column.chance)}"] if column.chance is not None else []
+            told += [f"rule “{column.rule}” {two_digits(column.rule_share)}"] if column.rule else []
+            told += [column.differs] if column.differs else []
+            yield f'<th scope="col">{_text(column_heading(column))}<small>{_text("; ".join(told))}</small></th>'
+        yield "</tr></thead><tbody>\n"
+        for row in found.rows:
+            yield f'<tr><th scope="row">{_text(row.model)}<small>{_text(row.note)}</small></th>'
+            for column in found.columns:
+                yield f"<td>{_cell(row.cells[column.key].share) if column.key in row.cells else ''}</td>"
+            yield "</tr>\n"
+        yield "</tbody></table></div>\n"
+    if found.layers:
+        yield f"<h2>{escape(LAYERED.capitalize())}</h2>\n"
+    for group in found.layers:
+        yield '<div class="wide"><table><thead><tr><th>model</th><th>FToM</th><th>FToM_BS</th><th>B</th><th>C</th>'
+        yield "<th>S</th></tr></thead><tbody>\n"
+        for one in group:
+            layers = one.layers
+            yield f'<tr><th scope="row">{_text(one.model)}</th>'
+            for value in (layers.ftom, layers.ftom_bs, layers.b, layers.c, layers.s):
+                yield f"<td>{escape(interval_text(value))}</td>"
+            yield "</tr>\n"
+        yield "</tbody></table></div>\n"
+    if found.apart:
+        yield "<h2>Not ranked</h2>\n<ul>\n"
+        for apart in found.apart:
+            yield f"<li>{_text(apart.run)}, {_text(apart.model)}, {_text(apart.benchmark)}: {_text(apart.why)}</li>\n"
+        yield "</ul>\n"
+    yield "</body></html>\n"
+
+
+def interval_text(value: tuple[float | None, ...]) -> str:
+    """A score with its interval, "" where it is not known."""
+    if not value or value[0] is None:
+        return ""
+    bounds = f" [{two_digits(value[1])}, {two_digits(value[2])}]" if value[1] is not None else ""
+    return f"{two_digits(value[0])}{bounds}"
+
+
+def _cell(share: Share) -> str:
+    told = [f"{share.correct:,} of {share.total:,}"]
+    told += [f"{share.unread:,} unread"] if share.unread else []
+    told += [f"{share.failed:,} failed"] if share.failed else []
+    told += [f"{share.people:,} people"] if share.people else []
+    return f"{escape(share_text(share))}<small>{escape(', '.join(told))}</small>"
+
+
+def _text(text: str) -> str:
+    return str(escape(one_line(text)))

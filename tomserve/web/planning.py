@@ -102,7 +102,7 @@ class Plan:
         )
 
 
-def foresee(experiment: Experiment) -> Plan:
+def plan_experiment(experiment: Experiment) -> Plan:
     """The plan of an experiment, computed in this process. Raises TomserveError where it is not possible."""
     options = experiment.options()
     planning.check_options(options)
@@ -155,7 +155,7 @@ def _items(
     return benchmark, every, split_variants(every)
 
 
-class Desk:
+class Planner:
     """Where plans are wished for: one process computes them, one after the other, and each is kept.
 
     It may be used from several threads. The process is started by the first wish, and ends with the one that wished.
@@ -236,9 +236,9 @@ class Desk:
 
 _plans = pydantic.TypeAdapter(Plan)
 
-DESK = Desk()
+PLANNER = Planner()
 """The desk of this process."""
-atexit.register(DESK.close)
+atexit.register(PLANNER.close)
 
 
 def main() -> None:
@@ -248,7 +248,7 @@ def main() -> None:
     answers, sys.stdout = sys.stdout.buffer, sys.stderr  # whatever a benchmark prints is no answer
     for line in sys.stdin.buffer:
         try:
-            told: Plan | str = foresee(Experiment.model_validate(orjson.loads(line)))
+            told: Plan | str = plan_experiment(Experiment.model_validate(orjson.loads(line)))
         except TomserveError as error:
             told = str(error)
         answers.write(orjson.dumps(told) + b"\n")

@@ -26,15 +26,15 @@ from tomserve.content.text import sanitize
 from tomserve.errors import ConfigError, TomserveError
 
 WORKS = {
-    "panels": "tomserve.web.analysing",
-    "report": "tomserve.web.exporting",
-    "scores": "tomserve.web.exporting",
-    "answers": "tomserve.web.answerindex",
-    "compare": "tomserve.web.comparing",
-    "items": "tomserve.web.itemindex",
-    "varieties": "tomserve.web.varieties",
-    "tally": "tomserve.web.tallying",
-    "layers": "tomserve.web.tallying",
+    "panels": "tomserve.web.analyses",
+    "report": "tomserve.web.analyses",
+    "scores": "tomserve.web.analyses",
+    "answers": "tomserve.web.answer_index",
+    "compare": "tomserve.web.analyses",
+    "items": "tomserve.web.items",
+    "varieties": "tomserve.web.items",
+    "tally": "tomserve.web.leaderboard",
+    "layers": "tomserve.web.leaderboard",
 }
 """The module of each work, whose function of that name does it: it is given the folder to write to, the
 folders of the runs, and the options of the wish, and returns what is to be known of it."""
@@ -108,7 +108,7 @@ class Process:
         assert child.stdout is not None
         with contextlib.suppress(OSError):
             child.stdin.close()
-        _waited(child)
+        _wait(child)
         child.stdout.close()
         return child.returncode
 
@@ -118,10 +118,10 @@ class Process:
             self._stopped, child = True, self._child
         if child is not None:
             child.terminate()
-            _waited(child)
+            _wait(child)
 
 
-def _waited(child: subprocess.Popen[bytes]) -> None:
+def _wait(child: subprocess.Popen[bytes]) -> None:
     try:
         child.wait(ENDS)
     except subprocess.TimeoutExpired:
@@ -135,19 +135,19 @@ def main(given: IO[bytes], says: IO[bytes]) -> None:
     The process ends as soon as nobody holds the other end of `given` any more, also in the middle of a work.
     """
     lines: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=_heard, args=(given, lines), daemon=True).start()
+    threading.Thread(target=_hear, args=(given, lines), daemon=True).start()
     while True:
-        says.write(orjson.dumps(done(orjson.loads(lines.get()))) + b"\n")
+        says.write(orjson.dumps(do_work(orjson.loads(lines.get()))) + b"\n")
         says.flush()
 
 
-def _heard(given: IO[bytes], lines: SimpleQueue[bytes]) -> None:
+def _hear(given: IO[bytes], lines: SimpleQueue[bytes]) -> None:
     for line in given:
         lines.put(line)
     os._exit(1)
 
 
-def done(asked: Mapping[str, Any]) -> dict[str, Any]:
+def do_work(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Do a work, and say what came of it: `facts`, or an `error` in words."""
     try:
         if asked["code"] != CODE:

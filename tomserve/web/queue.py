@@ -1,30 +1,488 @@
-"""The queue of experiments: who put what into it, in which order it is run, and what people may do with it.
+"""The queue of experiments, kept by huey on SQLite or Redis: which may be submitted, their order, and what people may
+do with them.
 
-What counts stands in the cards of the run folders (tomserve.web.cards); the worker (tomserve.web.worker), a process of
-its own, acts on it. So the workbench, its worker and its databases may be killed or lost at any moment.
+What counts stands in the cards of the run folders, sealed so that a stranger's experiment never runs; an entry of
+huey says only whose turn has come, is JSON and never pickled, and may be lost. The worker, a process of its own, acts
+on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+import contextlib
+import hashlib
+import hmac
+import itertools
+import os
+import re
+import secrets
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
 
+import orjson
+from huey import (
+    Huey,  # type: ignore[import-untyped]  # huey has no types
+    PriorityRedisHuey,  # type: ignore[import-untyped]  # huey has no types
+    SqliteHuey,  # type: ignore[import-untyped]  # huey has no types
+)
+from huey.exceptions import HueyException  # type: ignore[import-untyped]  # huey has no types
+from huey.registry import Message  # type: ignore[import-untyped]  # huey has no types
+from huey.serializer import Serializer  # type: ignore[import-untyped]  # huey has no types
+
+from tomserve import benchmarks, content, variants
 from tomserve.content import files
-from tomserve.content.paths import absolute_runs_root
+from tomserve.content.paths import absolute_runs_root, runs_root
 from tomserve.engine.records import utc_now
-from tomserve.errors import ConflictError, NoSuchRunError, NotAllowedError
+from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError, one_of
+from tomserve.runs import noise_check, planning
 from tomserve.runs.runfolder import default_name
 from tomserve.scoring.table import MEASURED
-from tomserve.serving.endpoint import REFERENCE
-from tomserve.web import admitting, cards, naming, register, sealing
-from tomserve.web.cards import ENDED, Card, Job, State
-from tomserve.web.entries import Entries, Entry
-from tomserve.web.people import Person
-from tomserve.web.register import Line, Register
-from tomserve.web.rescoring import Rescoring, Standing
+from tomserve.serving import registry
+from tomserve.serving.endpoint import REFERENCE, normalize_url
+from tomserve.serving.keys import all_keys
+from tomserve.web import run_index
+from tomserve.web.accounts import Person
+from tomserve.web.process import without_paths
+from tomserve.web.run_index import ENDED, Card, Job, RunEntry, RunIndex, State, clear_path, is_run, remove_database
 from tomserve.web.settings import Settings
 from tomserve.workflows import evaluate
 from tomserve.workflows.evaluate import Experiment
+
+Outcome = TypeVar("Done")
+
+SECONDS = 5.0
+"""How long a database may take to answer."""
+
+
+class Entry(NamedTuple):
+    """Whose turn has come. name: of the run. turn: that of its card."""
+
+    name: str
+    turn: int
+
+
+class JsonSerializer(Serializer):  # type: ignore[misc]  # huey has no types
+    """Writes messages as JSON."""
+
+    def _serialize(self, data: Any) -> bytes:
+        return orjson.dumps(list(data) if isinstance(data, tuple) else data)
+
+    def _deserialize(self, data: bytes) -> Any:
+        found = orjson.loads(data)
+        return Message(*found) if isinstance(found, list) else found
+
+
+class Entries:
+    """All entries of a workbench, each in the queue of its group. Any thread may use it; its methods raise nothing:
+    what cannot be kept now is put back by the worker later."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._file = settings.folder / "queue.db"
+        self._id = ""
+
+    def put(self, group: str, entry: Entry, order: float) -> bool:
+        """Put an entry into the queue of its group; the smallest order comes first. Returns whether it is there."""
+
+        def put(huey: Huey, task: Any) -> bool:
+            huey.enqueue(task.s(entry.name, entry.turn, priority=-order))
+            return True
+
+        return self._done(group, put) or False
+
+    def take(self, group: str) -> Entry | None:
+        """Take the first entry of a group out of its queue; None where there is none."""
+        found = self._done(group, lambda huey, task: huey.dequeue())
+        return None if found is None else _entry(found)
+
+    def all(self, group: str) -> set[Entry] | None:
+        """The entries of a group; None where nobody knows them now."""
+        found = self._done(group, lambda huey, task: huey.pending())
+        return None if found is None else {entry for one in found if (entry := _entry(one)) is not None}
+
+    def clear(self, group: str) -> None:
+        """Empty the queue of a group."""
+        self._done(group, lambda huey, task: huey.flush())
+
+    def anew(self) -> None:
+        """Throw the file of SQLite away; a Redis is left to `clear`."""
+        if self._settings.queue is None:
+            remove_database(self._file)
+
+    def _done(self, group: str, do: Callable[[Huey, Any], Outcome]) -> Outcome | None:
+        """What a function returns that is given the queue of a group, and the task that entries are of; None where that
+        does not work now."""
+        import redis
+
+        try:
+            huey = self._opened(f"tomserve-{self._workbench()}-{hashlib.sha256(group.encode()).hexdigest()[:16]}")
+            try:
+                return do(huey, huey.task(name="asked")(_task_name))
+            finally:
+                _close(huey)
+        except sqlite3.OperationalError:
+            return None
+        except sqlite3.DatabaseError:
+            remove_database(self._file)
+        except (redis.RedisError, OSError, ConfigError, HueyException, ValueError, TypeError):
+            pass
+        return None
+
+    def _opened(self, name: str) -> Huey:
+        if self._settings.queue is not None:
+            from redis import ConnectionPool
+
+            pool = ConnectionPool.from_url(self._settings.queue, socket_timeout=SECONDS, socket_connect_timeout=SECONDS)
+            return PriorityRedisHuey(
+                name, connection_pool=pool, serializer=JsonSerializer(), results=False, blocking=False
+            )
+        self._settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not clear_path(self._file):
+            raise ConfigError(f"{self._file}: is a folder; expected a file, so move it away")
+        return SqliteHuey(name, filename=str(self._file), serializer=JsonSerializer(), results=False, timeout=SECONDS)
+
+    def _workbench(self) -> str:
+        """What tells this workbench's entries from another one's in the same Redis; drawn once."""
+        if not self._id:
+            path: Path = self._settings.folder / "id"
+            with contextlib.suppress(OSError), files.open_for_reading(path) as file:
+                self._id = "".join(one for one in file.read(32).decode("ascii", "replace") if one.isalnum())
+            if not self._id:
+                self._settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._id = secrets.token_hex(8)
+                with files.replace_file(path) as file:
+                    file.write(self._id.encode())
+        return self._id
+
+
+def _task_name(name: str, turn: int) -> None:
+    """What huey knows the entries by."""
+
+
+def _entry(task: Any) -> Entry | None:
+    """What an entry says; None for one that anybody else has put there."""
+    try:
+        return Entry(str(task.args[0]), int(task.args[1]))
+    except (TypeError, ValueError, IndexError):
+        return None
+
+
+def _close(huey: Huey) -> None:
+    storage = huey.storage
+    if isinstance(huey, SqliteHuey):
+        storage.close()
+    else:
+        storage.conn.connection_pool.disconnect()
+
+
+THIS_MACHINE = "this machine"
+"""The group of experiments whose server runs on this machine, or is started there."""
+
+LONGEST = 65_536
+"""Bytes of an experiment's file."""
+
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+_SECRET = re.compile(r"(?i)(^|_)(api_?)?(keys?|tokens?|secrets?|passwords?|passwd|credentials?)(_|$)")
+"""How variables are called that hold what is nobody else's business, whatever program they belong to."""
+
+
+def check_experiment(experiment: Experiment, person: Person, register: RunIndex, settings: Settings) -> Experiment:
+    """The experiment with its addresses in the form in which they are compared.
+
+    Raises ConfigError for what is wrong in it, and NotAllowedError for what nobody, or not this person, may name.
+    """
+    if len(experiment.text().encode()) > LONGEST:
+        raise ConfigError(f"the experiment has more than {LONGEST:,} bytes; name fewer conditions")
+    _check_names(experiment)
+    if experiment.path is not None:
+        check_path(experiment.path, person, register)
+    experiment = experiment.model_copy(
+        update={"base_url": tuple(dict.fromkeys(map(normalize_url, experiment.base_url)))}
+    )
+    _check_model(experiment)
+    check_key(experiment, settings)
+    options = experiment.options()
+    planning.check_options(options)
+    noise_check.check_share(options.noise_check)
+    if options.variants:
+        variants.parse_kinds(options.variants)
+    return experiment
+
+
+def _check_names(experiment: Experiment) -> None:
+    if experiment.run is not None and not all(map(_PART.fullmatch, experiment.run.split("/"))):
+        raise ConfigError(
+            f"run: {experiment.run[:200]!r} is no name; use letters, digits, '.', '_' and '-', and '/' for folders"
+        )
+    if experiment.run is not None and runs_root() in Path(experiment.run).parents:
+        raise ConfigError(
+            f"run: {experiment.run[:200]!r} begins with the folder of all runs, as commands may; name the run alone"
+        )
+    if experiment.benchmark is not None and experiment.benchmark not in benchmarks.names():
+        raise ConfigError(one_of("benchmark", experiment.benchmark[:200], benchmarks.names()))
+    golds = benchmarks.get(experiment.benchmark).golds
+    if experiment.gold is not None and experiment.gold not in golds:
+        raise ConfigError(one_of("set of right answers", experiment.gold[:200], golds))
+    known = content.names("prompts", "/strategy.yaml")
+    for name in experiment.strategy:
+        if name not in known:
+            raise ConfigError(one_of("strategy", name[:200], known))
+
+
+def check_path(given: str, person: Person, register: RunIndex) -> None:
+    """Raise ConfigError where a path leads nowhere, and NotAllowedError unless it leads into a folder of content, or to
+    a run that the person may see."""
+    refused = NotAllowedError(
+        f"path: {given[:200]!r} is in none of the folders of content and of runs, or hidden there; put the file there"
+    )
+    if "\0" in given or given.startswith("~"):
+        raise refused
+    try:
+        whole = Path(given).resolve(strict=True)
+    except (OSError, RuntimeError):
+        whole = Path(os.path.normpath(Path.cwd() / given))
+        found = False
+    else:
+        found = True
+    runs = absolute_runs_root()
+    within = runs if _inside(whole, runs) else next((root for root in content.roots() if _inside(whole, root)), None)
+    if within is None or any(part.startswith(".") for part in whole.relative_to(within).parts):
+        raise refused
+    if within == runs:
+        parts = whole.relative_to(runs).parts
+        if not any(_may_read("/".join(parts[:end]), person, register) for end in range(1, len(parts) + 1)):
+            raise refused
+    if not found:
+        raise ConfigError(f"path: {given[:200]!r} is not there")
+
+
+def _inside(path: Path, folder: Path) -> bool:
+    folder = folder.resolve()
+    return path == folder or folder in path.parents
+
+
+def _may_read(name: str, person: Person, register: RunIndex) -> bool:
+    try:
+        register.line(name, person)
+    except NoSuchRunError:
+        return False
+    return True
+
+
+def _check_model(experiment: Experiment) -> None:
+    """Without an address the model is a preset's or a running server's; never a folder, a file or something to load."""
+    model = experiment.model
+    if model is None or experiment.base_url:
+        if model is not None and (not model.isprintable() or len(model) > 300):
+            raise ConfigError("model: expected a name of at most 300 characters on one line")
+        return
+    presets = content.names("launch/models", ".yaml")
+    if model == REFERENCE or model in presets:
+        return
+    if model in {one.record.model for one in registry.believed_records()}:
+        return
+    raise ConfigError(f"{one_of('model', model[:300], presets)}; or give the address of a server that serves it")
+
+
+def check_key(experiment: Experiment, settings: Settings) -> None:
+    """Raise NotAllowedError where an experiment names a key that it may not use, or not at that address; ConfigError
+    where the key is not set."""
+    if experiment.key is None:
+        return
+    places = dict(settings.keys)
+    if experiment.key not in places:
+        raise NotAllowedError(
+            f"key: {experiment.key} is no variable that this workbench may use; it may use "
+            f"{', '.join(places) or 'none'}, and whoever starts it allows one by --key NAME"
+        )
+    if not os.environ.get(experiment.key):
+        raise ConfigError(f"key: the environment variable {experiment.key} is not set where the workbench runs")
+    if (bound := places[experiment.key]) and not _only_at(experiment, bound):
+        raise NotAllowedError(f"key: {experiment.key} may only be sent to {bound}")
+
+
+def check_unsealed(experiment: Experiment, settings: Settings) -> None:
+    """Raise NotAllowedError where an experiment that this workbench has not made, as its seal says, names a key, and an
+    address that whoever runs the workbench has not bound it to: a stranger has chosen where it goes."""
+    key = experiment.key
+    if key is not None and experiment.base_url and not dict(settings.keys).get(key):
+        raise NotAllowedError(
+            f"key: this workbench has not made this experiment, which would send {key} to "
+            f"{', '.join(experiment.base_url)}; start it anew as a new experiment if you want that"
+        )
+
+
+def _only_at(experiment: Experiment, place: str) -> bool:
+    return bool(experiment.base_url) and {normalize_url(url) for url in experiment.base_url} == {normalize_url(place)}
+
+
+def group_of(experiment: Experiment) -> str:
+    """The group of an experiment: what it shares with others that must not run at the same time."""
+    return " ".join(sorted(map(normalize_url, experiment.base_url))) or THIS_MACHINE
+
+
+def experiment_environment(experiment: Experiment, settings: Settings) -> Mapping[str, str]:
+    """The environment of the process that asks: that of the workbench, with no other key than the experiment may use.
+
+    Which keys those are: the variable that it names; without one those that are bound to its very address, and for a
+    server of this machine those that may be sent anywhere. A server that is started may need a token to load a model.
+    """
+    if experiment.key is not None:
+        allowed = {experiment.key}
+    elif experiment.base_url:
+        allowed = {name for name, place in settings.keys if place and _only_at(experiment, place)}
+    else:
+        allowed = {name for name, place in settings.keys if not place}
+        allowed |= {"TOMSERVE_API_KEY_FILE"} if "TOMSERVE_API_KEY" in allowed else set()
+        allowed |= {"HF_TOKEN"} if experiment.start else set()
+    values = set(all_keys())
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in allowed
+        or not (
+            _SECRET.search(name)
+            or name in dict(settings.keys)
+            or name in ("TOMSERVE_API_KEY_FILE", "TOMSERVE_QUEUE", "TOMSERVE_PARENT_FD")
+            or value.strip() in values
+        )
+    }
+
+
+SECRET_LENGTH = 32
+
+
+def secret() -> bytes:
+    """The workbench's own secret, which is drawn where there is none yet. Raises OSError and ConfigError where it can
+    neither be read nor be written."""
+    place = runs_root() / ".web"
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = place / "secret"
+    for _ in range(2):
+        with contextlib.suppress(FileNotFoundError), files.open_for_reading(path) as file:
+            status = os.fstat(file.fileno())
+            found = file.read(SECRET_LENGTH + 1)
+            if len(found) == SECRET_LENGTH and status.st_uid == os.geteuid() and not status.st_mode & 0o077:
+                return found
+            raise ConfigError(f"{path}: is no secret of this user alone; delete it, and queue the experiments again")
+        with contextlib.suppress(FileExistsError):
+            made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(made, "wb") as file:
+                file.write(secrets.token_bytes(SECRET_LENGTH))
+    raise ConfigError(f"{path}: cannot be read; delete it")
+
+
+def seal(name: str, experiment: bytes) -> str:
+    """The seal of an experiment. name: of its run. experiment: the bytes of its file."""
+    parts = b"".join(len(part).to_bytes(8, "big") + part for part in (name.encode(), experiment))
+    return hmac.new(secret(), parts, hashlib.sha256).hexdigest()
+
+
+def is_sealed(name: str, experiment: Path, found: str) -> bool:
+    """Whether a seal is that of the experiment in a file. Raises OSError and ConfigError where that cannot be read."""
+    with files.open_for_reading(experiment) as file:
+        return hmac.compare_digest(seal(name, file.read()).encode(), found.encode())
+
+
+def default_benchmark() -> str:
+    """The benchmark that is asked where an experiment names none."""
+    return benchmarks.DEFAULT
+
+
+def free_name(wanted: str) -> str:
+    """The name, or that name with the first number behind it that is free; its folder is made, so that it is kept."""
+    names = itertools.chain([wanted], (f"{wanted[:190]}-{number}" for number in itertools.count(2)))
+    for name in names:
+        path = runs_root() / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return name
+    raise AssertionError("there are names without end")
+
+
+def is_free_name(name: str) -> bool:
+    """Whether a run of that name can be made: nothing is there but what a submission left that was cut short, it lies
+    in no other run, and it leads through no link."""
+    folder, parts = runs_root(), name.split("/")
+    for place, part in enumerate(parts, 1):
+        folder /= part
+        if folder.is_symlink() or (place < len(parts) and is_run(folder)):
+            return False
+    try:
+        return {entry.name for entry in os.scandir(folder)} <= {evaluate.EXPERIMENT_FILE}
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+AT_ONCE = 2
+"""So many runs are scored side by side; others wait."""
+
+KEPT = 4096
+"""Characters of what the command has said that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class RescoringState:
+    """How far the scoring of a run is. going: whether it goes on. failed: whether it has ended without scores. said:
+    the last line that the command has said."""
+
+    going: bool
+    failed: bool = False
+    said: str = ""
+
+
+class Rescorer:
+    """All scoring of one workbench. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._standing: dict[str, RescoringState] = {}
+        self._lock = threading.Lock()
+        self._places = threading.Semaphore(AT_ONCE)
+
+    def begin(self, name: str, folder: Path) -> None:
+        """Begin to score a run. Raises ConflictError where it is being scored."""
+        with self._lock:
+            known = self._standing.get(name)
+            if known is not None and known.going:
+                raise ConflictError(f"{name} is being scored already")
+            self._standing[name] = RescoringState(going=True)
+        threading.Thread(target=self._score, args=(name, folder), name=f"rescore-{name}", daemon=True).start()
+
+    def standing(self, name: str) -> RescoringState | None:
+        """How far the scoring of a run is; None where none was begun."""
+        with self._lock:
+            return self._standing.get(name)
+
+    def _score(self, name: str, folder: Path) -> None:
+        with self._places:
+            try:
+                done = subprocess.run(
+                    [sys.executable, "-m", "tomserve", "score", str(folder.absolute())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                    start_new_session=True,
+                    check=False,
+                )
+                lines = done.stdout[-KEPT:].decode("utf-8", "replace").strip().splitlines()
+                said = without_paths(lines[-1].removeprefix("tomserve: ")) if lines else ""
+                ended = RescoringState(going=False, failed=done.returncode not in (0, 1), said=said)
+            except OSError as error:
+                ended = RescoringState(going=False, failed=True, said=str(error))
+        with self._lock:
+            self._standing[name] = ended
+
 
 Where = Literal["first", "up", "down", "last"]
 
@@ -35,10 +493,10 @@ WAITS = (State.QUEUED, State.WAITING, State.PAUSED)
 class Queue:
     """All experiments of a workbench that were queued. Any thread may use it, and several processes."""
 
-    def __init__(self, register: Register, settings: Settings) -> None:
+    def __init__(self, register: RunIndex, settings: Settings) -> None:
         self.register, self._settings = register, settings
         self.entries = Entries(settings)
-        self._rescoring = Rescoring()
+        self._rescoring = Rescorer()
 
     def submit(self, experiment: Experiment, person: Person, private: bool = False) -> str:
         """Put an experiment into the queue, and return the name of its run.
@@ -49,21 +507,21 @@ class Queue:
         """
         if not person.may_run:
             raise NotAllowedError("readers start no experiments; ask whoever runs the workbench to be a runner")
-        admitted = admitting.check(experiment, person, self.register, self._settings)
+        admitted = check_experiment(experiment, person, self.register, self._settings)
         if admitted.run is None:
-            wanted = default_name(admitted.benchmark or naming.benchmark(), admitted.model or REFERENCE)
-            name, there = naming.free(wanted), False
+            wanted = default_name(admitted.benchmark or default_benchmark(), admitted.model or REFERENCE)
+            name, there = free_name(wanted), False
         else:
             name, there = admitted.run, self._own(admitted.run, person)
         admitted = admitted.model_copy(update={"run": name})
         folder = absolute_runs_root() / name
         folder.mkdir(parents=True, exist_ok=True)
-        group = admitting.group_of(admitted)
+        group = group_of(admitted)
         order = self._last(group) + 1
         text = admitted.text().encode()
 
         def change(card: Card) -> Card:
-            if register.is_run(folder) and not there:  # somebody else's has come meanwhile, such as a measurement
+            if run_index.is_run(folder) and not there:  # somebody else's has come meanwhile, such as a measurement
                 raise ConflictError(f"the name {name!r} is taken; choose another one")
             if card.job is not None and card.job.active:
                 raise ConflictError(f"{name} is in the queue already")
@@ -75,18 +533,18 @@ class Queue:
                 group=group,
                 turn=1 if card.job is None else card.job.turn + 1,
                 submitted=utc_now(),
-                seal=sealing.seal(name, text),
+                seal=seal(name, text),
             )
             hidden = card.private if there else private
             return card.model_copy(update={"owner": owner, "private": hidden, "job": job})
 
-        self._put(name, cards.change(folder, change))
+        self._put(name, run_index.change_card(folder, change))
         return name
 
-    def lines(self, person: Person) -> list[Line]:
+    def lines(self, person: Person) -> list[RunEntry]:
         """The lines of everything that was queued and that the person may see: what is active comes first, in order,
         then what has ended, the latest first."""
-        return in_order(self.register.lines(person))
+        return order_entries(self.register.lines(person))
 
     def pause(self, name: str, person: Person) -> None:
         """Let an experiment wait until it is resumed; one that runs ends first, and loses nothing.
@@ -98,7 +556,7 @@ class Queue:
             if job.state is State.RUNNING:
                 return job.model_copy(update={"state": State.STOPPING, "wanted": State.PAUSED, "said": ""})
             if job.state in (State.QUEUED, State.WAITING):
-                return _moved(job, State.PAUSED)
+                return _with_state(job, State.PAUSED)
             raise ConflictError(f"{name} is {job.state.value}, so that it cannot be paused")
 
         self._act(name, person, act)
@@ -109,7 +567,7 @@ class Queue:
         def act(job: Job) -> Job:
             if job.state is not State.PAUSED:
                 raise ConflictError(f"{name} is {job.state.value}, and not paused")
-            return _moved(job, State.QUEUED, deaths=0)
+            return _with_state(job, State.QUEUED, deaths=0)
 
         self._act(name, person, act, again=True)
 
@@ -120,7 +578,7 @@ class Queue:
             if job.runs:
                 return job.model_copy(update={"state": State.STOPPING, "wanted": State.CANCELLED, "said": ""})
             if job.state in WAITS:
-                return _moved(job, State.CANCELLED, ended=utc_now())
+                return _with_state(job, State.CANCELLED, ended=utc_now())
             raise ConflictError(f"{name} is {job.state.value}, so that there is nothing to cancel")
 
         self._act(name, person, act)
@@ -133,7 +591,9 @@ class Queue:
         def act(job: Job) -> Job:
             if job.state not in ENDED:
                 raise ConflictError(f"{name} is {job.state.value}, and has not ended")
-            return _moved(job, State.QUEUED, order=last + 1, deaths=0, ended=None, exit_code=None, submitted=utc_now())
+            return _with_state(
+                job, State.QUEUED, order=last + 1, deaths=0, ended=None, exit_code=None, submitted=utc_now()
+            )
 
         self._act(name, person, act, again=True)
 
@@ -146,12 +606,12 @@ class Queue:
             for one in self._of_group(group)
             if one.card.job is not None and one.card.job.state in WAITS
         ]
-        order = _between([order for order, other in orders if other != name], orders, name, where)
+        order = _order_between([order for order, other in orders if other != name], orders, name, where)
 
         def act(job: Job) -> Job:
             if job.state not in WAITS:
                 raise ConflictError(f"{name} is {job.state.value}, and has no place in the queue")
-            return _moved(job, State.PAUSED if job.state is State.PAUSED else State.QUEUED, order=order)
+            return _with_state(job, State.PAUSED if job.state is State.PAUSED else State.QUEUED, order=order)
 
         self._act(name, person, act)
 
@@ -162,7 +622,7 @@ class Queue:
             raise ConflictError(f"{name} is being asked; score it once it has ended")
         self._rescoring.begin(line.name, line.folder)
 
-    def rescoring(self, name: str, person: Person) -> Standing | None:
+    def rescoring(self, name: str, person: Person) -> RescoringState | None:
         """How far the last `rescore` of a run is; None where there was none since the workbench began. Raises
         NoSuchRunError."""
         return self._rescoring.standing(self.register.line(name, person).name)
@@ -189,7 +649,7 @@ class Queue:
         try:
             line = self.register.line(name, person)
         except NoSuchRunError:
-            if not naming.is_free(name):
+            if not is_free_name(name):
                 raise taken from None
             return False
         if not person.may_change(line.card.owner):
@@ -200,7 +660,7 @@ class Queue:
             raise ConflictError(f"{name} is in the queue or being asked already; wait for it, or choose another name")
         return True
 
-    def _changeable(self, name: str, person: Person) -> Line:
+    def _changeable(self, name: str, person: Person) -> RunEntry:
         """The line of a run that the person may change. Raises NoSuchRunError and NotAllowedError."""
         line = self.register.line(name, person)
         if not person.may_change(line.card.owner):
@@ -224,24 +684,24 @@ class Queue:
                     raise ConflictError(
                         f"{name} has no {evaluate.EXPERIMENT_FILE} any more; start it anew under that name"
                     )
-                admitted = admitting.check(evaluate.read_experiment(path), person, self.register, self._settings)
-                if not sealing.sealed(name, path, job.seal):
-                    admitting.check_stranger(admitted, self._settings)
+                admitted = check_experiment(evaluate.read_experiment(path), person, self.register, self._settings)
+                if not is_sealed(name, path, job.seal):
+                    check_unsealed(admitted, self._settings)
                 with files.open_for_reading(path) as file:
-                    mark = sealing.seal(name, file.read())
-                job = job.model_copy(update={"seal": mark, "group": admitting.group_of(admitted)})
+                    mark = seal(name, file.read())
+                job = job.model_copy(update={"seal": mark, "group": group_of(admitted)})
             return card.model_copy(update={"job": job})
 
-        self._put(name, cards.change(line.folder, change))
+        self._put(name, run_index.change_card(line.folder, change))
 
     def _put(self, name: str, card: Card) -> None:
         """Put a run's entry into the queue, where its turn is to come."""
         if card.job is not None and card.job.state in (State.QUEUED, State.WAITING):
             self.entries.put(card.job.group, Entry(name, card.job.turn), card.job.order)
 
-    def _of_group(self, group: str) -> list[Line]:
+    def _of_group(self, group: str) -> list[RunEntry]:
         every = self.register.every()
-        return [one for one in in_order(every) if one.card.job is not None and one.card.job.group == group]
+        return [one for one in order_entries(every) if one.card.job is not None and one.card.job.group == group]
 
     def _last(self, group: str | Job | None) -> float:
         """The place of the last experiment of a group that has not ended."""
@@ -251,7 +711,7 @@ class Queue:
         )
 
 
-def in_order(lines: Sequence[Line]) -> list[Line]:
+def order_entries(lines: Sequence[RunEntry]) -> list[RunEntry]:
     """Those of the lines that were queued: what is active first, in order, then what has ended, the latest first."""
     jobs = [(line, line.card.job) for line in lines if line.card.job is not None]
     runs = {State.RUNNING: 0, State.STOPPING: 0}
@@ -265,12 +725,12 @@ def in_order(lines: Sequence[Line]) -> list[Line]:
     return [line for line, _ in (*active, *ended)]
 
 
-def _moved(job: Job, state: State, **changes: object) -> Job:
+def _with_state(job: Job, state: State, **changes: object) -> Job:
     """The job in a state in which it does not run; entries of the queue that are older are void."""
     return job.model_copy(update={"state": state, "turn": job.turn + 1, "said": "", "wanted": None, **changes})
 
 
-def _between(others: Sequence[float], every: Sequence[tuple[float, str]], name: str, where: Where) -> float:
+def _order_between(others: Sequence[float], every: Sequence[tuple[float, str]], name: str, where: Where) -> float:
     """The order that puts an experiment where it is to be. others: the orders of the others, sorted. every: all, with
     the names."""
     if not others:
@@ -282,3 +742,38 @@ def _between(others: Sequence[float], every: Sequence[tuple[float, str]], name: 
     if at == len(others):
         return others[-1] + 1
     return (others[at - 1] + others[at]) / 2
+
+
+Action = tuple[str, str, bool]
+"""The name of an action, as the queue calls it, the word on its button, and whether it ends something."""
+
+PAUSE: Action = ("pause", "Pause", False)
+RESUME: Action = ("resume", "Go on", False)
+CANCEL: Action = ("cancel", "Cancel", True)
+RETRY: Action = ("retry", "Try again", False)
+MOVES: tuple[Action, ...] = (
+    ("first", "First", False),
+    ("up", "Up", False),
+    ("down", "Down", False),
+    ("last", "Last", False),
+)
+
+_OF: dict[State, tuple[Action, ...]] = {
+    State.QUEUED: (PAUSE, CANCEL),
+    State.WAITING: (PAUSE, CANCEL),
+    State.RUNNING: (PAUSE, CANCEL),
+    State.STOPPING: (),
+    State.PAUSED: (RESUME, CANCEL),
+    State.DONE: (),
+    State.FAILED: (RETRY,),
+    State.CANCELLED: (RETRY,),
+}
+MOVABLE = (State.QUEUED, State.WAITING, State.PAUSED)
+"""States in which a run has a place in the order that can be changed."""
+
+
+def actions(card: Card, person: Person) -> tuple[Action, ...]:
+    """What that person may do with a run; nothing with one that was never in the queue, or is somebody else's."""
+    if card.job is None or not person.may_change(card.owner):
+        return ()
+    return _OF[card.job.state]

@@ -1,51 +1,56 @@
-"""What the programming interface takes and gives, as its OpenAPI document describes it."""
+"""Request and response models of the programming interface ``/api/v1``, as its OpenAPI document describes them."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated, Any, Literal
 
 import pydantic
 
+from tomserve import benchmarks
+from tomserve.items import Item
 from tomserve.runs.progress import Progress
-from tomserve.web.cards import LONGEST_NOTE, State
-from tomserve.web.register import Line
-from tomserve.web.streaming import Seen
+from tomserve.web import playground
+from tomserve.web.answers import Answer
+from tomserve.web.playground import Trial
+from tomserve.web.run_index import LONGEST_NOTE, RunEntry, State
+from tomserve.web.run_status import RunStatus
 from tomserve.workflows.evaluate import Experiment
 
 Word = Annotated[str, pydantic.Field(max_length=200)]
 
 
-class Given(pydantic.BaseModel):
+class RequestModel(pydantic.BaseModel):
     """Something that is given to the workbench: a field that it does not know is refused."""
 
     model_config = pydantic.ConfigDict(extra="forbid")
 
 
-class Told(pydantic.BaseModel):
+class ResponseModel(pydantic.BaseModel):
     """Something that the workbench tells."""
 
     model_config = pydantic.ConfigDict(frozen=True, from_attributes=True)
 
 
-class Refusal(Told):
+class Refusal(ResponseModel):
     """Why something was not done."""
 
     error: Annotated[str, pydantic.Field(description="One sentence, which says what can be done about it.")]
 
 
-class Coming(Told):
+class Coming(ResponseModel):
     """Something is being computed."""
 
     computing: Annotated[bool, pydantic.Field(description="Always true.")] = True
 
 
-class Health(Told):
+class Health(ResponseModel):
     """Whether the workbench answers."""
 
     status: Annotated[str, pydantic.Field(description="Always `ok`.")] = "ok"
 
 
-class Place(Told):
+class Place(ResponseModel):
     """Where a run stands in the queue."""
 
     state: State
@@ -58,7 +63,7 @@ class Place(Told):
     exit_code: int | None
 
 
-class RunLine(Told):
+class RunLine(ResponseModel):
     """What a list says of a run."""
 
     name: Annotated[str, pydantic.Field(description="Its name, such as `pilot/first`.")]
@@ -80,7 +85,7 @@ class RunLine(Told):
     job: Annotated[Place | None, pydantic.Field(description="Its place in the queue, where it was ever in it.")]
 
     @classmethod
-    def of(cls, line: Line) -> RunLine:
+    def of(cls, line: RunEntry) -> RunLine:
         """What the list says of that line of the register."""
         card = line.card
         told = {
@@ -89,7 +94,7 @@ class RunLine(Told):
         return cls.model_validate(told)
 
 
-class RunsWish(Given):
+class RunsQuery(RequestModel):
     """Which runs are listed; what is left out leaves all."""
 
     text: Annotated[str, pydantic.Field(max_length=200, description="Part of its name, model, benchmark or notes.")] = (
@@ -104,7 +109,7 @@ class RunsWish(Given):
     size: Annotated[int, pydantic.Field(ge=1, le=500, description="How many are told at once.")] = 50
 
 
-class RunPage(Told):
+class RunPage(ResponseModel):
     """A page of the list of runs."""
 
     total: Annotated[int, pydantic.Field(description="How many runs the filter leaves.")]
@@ -125,7 +130,7 @@ class Run(RunLine):
 Tag = Annotated[str, pydantic.Field(min_length=1, max_length=40)]
 
 
-class RunChange(Given):
+class RunChange(RequestModel):
     """What is to be changed of a run; what is left out stays."""
 
     notes: Annotated[str, pydantic.Field(max_length=LONGEST_NOTE)] | None = None
@@ -133,20 +138,20 @@ class RunChange(Given):
     private: bool | None = None
 
 
-class TokenWish(Given):
+class TokenRequest(RequestModel):
     """A wish for a token."""
 
     label: Annotated[str, pydantic.Field(max_length=100, description="What it is for.")] = ""
 
 
-class NewToken(Told):
+class NewToken(ResponseModel):
     """A token that was made. It is told this once."""
 
     token: str
     id: Annotated[str, pydantic.Field(description="By which it can be taken back.")]
 
 
-class KnownToken(Told):
+class KnownToken(ResponseModel):
     """A token of yours, without the token itself."""
 
     id: str
@@ -163,19 +168,19 @@ class NewExperiment(Experiment):
     private: Annotated[bool, pydantic.Field(description="Whether only you see it, where people sign in.")] = False
 
 
-class Started(Told):
+class Started(ResponseModel):
     """An experiment that was put into the queue."""
 
     name: Annotated[str, pydantic.Field(description="The name of its run.")]
 
 
-class QueueTold(Told):
+class QueueResponse(ResponseModel):
     """What is in the queue."""
 
     runs: list[RunLine]
 
 
-class AnsweredTold(Told):
+class LatestAnswerResponse(ResponseModel):
     """One of the last answers of a run."""
 
     item: str
@@ -188,7 +193,7 @@ class AnsweredTold(Told):
     reused: bool
 
 
-class ProgressTold(Told):
+class ProgressResponse(ResponseModel):
     """How far a run is."""
 
     name: str
@@ -203,17 +208,17 @@ class ProgressTold(Told):
     progress: Annotated[
         Progress | None, pydantic.Field(description="What the process that works on it has recorded; null without.")
     ]
-    answers: tuple[AnsweredTold, ...]
+    answers: tuple[LatestAnswerResponse, ...]
     log: Annotated[str, pydantic.Field(description="The end of its log.")]
     console: Annotated[str, pydantic.Field(description="The end of what its process has printed.")]
 
     @classmethod
-    def of(cls, seen: Seen) -> ProgressTold:
+    def of(cls, seen: RunStatus) -> ProgressResponse:
         """What is told of what was seen of a run."""
         return cls.model_validate(seen.plain())
 
 
-class Server(Told):
+class Server(ResponseModel):
     """A model server of this machine."""
 
     model: str
@@ -222,7 +227,7 @@ class Server(Told):
     state: Annotated[str, pydantic.Field(description="`ready`, `loading`, or `silent` where it does not answer now.")]
 
 
-class BoardWish(Given):
+class BoardQuery(RequestModel):
     """What of the leaderboard is wanted; what is left out leaves all of it."""
 
     benchmark: Word = ""
@@ -230,3 +235,263 @@ class BoardWish(Given):
     model: Word = ""
     sort: Annotated[Word, pydantic.Field(description="The key of the column by which models stand in order.")] = ""
     order: Literal["up", "down"] = "down"
+
+
+Values = dict[str, Any]
+"""A row: the values of columns by their names."""
+
+Page = Annotated[int, pydantic.Field(ge=1, le=10_000_000)]
+
+
+class ScoresQuery(RequestModel):
+    """In which form scores are wanted."""
+
+    form: Literal["parquet", "csv", "jsonl"] = "parquet"
+
+
+class TablesQuery(RequestModel):
+    """Which tables are wanted; what is left out is as the run's benchmark has it."""
+
+    study: Annotated[Word, pydantic.Field(description="The name of a study.")] = ""
+    intervals: Annotated[Word, pydantic.Field(description="How intervals are computed.")] = ""
+    by: Annotated[list[Word], pydantic.Field(max_length=10, description="Factors, crossed ones with commas.")] = (
+        pydantic.Field(default_factory=list)
+    )
+
+
+class TableResponse(ResponseModel):
+    """A table."""
+
+    name: str
+    rows: int
+    csv: Annotated[str, pydantic.Field(description="The whole table as CSV.")]
+
+
+class TablesResponse(ResponseModel):
+    """The tables of a study."""
+
+    study: str
+    intervals: str | None
+    tables: list[TableResponse]
+
+
+class AnswersQuery(RequestModel):
+    """Which answers are wanted; what is left out leaves all."""
+
+    strategy: Word = ""
+    model: Word = ""
+    status: Word = ""
+    outcome: Literal["", "right", "wrong", "none", "sample"] = ""
+    chain: Literal["", "proper", "broken", "unread", "(none)"] = ""
+    item: Annotated[Word, pydantic.Field(description="A part of the item's id.")] = ""
+    text: Annotated[Word, pydantic.Field(description="Words of the story, the question or the reply.")] = ""
+    where: Annotated[list[Word], pydantic.Field(max_length=50, description="Conditions FACTOR=VALUE.")] = (
+        pydantic.Field(default_factory=list)
+    )
+    page: Page = 1
+
+
+class AnswersResponse(ResponseModel):
+    """A page of answers."""
+
+    total: Annotated[int, pydantic.Field(description="How many answers the filters leave.")]
+    page: int
+    pages: int
+    unsearched: Annotated[str, pydantic.Field(description="Why texts were not searched; empty where they were.")]
+    rows: Annotated[
+        list[Values], pydantic.Field(description="Columns of the score table; `shown`: the reply's beginning.")
+    ]
+
+
+class AnswerQuery(RequestModel):
+    """Which answer is wanted."""
+
+    item: Annotated[str, pydantic.Field(min_length=1, max_length=1000)]
+    strategy: Annotated[str, pydantic.Field(min_length=1, max_length=200)]
+    sample: Annotated[int, pydantic.Field(ge=0, le=1_000_000)] | None = None
+    model: Word | None = None
+
+
+class SentenceResponse(ResponseModel):
+    """A sentence of a story beside the chains."""
+
+    number: int
+    text: str
+    gold: tuple[str, ...]
+    stated: Annotated[str, pydantic.Field(description="What the reply says is believed then.")]
+    verdict: str
+    breaks: Annotated[bool, pydantic.Field(description="Whether the chain breaks here.")]
+
+
+class AnswerResponse(ResponseModel):
+    """One answer."""
+
+    run: str
+    strategy: str
+    model: str
+    sample: int
+    item: Item
+    row: Annotated[Values, pydantic.Field(description="The line of the journal: reply, status, usage, timings.")]
+    score: Annotated[Values, pydantic.Field(description="How it was read and judged.")]
+    replies: Annotated[list[Values], pydantic.Field(description="All turns of all samples.")]
+    sentences: list[SentenceResponse]
+    prompts: Annotated[list[Values], pydantic.Field(description="What was sent, by turn.")]
+    untold: Annotated[str, pydantic.Field(description="Why it cannot be told what was sent.")]
+
+    @classmethod
+    def of(cls, found: Answer) -> AnswerResponse:
+        """What is told of an answer."""
+        told = {name: getattr(found, name) for name in cls.model_fields if name not in ("prompts", "replies")}
+        prompts = [fields_of(one) for one in found.prompts]
+        return cls.model_validate({**told, "prompts": prompts, "replies": [dict(row) for row in found.replies]})
+
+
+class CompareQuery(RequestModel):
+    """What is compared, and which of the flips are told."""
+
+    a: Annotated[str, pydantic.Field(min_length=1, max_length=300)]
+    b: Annotated[str, pydantic.Field(max_length=300)] = ""
+    sa: Annotated[Word, pydantic.Field(description="A strategy of a.")] = ""
+    sb: Annotated[Word, pydantic.Field(description="A strategy of b, or of a.")] = ""
+    common: Annotated[bool, pydantic.Field(description="Whether only what both were asked is compared.")] = False
+    margin: Annotated[
+        float | None, pydantic.Field(gt=0, lt=1, description="The largest difference that does not matter, a share.")
+    ] = None
+    kind: Literal["", "gained", "lost"] = ""
+    item: Annotated[Word, pydantic.Field(description="Of the flips: a part of the item's id.")] = ""
+    strategy: Annotated[Word, pydantic.Field(description="Of the flips.")] = ""
+    page: Page = 1
+
+
+class FlipsResponse(ResponseModel):
+    """A page of the questions that only one side has right."""
+
+    rows: list[Values]
+    total: int
+    page: int
+    pages: int
+
+
+class CompareResponse(ResponseModel):
+    """A comparison."""
+
+    a: str
+    b: str
+    verdicts: list[str]
+    caption: str | None
+    noise: Annotated[str | None, pydantic.Field(description="How often answers change by chance, in words.")]
+    lacking: list[str]
+    left_out: Annotated[list[int], pydantic.Field(description="Answers of a, and of b, without a partner.")]
+    differences: Annotated[list[list[str]], pydantic.Field(description="What else differs: field, in a, in b.")]
+    overall: Annotated[list[Values], pydantic.Field(description="The effect over all questions of each strategy.")]
+    tables: list[Values]
+    flips: FlipsResponse
+
+
+def fields_of(value: Any) -> Values:
+    """The fields of a dataclass or named tuple."""
+    if dataclasses.is_dataclass(value):
+        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    return dict(value._asdict())
+
+
+Text = Annotated[str, pydantic.Field(max_length=2000)]
+Sentence = Annotated[str, pydantic.Field(min_length=1, max_length=10_000)]
+
+
+class ItemsQuery(RequestModel):
+    """Which items are wanted."""
+
+    gold: Annotated[Word, pydantic.Field(description="Which set of right answers counts.")] = ""
+    where: Annotated[list[Word], pydantic.Field(max_length=40, description="Conditions FACTOR=VALUE.")] = (
+        pydantic.Field(default_factory=list)
+    )
+    text: Annotated[Word, pydantic.Field(description="What id, story or question holds.")] = ""
+    page: Page = 1
+
+
+class ItemsResponse(ResponseModel):
+    """A page of items."""
+
+    items: list[Item]
+    total: int
+    matched: Annotated[int, pydantic.Field(description="How many of them the conditions leave.")]
+    page: int
+    pages: int
+    factors: Annotated[dict[str, tuple[str, ...]], pydantic.Field(description="The values of factors that have few.")]
+    names: Annotated[tuple[str, ...], pydantic.Field(description="All factors.")]
+
+
+class How(RequestModel):
+    """How an item is asked."""
+
+    strategy: Annotated[Word, pydantic.Field(description="The benchmark's first where it is left out.")] = ""
+    preset: Annotated[Word, pydantic.Field(description="A preset of a model, by its name.")] = ""
+    model: Annotated[Word, pydantic.Field(description="The name by which the server knows the model.")] = ""
+    thinking: Annotated[Word, pydantic.Field(description="on, off, or a number of tokens.")] = ""
+    temperature: Annotated[float, pydantic.Field(ge=0, le=2)] = 0.0
+    seed: Annotated[int, pydantic.Field(ge=0, le=2**31 - 1)] = 0
+
+
+class PreviewQuery(How):
+    """Which prompt is wanted."""
+
+    item: Annotated[str, pydantic.Field(min_length=1, max_length=320, description="The id of an item.")]
+    gold: Word = ""
+
+
+class PreviewResponse(ResponseModel):
+    """What would be sent."""
+
+    strategy: str
+    more: Annotated[bool, pydantic.Field(description="Whether further requests are made from the replies.")]
+    bodies: Annotated[list[str], pydantic.Field(description="The bodies of the requests, byte for byte.")]
+
+
+class OwnItem(RequestModel):
+    """A story of one's own."""
+
+    story: Annotated[list[Sentence], pydantic.Field(min_length=1, max_length=500)]
+    question: Text
+    choices: Annotated[list[Sentence], pydantic.Field(min_length=2, max_length=50)]
+    answer: Annotated[Text, pydantic.Field(description="The right one; the first choice where it is left out.")] = ""
+
+
+class TrialRequest(How):
+    """What is asked of which model: an item of a benchmark, or a story of one's own."""
+
+    item: Annotated[str, pydantic.Field(min_length=1, max_length=320, description="The id of an item.")] | None = None
+    own: OwnItem | None = None
+    benchmark: Word = benchmarks.DEFAULT
+    gold: Word = ""
+    base_url: Annotated[Text, pydantic.Field(description="The endpoint; left out for a server of this machine.")] = ""
+    key: Annotated[Word, pydantic.Field(description="The variable that holds the endpoint's key.")] = ""
+    seconds: Annotated[float, pydantic.Field(ge=1, le=playground.LONGEST)] = playground.DEADLINE
+
+
+class TrialResponse(ResponseModel):
+    """What came of a try."""
+
+    name: str
+    state: Annotated[str, pydantic.Field(description="`running`, `done` or `failed`.")]
+    said: Annotated[str, pydantic.Field(description="Why it failed.")]
+    item: Item
+    where: str
+    begun: str
+    model: str
+    revision: str
+    rows: Annotated[list[Values], pydantic.Field(description="The lines of the journal, one for each request.")]
+    score: Annotated[Values, pydantic.Field(description="How the reply was read.")]
+    sentences: Annotated[list[Values], pydantic.Field(description="The story beside the reply.")]
+    requests: Annotated[list[str], pydantic.Field(description="The bodies that were sent.")]
+
+    @classmethod
+    def of(cls, trial: Trial) -> TrialResponse:
+        """What is told of a try."""
+        told = {name: getattr(trial, name) for name in cls.model_fields}
+        return cls.model_validate({
+            **told,
+            "rows": [dict(row) for row in trial.rows],
+            "sentences": [fields_of(one) for one in trial.sentences],
+            "requests": list(trial.requests),
+        })  # fmt: skip

@@ -1,32 +1,153 @@
-"""The process of the worker, `python -m tomserve.web.worker`, which `tomserve web` keeps alive.
+"""The process of the worker, `python -m tomserve.web.worker`, and what keeps it alive beside `tomserve web`.
 
-with kept_alive(settings):
+with keep_worker(settings):
     ...                                     # the workbench is served
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
+import subprocess
 import sys
 import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
 
 import orjson
 
-from tomserve.web.keeping import kept_alive
+from tomserve.content import files
+from tomserve.content.text import say
+from tomserve.errors import ConfigError
+from tomserve.web.jobs import LOOK, Worker
 from tomserve.web.queue import Queue
-from tomserve.web.register import Register
+from tomserve.web.run_index import RunIndex
 from tomserve.web.settings import Settings
-from tomserve.web.working import LOOK, Worker
 
-__all__ = ["kept_alive", "main", "rebuild"]
+LOG = "worker.log"
+LONGEST_LOG = 1 << 20
+
+PAUSES = (0.5, 2.0, 10.0, 30.0)
+"""Seconds until a worker that died is started again, each time later; the first again once one has lived LIVED."""
+
+LIVED = 60.0
+SOON = 1.0
+"""Seconds after which it is said what is waited for."""
+
+ENDS = 120.0
+"""Seconds that a worker has to end, with the processes that it has begun."""
+
+
+@contextlib.contextmanager
+def keep_worker(settings: Settings) -> Iterator[None]:
+    """Have a worker run until the block ends. Processes that it has begun end then, too, and go on the next time."""
+    keeper = _Keeper(settings)
+    thread = threading.Thread(target=keeper.run, name="worker", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        try:
+            keeper.end()
+            thread.join(SOON)
+            if thread.is_alive():
+                if _something_runs(settings):
+                    say(
+                        "ending: what runs waits for the answers that are on their way (again to end at once) ...",
+                        error=True,
+                    )
+                thread.join(ENDS)
+        finally:  # whoever is in a hurry need not wait; what runs is adopted by the next worker
+            keeper.leave()
+
+
+def _something_runs(settings: Settings) -> bool:
+    """Whether some experiment runs by its card. A worker that ends slowly without one has only just begun to start."""
+    return any(line.card.runs for line in RunIndex(settings.folder).every())
+
+
+class _Keeper:
+    """The process of the worker, started again and again."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._ending = threading.Event()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        """Start workers until the end is wanted."""
+        died = 0
+        while not self._ending.is_set():
+            try:
+                lived = self._one()
+            except (OSError, ConfigError) as error:
+                say(f"warning: the worker of the queue cannot be started ({error})", error=True)
+                lived = 0.0
+            if self._ending.is_set():
+                return
+            died = 0 if lived > LIVED else died + 1
+            self._ending.wait(PAUSES[min(max(died, 1), len(PAUSES)) - 1])
+
+    def _one(self) -> float:
+        """Start a worker and wait until it ends; returns how many seconds it has lived."""
+        began = time.monotonic()
+        self._settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._settings.folder / LOG
+        number = files.open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        with os.fdopen(number, "ab") as log:
+            if os.fstat(log.fileno()).st_size > LONGEST_LOG:
+                log.truncate(0)
+            with self._lock:
+                if self._ending.is_set():
+                    return 0.0
+                # It inherits that the signal waits, which so waits for it until it can end what runs, too.
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+                try:
+                    process = self._process = subprocess.Popen(
+                        [sys.executable, "-m", "tomserve.web.worker"],
+                        stdin=subprocess.PIPE,
+                        stdout=log,
+                        stderr=log,
+                        start_new_session=True,  # Ctrl-C is meant for the workbench, which then ends the worker
+                    )
+                finally:
+                    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            # On its standard input, because the address of a Redis may hold a password, and all see a command line.
+            process.stdin.write(orjson.dumps(asdict(self._settings)) + b"\n")
+            process.stdin.flush()
+        process.wait()
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        return time.monotonic() - began
+
+    def end(self) -> None:
+        """Ask the worker to end, and start no other."""
+        with self._lock:
+            self._ending.set()
+            process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()
+
+    def leave(self) -> None:
+        """End a worker that has not ended yet; what it has begun goes on."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.kill()
+
+
+__all__ = ["keep_worker", "main", "rebuild"]
 
 
 def rebuild(settings: Settings) -> tuple[int, int]:
     """Throw away the databases and make them from the run folders; returns how many runs and how many entries of the
     queue there are. Raises OSError."""
-    register = Register(settings.folder)
+    register = RunIndex(settings.folder)
     return register.rebuild(), Queue(register, settings).rebuild()
 
 

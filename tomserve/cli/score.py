@@ -1,0 +1,545 @@
+"""Scoring and loading for the commands that read runs: runs, shards and tables, foreign replies, and --reader.
+
+What asks a model is imported where one is asked, since every command that reads scores comes by here.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import polars as pl
+
+from tomserve import benchmarks
+from tomserve.benchmarks import Benchmark
+from tomserve.cli.options import console
+from tomserve.cli.output import tell_unread, warn, warn_gaps
+from tomserve.content import output_path, temporary
+from tomserve.content.paths import PARTS_ENDING
+from tomserve.content.text import say
+from tomserve.errors import ConfigError, one_of
+from tomserve.items import Item, write_items
+from tomserve.reporting.progress import ScoringBar
+from tomserve.runs import measurement
+from tomserve.runs.item_store import ItemStore
+from tomserve.runs.runfolder import find_run, read_manifest
+from tomserve.runs.scores import current_scores, load_replies, load_scores, score_run, scores_of
+from tomserve.scoring.grades import GradeFiles, GraderChoices
+from tomserve.scoring.responses import ItemFile, ResponseFile
+from tomserve.scoring.score import PARTIAL
+from tomserve.scoring.table import (
+    TABLES,
+    named_gold,
+    report_problems,
+    unknown_statuses,
+    write_score_table,
+    write_scores,
+)
+from tomserve.studies import Analysis, comparison, compute, missing_data, noise, relabel, study_of_manifests
+from tomserve.studies.analysis import compute_files
+from tomserve.studies.missing_data import UnreadReplies
+from tomserve.studies.missing_data import list_unread as missing_data_list_unread
+
+if TYPE_CHECKING:
+    from tomserve.distributed.shards import Partitions, ScoredParts
+    from tomserve.runs.grader import Reader, ReadingOutcome
+
+
+NONE = "none"
+"""What --reader is given to go back to the rules alone."""
+
+
+@dataclass(frozen=True)
+class ReaderOptions:
+    """What the user wants of a reader.
+
+    given: its address or name, "none" to use none any more, None where nothing was said. model: which of the models at
+    the address. sample: how many replies that the rules have read it reads, too. own: whether it may be the evaluated
+    model.
+    """
+
+    given: str | None = None
+    model: str | None = None
+    sample: int | None = None
+    own: bool = False
+
+    def found(self) -> Reader | None:
+        """The reader; None where none is wanted. Raises ConfigError for options that belong to --reader."""
+        if self.given is not None and self.given != NONE:
+            from tomserve.runs import grader
+            from tomserve.serving.probe import WaitPolicy
+
+            return grader.find_reader(self.given, self.model, WaitPolicy(note=lambda text: say(text, error=True)))
+        if self.model is not None or self.sample is not None or self.own:
+            raise ConfigError(
+                "--reader-model, --reader-sample and --reader-may-be-evaluated-model belong to --reader URL or MODEL"
+            )
+        return None
+
+    @property
+    def size(self) -> int:
+        """How many replies the sample has at most."""
+        from tomserve.runs.grader import SAMPLE
+
+        return SAMPLE if self.sample is None else self.sample
+
+    @property
+    def none(self) -> bool:
+        """Whether the rules alone are to read from now on."""
+        return self.given == NONE
+
+
+NO_READER = ReaderOptions()
+"""Nobody said anything of a reader."""
+
+
+def read_run_replies(folder: Path, found: Reader, wishes: ReaderOptions) -> int:
+    """Have the reader read what the rules cannot read of a run, and say what came of it. Returns 1 where it did not
+    reply about some of it, else 0."""
+    from tomserve.cli import interrupts
+    from tomserve.reporting.progress import RunScreen
+    from tomserve.runs import grader
+
+    drive, screen = interrupts.ask_with_signals, RunScreen(console())
+    outcome = grader.read_run(folder, found, sample=wishes.size, own=wishes.own, listener=screen, drive=drive)
+    return _tell_outcome(outcome)
+
+
+def read_file_replies(out: Path, files: tuple[ItemFile, ResponseFile], found: Reader, wishes: ReaderOptions) -> int:
+    """The same for the replies of another tool. out: the table that is made of them; the choices are kept beside it."""
+    from tomserve.cli import interrupts
+    from tomserve.reporting.progress import RunScreen
+    from tomserve.runs import grader
+    from tomserve.runs import grader as reading
+
+    survey = grader.Survey(*files, benchmarks.scoring_of, wishes.size)
+    job = reading.ReadingJob(found, survey, GradeFiles.beside(out), RunScreen(console()), own=wishes.own)
+    return _tell_outcome(reading.read_replies(job, interrupts.ask_with_signals))
+
+
+def _tell_outcome(outcome: ReadingOutcome) -> int:
+    for line in outcome.lines():
+        say(line)
+    return int(bool(outcome.failures))
+
+
+def forget_choices(places: Sequence[GradeFiles]) -> None:
+    """Go back to the rules alone."""
+    from tomserve.runs import grader
+
+    for place in places:
+        if grader.forget_reader(place):
+            say(f"reader: not used any more; its choices stay in {place.journal}")
+
+
+def find_parts(run: str | None) -> Path | None:
+    """The folder of the parts of an evaluation that a RUN on the command line names; None for everything else."""
+    if run is None or run.endswith(TABLES) or _is_plain(run):
+        return None
+    from tomserve.distributed.shards import parts_folder
+
+    return parts_folder(run)
+
+
+def find_table_files(run: str) -> Partitions | None:
+    """The tables of a RUN on the command line that is a folder or a pattern of files; None for everything else."""
+    if _is_plain(run):
+        return None
+    from tomserve.distributed.shards import find_tables
+
+    return find_tables(run)
+
+
+def _is_plain(run: str) -> bool:
+    """Whether this can only be a run or a single table, for which nothing about parts is imported: that takes long."""
+    path = Path(run).expanduser()
+    if run.endswith(TABLES):
+        return path.exists() or not set(run) & set("*?[")
+    return (path / "manifest.json").exists() or not (path.is_dir() or Path(run).name.endswith(PARTS_ENDING))
+
+
+def find_tables(run: str | None) -> Partitions | None:
+    """The score tables of a RUN on the command line that lie in many files; None for a run or a single table.
+
+    Parts of an evaluation that are not scored yet, or whose table is outdated, are scored first. Warns of parts that
+    have no answers and of those that cannot be scored. Raises ConfigError where nothing is left to read.
+    """
+    if run is None:
+        return None
+    if (folder := find_parts(run)) is None:
+        return find_table_files(run)
+    from tomserve.distributed.shards import find_part_tables
+
+    done = score_missing(folder)
+    for said in describe_lacking(folder, done):
+        warn(said)
+    return find_part_tables(folder, done.there)
+
+
+def score_missing(folder: Path) -> ScoredParts:
+    """Score the parts of an evaluation that are not scored yet, with a line of progress where that takes a while."""
+    from tomserve.distributed.shards import score_parts
+
+    with ScoringBar() as screen:
+        return score_parts(folder, note=warn, done=screen.done)
+
+
+def describe_lacking(folder: Path, done: ScoredParts) -> list[str]:
+    """A sentence on the parts that cannot be scored, and one on those that hold no answers yet."""
+    name, total = folder.name.removesuffix(PARTS_ENDING), len(done.there) + len(done.waiting) + len(done.broken)
+    said = [f"part {number}: {reason}" for number, reason in sorted(done.broken.items())]
+    if done.waiting:
+        numbers = ", ".join(map(str, done.waiting[:10])) + (", ..." if len(done.waiting) > 10 else "")
+        said.append(
+            f"{folder}: {len(done.waiting)} of {total} parts hold no answers yet (part {numbers}); "
+            f"`tomserve work {name}` asks them"
+        )
+    return said
+
+
+def score_and_tell(folder: Path) -> tuple[int, list[missing_data.Gaps]]:
+    """Score the parts of an evaluation, and say what became of them.
+
+    Returns the exit code, 1 where a part could not be scored, and what is lacking of the parts that were.
+    """
+    from tomserve.distributed.shards import find_part_tables
+
+    done = score_missing(folder)
+    for said in describe_lacking(folder, done):
+        warn(said)
+    lacking: list[missing_data.Gaps] = []
+    if done.there:
+        tables = find_part_tables(folder, done.there)
+        rows, right = tables.scan().select(pl.len(), pl.col("correct").sum()).collect(engine="streaming").row(0)
+        lacking = warn_lacking(tables)
+        current = f", {len(done.current)} of them were scored before" if done.current else ""
+        say(f"{folder}: {len(done.there)} parts scored{current}: {rows} rows, {right} correct, scores.parquet written")
+    return int(bool(done.broken)), lacking
+
+
+def warn_lacking(tables: Partitions) -> list[missing_data.Gaps]:
+    """Warn of what is lacking of score tables in many files, which are read one after the other; returns it."""
+    lacking = missing_data.gaps_of_tables(tables.source, (tables.scan([path]) for path in tables.files))
+    if tables.folder is not None:
+        lacking = [_of_parts(gap, tables.folder) for gap in lacking]
+    for said in missing_data.gap_sentences(lacking):
+        warn(said)
+    return lacking
+
+
+def _of_parts(gap: missing_data.Gaps, folder: Path) -> missing_data.Gaps:
+    """What is lacking of parts, whose record says how many answers there are to be."""
+    from tomserve.distributed.shards import Shards
+
+    shards = Shards.read(folder)
+    wanted = sum(part.items for part in shards.parts) * len(shards.strategies)
+    if gap.there < wanted:
+        name = folder.name.removesuffix(PARTS_ENDING)
+        warn(
+            f"{folder} is incomplete: {wanted - gap.there:,} of {wanted:,} answers were not asked for yet, and those "
+            f"that are there may not be typical. `tomserve work {name}` asks them."
+        )
+    return replace(gap, wanted=None)
+
+
+def default_report_path(runs: Sequence[str | None]) -> Path | None:
+    """Where the report of the parts of an evaluation lies if nobody says where; None for everything else."""
+    folder = find_parts(runs[0]) if len(runs) == 1 else None
+    return None if folder is None else folder / "report.html"
+
+
+class LoadedScores(NamedTuple):
+    """The scores of several runs and score tables in one table, and what is lacking of each of them; where all of them
+    are measured runs, also the study that they name."""
+
+    scores: pl.DataFrame
+    lacking: list[missing_data.Gaps]
+    named: str | None
+
+
+def load_sources(runs: Sequence[str | None]) -> LoadedScores:
+    """The scores of runs and score tables in one table, after warnings of what is lacking of each, and of runs that
+    are counted as one model."""
+    frames, manifests, lacking = [], {}, []
+    for run in runs:
+        if (tables := find_tables(run)) is not None:
+            frames.append(tables.scan().collect(engine="streaming"))
+            lacking += warn_lacking(tables)
+            continue
+        source = run if run is not None and run.endswith(TABLES) else find_run(run)
+        frames.append(load_scores(None if run is None else str(run), note=warn))
+        lacking += warn_gaps(source, frames[-1])
+        if isinstance(source, Path):
+            manifests[source.resolve().name] = read_manifest(source) or {}
+    scores = comparison.combine_scores(frames)
+    for said in comparison.same_model_notes(scores, manifests):
+        warn(said)
+    return LoadedScores(
+        scores, lacking, study_of_manifests(manifests.values()) if len(manifests) == len(runs) else None
+    )
+
+
+def analyze_sources(
+    runs: Sequence[str | None], study: str | None, intervals: str | None, by: Sequence[str], labels: Sequence[str]
+) -> tuple[Analysis, list[missing_data.Gaps]]:
+    """What a study says of runs and score tables, after warnings of what is lacking of each; and what is lacking.
+
+    A single source that lies in many files is counted file by file (see tomserve.studies.analysis).
+    """
+    if len(runs) == 1 and not labels and (tables := find_tables(runs[0])) is not None:
+        lacking = warn_lacking(tables)
+        files = [tables.scan([path]) for path in tables.files]
+        return compute_files(files, study, intervals, by, note=warn), lacking
+    scores, lacking, named = load_sources(runs)
+    if scores.is_empty():
+        raise ConfigError(
+            f"{', '.join(map(str, runs)) if runs != (None,) else 'the newest run'}: nothing was answered yet"
+        )
+    return compute(relabel(scores, labels), study, intervals, by, named=named), lacking
+
+
+def list_inputs(runs: Sequence[str | None]) -> list[Path]:
+    """The folders of these runs, and the files of these score tables, which must not be overwritten."""
+    read: list[Path] = []
+    for run in runs:
+        if (folder := find_parts(run)) is not None:
+            read += (folder, *sorted(one for one in folder.iterdir() if one.is_dir()))
+        elif run is not None and (tables := find_table_files(run)) is not None:
+            read += tables.files
+        else:
+            read.append(Path(run) if run is not None and run.endswith(TABLES) else find_run(run))
+    return read
+
+
+def load_answers(source: str) -> pl.DataFrame:
+    """The scores of a run or a score table. Raises ConfigError where it holds a measurement and no answers."""
+    if not source.endswith(TABLES):
+        measurement.refuse_measured(find_run(source), "says nothing of how answers spread", "give a run of answers")
+    return load_scores(source, note=warn)
+
+
+def score_runs(
+    runs: Sequence[str | None],
+    out: Path | None,
+    gold: str = "run",
+    benchmark: str | None = None,
+    wishes: ReaderOptions = NO_READER,
+) -> int:
+    """Score runs against the items they asked, or (`gold` "current") against today's dataset. benchmark: the file that
+    declares their benchmark, where it is none of tomserve's; nothing that a run folder names is run as code.
+
+    wishes: who reads what the rules cannot. Returns the exit code: 1 where the reader did not reply about a reply, else
+    as tell_unread. Raises ConfigError where a run is of another benchmark than the file's.
+    """
+    given = benchmarks.get(benchmark) if benchmark is not None else None
+    if gold not in ("run", "current"):
+        raise ConfigError(one_of("gold", gold, ("run", "current")))
+    if gold == "current" and out is None:
+        raise ConfigError("--gold current writes no scores.parquet, which is the run's own; say where by --out FILE")
+    if out is not None:
+        _check_suffix(out)
+        output_path.check_output(out, *list_inputs(runs))
+    frames, lacking, code, reader = [], [], 0, wishes.found()
+    for run in runs:
+        if (folder_of_parts := find_parts(run)) is not None:
+            if gold == "current" or reader is not None:
+                raise ConfigError(f"{run}: --gold current and --reader work on one run; `tomserve merge` makes it")
+            broken, gaps_of_parts = score_and_tell(folder_of_parts)
+            code |= broken
+            lacking += gaps_of_parts
+            if out is not None and (tables := find_tables(run)) is not None:
+                frames.append(tables.scan().collect(engine="streaming"))
+            continue
+        folder = find_run(run)
+        measurement.refuse_measured(folder, "cannot be scored again")
+        if given is not None:
+            _check_benchmark(folder, given)
+        if wishes.none:
+            forget_choices([GradeFiles.of_run(folder)])
+        if reader is not None:
+            code |= read_run_replies(folder, reader, wishes)
+        frames.append(_against_current(folder) if gold == "current" else current_scores(folder, note=warn))
+        lacking += warn_gaps(folder, frames[-1])
+        if (strange := unknown_statuses(frames[-1])) is not None:
+            warn(f"{folder}: {strange}")
+        right = frames[-1]["correct"].sum()
+        kept = ", scores.parquet written" if gold == "run" else ""
+        say(f"{folder}: {frames[-1].height} rows scored, {right} correct{kept}")
+        if (floor := noise.noise_line(frames[-1])) is not None:
+            say(floor)
+    if out is not None:
+        write_scores(comparison.combine_scores(frames), out)
+        say(f"written: {out}")
+    return code | tell_unread(lacking)
+
+
+def _check_benchmark(folder: Path, given: Benchmark) -> None:
+    asked = (read_manifest(folder) or {}).get("benchmark")
+    if asked != given.name:
+        raise ConfigError(f"--benchmark: {folder} asked the benchmark {asked!r}, {given.file} declares {given.name!r}")
+
+
+def _against_current(folder: Path) -> pl.DataFrame:
+    manifest = read_manifest(folder) or {}
+    name, labels = str(manifest.get("benchmark", "")), manifest.get("benchmark_gold")
+    if (benchmark := benchmarks.find(name)) is None:  # a name of the run's own choice could be the path of a program
+        raise ConfigError(
+            f"{folder}: its benchmark {name!r:.80} is none of tomserve's; was it declared in a file, give it by "
+            "--benchmark FILE.py"
+        )
+    current = ItemStore(benchmark.items(_dataset(folder, manifest.get("benchmark_path")), labels, benchmarks.ALL))
+    digest = current.digest()
+    was = manifest.get("benchmark_digest")
+    same = "the same" if digest == was else f"the run's was {was or 'not recorded'}"
+    say(f"{folder}: scored against today's {name} ({digest}; {same})")
+    with temporary.folder() as scratch:
+        return score_run(folder, items=_as_file(current, scratch), note=warn)
+
+
+def _dataset(folder: Path, given: Any) -> Path | None:
+    """Where a manifest says that the dataset lay. Raises ConfigError for what could be read without an end."""
+    if not given:
+        return None
+    if not isinstance(given, str) or (Path(given).exists() and not (Path(given).is_file() or Path(given).is_dir())):
+        raise ConfigError(f"{folder / 'manifest.json'}: benchmark_path: {given!r:.200} is no file and no folder")
+    return Path(given)
+
+
+def _as_file(items: Iterable[Item], folder: Path) -> Path:
+    path = folder / "items.jsonl"
+    write_items(path, items)  # as they are read: many items need not be in memory together
+    return path
+
+
+def score_file(
+    responses: Path,
+    items: Path | None,
+    benchmark: str | None,
+    path: Path | None,
+    out: Path | None,
+    model: str | None,
+    runs: Sequence[str],
+    gold: str | None = None,
+    wishes: ReaderOptions = NO_READER,
+) -> int:
+    """Score a JSONL of responses against a JSONL of items, or a benchmark (with answers `gold`), into a table.
+
+    wishes: who reads what the rules cannot. Returns the exit code, as `score_runs` does.
+    """
+    if runs:
+        raise ConfigError(f"give runs ({runs[0]}) or --responses, not both")
+    _check_asked("--responses", items, benchmark, path, gold)
+    if out is None:
+        raise ConfigError("--responses needs --out FILE (.parquet, .csv or .jsonl)")
+    _check_suffix(out)
+    output_path.check_output(out, responses, items, path)
+    place, reader, code = GradeFiles.beside(out), wishes.found(), 0
+    with temporary.folder() as scratch:
+        known = _known(items, benchmark, path, gold, scratch)
+        found = ResponseFile(responses, known, model or responses.stem, foreign=True)
+        report_problems(warn, found)
+        if found.repeated:
+            warn(f"{responses}: {found.repeated} lines answer an item again; of each the last one counts")
+        if wishes.none:
+            forget_choices([place])
+        if reader is not None:
+            code = read_file_replies(out, (known, found), reader, wishes)
+        choices = GraderChoices(place) if place.record.exists() else None
+        table = scratch / "scores.parquet"
+        try:
+            write_score_table(known, found, table, run=responses.stem, rules=benchmarks.scoring_of, reader=choices)
+            if out.suffix == ".parquet":
+                with output_path.open_output(out, responses, items, path) as file, table.open("rb") as source:
+                    shutil.copyfileobj(source, file, 1 << 20)
+        except OSError as error:
+            raise ConfigError(f"{out}: cannot be written ({error.strerror or error})") from None
+        if out.suffix != ".parquet":
+            write_scores(pl.read_parquet(table), out)
+        scores = pl.scan_parquet(table)
+        if (strange := unknown_statuses(scores.select("status").collect())) is not None:
+            warn(f"{responses}: {strange}")
+        named = ("--items", items) if items is not None else ("--benchmark", benchmark)
+        given = " ".join(
+            map(missing_data.shell_argument, (responses, *map(str, named), *(("--path", path) if path else ())))
+        )
+        there = [name for name in _COUNTED if name in scores.collect_schema().names()]
+        lacking = warn_gaps(out, scores.select(there).collect(), given)
+        rows, right = scores.select(pl.len(), pl.col("correct").sum()).collect().row(0)
+        scorer = _scorer(scores)
+    say(f"{responses}: {rows} rows scored, {right} correct\n{scorer}\nwritten: {out}")
+    return code | tell_unread(lacking)
+
+
+_COUNTED = ("run", "model", "strategy", "item", "status", "parse", "reason", "answer", "correct", *PARTIAL)
+"""The columns of a score table that tell what is lacking."""
+
+
+def _check_asked(
+    what: str, items: Path | None, benchmark: str | None, path: Path | None, gold: str | None = None
+) -> None:
+    """Raise ConfigError unless it is said what a file of replies answers. what: the file, as the user knows it."""
+    if (items is None) == (benchmark is None):
+        raise ConfigError(f"{what} needs either --items FILE or --benchmark NAME")
+    for option, given in (("--path", path), ("--gold", gold)):
+        if given is not None and benchmark is None:
+            raise ConfigError(f"{option} belongs to --benchmark")
+
+
+def _known(items: Path | None, benchmark: str | None, path: Path | None, gold: str | None, scratch: Path) -> ItemFile:
+    """The items that a file of replies answers; those of a benchmark are written to the folder `scratch` first."""
+    return ItemFile(items or _as_file(benchmarks.load(str(benchmark), path, gold, benchmarks.ALL), scratch))
+
+
+def list_unread(
+    source: str | None, count: int, items: Path | None, benchmark: str | None, path: Path | None
+) -> tuple[str, UnreadReplies]:
+    """The replies of a run, a score table or a file of replies that could not be read, at most `count`, and the name
+    of that source.
+
+    source: None for the newest run. items, benchmark, path: what a file of replies answers; None for other sources.
+    """
+    if items is not None or benchmark is not None:
+        if source is None:
+            raise ConfigError("--items and --benchmark say what a file of replies answers; name that file")
+        _check_asked(source, items, benchmark, path)
+        return source, _unread_of(Path(source), items, benchmark, path, count)
+    if path is not None:
+        raise ConfigError("--path belongs to --benchmark")
+    if source is not None and source.endswith(TABLES):
+        return source, missing_data_list_unread(load_scores(source, note=warn), count)
+    folder = find_run(source)
+    scores, replies = scores_of(folder, note=warn), load_replies(folder)
+    return str(folder), missing_data_list_unread(
+        scores, count, *((replies.items, replies.responses) if replies else ())
+    )
+
+
+def _unread_of(
+    responses: Path, items: Path | None, benchmark: str | None, path: Path | None, count: int
+) -> UnreadReplies:
+    """The replies of another tool's file that could not be read."""
+    with temporary.folder() as scratch:
+        known = _known(items, benchmark, path, None, scratch)
+        found = ResponseFile(responses, known, responses.stem, foreign=True)
+        report_problems(warn, found)
+        table = scratch / "scores.parquet"
+        write_score_table(known, found, table, run=responses.stem, rules=benchmarks.scoring_of)
+        return missing_data_list_unread(pl.read_parquet(table), count, known, found)
+
+
+def _scorer(scores: pl.LazyFrame) -> str:
+    """Two facts in one line: how the replies were read and, where there are several sets of answers, which counted."""
+    read = scores.group_by("parse").len().sort("len", "parse", descending=[True, False]).collect()
+    listed = ", ".join(f"{parse or 'not at all'} {count}" for parse, count in read.iter_rows())
+    golds: list[str] = []
+    if (named := named_gold(scores.collect_schema().names())) is not None:
+        golds = scores.select(named.unique().sort()).drop_nulls().collect()["gold"].to_list()
+    return f"replies read as: {listed}" + (f"; compared with gold: {', '.join(golds)}" if golds else "")
+
+
+def _check_suffix(path: Path) -> None:
+    if path.suffix not in TABLES:
+        raise ConfigError(f"{path}: unknown kind of table; known: {', '.join(TABLES)}")

@@ -1,0 +1,445 @@
+"""Accounts of the workbench: users with roles, hashed passwords and tokens, their sessions, and how fast passwords
+may be tried.
+
+Passwords are kept by scrypt with a salt and a cost of their own in ``runs/.web/users.json``, which only the owner can
+read; of any other secret that somebody holds only the digest is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+import orjson
+import pydantic
+
+from tomserve.content import files
+from tomserve.content.validation import validation_error
+from tomserve.engine.records import utc_now
+from tomserve.errors import ConfigError, one_of
+
+SECRET_LENGTH = 32
+"""Random bytes of a secret."""
+
+_LOOK = re.compile(r"[A-Za-z0-9_-]{43}")
+
+
+def draw_secret() -> str:
+    """A new secret, as 43 characters that need no quoting in an address."""
+    return secrets.token_urlsafe(SECRET_LENGTH)
+
+
+def secret_digest(secret: str) -> str:
+    """What is kept of a secret. It is random and long, so that one round of SHA-256 is enough."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def derive_secret(secret: str, purpose: str) -> str:
+    """Another secret, made of the first for one purpose; the first cannot be found from it."""
+    return hmac.new(secret.encode(), purpose.encode(), hashlib.sha256).hexdigest()
+
+
+def same_secret(first: str, second: str) -> bool:
+    """Whether two secrets are the same, in a time that does not tell how much of them agrees."""
+    return hmac.compare_digest(first.encode("utf-8", "surrogateescape"), second.encode("utf-8", "surrogateescape"))
+
+
+def load_token(folder: Path) -> str:
+    """The token of the workbench, in a file that only its owner can read; drawn where there is none yet.
+
+    It stays the same when the workbench is started again, so that bookmarks do; whoever deletes ``token`` draws a new
+    one. Raises ConfigError where something else has the file's name, and OSError where it cannot be read or written.
+    """
+    path = folder / "token"
+    try:
+        with files.open_for_reading(path) as file:
+            found = file.read(1000).decode("ascii", "replace").strip()
+    except FileNotFoundError:
+        found = draw_secret()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with files.replace_file(path, 0o600) as file:
+            file.write(f"{found}\n".encode())
+    if not _LOOK.fullmatch(found):
+        raise ConfigError(f"{path}: does not hold a token of the workbench; delete it, and a new one is drawn")
+    if path.stat().st_mode & 0o077:
+        raise ConfigError(f"{path}: others on this machine can read the token; delete the file, and a new one is drawn")
+    return found
+
+
+class Role(StrEnum):
+    """What somebody may do."""
+
+    READER = "reader"
+    RUNNER = "runner"
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who uses the workbench.
+
+    name: under which they signed in; "" where nobody signs in, because the workbench is one person's. role: what they
+    may do.
+    """
+
+    name: str = ""
+    role: Role = Role.RUNNER
+
+    @property
+    def may_run(self) -> bool:
+        """Whether they may start, change and end experiments, and write notes."""
+        return self.role is Role.RUNNER
+
+    def may_see(self, owner: str, *, private: bool) -> bool:
+        """Whether they may see a run of that owner."""
+        return not private or not self.name or self.name == owner
+
+    def may_change(self, owner: str) -> bool:
+        """Whether they may change a run of that owner: its notes, its place in the queue, whether it goes on.
+
+        A run without an owner, as one that was started in a terminal, belongs to every runner.
+        """
+        return self.may_run and (not self.name or owner in ("", self.name))
+
+
+NAME = r"^[a-z][a-z0-9._-]{0,63}$"
+SHORTEST, LONGEST = 8, 1000
+"""Characters that a password may have."""
+
+TOKENS = 20
+"""Tokens that somebody may have at once."""
+
+WAY_OUT = "delete the file and add the users again"
+
+
+COST = {"n": 1 << 15, "r": 8, "p": 3}
+"""What scrypt is told for a new password: 32 MiB, and about a quarter of a second."""
+
+
+class Password(pydantic.BaseModel):
+    """A password as it is kept. n, r, p: what scrypt was told, which decides how much memory and time it takes."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    salt: Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{32}$")]
+    hash: Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{64}$")]
+    n: Annotated[int, pydantic.Field(ge=2, le=1 << 20)]
+    r: Annotated[int, pydantic.Field(ge=1, le=32)]
+    p: Annotated[int, pydantic.Field(ge=1, le=16)]
+
+    @classmethod
+    def of(cls, text: str) -> Password:
+        """A new record of that password."""
+        empty = cls(salt=secrets.token_hex(16), hash="0" * 64, **COST)
+        return empty.model_copy(update={"hash": empty.made_of(text)})
+
+    def made_of(self, text: str) -> str:
+        """What scrypt makes of a text with this salt."""
+        with _ONE_BY_ONE:
+            made = hashlib.scrypt(
+                text.encode("utf-8", "surrogateescape")[: 4 * LONGEST],
+                salt=bytes.fromhex(self.salt),
+                n=self.n,
+                r=self.r,
+                p=self.p,
+                maxmem=256 * self.n * self.r,
+                dklen=32,
+            )
+        return made.hex()
+
+    def fits(self, text: str) -> bool:
+        """Whether that is the password."""
+        return same_secret(self.made_of(text), self.hash)
+
+
+_ONE_BY_ONE = threading.Semaphore(2)
+"""Each password that is tried takes 32 MiB for a quarter of a second; so many are tried at once."""
+
+
+class Token(pydantic.BaseModel):
+    """A token by which programs of a user sign in. label: what it is for, in the user's words."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    digest: str
+    label: Annotated[str, pydantic.Field(max_length=100)] = ""
+    made: str = ""
+
+
+class User(pydantic.BaseModel):
+    """What is kept of somebody. stamp: drawn anew with every password, so that sessions of an older one end."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    role: Role
+    password: Password
+    stamp: str
+    made: str = ""
+    tokens: tuple[Token, ...] = ()
+
+
+class _File(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    schema_: Annotated[Literal[1], pydantic.Field(alias="schema")] = 1
+    users: dict[str, User] = {}
+
+
+_NO_PASSWORD = Password(salt="00" * 16, hash="0" * 64, **COST)
+"""Tried where there is no such user, so that this takes as long as a wrong password."""
+
+
+class Users:
+    """All who may sign in. path: of the file; it is read whenever somebody is looked for, so that who was removed by
+    another process is out at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def all(self) -> dict[str, User]:
+        """Everybody by name. Raises ConfigError where the file is broken, or others can read it; OSError."""
+        try:
+            found = files.read_json(self.path, WAY_OUT)
+        except FileNotFoundError:
+            return {}
+        if self.path.stat().st_mode & 0o077:
+            raise ConfigError(f"{self.path}: others on this machine can read it; change that by chmod 600")
+        try:
+            return _File.model_validate(found).users
+        except pydantic.ValidationError as error:
+            raise validation_error(error, found, _File, self.path, WAY_OUT) from None
+
+    def put(self, name: str, role: str, password: str) -> bool:
+        """Add somebody, or give them a new password and role, which ends their sessions; returns whether they are new.
+
+        Raises ConfigError for a name, role or password that will not do.
+        """
+        checked = pydantic.TypeAdapter(Annotated[str, pydantic.Field(pattern=NAME)])
+        try:
+            checked.validate_python(name)
+        except pydantic.ValidationError:
+            raise ConfigError(
+                f"the user name {name!r}: use small letters, digits, '.', '_' and '-', beginning with a letter"
+            ) from None
+        if role not in list(Role):
+            raise ConfigError(one_of("role", role, list(Role)))
+        if not SHORTEST <= len(password) <= LONGEST:
+            raise ConfigError(f"the password must have {SHORTEST} to {LONGEST} characters; it has {len(password)}")
+        new: list[bool] = []
+
+        def change(users: dict[str, User]) -> None:
+            before = users.get(name)
+            new.append(before is None)
+            users[name] = User(
+                role=Role(role),
+                password=Password.of(password),
+                stamp=secrets.token_hex(16),
+                made=before.made if before else utc_now(),
+                tokens=before.tokens if before else (),
+            )
+
+        self._change(change)
+        return new[0]
+
+    def remove(self, name: str) -> None:
+        """Remove somebody, whose sessions and tokens end. Raises ConfigError where there is no such user."""
+
+        def change(users: dict[str, User]) -> None:
+            _find_user(users, name)
+            del users[name]
+
+        self._change(change)
+
+    def signed_in(self, name: str, password: str) -> User | None:
+        """Whoever has that name and that password; None for nobody, which takes as long."""
+        user = self.all().get(name)
+        fits = (user.password if user else _NO_PASSWORD).fits(password)
+        return user if fits and user else None
+
+    def add_token(self, name: str, label: str) -> str:
+        """A new token for programs of that user, which is told this once. Raises ConfigError for too many."""
+        token = draw_secret()
+
+        def change(users: dict[str, User]) -> None:
+            user = _find_user(users, name)
+            if len(user.tokens) >= TOKENS:
+                raise ConfigError(f"you have {TOKENS} tokens; take back one that is no longer used")
+            added = Token(digest=secret_digest(token), label=label, made=utc_now())
+            users[name] = user.model_copy(update={"tokens": (*user.tokens, added)})
+
+        self._change(change)
+        return token
+
+    def end_token(self, name: str, number: str) -> bool:
+        """Take back the token whose digest begins so; returns whether there was one."""
+        ended: list[Token] = []
+
+        def change(users: dict[str, User]) -> None:
+            user = _find_user(users, name)
+            ended.extend(one for one in user.tokens if one.digest.startswith(number))
+            users[name] = user.model_copy(update={"tokens": tuple(one for one in user.tokens if one not in ended)})
+
+        self._change(change)
+        return bool(ended)
+
+    def of_token(self, token: str) -> Person | None:
+        """Whose program sends that token; None where it is nobody's."""
+        wanted = secret_digest(token)
+        for name, user in self.all().items():
+            if any(same_secret(one.digest, wanted) for one in user.tokens):
+                return Person(name, user.role)
+        return None
+
+    def _change(self, change: Callable[[dict[str, User]], None]) -> None:
+        """Change the file in one step, one process at a time."""
+        with self._alone():
+            users = self.all()
+            change(users)
+            kept = _File(users=dict(sorted(users.items()))).model_dump(mode="json", by_alias=True)
+            with files.replace_file(self.path, 0o600) as file:
+                file.write(orjson.dumps(kept, option=orjson.OPT_INDENT_2) + b"\n")
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = files.open_regular(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+def _find_user(users: dict[str, User], name: str) -> User:
+    """The user of that name. Raises ConfigError where there is none."""
+    if name not in users:
+        raise ConfigError(one_of("user", name, users))
+    return users[name]
+
+
+HOURS = 12
+MOST = 1000
+"""Sessions that are kept; where there are more, the oldest end."""
+
+
+class Session(pydantic.BaseModel):
+    """Somebody who is signed in. stamp: that of their password when they signed in. until: seconds since 1970."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    stamp: str
+    until: float
+
+
+_SESSIONS = pydantic.TypeAdapter(dict[Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{64}$")], Session])
+
+
+class Sessions:
+    """All sessions, by the digests of their secrets; they outlive a restart of the workbench.
+
+    clock: seconds since 1970. A file that is broken is forgotten: everybody signs in again.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self.path, self._clock, self._lock = path, clock, threading.Lock()
+        self._all = self._read()
+
+    def begin(self, name: str, stamp: str) -> str:
+        """Begin a session of somebody and return its secret, which is kept nowhere else."""
+        secret = draw_secret()
+        with self._lock:
+            self._all[secret_digest(secret)] = Session(name=name, stamp=stamp, until=self._clock() + HOURS * 3600)
+            self._write()
+        return secret
+
+    def find(self, secret: str) -> Session | None:
+        """The session of that secret, unless it has ended."""
+        found = self._all.get(secret_digest(secret))
+        return found if found is not None and found.until > self._clock() else None
+
+    def end(self, secret: str) -> None:
+        """End a session; nothing happens where there is none."""
+        with self._lock:
+            if self._all.pop(secret_digest(secret), None) is not None:
+                self._write()
+
+    def _read(self) -> dict[str, Session]:
+        try:
+            return _SESSIONS.validate_python(files.read_json(self.path, "delete it"))
+        except (OSError, ConfigError, pydantic.ValidationError):
+            return {}
+
+    def _write(self) -> None:
+        living = sorted(((one.until, key) for key, one in self._all.items() if one.until > self._clock()), reverse=True)
+        self._all = {key: self._all[key] for _, key in living[:MOST]}
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with files.replace_file(self.path, 0o600) as file:
+            file.write(orjson.dumps({key: one.model_dump() for key, one in self._all.items()}))
+
+
+@dataclass
+class _Tries:
+    failed: int = 0
+    until: float = 0.0
+
+
+FREE = {"both": 5, "address": 20, "name": 100}
+"""Failed tries before anybody has to wait: of one name from one address, from one address, and of one name."""
+
+LONGEST_WAIT = {"both": 900.0, "address": 300.0, "name": 10.0}
+"""Seconds. A stranger who tries somebody's name from everywhere shall not shut them out, so that this wait is short."""
+
+REMEMBERED = 10_000
+
+
+class LoginThrottle:
+    """Has somebody who tries wrong passwords wait: twice as long after each. clock: seconds that never go back."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._tries: OrderedDict[tuple[str, str, str], _Tries] = OrderedDict()
+
+    def wait(self, name: str, address: str) -> float:
+        """Seconds until the next try is looked at; 0 for at once. A try is then counted as a failure until `worked`
+        says otherwise, so that many at once do not slip through."""
+        with self._lock:
+            now = self._clock()
+            keys = self._keys(name, address)
+            if (left := max((self._tries[key].until - now for key in keys if key in self._tries), default=0.0)) > 0:
+                return left
+            for key in keys:
+                tries = self._tries.setdefault(key, _Tries())
+                tries.failed += 1
+                if (over := tries.failed - FREE[key[0]]) >= 0:
+                    tries.until = now + min(2.0 ** min(over, 30), LONGEST_WAIT[key[0]])
+                self._tries.move_to_end(key)
+            while len(self._tries) > REMEMBERED:
+                self._tries.popitem(last=False)
+            return 0.0
+
+    def worked(self, name: str, address: str) -> None:
+        """Somebody has signed in: their own failures are forgotten, and the try no longer counts for the others."""
+        with self._lock:
+            both, *others = self._keys(name, address)
+            self._tries.pop(both, None)
+            for key in others:
+                if key in self._tries:
+                    self._tries[key].failed -= 1
+
+    @staticmethod
+    def _keys(name: str, address: str) -> tuple[tuple[str, str, str], ...]:
+        name = name[:100]
+        return ("both", name, address), ("address", "", address), ("name", name, "")

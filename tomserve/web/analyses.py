@@ -1,0 +1,233 @@
+"""Analyses of runs that are computed beside the server: the panels of a report, files to take away, and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+
+from tomserve.content.paths import run_name
+from tomserve.errors import ConfigError, one_of
+from tomserve.reporting import tables
+from tomserve.reporting.html import page
+from tomserve.reporting.html import page as html_report
+from tomserve.reporting.html import report as html_html_report
+from tomserve.reporting.html import report as report_2
+from tomserve.reporting.html.page import Table
+from tomserve.runs.runfolder import find_run
+from tomserve.runs.scores import scores_of
+from tomserve.scoring.table import write_scores
+from tomserve.studies import comparison as comparing
+from tomserve.studies.comparison import (
+    TITLES,
+    Comparison,
+    Difference,
+    comparison_notes,
+    comparison_verdicts,
+    effect_excerpt,
+    further_excerpts,
+    shorten_pair,
+)
+from tomserve.web import cache
+from tomserve.web.cache import Result
+from tomserve.web.process import without_paths
+
+FLIPS, EFFECTS, ROWS = "flips.parquet", "effects.parquet", "tables.json"
+SIZE = 50
+"""Flips on a page."""
+
+
+_OVERALL = (
+    *("strategy", "share_control", "share_treated", "risk_difference", "rd_low", "rd_high"),
+    *("p", "n", "gained", "lost"),
+)
+
+
+def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Compare two runs, or two strategies of one. options: `strategies`, a pair of names or None; `common`; `margin`, a
+    share or None.
+
+    Returns what the page says besides its tables. Raises ConfigError where they cannot be compared.
+    """
+    first, second = runs[0], runs[1] if len(runs) > 1 else None
+    chosen = options.get("strategies")
+    pair = (str(chosen[0]), str(chosen[1])) if chosen else None
+    common, margin = bool(options.get("common")), options.get("margin")
+    found = comparing.compare(first, second, strategies=pair, common=common, margin=margin)
+    found.flips.write_parquet(out / FLIPS)
+    found.effects.write_parquet(out / EFFECTS)
+    frames = {"effects": effect_excerpt(found)[1], **further_excerpts(found)}
+    if found.people.height:
+        frames["people"] = found.people.drop("method")
+    said = comparison_notes(found)
+    shown = [_table(name, frames[name], said.get(name, "")) for name in TITLES if name in frames]
+    (out / ROWS).write_bytes(_with_run_names(shown))
+    facts: dict[str, Any] = orjson.loads(_with_run_names(_facts(found)))
+    return facts
+
+
+def _with_run_names(told: Any) -> bytes:
+    """What is told as JSON, with the names of the runs in the place of their folders, by which they were found."""
+    return without_paths(orjson.dumps(told).decode()).encode()
+
+
+def _facts(found: Comparison) -> dict[str, Any]:
+    return {
+        "a": str(found.a),
+        "b": str(found.b),
+        "strategies": [found.a.strategy, found.b.strategy],
+        "verdicts": comparison_verdicts(found),
+        "caption": found.caption,
+        "noise": found.noise,
+        "lacking": list(found.lacking),
+        "left_out": list(found.left_out),
+        "flips": found.flips.height,
+        "gained": found.flips.filter(pl.col("flip") == "gained").height,
+        "differences": [[one.field, one.a, one.b] for one in _differences(found)][:500],
+        "overall": _overall(found),
+    }
+
+
+def _differences(found: Comparison) -> list[Difference]:
+    return [Difference(name, *shorten_pair(a, b, 200)) for name, a, b in found.differences]
+
+
+def _table(name: str, frame: pl.DataFrame, note: str) -> dict[str, Any]:
+    table: Table = html_report.page_table(name, frame, note)
+    title = TITLES[name]
+    return {
+        **{"name": name, "title": title[:1].upper() + title[1:], "note": note},
+        **{"columns": table.columns, "rows": table.rows, "total": table.total},
+    }
+
+
+def _overall(found: Comparison) -> list[dict[str, Any]]:
+    """The effect over all questions of each strategy."""
+    last = found.effects.group_by("strategy", maintain_order=True).last()
+    wanted = [
+        "strategy",
+        "share_control",
+        "share_treated",
+        "risk_difference",
+        "rd_low",
+        "rd_high",
+        "p",
+        "n",
+        "gained",
+        "lost",
+    ]
+    return last.select([name for name in wanted if name in last.columns]).to_dicts()
+
+
+@dataclass(frozen=True)
+class Flips:
+    """A page of the questions that only one side has right."""
+
+    rows: tuple[Mapping[str, Any], ...]
+    total: int
+    page: int
+    pages: int
+
+
+def comparison_of(
+    a: Path,
+    b: Path | None,
+    strategies: tuple[str, str] | None,
+    *,
+    common: bool,
+    margin: float | None = None,
+    again: bool = False,
+) -> Result | None:
+    """The comparison of two runs, given by their folders, or of two strategies of `a`; None while it is made."""
+    runs = (a,) if b is None or b == a else (a, b)
+    pair = list(strategies) if strategies else None
+    return cache.compute("compare", *runs, again=again, strategies=pair, common=common, margin=margin)
+
+
+def comparison_tables(result: Result) -> list[dict[str, Any]]:
+    """The tables of a comparison as the page shows them."""
+    found: list[dict[str, Any]] = orjson.loads((result.folder / ROWS).read_bytes())
+    return found
+
+
+def flips_page(result: Result, page: int, *, kind: str = "", item: str = "", strategy: str = "") -> Flips:
+    """A page of the flips. kind: "gained" or "lost", "" for both. item: a part of the id. strategy: one of them."""
+    frame = pl.scan_parquet(result.folder / FLIPS, glob=False).with_row_index("place")
+    if kind:
+        frame = frame.filter(pl.col("flip") == kind)
+    if strategy:
+        frame = frame.filter(pl.col("strategy") == strategy)
+    if item:
+        frame = frame.filter(pl.col("item").str.contains_any([item], ascii_case_insensitive=True))
+    places = frame.select("place").collect()["place"]
+    pages = max(1, -(-places.len() // SIZE))
+    number = min(max(page, 1), pages)
+    chosen = places.slice((number - 1) * SIZE, SIZE)
+    rows = frame.filter(pl.col("place").is_in(chosen.implode())).collect().to_dicts() if chosen.len() else []
+    return Flips(tuple(rows), places.len(), number, pages)
+
+
+PANELS = "panels.html"
+TABLE_FORMS = {"latex": "tex", "csv": "csv", "md": "md"}
+"""The forms of the files of a table, each with its ending."""
+
+
+def panels(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the panels of a run's report, and each of its tables in all forms. options: study, intervals, by.
+
+    Returns what the page shows besides. Raises what `build.panels` raises.
+    """
+    made = report_2.report_panels(
+        runs[0], options.get("study"), options.get("intervals"), tuple(options.get("by") or ())
+    )
+    said, analysis = made
+    (out / PANELS).write_text(page.fragment(said), encoding="utf-8")
+    for name, frame in analysis.tables.items():
+        for form, ending in TABLE_FORMS.items():
+            text = tables.render(frame, form, analysis.study.layouts.get(name))
+            (out / f"table-{name}.{ending}").write_text(text, encoding="utf-8")
+    return {
+        "title": said.title,
+        "facts": [list(fact) for fact in said.facts],
+        "study": analysis.study.name,
+        "intervals": analysis.intervals,
+        "ways": list(analysis.study.intervals),
+        "tables": {name: frame.height for name, frame in analysis.tables.items()},
+        "sections": [[one.name, one.link] for one, _ in said.sections],
+        "answers": said.answers,
+        "canaries": list(said.canaries),
+    }
+
+
+SCORE_FORMS = ("parquet", "csv", "jsonl")
+"""The forms in which a score table can be had."""
+
+REPORT = "report.html"
+
+
+def scores(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the score table of a run. options: form, one of FORMS. Returns the name of the file.
+
+    Raises ConfigError for another form, and where the run cannot be scored.
+    """
+    if (form := str(options.get("form"))) not in SCORE_FORMS:
+        raise ConfigError(one_of("form", form, SCORE_FORMS))
+    folder = find_run(runs[0])
+    write_scores(scores_of(folder), out / f"scores.{form}")
+    return {"file": f"scores.{form}", "as": f"{run_name(folder).replace('/', '-')}.{form}"}
+
+
+def report(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the report of a run, one file that opens offline. options: study, intervals, by. Returns the file's name.
+
+    Raises what `build.report` raises.
+    """
+    text = html_html_report.report_html(
+        (runs[0],), options.get("intervals"), (), options.get("study"), by=tuple(options.get("by") or ())
+    )
+    (out / REPORT).write_text(text, encoding="utf-8")
+    return {"file": REPORT, "as": f"{run_name(Path(runs[0])).replace('/', '-')}-{REPORT}"}

@@ -1,0 +1,463 @@
+"""One answer of a run with all that belongs to it: its story with the gold chain, the prompts that were sent, every
+reply, and how it was read.
+
+>>> answer(Path("runs/example"), "C1/none/false_belief/belief/original", "cot").reply                   # doctest: +SKIP
+'{"beliefs":...'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import polars as pl
+
+from tomserve import benchmarks, content
+from tomserve.content import files
+from tomserve.content.paths import run_name
+from tomserve.engine.request import Identity, Request
+from tomserve.errors import ConfigError, NoSuchAnswerError, TomserveError
+from tomserve.items import Item, nfc, read_line
+from tomserve.prompting.conversation import Turn
+from tomserve.prompting.strategy import Strategy
+from tomserve.reporting.html.transcripts import MOST
+from tomserve.runs import journal, runfolder
+from tomserve.runs.conversations import Conversations
+from tomserve.runs.manifest import AskedStrategy, Manifest
+from tomserve.runs.runfolder import check_files
+from tomserve.runs.verification import find_same_strategy, recorded_sampling
+from tomserve.scoring.score import sample_of, score_row
+from tomserve.status import OK, UNFINISHED
+from tomserve.web.answer_index import ANSWERS, ITEMS, TURNS, index_of, open_table
+from tomserve.web.cache import Digests, Result
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What was sent for a turn. messages: each with role and content. body: the JSON of the request. proved: whether
+    the key of the journal's row is that of this prompt, so that it is what was sent."""
+
+    turn: int
+    messages: tuple[Mapping[str, str], ...]
+    body: str
+    proved: bool
+
+
+def prompts_of(manifest: Manifest, item: Item, rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[Prompt, ...], str]:
+    """The prompts of the rows of one conversation, and in words why they cannot be made, "" where they can.
+
+    rows: of one item, strategy and sample. Raises TomserveError where the strategy's program makes a mistake.
+    """
+    if not rows:
+        return (), "Nothing was sent."
+    name, sample = str(rows[0].get("strategy")), sample_of(rows[0])
+    if any(isinstance(row.get("person"), str) for row in rows):
+        return (), "A person was asked, by a form."
+    asked = manifest.strategies.get(name)
+    strategy = None if asked is None else _strategy(name, asked, manifest)
+    if strategy is None:
+        return (), (
+            "There is no strategy of that name and content here any more, so that its prompt cannot be made again. "
+            "The row of the journal holds its digest."
+        )
+    sampling = recorded_sampling(manifest)
+    keys = {row.get("turn") or 0: row.get("key") for row in rows}
+
+    def build(identity: Identity, turn: Turn) -> Request:
+        return Request.build(identity, turn, model=manifest.model, revision=manifest.revision, sampling=sampling)
+
+    last = {row.get("turn") or 0: row for row in rows}
+    talks, made = Conversations(build), list[Request]()
+    waiting = list(talks.begin(strategy, item, sample))
+    while waiting and len(made) < len(last) + 1:
+        request = waiting.pop(0)
+        made.append(request)
+        if strategy.several and (row := last.get(request.identity.turn)) is not None:
+            waiting += talks.follow({**row, "item": item.id, "strategy": strategy.name, "sample": sample})
+    return tuple(_prompt(request, keys.get(request.identity.turn)) for request in made), ""
+
+
+_digests = Digests()
+_known: dict[bytes, Strategy | None] = {}
+_MOST = 64
+
+
+def _strategy(name: str, asked: AskedStrategy, manifest: Manifest) -> Strategy | None:
+    """The strategy of today that asks what that one of the run asked (see tomserve.runs.verification.find_same_strategy).
+
+    It is kept for as long as no file of any strategy changes, since looking for one costs a tenth of a second.
+    """
+    folders = (root / "prompts" for root in content.roots())
+    paths = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
+    state = [[str(path), _digests.of(path)] for path in paths]
+    sampling = manifest.sampling.get("thinking_token_budget")
+    key = orjson.dumps([name, asked.model_dump(mode="json"), manifest.preset, sampling, state])
+    if key not in _known:
+        if len(_known) >= _MOST:
+            _known.clear()
+        _known[key] = find_same_strategy(name, asked, manifest)
+    return _known[key]
+
+
+def _prompt(request: Request, key: Any) -> Prompt:
+    body = orjson.loads(request.body)
+    messages = tuple(
+        {"role": str(one.get("role", "")), "content": str(one.get("content", ""))} for one in body["messages"]
+    )
+    text = orjson.dumps(body, option=orjson.OPT_INDENT_2).decode()
+    return Prompt(request.identity.turn, messages, text, key == request.key)
+
+
+Row = Mapping[str, Any]
+
+
+class Sentence(NamedTuple):
+    """A sentence of a story. number: from 1. gold: the labels that are right after it. stated: what the reply says is
+    believed, "" where it says nothing. verdict: how that was judged, "" where it was not. breaks: whether the chain
+    breaks here. more: for each further column (`Answer.beliefs`) its label."""
+
+    number: int
+    text: str
+    gold: tuple[str, ...]
+    stated: str
+    verdict: str
+    breaks: bool
+    more: tuple[str, ...]
+
+
+class Reply(NamedTuple):
+    """A row of a journal as a page shows it, of which it believes nothing: what has another type than it should have is
+    left out. used: counts of tokens by their names. seconds: how long the request took."""
+
+    sample: int
+    turn: int
+    status: str
+    text: str | None
+    reasoning: str
+    conclusion: str | None
+    error: str
+    finished: str
+    used: tuple[tuple[str, int], ...]
+    seconds: float | None
+    attempts: int
+    reused: bool
+    time: str
+
+    @classmethod
+    def of(cls, row: Row) -> Reply:
+        """The row as a page shows it."""
+        used, timings = row.get("usage"), row.get("timings")
+        counts = used.items() if isinstance(used, dict) else ()
+        total = timings.get("total_s") if isinstance(timings, dict) else None
+        return cls(
+            sample_of(row),
+            _number(row.get("turn")) or 0,
+            _text(row.get("status")) or OK,
+            _text(row.get("text")),
+            _text(row.get("reasoning")) or "",
+            _text(row.get("conclusion")),
+            _text(row.get("error")) or "",
+            _text(row.get("finish_reason")) or "",
+            tuple((str(name), count) for name, count in counts if type(count) is int),
+            total if isinstance(total, int | float) else None,
+            _number(row.get("attempts")) or 1,
+            bool(row.get("reused")),
+            _text(row.get("time")) or "",
+        )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: Any) -> int | None:
+    return value if type(value) is int else None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer.
+
+    run, strategy, model, sample: whose it is. item: the question. row: the line of the journal that counts. score: how
+    it was read and judged, by the columns of the score table. place: its place in the index, None without one. replies:
+    all turns of all samples of the conversation, in order, the row itself alone where there is but one request.
+    sentences: the story with the chains. beliefs: the headings of further columns. beyond: what the chain says after
+    the last sentence. original: the item that this is a version of. prompts: what was sent, by turn; untold: why that
+    cannot be told. others: other answers to the same item. versions: answers of the same strategy to versions of it.
+    """
+
+    run: str
+    strategy: str
+    model: str
+    sample: int
+    item: Item
+    row: Row
+    score: Row
+    place: int | None
+    replies: tuple[Row, ...]
+    sentences: tuple[Sentence, ...]
+    beliefs: tuple[str, ...] = ()
+    beyond: tuple[str, ...] = ()
+    original: Item | None = None
+    prompts: tuple[Prompt, ...] = ()
+    untold: str = ""
+    others: tuple[Row, ...] = field(default=())
+    versions: tuple[Row, ...] = field(default=())
+
+    @property
+    def reply(self) -> str | None:
+        """The text that was scored."""
+        return _text(self.row.get("text"))
+
+    @property
+    def shown(self) -> tuple[Reply, ...]:
+        """All replies as a page shows them."""
+        return tuple(Reply.of(row) for row in self.replies)
+
+
+def story(item: Item, score: Row) -> tuple[tuple[Sentence, ...], tuple[str, ...], tuple[str, ...]]:
+    """The story with the gold chain beside what the reply states; what is stated beyond it; further headings."""
+    golds = _golds(item)
+    numbers, labels = score.get("chain_sentences") or (), score.get("stated") or ()
+    said = dict(zip(numbers, labels, strict=False)) if numbers else dict(enumerate(labels, 1))
+    verdicts = score.get("chain_verdicts") or ()
+    known = benchmarks.find(item.benchmark)
+    more: Sequence[tuple[str, Sequence[str]]] = known.beliefs(item) if known is not None else ()
+    sentences = tuple(
+        Sentence(
+            number,
+            text,
+            golds[number - 1] if number <= len(golds) else (),
+            str(said.get(number, "")),
+            str(verdicts[number - 1] or "") if number <= len(verdicts) else "",
+            score.get("chain_break") == number,
+            tuple(str(column[number - 1]) if number <= len(column) else "" for _, column in more),
+        )
+        for number, text in enumerate(item.story, 1)
+    )
+    beyond = tuple(f"{number}: {label}" for number, label in said.items() if number > len(item.story))
+    return sentences, beyond, tuple(heading for heading, _ in more)
+
+
+def _golds(item: Item) -> list[tuple[str, ...]]:
+    if item.gold is None:
+        return []
+    if item.gold.chains is not None:
+        return [tuple(dict.fromkeys(layer)) for layer in zip(*item.gold.chains, strict=True)]
+    return [tuple(layer) for layer in item.gold.sets or ()]
+
+
+SCANNED = 64 << 20
+"""Bytes of a journal that are read for an answer as long as there is no index of it."""
+
+RELATED = 200
+"""Answers to the same question, and to versions of it, that are named."""
+
+
+def answer(folder: Path, item: str, strategy: str, sample: int | None = None, model: str | None = None) -> Answer:
+    """The answer to an item by a strategy.
+
+    folder: the run's, which the register has found. sample: which one, None for the one that counts. model: None for
+    the first. As long as the index is made, a journal of at most SCANNED bytes is read from its beginning. Raises
+    NoSuchAnswerError where there is none, and ConfigError where a file of the run cannot be read.
+    """
+    run = run_name(folder)
+    check_files(folder)
+    manifest = Manifest.read(folder)
+    if manifest is None:
+        raise NoSuchAnswerError(f"{run}: nothing was answered yet")
+    item = nfc(item)
+    index = index_of(folder)
+    if index is None or index.error:
+        return _scan_journal(folder, run, manifest, (item, strategy, sample or 0), index)
+    wanted = pl.col("item") == item
+    same = open_table(index.folder / ANSWERS).filter(wanted).drop("reply").head(RELATED * 5).collect()
+    found = same.filter((pl.col("strategy") == strategy) & _is("sample", sample) & _is("model", model))
+    if sample is None and found.height > 1:
+        found = found.sort(pl.col("score").is_null(), maintain_order=True)
+    if not found.height:
+        raise _none(run, item, strategy)
+    row = found.row(0, named=True)
+    question = _item(folder, int(row["item_offset"]))
+    line = _line(journal.journal_path(folder), int(row["offset"]))
+    reply = _row_for_scoring(line, manifest)
+    score = row if row["score"] is not None else _score_of(run, manifest, question, reply, row["model"])
+    replies = _turns(folder, index, row) or (reply,)
+    original = None
+    if (base := question.base) is not None:
+        at = open_table(index.folder / ITEMS).filter(pl.col("item") == base).select("item_offset").collect()
+        original = _item(folder, int(at.item(0, 0))) if at.height else None
+    others = [one for one in same.iter_rows(named=True) if one["place"] != row["place"]]
+    return _answer_of(
+        Answer(run, strategy, row["model"], row["sample"], question, reply, score, row["place"], replies, ()),
+        folder,
+        manifest,
+        original=original,
+        others=tuple(others[:RELATED]),
+        versions=_versions(index, row),
+    )
+
+
+def version_of(folder: Path, item: str) -> str | None:
+    """The id of the first item of a run that was made from that one, or that one from it; None where there is none."""
+    index = index_of(folder)
+    if index is None or index.error:
+        return None
+    table = open_table(index.folder / ANSWERS)
+    made = [pl.col(name) == item for name in ("base", "factor:base") if name in table.collect_schema().names()]
+    found = table.filter(pl.any_horizontal(made)).select("item").head(1).collect()
+    return found.item() if found.height else None
+
+
+def _answer_of(found: Answer, folder: Path, manifest: Manifest, **more: Any) -> Answer:
+    sentences, beyond, beliefs = story(found.item, found.score)
+    own = [row for row in found.replies if sample_of(row) == found.sample]
+    try:
+        prompts, untold = prompts_of(manifest, found.item, own)
+    except TomserveError as error:
+        prompts, untold = (), f"The prompt cannot be made again: {error}"
+    shown: dict[str, Any] = {
+        "sentences": sentences,
+        "beyond": beyond,
+        "beliefs": beliefs,
+        "prompts": prompts,
+        "untold": untold,
+    }
+    return replace(found, **shown, **more)
+
+
+def _is(column: str, value: Any) -> pl.Expr:
+    return pl.lit(True) if value is None else pl.col(column) == value
+
+
+def _none(run: str, item: str, strategy: str) -> NoSuchAnswerError:
+    return NoSuchAnswerError(f"{run}: no answer to item {item[:200]!r} by strategy {strategy[:200]!r}")
+
+
+def _scan_journal(
+    folder: Path, run: str, manifest: Manifest, asked: tuple[str, str, int], index: Result | None
+) -> Answer:
+    """The same by reading the journal from its beginning, as far as that takes no long time."""
+    item, strategy, sample = asked
+    rows = [row for row in _rows(journal.journal_path(folder)) if _asks(row, item, strategy)]
+    own = [row for row in rows if sample_of(row) == sample]
+    if not own:
+        if journal.has_journal(folder) and journal.file_size(folder / runfolder.JOURNAL) > SCANNED:
+            why = index.error if index is not None else "the index of its answers is still being made; look again soon"
+            raise NoSuchAnswerError(f"{run}: {why}")
+        raise _none(run, item, strategy)
+    question = next((one for one in _lines_of_items(folder / runfolder.ITEMS) if one.id == item), None)
+    if question is None:
+        raise _none(run, item, strategy)
+    last = {row.get("turn") or 0: row for row in own}
+    counted = next((row for row in reversed(own) if "closes" in row), last[max(last)])
+    reply = _row_for_scoring(orjson.dumps(counted), manifest)
+    model = str(reply.get("model") or manifest.model)
+    score = _score_of(run, manifest, question, reply, model)
+    replies = tuple(last[turn] for turn in sorted(last))
+    return _answer_of(Answer(run, strategy, model, sample, question, reply, score, None, replies, ()), folder, manifest)
+
+
+def _asks(row: Any, item: str, strategy: str) -> bool:
+    return (
+        isinstance(row, dict)
+        and isinstance(row.get("item"), str)
+        and nfc(row["item"]) == item
+        and row.get("strategy", "vanilla") == strategy
+        and type(row.get("turn") or 0) is int
+        and isinstance(row.get("status", ""), str)
+    )
+
+
+def _rows(path: Path) -> Iterator[Any]:
+    """The lines of a journal that are JSON, as far as SCANNED bytes go."""
+    if not path.exists():
+        return
+    read = 0
+    with files.open_for_reading(path) as file:
+        for line in files.read_lines(file, path):
+            read += len(line)
+            if read > SCANNED:
+                return
+            try:
+                yield orjson.loads(line)
+            except orjson.JSONDecodeError:
+                continue
+
+
+def _lines_of_items(path: Path) -> Iterator[Item]:
+    read = 0
+    with files.open_for_reading(path) as file:
+        for number, line in enumerate(files.read_lines(file, path), 1):
+            read += len(line)
+            if read > SCANNED:
+                return
+            if line.strip():
+                yield read_line(path, number, line)
+
+
+def _item(folder: Path, offset: int) -> Item:
+    path = folder / runfolder.ITEMS
+    return read_line(path, 0, _line(path, offset).removeprefix(b"\xef\xbb\xbf"))
+
+
+def _line(path: Path, offset: int) -> bytes:
+    """The line of a file that begins at that offset. Raises ConfigError where the file was changed meanwhile."""
+    try:
+        with files.open_for_reading(path) as file:
+            file.seek(offset)
+            return file.readline(files.LONGEST_LINE)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _row_for_scoring(line: bytes, manifest: Manifest) -> dict[str, Any]:
+    """A row as scoring takes it: with the text that its conversation came to, none of a conversation that is open."""
+    try:
+        row = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
+    except orjson.JSONDecodeError:
+        raise ConfigError("the journal was changed while it was read; look again") from None
+    row.setdefault("strategy", "vanilla")
+    row["status"] = row.get("status") or OK
+    strategy = manifest.strategies.get(row["strategy"])
+    if "closes" in row:
+        row["text"] = row.get("conclusion", row.get("text"))
+    elif strategy is not None and strategy.turns != 1:
+        row |= {"status": UNFINISHED, "text": None, "reasoning": None}
+    return dict(row)
+
+
+def _score_of(run: str, manifest: Manifest, item: Item, row: Row, model: str) -> dict[str, Any]:
+    """How an answer is read, for one of which the score table has no row."""
+    strategy = manifest.strategies.get(str(row["strategy"]))
+    rules = replace(benchmarks.scoring_of(item.benchmark), lettered=bool(strategy and strategy.lettered))
+    found = score_row(run, model, item, row, bool(strategy and strategy.chain), (), rules)
+    return {**found, "stated": found.get("chain"), "gold": item.answer}
+
+
+def _turns(folder: Path, index: Result, row: Row) -> tuple[Row, ...]:
+    """All replies to the question, of each turn and sample the last."""
+    if not index.facts.get("turns"):
+        return ()
+    keys = [pl.col(name) == row[name] for name in ("item", "strategy", "model")]
+    places = open_table(index.folder / TURNS).filter(*keys).head(MOST).collect()
+    found: list[Row] = []
+    for offset, sample, turn in places.select("offset", "sample", "turn").iter_rows():
+        try:
+            one = orjson.loads(_line(journal.journal_path(folder), offset))
+        except orjson.JSONDecodeError:
+            continue
+        found.append({**one, "sample": sample, "turn": turn})
+    return tuple(found)
+
+
+def _versions(index: Result, row: Row) -> tuple[Row, ...]:
+    """The answers of the same strategy to versions of the same question: its original, and what was made of that."""
+    base = row["base"] or row["item"]
+    same = (pl.col("base") == base) | (pl.col("item") == base)
+    table = open_table(index.folder / ANSWERS).drop("reply")
+    wanted = table.filter(same & (pl.col("strategy") == row["strategy"]) & (pl.col("item") != row["item"]))
+    return tuple(wanted.head(RELATED).collect().to_dicts())

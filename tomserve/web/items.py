@@ -1,0 +1,531 @@
+"""Items to look at: an index of those of a benchmark, file or run, belief timelines, variants, and the prompts that
+would be sent.
+
+A previewed request is the body that an evaluation sends, byte for byte; only the first requests can be known before
+anything is asked.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache as functools_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import polars as pl
+
+from tomserve import benchmarks
+from tomserve import variants as tomserve_variants
+from tomserve.benchmarks import ANYBODYS
+from tomserve.content.paths import names, roots
+from tomserve.engine.request import Identity, Request, Sampling
+from tomserve.errors import ConfigError, TomserveError, one_of
+from tomserve.items import EVERY, Item, read_items
+from tomserve.prompting import strategy as known
+from tomserve.prompting.conversation import Turn
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs import runfolder
+from tomserve.runs.planning import EvalOptions, load_strategies, thinking_budget
+from tomserve.scoring.table import MEASURED
+from tomserve.serving.presets import Preset
+from tomserve.variants import Dropped
+from tomserve.web import cache
+from tomserve.web.accounts import Person
+from tomserve.web.cache import Computation
+from tomserve.web.run_index import RunEntry, RunIndex
+
+TABLE = "items.parquet"
+FACTOR = "factor:"
+"""How the columns of factors begin."""
+
+MOST = 5_000_000
+"""How many items are indexed at most."""
+
+
+def lines_of(index: Path) -> Path:
+    """The file of the items' lines that belongs to a table."""
+    return index.with_suffix(".jsonl")
+
+
+def index_computation(benchmark: str, gold: str, file: Path | None) -> Computation:
+    """What makes the index of a benchmark's items, or of those in a file.
+
+    benchmark: its name, "" where only the file is read, which then holds items of any. The content of the files decides
+    that items may come from.
+    """
+    options = {"benchmark": benchmark, "gold": gold, "file": str(file or "")}
+    return Computation("items", (), options, sources=tuple(_sources(benchmark, file)))
+
+
+def _sources(benchmark: str, file: Path | None) -> Iterator[Path]:
+    """The files that items may come from: all data of the content folders, and the one that is named."""
+    if file is not None:
+        yield file
+        yield from sorted(file.rglob("*"))[:10_000] if file.is_dir() else ()
+    if benchmark:
+        for root in roots():
+            yield from sorted((root / "dataset").rglob("*"))
+
+
+def items(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the index of items. runs: none. options: benchmark, gold, file. Nothing is to be
+    known besides.
+
+    Raises ConfigError where the items cannot be read, OSError where the files cannot be written.
+    """
+    del runs
+    benchmark, gold, file = options["benchmark"], options["gold"], options["file"]
+    path = out / TABLE
+    source: Iterable[Item]
+    if benchmark:
+        source = benchmarks.get(benchmark).items(Path(file) if file else None, gold or None, benchmarks.ALL)
+    else:
+        source = read_items(Path(file))
+    columns: dict[str, list[Any]] = {name: [] for name in ("id", "benchmark", "cluster", "question", "story", "base")}
+    factors: dict[str, dict[int, str]] = {}
+    begins = array("Q")
+    with lines_of(path).open("wb") as lines:
+        at = 0
+        for number, item in enumerate(source):
+            if number >= MOST:
+                raise ConfigError(f"there are more than {MOST:,} items; give a file of fewer")
+            line = item.to_json() + b"\n"
+            lines.write(line)
+            begins.append(at)
+            at += len(line)
+            told = (item.id, item.benchmark, item.cluster, item.question, " ".join(item.story), item.base)
+            for name, value in zip(columns, told, strict=True):
+                columns[name].append(value)
+            for name, factor in item.factors.items():
+                factors.setdefault(name, {})[number] = factor_text(factor)
+    count = len(begins)
+    made = pl.DataFrame({**columns, "begin": list(begins)}, schema=_SCHEMA).with_columns(
+        pl.Series(f"{FACTOR}{name}", [values.get(place) for place in range(count)], dtype=pl.String)
+        for name, values in factors.items()
+    )
+    made.write_parquet(path, compression="lz4", row_group_size=10_000)
+    return {}
+
+
+_SCHEMA = {**dict.fromkeys(("id", "benchmark", "cluster", "question", "story", "base"), pl.String), "begin": pl.UInt64}
+
+
+def factor_text(value: object) -> str:
+    """A factor's value as conditions write it."""
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+
+
+SIZE = 50
+"""How many items a page has."""
+
+VALUES = 24
+"""A factor with more values is a name rather than a condition, and no list to choose from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where items come from. benchmark: its name, "" for a run or a file alone. gold: which set of right answers
+    counts. path: a file or folder below a content folder that the benchmark reads, such as dataset/mine.jsonl. run: the
+    name of a run whose own items are looked at."""
+
+    benchmark: str = ""
+    gold: str = ""
+    path: str = ""
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemQuery:
+    """Which items are wanted. where: conditions factor=value. text: what id, story or question holds, whatever the size
+    of letters. page: from 1."""
+
+    where: tuple[str, ...] = ()
+    text: str = ""
+    page: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of items. items: those of the page. total: how many there are; matched: how many of them are wanted.
+    pages: how many pages these take. factors: the values of each factor that has few, in their order. names: all
+    factors."""
+
+    items: tuple[Item, ...]
+    total: int
+    matched: int
+    page: int
+    pages: int
+    factors: dict[str, tuple[str, ...]]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPlace:
+    """One item, its place among those that are wanted (from 1), how many these are, and the ids beside it."""
+
+    item: Item
+    place: int
+    matched: int
+    before: str | None
+    after: str | None
+
+
+def find_index(source: Source, register: RunIndex, person: Person) -> Path | None:
+    """The index of the items of a source; None where it is being made.
+
+    Raises ConfigError where there is no such source, or its items cannot be read; NoSuchRunError for a run that the
+    person may not see.
+    """
+    if source.run:
+        file = register.line(source.run, person).folder / "items.jsonl"
+        wish = index_computation("", "", file.absolute())
+    else:
+        if source.benchmark not in benchmarks.names():
+            raise ConfigError(one_of("benchmark", source.benchmark, benchmarks.names()))
+        path = content_path(source.path) if source.path else None
+        wish = index_computation(source.benchmark, source.gold, path)
+    if (found := cache.computations().wanted(wish)) is None:
+        return None
+    if found.error:
+        raise ConfigError(found.error)
+    return found.folder / TABLE
+
+
+def content_path(text: str) -> Path:
+    """The file or folder of data with that path below a content folder; no link leads out of it. Raises ConfigError for
+    any other."""
+    for root in roots():
+        folder = (root / "dataset").resolve()
+        path = (root / text).resolve()
+        if path.is_relative_to(folder) and path.exists():
+            return path
+    raise ConfigError(
+        f"{text}: is no file below dataset/ of the content folders; put the file there, or ask it by "
+        "`tomserve eval` and look at the items of that run"
+    )
+
+
+def list_items(found: Path, wish: ItemQuery) -> Listing:
+    """A page of the items in an index. Raises ConfigError for a condition of another form and for an unknown factor."""
+    table = pl.scan_parquet(found)
+    columns = table.collect_schema().names()
+    names = tuple(name.removeprefix(FACTOR) for name in columns if name.startswith(FACTOR))
+    total = int(table.select(pl.len()).collect().item())
+    places = _places(table, wish, names)
+    pages = max(1, -(-len(places) // SIZE))
+    page = min(max(1, wish.page), pages)
+    shown = places[SIZE * (page - 1) : SIZE * page]
+    counted = table.select(pl.col(f"{FACTOR}{name}").drop_nulls().unique().implode() for name in names).collect()
+    factors = {
+        name: tuple(sorted(values, key=_natural))
+        for name in names
+        if 1 < len(values := counted[f"{FACTOR}{name}"][0].to_list()) <= VALUES
+    }
+    return Listing(_items(found, table, shown), total, len(places), page, pages, factors, names)
+
+
+def _natural(value: str) -> tuple[float, str]:
+    return (float(value), "") if value.isdecimal() else (float("inf"), value)
+
+
+def find_item(found: Path, name: str, wish: ItemQuery | None = None) -> ItemPlace:
+    """The item of that id, among those that are wanted where it is one of them. Raises ConfigError where there is none,
+    and as `list_items` does."""
+    table = pl.scan_parquet(found)
+    columns = table.collect_schema().names()
+    names = tuple(column.removeprefix(FACTOR) for column in columns if column.startswith(FACTOR))
+    here = table.with_row_index("place").filter(pl.col("id") == name).select("place").collect()
+    if here.is_empty():
+        raise ConfigError(f"there is no item {name!r:.320} here")
+    own = int(here["place"][0])
+    places = _places(table, wish or ItemQuery(), names)
+    at = places.index(own) if own in places else None
+    if at is None:
+        return ItemPlace(_items(found, table, [own])[0], 0, len(places), None, None)
+    around = [places[at - 1] if at else None, places[at + 1] if at + 1 < len(places) else None]
+    ids = [None if place is None else str(table.slice(place, 1).select("id").collect().item()) for place in around]
+    return ItemPlace(_items(found, table, [own])[0], at + 1, len(places), *ids)
+
+
+def _places(table: pl.LazyFrame, wish: ItemQuery, names: Sequence[str]) -> list[int]:
+    """The places of the items that are wanted, in their order."""
+    chosen = table.with_row_index("place")
+    for condition in wish.where:
+        if condition == EVERY or not condition.strip():
+            continue
+        name, equals, value = condition.partition("=")
+        if not equals:
+            raise ConfigError(f"{condition!r:.200}: expected factor=value, or {EVERY} for every item")
+        if name not in names:
+            raise ConfigError(one_of("factor", name, names))
+        values = [value, *(() if ", " in value else value.split(","))]
+        chosen = chosen.filter(pl.col(f"{FACTOR}{name}").is_in(values))
+    if wish.text:
+        wanted = wish.text.lower()
+        held = [
+            pl.col(name).str.to_lowercase().str.contains(wanted, literal=True) for name in ("id", "question", "story")
+        ]
+        chosen = chosen.filter(pl.any_horizontal(held))
+    return [int(place) for place in chosen.select("place").collect()["place"]]
+
+
+def _items(found: Path, table: pl.LazyFrame, places: Sequence[int]) -> tuple[Item, ...]:
+    """The items at these places."""
+    if not places:
+        return ()
+    begins = table.select("begin").collect()["begin"].gather(list(places)).to_list()
+    items = []
+    with lines_of(found).open("rb") as file:
+        for begin in begins:
+            file.seek(begin)
+            items.append(Item.from_json(file.readline()))
+    return tuple(items)
+
+
+RUNS = 30
+"""How many runs are looked at for the answers to one item, the newest first."""
+
+
+class Sentence(NamedTuple):
+    """A sentence. number: from 1. text: its words. gold: the labels that are right after it. stated: what the reply
+    says, "" where it says nothing. verdict: how that was judged. breaks: whether the chain breaks here. more: what the
+    benchmark knows besides, by the headings of `beliefs`."""
+
+    number: int
+    text: str
+    gold: tuple[str, ...] = ()
+    stated: str = ""
+    verdict: str = ""
+    breaks: bool = False
+    more: tuple[str, ...] = ()
+
+
+def gold_layers(item: Item) -> list[tuple[str, ...]]:
+    """The labels that are right after each sentence; empty where the item has no rationale."""
+    if item.gold is None:
+        return []
+    if item.gold.chains is not None:
+        return [tuple(dict.fromkeys(layer)) for layer in zip(*item.gold.chains, strict=True)]
+    return [tuple(layer) for layer in item.gold.sets or ()]
+
+
+def sentences(item: Item, score: Mapping[str, Any] | None = None) -> tuple[tuple[str, ...], tuple[Sentence, ...]]:
+    """The headings of what the benchmark knows besides, and the sentences of an item. score: the row of the score table
+    of a reply, None where nothing was asked."""
+    gold = gold_layers(item)
+    benchmark = benchmarks.find(item.benchmark)
+    beliefs = list(benchmark.beliefs(item)) if benchmark is not None else []
+    stated, verdicts = {}, {}
+    if score is not None and score.get("chain"):
+        numbers = score.get("chain_sentences") or range(1, len(score["chain"]) + 1)
+        stated = dict(zip(numbers, score["chain"], strict=False))
+        verdicts = dict(enumerate(score.get("chain_verdicts") or (), 1))
+    place = score.get("chain_break") if score is not None else None
+    told = tuple(
+        Sentence(
+            number,
+            text,
+            gold[number - 1] if gold else (),
+            stated.get(number, ""),
+            str(verdicts.get(number) or "").replace("_", " "),
+            place == number,
+            tuple(labels[number - 1] if number <= len(labels) else "" for _, labels in beliefs),
+        )
+        for number, text in enumerate(item.story, 1)
+    )
+    return tuple(heading for heading, _ in beliefs), told
+
+
+class RunAnswer(NamedTuple):
+    """How a run answered an item, by one strategy."""
+
+    run: str
+    model: str
+    strategy: str
+    status: str
+    answer: str
+    correct: bool | None
+
+
+def run_answers(item: Item, register: RunIndex, person: Person) -> tuple[list[RunAnswer], int]:
+    """How the runs that a person may see have answered an item, and how many runs were not looked at, because they are
+    older than the RUNS newest ones of the benchmark or were not scored yet."""
+    lines = [line for line in register.lines(person) if line.kind not in ("", MEASURED) and _may_hold(line, item)]
+    found: list[RunAnswer] = []
+    left = max(0, len(lines) - RUNS)
+    for line in lines[:RUNS]:
+        table = line.folder / runfolder.TABLE
+        try:
+            if table.is_symlink() or not table.is_file():
+                left += 1
+                continue
+            rows = (
+                pl.scan_parquet(table)
+                .filter(pl.col("item") == item.id)
+                .select("strategy", "status", "answer", "correct")
+                .collect()
+            )
+        except (OSError, pl.exceptions.PolarsError):
+            left += 1
+            continue
+        for strategy, status, said, correct in rows.iter_rows():
+            found.append(RunAnswer(line.name, line.model, str(strategy), str(status), str(said or ""), correct))
+    return found, left
+
+
+def _may_hold(line: RunEntry, item: Item) -> bool:
+    return not line.broken and line.benchmark in (item.benchmark, benchmarks.ANYBODYS)
+
+
+FILE = "variants.json"
+
+
+class Variant(NamedTuple):
+    """A variant that can be made of an item, or why not. kind: its name. changes: what it changes. item: None where it
+    cannot be made; reason: why."""
+
+    kind: str
+    changes: str
+    item: Item | None
+    reason: str = ""
+
+
+def variants_computation(index: Path, name: str) -> Computation:
+    """What makes the variants of the item of that id in an index of items, whose folder is named by what it holds."""
+    return Computation("varieties", (), {"index": str(index), "item": name})
+
+
+def varieties(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the variants of an item. runs: none. options: index, item. Nothing is to be known besides."""
+    del runs
+    made = variants(find_item(Path(options["index"]), options["item"]).item)
+    lines = [
+        [one.kind, one.changes, None if one.item is None else one.item.to_json().decode(), one.reason] for one in made
+    ]
+    (out / FILE).write_bytes(orjson.dumps(lines))
+    return {}
+
+
+def find_variants(index: Path, name: str) -> tuple[Variant, ...] | None:
+    """The variants of an item; None while they are made. Raises ConfigError where they cannot be made."""
+    if (result := cache.computations().wanted(variants_computation(index, name))) is None:
+        return None
+    if result.error:
+        raise ConfigError(result.error)
+    lines = orjson.loads((result.folder / FILE).read_bytes())
+    return tuple(
+        Variant(kind, changes, None if line is None else Item.from_json(line), reason)
+        for kind, changes, line, reason in lines
+    )
+
+
+def variants(item: Item) -> tuple[Variant, ...]:
+    """The variants of an item; none of one that is a variant itself."""
+    if item.base is not None:
+        return ()
+    benchmark = benchmarks.find(item.benchmark) or benchmarks.get(benchmarks.ANYBODYS)
+    made, teller = [], functools_cache(benchmarks.retelling(benchmark))  # which may read all of its records
+    for kind in tomserve_variants.KINDS:
+        if kind is tomserve_variants.AGAIN:
+            continue
+        try:
+            found = next(iter(tomserve_variants.make_variants([item], [kind], teller)), None)
+        except TomserveError as error:
+            found = Dropped(item.id, kind, str(error))
+        if isinstance(found, Dropped):
+            made.append(Variant(kind.name, kind.changes, None, found.reason))
+        elif found is not None:
+            made.append(Variant(kind.name, kind.changes, found))
+    return tuple(made)
+
+
+MODEL = "MODEL"
+"""What stands for the name of the model where neither a preset nor a name is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How an item is asked. strategy: its name, "" for the first of the benchmark. preset: the name of a model's
+    preset, "" for none. model: the name that the server knows the model by, "" for the preset's. thinking: on, off, a
+    number of tokens, or "" for what the preset says. temperature, seed, max_tokens: as the options of `tomserve eval`;
+    0 tokens for the strategy's own number."""
+
+    strategy: str = ""
+    preset: str = ""
+    model: str = ""
+    thinking: str = ""
+    temperature: float = 0.0
+    seed: int = 0
+    max_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewedRequest:
+    """One request. messages: each with role and content. schema: what the reply has to look like, as JSON with
+    indents, "" for free text. fields: the further fields of the body, in their order. body: all of it as it is sent."""
+
+    messages: tuple[dict[str, str], ...]
+    schema: str
+    fields: dict[str, object]
+    body: bytes
+
+    @property
+    def readable(self) -> str:
+        """The body with line breaks and indents."""
+        return orjson.dumps(orjson.loads(self.body), option=orjson.OPT_INDENT_2).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What would be sent. strategy: by which it is asked. sent: the first requests, of which there are several where
+    the strategy asks them side by side. more: whether others follow that are made from the replies. digest: of the
+    strategy's prompts, as the manifest of a run notes it."""
+
+    strategy: Strategy
+    sent: tuple[PreviewedRequest, ...]
+    more: bool
+    digest: str
+
+
+def strategies() -> tuple[str, ...]:
+    """The names of all strategies of the content."""
+    return tuple(known.list_strategies())
+
+
+def presets() -> tuple[str, ...]:
+    """The names of all presets of the content."""
+    return tuple(names("launch/models", ".yaml"))
+
+
+def preview(item: Item, how: How) -> Preview:
+    """What would be sent about an item. Raises ConfigError for a strategy or preset that is not among the content, for
+    what does not fit together, and ContentError where a template cannot be rendered."""
+    benchmark = benchmarks.find(item.benchmark) or benchmarks.get(ANYBODYS)
+    name = how.strategy or benchmark.strategies[0]
+    if name not in strategies():
+        raise ConfigError(one_of("strategy", name, strategies()))
+    if how.preset and how.preset not in presets():
+        raise ConfigError(one_of("preset", how.preset, presets()))
+    preset = Preset.load(how.preset) if how.preset else None
+    model = how.model or (preset.served_name if preset is not None else MODEL)
+    options = EvalOptions(strategies=(name,), max_tokens=how.max_tokens or None, thinking=how.thinking or None)
+    thinking = thinking_budget(preset, model, options.thinking)
+    (strategy,) = load_strategies(options, benchmark, preset, thinking)
+    extra = preset.extra(options.thinking) if preset is not None else {}
+    sampling = Sampling(float(how.temperature), how.seed, extra)
+    turns = strategy.conversation(item).open if strategy.several else [strategy.turn(item)]
+    sent = tuple(_sent(item, strategy, turn, model, sampling) for turn in turns)
+    return Preview(strategy, sent, strategy.turns is None or strategy.turns > len(sent), strategy.digest)
+
+
+def _sent(item: Item, strategy: Strategy, turn: Turn, model: str, sampling: Sampling) -> PreviewedRequest:
+    identity = Identity(item.id, strategy.name, turn.number)
+    request = Request.build(identity, turn, model=model, revision=None, sampling=sampling)
+    fields = orjson.loads(request.body)
+    fields.pop("messages")
+    schema = fields.pop("response_format", None)
+    told = "" if schema is None else orjson.dumps(schema["json_schema"]["schema"], option=orjson.OPT_INDENT_2).decode()
+    return PreviewedRequest(tuple(turn.messages), told, fields, request.body)

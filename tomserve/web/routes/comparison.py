@@ -1,0 +1,307 @@
+"""Pages that set models beside each other: the comparison of runs or strategies, question by question, and the
+leaderboard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+import polars as pl
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi.responses import FileResponse, HTMLResponse, Response
+
+from tomserve.errors import ConfigError, NoSuchAnswerError
+from tomserve.reporting import tables as forms
+from tomserve.web import analyses, answers
+from tomserve.web.access import Reader, Workbench, workbench
+from tomserve.web.accounts import Person
+from tomserve.web.analyses import EFFECTS, FLIPS
+from tomserve.web.answers import Answer
+from tomserve.web.cache import Result
+from tomserve.web.leaderboard import FORMS, Board, Filters, board_file, find_board
+from tomserve.web.page_templates import render_page
+from tomserve.web.process import without_paths
+from tomserve.web.run_index import RunEntry, RunIndex
+
+_LONG_ID = Query(max_length=2000)
+
+
+class FlipQuery:
+    """Which flips are wanted."""
+
+    def __init__(
+        self,
+        page: Annotated[int, Query(ge=1, le=10**7)] = 1,
+        flip: Annotated[str, Query(max_length=10)] = "",
+        item: Annotated[str, Query(max_length=300)] = "",
+        strategy: Annotated[str, Query(max_length=300)] = "",
+    ) -> None:
+        """page: from 1. flip: "gained" or "lost". item: a part of the id. strategy: one of them."""
+        self.page, self.item, self.strategy = page, item.strip(), strategy
+        self.kind = flip if flip in ("gained", "lost") else ""
+
+
+class PairedQuestion:
+    """A question that two sides answered."""
+
+    def __init__(self, item: Annotated[str, _LONG_ID] = "", strategy: Annotated[str, _LONG_ID] = "") -> None:
+        """item: its id. strategy: of both sides, "" where each has its own."""
+        self.item, self.strategy = item, strategy
+
+    def items(self) -> tuple[str, str]:
+        """The id of the item in both runs."""
+        return self.item, self.item
+
+    def strategies(self, own: tuple[str, str] | None) -> tuple[str, str]:
+        """The strategies of both sides. own: where each has its own."""
+        return own or (self.strategy, self.strategy)
+
+
+def find_answer(run: Path, item: str, strategy: str) -> Answer:
+    """The answer of a run to a question. Where the run asks versions of it, the first of these is found.
+
+    Raises NoSuchAnswerError where there is none, ConfigError where a file of the run cannot be read.
+    """
+    try:
+        return answers.answer(run, item, strategy)
+    except NoSuchAnswerError:
+        found = answers.version_of(run, item)
+        if found is None:
+            raise
+        return answers.answer(run, found, strategy)
+
+
+compare_router = APIRouter(include_in_schema=False)
+Bench = Annotated[Workbench, Depends(workbench)]
+
+MOST = 40
+"""Runs that are compared with one in a table."""
+
+_LONG = Query(max_length=300)
+
+
+class ComparisonQuery:
+    """What is to be compared, as the address says it."""
+
+    def __init__(
+        self,
+        a: Annotated[str, _LONG] = "",
+        b: Annotated[list[str] | None, Query(max_length=MOST)] = None,
+        sa: Annotated[str, _LONG] = "",
+        sb: Annotated[str, _LONG] = "",
+        common: Annotated[str, _LONG] = "",
+        margin: Annotated[str, _LONG] = "",
+        again: Annotated[str, _LONG] = "",
+    ) -> None:
+        """a: the first run. b: the runs that are compared with it. sa, sb: strategies of a and of b. common: "1" for
+        what both were asked. margin: the largest difference that does not matter, a share. again: "1" to try once
+        more. Raises ConfigError for a margin that is none."""
+        self.a, self.others = a, list(dict.fromkeys(one for one in b or () if one))
+        self.strategies = (sa, sb) if sa and sb else None
+        self.common, self.again = common == "1", again == "1"
+        self.margin_text = margin.strip()
+        self.margin = margin_of(self.margin_text)
+
+    def query(self, b: str | None = None, **more: str) -> str:
+        """The wish as the query of an address. b: for one of the others alone."""
+        pairs = [("a", self.a), *(("b", one) for one in ([b] if b is not None else self.others))]
+        if self.strategies:
+            pairs += [("sa", self.strategies[0]), ("sb", self.strategies[1])]
+        if self.margin is not None:
+            pairs.append(("margin", self.margin_text))
+        return urlencode([*pairs, *([("common", "1")] if self.common else []), *more.items()])
+
+    def lines(self, register: RunIndex, person: Person) -> list[RunEntry]:
+        """The lines of the first run and of the others. Raises NoSuchRunError."""
+        return [register.line(name, person) for name in (self.a, *self.others) if name]
+
+    def made(self, a: RunEntry, b: RunEntry, *, again: bool = False) -> Result | None:
+        """The comparison of the first with one of the others, or with itself; None while it is made."""
+        options: dict[str, Any] = {"common": self.common, "margin": self.margin, "again": again}
+        return analyses.comparison_of(a.folder, b.folder, self.strategies, **options)
+
+
+def margin_of(text: str) -> float | None:
+    """The margin that somebody typed, None for none. Raises ConfigError for what is no share above 0 and below 1."""
+    if not text:
+        return None
+    try:
+        margin = float(text)
+    except ValueError:
+        raise ConfigError(f"margin {text!r:.40}: expected a number such as 0.02 for two points") from None
+    if not 0 < margin < 1:
+        raise ConfigError(f"margin {margin:g}: expected a share above 0 and below 1, such as 0.02 for two points")
+    return margin
+
+
+@compare_router.get("/compare")
+def show_comparison(
+    request: Request,
+    bench: Bench,
+    person: Reader,
+    wish: Annotated[ComparisonQuery, Depends()],
+    flips: Annotated[FlipQuery, Depends()],
+) -> HTMLResponse:
+    """Choose what to compare, and what came of it; asked by htmx, the result alone."""
+    lines = [line for line in bench.register.lines(person) if line.kind == "answers" and not line.broken]
+    shown: dict[str, Any] = {"wish": wish, "lines": lines, "kind": "choose", "quote": quote, "flip_wish": flips}
+    chosen = wish.lines(bench.register, person)
+    shown["strategies"] = sorted({name for line in chosen for name in line.strategies})
+    if wish.a and (wish.others or wish.strategies):
+        shown |= _several(wish, chosen) if len(wish.others) > 1 else _pair(wish, flips, chosen)
+    part = request.headers.get("HX-Request")
+    return render_page(request, "compare-part.html.j2" if part else "compare.html.j2", **shown)
+
+
+def _pair(wish: ComparisonQuery, flips: FlipQuery, lines: Sequence[RunEntry]) -> dict[str, Any]:
+    other = lines[-1].name
+    result = wish.made(lines[0], lines[-1], again=wish.again)
+    found: dict[str, Any] = {"kind": "pair", "result": result, "other": other, "b": other}
+    found["again"] = f"/compare?{wish.query()}"
+    if result is not None and not result.error:
+        own = result.facts["strategies"]
+        more = {"sa": own[0], "sb": own[1]} if all(own) and not wish.strategies else {}
+        found["item_query"] = wish.query(**more)
+        found["tables"] = analyses.comparison_tables(result)
+        found["flips"] = analyses.flips_page(
+            result, flips.page, kind=flips.kind, item=flips.item, strategy=flips.strategy
+        )
+    return found
+
+
+def _several(wish: ComparisonQuery, lines: Sequence[RunEntry]) -> dict[str, Any]:
+    """The differences of each of the others from the first."""
+    rows: list[tuple[str, Result | None, str]] = []
+    for line in lines[1:]:
+        if line.name != wish.a or wish.strategies:
+            made = wish.made(lines[0], line, again=wish.again)
+            rows.append((line.name, made, f"/compare?{wish.query(line.name)}"))
+    return {"kind": "several", "rows": rows, "waits": any(made is None for _, made, _ in rows),
+            "again": f"/compare?{wish.query()}"}  # fmt: skip
+
+
+@compare_router.get("/compare/download")
+def download(
+    bench: Bench, person: Reader, wish: Annotated[ComparisonQuery, Depends()], what: str = "effects", form: str = "csv"
+) -> Response:
+    """The effects or the flips of a comparison as CSV, LaTeX, Markdown or Parquet."""
+    if not wish.a:
+        raise HTTPException(404, "There is no such comparison.")
+    lines = wish.lines(bench.register, person)
+    result = wish.made(lines[0], lines[min(1, len(lines) - 1)])
+    if result is None:
+        raise HTTPException(409, "The comparison is still being made; look again soon.")
+    if result.error:
+        raise ConfigError(result.error)
+    files = {"effects": EFFECTS, "flips": FLIPS}
+    if what not in files or form not in ("csv", "latex", "md", "parquet"):
+        raise HTTPException(404, "There is no such file to download.")
+    path = result.folder / files[what]
+    if form == "parquet":
+        return FileResponse(path, filename=f"{what}.parquet", media_type="application/octet-stream")
+    text = forms.render(pl.read_parquet(path), form)
+    ending = {"latex": "tex"}.get(form, form)
+    headers = {"Content-Disposition": f'attachment; filename="{what}.{ending}"'}
+    return Response(text, media_type="application/octet-stream", headers=headers)
+
+
+@compare_router.get("/compare/item")
+def show_question(
+    request: Request,
+    bench: Bench,
+    person: Reader,
+    wish: Annotated[ComparisonQuery, Depends()],
+    question: Annotated[PairedQuestion, Depends()],
+) -> HTMLResponse:
+    """One question, with the answers of both sides beside each other."""
+    other = wish.others[0] if wish.others else wish.a
+    lines = bench.register.line(wish.a, person), bench.register.line(other, person)
+    sides: list[tuple[RunEntry, Answer | None, str]] = []
+    for line, item, strategy in zip(lines, question.items(), question.strategies(wish.strategies), strict=True):
+        try:
+            sides.append((line, find_answer(line.folder, item, strategy), ""))
+        except ConfigError as error:
+            sides.append((line, None, without_paths(str(error))))
+    back = f"/compare?{wish.query()}"
+    found = any(one is not None for _, one, _ in sides)
+    return render_page(
+        request, "compare-item.html.j2", status=200 if found else 404, sides=sides, back=back, quote=quote,
+        question=question,
+    )  # fmt: skip
+
+
+leaderboard_router = APIRouter(include_in_schema=False)
+
+WIDE = 12
+"""How many columns stand side by side."""
+
+Text = Annotated[str, Query(max_length=300)]
+"""A parameter of the address."""
+
+
+@leaderboard_router.get("/leaderboard")
+def leaderboard(
+    request: Request,
+    person: Reader,
+    benchmark: Text = "",
+    strategy: Text = "",
+    model: Text = "",
+    sort: Text = "",
+    order: Text = "",
+    page_: Annotated[int, Query(alias="page", ge=1, le=10_000)] = 1,
+    part: Text = "",
+) -> HTMLResponse:
+    """The page, or with `part` only the board, which replaces itself while runs are being counted."""
+    filters = Filters(benchmark, strategy, model, sort, order != "up")
+    found = find_board(workbench(request).register, person, filters)
+    pages = max(1, -(-len(found.columns) // WIDE))
+    number = min(page_, pages)
+    return render_page(
+        request,
+        "leaderboard_part.html.j2" if part else "leaderboard.html.j2",
+        board=found,
+        columns=found.columns[WIDE * (number - 1) : WIDE * number],
+        groups=_groups(found, WIDE * (number - 1)),
+        number=number,
+        pages=pages,
+        address=_addresses(filters),
+        forms=FORMS,
+    )
+
+
+@leaderboard_router.get("/leaderboard.{form}")
+def download_leaderboard(
+    request: Request, person: Reader, form: str, benchmark: Text = "", strategy: Text = "", model: Text = "",
+    sort: Text = "", order: Text = "",
+) -> Response:  # fmt: skip
+    """The board as a file: csv, tex or html."""
+    filters = Filters(benchmark, strategy, model, sort, order != "up")
+    text, kind = board_file(find_board(workbench(request).register, person, filters), form)
+    head = {"Content-Disposition": f'attachment; filename="leaderboard.{form}"'}
+    return Response(text, media_type=kind, headers=head)
+
+
+def _groups(found: Board, first: int) -> list[tuple[str, int]]:
+    """The benchmarks above the columns that are shown, each with how many columns stand below it."""
+    groups: list[tuple[str, int]] = []
+    for column in found.columns[first : first + WIDE]:
+        name = column.asked.benchmark
+        if groups and groups[-1][0] == name:
+            groups[-1] = (name, groups[-1][1] + 1)
+        else:
+            groups.append((name, 1))
+    return groups
+
+
+def _addresses(filters: Filters) -> dict[str, str]:
+    """The parts of addresses that keep what was chosen: `all` of it, and what stays where another order is chosen."""
+    chosen = {"benchmark": filters.benchmark, "strategy": filters.strategy, "model": filters.model}
+    order = {"sort": filters.sort, **({} if filters.down else {"order": "up"})}
+    kept = {name: value for name, value in chosen.items() if value}
+    return {
+        "all": urlencode({**kept, **{name: value for name, value in order.items() if value}}),
+        "chosen": urlencode(kept),
+    }

@@ -1,0 +1,584 @@
+"""The page of a new experiment: its form, what the form offers to choose from, and what the experiment would cost and
+could show.
+
+The sentences beside the fields are those of the command line, since the same functions check both.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import pydantic
+from fastapi import APIRouter, Request, UploadFile
+from fastapi import Form as Field
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from tomserve import benchmarks, content, variants
+from tomserve.content import temporary, validation
+from tomserve.content.validation import explain
+from tomserve.engine import transports
+from tomserve.errors import ConfigError, NoSuchRunError, TomserveError
+from tomserve.runs.manifest import Manifest
+from tomserve.scoring.table import MEASURED
+from tomserve.serving.endpoint import normalize_url
+from tomserve.serving.presets import Preset
+from tomserve.serving.probe import Probe
+from tomserve.web import page_templates, queue, run_status
+from tomserve.web.access import Reader, Runner, workbench
+from tomserve.web.accounts import Person
+from tomserve.web.planning import PLANNER
+from tomserve.web.run_index import RunEntry
+from tomserve.web.settings import Settings
+from tomserve.workflows import evaluate
+from tomserve.workflows.evaluate import Experiment
+
+SOURCES = ("endpoint", "server", "preset")
+"""Where the model is: at an address, on a server of this machine, or served by a preset of ours."""
+
+LISTS = ("base_url", "where")
+"""Fields with one value a line."""
+
+BOXES = ("strategy", "variants")
+"""Fields of which any number of boxes may be checked."""
+
+SWITCHES = ("start", "accept_change", "faithfulness")
+ONES = (
+    *("model", "key", "benchmark", "path", "gold", "run", "limit", "revision", "max_tokens", "thinking", "temperature"),
+    *("seed", "repeats", "timeout", "concurrency", "transport", "hedge", "noise_check", "patience"),
+)
+"""Fields with one value."""
+
+LONGEST = 1 << 16
+"""Characters of a file that somebody pastes or uploads."""
+
+_ABOUT = (
+    ("base URL", "base_url"),
+    ("--base-url", "base_url"),
+    ("benchmark", "benchmark"),
+    ("--path", "path"),
+    ("path", "path"),
+    ("set of right", "gold"),
+    ("--gold", "gold"),
+    ("--where", "where"),
+    ("where", "where"),
+    ("factor", "where"),
+    ("condition", "where"),
+    ("strateg", "strategy"),
+    ("--variants", "variants"),
+    ("kind", "variants"),
+    ("--repeats", "repeats"),
+    ("repeats", "repeats"),
+    ("temperature", "temperature"),
+    ("seed", "seed"),
+    ("--thinking", "thinking"),
+    ("--noise-check", "noise_check"),
+    ("noise check", "noise_check"),
+    ("run", "run"),
+    ("key", "key"),
+    ("transport", "transport"),
+    ("limit", "limit"),
+    ("model", "model"),
+    ("preset", "model"),
+)
+"""How the sentences begin, or what stands in their first words, that are about a field."""
+
+
+@dataclass
+class Form:
+    """A form as somebody has filled it in.
+
+    values: the texts of each field, as they were sent. experiment: what they make, None where that is not possible.
+    errors: what is wrong, by field; "" for what is about no single field. private: whether nobody else may see the run.
+    """
+
+    values: dict[str, list[str]] = field(default_factory=dict)
+    experiment: Experiment | None = None
+    errors: dict[str, str] = field(default_factory=dict)
+    private: bool = False
+
+    def one(self, name: str) -> str:
+        """The text of a field with one value."""
+        return next(iter(self.values.get(name, ())), "")
+
+    def all(self, name: str) -> list[str]:
+        """The texts of a field with several."""
+        return self.values.get(name, [])
+
+    def wrong(self, sentence: str) -> None:
+        """Note what is wrong, at the field that the sentence is about."""
+        name = field_about(sentence)
+        if name == "model" and self.one("source") == "preset":
+            name = "preset"
+        self.errors.setdefault(name, sentence)
+
+    @property
+    def source(self) -> str:
+        """Which of SOURCES is chosen."""
+        given = self.one("source")
+        return given if given in SOURCES else "endpoint"
+
+
+def form_of_request(sent: Mapping[str, Sequence[str]]) -> Form:
+    """The form that a browser has sent: by the name of each field its values."""
+    known = {"source", "server", "preset", "private", *LISTS, *BOXES, *SWITCHES, *ONES}
+    values = {name: [text[:LONGEST] for text in texts] for name, texts in sent.items() if name in known}
+    form = Form(values, private=bool(values.get("private")))
+    data: dict[str, Any] = {}
+    for name in ONES:
+        if text := form.one(name).strip():
+            data[name] = text
+    for name in LISTS:
+        if lines := [line.strip() for text in form.all(name) for line in text.splitlines() if line.strip()]:
+            data[name] = lines
+    for name in BOXES:
+        if chosen := [text for text in form.all(name) if text]:
+            data[name] = chosen
+    data |= {name: True for name in SWITCHES if form.all(name)}
+    _place(form, data)
+    if not data.get("benchmark"):
+        form.errors["benchmark"] = "choose a benchmark"
+    try:
+        form.experiment = Experiment.model_validate({_alias(name): value for name, value in data.items()})
+    except pydantic.ValidationError as error:
+        _note(form, error, {_alias(name): value for name, value in data.items()})
+    return form
+
+
+def _place(form: Form, data: dict[str, Any]) -> None:
+    """Put into the data where the model is, as the form says it."""
+    if form.source == "endpoint":
+        data.pop("start", None)
+        if not data.get("base_url"):
+            form.errors["base_url"] = "give the address of a server, such as http://host:8000/v1"
+    elif form.source == "server":
+        data.pop("start", None)
+        address, _, model = form.one("server").partition(" ")
+        data |= {"base_url": [address] if address else [], "model": model or None}
+        if not address:
+            form.errors["server"] = "choose a server; where none is listed, start one or choose a preset"
+    else:
+        data.pop("base_url", None)
+        data["model"] = form.one("preset") or None
+        if not data["model"]:
+            form.errors["preset"] = "choose a preset"
+
+
+def _note(form: Form, error: pydantic.ValidationError, data: Mapping[str, Any]) -> None:
+    for one in error.errors(include_url=False):
+        place = str(one["loc"][0]) if one["loc"] else ""
+        form.errors.setdefault(place.replace("-", "_"), explain(one, data, Experiment))
+
+
+def _alias(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def field_about(sentence: str) -> str:
+    """The field that a sentence is about, by how it begins; "" where it does not say."""
+    beginning = sentence[:60].lower()
+    found = [(beginning.find(word.lower()), -len(word), name) for word, name in _ABOUT if word.lower() in beginning]
+    return min(found)[2] if found else ""
+
+
+def form_of_experiment(experiment: Experiment, *, private: bool = False) -> Form:
+    """The form that makes this experiment."""
+    values: dict[str, list[str]] = {}
+    told = experiment.model_dump(mode="json", exclude_defaults=True)
+    for name, value in told.items():
+        if name in LISTS:
+            values[name] = ["\n".join(value)]
+        elif name in BOXES:
+            values[name] = [str(one) for one in value]
+        elif name in SWITCHES:
+            values[name] = ["yes"]
+        elif name in ONES:
+            values[name] = [f"{value:g}" if isinstance(value, float) else str(value)]
+    if experiment.base_url:
+        values["source"] = ["endpoint"]
+    else:
+        values |= {"source": ["preset"], "preset": values.pop("model", [])}
+    return Form(values, experiment, private=private)
+
+
+def form_of_text(text: str) -> Form:
+    """The form that the text of a file makes. Raises ConfigError by line and field for one that is no experiment."""
+    if len(text) > LONGEST:
+        raise ConfigError(f"the file has more than {LONGEST:,} characters; expected an experiment")
+    with temporary.folder() as folder:
+        path = Path(folder) / evaluate.EXPERIMENT_FILE
+        path.write_text(text, "utf-8")
+        try:
+            return form_of_experiment(evaluate.read_experiment(path))
+        except ConfigError as error:
+            raise ConfigError(str(error).replace(str(path), evaluate.EXPERIMENT_FILE)) from None
+
+
+def form_like_run(line: RunEntry) -> Form:
+    """The form for the same experiment as an earlier run, under another name. Raises ConfigError where the run does not
+    say what it asked. Which key a stranger's experiment names is left out."""
+    if (path := line.folder / evaluate.EXPERIMENT_FILE).exists():
+        own = line.card.job is not None and queue.is_sealed(line.name, path, line.card.job.seal)
+        return form_of_experiment(
+            evaluate.read_experiment(path).model_copy(update={"run": None} if own else {"run": None, "key": None})
+        )
+    manifest = Manifest.read(line.folder)
+    if manifest is None:
+        raise ConfigError(f"{line.name} does not say what it asked; fill in the form")
+    record = manifest.to_dict()
+    if record.get("kind") == MEASURED:
+        raise ConfigError(f"{line.name} is a measurement, which the command line starts; see its page for how")
+    sampling = record.get("sampling") or {}
+    sessions = [one for one in record.get("sessions") or () if isinstance(one, dict)]
+    variants, noise = record.get("variants") or {}, record.get("noise") or {}
+    local = record.get("preset") and all("127.0.0.1" in url for url in record.get("endpoints") or ())
+    fields = {
+        "model": record.get("preset") if local else record.get("model"),
+        "base-url": [] if local else record.get("endpoints") or [],
+        "benchmark": record.get("benchmark"),
+        "path": record.get("benchmark_path"),
+        "gold": record.get("benchmark_gold"),
+        "where": next((one["where"] for one in sessions if one.get("where")), []),
+        "strategy": list(record.get("strategies") or ()),
+        "limit": record.get("limit"),
+        "temperature": sampling.get("temperature", 0.0),
+        "seed": sampling.get("seed", 0),
+        "repeats": sampling.get("repeats") or 1,
+        "variants": variants.get("kinds") or [],
+        "noise-check": noise.get("share"),
+    }
+    try:
+        return form_of_experiment(
+            Experiment.model_validate({name: value for name, value in fields.items() if value is not None})
+        )
+    except pydantic.ValidationError:
+        raise ConfigError(f"{line.name} does not say in a form known here what it asked; fill in the form") from None
+
+
+MODELS_PATIENCE = 8.0
+"""Seconds that an endpoint may take to say which models it has."""
+
+MOST_MODELS = 500
+PACED = 5
+"""Of so many of the newest runs of a model the rate is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Something to choose: its name, and what it is in a line."""
+
+    name: str
+    about: str
+
+
+def benchmark_choices() -> tuple[Choice, ...]:
+    """All benchmarks by name, each with the first line of what its module says."""
+    return _benchmarks(tuple(benchmarks.names()))
+
+
+@lru_cache(maxsize=1)
+def _benchmarks(names: tuple[str, ...]) -> tuple[Choice, ...]:
+    """The first line of each module is read and not run: to import all of them takes longer than a page may."""
+    found = []
+    for name in names:
+        spec = importlib.util.find_spec(f"{benchmarks.__name__}.{name.replace('-', '_')}")
+        about = ""
+        if spec is not None and spec.origin is not None:
+            with Path(spec.origin).open(encoding="utf-8") as file:
+                about = file.readline().strip().strip('"').replace("`", "")
+        found.append(Choice(name, about))
+    return tuple(found)
+
+
+def strategy_choices(chosen: Sequence[str] = (), benchmark: str = "") -> list[Choice]:
+    """All strategies that can be found, each with its description, or with what is wrong with it: first those that are
+    chosen, in their order, then those by which the benchmark is asked where nothing is chosen."""
+    known = benchmarks.find(benchmark) if benchmark in benchmarks.names() else None
+    first = [*chosen, *(known.strategies if known is not None else ())]
+    offers = [_strategy(name, path) for name, path in content.names("prompts", "/strategy.yaml").items()]
+    return sorted(offers, key=lambda one: first.index(one.name) if one.name in first else len(first))
+
+
+def _strategy(name: str, path: Path) -> Choice:
+    """A strategy by its description alone: to load the templates of all of them takes longer than a page may."""
+    try:
+        told, _ = validation.load_yaml(path)
+    except ConfigError as error:
+        return Choice(name, f"cannot be used: {error}")
+    return Choice(name, str(told.get("description", "")) if isinstance(told, dict) else "")
+
+
+def preset_choices() -> tuple[Choice, ...]:
+    """All presets that can be read, each with the model that it serves."""
+    return _presets(tuple(content.names("launch/models", ".yaml")))
+
+
+@lru_cache(maxsize=2)
+def _presets(names: tuple[str, ...]) -> tuple[Choice, ...]:
+    return tuple(
+        Choice(one.name, f"{one.model}, {one.weights_gb:g} GB") for one in Preset.readable() if one.name in names
+    )
+
+
+def usual_of(name: str) -> str:
+    """What a benchmark asks where nothing is said, in a sentence; "" for one that is unknown."""
+    found = benchmarks.find(name) if name in benchmarks.names() else None
+    if found is None:
+        return ""
+    said = f"Where nothing is chosen, it is asked by {' and '.join(found.strategies)}"
+    return f"{said}, where {' and '.join(found.usual)}." if found.usual else f"{said}."
+
+
+def golds_of(name: str) -> tuple[str, ...]:
+    """The sets of right answers that a benchmark has to choose from; none where there is only one."""
+    found = benchmarks.find(name) if name in benchmarks.names() else None
+    return found.golds if found is not None else ()
+
+
+def models_at(address: str, key: str, settings: Settings) -> list[str]:
+    """The models that an endpoint lists, asked once and within bounds.
+
+    key: the name of the variable that holds its API key; "" to ask without. Raises ConfigError where the key may not be
+    sent there, ServerError where the endpoint does not answer as one.
+    """
+    place = normalize_url(address)
+    secret = None
+    if key:
+        bound = dict(settings.keys).get(key)
+        if bound is None or (bound and normalize_url(bound) != place):
+            raise ConfigError(f"key: {key} may not be sent to {place}; choose none, or another")
+        secret = os.environ.get(key) or None
+    with Probe(place, secret, MODELS_PATIENCE) as probe:
+        return [str(model["id"]) for model in probe.models()[:MOST_MODELS]]
+
+
+def model_pace(lines: Iterable[RunEntry], model: str | None) -> tuple[float, str] | None:
+    """How many rows a second the newest run of a model wrote whose times tell it, and the name of that run."""
+    own = [line for line in lines if model and line.model == model and line.kind == "answers"]
+    for line in own[:PACED]:
+        if (rate := run_status.pace(line.folder)) is not None:
+            return rate, line.name
+    return None
+
+
+new_router = APIRouter(include_in_schema=False)
+
+KNOWING = 3.0
+"""Seconds that starting an experiment waits for its plan, which is there already where the form has shown it."""
+
+PLAN_PATIENCE = 0.2
+"""Seconds that a page waits for the plan; where it takes longer, the page fetches it when it is there."""
+
+FIELDS = (
+    *(
+        "",
+        "base_url",
+        "model",
+        "server",
+        "preset",
+        "key",
+        "benchmark",
+        "path",
+        "gold",
+        "where",
+        "strategy",
+        "run",
+        "limit",
+    ),
+    *("revision", "max_tokens", "thinking", "temperature", "seed", "repeats", "timeout", "concurrency", "transport"),
+    *("hedge", "noise_check", "variants", "patience"),
+)
+"""The fields beside which something can be said; "" is the whole form."""
+
+MORE = (
+    *("temperature", "seed", "repeats", "thinking", "max_tokens", "revision", "path", "gold", "concurrency", "timeout"),
+    *("patience", "hedge", "transport", "accept_change"),
+)
+"""The fields that are shown once somebody wants more, or where one of them is filled in."""
+
+
+@new_router.get("/new")
+def new(request: Request, person: Reader, like: str = "", servers: str = "") -> HTMLResponse:
+    """The form: empty, as an earlier run, or as the address says."""
+    form, said = Form(), ""
+    if like:
+        try:
+            form = form_like_run(workbench(request).register.line(like, person))
+        except NoSuchRunError:
+            raise
+        except ConfigError as error:
+            said = str(error)
+    elif sent := _sent_fields(request.query_params.multi_items()):
+        form = form_of_request(sent)
+        _check(form, request, person)
+    return _page(request, person, form, said=said, ask_servers=bool(servers))
+
+
+@new_router.get("/new/plan")
+def plan(request: Request, person: Reader) -> HTMLResponse:
+    """The plan of the form as it is filled in now, with what is wrong beside the fields."""
+    form = form_of_request(_sent_fields(request.query_params.multi_items()))
+    _check(form, request, person)
+    return page_templates.render_page(
+        request,
+        "new/plan.html.j2",
+        form=form,
+        fields=FIELDS,
+        swap=True,
+        usual=usual_of(form.one("benchmark")),
+        **_plan_of(form, request, person),
+    )
+
+
+@new_router.get("/new/servers")
+def servers(request: Request, person: Reader, server: str = "") -> HTMLResponse:
+    """The servers that run on this machine, to choose from; asked by a request of its own, as one may be busy."""
+    return page_templates.render_page(request, "new/servers.html.j2", servers=_servers(), chosen=server)
+
+
+@new_router.get("/new/experiment.yaml")
+def download(request: Request, person: Reader) -> Response:
+    """The experiment as the file that `tomserve eval --config` takes."""
+    form = form_of_request(_sent_fields(request.query_params.multi_items()))
+    _check(form, request, person)
+    if form.experiment is None or form.errors:
+        return _page(request, person, form, status=422)
+    headers = {"Content-Disposition": 'attachment; filename="experiment.yaml"'}
+    return Response(form.experiment.text(), media_type="application/yaml; charset=utf-8", headers=headers)
+
+
+@new_router.post("/new/models")
+def models(
+    request: Request,
+    person: Runner,
+    base_url: Annotated[str, Field(max_length=2000)] = "",
+    key: Annotated[str, Field(max_length=100)] = "",
+) -> HTMLResponse:
+    """The models that an endpoint lists. It is asked because somebody wants it to be, and never by itself."""
+    found: Sequence[str] = ()
+    wrong = ""
+    try:
+        found = models_at((base_url.split() or [""])[0], key, workbench(request).settings)
+    except TomserveError as error:
+        wrong = str(error)
+    return page_templates.render_page(request, "new/models.html.j2", found=found, wrong=wrong)
+
+
+@new_router.post("/new/read")
+def read_form(
+    request: Request, person: Runner, yaml: Annotated[str, Field()] = "", file: UploadFile | None = None
+) -> HTMLResponse:
+    """The form as a file fills it in that somebody pasted or uploaded."""
+    try:
+        text = file.file.read(LONGEST + 1).decode("utf-8") if file is not None and file.filename else yaml
+        form, said = form_of_text(text), ""
+    except UnicodeDecodeError as error:
+        form, said = Form(), f"experiment.yaml: is not UTF-8 (byte {error.start})"
+    except TomserveError as error:
+        form, said = Form(), str(error)
+    if not said:
+        _check(form, request, person)
+    return _page(request, person, form, said=said, pasted=yaml, status=422 if said else 200)
+
+
+@new_router.post("/new")
+async def submit(request: Request, person: Runner) -> Response:
+    """Put the experiment into the queue, and go to the page on which it can be watched."""
+    from starlette.concurrency import run_in_threadpool
+
+    sent = _sent_fields((name, value) for name, value in (await request.form()).multi_items() if isinstance(value, str))
+    return await run_in_threadpool(_submit, request, person, sent)
+
+
+def _submit(request: Request, person: Person, sent: Mapping[str, list[str]]) -> Response:
+    form = form_of_request(sent)
+    _check(form, request, person)
+    if form.experiment is not None and not form.errors:
+        try:
+            PLANNER.foresee(form.experiment, KNOWING)  # what is wrong with its items need not wait for its turn
+            name = workbench(request).queue.submit(form.experiment, person, form.private)
+            return RedirectResponse(f"/live/{name}", 303)
+        except TomserveError as error:
+            form.wrong(str(error))
+    return _page(request, person, form, status=422)
+
+
+def _sent_fields(pairs: Any) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        if name not in ("like", "servers", "csrf", "plan"):
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def _check(form: Form, request: Request, person: Person) -> None:
+    """Note what is wrong with the experiment that can be told without loading its items."""
+    if form.experiment is None:
+        return
+    known = workbench(request)
+    try:
+        form.experiment = queue.check_experiment(form.experiment, person, known.register, known.settings)
+        if form.experiment.transport not in transports.TRANSPORTS:
+            form.errors["transport"] = f"expected one of {', '.join(transports.TRANSPORTS)}"
+        preset = Preset.lookup(form.experiment.model)
+        if form.experiment.thinking is not None and preset is not None:
+            preset.thinking_tokens(form.experiment.thinking)
+    except TomserveError as error:
+        form.wrong(str(error))
+
+
+def _plan_of(form: Form, request: Request, person: Person) -> dict[str, Any]:
+    """The plan, if it is there; whether it is being computed; and how long it would take."""
+    if form.experiment is None or form.errors:
+        return {"plan": None, "coming": False, "pace": None}
+    try:
+        made = PLANNER.foresee(form.experiment, PLAN_PATIENCE)
+    except TomserveError as error:
+        form.wrong(str(error))
+        return {"plan": None, "coming": False, "pace": None}
+    pace = model_pace(workbench(request).register.lines(person), form.experiment.model)
+    return {"plan": made, "coming": made is None, "pace": pace}
+
+
+def _servers() -> list[Any]:
+    return [one for one in run_status.SERVERS.seen() if one.state != "silent"]
+
+
+def _page(
+    request: Request,
+    person: Person,
+    form: Form,
+    *,
+    said: str = "",
+    pasted: str = "",
+    ask_servers: bool = False,
+    status: int = 200,
+) -> HTMLResponse:
+    planned = _plan_of(form, request, person) if form.values else {"plan": None, "coming": False, "pace": None}
+    settings = workbench(request).settings
+    return page_templates.render_page(
+        request,
+        "new.html.j2",
+        status=status,
+        form=form,
+        said=said,
+        pasted=pasted,
+        fields=FIELDS,
+        swap=False,
+        benchmarks=benchmark_choices(),
+        strategies=strategy_choices(form.all("strategy"), form.one("benchmark")),
+        presets=preset_choices(),
+        kinds=variants.KINDS,
+        keys=[name for name, _ in settings.keys],
+        transports=transports.TRANSPORTS,
+        usual=usual_of(form.one("benchmark")),
+        servers=_servers() if ask_servers else None,
+        auth=settings.auth,
+        more_open=any(form.all(name) or name in form.errors for name in MORE),
+        **planned,
+    )

@@ -1,0 +1,270 @@
+"""Pages of items: a list of them, one of them with what would be sent, and the playground that asks one of a model."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import pydantic
+from fastapi import APIRouter, Form, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from tomserve import benchmarks
+from tomserve.errors import ConfigError, TomserveError
+from tomserve.items import Item
+from tomserve.serving import registry
+from tomserve.web import items, playground
+from tomserve.web.access import Reader, Runner, workbench
+from tomserve.web.accounts import Person
+from tomserve.web.items import How, ItemQuery, Source
+from tomserve.web.page_templates import render_page
+
+items_router = APIRouter(include_in_schema=False)
+
+Text = Annotated[str, Query(max_length=400)]
+Many = Annotated[list[str] | None, Query(max_length=40)]
+
+
+def _source(benchmark: str, gold: str, path: str, run: str) -> Source:
+    return Source("" if run else benchmark or benchmarks.DEFAULT, gold, path, run)
+
+
+def _address(source: Source, wish: ItemQuery, **more: str) -> str:
+    """What an address needs to come back to the same items."""
+    fields = {"benchmark": source.benchmark, "gold": source.gold, "path": source.path, "run": source.run}
+    pairs = [(name, value) for name, value in {**fields, "text": wish.text, **more}.items() if value]
+    return urlencode([*pairs, *(("where", one) for one in wish.where)])
+
+
+def _conditions(where: list[str] | None, factor: list[str] | None) -> tuple[str, ...]:
+    """The conditions that were written, and those that were chosen from lists, whose first entry stands for any."""
+    written = [one.strip() for text in where or () for one in text.split(";") if one.strip()]
+    chosen = [one for one in factor or () if "=" in one]
+    return tuple(dict.fromkeys((*written, *chosen)))
+
+
+@items_router.get("/items")
+def show_items(
+    request: Request, person: Reader, benchmark: Text = "", gold: Text = "", path: Text = "", run: Text = "",
+    where: Many = None, factor: Many = None, text: Text = "",
+    page_: Annotated[int, Query(alias="page", ge=1, le=10**6)] = 1, part: Text = "",
+) -> HTMLResponse:  # fmt: skip
+    """A page of items; with `part` only the list, which fetches itself while the items are being read."""
+    source = _source(benchmark, gold, path, run)
+    wish = ItemQuery(_conditions(where, factor), text.strip(), page_)
+    listing, error, pending = None, "", False
+    try:
+        found = items.find_index(source, workbench(request).register, person)
+        pending = found is None
+        listing = None if found is None else items.list_items(found, wish)
+    except ConfigError as refusal:
+        error = str(refusal)
+    known = benchmarks.find(source.benchmark) if source.benchmark else None
+    return render_page(
+        request,
+        "items_part.html.j2" if part else "items.html.j2",
+        source=source,
+        wish=wish,
+        listing=listing,
+        error=error,
+        pending=pending,
+        names=benchmarks.names(),
+        golds=known.golds if known is not None else (),
+        address=_address(source, wish),
+        plain=_address(source, ItemQuery()),
+    )
+
+
+@items_router.get("/items/item")
+def show_item(
+    request: Request, person: Reader, id: Annotated[str, Query(max_length=320)], benchmark: Text = "",
+    gold: Text = "", path: Text = "", run: Text = "", where: Many = None, text: Text = "", variant: Text = "",
+    strategy: Text = "", preset: Text = "", model: Text = "", thinking: Text = "",
+    temperature: Annotated[float, Query(ge=0, le=2)] = 0.0, seed: Annotated[int, Query(ge=0, lt=2**31)] = 0,
+) -> HTMLResponse:  # fmt: skip
+    """The page of one item: its story with the gold chain, its factors, its variants, and what would be sent."""
+    source, wish = _source(benchmark, gold, path, run), ItemQuery(_conditions(where, None), text.strip())
+    index = items.find_index(source, workbench(request).register, person)
+    if index is None:
+        address = _address(source, wish, id=id)
+        return render_page(request, "items_wait.html.j2", address=f"/items/item?{address}", id=id)
+    found = items.find_item(index, id, wish)
+    shown = found.item
+    if variant:
+        made = items.find_variants(index, id)
+        if made is None:
+            return render_page(request, "items_wait.html.j2", address=f"/items/item?{request.url.query}", id=id)
+        shown = next((one.item for one in made if one.kind == variant and one.item is not None), found.item)
+    how = items.How(strategy, preset, model, thinking, temperature, seed)
+    preview, error = None, ""
+    try:
+        preview = items.preview(shown, how)
+    except TomserveError as refusal:
+        error = str(refusal)
+    headings, told = items.sentences(shown)
+    return render_page(
+        request,
+        "item.html.j2",
+        source=source,
+        found=found,
+        item=shown,
+        variant=variant if shown is not found.item else "",
+        headings=headings,
+        sentences=told,
+        how=how,
+        preview=preview,
+        error=error,
+        strategies=items.strategies(),
+        presets=items.presets(),
+        address=_address(source, wish),
+        hidden=[(name, value) for name, value in (("benchmark", source.benchmark), ("gold", gold), ("path", path),
+                ("run", run), ("text", wish.text), ("id", id), ("variant", variant)) if value]
+               + [("where", one) for one in wish.where],
+    )  # fmt: skip
+
+
+@items_router.get("/items/answers")
+def show_answers(
+    request: Request, person: Reader, id: Annotated[str, Query(max_length=320)], benchmark: Text = "",
+    gold: Text = "", path: Text = "", run: Text = "",
+) -> HTMLResponse:  # fmt: skip
+    """How runs have answered an item, which the item's page fetches."""
+    source = _source(benchmark, gold, path, run)
+    index = items.find_index(source, workbench(request).register, person)
+    if index is None:
+        raise ConfigError("the items are still being read; look again in a moment")
+    chosen = items.find_item(index, id).item
+    told, left = items.run_answers(chosen, workbench(request).register, person)
+    return render_page(request, "item_answers.html.j2", answers=told, left=left, item=chosen)
+
+
+@items_router.get("/items/variants")
+def show_variants(
+    request: Request, person: Reader, id: Annotated[str, Query(max_length=320)], benchmark: Text = "",
+    gold: Text = "", path: Text = "", run: Text = "", variant: Text = "",
+) -> HTMLResponse:  # fmt: skip
+    """The variants that can be made of an item, which the item's page fetches, again and again until they are made."""
+    source = _source(benchmark, gold, path, run)
+    index = items.find_index(source, workbench(request).register, person)
+    return render_page(
+        request,
+        "item_variants.html.j2",
+        variants=None if index is None else items.find_variants(index, id),
+        again=f"/items/variants?{request.url.query}",
+        address=_address(source, ItemQuery()),
+        id=id,
+        variant=variant,
+    )
+
+
+playground_router = APIRouter(include_in_schema=False)
+
+HERE = "this machine"
+"""What the form calls a server that runs on this machine, or the embedded model."""
+
+Field = Annotated[str, Form(max_length=2000)]
+Long = Annotated[str, Form(max_length=200_000)]
+
+
+@playground_router.get("/try")
+def show_trial_form(
+    request: Request, person: Reader, benchmark: Text = "", gold: Text = "", path: Text = "", run: Text = "",
+    item: Text = "", strategy: Text = "", preset: Text = "", model: Text = "", base_url: Text = "",
+) -> HTMLResponse:  # fmt: skip
+    """The form, filled with what the address names."""
+    values = {"benchmark": benchmark, "gold": gold, "path": path, "run": run, "item": item, "strategy": strategy,
+              "preset": preset, "model": model, "base_url": base_url}  # fmt: skip
+    return _form(request, person, values)
+
+
+def _form(request: Request, person: Person, values: dict[str, Any], error: str = "", status: int = 200) -> HTMLResponse:
+    bench = workbench(request)
+    chosen, pending = None, False
+    if values.get("item") and not error:
+        try:
+            chosen = _item(request, person, values)
+            pending = chosen is None
+        except TomserveError as refusal:
+            error, status = str(refusal), 422
+    return render_page(
+        request,
+        "try.html.j2",
+        status=status,
+        values={**dict.fromkeys(_FIELDS, ""), "seconds": f"{playground.DEADLINE:.0f}", **values},
+        chosen=chosen,
+        pending=pending,
+        error=error,
+        names=benchmarks.names(),
+        strategies=items.strategies(),
+        presets=items.presets(),
+        servers=[one.record for one in registry.believed_records() if one.state == "ready"] if person.may_run else [],
+        keys=[name for name, _ in bench.settings.keys],
+        longest=playground.LONGEST,
+    )
+
+
+_FIELDS = ("benchmark", "gold", "path", "run", "item", "strategy", "preset", "model", "base_url", "key", "thinking",
+           "story", "question", "choices", "answer", "temperature", "seed")  # fmt: skip
+
+
+def _item(request: Request, person: Person, values: dict[str, Any]) -> Item | None:
+    """The item that is named; None where the items are still being read."""
+    name = "" if values["run"] else values["benchmark"] or benchmarks.DEFAULT
+    source = Source(name, values["gold"], values["path"], values["run"])
+    index = items.find_index(source, workbench(request).register, person)
+    return None if index is None else items.find_item(index, values["item"]).item
+
+
+@playground_router.post("/try")
+def ask(
+    request: Request, person: Runner, benchmark: Field = "", gold: Field = "", path: Field = "", run: Field = "",
+    item: Field = "", strategy: Field = "", preset: Field = "", model: Field = "", base_url: Field = "",
+    key: Field = "", thinking: Field = "", story: Long = "", question: Long = "", choices: Long = "",
+    answer: Long = "", temperature: Annotated[float, Form(ge=0, le=2)] = 0.0,
+    seed: Annotated[int, Form(ge=0, lt=2**31)] = 0,
+    seconds: Annotated[float, Form(ge=1, le=playground.LONGEST)] = playground.DEADLINE,
+) -> Response:  # fmt: skip
+    """Begin to ask, and go to the page of what comes of it; where that cannot be, the form with the reason."""
+    values: dict[str, Any] = {
+        "benchmark": benchmark, "gold": gold, "path": path, "run": run, "item": item, "strategy": strategy,
+        "preset": preset, "model": model, "base_url": base_url, "key": key, "thinking": thinking, "story": story,
+        "question": question, "choices": choices, "answer": answer, "temperature": temperature, "seed": seed,
+        "seconds": f"{seconds:.0f}",
+    }  # fmt: skip
+    try:
+        chosen = _item(request, person, values) if item else own_item(story, question, choices, answer)
+        if chosen is None:
+            raise ConfigError("the items are still being read for the first time; ask again in a moment")
+        how = How(strategy, preset, model, thinking, temperature, seed)
+        settings = workbench(request).settings
+        name = playground.start_trial(
+            settings, person, chosen, how, base_url=base_url.strip(), key=key, seconds=seconds
+        )
+    except TomserveError as refusal:
+        return _form(request, person, values, str(refusal), 422)
+    return RedirectResponse(f"/try/{name}", 303)
+
+
+def own_item(story: str, question: str, choices: str, answer: str) -> Item:
+    """The item of a story of one's own: sentences and choices each on a line. Raises ConfigError in words."""
+    sentences = [line.strip() for line in story.splitlines() if line.strip()]
+    offered = [line.strip() for line in choices.splitlines() if line.strip()]
+    if not sentences or not question.strip():
+        raise ConfigError("choose an item, or write a story (a sentence on each line) and a question")
+    if len(offered) < 2:
+        raise ConfigError("choices: give at least two, each on a line of its own")
+    right = answer.strip() or offered[0]
+    if right not in offered:
+        raise ConfigError(f"the right answer is {right!r:.200}, which is none of the choices")
+    try:
+        return Item(id="own/1", story=sentences, question=question.strip(), choices=offered, answer=right)
+    except pydantic.ValidationError as error:
+        told = "; ".join(str(one["msg"]) for one in error.errors()[:3])
+        raise ConfigError(f"this cannot be asked: {told}") from None
+
+
+@playground_router.get("/try/{name}")
+def show_trial(request: Request, person: Reader, name: str, part: Text = "") -> HTMLResponse:
+    """What came of a try; with `part` only that, which fetches itself until there is an answer."""
+    trial = playground.read_trial(workbench(request).settings, person, name)
+    return render_page(request, "try_result_part.html.j2" if part else "try_result.html.j2", trial=trial)

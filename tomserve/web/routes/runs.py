@@ -1,0 +1,400 @@
+"""Pages of one run: its report and files, its answers in a list and one by one, and the run live by server-sent
+events.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+import orjson
+from fastapi import APIRouter, Depends, Form, HTTPException, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from markupsafe import Markup
+
+from tomserve.content import files
+from tomserve.errors import ConfigError, NoSuchAnswerError, NotAllowedError
+from tomserve.scoring.score import sample_of
+from tomserve.status import ANSWERS
+from tomserve.studies import study_names as studies
+from tomserve.web import answer_index, answers, cache, page_templates, queue, run_index, run_status
+from tomserve.web.access import Reader, Runner, Workbench, workbench
+from tomserve.web.accounts import Person
+from tomserve.web.analyses import PANELS, TABLE_FORMS
+from tomserve.web.analyses import SCORE_FORMS as TABLES
+from tomserve.web.answer_index import Filters
+from tomserve.web.cache import Result
+from tomserve.web.page_templates import render_page
+from tomserve.web.process import without_paths
+from tomserve.web.run_index import RunEntry
+from tomserve.web.run_status import RunStatus
+from tomserve.workflows import evaluate
+
+run_router = APIRouter(include_in_schema=False)
+Bench = Annotated[Workbench, Depends(workbench)]
+
+_LONGEST = 200
+
+
+@run_router.get("/run/{name:path}")
+def show(request: Request, name: str, bench: Bench, person: Reader) -> HTMLResponse:
+    """The page of a run, or, asked by htmx, the panels alone."""
+    line = bench.register.line(name, person)
+    wishes = _analysis_options(request.query_params)
+    shown: dict[str, Any] = {
+        "line": line,
+        "address": f"/run/{quote(name)}",
+        "quoted": quote(name),
+        "wishes": wishes,
+        "query": urlencode([(key, value) for key, value in wishes.items() if value]),
+        "may_change": person.may_change(line.card.owner),
+        "result": None,
+        "panels": "",
+        "again": _again(request, name),
+    }
+    if line.kind and not line.broken:
+        shown |= _panels(request, line, wishes)
+    if request.headers.get("HX-Request"):
+        return render_page(request, "run-panels.html.j2", **shown)
+    rescored = bench.queue.rescoring(name, person) if request.query_params.get("rescored") else None
+    return render_page(
+        request, "run.html.j2", studies=studies(), rescored=rescored, tables=TABLES, forms=TABLE_FORMS, **shown
+    )
+
+
+@run_router.post("/run/{name:path}")
+def change(
+    request: Request,
+    name: str,
+    bench: Bench,
+    person: Runner,
+    action: Annotated[str, Form()] = "notes",
+    notes: Annotated[str, Form(max_length=run_index.LONGEST_NOTE)] = "",
+    tags: Annotated[str, Form(max_length=2000)] = "",
+    private: Annotated[str, Form()] = "",
+) -> Response:
+    """Write notes and tags, or score the run anew."""
+    line = bench.register.line(name, person)
+    if not person.may_change(line.card.owner):
+        raise NotAllowedError(f"the run {name!r} belongs to somebody else; only they may change it")
+    address = f"/run/{quote(name)}"
+    if action == "rescore":
+        bench.queue.rescore(name, person)
+        return RedirectResponse(f"{address}?rescored=1", 303)
+    found = tuple(dict.fromkeys(tag.strip() for tag in tags.split(",") if tag.strip()))
+    if any(len(tag) > 40 for tag in found) or len(found) > 30:
+        raise HTTPException(422, "A tag has at most 40 characters, and a run at most 30 tags.")
+    run_index.change_metadata(
+        line, person, notes=notes, tags=found, private=(private == "yes") if person.name else None
+    )
+    return RedirectResponse(f"{address}#notes", 303)
+
+
+@run_router.get("/download/{name:path}")
+def download(request: Request, name: str, bench: Bench, person: Reader) -> Response:
+    """A file of a run: its scores, its report, a table of its study, or its experiment."""
+    line = bench.register.line(name, person)
+    given = request.query_params
+    what, form = given.get("what", "scores"), given.get("form", "")
+    if what == "experiment":
+        return _experiment(line)
+    if what not in ("scores", "report", "table"):
+        raise HTTPException(404, "There is no such file to download.")
+    options = {"form": form or "parquet"} if what == "scores" else _options(_analysis_options(given))
+    result = cache.compute("panels" if what == "table" else what, line.folder, **options)
+    again = f"/download/{quote(name)}?{urlencode(list(given.items()))}"
+    if result is None or result.error or (request.headers.get("HX-Request") and what != "table"):
+        part = "download-part.html.j2" if request.headers.get("HX-Request") else "download.html.j2"
+        return render_page(
+            request, part, status=200 if result else 202, line=line, address=again, result=result, what=what
+        )
+    if what != "table":
+        return FileResponse(result.folder / result.facts["file"], filename=result.facts["as"], media_type=_KIND)
+    table = given.get("table", "")
+    if table not in result.facts["tables"] or form not in TABLE_FORMS:
+        raise HTTPException(404, "The study makes no such table.")
+    path = result.folder / f"table-{table}.{TABLE_FORMS[form]}"
+    if given.get("shown"):
+        return Response(path.read_bytes(), media_type="text/plain; charset=utf-8")
+    return FileResponse(path, filename=f"{name.replace('/', '-')}-{table}.{TABLE_FORMS[form]}", media_type=_KIND)
+
+
+_KIND = "application/octet-stream"
+"""Files to take away are never shown by the browser, whatever they hold."""
+
+
+def _experiment(line: RunEntry) -> Response:
+    try:
+        with files.open_for_reading(line.folder / evaluate.EXPERIMENT_FILE) as file:
+            text = file.read(1 << 20)
+    except (OSError, ConfigError):
+        raise HTTPException(404, "This run was not started from a file of the workbench.") from None
+    headers = {"Content-Disposition": 'attachment; filename="experiment.yaml"'}
+    return Response(text, media_type=_KIND, headers=headers)
+
+
+def _analysis_options(given: Mapping[str, str]) -> dict[str, str]:
+    """What somebody wishes of an analysis; a study by its name alone, never by a path."""
+    study = given.get("study", "")[:_LONGEST]
+    if study and study not in studies():
+        raise HTTPException(404, f"There is no study {study!r} here.")
+    return {"study": study, "intervals": given.get("intervals", "")[:_LONGEST], "by": given.get("by", "")[:_LONGEST]}
+
+
+def _options(wishes: Mapping[str, str]) -> dict[str, Any]:
+    """The wishes as the work takes them; factors are separated by spaces, crossed ones by commas."""
+    by = wishes["by"].replace(", ", ",").split()
+    return {"study": wishes["study"] or None, "intervals": wishes["intervals"] or None, "by": by}
+
+
+def _panels(request: Request, line: RunEntry, wishes: Mapping[str, str]) -> dict[str, Any]:
+    """The panels, if they are there; of a run that is being worked on, those of the moment that was asked for."""
+    upto = request.query_params.get("upto", "")
+    if line.running:
+        grown = _current_sizes(line)
+        if not upto.isdigit():
+            return {"grown": grown}
+        result = cache.compute("panels", line.folder, upto=int(upto[:18]), **_options(wishes))
+    else:
+        again = request.query_params.get("again") == "1" and not request.headers.get("HX-Request")
+        result = cache.compute("panels", line.folder, again=again, **_options(wishes))
+    found: dict[str, Any] = {"result": result or "computing", "grown": _current_sizes(line) if line.running else 0}
+    if isinstance(result, Result) and not result.error:
+        # The text was rendered by the report's own templates, which escape what comes from elsewhere.
+        found["panels"] = Markup((result.folder / PANELS).read_text(encoding="utf-8"))
+    return found
+
+
+def _current_sizes(line: RunEntry) -> int:
+    try:
+        return (line.folder / "responses.jsonl").stat().st_size
+    except OSError:
+        return 0
+
+
+def _again(request: Request, name: str) -> str:
+    """The address of the same page without what was asked for once."""
+    kept = [(key, value) for key, value in request.query_params.items() if key not in ("again", "rescored")]
+    return f"/run/{quote(name)}" + (f"?{urlencode(kept)}" if kept else "")
+
+
+live_router = APIRouter(include_in_schema=False)
+
+RETRY = 2000
+"""Milliseconds after which a browser that has lost the connection tries again."""
+
+LONGEST = 600.0
+"""Seconds after which a stream ends: the browser connects again, and is let in only if it may still see the run."""
+
+PARTS = ("now", "actions", "answers", "log", "said")
+"""The parts of the page; each is sent where it has changed, and put in its place."""
+
+
+def line_of(name: str, request: Request, person: Reader) -> RunEntry:
+    """The line of the run that the address names. Raises NoSuchRunError before anything is sent."""
+    return workbench(request).register.line(name, person)
+
+
+Found = Annotated[RunEntry, Depends(line_of)]
+
+
+@live_router.get("/live/{name:path}")
+def live(line: Found, request: Request, person: Reader) -> HTMLResponse:
+    """The page of a run that goes on, or waits, or has ended."""
+    seen = run_status.Follower(line.folder, line.name, line.rows).look()
+    facts = (
+        ("Model", line.model),
+        ("Benchmark", line.benchmark),
+        ("Strategies", ", ".join(line.strategies)),
+        ("Owner", line.card.owner),
+    )
+    return page_templates.render_page(request, "live.html.j2", facts=facts, **_shown(request, seen, line, person))
+
+
+@live_router.get("/events/{name:path}", response_class=EventSourceResponse)
+async def events(line: Found, request: Request, person: Reader) -> AsyncIterator[ServerSentEvent]:
+    """The parts of that page as they change, as fragments of HTML, until the run has ended."""
+    known = workbench(request)
+    before: dict[str, str] = {}
+    until = time.monotonic() + LONGEST
+    async for seen in run_status.events(line.folder, line.name, ending=known.ending):
+        shown = await run_in_threadpool(_shown, request, seen, line, person)
+        for part in PARTS:
+            html = page_templates.render_text(request, f"live/{part}.html.j2", **shown).strip()
+            if before.get(part) != html:
+                before[part] = html
+                yield ServerSentEvent(raw_data=html, event=part, retry=RETRY)
+        if time.monotonic() > until:
+            return
+    if not known.ending.is_set():  # otherwise the browser connects again once there is a server
+        yield ServerSentEvent(raw_data="ended", event="end")
+
+
+def _shown(request: Request, seen: RunStatus, line: RunEntry, person: Person) -> dict[str, Any]:
+    try:
+        card = run_index.read_card(line.folder)
+    except ConfigError:
+        card = line.card
+    return {
+        "seen": seen,
+        "measuring": _measuring(request, seen, person),
+        "queued": card.job is not None,
+        "actions": queue.actions(card, person),
+        "readable": ANSWERS,
+    }
+
+
+def _measuring(request: Request, seen: RunStatus, person: Person) -> list[str]:
+    """The measurements of this run that go on now, as its faithfulness is measured once all of it was answered."""
+    if not seen.following or seen.progress is None or seen.progress.running:
+        return []
+    lines = workbench(request).register.lines(person)
+    return [one.name for one in lines if one.of == seen.name and one.running]
+
+
+BYTES = 1 << 20
+"""Bytes of the end of a journal that are read."""
+
+
+def tail(path: Path, most: int = 50, size: int = BYTES) -> tuple[Mapping[str, Any], ...]:
+    """The last rows of a journal, the newest first; none where it cannot be read. A line that is being written, and
+    what is no row, is left out.
+
+    most: how many. size: how many bytes of the end are read.
+    """
+    try:
+        with files.open_for_reading(path) as file:
+            start = max(0, os.fstat(file.fileno()).st_size - size)
+            file.seek(start)
+            text = file.read(size)
+    except (OSError, ConfigError):
+        return ()
+    lines = text.split(b"\n")[:-1]
+    rows = [row for line in reversed(lines[1:] if start else lines) if (row := _row(line)) is not None]
+    return tuple(rows[:most])
+
+
+def _row(line: bytes) -> Mapping[str, Any] | None:
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(row, dict) or not isinstance(row.get("item"), str):
+        return None
+    text = row.get("text")
+    return {
+        "item": row["item"],
+        "strategy": str(row.get("strategy") or ""),
+        "model": "",
+        "sample": row["sample"] if type(row.get("sample")) is int else 0,
+        "turn": row["turn"] if type(row.get("turn")) is int else 0,
+        "status": str(row.get("status") or ""),
+        "text": text if isinstance(text, str) else "",
+        "time": str(row.get("time") or ""),
+    }
+
+
+answers_router = APIRouter(include_in_schema=False)
+
+OUTCOMES = {
+    "right": "right",
+    "wrong": "wrong",
+    "none": "no answer",
+    "sample": "further sample",
+}
+"""What a page calls the outcomes of answers."""
+
+CHAINS = {"proper": "proper", "broken": "broken", "unread": "not read", answer_index.NONE: "none asked or given"}
+
+
+@answers_router.get("/answers/{name:path}")
+def list_answers(request: Request, name: str, bench: Bench, person: Reader) -> HTMLResponse:
+    """A page of the answers of a run; asked by htmx while the index is made, that part alone."""
+    line = bench.register.line(name, person)
+    filters = Filters.read(request.query_params)
+    shown: dict[str, Any] = {
+        "line": line,
+        "quoted": quote(name),
+        "filters": filters,
+        "chosen": dict(filters.factors),
+        "outcomes": OUTCOMES,
+        "chains": CHAINS,
+        "error": "",
+        "found": None,
+        "recent": (),
+        "link": _link,
+        "address": f"/answers/{quote(name)}",
+        "again": f"/answers/{quote(name)}?{filters.query()}",
+        "searches": answer_index.SEARCHES,
+        "without": answer_index.NONE,
+    }
+    if line.running:
+        shown["recent"] = tail(line.folder / "responses.jsonl")
+    elif line.kind and not line.broken:
+        if request.query_params.get("again") == "1":
+            cache.compute("answers", line.folder, again=True)
+        try:
+            shown["found"] = answer_index.page_of(line.folder, filters)
+        except ConfigError as error:
+            shown["error"] = without_paths(str(error))
+    part = request.headers.get("HX-Request") and not request.headers.get("HX-Boosted")
+    return render_page(request, "answers-part.html.j2" if part else "answers.html.j2", **shown)
+
+
+def _link(quoted: str, row: Mapping[str, Any], filters: Filters | None = None) -> str:
+    """The address of the page of one answer, with the filters that lead to the ones before and after it."""
+    asked = [("item", row["item"]), ("strategy", row["strategy"])]
+    asked += [("sample", str(row["sample"]))] if row.get("sample") else []
+    asked += [("model", row["model"])] if row.get("model") else []
+    more = [] if filters is None else [(f"in.{name}", value) for name, value in _pairs(filters)]
+    return f"/answer/{quoted}?{urlencode([*asked, *more])}"
+
+
+def _pairs(filters: Filters) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in parse_qsl(filters.query()) if name != "page"]
+
+
+@answers_router.get("/answer/{name:path}")
+def show_answer(
+    request: Request,
+    name: str,
+    bench: Bench,
+    person: Reader,
+    item: str = "",
+    strategy: str = "",
+    sample: int | None = None,
+    model: str | None = None,
+) -> HTMLResponse:
+    """One answer."""
+    line = bench.register.line(name, person)
+    given = {key.removeprefix("in."): value for key, value in request.query_params.items() if key.startswith("in.")}
+    filters = Filters.read(given)
+    shown: dict[str, Any] = {"line": line, "quoted": quote(name), "filters": filters, "link": _link}
+    shown["list"] = f"/answers/{quote(name)}?{filters.query()}"
+    try:
+        found = answers.answer(line.folder, item, strategy, sample, model)
+    except NoSuchAnswerError as error:
+        return render_page(
+            request, "no-answer.html.j2", status=404, error=without_paths(str(error)), item=item, **shown
+        )
+    except ConfigError as error:
+        return render_page(
+            request, "no-answer.html.j2", status=409, error=without_paths(str(error)), item=item, **shown
+        )
+    before, after = (None, None) if found.place is None else answer_index.neighbours(line.folder, filters, found.place)
+    return render_page(
+        request,
+        "answer.html.j2",
+        found=found,
+        before=before,
+        after=after,
+        outcomes=OUTCOMES,
+        samples=sorted({sample_of(row) for row in found.replies}),
+        **shown,
+    )

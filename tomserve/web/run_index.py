@@ -1,0 +1,635 @@
+"""The index of all runs, kept in SQLite, with the card of each: its owner, notes, tags, and place in the queue.
+
+The run folders are the truth: what was read from them is kept in ``runs/.web/register.db``, can be thrown away at any
+time, and is read again where a file has changed. A card is the file ``workbench.json`` of a run's folder. No link is
+followed, so that nothing outside of the folder of runs is ever shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import stat
+import threading
+import time
+import zlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import pydantic
+
+from tomserve import __version__
+from tomserve.content import files
+from tomserve.content.paths import absolute_runs_root, runs_root
+from tomserve.content.validation import validation_error
+from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError
+from tomserve.runs import journal as runs_journal
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.progress import is_locked
+from tomserve.runs.runfolder import CARD, JOURNAL
+from tomserve.scoring.table import MEASURED
+from tomserve.web.accounts import Person
+from tomserve.workflows import evaluate
+
+APPLICATION = 0x746F6D73
+"""What the header of our own files says, so that a foreign one is known."""
+
+AT_ONCE = 1 << 25
+"""Bytes of journals that are counted at a time: a page never waits for the rows of a journal of gigabytes."""
+
+PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """How files looked when they were read: name, inode, size and times of each."""
+
+    parts: tuple[tuple[str, int, int, int, int], ...] = ()
+
+
+@dataclass(slots=True)
+class LineCount:
+    """How many lines of a journal were counted: inode of the file, bytes and lines so far."""
+
+    inode: int = 0
+    bytes: int = 0
+    lines: int = 0
+
+    def about(self, size: int) -> int:
+        """How many lines a journal of that size has, by those that were counted."""
+        return self.lines if self.bytes >= size or not self.bytes else self.lines * size // self.bytes
+
+
+class IndexFile:
+    """Facts of runs by their names and stamps. Any thread may use it; its methods raise nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        self._base: sqlite3.Connection | None = None
+        self._opened = False
+        self._facts: dict[str, tuple[Stamp, dict[str, Any]]] = {}
+        self._counted: dict[str, LineCount] = {}
+        self._changed: set[str] = set()
+        self._left = AT_ONCE
+
+    @contextlib.contextmanager
+    def batch(self) -> Iterator[None]:
+        """Use it within this: one thread at a time, and everything new is written at the end."""
+        with self._lock:
+            if not self._opened:
+                self._opened = True
+                self._load()
+            self._left = AT_ONCE
+            yield
+            if self._changed:
+                self._write()
+
+    def recall(self, name: str, stamp: Stamp) -> dict[str, Any] | None:
+        """What is known of a run whose files look like that; None where they have changed."""
+        known = self._facts.get(name)
+        return known[1] if known is not None and known[0] == stamp else None
+
+    def keep(self, name: str, stamp: Stamp, facts: dict[str, Any]) -> None:
+        """Remember what was read of a run."""
+        self._facts[name] = (stamp, facts)
+        self._changed.add(name)
+
+    def count(self, name: str, path: Path, status: tuple[int, int, int, int]) -> LineCount:
+        """Count further lines of a run's journal, where there are any. status: inode, size and times of the file."""
+        inode, size = status[:2]
+        counted = self._counted.get(name)
+        if counted is None or counted.inode != inode or counted.bytes > size:
+            counted = self._counted[name] = LineCount(inode)
+        if counted.bytes < size and self._left > 0:
+            before = counted.bytes
+            with contextlib.suppress(OSError, ConfigError), files.open_for_reading(path) as file:
+                file.seek(before)
+                while self._left > 0 and (piece := file.read(PIECE)):
+                    counted.bytes += len(piece)
+                    counted.lines += piece.count(b"\n")
+                    self._left -= len(piece)
+            if counted.bytes - before > PIECE:
+                self._changed.add(name)
+        return counted
+
+    def forget(self, there: Collection[str]) -> None:
+        """Forget every run that is not among these."""
+        for name in [name for name in self._facts if name not in there]:
+            del self._facts[name]
+            self._counted.pop(name, None)
+            self._changed.add(name)
+
+    def clear(self) -> None:
+        """Forget everything, the file included."""
+        with self._lock:
+            self._close()
+            remove_database(self._path)
+            self._facts.clear()
+            self._counted.clear()
+            self._changed.clear()
+            self._opened = False
+
+    def _load(self) -> None:
+        """Read everything that is in the file, which is made anew where it is not ours or not sound."""
+        for _ in range(2):
+            try:
+                base = self._base = self._connected()
+                for name, stamp, facts, counted in base.execute("select name, stamp, facts, counted from runs"):
+                    self._facts[name] = (
+                        Stamp(tuple(tuple(part) for part in orjson.loads(stamp))),
+                        _check_facts(orjson.loads(facts)),
+                    )
+                    self._counted[name] = LineCount(*orjson.loads(counted))
+                return
+            except (sqlite3.DatabaseError, OSError, ValueError, TypeError, KeyError):
+                self._close()
+                self._facts.clear()
+                self._counted.clear()
+                remove_database(self._path)
+
+    def _connected(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        base = open_database(self._path)
+        if base.execute("pragma user_version").fetchone()[0] != version():
+            base.execute("drop table if exists runs")
+            base.execute(f"pragma user_version = {version()}")
+        columns = "name text primary key, stamp blob, facts blob, counted blob"
+        base.execute(f"create table if not exists runs ({columns}) without rowid")
+        return base
+
+    def _write(self) -> None:
+        changed, self._changed = self._changed, set()
+        if self._base is None:
+            return
+        try:
+            with self._base:
+                self._base.execute("begin immediate")
+                for name in changed:
+                    if name not in self._facts:
+                        self._base.execute("delete from runs where name = ?", (name,))
+                        continue
+                    stamp, facts = self._facts[name]
+                    counted = self._counted.get(name, LineCount())
+                    self._base.execute(
+                        "insert or replace into runs values (?, ?, ?, ?)",
+                        (name, orjson.dumps(stamp.parts), orjson.dumps(facts),
+                         orjson.dumps((counted.inode, counted.bytes, counted.lines))),
+                    )  # fmt: skip
+        except sqlite3.OperationalError:  # another process is writing, or the disk is full: it is read again next time
+            pass
+        except sqlite3.DatabaseError:
+            self._close()
+            remove_database(self._path)
+            self._opened = False
+
+    def _close(self) -> None:
+        base, self._base = self._base, None
+        if base is not None:
+            with contextlib.suppress(sqlite3.Error):
+                base.close()
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """A file of SQLite of ours, open. Raises sqlite3.DatabaseError where it is damaged or somebody else's."""
+    if not clear_path(path):
+        raise sqlite3.OperationalError("a folder is in its place")
+    base = sqlite3.connect(path, timeout=2.0, check_same_thread=False, isolation_level=None)
+    try:
+        base.execute("pragma journal_mode = wal")
+        base.execute("pragma synchronous = normal")
+        known = base.execute("pragma application_id").fetchone()[0]
+        if known not in (0, APPLICATION) or (known == 0 and base.execute("select 1 from sqlite_master").fetchone()):
+            raise sqlite3.DatabaseError("a file of another program")
+        base.execute(f"pragma application_id = {APPLICATION}")
+    except BaseException:
+        base.close()
+        raise
+    return base
+
+
+def remove_database(path: Path) -> None:
+    """Remove a file of SQLite with what lies beside it; a folder in its place is left alone."""
+    for name in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        with contextlib.suppress(OSError):
+            name.unlink()
+
+
+def clear_path(path: Path) -> bool:
+    """Whether a file of SQLite can be there: a link, a pipe or the like is removed, and only a folder is in the way."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return True
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        remove_database(path)
+    return not stat.S_ISDIR(mode)
+
+
+def version() -> int:
+    """A number that another version of the programs has another one of, as what they remember may differ."""
+    return zlib.crc32(__version__.encode()) & 0x7FFFFFFF
+
+
+def _check_facts(facts: Any) -> dict[str, Any]:
+    """What the file says of a run, if it has the parts that a line needs. Raises ValueError."""
+    if (
+        not isinstance(facts, dict)
+        or not isinstance(facts.get("card"), dict)
+        or not isinstance(facts.get("line"), dict)
+    ):
+        raise ValueError("no facts of a run")
+    return facts
+
+
+CARD_FILE = CARD
+LONGEST_NOTE = 20_000
+"""Characters that notes may have."""
+
+
+class State(StrEnum):
+    """Where an experiment stands."""
+
+    QUEUED = "queued"
+    PAUSED = "paused"
+    WAITING = "waiting"
+    """Its turn has come, and its server does not answer yet."""
+    RUNNING = "running"
+    STOPPING = "stopping"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ENDED = (State.DONE, State.FAILED, State.CANCELLED)
+
+
+class Job(pydantic.BaseModel):
+    """The place of an experiment in the queue.
+
+    order: the smallest is run first. group: experiments of the same group run one after the other, as they share a
+    server or the GPUs of this machine. turn: how often it was put into the queue; an older entry of the queue is void.
+    said: why it waits or what it failed by, in one line. submitted, began, ended: times in UTC, ISO 8601. wanted: what
+    becomes of it once it has stopped, None while nobody wants it to stop. deaths: how often in a row it ended by what
+    nobody wanted, and got no further; rows: bytes of its journal when it last began. seal: proves that this workbench
+    has queued the experiment (see tomserve.web.queue).
+    """
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    state: State = State.QUEUED
+    order: float = 0.0
+    group: str = ""
+    turn: int = 0
+    said: str = ""
+    submitted: str = ""
+    began: str | None = None
+    ended: str | None = None
+    exit_code: int | None = None
+    wanted: State | None = None
+    deaths: int = 0
+    rows: int = 0
+    seal: str = ""
+
+    @property
+    def active(self) -> bool:
+        """Whether it is still to be run, or runs."""
+        return self.state not in ENDED
+
+    @property
+    def runs(self) -> bool:
+        """Whether a process asks it, as far as the card knows."""
+        return self.state in (State.RUNNING, State.STOPPING)
+
+
+class Card(pydantic.BaseModel):
+    """What ``workbench.json`` holds. owner: who started the run, "" for nobody in particular. job: None for a run that
+    was never in the queue."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    schema_: Annotated[int, pydantic.Field(alias="schema")] = 1
+    owner: Annotated[str, pydantic.Field(max_length=64)] = ""
+    private: bool = False
+    notes: Annotated[str, pydantic.Field(max_length=LONGEST_NOTE)] = ""
+    tags: tuple[Annotated[str, pydantic.Field(min_length=1, max_length=40)], ...] = ()
+    job: Job | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether a process asks the run for the queue, as far as the card knows."""
+        return self.job is not None and self.job.runs
+
+
+def read_card(folder: Path) -> Card:
+    """The card of a run; an empty one where it has none. Raises ConfigError where the file is no card."""
+    path = folder / CARD_FILE
+    if not path.exists():
+        return Card()
+    found = files.read_json(path, "delete it to go on without")
+    try:
+        return Card.model_validate(found)
+    except pydantic.ValidationError as error:
+        raise validation_error(error, found, Card, path, "delete it to go on without") from None
+
+
+@contextlib.contextmanager
+def lock_cards() -> Iterator[None]:
+    """Let nobody else change a card meanwhile, in this process or another one. Raises OSError."""
+    place = runs_root() / ".web"
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(place / "cards.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def change_card(folder: Path, changed: Callable[[Card], Card]) -> Card:
+    """Replace a card by what a function makes of it, while nobody else changes one; returns the new card.
+
+    changed: given the card; the same object says that nothing is to be written, and what it raises leaves the card as
+    it was. Raises ConfigError and OSError as `read_card` and `write_card` do.
+    """
+    with lock_cards():
+        before = read_card(folder)
+        after = changed(before)
+        if after is not before:
+            write_card(folder, after)
+        return after
+
+
+def write_card(folder: Path, card: Card) -> None:
+    """Replace the card of a run in one step. Raises OSError, and ConfigError where something else has its name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with files.replace_file(folder / CARD_FILE) as file:
+        file.write(orjson.dumps(card.model_dump(mode="json", by_alias=True), option=orjson.OPT_INDENT_2) + b"\n")
+
+
+MANIFEST = "manifest.json"
+READ_FILES = (MANIFEST, CARD_FILE, evaluate.EXPERIMENT_FILE)
+"""The files of a run that a line is made of."""
+
+LONGEST = 300
+"""Characters of a text that a line holds at most."""
+
+DEEPEST = 12
+"""Folders within folders in which runs are looked for."""
+
+SETTLED = 50_000_000
+"""Nanoseconds after which a file that was changed twice cannot look as if it was changed once."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """What a list says of a run.
+
+    name: such as ``pilot/first``. folder: its one path from ``/``. kind: ``answers`` or ``measured``, "" where it only
+    waits in the queue. benchmark, model, strategies: what was asked; "" and () where unknown. made: when, in UTC.
+    complete: whether all of it was asked. running: whether some process works on it now. rows: lines of its journal; of
+    a journal of gigabytes about so many, until they have been counted. size: bytes of the files in its folder. broken:
+    why it cannot be read, "" where it can. card: owner, notes, tags and the place in the queue. of: the run that it
+    measures, "" for none.
+    """
+
+    name: str
+    folder: Path
+    kind: str = ""
+    benchmark: str = ""
+    model: str = ""
+    strategies: tuple[str, ...] = ()
+    study: str = ""
+    made: str = ""
+    complete: bool = False
+    running: bool = False
+    rows: int = 0
+    size: int = 0
+    broken: str = ""
+    card: Card = field(default_factory=Card)
+    of: str = ""
+
+
+class RunIndex:
+    """All runs below the folder of runs, as a person may see them. Any thread may use it, and several processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._memory = IndexFile(folder / "register.db")
+
+    def lines(self, person: Person) -> list[RunEntry]:
+        """A line for each run that the person may see, the newest first."""
+        return [line for line in self.every() if person.may_see(line.card.owner, private=line.card.private)]
+
+    def every(self) -> list[RunEntry]:
+        """A line for each run, whoever may see it, the newest first."""
+        with self._memory.batch():
+            found = {line.name: line for line in map(self._line, _folders(absolute_runs_root()))}
+            self._memory.forget(found)
+        return sorted((_inherit_owner(line, found.get(line.of)) for line in found.values()), key=_age, reverse=True)
+
+    def line(self, name: str, person: Person) -> RunEntry:
+        """The line of one run. Raises NoSuchRunError."""
+        with self._memory.batch():
+            line = self._line(_RunFolder(safe_path(name), name))
+            if line.of:
+                with contextlib.suppress(NoSuchRunError):
+                    line = _inherit_owner(line, self._line(_RunFolder(safe_path(line.of), line.of)))
+        if not person.may_see(line.card.owner, private=line.card.private):
+            raise no_such_run(name)
+        return line
+
+    def folder_of(self, name: str, person: Person) -> Path:
+        """The folder of a run that the person may see; never one outside the folder of runs. Raises NoSuchRunError."""
+        return self.line(name, person).folder
+
+    def rebuild(self) -> int:
+        """Forget everything and read all run folders again; returns how many there are."""
+        self._memory.clear()
+        return len(self.every())
+
+    def _line(self, found: _RunFolder) -> RunEntry:
+        """The line of a run: what is remembered where its files are the same as then."""
+        files = found.files()
+        stamp = Stamp(tuple((name, *files[name]) for name in READ_FILES if name in files))
+        known = self._memory.recall(found.name, stamp)
+        if known is None:
+            known = _facts(found.folder)
+            newest = max((part[-1] for part in stamp.parts), default=0)
+            if time.time_ns() - newest > SETTLED:
+                self._memory.keep(found.name, stamp, known)
+        try:
+            return self._made(found, files, known)
+        except (TypeError, KeyError, pydantic.ValidationError):  # what is remembered was written by something else
+            return self._made(found, files, _facts(found.folder))
+
+    def _made(self, found: _RunFolder, files: dict[str, tuple[int, int, int, int]], known: dict[str, Any]) -> RunEntry:
+        """A line from what its files tell, and how they look now."""
+        journal = files.get(JOURNAL)
+        counted = LineCount() if journal is None else self._memory.count(found.name, found.folder / JOURNAL, journal)
+        return RunEntry(
+            name=found.name,
+            folder=found.folder,
+            running=".lock" in files and is_locked(found.folder),
+            rows=counted.about(journal[1]) if journal else runs_journal.count_packed_lines(found.folder),
+            size=sum(file[1] for file in files.values()),
+            card=Card.model_validate(known["card"]),
+            **{**known["line"], "strategies": tuple(known["line"]["strategies"])},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _RunFolder:
+    """The folder of a run, and its name."""
+
+    folder: Path
+    name: str
+
+    def files(self) -> dict[str, tuple[int, int, int, int]]:
+        """Its files by their names: inode, size, and the times of the last change of content and of the file."""
+        found = {}
+        try:
+            with os.scandir(self.folder) as entries:
+                for entry in entries:
+                    status = entry.stat(follow_symlinks=False)
+                    found[entry.name] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        except OSError:
+            pass
+        return found
+
+
+def _folders(root: Path, above: str = "", depth: int = 0) -> Iterator[_RunFolder]:
+    """The folders of all runs, and of experiments that only wait. Links, hidden folders, and names that cannot be shown
+    are passed over."""
+    try:
+        with os.scandir(root) as entries:
+            inside = [one for one in entries if one.is_dir(follow_symlinks=False) and _is_part(one.name)]
+    except OSError:
+        return
+    for entry in inside:
+        folder, name = root / entry.name, f"{above}{entry.name}"
+        if is_run(folder):
+            yield _RunFolder(folder, name)
+        elif depth < DEEPEST:
+            yield from _folders(folder, f"{name}/", depth + 1)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a run, or of an experiment that waits."""
+    return os.path.lexists(folder / MANIFEST) or os.path.lexists(folder / CARD_FILE)
+
+
+def _is_part(part: str) -> bool:
+    """Whether a part of a run's name is one that can be shown and is no way out of the folder."""
+    return bool(part) and not part.startswith((".", "~")) and part.isprintable() and "\\" not in part
+
+
+def safe_path(name: str) -> Path:
+    """The folder of a run by its name alone, which is no path and leads through no link: its one path from ``/``.
+
+    Whoever reads the run afterwards is given this path and not the name, which other readers may take for another
+    run's. Raises NoSuchRunError.
+    """
+    parts, folder = name.split("/"), absolute_runs_root()
+    if len(name) > 1000 or len(parts) > DEEPEST + 1 or not all(map(_is_part, parts)):
+        raise no_such_run(name)
+    for place, part in enumerate(parts, 1):
+        folder /= part
+        try:
+            if folder.is_symlink() or not folder.is_dir() or (place < len(parts) and is_run(folder)):
+                raise no_such_run(name)
+        except OSError:  # a name that is too long for the system
+            raise no_such_run(name) from None
+    if not is_run(folder):
+        raise no_such_run(name)
+    return folder
+
+
+def no_such_run(name: str) -> NoSuchRunError:
+    """The error for a run that is not there, or that a person may not see: the same for both."""
+    return NoSuchRunError(f"there is no run {name[:LONGEST]!r}")
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    """What a line says that the files of READ tell, as JSON can hold it."""
+    card = Card()
+    line: dict[str, Any] = {"strategies": ()}
+    try:
+        card = read_card(folder)
+        if (folder / MANIFEST).exists():
+            line = _of_manifest(Manifest.read(folder))
+        elif (folder / evaluate.EXPERIMENT_FILE).exists():
+            line = _of_experiment(evaluate.read_experiment(folder / evaluate.EXPERIMENT_FILE))
+    except (ConfigError, OSError) as error:
+        line = {"strategies": (), "broken": str(error).replace(f"{folder}/", "")[:LONGEST]}
+    return {"card": card.model_dump(mode="json", by_alias=True), "line": line}
+
+
+def _of_manifest(manifest: Manifest | None) -> dict[str, Any]:
+    record = manifest.to_dict() if manifest is not None else {}
+    kind = str(record.get("kind") or "answers")
+    settings = record.get("settings") if kind == MEASURED else None
+    of = settings.get("of") if isinstance(settings, dict) else None
+    return {
+        **{name: str(record.get(name) or "")[:LONGEST] for name in ("benchmark", "model", "study")},
+        "kind": kind,
+        "strategies": [str(one)[:LONGEST] for one in list(record.get("strategies") or ())[:100]],
+        "made": str(record.get("created") or "")[:LONGEST],
+        "complete": bool(record.get("complete")),
+        "of": of[:LONGEST] if isinstance(of, str) else "",
+    }
+
+
+def _of_experiment(experiment: evaluate.Experiment) -> dict[str, Any]:
+    return {
+        "benchmark": (experiment.benchmark or "")[:LONGEST],
+        "model": (experiment.model or "")[:LONGEST],
+        "strategies": [one[:LONGEST] for one in experiment.strategy[:100]],
+    }
+
+
+def _inherit_owner(line: RunEntry, of: RunEntry | None) -> RunEntry:
+    """The line of a measurement, which belongs to whom the run belongs that it measures, whatever its own card says,
+    and is private where that is."""
+    if of is None or of.name == line.name:
+        return line
+    owned = {"owner": of.card.owner or line.card.owner, "private": of.card.private or line.card.private}
+    return replace(line, card=line.card.model_copy(update=owned))
+
+
+def _age(line: RunEntry) -> tuple[str, str]:
+    return line.made or (line.card.job.submitted if line.card.job else ""), line.name
+
+
+def change_metadata(
+    line: RunEntry,
+    person: Person,
+    *,
+    notes: str | None = None,
+    tags: Sequence[str] | None = None,
+    private: bool | None = None,
+) -> RunEntry:
+    """Change the card of a run, and return its line as it is then; what is None stays. A card that is new says what
+    was so without one: whose the run is, and whether it is private, as that of a measured run may be.
+
+    Raises NotAllowedError where it is somebody else's, ConflictError where nobody could be kept from seeing it,
+    ConfigError where the card is broken, and OSError where it cannot be written.
+    """
+    if not person.may_change(line.card.owner):
+        raise NotAllowedError(f"the run {line.name!r} belongs to {line.card.owner or 'somebody else'}")
+    if private and not person.name:
+        raise ConflictError("nobody signs in here, so that a run cannot be private; start the workbench with --auth")
+    wanted = {"notes": notes, "tags": None if tags is None else tuple(dict.fromkeys(tags)), "private": private}
+    changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+
+    def made(card: Card) -> Card:
+        known = {"owner": line.card.owner or (person.name if private else ""), "private": line.card.private}
+        return card.model_copy(update={**known, **changes}) if changes else card
+
+    return replace(line, card=change_card(line.folder, made))

@@ -1,0 +1,503 @@
+"""The status of runs: one followed while it goes on, with its last answers and log, or all of them in a list with
+what runs and waits.
+
+Whatever evaluates writes ``progress.json`` and appends to the journal; here both are read, the journal from its end
+and within bounds, so that following a run costs it nothing.
+
+    async for seen in events(folder, "pilot/first"):
+        print(seen.state, seen.done, seen.total)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+
+from tomserve.content import files
+from tomserve.content.paths import runs_root
+from tomserve.errors import ConfigError
+from tomserve.runs import progress
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.progress import Progress
+from tomserve.serving import registry
+from tomserve.serving.registry import LiveRecord
+from tomserve.status import ANSWERS as READABLE
+from tomserve.web import run_index
+from tomserve.web.accounts import Person
+from tomserve.web.page_templates import read_moment
+from tomserve.web.run_index import ENDED, Card, RunEntry, RunIndex, State
+
+EVERY = 1.0
+"""Seconds between two looks at a run."""
+
+SLICES = 4
+"""So often between two looks it is asked whether the server ends."""
+
+JOURNALS = ("responses.jsonl", "noise.jsonl")
+TAIL = 1 << 18
+"""So many bytes of the end of a journal, and of a log, are read at most."""
+
+ANSWERS = 12
+"""So many of the last answers are shown."""
+
+LOG_LINES = 80
+LONGEST_TEXT = 400
+"""Characters of an answer, and of a line of the log, that are shown; the whole answer stands on its own page."""
+
+SHORTEST = 2.0
+"""Seconds over which rows must have come for their rate to be told, as their times are whole seconds."""
+
+_PIECE = 1 << 22
+"""So many bytes are counted at a time, of a journal without a record of its progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatestAnswer:
+    """One of the last answers. text: its beginning, or the error where there is none. seconds: that it took, None where
+    unknown. time: when it came, in UTC. sample: its number among several of the same question, from 0."""
+
+    item: str
+    strategy: str
+    sample: int
+    status: str
+    text: str
+    seconds: float | None
+    time: str
+    reused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """What was seen of a run at one moment.
+
+    name: of the run. state: a word, see `state_of`. said: why it is so, in a line, or "". following: whether it may
+    still change, so that it is worth following. done, total: rows of the present phase; total is None where nobody
+    knows. progress: the record of whoever works on it, None without. answers: the last ones, the newest first. log,
+    console: the last lines.
+    """
+
+    name: str
+    state: str
+    said: str
+    following: bool
+    done: int
+    total: int | None
+    progress: Progress | None
+    answers: tuple[LatestAnswer, ...]
+    log: str
+    console: str
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """How many of the rows of this session's phase are no answers, by their status."""
+        counts = self.progress.statuses if self.progress else {}
+        return {name: count for name, count in counts.items() if name not in READABLE and count}
+
+    def plain(self) -> dict[str, Any]:
+        """The same as values of JSON."""
+        own = asdict(self) | {"progress": self.progress.model_dump(mode="json") if self.progress else None}
+        return own | {"answers": [asdict(one) for one in self.answers], "failures": self.failures}
+
+
+def state_of(card: Card, *, running: bool, complete: bool, broken: bool = False) -> str:
+    """Where a run stands, in a word: a State of the queue while it has a place there, else "running", "complete",
+    "incomplete" (it can go on), or "broken".
+
+    card: of the run. running: whether a process works on it. complete: whether everything was asked.
+    """
+    job = card.job
+    if job is not None and job.state not in ENDED:
+        return job.state.value
+    if running:
+        return "running"
+    if broken:
+        return "broken"
+    if job is not None and (job.state is State.FAILED or (job.state is State.CANCELLED and not complete)):
+        return job.state.value
+    return "complete" if complete else "incomplete"
+
+
+class Follower:
+    """Looks at one run again and again; what has not changed is not read again.
+
+    folder, name: of the run. rows: how many rows it has, where somebody knows; otherwise those of a run without a
+    record of its progress are counted, which takes a while for a journal of gigabytes.
+    """
+
+    def __init__(self, folder: Path, name: str, rows: int | None = None) -> None:
+        self.folder, self.name, self._known = folder, name, rows
+        self._counted = 0
+        self._at = 0
+        self._kept: dict[str, tuple[tuple[int, int], Any]] = {}
+
+    def look(self) -> RunStatus:
+        """What there is to see now. Everything unreadable is shown as missing."""
+        told = progress.read_progress(self.folder)
+        running = told.running if told is not None else progress.is_locked(self.folder)
+        card, said = Card(), ""
+        try:
+            card = run_index.read_card(self.folder)
+        except ConfigError as error:
+            said = str(error)
+        state = state_of(card, running=running, complete=not running and self._complete())
+        if card.job is not None and card.job.said:
+            said = card.job.said
+        elif told is not None and not running:
+            said = told.outcome
+        return RunStatus(
+            name=self.name,
+            state=state,
+            said=said,
+            following=running or (card.job is not None and card.job.state not in ENDED),
+            done=told.done if told is not None else self._rows(),
+            total=None if told is None else told.total,
+            progress=told,
+            answers=self._answers(),
+            log=self._lines("log.txt"),
+            console=self._lines("console.txt"),
+        )
+
+    def _complete(self) -> bool:
+        try:
+            manifest = Manifest.read(self.folder)
+        except ConfigError:
+            return False
+        return manifest is not None and bool(manifest.to_dict().get("complete"))
+
+    def _rows(self) -> int:
+        """Rows of the journal, of which only what was added since the last look is counted."""
+        if self._known is not None:
+            return self._known
+        with contextlib.suppress(OSError, ConfigError), files.open_for_reading(self.folder / JOURNALS[0]) as file:
+            if os.fstat(file.fileno()).st_size < self._at:
+                self._counted = self._at = 0
+            file.seek(self._at)
+            while piece := file.read(_PIECE):
+                self._counted += piece.count(b"\n")
+                self._at += len(piece)
+        return self._counted
+
+    def _answers(self) -> tuple[LatestAnswer, ...]:
+        found = [one for name in JOURNALS for one in self._tail(name, _latest_answers)]
+        return tuple(sorted(found, key=lambda one: one.time, reverse=True)[:ANSWERS])
+
+    def _lines(self, name: str) -> str:
+        return "\n".join(self._tail(name, _log_lines))
+
+    def _tail(self, name: str, read: Any) -> Any:
+        """What `read` makes of the end of a file; the same as before where the file has not grown."""
+        try:
+            with files.open_for_reading(self.folder / name) as file:
+                status = os.fstat(file.fileno())
+                state = (status.st_ino, status.st_size)
+                if name in self._kept and self._kept[name][0] == state:
+                    return self._kept[name][1]
+                start = max(0, status.st_size - TAIL)
+                file.seek(start)
+                text = file.read(TAIL)
+        except (OSError, ConfigError):
+            return ()
+        lines = text.splitlines() if not start else text.splitlines()[1:]
+        self._kept[name] = (state, read(lines))
+        return self._kept[name][1]
+
+
+def pace(folder: Path) -> float | None:
+    """How many rows a second the run wrote, by the times of its last rows; None where these do not tell."""
+    times = []
+    with contextlib.suppress(OSError, ConfigError), files.open_for_reading(folder / JOURNALS[0]) as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - 4 * TAIL))
+        for line in file.read(4 * TAIL).splitlines():
+            with contextlib.suppress(orjson.JSONDecodeError):
+                row = orjson.loads(line)
+                if isinstance(row, dict) and not row.get("reused") and (moment := read_moment(row.get("time"))):
+                    times.append(moment.timestamp())
+    lasted = max(times) - min(times) if times else 0.0
+    return len(times) / lasted if lasted >= SHORTEST else None
+
+
+def _log_lines(lines: list[bytes]) -> list[str]:
+    """The last lines of a log, each cut, and of each only what stands after its last return to the beginning."""
+    last = (line.decode("utf-8", "replace") for line in lines[-LOG_LINES:])
+    return [line[:LONGEST_TEXT] + " …" * (len(line) > LONGEST_TEXT) for line in last]
+
+
+def _latest_answers(lines: list[bytes]) -> list[LatestAnswer]:
+    """The answers in the last lines of a journal, the newest first; what is no row is passed over."""
+    found: list[LatestAnswer] = []
+    for line in reversed(lines):
+        if len(found) == ANSWERS:
+            break
+        with contextlib.suppress(orjson.JSONDecodeError):
+            row = orjson.loads(line)
+            if isinstance(row, dict) and isinstance(row.get("item"), str):
+                found.append(_answer(row))
+    return found
+
+
+def _answer(row: Mapping[str, Any]) -> LatestAnswer:
+    timings = row.get("timings")
+    seconds = timings.get("total_s") if isinstance(timings, dict) else None
+    text = row.get("text") or row.get("error") or ""
+    sample = row.get("sample")
+    return LatestAnswer(
+        item=row["item"][:LONGEST_TEXT],
+        strategy=str(row.get("strategy") or "")[:LONGEST_TEXT],
+        sample=sample if isinstance(sample, int) else 0,
+        status=str(row.get("status") or "")[:LONGEST_TEXT],
+        text=str(text)[:LONGEST_TEXT],
+        seconds=float(seconds) if isinstance(seconds, int | float) else None,
+        time=str(row.get("time") or "")[:LONGEST_TEXT],
+        reused=row.get("reused") is True,
+    )
+
+
+async def events(
+    folder: Path, name: str, every: float = EVERY, ending: threading.Event | None = None
+) -> AsyncIterator[RunStatus]:
+    """What is seen of a run, once at the beginning and then whenever it has changed, until nothing works on it and
+    nothing waits to. The last one says so by `following`.
+
+    folder, name: of the run. every: seconds between two looks, so that no more events come than that. ending: set when
+    the server ends; then no more events come, whatever the run does.
+    """
+    follower, before = Follower(folder, name), None
+    while True:
+        seen = await asyncio.to_thread(follower.look)
+        if seen != before:
+            yield seen
+            before = seen
+        if not seen.following:
+            return
+        for _ in range(SLICES):
+            await asyncio.sleep(every / SLICES)
+            if ending is not None and ending.is_set():
+                return
+
+
+PAGE = 50
+"""Runs on a page of the list."""
+
+NEWEST = 5
+"""So many of the runs that ended last are shown, and so many of those that failed."""
+
+LONGEST = 200
+"""Characters of a filter that are looked at."""
+
+FOUND_FOR = 5.0
+"""Seconds for which what servers said is believed before they are asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A run in the list, and where it stands, in a word (see streaming.state_of)."""
+
+    line: RunEntry
+    state: str
+
+    @property
+    def ended(self) -> str:
+        """When it ended, as far as that is known, else when it was begun or submitted; in UTC."""
+        job = self.line.card.job
+        return (job.ended if job else None) or self.line.made or (job.submitted if job else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which runs are listed, in which order. text: stands in the name, the model, the benchmark or the notes.
+
+    The other texts have to be equal to what the run says; "" for any. sort: one of SORTS. down: the largest first.
+    page: from 1.
+    """
+
+    text: str = ""
+    model: str = ""
+    benchmark: str = ""
+    tag: str = ""
+    state: str = ""
+    kind: str = ""
+    sort: str = "made"
+    down: bool = True
+    page: int = 1
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> Filters:
+        """The filters that an address holds; what is none is taken for the default."""
+        told = {name: query.get(name, "")[:LONGEST].strip() for name in NAMES}
+        sort = query.get("sort", "made")
+        page = query.get("page", "1")
+        number = int(page) if page.isascii() and page.isdigit() and len(page) < 9 else 1
+        known = sort if sort in SORTS else "made"
+        down = query.get("down", "yes" if known in DOWN_FIRST else "no") != "no"
+        return cls(**told, sort=known, down=down, page=max(1, number))
+
+    def address(self, **changes: Any) -> str:
+        """The address of the same list with some filters changed; of its first page unless that is given."""
+        changed = replace(self, **{"page": 1, **changes})
+        told = {name: getattr(changed, name) for name in NAMES if getattr(changed, name)}
+        if (changed.sort, changed.down) != ("made", True):
+            told |= {"sort": changed.sort, "down": "yes" if changed.down else "no"}
+        if changed.page > 1:
+            told["page"] = changed.page
+        return f"/?{urlencode(told)}" if told else "/"
+
+    def turned(self, sort: str) -> str:
+        """The address of the list sorted by that column; the other way round where it is already."""
+        return self.address(sort=sort, down=not self.down if sort == self.sort else sort in DOWN_FIRST)
+
+    def pages(self) -> str:
+        """The address of the same list, to which ``page=N`` is appended."""
+        address = self.address()
+        return f"{address}{'&' if '?' in address else '?'}"
+
+    def fits(self, row: Row) -> bool:
+        """Whether a run is listed."""
+        line = row.line
+        words = f"{line.name} {line.model} {line.benchmark} {line.study} {line.card.notes}".lower()
+        return (
+            all(word in words for word in self.text.lower().split())
+            and self.model in ("", line.model)
+            and self.benchmark in ("", line.benchmark)
+            and self.tag in ("", *line.card.tags)
+            and self.state in ("", row.state)
+            and self.kind in ("", line.kind)
+        )
+
+
+NAMES = ("text", "model", "benchmark", "tag", "state", "kind")
+"""The filters that are texts."""
+
+SORTS: Mapping[str, Callable[[Row], Any]] = {
+    "name": lambda row: row.line.name,
+    "state": lambda row: row.state,
+    "model": lambda row: row.line.model.lower(),
+    "benchmark": lambda row: row.line.benchmark,
+    "rows": lambda row: row.line.rows,
+    "size": lambda row: row.line.size,
+    "made": lambda row: row.line.made or (row.line.card.job.submitted if row.line.card.job else ""),
+}
+"""The columns by which runs can be sorted."""
+
+DOWN_FIRST = ("rows", "size", "made")
+"""Columns whose largest value is wanted first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Everything of the Dashboard but the servers.
+
+    rows: the runs of this page of the list. total: how many fit the filters. pages: of how many pages. every: how many
+    runs there are. running: those that some process works on, with what it says. waiting: those that wait in the
+    queue, in their order. finished, failed: the newest that ended well, and that did not. models, benchmarks, tags,
+    states, kinds: what there is, each with how many runs have it. size: bytes of all runs. free: bytes that are free.
+    """
+
+    filters: Filters
+    rows: tuple[Row, ...]
+    total: int
+    pages: int
+    every: int
+    running: tuple[tuple[Row, Progress | None], ...]
+    waiting: tuple[Row, ...]
+    finished: tuple[Row, ...]
+    failed: tuple[Row, ...]
+    models: Counter[str] = field(default_factory=Counter)
+    benchmarks: Counter[str] = field(default_factory=Counter)
+    tags: Counter[str] = field(default_factory=Counter)
+    states: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    size: int = 0
+    free: int | None = None
+
+
+def row_of(line: RunEntry) -> Row:
+    """A run as the list shows it."""
+    state = state_of(line.card, running=line.running, complete=line.complete, broken=bool(line.broken))
+    return Row(line, state)
+
+
+def overview(register: RunIndex, person: Person, filters: Filters = Filters()) -> Overview:
+    """What the Dashboard shows to that person."""
+    rows = [row_of(line) for line in register.lines(person)]
+    fitting = sorted(filter(filters.fits, rows), key=lambda row: (SORTS[filters.sort](row), row.line.name))
+    if filters.down:
+        fitting.reverse()
+    pages = max(1, -(-len(fitting) // PAGE))
+    shown = replace(filters, page=min(filters.page, pages))
+    newest = sorted(rows, key=lambda row: row.ended, reverse=True)
+    lines = [row.line for row in rows]
+    return Overview(
+        filters=shown,
+        rows=tuple(fitting[(shown.page - 1) * PAGE : shown.page * PAGE]),
+        total=len(fitting),
+        pages=pages,
+        every=len(rows),
+        running=running(rows),
+        waiting=waiting(rows),
+        finished=tuple(row for row in newest if row.state == "complete")[:NEWEST],
+        failed=tuple(row for row in newest if row.state in ("failed", "broken"))[:NEWEST],
+        models=Counter(line.model for line in lines if line.model),
+        benchmarks=Counter(line.benchmark for line in lines if line.benchmark),
+        tags=Counter(tag for line in lines for tag in line.card.tags),
+        states=Counter(row.state for row in rows),
+        kinds=Counter(line.kind for line in lines if line.kind),
+        size=sum(line.size for line in lines),
+        free=free(runs_root()),
+    )
+
+
+def running(rows: list[Row]) -> tuple[tuple[Row, Progress | None], ...]:
+    """The runs that some process works on, with what it says of its progress."""
+    now = (State.RUNNING.value, State.STOPPING.value)
+    return tuple((row, progress.read_progress(row.line.folder)) for row in rows if row.state in now)
+
+
+def waiting(rows: list[Row]) -> tuple[Row, ...]:
+    """The runs that wait in the queue, in their order."""
+    told = [(row.line.card.job, row) for row in rows]
+    wait = [(job.order, row.line.name, row) for job, row in told if job is not None and job.active and not job.runs]
+    return tuple(row for _, _, row in sorted(wait, key=lambda one: one[:2]))
+
+
+def free(folder: Path) -> int | None:
+    """Bytes that are free where the runs lie, or will lie; None where that cannot be told."""
+    for place in (folder, *folder.absolute().parents):
+        try:
+            return shutil.disk_usage(place).free
+        except OSError:
+            continue
+    return None
+
+
+class Servers:
+    """The servers that this user started on this machine, as last seen; a busy one may take seconds to answer, so that
+    they are asked at most every FOUND_FOR seconds, by one at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: list[LiveRecord] = []
+        self._at = -FOUND_FOR
+
+    def seen(self) -> list[LiveRecord]:
+        """The servers with their states: ready, loading or silent. It may take as long as a server is silent."""
+        with self._lock:
+            if time.monotonic() - self._at > FOUND_FOR:
+                self._seen, self._at = registry.believed_records(), time.monotonic()
+            return self._seen
+
+
+SERVERS = Servers()
+"""The servers of this machine, for all pages."""
