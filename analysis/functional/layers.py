@@ -170,7 +170,7 @@ class ModelLayers:
     measured: Mapping[str, Outcomes]
     further: tuple[Mapping[str, str], ...]
     asked: breakdowns.TaskRows | None
-    pairs: pairs.Asked | None
+    pairs: variant_pairs.VariantPairs | None
     people: pl.DataFrame
     inputs: tuple[Record, ...] = field(default_factory=tuple)
 

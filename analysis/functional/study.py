@@ -238,10 +238,10 @@ def _unmatched(frame: pl.DataFrame) -> Iterator[str]:
 
 def _of_ranks(tables: Tables) -> Iterator[str]:
     apart = tables.get("not_compared", pl.DataFrame())
-    for (score,), part in apart.group_by(["score"], maintain_order=True) if apart.height else ():
+    for (name,), part in apart.group_by(["score"], maintain_order=True) if apart.height else ():
         told = "; ".join(f"{row['model']} ({row['why']})" for row in part.head(MOST_APART).to_dicts())
         more = f"; and {part.height - MOST_APART} more" if part.height > MOST_APART else ""
-        yield f"{score}: left out of the ranks, as they cannot be compared: {told}{more} (see the table not_compared)"
+        yield f"{name}: left out of the ranks, as they cannot be compared: {told}{more} (see the table not_compared)"
     frame = tables.get("sensitivity", pl.DataFrame())
     if frame.height:
         for row in frame.filter("at_these_weights").iter_rows(named=True):

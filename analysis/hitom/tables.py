@@ -230,10 +230,10 @@ def _explained(key: Mapping[str, str], rows: pl.DataFrame) -> Iterator[Record]:
     known = ~np.isnan(rates[:, 0, 0])
     for place, name in enumerate(NAMES):
         record: Record = {**key, "explanation": name, "wrong": rows.height}
-        for kind, (count, share, suffix) in enumerate((("flagged", "share", ""), ("alone", "share_alone", "_alone"))):
+        for kind, (count, part, suffix) in enumerate((("flagged", "share", ""), ("alone", "share_alone", "_alone"))):
             own, by_chance = flags[:, kind, place], rates[known, kind, place]
             excess = _excess(own[known] - by_chance, units[known])
-            record |= {count: int(own.sum()), share: float(own.mean())}
+            record |= {count: int(own.sum()), part: float(own.mean())}
             record[f"expected{suffix}"] = float(by_chance.mean()) if known.any() else None
             for bound, value in zip(("", "_low", "_high"), excess, strict=True):
                 record[f"excess{suffix}{bound}"] = value

@@ -151,8 +151,8 @@ def _everything() -> None:
     from tomserve.benchmarks import perturbed_2
     from tomserve.benchmarks.perturbed import stages_2
 
-    read = functools.cache(lambda path, content: stages_2.load_stage(path))
-    vars(perturbed_2)["load_stage"] = lambda path: read(path, path.read_bytes() if path.is_file() else b"")
+    read = functools.cache(lambda path, content, load=stages_2.load_stage: load(path))
+    vars(stages_2)["load_stage"] = lambda path: read(path, path.read_bytes() if path.is_file() else b"")
     for stage in perturbed_2.load_stages():
         stage.items()
     gc.collect()

@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from tomserve.benchmarks import published
 from tomserve.benchmarks.base import ALL, ANYBODYS, Benchmark, Findings, Say
 from tomserve.benchmarks.counterfactuals import Case, NoCase
 from tomserve.content import digest
@@ -52,8 +53,8 @@ __all__ = [
 DEFAULT = "perturbed-2"
 """Name of the benchmark that is asked or checked where the user names none."""
 
-_PARTS = ("benchmark", "case", "cases", "findings", "foreign", "guarding")
-"""Modules of this package that declare no benchmark."""
+_PARTS = ("base", "counterfactuals", "learned_baselines", "published")
+"""Modules of this package and of published/ that declare no benchmark."""
 
 _EXAMPLE = (
     "from tomserve.benchmarks import Benchmark",
@@ -73,8 +74,7 @@ def names() -> list[str]:
 @cache
 def _names() -> tuple[str, ...]:
     """The same, listed once: reports and scores ask for the benchmark of every item."""
-    found = (module.name for module in pkgutil.iter_modules(__path__) if module.name not in _PARTS)
-    return tuple(sorted(name.replace("_", "-") for name in found))
+    return tuple(sorted(_modules()))
 
 
 def get(name: str | None = None) -> Benchmark:
@@ -153,8 +153,17 @@ def draw_of(benchmark: Benchmark, names: Iterable[str]) -> Draw:
 
 
 @cache
+def _modules() -> dict[str, str]:
+    """The modules that declare a benchmark, by its name."""
+    places = ((__path__, f"{__name__}."), (published.__path__, f"{published.__name__}."))
+    found = (one for path, prefix in places for one in pkgutil.iter_modules(path, prefix))
+    named = {module.name.rpartition(".")[2]: module.name for module in found}
+    return {name.replace("_", "-"): module for name, module in named.items() if name not in _PARTS}
+
+
+@cache
 def _built_in(name: str) -> Benchmark:
-    found: Benchmark = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").BENCHMARK
+    found: Benchmark = importlib.import_module(_modules()[name]).BENCHMARK
     return found
 
 

@@ -75,7 +75,7 @@ ConfigError for a name that is not there."""
 _REASON = 200
 """So many characters of the reason are kept for which a user's file makes no variant."""
 
-_Result = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 
 def call_guarded(file: Path, what: str, call: Callable[[], _Result]) -> _Result:
@@ -273,11 +273,11 @@ class Benchmark:
             object.__setattr__(self, "draw", Draw(over=(stratum,)))
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
             raise ConfigError(f"name is {self.name!r}; expected small letters, digits, '-' and '_'")
-        for field in ("load", "beliefs", *_OPTIONAL):
-            value = getattr(self, field)
-            if not callable(value) and not (value is None and field in _OPTIONAL):
-                raise ConfigError(f"{field} is {value!r:.60}; expected a function")
-        for field, kind, wanted in (
+        for option in ("load", "beliefs", *_OPTIONAL):
+            value = getattr(self, option)
+            if not callable(value) and not (value is None and option in _OPTIONAL):
+                raise ConfigError(f"{option} is {value!r:.60}; expected a function")
+        for option, kind, wanted in (
             ("strategies", str, "names"),
             ("golds", str, "names"),
             ("usual", str, "conditions such as 'order=1'"),
@@ -287,10 +287,10 @@ class Benchmark:
             ("metrics", Metric, "values of tomserve.scoring.metrics.Metric"),
             ("rules", Baseline, "values of tomserve.scoring.baselines.Baseline"),
         ):
-            value = getattr(self, field)
+            value = getattr(self, option)
             if not isinstance(value, tuple | list) or not all(isinstance(entry, kind) for entry in value):
-                raise ConfigError(f"{field} is {value!r:.60}; expected a tuple of {wanted}")
-            object.__setattr__(self, field, tuple(value))
+                raise ConfigError(f"{option} is {value!r:.60}; expected a tuple of {wanted}")
+            object.__setattr__(self, option, tuple(value))
         if not isinstance(self.draw, Draw):
             raise ConfigError(f"draw is {self.draw!r:.60}; expected a value of tomserve.benchmarks.Draw")
         if not isinstance(self.terms, str):

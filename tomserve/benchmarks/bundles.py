@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tomserve.benchmarks.perturbed.edition_1 import BENCHMARK as PERTURBED
-from tomserve.benchmarks.perturbed.edition_1 import load_stages
+from tomserve.benchmarks.perturbed.stages_1 import load_stages
 from tomserve.items import Item
 from tomserve.items.draw import Draw
 

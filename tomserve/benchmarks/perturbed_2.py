@@ -16,14 +16,13 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from tomserve import content
 from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
 from tomserve.benchmarks.perturbed import baselines, fresh, validation_2
 from tomserve.benchmarks.perturbed.baselines import RULES_2, applies_to, audit_baselines, fit_edition_2, pairs_of
 from tomserve.benchmarks.perturbed.edition_1 import show_stories
 from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, in_false_belief_subset
 from tomserve.benchmarks.perturbed.stages_2 import BENCHMARK as NAME
-from tomserve.benchmarks.perturbed.stages_2 import Stage, load_stage
+from tomserve.benchmarks.perturbed.stages_2 import Stage, load_stages
 from tomserve.content import output_path
 from tomserve.content.output_path import parse_file
 from tomserve.errors import ConfigError, ContentError
@@ -122,27 +121,6 @@ def _of_stage(items: Sequence[Item], stage: str) -> list[Item]:
 
 
 FOLDER = "dataset/perturbed-2/stages"
-
-
-def load_stages(path: Path | None = None) -> list[Stage]:
-    """The checked stages, sorted by name, of a stage file or a folder of them; of the dataset's own for None.
-
-    Raises ConfigError where there are none or two files claim one stage, ContentError for a mistake in a file.
-    """
-    if path is None:
-        files = list(content.names(FOLDER, ".yaml").values())
-    elif path.is_dir():
-        files = sorted(path.glob("*.yaml"))
-    else:
-        files = [path]
-    if not files:
-        raise ConfigError(f"no stage files (*.yaml) in {path or FOLDER}")
-    found: dict[str, Stage] = {}
-    for file in files:
-        stage = load_stage(file)
-        if (other := found.setdefault(stage.file.stage, stage)) is not stage:
-            raise ConfigError(f"{file}: stage {stage.file.stage!r} is already in {other.path}")
-    return [found[name] for name in sorted(found)]
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:

@@ -61,7 +61,7 @@ from tomserve.faithfulness.table import (
 from tomserve.items import Item
 from tomserve.prompting.conversation import Asker
 from tomserve.runs import journal
-from tomserve.runs.conversations import Asker as PhasesAsker
+from tomserve.runs.conversations import Asker as ConversationsAsker
 from tomserve.runs.conversations import Conversations, Phase, Question, is_finished
 from tomserve.runs.evaluation import Servers
 from tomserve.runs.grader import Reader, check_chat, find_reader
@@ -84,7 +84,7 @@ MARK = "asked_by"
 Chains = Mapping[tuple[str, str], Chain]
 """The chains of a run, by item and strategy."""
 
-Drive = Callable[["Asking"], None]
+Drive = Callable[["AskingPhase"], None]
 """Runs `Asking.ask` to its end."""
 
 
@@ -97,7 +97,7 @@ def run_phase(asking: AskingPhase) -> None:
 class AskingPhase:
     """One phase, asked by one asker. listener: told what happens. stop: ends it early."""
 
-    asker: PhasesAsker
+    asker: ConversationsAsker
     phase: Phase
     listener: Listener
     stop: Stop
@@ -196,7 +196,7 @@ class AskingSession:
         given = self.connection
         patience = {} if given.patience is None else {"lost_after": given.patience}
         policy = given.policy if not patience else type(given.policy)(**{**vars(given.policy), **patience})
-        asker = PhasesAsker(
+        asker = ConversationsAsker(
             endpoints, model, self.listener, self.stop, self.run.log, lambda: None, given.timeout, given.transport,
             policy, alive, ModelGuard(phase.journal.models, acceptable=False),
         )  # fmt: skip

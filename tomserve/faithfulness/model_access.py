@@ -364,8 +364,8 @@ def reach_model(
         evaluation.ensure_engine(_Noted(waiting.note), setup=connection.setup)
         server, started = servers.of(chosen, run.path, note)
         found = ModelAccess(started, source, server.gone)
-    for endpoint in found.target.endpoints:
-        with PrefillProbe(endpoint, keys.api_key(), connection.timeout, waiting) as probe:
+    for address in found.target.endpoints:
+        with PrefillProbe(address, keys.api_key(), connection.timeout, waiting) as probe:
             probe.check_chat(found.target.model, source.sampling.extra)
     with PrefillProbe(found.target.endpoints[0], keys.api_key(), connection.timeout, waiting) as probe:
         found.held_by = probe.choice_field(found.target.model, found.answering.extra)

@@ -270,7 +270,7 @@ class HasFactors(Protocol):
         """The place in the design."""
 
 
-HasFactorsT = TypeVar("PlacedT", bound=HasFactors)
+HasFactorsT = TypeVar("HasFactorsT", bound=HasFactors)
 
 
 def where(items: Iterable[HasFactorsT], conditions: Iterable[str]) -> Iterator[HasFactorsT]:

@@ -138,12 +138,12 @@ def check_endpoints(
     endpoint does not answer as it should, ConfigError where a prompt and its reply are longer than the context.
     """
     longest = None
-    for endpoint in chosen.endpoints:
-        with Probe(endpoint, keys.api_key(), timeout, waiting) as probe:
+    for address in chosen.endpoints:
+        with Probe(address, keys.api_key(), timeout, waiting) as probe:
             probe.check_chat(chosen.model, sampling.extra)
             for strategy, fields in _own_fields(questions):
                 probe.check_fields(chosen.model, strategy, {**sampling.extra, **fields})
-            if endpoint == chosen.endpoints[0]:
+            if address == chosen.endpoints[0]:
                 prompts = _longest_prompts(questions)
                 longest = probe.check_context(chosen.model, chosen.context, prompts, sampling.extra)
                 if longest is None and (said := _cut(probe, chosen.model, _longest_prompts(questions), sampling)):

@@ -474,8 +474,8 @@ def read_run(
 
 def check_chat(reader: Reader) -> None:
     """Raise ServerError where a server of the reader refuses to chat, before it is asked hundreds of times."""
-    for endpoint in reader.target.endpoints:
-        with Probe(endpoint, keys.api_key(), 60.0) as probe:
+    for address in reader.target.endpoints:
+        with Probe(address, keys.api_key(), 60.0) as probe:
             probe.check_chat(reader.target.model, reader.sampling.extra)
 
 

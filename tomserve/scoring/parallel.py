@@ -154,7 +154,7 @@ _STOP = "stop"
 """Name of the file that says that somebody has met an error."""
 
 
-_PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tomserve.scoring import beside; beside.main()"
+_PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tomserve.scoring import parallel; parallel.run_helper()"
 _SIZE = 8
 """How many bytes say how long the description of the work is."""
 

@@ -437,7 +437,7 @@ def choose_intervals(study: Study, intervals: str | None) -> str:
     return chosen
 
 
-Result = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 def call_study(study: Study, compute: Callable[[], Result]) -> Result:

@@ -15,8 +15,7 @@ from tomserve.errors import ConfigError, one_of
 from tomserve.reporting import tables
 from tomserve.reporting.html import page
 from tomserve.reporting.html import page as html_report
-from tomserve.reporting.html import report as html_html_report
-from tomserve.reporting.html import report as report_2
+from tomserve.reporting.html import report as build
 from tomserve.reporting.html.page import Table
 from tomserve.runs.runfolder import find_run
 from tomserve.runs.scores import scores_of
@@ -181,9 +180,7 @@ def panels(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[s
 
     Returns what the page shows besides. Raises what `build.panels` raises.
     """
-    made = report_2.report_panels(
-        runs[0], options.get("study"), options.get("intervals"), tuple(options.get("by") or ())
-    )
+    made = build.report_panels(runs[0], options.get("study"), options.get("intervals"), tuple(options.get("by") or ()))
     said, analysis = made
     (out / PANELS).write_text(page.fragment(said), encoding="utf-8")
     for name, frame in analysis.tables.items():
@@ -226,7 +223,7 @@ def report(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[s
 
     Raises what `build.report` raises.
     """
-    text = html_html_report.report_html(
+    text = build.report_html(
         (runs[0],), options.get("intervals"), (), options.get("study"), by=tuple(options.get("by") or ())
     )
     (out / REPORT).write_text(text, encoding="utf-8")

@@ -25,11 +25,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import orjson
-from huey import (
-    Huey,  # type: ignore[import-untyped]  # huey has no types
-    PriorityRedisHuey,  # type: ignore[import-untyped]  # huey has no types
-    SqliteHuey,  # type: ignore[import-untyped]  # huey has no types
-)
+from huey import Huey, PriorityRedisHuey, SqliteHuey  # type: ignore[import-untyped]  # huey has no types
 from huey.exceptions import HueyException  # type: ignore[import-untyped]  # huey has no types
 from huey.registry import Message  # type: ignore[import-untyped]  # huey has no types
 from huey.serializer import Serializer  # type: ignore[import-untyped]  # huey has no types
@@ -53,7 +49,7 @@ from tomserve.web.settings import Settings
 from tomserve.workflows import evaluate
 from tomserve.workflows.evaluate import Experiment
 
-Outcome = TypeVar("Done")
+Outcome = TypeVar("Outcome")
 
 SECONDS = 5.0
 """How long a database may take to answer."""

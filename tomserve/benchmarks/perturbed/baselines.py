@@ -32,7 +32,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tomserve.benchmarks.learned_baselines import TOLERATED, Answers, ShippedAnswers, predict_held_out
+from tomserve.benchmarks.learned_baselines import Answers, ShippedAnswers, predict_held_out
 from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, UNKNOWN_LABEL, in_false_belief_subset
 from tomserve.items import UNKNOWN, Item
 from tomserve.scoring.baselines import GENERIC, Baseline, first_mentioned, list_mentions
@@ -188,7 +188,8 @@ _FITTED: dict[str, Features] = {
 SHIPPED_2 = ShippedAnswers(
     (*_FITTED, "nearest story"),
     Path(__file__).with_name("learned_2.json"),
-    'python -c "from tomserve.benchmarks.perturbed_2 import load, shortcuts; shortcuts.write(list(load()))"',
+    'python -c "from tomserve.benchmarks import perturbed_2; from tomserve.benchmarks.perturbed import baselines; '
+    'baselines.write_edition_2(list(perturbed_2.load()))"',
 )
 
 WRITTEN = (Baseline("ten words", ten_words), Baseline("last told label", last_mentioned))
@@ -220,15 +221,13 @@ def write_edition_2(items: Sequence[Item]) -> None:
     SHIPPED_2.write([item for item in items if applies_to(item)], fit_edition_2(items))
 
 
-__all__ = ["LEARNED_1", "SHIPPED_1", "TOLERATED", "count_differences", "fit_edition_1", "write_edition_1"]
-
 LEARNED_1 = ("question only", "bag of words")
 """The names of the rules, in the order of their answers in the file."""
 
 SHIPPED_1 = ShippedAnswers(
     LEARNED_1,
     Path(__file__).with_name("learned.json"),
-    'python -c "from tomserve.benchmarks.perturbed import learned, load; learned.write(list(load()))"',
+    'python -c "from tomserve.benchmarks.perturbed import baselines, load; baselines.write_edition_1(list(load()))"',
 )
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tomserve import content
 from tomserve.benchmarks.base import Benchmark, Findings, Say
 from tomserve.benchmarks.perturbed.baselines import RULES_1
-from tomserve.benchmarks.perturbed.stages_1 import Edition1Stage, load_stage
+from tomserve.benchmarks.perturbed.stages_1 import load_stages
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item
 from tomserve.items.draw import Draw
@@ -69,27 +68,6 @@ def _lines(story: dict[str, Item]) -> Iterable[str]:
     for number, sentence in enumerate(belief.story):
         possible = [", ".join(one[number]) if one is not None else "?" for one in sets]
         yield f"{number + 1:2d}. {sentence}  [belief: {possible[0]}; reality: {possible[1]}]"
-
-
-def load_stages(path: Path | None = None) -> list[Edition1Stage]:
-    """The checked stages, sorted by name, of a stage file or a folder of them; of the dataset's own for None.
-
-    Raises ConfigError where there are none or two files claim one stage, ContentError for a mistake in a file.
-    """
-    if path is None:
-        files = list(content.names("dataset/stages", ".yaml").values())
-    elif path.is_dir():
-        files = sorted(path.glob("*.yaml"))
-    else:
-        files = [path]
-    if not files:
-        raise ConfigError(f"no stage files (*.yaml) in {path or 'dataset/stages'}")
-    found: dict[str, Edition1Stage] = {}
-    for file in files:
-        stage = load_stage(file)
-        if (other := found.setdefault(stage.file.stage, stage)) is not stage:
-            raise ConfigError(f"{file}: stage {stage.file.stage!r} is already in {other.path}")
-    return [found[name] for name in sorted(found)]
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:

@@ -18,8 +18,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from tomserve import content
 from tomserve.content.validation import YamlLines, load_yaml, validate
-from tomserve.errors import ContentError, one_of
+from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import Factor, Gold, Item
 from tomserve.items.automaton import compile_sets
 
@@ -502,3 +503,24 @@ class _Checker:
 
 def _prefix(sets: list[list[str]], edges: list[tuple[int, str, str]], length: int) -> bool:
     return bool(compile_sets(sets[:length], [edge for edge in edges if edge[0] < length]).labels)
+
+
+def load_stages(path: Path | None = None) -> list[Edition1Stage]:
+    """The checked stages, sorted by name, of a stage file or a folder of them; of the dataset's own for None.
+
+    Raises ConfigError where there are none or two files claim one stage, ContentError for a mistake in a file.
+    """
+    if path is None:
+        files = list(content.names("dataset/stages", ".yaml").values())
+    elif path.is_dir():
+        files = sorted(path.glob("*.yaml"))
+    else:
+        files = [path]
+    if not files:
+        raise ConfigError(f"no stage files (*.yaml) in {path or 'dataset/stages'}")
+    found: dict[str, Edition1Stage] = {}
+    for file in files:
+        stage = load_stage(file)
+        if (other := found.setdefault(stage.file.stage, stage)) is not stage:
+            raise ConfigError(f"{file}: stage {stage.file.stage!r} is already in {other.path}")
+    return [found[name] for name in sorted(found)]

@@ -48,6 +48,7 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from tomserve import content
 from tomserve.benchmarks.perturbed.stages_1 import (
     CUE,
     PERTURBATIONS,
@@ -59,7 +60,7 @@ from tomserve.benchmarks.perturbed.stages_1 import (
     fill,
 )
 from tomserve.content.validation import YamlLines, load_yaml, validate
-from tomserve.errors import ContentError, one_of
+from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import UNKNOWN, Factor, Gold, Item
 from tomserve.items.automaton import compile_sets
 
@@ -714,3 +715,27 @@ class _Checker:
             self.fail("an '@' stands in the text; events follow ' @ ' with a space on both sides", *loc)
         if (mistake := self.prose.mistake(template)) is not None:
             self.fail(mistake, *loc)
+
+
+FOLDER = "dataset/perturbed-2/stages"
+
+
+def load_stages(path: Path | None = None) -> list[Stage]:
+    """The checked stages, sorted by name, of a stage file or a folder of them; of the dataset's own for None.
+
+    Raises ConfigError where there are none or two files claim one stage, ContentError for a mistake in a file.
+    """
+    if path is None:
+        files = list(content.names(FOLDER, ".yaml").values())
+    elif path.is_dir():
+        files = sorted(path.glob("*.yaml"))
+    else:
+        files = [path]
+    if not files:
+        raise ConfigError(f"no stage files (*.yaml) in {path or FOLDER}")
+    found: dict[str, Stage] = {}
+    for file in files:
+        stage = load_stage(file)
+        if (other := found.setdefault(stage.file.stage, stage)) is not stage:
+            raise ConfigError(f"{file}: stage {stage.file.stage!r} is already in {other.path}")
+    return [found[name] for name in sorted(found)]

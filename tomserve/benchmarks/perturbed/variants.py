@@ -686,7 +686,7 @@ def make_retell(path: Path | None) -> Retell:
     path: the user's stage file or folder of them; None, and for a file of items, those of the dataset. Raises
     ConfigError and ContentError for stage files, files of retold sentences and names that cannot be read.
     """
-    from tomserve.benchmarks.perturbed_2 import load_stages  # it imports this module
+    from tomserve.benchmarks.perturbed.stages_2 import load_stages  # it imports this module
 
     names = read_names().pools()
     own = None if path is not None and path.suffix == ".jsonl" else path

@@ -42,7 +42,7 @@ INSIDE = "data/script/data"
 SCENES = 5
 """How many scenes the stories have that are asked: those of the paper; 50 of the released ones have 4, 6 or 7."""
 
-DIGESTS = Path(__file__).parents[1] / "foreign/dyntom.txt"
+DIGESTS = Path(__file__).with_name("dyntom.txt")
 """The digests of the known commit's trials, one a line."""
 
 WAY_OUT = "take the folder anew from the repository"
