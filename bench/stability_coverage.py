@@ -93,10 +93,10 @@ def bootstrap(original: Array, variant: Array, index: Array, rng: np.random.Gene
 
 def linear(original: Array, variant: Array, index: Array) -> Interval:
     """Kappa by the delta method over clusters, t: printed for comparison."""
-    from tomserve.stats.stability import _expected, _sums
+    from tomserve.stats.stability import _expected_agreement, _sums
 
     same = agreement(original, variant).astype(float)
-    moved, expected = _expected(original, variant)
+    moved, expected = _expected_agreement(original, variant)
     share = same.mean()
     kappa = (share - expected) / (1 - expected)
     sums = _sums((same - share - (1 - kappa) * moved) / (1 - expected), index)

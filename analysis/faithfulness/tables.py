@@ -57,7 +57,7 @@ from tomserve.stats.interventions import (
     contrast,
     correct_p,
     decide,
-    difference_between,
+    difference_of_effects,
     follow_effect,
     is_chain_needless,
     loss_effect,
@@ -439,7 +439,7 @@ def _differences(key: Record, one: Group, other: Group) -> Iterator[Record]:
         found = [_by_item(group, condition, label) for group in (one, other)]
         both = found[0].join(found[1].select("item", by_call="difference"), on="item").sort("item")
         if both.height:
-            gap = difference_between(both["difference"].to_numpy(), both["by_call"].to_numpy(), units(both))
+            gap = difference_of_effects(both["difference"].to_numpy(), both["by_call"].to_numpy(), units(both))
             among = both["item"]
             values = [headline_contrasts(group, among)[name].value for group in (one, other)]
             yield {

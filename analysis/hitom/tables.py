@@ -18,7 +18,7 @@ import polars as pl
 
 from tomserve.errors import ConfigError
 from tomserve.items import UNKNOWN
-from tomserve.scoring.table import named_gold
+from tomserve.scoring.table import gold_column
 from tomserve.stats import association
 from tomserve.stats.clustered import units_share
 from tomserve.stats.effects import FEW
@@ -68,7 +68,7 @@ def study_rows(scores: pl.LazyFrame, rules: Sequence[str] = ()) -> pl.DataFrame:
     rows = (
         prepared_rows(scores, (*REQUIRED, *rules), TYPES)
         .with_columns(
-            named_gold(TYPES),
+            gold_column(TYPES),
             story=pl.concat_str(one_telling, "prompting_type", "semantics", separator="/", ignore_nulls=True),
             question=pl.col("item").str.extract(r"^hitom/[^/]+/(.+)$"),
             cluster=pl.coalesce(pl.lit("twins ") + pl.col("twin"), "cluster"),

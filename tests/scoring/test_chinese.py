@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import make_item
 from tomserve.scoring.answers import read_reply
-from tomserve.scoring.baselines import first_mentioned, list_mentions
+from tomserve.scoring.baselines import find_first_mention, list_mentions
 from tomserve.scoring.labels import LetteredChoices, match_label
 
 CHOICES = LetteredChoices(("背包", "手提包", "因为他累了，不想去。", "公文包"))
@@ -56,4 +56,4 @@ def test_a_chinese_story_mentions_choices_without_spaces() -> None:
     )
     assert list_mentions(item) == ("手提包", "背包")
     nested = make_item(story=["小明有手提包。"], choices=["手提包", "提包"], answer="提包", gold=None)
-    assert first_mentioned(nested) == "手提包"
+    assert find_first_mention(nested) == "手提包"

@@ -37,7 +37,7 @@ def test_the_direct_comparison_equals_the_walk_through_the_layers(gold, stated, 
 
 def test_of_equally_good_gold_chains_the_same_one_counts() -> None:
     gold = compile_sets([["x", "y"], ["x", "y"], ["x", "y"]], policy="free")
-    assert len(chains._listed(gold)) == chains.MOST
+    assert len(chains._list_gold_chains(gold)) == chains.MOST
     for first in "xyz":
         for last in "xyz":
             stated = ((1, first), (3, last))
@@ -47,7 +47,7 @@ def test_of_equally_good_gold_chains_the_same_one_counts() -> None:
 def test_a_rationale_of_many_gold_chains_is_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
     many = compile_sets([["x", "y"]] * 40, policy="free")  # 2 ** 40 gold chains
     stated = tuple(enumerate("xy" * 20, 1))
-    assert chains._listed(many) == ()
+    assert chains._list_gold_chains(many) == ()
     assert compare_chain(many, stated, True, ()) == layer_by_layer(many, stated, True, ())
 
 
@@ -56,4 +56,4 @@ def test_verdicts_of_many_neighbours_are_not_kept_for_ever() -> None:
     for number in range(50):
         others = (compile_sets([[f"a{number}"], ["b"]]),)
         assert compare_chain(gold, ((1, f"a{number}"), (2, "x")), True, others)[2].verdicts == ("other_belief", "right")
-    assert len(chains._listed(gold)[0]._verdicts) <= chains._KEPT
+    assert len(chains._list_gold_chains(gold)[0]._verdicts) <= chains._KEPT

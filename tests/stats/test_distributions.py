@@ -20,7 +20,7 @@ def test_students_t(df: float) -> None:
     for p in (0.001, 0.025, 0.5, 0.9, 0.975):
         quantile = d.t_quantile(p, df)
         assert quantile == pytest.approx(stats.t.ppf(p, df), rel=1e-12, abs=1e-12)
-        assert d.t_two_sided(quantile, df) == pytest.approx(2 * stats.t.sf(abs(quantile), df), rel=1e-12)
+        assert d.t_tails(quantile, df) == pytest.approx(2 * stats.t.sf(abs(quantile), df), rel=1e-12)
 
 
 def test_arrays_of_degrees_of_freedom_keep_their_shape_and_what_has_none_is_undefined() -> None:
@@ -28,8 +28,8 @@ def test_arrays_of_degrees_of_freedom_keep_their_shape_and_what_has_none_is_unde
     found = d.t_quantiles(0.975, df)
     assert found[0] == pytest.approx([stats.t.ppf(0.975, 3), stats.norm.ppf(0.975)])
     assert np.isnan(found[1]).all()
-    assert np.isnan(d.t_two_sided(np.ones((2, 2)), df)[1]).all()
-    assert isinstance(d.t_two_sided(1.0, 4.0), float)
+    assert np.isnan(d.t_tails(np.ones((2, 2)), df)[1]).all()
+    assert isinstance(d.t_tails(1.0, 4.0), float)
 
 
 def test_other_distributions() -> None:

@@ -13,7 +13,7 @@ from statsmodels.stats.weightstats import ttost_paired
 
 from tomserve.stats.clustered import PairSums, margin_intervals, pair_sums, pairs_intervals
 from tomserve.stats.equivalence import ONE_SIDED, TOST, VERDICTS, compare_margin, units_for_margin, verdict
-from tomserve.stats.power import units_needed
+from tomserve.stats.power import count_units
 
 
 def drawn(share: float, other: float, clusters: int, each: int, seed: int = 0) -> PairSums:
@@ -134,7 +134,7 @@ def test_the_interval_of_a_margin_holds_that_of_the_effect_and_grows_with_the_le
 
 
 def test_how_many_units_are_needed() -> None:
-    assert units_for_margin(0.05, 0.2) == (units_needed(0.05, 0.2), units_needed(0.05, 0.2, 0.1, 0.9))
+    assert units_for_margin(0.05, 0.2) == (count_units(0.05, 0.2), count_units(0.05, 0.2, 0.1, 0.9))
     z = stats.norm.ppf
     assert units_for_margin(0.02, 0.3)[0] == pytest.approx(((z(0.975) + z(0.8)) * 0.3 / 0.02) ** 2, abs=3)
     assert units_for_margin(0.02, 0.3)[1] == pytest.approx(((z(0.95) + z(0.9)) * 0.3 / 0.02) ** 2, abs=3)

@@ -22,7 +22,7 @@ from tomserve.stats.interventions import (
     area_above,
     contrast,
     decide,
-    difference_between,
+    difference_of_effects,
     follow_effect,
     loss_effect,
     units_to_decide,
@@ -126,11 +126,11 @@ def test_the_area_is_nothing_for_a_flat_line_and_by_hand_otherwise() -> None:
 
 
 def test_two_differences_may_lie_two_apart() -> None:
-    found = difference_between([1, 1, 1, 0], [-1, -1, 0, -1], list("aabb"))
+    found = difference_of_effects([1, 1, 1, 0], [-1, -1, 0, -1], list("aabb"))
     assert found.estimate == pytest.approx((2 + 1) / 2)
     half = ttest_1samp([2, 1], 0).confidence_interval(0.95)
     assert found.high == pytest.approx(min(2.0, half.high))
-    assert math.isnan(difference_between([], [], []).estimate)
+    assert math.isnan(difference_of_effects([], [], []).estimate)
 
 
 def test_holm_by_hand_and_an_undefined_p_is_no_test() -> None:

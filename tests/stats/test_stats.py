@@ -19,7 +19,7 @@ from tomserve.stats.paired import (
     sign_flip,
     t_p,
 )
-from tomserve.stats.power import detectable_sd, minimum_detectable_effect, plan, units_needed
+from tomserve.stats.power import count_units, detectable_sd, minimum_detectable_effect, plan
 from tomserve.stats.proportions import (
     Interval,
     newcombe,
@@ -295,12 +295,12 @@ def test_the_promised_power_is_had(family: int) -> None:
 
 def test_units_needed_are_the_fewest() -> None:
     for family in (1, 10):
-        m = units_needed(-0.2, 0.2, family=family)
+        m = count_units(-0.2, 0.2, family=family)
         assert m is not None
         assert minimum_detectable_effect(m, 0.2, family=family) <= 0.2
         assert minimum_detectable_effect(m - 1, 0.2, family=family) > 0.2
-    assert units_needed(0.9, 0.0) == 2
-    assert [units_needed(*given) for given in ((0.0, 0.2), (math.nan, 0.2), (0.2, math.nan), (1e-9, 0.2))] == [None] * 4
+    assert count_units(0.9, 0.0) == 2
+    assert [count_units(*given) for given in ((0.0, 0.2), (math.nan, 0.2), (0.2, math.nan), (1e-9, 0.2))] == [None] * 4
 
 
 def test_what_no_effect_can_reach_is_undefined() -> None:

@@ -107,7 +107,7 @@ def test_gee_from_sums_is_that_of_rows(seed: int, strata: int) -> None:
     data = stats_strata.sum_clusters(y, arm, cluster, codes)
     assert data is not None
     matrix = np.column_stack([np.eye(codes.max() + 1)[codes], arm.astype(float)])
-    whole = {True: None if stats_strata._separated(y, arm, codes) else stats_strata._standardised(y, matrix, cluster)}
+    whole = {True: None if stats_strata._is_separable(y, arm, codes) else stats_strata._standardise(y, matrix, cluster)}
     whole[False] = stats_strata._linear(y, matrix, cluster)
     for binomial, wanted in whole.items():
         if wanted is not None:

@@ -17,7 +17,7 @@ from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
 from tomserve.runs.scores import load_scores
-from tomserve.stats.power import minimum_detectable_effect, units_needed
+from tomserve.stats.power import count_units, minimum_detectable_effect
 from tomserve.studies import analyze
 from tomserve.studies.comparison import WIDTH, compare, comparison_verdicts, shorten_pair
 from tomserve.studies.plan import Plan, plan_study
@@ -104,7 +104,7 @@ def test_a_plan_counts_requests_and_what_can_be_found() -> None:
     assert four["units"] == "4 stages"
     assert four["minimum_detectable_effect, SD 0.2"] == minimum_detectable_effect(4, 0.2, family=10)
     assert four["if all are affected, SD 0.2"] == pytest.approx(0.2 * 2.13, abs=0.002)
-    assert four["units_needed for 0.2, SD 0.2"] == units_needed(0.2, 0.2, family=10) == 18
+    assert four["units_needed for 0.2, SD 0.2"] == count_units(0.2, 0.2, family=10) == 18
     alone, seven = rows["all perturbations against none"], rows["prompting, overall"]
     assert alone["units"] == seven["units"] == "7 stages"
     for row in (alone, seven):  # tested alone, so that there is nothing to correct

@@ -32,7 +32,7 @@ from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.score import PARTIAL
 from tomserve.scoring.table import (
     TABLES,
-    named_gold,
+    gold_column,
     report_problems,
     unknown_statuses,
     write_score_table,
@@ -535,7 +535,7 @@ def _scorer(scores: pl.LazyFrame) -> str:
     read = scores.group_by("parse").len().sort("len", "parse", descending=[True, False]).collect()
     listed = ", ".join(f"{parse or 'not at all'} {count}" for parse, count in read.iter_rows())
     golds: list[str] = []
-    if (named := named_gold(scores.collect_schema().names())) is not None:
+    if (named := gold_column(scores.collect_schema().names())) is not None:
         golds = scores.select(named.unique().sort()).drop_nulls().collect()["gold"].to_list()
     return f"replies read as: {listed}" + (f"; compared with gold: {', '.join(golds)}" if golds else "")
 

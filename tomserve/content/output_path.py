@@ -95,7 +95,7 @@ def open_output(path: Path, *inputs: Path | None, own: Collection[str] = ()) -> 
     with temporary.folder() as scratch:
         with open(scratch / "content", "xb") as made:
             yield made
-        with open(scratch / "content", "rb") as source, _opened(path, number) as target:
+        with open(scratch / "content", "rb") as source, _open_stream(path, number) as target:
             shutil.copyfileobj(source, target, 1 << 16)
 
 
@@ -110,7 +110,7 @@ def _keep(file: IO[bytes], status: os.stat_result) -> None:
 
 
 @contextlib.contextmanager
-def _opened(path: Path, number: int | None) -> Iterator[IO[bytes]]:
+def _open_stream(path: Path, number: int | None) -> Iterator[IO[bytes]]:
     """A device, pipe or stream, open for writing. A stream goes on where it stands, as a shell's redirection does."""
     with critical_section():
         descriptor = os.dup(number) if number is not None else -1

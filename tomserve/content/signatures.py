@@ -53,7 +53,7 @@ def sign_text(text: str, key: Path) -> str:
     path = key.expanduser()
     if not path.is_file():
         raise ConfigError(f"{path}: there is no key; make one by `ssh-keygen -t ed25519 -f FILE`, or name another")
-    done = _keygen(["sign", "-f", str(path), "-n", NAMESPACE], text)
+    done = _run_keygen(["sign", "-f", str(path), "-n", NAMESPACE], text)
     if done.returncode != 0 or not _whole(done.stdout):
         raise ConfigError(f"{path}: ssh-keygen does not sign with it ({_reason(done)}); give the file of an SSH key")
     return done.stdout
@@ -74,23 +74,23 @@ def check_signature(text: str, signature: str, signers: Path | None = None) -> S
     with temporary.folder() as scratch:
         file = scratch / "signature"
         file.write_text(signature, "utf-8")
-        by_anybody = _keygen(["check-novalidate", "-n", NAMESPACE, "-s", str(file)], text)
+        by_anybody = _run_keygen(["check-novalidate", "-n", NAMESPACE, "-s", str(file)], text)
         if by_anybody.returncode != 0:
             return SignatureCheck(False, f"does not fit ({_reason(by_anybody)})")
         key = _key_in(by_anybody.stdout)
         if signers is None:
             return SignatureCheck(True, f"by {key}; give --signers FILE to check whose key that is")
         allowed = scratch / "allowed"
-        allowed.write_text(_allowed(signers), "utf-8")
-        names = _keygen(["find-principals", "-f", str(allowed), "-s", str(file)], "")
+        allowed.write_text(_list_signers(signers), "utf-8")
+        names = _run_keygen(["find-principals", "-f", str(allowed), "-s", str(file)], "")
         for name in names.stdout.splitlines() if names.returncode == 0 else ():
             arguments = ["verify", "-f", str(allowed), "-I", name, "-n", NAMESPACE, "-s", str(file)]
-            if _keygen(arguments, text).returncode == 0:
+            if _run_keygen(arguments, text).returncode == 0:
                 return SignatureCheck(True, f"by {one_line(name)} ({key})")
     return SignatureCheck(False, f"by {key}, which is none of those that {signers} names")
 
 
-def _allowed(signers: Path) -> str:
+def _list_signers(signers: Path) -> str:
     """The text of a file of allowed signers; a public key alone becomes a line for whoever has it."""
     path = signers.expanduser()
     try:
@@ -106,10 +106,10 @@ def _allowed(signers: Path) -> str:
             raise ConfigError(
                 f"{path}: line {number} holds no public key; expected one as in a file .pub, after a name or alone"
             )
-    return "\n".join(_named(line) for line in lines) + "\n"
+    return "\n".join(_name_signer(line) for line in lines) + "\n"
 
 
-def _named(line: str) -> str:
+def _name_signer(line: str) -> str:
     """A line of allowed signers. A public key alone has its comment, as alice@lab, for a name."""
     if not re.match(r"(ssh|ecdsa|sk)-", line):
         return line
@@ -118,7 +118,7 @@ def _named(line: str) -> str:
     return f"{name or 'the-given-key'} {kind} {key}"
 
 
-def _keygen(arguments: list[str], text: str) -> subprocess.CompletedProcess[str]:
+def _run_keygen(arguments: list[str], text: str) -> subprocess.CompletedProcess[str]:
     """Run ``ssh-keygen -Y``, with the text as its input. Raises MachineError where there is no such program."""
     try:
         return subprocess.run(
@@ -200,7 +200,7 @@ def _key() -> bytes | None:
         try:
             return _read(path)
         except FileNotFoundError:
-            return _made(path)
+            return _make_key(path)
     except (OSError, RuntimeError):  # RuntimeError: this user has no home folder that could be found
         return None
 
@@ -224,7 +224,7 @@ def _read(path: Path) -> bytes | None:
     return key if secret and len(key) == KEY_BYTES else None
 
 
-def _made(path: Path) -> bytes | None:
+def _make_key(path: Path) -> bytes | None:
     """Make a new key and return it, or the key of another process that was faster.
 
     The finished file gets its name by linking, which is one step, so that no process ever reads half a key.

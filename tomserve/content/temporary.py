@@ -77,7 +77,7 @@ def file(beside: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     made: IO[bytes] | None = None
     try:
         with critical_section():
-            made = _created(beside, mode)
+            made = _create_file(beside, mode)
         with made:
             yield made
     finally:
@@ -98,7 +98,7 @@ def _same(path: str, known: tuple[int, int]) -> bool:
     return (status.st_dev, status.st_ino) == known
 
 
-def _created(beside: Path, mode: int) -> IO[bytes]:
+def _create_file(beside: Path, mode: int) -> IO[bytes]:
     while True:
         name = str(beside / f".tomserve-{secrets.token_hex(8)}.part")
         made = open(name, "xb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, mode))  # noqa: SIM115
@@ -123,7 +123,7 @@ def folder(within: Path | None = None) -> Iterator[Path]:
     lock = -1
     try:
         with critical_section():
-            made, lock = _made(place)
+            made, lock = _make_folder(place)
         yield Path(made)
     finally:
         if made is not None:
@@ -137,7 +137,7 @@ def folder(within: Path | None = None) -> Iterator[Path]:
                         os.close(lock)
 
 
-def _made(place: Path) -> tuple[str, int]:
+def _make_folder(place: Path) -> tuple[str, int]:
     """A new folder, and the descriptor that holds its lock; -1 where the file system has no locks."""
     while True:
         made = str(place / f".tomserve-{secrets.token_hex(8)}.work")

@@ -101,7 +101,7 @@ def explain(error: Mapping[str, Any], data: Any, model: type[pydantic.BaseModel]
         known = keys_at(loc[:-1], model)
         return f"unknown key{nearest(str(loc[-1]), known) or '.'} Known: {', '.join(known)}" if known else "unknown key"
     if kind == "missing":
-        return _missing(loc, wanted, _expected(loc, model))
+        return _missing(loc, wanted, _describe_expectation(loc, model))
     if kind in ("value_error", "assertion_error"):
         return str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     found = error["input"]
@@ -119,7 +119,7 @@ def explain(error: Mapping[str, Any], data: Any, model: type[pydantic.BaseModel]
         look = _PATTERNS.get(context["pattern"], f"a text that matches the pattern {context['pattern']}")
         return f"expected {look}; found {show_value(found)}"
     if kind.endswith(_WRONG_TYPE) or wanted is not None:
-        return f"expected {_expected(loc, model)}; found {show_value(found)}"
+        return f"expected {_describe_expectation(loc, model)}; found {show_value(found)}"
     return f"{str(error['msg']).lower()}; found {show_value(found)}"
 
 
@@ -194,7 +194,7 @@ def model_in(annotation: Any) -> type[pydantic.BaseModel] | None:
     return next((submodel for arm in get_args(annotation) if (submodel := model_in(arm)) is not None), None)
 
 
-def _expected(loc: Loc, model: type[pydantic.BaseModel]) -> str:
+def _describe_expectation(loc: Loc, model: type[pydantic.BaseModel]) -> str:
     """What a value at `loc` is to be, in words: those that describe the field, else those for its type."""
     parent = model_in(_type_at(loc[:-1], model)) if loc else None
     own = {info.alias or name: info.description for name, info in parent.model_fields.items()} if parent else {}
@@ -272,7 +272,7 @@ def load_yaml(path: Path, *, own: bool = True) -> tuple[Any, YamlLines]:
     lines = YamlLines()
     loader: Any = None
     try:
-        _bounded(text, path)
+        _check_bounds(text, path)
         loader = SAFE_LOADER(text)
         node = loader.get_single_node()
         if node is None:
@@ -292,7 +292,7 @@ def load_yaml(path: Path, *, own: bool = True) -> tuple[Any, YamlLines]:
             loader.dispose()
 
 
-def _bounded(text: str, path: Path) -> None:
+def _check_bounds(text: str, path: Path) -> None:
     """Raise ContentError for an alias, as a few aliases of aliases stand for more nodes than memory holds, and for
     nodes so deep within others that building them would end the process."""
     depth = 0
@@ -314,7 +314,7 @@ def _walk(node: yaml.Node, loc: Loc, lines: YamlLines, path: Path) -> None:
         for key, value in node.value:
             name, line = str(key.value), key.start_mark.line + 1
             if name in seen:
-                raise ContentError(f"the key {name!r} is given twice", path=path, line=line, field=_dotted(loc))
+                raise ContentError(f"the key {name!r} is given twice", path=path, line=line, field=_dot_path(loc))
             seen.add(name)
             lines[(*loc, name)] = line
             _walk(value, (*loc, name), lines, path)
@@ -324,7 +324,7 @@ def _walk(node: yaml.Node, loc: Loc, lines: YamlLines, path: Path) -> None:
             _walk(value, (*loc, index), lines, path)
 
 
-def _dotted(loc: Loc) -> str:
+def _dot_path(loc: Loc) -> str:
     """The path to a value as a message shows it, such as ``server.flags.0``."""
     return ".".join(str(part) for part in loc)
 
@@ -355,7 +355,7 @@ def validate(
         first = choose_error(error)
         loc = place_of(first, data)
         reason = explain(first, data, model)
-        raise ContentError(reason, path=path, line=lines.at(loc) if lines else None, field=_dotted(loc)) from None
+        raise ContentError(reason, path=path, line=lines.at(loc) if lines else None, field=_dot_path(loc)) from None
 
 
 CODE = (".py", ".yaml", ".yml")
@@ -365,7 +365,7 @@ CODE = (".py", ".yaml", ".yml")
 def check_name(given: str) -> str:
     """The same, where no command takes it for a path. Raises ValueError."""
     if "/" in given:
-        raise ValueError(_refused(given))
+        raise ValueError(_path_refusal(given))
     return check_no_file(given)
 
 
@@ -374,11 +374,11 @@ def check_no_file(given: str) -> str:
 
     Raises ValueError."""
     if given.endswith(CODE):
-        raise ValueError(_refused(given))
+        raise ValueError(_path_refusal(given))
     return given
 
 
-def _refused(given: str) -> str:
+def _path_refusal(given: str) -> str:
     return (
         f"expected a name; found the path {given[:200]!r}; programs, prompts and presets are never taken from where a "
         "file says, so give the path on the command line"

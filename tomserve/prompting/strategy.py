@@ -41,7 +41,7 @@ from tomserve.items import UNKNOWN, Item
 from tomserve.prompting.conversation import Conversation, Message, Program, Reply, Turn
 from tomserve.prompting.folder import TURN_PARTS, Folder, TurnFile
 from tomserve.prompting.people import people_of
-from tomserve.prompting.templates import Template, drop_sentences, environment, variables_used
+from tomserve.prompting.templates import Template, drop_sentences, environment, find_variables
 
 VARIABLES = ("story", "question", "choices", "factors", "benchmark", "people", "person")
 """The variables that the templates of every part see; a shared turn's see only those that it is shared by."""
@@ -97,14 +97,14 @@ class NamedTurn:
         self.max_tokens, self.fields, self.shared = max_tokens, fields, shared
         self.user, self.system, self.schema = templates["user"], templates.get("system"), templates.get("schema")
         self.templates = list(templates.values())
-        self.uses = variables_used(self.templates)
+        self.uses = find_variables(self.templates)
         self._varies = self.system is not None and bool(self.system.uses)
         self._system_role, self._demonstrations = system_role, [list(one) for one in demonstrations]
         texts = [tuple(message["content"] for message in one) for one in self._demonstrations]
         self._ranks = [sorted(texts).index(text) for text in texts]
         self._systems: dict[str, Message] = {}
-        self._schema = _cached(self.schema, self._parsed_schema)
-        self._opening = _cached(self.system, self._rendered_opening)
+        self._schema = _remember(self.schema, self._parsed_schema)
+        self._opening = _remember(self.system, self._rendered_opening)
 
     def variables(self, item: Item) -> dict[str, Any]:
         """The variables of an item that the templates see."""
@@ -176,7 +176,9 @@ class NamedTurn:
         return _parse_schema(self.schema.render(variables), self.schema.path)
 
 
-def _cached(template: Template | None, make: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
+def _remember(
+    template: Template | None, make: Callable[[Mapping[str, Any]], Any]
+) -> Callable[[Mapping[str, Any]], Any]:
     """The function `make`, of the variables that the template uses, with a memory: many items share these."""
     uses = sorted(template.uses) if template is not None else []
     if not uses:

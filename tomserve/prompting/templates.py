@@ -123,7 +123,7 @@ def _counts(node: jinja2.nodes.Node) -> bool:
     return isinstance(node.node, jinja2.nodes.Name) and node.node.name == "loop"
 
 
-def _numbered(rounds: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+def _number_rounds(rounds: Iterable[Any]) -> Iterator[tuple[int, Any]]:
     return enumerate(rounds, 1)
 
 
@@ -141,7 +141,7 @@ def environment(folder: Path) -> jinja2.Environment:
 
     def included(name: str) -> tuple[str, str, None]:
         path = folder / name
-        if not _may_be_included(path, folder):
+        if not _is_includable(path, folder):
             raise jinja2.TemplateNotFound(name)
         text = _read(path)
         return text + "\n" * text.endswith("\n"), str(path), None  # jinja drops the last line end of every source
@@ -155,7 +155,7 @@ def environment(folder: Path) -> jinja2.Environment:
         auto_reload=False,
     )
     made.filters["tojson"] = _to_json
-    made.filters[_NUMBERED] = _numbered
+    made.filters[_NUMBERED] = _number_rounds
     return made
 
 
@@ -191,7 +191,7 @@ class Template:
                 raise ContentError(reason, path=path)
             if name not in self.included:
                 file = self.path.parent / name
-                if not _may_be_included(file, self.path.parent):
+                if not _is_includable(file, self.path.parent):
                     reason = f"includes {name!r}, and there is no such file NAME.j2 in its folder or in one beside it"
                     raise ContentError(reason, path=path)
                 self.included[name] = _read(file)
@@ -278,12 +278,12 @@ def drop_sentences(text: str, word: str) -> str:
     return "\n".join(lines)
 
 
-def variables_used(templates: Iterable[Template | None]) -> frozenset[str]:
+def find_variables(templates: Iterable[Template | None]) -> frozenset[str]:
     """All variables that any of the templates looks up."""
     return frozenset(name for template in templates if template is not None for name in template.uses)
 
 
-def _may_be_included(path: Path, folder: Path) -> bool:
+def _is_includable(path: Path, folder: Path) -> bool:
     """Whether a path names a template of that folder, or of a folder beside it: what a template of somebody else takes
     in is sent to the model's server, so that it may not name any other file. Links are followed, as an installation may
     consist of them."""

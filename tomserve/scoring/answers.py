@@ -99,7 +99,7 @@ def find_object(text: str) -> FoundObject | str:
     if "{" not in text:
         return NONE
     fences = [(found[1], found.span()) for found in _FENCE.finditer(text)]
-    spans, opened = _braced(text)
+    spans, opened = _find_braces(text)
     braced = [(text[start:end], (start, end)) for start, end in spans]
     if (data := _json5(text)) is not None and FoundObject("json5", data).has("answer"):
         return _unique(text, FoundObject("json5", data))
@@ -120,12 +120,12 @@ def find_object(text: str) -> FoundObject | str:
                     return checked
                 held.append((checked, span))
                 taken[span[0] : span[1]] = b"\x01" * (span[1] - span[0])
-    tail = _unclosed(text[opened:]) if opened is not None else NONE
+    tail = _complete_object(text[opened:]) if opened is not None else NONE
     if not held:
         return tail
     if isinstance(tail, FoundObject) and tail.get("answer") != held[0][0].get("answer"):
         return DIFFERENT
-    return _agreed(text, held)
+    return _merge_objects(text, held)
 
 
 def _strict(text: str) -> dict[str, Any] | None:
@@ -147,7 +147,7 @@ def _json5(text: str) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-def _agreed(text: str, held: list[tuple[FoundObject, tuple[int, int]]]) -> FoundObject | str:
+def _merge_objects(text: str, held: list[tuple[FoundObject, tuple[int, int]]]) -> FoundObject | str:
     """The first of several objects, if all give the same answer; HERE marks in `around` where they stood."""
     first = held[0][0]
     if any(other.get("answer") != first.get("answer") for other, _ in held):
@@ -178,7 +178,7 @@ def _unique(body: str, found: FoundObject) -> FoundObject | str:
     return "the answer is given more than once" if keys.count("answer") > 1 else found
 
 
-def _braced(text: str) -> tuple[list[tuple[int, int]], int | None]:
+def _find_braces(text: str) -> tuple[list[tuple[int, int]], int | None]:
     """The spans of the outermost balanced {...}, and the place of the first brace that is never closed, or None.
 
     Braces in double-quoted strings do not count. A string ends at the end of its line, so that a stray quotation mark
@@ -208,7 +208,7 @@ def _braced(text: str) -> tuple[list[tuple[int, int]], int | None]:
     return spans, opened[0] if opened else None
 
 
-def _unclosed(text: str) -> FoundObject | str:
+def _complete_object(text: str) -> FoundObject | str:
     """An object that was cut off, read up to its last complete member; NONE where the answer is not among them."""
     stack: list[str] = []
     last, at = 0, [""]  # where the last complete member ends, and what closes it there

@@ -131,31 +131,31 @@ def _places(story: tuple[str, ...], choices: tuple[str, ...]) -> tuple[str | Non
     return found[0], found[-1], max(dict.fromkeys(found), key=found.count)
 
 
-def first_mentioned(item: Item) -> str | None:
+def find_first_mention(item: Item) -> str | None:
     """The label that the story mentions first; where it mentions none, "unknown", or None where that is no choice."""
     return _places(item.story, item.choices)[0]
 
 
-def last_mentioned(item: Item) -> str | None:
+def find_last_mention(item: Item) -> str | None:
     """The label that the story mentions last; where it mentions none, as first_mentioned."""
     return _places(item.story, item.choices)[1]
 
 
-def most_mentioned(item: Item) -> str | None:
+def find_commonest(item: Item) -> str | None:
     """The label that the story mentions most often, of several the first; where it mentions none, as
     first_mentioned."""
     return _places(item.story, item.choices)[2]
 
 
 @lru_cache(maxsize=256)
-def _named(choices: tuple[str, ...], label: str) -> str | None:
+def _find_choice(choices: tuple[str, ...], label: str) -> str | None:
     return next((choice for choice in choices if choice.casefold() == label), None)
 
 
 def always(label: str) -> Callable[[Item], str | None]:
     """The answer of a rule that always gives this label, in whatever case the item writes it; None where that is no
     choice."""
-    return lambda item: _named(item.choices, label)
+    return lambda item: _find_choice(item.choices, label)
 
 
 GENERIC = (
@@ -164,8 +164,8 @@ GENERIC = (
     Baseline("always unknown", always(UNKNOWN), "constant"),
     Baseline("always yes", always("yes"), "constant"),
     Baseline("always no", always("no"), "constant"),
-    Baseline("first mentioned", first_mentioned, "constant"),
-    Baseline("last mentioned", last_mentioned, "constant"),
-    Baseline("most mentioned", most_mentioned, "constant"),
+    Baseline("first mentioned", find_first_mention, "constant"),
+    Baseline("last mentioned", find_last_mention, "constant"),
+    Baseline("most mentioned", find_commonest, "constant"),
 )
 """The rules that need nothing but an item, computed for every benchmark."""

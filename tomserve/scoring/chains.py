@@ -200,7 +200,7 @@ def transition_overlaps(automaton: Automaton, chain: Sequence[str], is_proper: b
         for i, j in automaton.steps[t]:
             bit = pairs.get((before[i], labels[j]), 0)
             following[j] |= {mask | bit for mask in layer[i]} if bit else layer[i]
-        layer = [_undominated(masks) if len(masks) > 1 else masks for masks in following]
+        layer = [_drop_subsets(masks) if len(masks) > 1 else masks for masks in following]
     masks = {mask for masks in layer for mask in masks}
     overlap = max(mask.bit_count() for mask in masks) / len(pairs)
     if not changes:
@@ -208,7 +208,7 @@ def transition_overlaps(automaton: Automaton, chain: Sequence[str], is_proper: b
     return overlap, max((mask & changes).bit_count() for mask in masks) / changes.bit_count()
 
 
-def _undominated(masks: set[int]) -> set[int]:
+def _drop_subsets(masks: set[int]) -> set[int]:
     """Leave out each set of pairs that is part of another: it cannot become the best one."""
     return {mask for mask in masks if not any(mask != other and mask & other == mask for other in masks)}
 
@@ -379,18 +379,18 @@ def compare_chain(gold: Automaton, stated: Stated, readable: bool, others: tuple
     not so the chain scores 0, and is still compared sentence by sentence. others: the compiled rationales of other
     questions about the same story. Raises ValueError for a sentence before the first.
     """
-    listed = _listed(gold)
+    listed = _list_gold_chains(gold)
     if not listed:
         chain = [label for _, label in stated if label is not None] if readable else []
         return score_chain(gold, chain), check_path_proper(gold, chain), judge_sentences(gold, stated, others)
     if not readable or not stated:
-        return _UNREAD, False, _judged(listed, stated, others)
+        return _UNREAD, False, _judge_list(listed, stated, others)
     chain = [label for _, label in stated if label is not None]
-    score, path = _scored(listed, chain)
-    return score, path, _judged(listed, stated, others)
+    score, path = _score_list(listed, chain)
+    return score, path, _judge_list(listed, stated, others)
 
 
-class _Listed:
+class _GoldChain:
     """One gold chain, with what the metrics look up in it.
 
     labels: its beliefs. runs, lengths: its stretches of equal beliefs, as the belief of each and how long it is.
@@ -439,7 +439,7 @@ class _Verdicts(dict[Any, str]):
 
 
 @lru_cache(maxsize=1024)
-def _listed(gold: Automaton) -> tuple[_Listed, ...]:
+def _list_gold_chains(gold: Automaton) -> tuple[_GoldChain, ...]:
     """The gold chains of a rationale, in the order in which the first of equally good ones counts; none where there
     are more than MOST."""
     count = [1] * len(gold.labels[0]) if gold.labels else []
@@ -448,7 +448,7 @@ def _listed(gold: Automaton) -> tuple[_Listed, ...]:
         for i, j in gold.steps[t]:
             following[j] += count[i]
         count = following
-    return tuple(map(_Listed, _paths(gold))) if 0 < sum(count) <= MOST else ()
+    return tuple(map(_GoldChain, _paths(gold))) if 0 < sum(count) <= MOST else ()
 
 
 def _paths(gold: Automaton) -> Iterator[tuple[str, ...]]:
@@ -476,7 +476,7 @@ def _runs(labels: Sequence[str]) -> tuple[list[str], list[int]]:
     return runs, lengths
 
 
-def _scored(listed: tuple[_Listed, ...], chain: Sequence[str]) -> tuple[ChainScore, bool]:
+def _score_list(listed: tuple[_GoldChain, ...], chain: Sequence[str]) -> tuple[ChainScore, bool]:
     """The metrics of tomserve.scoring.chains, and whether the path is proper."""
     runs, lengths = _runs(chain)
     path = False
@@ -498,7 +498,7 @@ def _scored(listed: tuple[_Listed, ...], chain: Sequence[str]) -> tuple[ChainSco
 
 
 def _against(
-    gold: _Listed, chain: Sequence[str], runs: Sequence[str], lengths: Sequence[int], pairs: set[tuple[str, str]]
+    gold: _GoldChain, chain: Sequence[str], runs: Sequence[str], lengths: Sequence[int], pairs: set[tuple[str, str]]
 ) -> tuple[int, int, int, int]:
     """How much one gold chain and the chain have in common, in beliefs: as a subsequence, and as a pre-proper sequence
     (see tomserve.scoring.chains.lcps); and how many pairs, and pairs of different beliefs."""
@@ -506,7 +506,7 @@ def _against(
     return _common(gold, chain), _leading(gold, runs, lengths), len(shared), len(shared & gold.changes)
 
 
-def _common(gold: _Listed, chain: Sequence[str]) -> int:
+def _common(gold: _GoldChain, chain: Sequence[str]) -> int:
     """Length of the longest common subsequence: a row of its table as the bits of one number (Hyyrö 2004)."""
     places, row = gold.places, gold.full
     for belief in chain:
@@ -515,7 +515,7 @@ def _common(gold: _Listed, chain: Sequence[str]) -> int:
     return len(gold.labels) - (row & gold.full).bit_count()
 
 
-def _leading(gold: _Listed, runs: Sequence[str], lengths: Sequence[int]) -> int:
+def _leading(gold: _GoldChain, runs: Sequence[str], lengths: Sequence[int]) -> int:
     """Length of the longest common pre-proper sequence (see tomserve.scoring.chains.lcps)."""
     total = 0
     for mine, theirs, count, most in zip(runs, gold.runs, lengths, gold.lengths, strict=False):
@@ -525,7 +525,7 @@ def _leading(gold: _Listed, runs: Sequence[str], lengths: Sequence[int]) -> int:
     return total
 
 
-def _judged(listed: tuple[_Listed, ...], stated: Stated, others: tuple[Automaton, ...]) -> Judgement:
+def _judge_list(listed: tuple[_GoldChain, ...], stated: Stated, others: tuple[Automaton, ...]) -> Judgement:
     """The comparison of tomserve.scoring.chains.judge_sentences."""
     length = len(listed[0].labels)
     said, filled, beyond = fill_forward(stated, length)

@@ -120,7 +120,7 @@ class GraderChoices:
         """
         if (reply := self._texts.get(digest_question(item, row))) is None:
             return None, MISSING
-        chosen = _chosen(split_thoughts(reply).text)
+        chosen = _parse_choice(split_thoughts(reply).text)
         if chosen in item.choices:
             return chosen, ""
         return None, NOTHING if chosen == none_label(item.choices) else NONSENSE
@@ -130,7 +130,7 @@ class GraderChoices:
         return self.outcome(item, row)[0]
 
 
-def _chosen(reply: str) -> str | None:
+def _parse_choice(reply: str) -> str | None:
     """The member "choice" of the JSON object that the reader replied with; None where it is no such object."""
     try:
         found = orjson.loads(reply)

@@ -82,7 +82,7 @@ def match_label(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
     text = unicodedata.normalize("NFC", value)
     if text in choices:
         return text, ""
-    steps: tuple[tuple[str, Callable[[str], str]], ...] = (("spelling", _spelled), ("article", _bare))
+    steps: tuple[tuple[str, Callable[[str], str]], ...] = (("spelling", _normalize_spelling), ("article", _bare))
     for step, normal in steps:
         wanted = normal(text)
         fits = [choice for choice in choices if normal(choice) == wanted] if wanted else []
@@ -95,7 +95,7 @@ def _by_letter(text: str, choices: LetteredChoices) -> tuple[str | None, str]:
     """The label that a text names in words or by its letter, as `match_label` returns it."""
     if (label := _in_words(text, choices)) is not None:
         return label, "words"
-    spelled = _spelled(text)
+    spelled = _normalize_spelling(text)
     if (found := _LETTER.fullmatch(spelled)) is not None:
         letter, beside = found.groups()
     elif (found := _LETTER_LAST.fullmatch(spelled)) is not None:
@@ -121,14 +121,14 @@ def normalize_words(text: str) -> str:
     return " ".join(re.split(r"[\s_-]+", text)).strip()
 
 
-def _spelled(text: str) -> str:
+def _normalize_spelling(text: str) -> str:
     """The text without case, quotes, brackets and marks of markdown around it, and with single spaces."""
     return " ".join(text.lstrip(_WRAPPING + "-").rstrip(_ENDING).casefold().split())
 
 
 def _bare(text: str) -> str:
-    """The text as `_spelled` gives it, without a leading article."""
-    spelled = _spelled(text)
+    """The text as `_normalize_spelling` gives it, without a leading article."""
+    spelled = _normalize_spelling(text)
     found = _ARTICLE.match(spelled)
     return spelled[found.end() :] if found else spelled
 
@@ -280,13 +280,13 @@ def _alike(one: Sequence[str], other: Sequence[str]) -> bool:
 
 def _parts(mine: Sequence[str], every: Sequence[Sequence[str]]) -> list[str]:
     """Shorter names of one choice: without its leading preposition, and what only it has among `every` choice."""
-    parts = [_stripped(mine)]
+    parts = [_strip_words(mine)]
     others = [other for other in every if other is not mine and _alike(mine, other)]
     if others:
         first = min(_common(mine, other) for other in others)
         last = min(_common(mine[first:][::-1], other[first:][::-1]) for other in others)
-        middle = _stripped(mine[first : len(mine) - last])
-        parts += [middle, _stripped(mine[first:])]
+        middle = _strip_words(mine[first : len(mine) - last])
+        parts += [middle, _strip_words(mine[first:])]
         if len(middle) > 2 and first > 1 and len(middle[0]) > 3 and middle[0].endswith(("ed", "en", "less", "ful")):
             parts.append(middle[:1])  # "blocked by the landslide" is told by "blocked"
         parts += _with_pronoun(middle, others, mine[first - 1 : first])
@@ -312,7 +312,7 @@ def _with_pronoun(middle: list[str], others: Sequence[Sequence[str]], before: Se
     return found
 
 
-def _stripped(words: Sequence[str]) -> list[str]:
+def _strip_words(words: Sequence[str]) -> list[str]:
     place = 0
     while place < len(words) and words[place] in _LEADING:
         place += 1
@@ -382,7 +382,7 @@ def _mentions(text: str, choices: tuple[str, ...], offered: Order) -> tuple[Ment
         place = bisect(starts, one.start) - 1
         if place < 0 or found[place].end <= one.start:  # a letter that is a part of a name is no letter
             free.append(one)
-    return tuple(_joined(text, found, free))
+    return tuple(_join_mentions(text, found, free))
 
 
 def _letters(text: str, choices: LetteredChoices) -> list[Mention]:
@@ -409,7 +409,7 @@ def _letters(text: str, choices: LetteredChoices) -> list[Mention]:
     return found
 
 
-def _joined(text: str, names: list[Mention], letters: list[Mention]) -> list[Mention]:
+def _join_mentions(text: str, names: list[Mention], letters: list[Mention]) -> list[Mention]:
     """The mentions in order, a letter and words side by side as one."""
     merged: list[Mention] = []
     for one in sorted([*names, *letters]):

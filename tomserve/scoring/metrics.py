@@ -117,7 +117,7 @@ def compute_metric(metric: Metric, item: Item, reading: Reading) -> Mapping[str,
     except TomserveError:
         raise
     except Exception as error:
-        raise _failed(f"the metric of {', '.join(metric.columns)} failed", item, error) from None
+        raise _metric_error(f"the metric of {', '.join(metric.columns)} failed", item, error) from None
     if not isinstance(found, Mapping):
         raise ConfigError(
             f"metrics: item {item.id!r}: found {found!r:.60}; expected a dict of {', '.join(metric.columns)}"
@@ -142,7 +142,7 @@ def apply_baselines(rules: Iterable[Baseline], item: Item) -> dict[str, bool | N
         except TomserveError:
             raise
         except Exception as error:
-            raise _failed(f"the rule {rule.name!r} failed", item, error) from None
+            raise _metric_error(f"the rule {rule.name!r} failed", item, error) from None
         if label is not None and label not in item.choices:
             raise ConfigError(
                 f"rules: item {item.id!r}: the rule {rule.name!r} answers {label!r:.60}; expected one of the item's "
@@ -152,7 +152,7 @@ def apply_baselines(rules: Iterable[Baseline], item: Item) -> dict[str, bool | N
     return found
 
 
-def _failed(what: str, item: Item, error: Exception) -> ContentError:
+def _metric_error(what: str, item: Item, error: Exception) -> ContentError:
     """The error for a function of a benchmark that failed for an item, by the file and the line of the function."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
     own = [frame for frame in frames if frame.filename == frames[0].filename] if frames else []
@@ -357,7 +357,7 @@ def _floors_of(gold: Automaton, answer: str, unknown: bool, length: int) -> dict
     return found
 
 
-def _ruled(item: Item, reading: Reading) -> dict[str, bool | None]:
+def _generic_rules(item: Item, reading: Reading) -> dict[str, bool | None]:
     del reading  # what a rule answers does not depend on a reply
     if not item.choices:
         return {}  # rules choose among choices
@@ -367,17 +367,17 @@ def _ruled(item: Item, reading: Reading) -> dict[str, bool | None]:
 
 _RULES = tuple((rule.column, rule.answer) for rule in GENERIC)
 
-RULED = Metric({rule.column: pl.Boolean for rule in GENERIC}, _ruled, of_item=True)
+RULED = Metric({rule.column: pl.Boolean for rule in GENERIC}, _generic_rules, of_item=True)
 """The metrics of the rules that need nothing but the item (see tomserve.scoring.baselines): whether the answer of each is
 right, and null where it says nothing of the item."""
 
 
-def _guessed(item: Item, reading: Reading) -> dict[str, float | None]:
+def _guess_chance(item: Item, reading: Reading) -> dict[str, float | None]:
     del reading  # what a guess scores does not depend on a reply
     return {} if not item.choices else {"floor_guess": 1 / len(item.choices)}
 
 
-GUESSED = Metric({"floor_guess": pl.Float64}, _guessed, of_item=True)
+GUESSED = Metric({"floor_guess": pl.Float64}, _guess_chance, of_item=True)
 """The share right of somebody who picks one of the item's choices blindly, from 0 to 1: the chance that a study
 corrects an accuracy for, since items of one table may offer different numbers of choices."""
 

@@ -28,7 +28,7 @@ import polars as pl
 
 from tomserve.scoring.grades import GraderChoices
 from tomserve.scoring.responses import ItemFile, NoiseFile, OrderedRows, ResponseFile, place_of
-from tomserve.scoring.score import Answered, Columns, build_frame, pause_gc
+from tomserve.scoring.score import Answers, Columns, build_frame, pause_gc
 
 MANY = 30_000
 """From how many rows on a second process is started; fewer are scored in about the time that it takes to start."""
@@ -62,7 +62,7 @@ class ScoringWork:
                 self.run, self._answered(first, last), self.chains, self.lettered, self.columns, self.reader
             )
 
-    def _answered(self, first: int, last: int) -> Iterator[Answered]:
+    def _answered(self, first: int, last: int) -> Iterator[Answers]:
         keys, values, starts = self.order
         read, item, others, again = self.responses.row, self.items.item, self.items.others, self.again
         for question in range(first, last):

@@ -589,12 +589,12 @@ def find_leading(text: str, choices: Sequence[str]) -> tuple[str | None, str]:
     )
     if listed or one.choice is None:
         return None, ""
-    if one.by == LETTER and _paraphrased(rest, one.choice):
+    if one.by == LETTER and _is_paraphrase(rest, one.choice):
         return one.choice, text
     return one.choice, text[one.start : one.end]
 
 
-def _paraphrased(rest: str, choice: str) -> bool:
+def _is_paraphrase(rest: str, choice: str) -> bool:
     """Whether what follows a letter says its choice in nearly the same words."""
     wanted = [stem(word) for word in WORD.findall(choice)]
     said = {stem(word) for word in WORD.findall(sentences(rest.lstrip(" .):"))[0])}
@@ -680,7 +680,7 @@ def _sole(lines: Sequence[str], choices: Sequence[str], asked: QuestionTerms) ->
     text = "\n".join(lines)
     named = [(line, one) for line in lines for one in find_mentions(line, choices)]
     told = {one.choice for _, one in named if one.by != LETTER}
-    letters = {one.choice for line, one in named if one.by == LETTER and _marked(line, one)}
+    letters = {one.choice for line, one in named if one.by == LETTER and _has_mark(line, one)}
     bare = "\n".join(remove_choices(line, 0, len(line), find_mentions(line, choices)) for line in lines)
     if not told and not letters and _CANNOT_KNOW.search(text):
         offered = (isinstance(choices, LetteredChoices) and choices.offered) or choices
@@ -709,7 +709,7 @@ def _one_sentence(lines: Sequence[str], choices: Sequence[str]) -> Outcome:
     return None if label is None else ("sole", label)
 
 
-def _marked(line: str, one: Mention) -> bool:
+def _has_mark(line: str, one: Mention) -> bool:
     return line[one.start] in "([" or re.match(r"option|choice|letter", line[one.start :], re.I) is not None
 
 

@@ -257,7 +257,7 @@ def choose_majority(records: Sequence[Row]) -> int:
     these do not say what another tool graded, the first with the mark that most of them have.
     """
     given = [record["answer"] for record in records]
-    marks = [bool(record["correct"]) if _graded(record) else None for record in records]
+    marks = [bool(record["correct"]) if _is_grade_final(record) else None for record in records]
     silent = any(mark and answer is None for mark, answer in zip(marks, given, strict=True))
     voting: list[Any] = marks if silent or all(answer is None for answer in given) else given
     votes = Counter(vote for vote in voting if vote is not None)
@@ -265,7 +265,7 @@ def choose_majority(records: Sequence[Row]) -> int:
     return next((place for place, vote in enumerate(voting) if votes[vote] == most), 0)
 
 
-def _graded(record: Row) -> bool:
+def _is_grade_final(record: Row) -> bool:
     """Whether the grade of the tool that asked is the score of a sample."""
     return record.get("parse") == grades.PARSE_GRADE
 
@@ -282,14 +282,14 @@ def sample_fields(records: Sequence[Row], samples: Sequence[int], chosen: int) -
         "sample": samples[chosen],
         "samples": asked,
         "samples_right": right,
-        "samples_read": sum(record["answer"] is not None or _graded(record) for record in records),
+        "samples_read": sum(record["answer"] is not None or _is_grade_final(record) for record in records),
         "correct_any": right > 0,
         "correct_all": 0 < right == asked,
         "correct_mean": right / asked if asked else None,
     }
 
 
-Answered = tuple[Item, Sequence[Mapping[str, Any]], Sequence[Automaton], Sequence[tuple[int, Mapping[str, Any]]]]
+Answers = tuple[Item, Sequence[Mapping[str, Any]], Sequence[Automaton], Sequence[tuple[int, Mapping[str, Any]]]]
 """An item, its response (or the responses of its samples), the compiled rationales of other questions about its story,
 and the replies that came when it was asked again, each with the number of requests in flight."""
 
@@ -370,7 +370,7 @@ def pause_gc() -> Iterator[None]:
 
 def build_frame(
     run: str,
-    answered: Iterable[Answered],
+    answered: Iterable[Answers],
     chains: Collection[str],
     lettered: Collection[str],
     columns: Columns,
@@ -501,7 +501,7 @@ def _frame(by_column: Iterable[Sequence[Any]], schema: Mapping[str, Any]) -> pl.
     columns = {}
     for (name, kind), values in zip(schema.items(), by_column, strict=True):
         if isinstance(kind, pl.List):  # much quicker than a list of lists, and no label holds the separator
-            joined = _joined(values, as_text=kind.inner == pl.String)
+            joined = _join_entries(values, as_text=kind.inner == pl.String)
             columns[name] = pl.Series(name, joined, dtype=pl.String).str.split(_SEPARATOR).cast(kind)
         elif kind == pl.String and name not in COLUMNS:
             columns[name] = pl.Series(name, [_as_text(value) for value in values], dtype=kind)
@@ -515,7 +515,7 @@ def _frame(by_column: Iterable[Sequence[Any]], schema: Mapping[str, Any]) -> pl.
 _SEPARATOR = "\x1f"
 
 
-def _joined(values: Sequence[Any], as_text: bool) -> list[str | None]:
+def _join_entries(values: Sequence[Any], as_text: bool) -> list[str | None]:
     """The entries of each list as one text, None for no list. as_text: whether the entries are texts."""
     if as_text:
         return [None if value is None else _SEPARATOR.join(value) for value in values]

@@ -172,7 +172,7 @@ _HEAD_ALONE = re.compile(
 )
 
 
-def find_tagged(text: str, choices: Sequence[str]) -> tuple[list[str], str]:
+def find_tags(text: str, choices: Sequence[str]) -> tuple[list[str], str]:
     """The texts in tags, boxes and lines after "####", in order and each once; and the whole text without its tags,
     where any of them holds something."""
     pattern = _pattern(extra_length(choices), isinstance(choices, LetteredChoices))
@@ -363,7 +363,7 @@ def strip_bullet(line: str) -> str:
 
 def find_statements(text: str, choices: Sequence[str]) -> Statements:
     """What the text says that its answer is, in time proportional to its length."""
-    texts, text = find_tagged(text, choices)
+    texts, text = find_tags(text, choices)
     in_tags = {_one(one, choices) for one in texts}
     lines = plain_lines(text)
     claims: list[Claim] = []
@@ -471,11 +471,11 @@ def _first_of(text: str, choices: Sequence[str], *, whole: bool = False) -> str 
     for number, one in enumerate(named):
         between = text[place : one.start]
         place = one.end
-        if _denied(between):
+        if _denies(between):
             continue
         if _UNSURE.search(between) or text.rstrip(" \"'").endswith("?") or _TAKEN_BACK.search(rest):
             return None
-        return None if _revoked(text[one.end :], one, named[number + 1 :], one.end) else one.choice
+        return None if _revokes(text[one.end :], one, named[number + 1 :], one.end) else one.choice
     return None
 
 
@@ -485,13 +485,13 @@ def _of_several(choices: tuple[str, ...]) -> bool:
     return any(len(sentences(choice)) > 1 for choice in choices)
 
 
-def _denied(between: str) -> bool:
+def _denies(between: str) -> bool:
     """Whether what stands before a choice denies it: "not the", "rather than the", but not "not there but in the"."""
     denials = list(_DENIAL.finditer(between))
     return bool(denials) and not _BUT.search(between, denials[-1].end())
 
 
-def _revoked(rest: str, one: Mention, others: Sequence[Mention], offset: int) -> bool:
+def _revokes(rest: str, one: Mention, others: Sequence[Mention], offset: int) -> bool:
     """Whether what follows a choice in its sentence takes it back or names another one as its equal."""
     other = next((found for found in others if found.choice != one.choice), None)
     between = rest if other is None else rest[: other.start - offset]
@@ -501,4 +501,4 @@ def _revoked(rest: str, one: Mention, others: Sequence[Mention], offset: int) ->
         return True
     if other is None:
         return False
-    return bool(_OTHER.match(between)) or not (_denied(between) or _REASON.search(between))
+    return bool(_OTHER.match(between)) or not (_denies(between) or _REASON.search(between))

@@ -24,7 +24,7 @@ from tomserve.scoring.grades import FIELD, GRADED, GraderChoices
 from tomserve.scoring.metrics import ScoringLookup, plain_scoring
 from tomserve.scoring.parallel import ScoringWork, score_parts
 from tomserve.scoring.responses import ItemFile, NoiseFile, ResponseFile
-from tomserve.scoring.score import PARTIAL, PEOPLE, SAMPLED, Answered, Columns, build_frame, sample_of
+from tomserve.scoring.score import PARTIAL, PEOPLE, SAMPLED, Answers, Columns, build_frame, sample_of
 from tomserve.status import KNOWN, inert, known, unknown
 
 TABLES = (".parquet", ".jsonl", ".csv")
@@ -37,7 +37,7 @@ Note = Callable[[str], None]
 """A function that is told, in one line, what could not be read."""
 
 
-def named_gold(columns: Collection[str]) -> pl.Expr | None:
+def gold_column(columns: Collection[str]) -> pl.Expr | None:
     """Which set of right answers counted, as an expression over a score table with these columns.
 
     It is the factor `gold` or, for generated items, "tracked:" with their factor `semantics`; None without either.
@@ -159,7 +159,7 @@ def score_table(
         questions.setdefault(one, (item, []))[1].append(row)
         for name, value in item.factors.items():
             factors.setdefault(name, set()).add(type(value))
-    pairs: list[Answered] = [(item, sorted(found, key=sample_of), (), ()) for item, found in questions.values()]
+    pairs: list[Answers] = [(item, sorted(found, key=sample_of), (), ()) for item, found in questions.values()]
     columns = Columns.of(factors, {item.benchmark for item, *_ in pairs}, rules, sampled)
     if any(type(row.get(FIELD)) is dict for _, row in rows):
         columns = replace(columns, grades=GRADED)

@@ -232,7 +232,7 @@ def macro_f1(right: Sequence[int], given: Sequence[int | None]) -> float:
     right, given: for each question the number of the right class and of the one given, None where none is [questions].
     Raises ValueError for sequences of unequal length.
     """
-    return float(_averaged(_counts(right, given, np.zeros(len(right), dtype=np.int64)).sum(axis=0)))
+    return float(_average_f1(_counts(right, given, np.zeros(len(right), dtype=np.int64)).sum(axis=0)))
 
 
 def macro_f1_interval(
@@ -255,7 +255,7 @@ def macro_f1_interval(
     for start in range(0, DRAWS, PART):
         weights = generator.multinomial(units, np.full(units, 1 / units), size=PART)
         drawn = np.tensordot(weights.astype(np.float64), counts, axes=1).astype(np.float64)
-        found[start : start + PART] = _averaged(drawn)
+        found[start : start + PART] = _average_f1(drawn)
     estimate = macro_f1(right, given)
     low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
     if high - low > 0:
@@ -297,7 +297,7 @@ def _counts(right: Sequence[int], given: Sequence[int | None], cluster: npt.NDAr
     return counts
 
 
-def _averaged(counts: Floats) -> Floats:
+def _average_f1(counts: Floats) -> Floats:
     """The macro averages of counts [..., classes, 3]; classes that never occur are left out."""
     hits, golds, saids = (counts[..., place] for place in range(3))
     seen = golds + saids > 0

@@ -152,7 +152,7 @@ def within_correlation(x: npt.ArrayLike, y: npt.ArrayLike, stratum: npt.ArrayLik
 
     Raises ValueError for columns of unequal length.
     """
-    x, y, codes = _stratified(x, y, stratum)
+    x, y, codes = _code_strata(x, y, stratum)
     if not x.size:
         return math.nan
     sizes = np.bincount(codes)
@@ -170,7 +170,7 @@ def within_auc(score: npt.ArrayLike, right: npt.ArrayLike, stratum: npt.ArrayLik
 
     Raises ValueError for columns of unequal length.
     """
-    s, y, codes = _stratified(score, right, stratum)
+    s, y, codes = _code_strata(score, right, stratum)
     total, pairs, informative = 0.0, 0, False
     for code in np.unique(codes):
         here = codes == code
@@ -292,7 +292,7 @@ def _columns(*columns: npt.ArrayLike) -> tuple[Floats, ...]:
     return tuple(array[known] for array in arrays)
 
 
-def _stratified(
+def _code_strata(
     x: npt.ArrayLike, y: npt.ArrayLike, stratum: npt.ArrayLike
 ) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
     """Two columns and the codes of their strata, without rows in which one is nan."""

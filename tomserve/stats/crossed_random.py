@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.distributions import t_quantile, t_two_sided
+from tomserve.stats.distributions import t_quantile, t_tails
 from tomserve.stats.proportions import Interval, wilson
 
 Floats = npt.NDArray[np.float64]
@@ -156,7 +156,7 @@ def p_value(found: Interval, level: float = 0.95) -> float:
         return math.nan
     df = int(found.method.split(" df")[0].rsplit(" ", 1)[1])
     error = (found.high - found.low) / 2 / _quantile(df, level)
-    return t_two_sided(found.estimate / error, df)
+    return t_tails(found.estimate / error, df)
 
 
 def _symmetric(estimate: float, parts: Floats, people: npt.ArrayLike, stories: npt.ArrayLike, level: float) -> Interval:

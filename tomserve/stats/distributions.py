@@ -61,7 +61,7 @@ def t_quantiles(p: float, df: Floats) -> Floats:
     return np.asarray(np.where(df > 0, found, np.nan), dtype=float)
 
 
-def t_two_sided(t: Number, df: Number) -> Number:
+def t_tails(t: Number, df: Number) -> Number:
     """The two-sided p of values of Student's t; nan where df is not above 0."""
     from scipy.special import ndtr, stdtr
 
@@ -121,7 +121,7 @@ def correlation_p(r: float, n: int) -> float:
 def t_interval(estimate: float, error: float, df: float, level: float = 0.95) -> tuple[float, float, float]:
     """Low, high and two-sided p of an estimate whose error has Student's t with df degrees of freedom."""
     half = t_quantile(0.5 + level / 2, df) * error
-    p = t_two_sided(estimate / error, df) if error > 0 else math.nan
+    p = t_tails(estimate / error, df) if error > 0 else math.nan
     return estimate - half, estimate + half, p
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tomserve.stats.distributions import normal_quantile
-from tomserve.stats.power import MOST_UNITS, units_needed
+from tomserve.stats.power import MOST_UNITS, count_units
 from tomserve.stats.proportions import tango_variance
 
 ONE_SIDED, TOST = 0.025, 0.05
@@ -101,15 +101,15 @@ def compare_margin(interval: Callable[[float], Bounds], margin: float) -> Margin
     def above_upper(level: float) -> bool:
         return interval(level).low > margin
 
-    lower = one_sided(above_lower, below_lower, TOST)
+    lower = one_sided_p(above_lower, below_lower, TOST)
     return MarginTest(
         margin,
         wide.low,
         wide.high,
         narrow.low,
         narrow.high,
-        one_sided(above_lower, below_lower, ONE_SIDED),
-        max(lower, one_sided(below_upper, above_upper, TOST)),
+        one_sided_p(above_lower, below_lower, ONE_SIDED),
+        max(lower, one_sided_p(below_upper, above_upper, TOST)),
         verdict(wide, narrow, margin),
     )
 
@@ -125,7 +125,7 @@ def verdict(wide: Bounds, narrow: Bounds, margin: float) -> str:
     return "inferior" if wide.high < -margin else "undecided"
 
 
-def one_sided(clear: Callable[[float], bool], beyond: Callable[[float], bool], level: float) -> float:
+def one_sided_p(clear: Callable[[float], bool], beyond: Callable[[float], bool], level: float) -> float:
     """The p of a one-sided test: the least level at which the interval, whose level is twice as far from 1, is clear of
     a bound.
 
@@ -170,7 +170,7 @@ def units_for_margin(
     """
     found = []
     for level, of in ((ONE_SIDED, power), (TOST, (1 + power) / 2)):
-        units = units_needed(margin, sd, 2 * level, of)
+        units = count_units(margin, sd, 2 * level, of)
         if units is not None and changed:
             ratio = math.sqrt(tango_variance(changed / 2, changed / 2, 1.0, -margin) / changed)
             test, fail = normal_quantile(1 - level), normal_quantile(of)

@@ -75,7 +75,7 @@ def failures_of_cells(means: Floats, of_cell: Codes, sizes: npt.NDArray[np.integ
     shares = cells_of(means, of_cell, sizes).means
     least = np.full(int(of_cell.max()) // 2 + 1, np.inf)
     np.minimum.at(least, of_cell // 2, sizes)
-    cells = cells_of(_scaled(means, least[of_cell // 2]), of_cell, np.ones(means.size)).means
+    cells = cells_of(_arcsine_scale(means, least[of_cell // 2]), of_cell, np.ones(means.size)).means
     return _failures(shares[:, 1], shares[:, 0], cells[:, 1], cells[:, 0])
 
 
@@ -103,7 +103,7 @@ def failures_of_units(
     """The test of `paired_failures` from how many of the items of each unit failed under either condition, and how many
     there are [units]."""
     shares = failed_treated / sizes, failed_control / sizes
-    return _failures(*shares, *(_scaled(share, sizes) for share in shares))
+    return _failures(*shares, *(_arcsine_scale(share, sizes) for share in shares))
 
 
 def family_p(found: Sequence[Failures], shared: float = SHARED) -> list[float]:
@@ -130,6 +130,6 @@ def _failures(t: Floats, c: Floats, scaled_t: Floats, scaled_c: Floats) -> Failu
     return Failures(float(t.mean()), float(c.mean()), p, m, float(d.mean()), sd)
 
 
-def _scaled(share: Floats, answers: npt.NDArray[np.number]) -> Floats:
+def _arcsine_scale(share: Floats, answers: npt.NDArray[np.number]) -> Floats:
     """Shares of so many answers on the arcsine scale."""
     return np.asarray(np.arcsin(np.sqrt((answers * share + 0.375) / (answers + 0.75))), dtype=float)

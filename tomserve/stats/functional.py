@@ -120,8 +120,8 @@ def behaviour(part: Behaviour, weights: Floats) -> LayerEstimate:
     scenarios, index = np.unique(scenario_names(part), return_inverse=True)
     sums = np.zeros((len(scenarios), len(tasks), 3))
     np.add.at(sums, (index, t), np.column_stack([right, chance, np.ones_like(right)]))
-    shares = np.concatenate([_corrected(chunk, sums) for chunk in _chunks(weights)])
-    whole = _corrected(np.ones((1, len(scenarios))), sums)[0]
+    shares = np.concatenate([_correct_shares(chunk, sums) for chunk in _chunks(weights)])
+    whole = _correct_shares(np.ones((1, len(scenarios))), sums)[0]
     open_ = (shares < 0).mean(axis=0) < BELOW  # a task that is surely below chance counts as 0 and not as less
     counted = np.where(open_[None], shares, np.clip(shares, 0, 1))
     centre = np.nanmean(np.where(open_, whole, np.clip(whole, 0, 1)))
@@ -129,7 +129,7 @@ def behaviour(part: Behaviour, weights: Floats) -> LayerEstimate:
     return LayerEstimate(own, np.asarray(draws + (own.estimate - centre), dtype=np.float64))
 
 
-def _corrected(weights: Floats, sums: Floats) -> Floats:
+def _correct_shares(weights: Floats, sums: Floats) -> Floats:
     """Shares right of each task, corrected for chance and not clipped [draws, tasks]; nan where no answer counts."""
     scenarios, tasks, _ = sums.shape
     cells = (weights @ sums.reshape(scenarios, tasks * 3)).reshape(-1, tasks, 3)
@@ -327,7 +327,7 @@ def score_models(
     )
     weights = scenario_weights(len(every), draws, seed, bayesian=bayesian)
     place = {name: column for column, name in enumerate(every)}
-    return {name: _scored(one, formula, weights, place) for name, one in models.items()}
+    return {name: _score_model(one, formula, weights, place) for name, one in models.items()}
 
 
 def scenario_weights(scenarios: int, draws: int, seed: int = 0, *, bayesian: bool = True) -> Floats:
@@ -359,7 +359,7 @@ def _parts(one: ModelLayers) -> Iterator[Behaviour | Mechanism | Stability]:
     yield from (part for part in (one.b, one.c, one.s) if part is not None)
 
 
-def _scored(one: ModelLayers, formula: Formula, weights: Floats, place: Mapping[str, int]) -> ModelScore:
+def _score_model(one: ModelLayers, formula: Formula, weights: Floats, place: Mapping[str, int]) -> ModelScore:
     def of(part: Behaviour | Mechanism | Stability) -> Floats:
         return weights[:, [place[str(name)] for name in np.unique(scenario_names(part))]]
 
@@ -379,9 +379,9 @@ def _scored(one: ModelLayers, formula: Formula, weights: Floats, place: Mapping[
     b_weight, _, s_weight = formula.weights
     if not {"b", "s"} & set(lacking) and b_weight + s_weight > 0:
         shares = {"b": b_weight / (b_weight + s_weight), "s": s_weight / (b_weight + s_weight)}
-        ftom_bs = _summed(found, shares, draws, "ftom_bs")
+        ftom_bs = _sum_layers(found, shares, draws, "ftom_bs")
     if not lacking:
-        ftom = _summed(found, dict(zip(LAYERS, formula.weights, strict=True)), draws, "ftom")
+        ftom = _sum_layers(found, dict(zip(LAYERS, formula.weights, strict=True)), draws, "ftom")
     return ModelScore(b, c, s, ftom, ftom_bs, found["c"].adjusted, found["c"].ceiling, draws, lacking, few)
 
 
@@ -391,7 +391,7 @@ def _alone(layer: LayerEstimate, scenarios: int) -> LayerEstimate:
     return replace(layer, interval=Interval(layer.interval.estimate, math.nan, math.nan, why), draws=None)
 
 
-def _summed(
+def _sum_layers(
     found: Mapping[str, LayerEstimate], weights: Mapping[str, float], draws: dict[str, Floats], name: str
 ) -> Interval:
     """A score from its layers; its draws are added to `draws` where it has an interval."""

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from tomserve.stats.clusters import check_same_length, unit_means
 from tomserve.stats.effects import FEW_CHANGES, effective_answers
 from tomserve.stats.paired import adjust, mean_interval, missing_bounds, t_p, varies
-from tomserve.stats.power import units_needed
+from tomserve.stats.power import count_units
 from tomserve.stats.proportions import Interval, tango
 
 Floats = npt.NDArray[np.float64]
@@ -115,7 +115,7 @@ def contrast(
     answered_t, answered_c = np.nan_to_num(t), np.nan_to_num(c)
     difference = answered_t - answered_c
     means = _means(difference, units)
-    interval, p = _tested(means, difference, units, level)
+    interval, p = _test_units(means, difference, units, level)
     low, high = missing_bounds(t, c, lambda one, other: _mean(one - other, units))
     return Contrast(
         value=interval.estimate,
@@ -200,7 +200,9 @@ def area_above(
     return mean_interval(_means(areas, np.asarray(unit)), level)
 
 
-def difference_between(one: npt.ArrayLike, other: npt.ArrayLike, unit: npt.ArrayLike, level: float = 0.95) -> Interval:
+def difference_of_effects(
+    one: npt.ArrayLike, other: npt.ArrayLike, unit: npt.ArrayLike, level: float = 0.95
+) -> Interval:
     """The difference of two differences of the same items, each in [-1, 1], with a t interval over units; its bounds
     are nan for one unit or without any spread."""
     halves = (np.asarray(one, dtype=float) - np.asarray(other, dtype=float)) / 2  # so that [-2, 2] fits into [-1, 1]
@@ -218,7 +220,9 @@ def _mean(values: Floats, units: npt.NDArray[np.generic]) -> float:
     return float(_means(values, units).mean())
 
 
-def _tested(means: Floats, difference: Floats, units: npt.NDArray[np.generic], level: float) -> tuple[Interval, float]:
+def _test_units(
+    means: Floats, difference: Floats, units: npt.NDArray[np.generic], level: float
+) -> tuple[Interval, float]:
     """The interval of the units' mean difference, and its p."""
     found, p = mean_interval(means, level), t_p(means)
     spread = means.size > 1 and varies(means)
@@ -335,7 +339,7 @@ def units_to_decide(last: Contrast, swapped: Contrast, filler: Contrast, kept: C
     else:
         name = min(follow, key=lambda one: four[one].share)
         gaps = {name: min(abs(four[name].value), abs(NEARLY * four[name].causal - four[name].value))}
-    needed = [units_needed(gap, four[name].sd) for name, gap in gaps.items() if four[name].sd > 0]
+    needed = [count_units(gap, four[name].sd) for name, gap in gaps.items() if four[name].sd > 0]
     found = [count for count in needed if count is not None]
     if not found or len(found) < len(needed) or any(math.isnan(gap) for gap in gaps.values()):
         return None

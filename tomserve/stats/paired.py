@@ -25,7 +25,7 @@ from tomserve.stats.distributions import (
     find_root,
     t_interval,
     t_quantiles,
-    t_two_sided,
+    t_tails,
 )
 from tomserve.stats.proportions import Interval
 
@@ -508,7 +508,7 @@ def moderate_tests(
         method = "ordinary t, since fewer than two classes vary"
     else:
         prior_df, prior_variance = estimate_prior(variance[usable], d[usable])
-        shrunken = _shrunken(variance, d, prior_df, prior_variance)
+        shrunken = _shrink_variances(variance, d, prior_df, prior_variance)
         most = float(d[usable].sum()) / (1 + (int(usable.sum()) - 1) * shared**2)
         df = np.minimum(d + prior_df, np.maximum(d, most))
         method = f"moderated t, prior df {prior_df:.1f}"
@@ -544,7 +544,7 @@ def _inverse_trigamma(value: float) -> float:
     return find_root(lambda x: value - float(polygamma(1, x)), low, high * (1 + 1e-12))
 
 
-def _shrunken(variance: Floats, d: Floats, prior_df: float, prior_variance: float) -> Floats:
+def _shrink_variances(variance: Floats, d: Floats, prior_df: float, prior_variance: float) -> Floats:
     """The posterior variances [classes]."""
     if math.isinf(prior_df):
         return np.where(np.isnan(variance), np.nan, prior_variance)
@@ -557,7 +557,7 @@ def _tests(
     """p, df and bounds of t tests with these variances [classes]."""
     with np.errstate(invalid="ignore", divide="ignore"):
         error = np.sqrt(variance / units)
-        p = t_two_sided(mean / error, df)
+        p = t_tails(mean / error, df)
         half = t_quantiles(0.5 + level / 2, df) * error
     none = error == 0
     p = np.where(none, np.where(np.abs(mean) < 1e-12, 1.0, np.nan), p)

@@ -139,9 +139,9 @@ def spread_of(
     left = y - means[group]
     total = float((left @ left) / y.size)
     in_class = _both(person, group)
-    by_class = _shared(left, in_class, _both(person, story))
-    who = _shared(left, person, in_class)
-    what = _shared(left, story, _both(story, person))
+    by_class = _mean_product(left, in_class, _both(person, story))
+    who = _mean_product(left, person, in_class)
+    what = _mean_product(left, story, _both(story, person))
     if what is None or (who is None and by_class is None) or not total:
         return None
     alone = max(0.0, (who if who is not None else by_class) or 0.0)
@@ -150,7 +150,9 @@ def spread_of(
     return Spread(float(y.mean()), *(part / scale for part in parts))
 
 
-def _shared(left: npt.NDArray[np.float64], group: npt.NDArray[np.intp], within: npt.NDArray[np.intp]) -> float | None:
+def _mean_product(
+    left: npt.NDArray[np.float64], group: npt.NDArray[np.intp], within: npt.NDArray[np.intp]
+) -> float | None:
     """The mean product of two deviations in one group but not in one group of `within`; None without such pairs."""
     products = pairs = 0.0
     for codes, sign in ((group, 1.0), (within, -1.0)):
@@ -221,14 +223,14 @@ def minimum_detectable_effect(units: int, sd: float, alpha: float = 0.05, power:
     return found if found <= 1 else math.nan
 
 
-def units_needed(effect: float, sd: float, alpha: float = 0.05, power: float = 0.8, family: int = 1) -> int | None:
+def count_units(effect: float, sd: float, alpha: float = 0.05, power: float = 0.8, family: int = 1) -> int | None:
     """Fewest units (stages) with which a two-sided t test detects this effect with this power; at least two.
 
     effect: mean difference of probabilities, of either sign. Other parameters, assumptions and source as for
     `minimum_detectable_effect`. None where the effect is zero, a number is unknown (nan), or 100,000 units do not
     suffice.
 
-        >>> units_needed(0.2, 0.2), units_needed(0.2, 0.2, family=10)
+        >>> count_units(0.2, 0.2), count_units(0.2, 0.2, family=10)
         (10, 18)
     """
     size = abs(effect)

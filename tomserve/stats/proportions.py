@@ -321,7 +321,7 @@ def fieller(t: float, c: float, covariance: npt.ArrayLike, quantile: float, df: 
     if t <= 0 or c <= 0 or vt - 2 * cov * t / c + vc * (t / c) ** 2 < 1e-15:
         return ratio_from_difference(t, c, t - c - quantile * error, t - c + quantile * error)
     curve = (c * c - q2 * vc, -2 * (t * c - q2 * cov), t * t - q2 * vt)
-    return _between(t / c, curve, curve, f"ratio by inverting the test of the difference, t {df} df")
+    return _invert_curves(t / c, curve, curve, f"ratio by inverting the test of the difference, t {df} df")
 
 
 def mover_ratio(treated: Interval, control: Interval, correlation: float = 0.0) -> Interval:
@@ -337,7 +337,7 @@ def mover_ratio(treated: Interval, control: Interval, correlation: float = 0.0) 
     down1, up1, down0, up0 = t - treated.low, treated.high - t, c - control.low, control.high - c
     lower = (c * c - up0**2, -2 * (t * c - r * down1 * up0), t * t - down1**2)
     upper = (c * c - down0**2, -2 * (t * c - r * up1 * down0), t * t - up1**2)
-    return _between(t / c if c > 0 else math.inf, lower, upper, "ratio by square-and-add")
+    return _invert_curves(t / c if c > 0 else math.inf, lower, upper, "ratio by square-and-add")
 
 
 def ratio_from_difference(t: float, c: float, low: float, high: float) -> Interval:
@@ -362,7 +362,7 @@ def hull(one: Interval, other: Interval) -> Interval:
     return Interval(one.estimate, low, high, f"{one.method}, widened to {other.method}")
 
 
-def _between(estimate: float, lower: Quadratic, upper: Quadratic, method: str) -> Interval:
+def _invert_curves(estimate: float, lower: Quadratic, upper: Quadratic, method: str) -> Interval:
     """The interval around the estimate within which the curves (one below, one above it) are not above zero."""
     low, high = _end(lower, estimate, 0.0), _end(upper, estimate, math.inf)
     if low == 0 and math.isinf(high):

@@ -64,7 +64,7 @@ def order_share(first: Sequence[float], second: Sequence[float]) -> float:
     first, second: the parts [2] or [3]. Raises ValueError for another number of parts, or parts that are not finite.
     """
     gap = _gap(first, second)
-    return _area(_clipped(_simplex(gap.size), gap)) if np.abs(gap).max() > SMALL else 0.5
+    return _area(_clip_polygon(_simplex(gap.size), gap)) if np.abs(gap).max() > SMALL else 0.5
 
 
 def ranking_share(parts: npt.ArrayLike, order: Sequence[int]) -> float:
@@ -78,7 +78,7 @@ def ranking_share(parts: npt.ArrayLike, order: Sequence[int]) -> float:
     for above, below in pairwise(order):
         gap = values[above] - values[below]
         if np.abs(gap).max() > SMALL:
-            left = _clipped(left, gap)
+            left = _clip_polygon(left, gap)
     return _area(left)
 
 
@@ -131,7 +131,7 @@ def _simplex(width: int) -> list[Floats]:
     return list(np.eye(width))
 
 
-def _clipped(polygon: list[Floats], gap: Floats) -> list[Floats]:
+def _clip_polygon(polygon: list[Floats], gap: Floats) -> list[Floats]:
     """The part of a convex polygon (or of a segment) where w . gap is not negative."""
     sides = [float(corner @ gap) for corner in polygon]
     kept: list[Floats] = []
@@ -174,7 +174,7 @@ def _centres(values: Floats) -> Floats:
     for first, second in combinations(values, 2):
         gap = first - second
         if np.abs(gap).max() > SMALL:
-            halves = [_clipped(cell, side) for cell in cells for side in (gap, -gap)]
+            halves = [_clip_polygon(cell, side) for cell in cells for side in (gap, -gap)]
             cells = [half for half in halves if _area(half) > SMALL]
     return np.array([np.mean(cell, axis=0) for cell in cells])
 

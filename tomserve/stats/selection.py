@@ -87,15 +87,15 @@ def select_best(
         nothing = Interval(*UNDEFINED, method="undefined: fewer than two clusters")
         none = np.full(values[0].shape[1], np.nan)
         return Selection(nothing, dict.fromkeys(controls, nothing), nothing, nothing, NOTHING, none, none)
-    sums, rng = _summed(values, index, m), np.random.default_rng(seed)
+    sums, rng = _sum_clusters(values, index, m), np.random.default_rng(seed)
     halves = _halves(rng, m, splits)
     drawn = np.vstack([np.ones(m), rng.multinomial(m, np.full(m, 1 / m), size=draws)])
     held = held_out(sums, sizes.astype(float), drawn, halves)
-    moved = [_moved(sums[:, k] / sizes[:, None]) for k in range(len(values))]
+    moved = [_find_movers(sums[:, k] / sizes[:, None]) for k in range(len(values))]
     limit = 1.0 if max(np.abs(one).max() for one in values) <= 1 else math.inf
     shown = {name: _interval(held.values[:, k], m, moved[k], limit) for k, name in enumerate(controls, start=1)}
     anything = np.any(moved, axis=0)
-    apart = [moved[0], *(_moved((sums[:, 0] - sums[:, k]) / sizes[:, None]) for k in range(1, len(values)))]
+    apart = [moved[0], *(_find_movers((sums[:, 0] - sums[:, k]) / sizes[:, None]) for k in range(1, len(values)))]
     fewest = min(apart, key=lambda one: int(one.sum()))  # a control that the measure hardly ever differs from
     return Selection(
         _interval(held.values[:, 0], m, moved[0], limit),
@@ -127,7 +127,7 @@ def _columns(
     return values, names
 
 
-def _summed(values: list[Floats], index: npt.NDArray[np.intp], m: int) -> Floats:
+def _sum_clusters(values: list[Floats], index: npt.NDArray[np.intp], m: int) -> Floats:
     """The effects summed over clusters [m, 1 + controls, cells]. index: the cluster of each item [n]."""
     every = np.stack(values, axis=1)
     sums = np.zeros((m, *every.shape[1:]))
@@ -140,7 +140,7 @@ def _halves(rng: np.random.Generator, m: int, splits: int) -> Floats:
     return np.array([rng.permutation(m) < m // 2 for _ in range(splits)], dtype=float)
 
 
-def _moved(means: Floats) -> npt.NDArray[np.bool_]:
+def _find_movers(means: Floats) -> npt.NDArray[np.bool_]:
     """Whether a cluster differs from the median one in any cell [clusters]. means: [clusters, cells]."""
     return np.asarray((np.abs(means - np.median(means, axis=0)) > 1e-12).any(axis=1))
 
@@ -255,9 +255,9 @@ def select_again(
     m, drawn = sizes.size, np.asarray(weights, dtype=float)
     if m < 2 or drawn.ndim != 2 or drawn.shape[1] != m:
         raise ValueError(f"weights of shape {drawn.shape} for {m} clusters: expected [draws, clusters], at least two")
-    sums = _summed(values, index, m)
+    sums = _sum_clusters(values, index, m)
     found = held_out(sums, sizes.astype(float), drawn, _halves(np.random.default_rng(seed), m, splits))
-    moved = np.any([_moved(sums[:, k] / sizes[:, None]) for k in range(len(values))], axis=0)
+    moved = np.any([_find_movers(sums[:, k] / sizes[:, None]) for k in range(len(values))], axis=0)
     return ReweightedSelection(found.values[:, 0], found.adjusted, int(moved.sum()))
 
 
@@ -293,7 +293,7 @@ def sign_flips(effects: npt.ArrayLike, clusters: npt.ArrayLike, draws: int = 200
     Raises ValueError for columns of unequal length, no items or no cells, and effects that are not finite.
     """
     values, sums = _sums(effects, clusters)
-    return _tested(sums, sums.sum(axis=0), len(values), draws, seed)
+    return _test_largest(sums, sums.sum(axis=0), len(values), draws, seed)
 
 
 def above_all(
@@ -318,7 +318,7 @@ def above_all(
             raise ValueError(f"effects to compare with of shape {np.shape(one)}: expected {values.shape}")
         sums.append(own - _sums(one, clusters)[1])
     least = np.min([one.sum(axis=0) for one in sums], axis=0)
-    return _tested(np.hstack(sums), least, len(values), draws, seed)
+    return _test_largest(np.hstack(sums), least, len(values), draws, seed)
 
 
 def _sums(effects: npt.ArrayLike, clusters: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -333,7 +333,9 @@ def _sums(effects: npt.ArrayLike, clusters: npt.ArrayLike) -> tuple[npt.NDArray[
     return values, sums
 
 
-def _tested(sums: npt.NDArray[np.float64], totals: npt.NDArray[np.float64], n: int, draws: int, seed: int) -> Maximum:
+def _test_largest(
+    sums: npt.NDArray[np.float64], totals: npt.NDArray[np.float64], n: int, draws: int, seed: int
+) -> Maximum:
     """The largest of the totals [c], over n items, against the largest of the sums [clusters, columns] under random
     signs of the clusters."""
     means = totals / n

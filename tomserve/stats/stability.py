@@ -79,7 +79,7 @@ def stability(
     _, index = np.unique(clusters, return_inverse=True)
     same = agreement(o, v).astype(float)
     share = weighted_share(same, index, np.zeros(o.size, dtype=int), level)
-    influence, expected = _expected(o, v)
+    influence, expected = _expected_agreement(o, v)
     if expected > CONSTANT:
         kappa = Interval(*UNDEFINED, method="undefined: all answers are one and the same")
         return Stability(share, expected, kappa)
@@ -117,12 +117,12 @@ def weighted_share(
     weights = 1 / (sizes[of_part] * len(sizes))
     estimate = float((np.bincount(of_part, weights=y) / sizes).mean())
     alone, together = float(weights @ weights), float((np.bincount(index, weights=weights) ** 2).sum())
-    n = 1 / (alone + _correlated(y, index) * max(0.0, together - alone))
+    n = 1 / (alone + _answer_correlation(y, index) * max(0.0, together - alone))
     found = wilson(estimate * n, n, level)
     return Interval(estimate, found.low, found.high, f"Wilson, effective n = {n:.1f} of {y.size}")
 
 
-def _correlated(outcome: Floats, index: npt.NDArray[np.intp]) -> float:
+def _answer_correlation(outcome: Floats, index: npt.NDArray[np.intp]) -> float:
     """How much the answers of a cluster are correlated, from 0 to 1."""
     if index.max() == 0:
         return 1.0
@@ -144,7 +144,7 @@ def difference_to_floor(share: Interval, floor: Interval) -> Interval:
     return Interval(share.estimate - floor.estimate, low, high, "square-and-add")
 
 
-def _expected(o: Codes, v: Codes) -> tuple[Floats, float]:
+def _expected_agreement(o: Codes, v: Codes) -> tuple[Floats, float]:
     """How much each pair moves the expected agreement [pairs], and the expected agreement."""
     kinds = int(max(o.max(), v.max(), 0)) + 1
     first, second = (np.bincount(side[side >= 0], minlength=kinds) / o.size for side in (o, v))

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from tomserve.stats.clustered import units_share
 from tomserve.stats.clusters import matched_cells
-from tomserve.stats.distributions import t_quantile, t_two_sided
+from tomserve.stats.distributions import t_quantile, t_tails
 from tomserve.stats.effects import FEW, Effect, independent_score, inverted_p, undefined_effect
 from tomserve.stats.paired import SINGLY, batches, sign_flip, smallest_p, varies
 from tomserve.stats.proportions import fieller, mover_ratio, ratio_from_difference, square_and_add
@@ -294,7 +294,7 @@ def these_strata_effect(
         return undefined_effect(
             "undefined: clusters lie in several arms, which is not fitted for so many strata", tasks
         )
-    fit, how = None if _separated(y, arm, codes) else fits(True), "GEE binomial, standardised"
+    fit, how = None if _is_separable(y, arm, codes) else fits(True), "GEE binomial, standardised"
     if fit is None:
         fit, how = fits(False), "GEE linear (a stratum or arm is all right or all wrong)"
     few = smaller < FEW
@@ -302,7 +302,7 @@ def these_strata_effect(
         return _without_fit(y, arm, clusters, cells.means, tasks, level)
     estimate, error, df = fit.difference, fit.error, smaller - 1
     quantile = t_quantile(0.5 + level / 2, df)
-    p = t_two_sided(estimate / error, df)
+    p = t_tails(estimate / error, df)
     low, high = max(-1.0, estimate - quantile * error), min(1.0, estimate + quantile * error)
     shares, method = (_share(fit.treated), _share(fit.control)), f"{how}, t {df} df"
     ratio = fieller(*shares, fit.covariance, quantile, df)
@@ -380,7 +380,7 @@ def _matched_rows(
     return y[keep], arm[keep], code[order], codes
 
 
-def _separated(y: Floats, arm: npt.NDArray[np.bool_], codes: npt.NDArray[np.intp]) -> bool:
+def _is_separable(y: Floats, arm: npt.NDArray[np.bool_], codes: npt.NDArray[np.intp]) -> bool:
     """Whether a stratum or an arm is all right or all wrong, so that its logit is infinite."""
     shares = np.bincount(codes, weights=y) / np.bincount(codes)
     arms = np.array([y[arm].mean(), y[~arm].mean()])
@@ -394,10 +394,10 @@ def _fits(y: Floats, arm: npt.NDArray[np.bool_], clusters: Codes, codes: Codes) 
     if y.size * (int(codes.max()) + 2) > LARGEST_DESIGN:
         return None
     design = np.column_stack([np.eye(codes.max() + 1)[codes], arm.astype(float)])
-    return lambda binomial: (_standardised if binomial else _linear)(y, design, clusters)
+    return lambda binomial: (_standardise if binomial else _linear)(y, design, clusters)
 
 
-def _standardised(y: Floats, design: Floats, clusters: npt.NDArray[np.intp]) -> Fit:
+def _standardise(y: Floats, design: Floats, clusters: npt.NDArray[np.intp]) -> Fit:
     """Shares of a binomial fit, standardised to strata of equal weight; None where the fit fails."""
     fit = _gee(y, design, clusters, binomial=True)
     if fit is None:

@@ -25,7 +25,7 @@ from tomserve.stats.clusters import cells_of, intraclass, matched_cells, means_o
 from tomserve.stats.effects import FEW, Effect
 from tomserve.stats.failures import Failures, family_p
 from tomserve.stats.paired import moderate_tests
-from tomserve.stats.power import minimum_detectable_effect, units_needed
+from tomserve.stats.power import count_units, minimum_detectable_effect
 from tomserve.stats.proportions import Interval
 from tomserve.studies import answer_rows
 from tomserve.studies.answer_rows import BASELINE
@@ -126,7 +126,7 @@ def adjust_family(
     for record, *tests in zip(inside, plain, p_moderated, shared, strict=True):
         record |= dict(zip(("p_adjusted", "p_moderated", "p_moderated_adjusted"), tests, strict=True))
         record["minimum_detectable_effect"] = minimum_detectable_effect(record["units"], sd, family=max(1, tested))
-        record["units_needed"] = units_needed(WORTH, sd, family=max(1, tested))
+        record["units_needed"] = count_units(WORTH, sd, family=max(1, tested))
         record["verdict"] = class_verdict(record, words, unit)
     return records
 
@@ -457,7 +457,7 @@ def test_columns(effect: Effect, differences: Any) -> Record:
         "p_smallest": effect.p_smallest,
         "sd": sd,
         "minimum_detectable_effect": minimum_detectable_effect(effect.units, spread),
-        "units_needed": units_needed(WORTH, spread),
+        "units_needed": count_units(WORTH, spread),
     }
 
 

@@ -32,11 +32,11 @@ from tomserve.stats.power import (
     MOST,
     Spread,
     class_power,
+    count_units,
     least_number,
     minimum_detectable_effect,
     model_power,
     spread_of,
-    units_needed,
 )
 from tomserve.studies.answer_rows import BASELINE, prepare_rows
 from tomserve.studies.contrasts import WORTH, integer_codes, pair_rows
@@ -195,7 +195,7 @@ def _comparisons(
             )
             row[f"if all are affected{label}"] = _known_or_none(minimum_detectable_effect(count, sd, alpha, power))
         label, sd = next(iter(given.items()))
-        rows.append({**row, f"units_needed for {WORTH:g}{label}": units_needed(WORTH, sd, alpha, power, tested)})
+        rows.append({**row, f"units_needed for {WORTH:g}{label}": count_units(WORTH, sd, alpha, power, tested)})
     return rows
 
 

@@ -35,7 +35,7 @@ import polars as pl
 from tomserve.benchmarks.learned_baselines import Answers, ShippedAnswers, predict_held_out
 from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, UNKNOWN_LABEL, in_false_belief_subset
 from tomserve.items import UNKNOWN, Item
-from tomserve.scoring.baselines import GENERIC, Baseline, first_mentioned, list_mentions
+from tomserve.scoring.baselines import GENERIC, Baseline, find_first_mention, list_mentions
 
 TEN_WORDS = re.compile(
     r"\b(sure|knows?|knew|sees?|saw|remembers?|remembered|counts? on|watches|watched|loves?|loved|usually|memory)\b"
@@ -310,7 +310,7 @@ def label(item: Item) -> str | None:
     pieces = " ".join(item.story).split('"')
     quoted = " ".join(pieces[1 : len(pieces) - 1 : 2]).casefold()
     found = [one for one in list_mentions(item) if one.casefold() in quoted] if quoted else []
-    return found[-1] if found else first_mentioned(item)
+    return found[-1] if found else find_first_mention(item)
 
 
 def opposite(item: Item) -> str | None:
@@ -346,8 +346,8 @@ def keyword(item: Item) -> str | None:
     finding out; else the first label mentioned."""
     placed, found_out = _found_out(item.story, item.choices)
     if not found_out and _BELIEF.search(item.question):
-        return first_mentioned(item)
-    return placed or (list_mentions(item) or (first_mentioned(item),))[-1]
+        return find_first_mention(item)
+    return placed or (list_mentions(item) or (find_first_mention(item),))[-1]
 
 
 PLAIN = (

@@ -21,7 +21,13 @@ from tomserve.benchmarks.worlds.record import World
 from tomserve.benchmarks.worlds.rules import Case, answer
 from tomserve.errors import ContentError
 from tomserve.items import UNKNOWN, Item, items_digest
-from tomserve.scoring.baselines import Baseline, first_mentioned, last_mentioned, list_mentions, most_mentioned
+from tomserve.scoring.baselines import (
+    Baseline,
+    find_commonest,
+    find_first_mention,
+    find_last_mention,
+    list_mentions,
+)
 
 FOLDS = 5
 """Into how many parts the worlds are split for what is learned: each part is answered by what the others taught."""
@@ -100,10 +106,10 @@ RULES = (
 """The rules of the benchmark's field `rules`."""
 
 LOOKING: Mapping[str, Callable[[Item], str | None]] = {
-    "first mentioned": first_mentioned,
+    "first mentioned": find_first_mention,
     "second mentioned": second_mentioned,
-    "last mentioned": last_mentioned,
-    "most mentioned": most_mentioned,
+    "last mentioned": find_last_mention,
+    "most mentioned": find_commonest,
     **{rule.name: rule.answer for rule in RULES},
 }
 """The readers that need no fit, by name."""
