@@ -12,8 +12,8 @@ tables.
 - *size*: B is worse by exactly the margin, which is the one that so many clusters are just enough for; how often the
   tests say "not inferior" (level .025) and "equivalent" (level .05) all the same. Where B is better by the margin,
   equivalence errs as often, since exchanging A and B mirrors the interval.
-- *power*: both are right equally often; how often the same tests find that with as many clusters as `units_for_margin` says, for
-  a power of .80; from a quarter of the draws, since there are many clusters.
+- *power*: both are right equally often; how often the same tests find that with as many clusters as
+  `units_for_margin` says, for a power of .80; from a quarter of the draws, since there are many clusters.
 - *coverage*: how often a nominal 95% interval holds A's true share of right answers (`--intervals effective`), the
   true shares of harmful flips and of churn, and the true difference of grades between 0 and 1.
 

@@ -4,9 +4,9 @@
 
 The same requests (vanilla and cot over whole stories, --stories 0: all 544 of them) go through the engine to one vLLM
 CPU server (the reference preset) in three orders: as an evaluation makes them (`Questions.requests` of
-tomserve.runs.conversations: strategy by strategy, sorted by `Strategy.order`), strategy by strategy in the order of the file,
-and shuffled. --max-tokens is small so that prompts are the work. The prefix cache is emptied before each run; the
-orders alternate, every second
+tomserve.runs.conversations: strategy by strategy, sorted by `Strategy.order`), strategy by strategy in the order of
+the file, and shuffled. --max-tokens is small so that prompts are the work. The prefix cache is emptied before each run;
+the orders alternate, every second
 round backwards, after one round that is thrown away. --blocks: blocks of 128 tokens that the cache has, a server each;
 0 is the preset's own size, which holds everything; 48 are fewer than what is in flight needs (32 is the least that
 vLLM takes for a context of 4096), 192 a few more.

@@ -27,8 +27,8 @@ import orjson
 from _figures import figure, need
 
 from tomserve.runs.journal import read_rows
-from tomserve.serving import checkpoint as serving_checkpoint
 from tomserve.serving import install, provenance
+from tomserve.serving.checkpoint import reference_folder
 from tomserve.serving.command import vllm_command
 from tomserve.serving.presets import Preset, Shape
 from tomserve.serving.server import Server, free_port
@@ -42,9 +42,7 @@ SMALL = Shape(layers=4, heads=8, kv_heads=4, head_dim=32)
 
 def checkpoint(folder: Path, shape: Shape, weights_gb: float, context: int) -> float:
     """Write the config of a Llama of that shape and size, and the reference tokenizer; returns its size in GB."""
-    shutil.copytree(
-        serving_checkpoint.reference_folder(), folder, ignore=shutil.ignore_patterns("*.safetensors", "digest.txt")
-    )
+    shutil.copytree(reference_folder(), folder, ignore=shutil.ignore_patterns("*.safetensors", "digest.txt"))
     config = orjson.loads((folder / "config.json").read_bytes())
     width = shape.heads * shape.head_dim
     attention = shape.layers * 2 * width * (width + shape.kv_heads * shape.head_dim)

@@ -41,7 +41,7 @@ LOOSE = {"__init__.py", "__main__.py", "_version.py", "errors.py", "status.py"}
 FRONT = ("__init__", "__main__")
 """The public face of the package, which may name whatever it offers."""
 
-BLIND = ("engine", "runs", "shards", "clusters", "reporting", "interop", "web", "cli")
+BLIND = ("engine", "runs", "distributed", "reporting", "interop", "web", "cli")
 """Rooms that serve every benchmark and every study alike, and so name none."""
 
 

@@ -3,9 +3,9 @@
     python launch/reference/stories.py --stories 200 --seed 7 --held-out --out items.jsonl
 
 A plot (plots.py) is a list of scenes: a role, who acts, and what happens, in the events of
-tomserve.benchmarks.perturbed.validation_1. The gold beliefs are derived from the events; the sentences only put them into
-words. Each story is asked about the world, about its protagonist, and about every other person whose belief the events
-settle. None of it is taken from dataset/.
+tomserve.benchmarks.perturbed.validation_1. The gold beliefs are derived from the events; the sentences only put them
+into words. Each story is asked about the world, about its protagonist, and about every other person whose belief the
+events settle. None of it is taken from dataset/.
 """
 
 from __future__ import annotations

@@ -226,7 +226,7 @@ class Reader:
         self._run(words, command)
 
     def _on_slurm(self, words: list[str]) -> None:
-        """Ask all parts here; tests/clusters/test_slurm.py has a real Slurm ask them."""
+        """Ask all parts here; tests/distributed/test_slurm.py has a real Slurm ask them."""
         self._run([*words, "--dry-run"], " ".join(words))
         self.endpoint.models.append("llama3-70b")
         self._run(["tomserve", "work", words[3], "--base-url", self.endpoint.url], " ".join(words))

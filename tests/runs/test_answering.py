@@ -15,8 +15,8 @@ from tomserve.engine.retry import MOST, ModelGuard
 from tomserve.engine.transport import LONGEST_NAME, Reply
 from tomserve.errors import RunMismatchError, ServerError
 from tomserve.runs.journal import Journal
-from tomserve.serving import endpoint as serving_endpoint
 from tomserve.serving import provenance
+from tomserve.serving.endpoint import ServerWatch
 
 TEA = '{"answer":"tea"}'
 
@@ -172,7 +172,7 @@ def test_a_server_that_is_exchanged_in_mid_run_is_noticed(
     endpoint: Endpoint, cli, asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: float
 ) -> None:
     """Its replies name the same model. Seen while the run goes on, or else at its end."""
-    monkeypatch.setattr(serving_endpoint, "WATCH_EVERY", every)
+    monkeypatch.setattr("tomserve.serving.endpoint.WATCH_EVERY", every)
     endpoint.root, endpoint.delay, endpoint.script = "a", 0.01, exchanging(endpoint, 10)
     stopped = cli(*asking, "--concurrency", 1)
     assert (stopped.code, stopped.err.count("\n")) == (2, 1)
@@ -192,9 +192,7 @@ def test_a_server_that_is_away_or_tells_nothing_is_no_other_one(endpoint: Endpoi
     dead = "http://127.0.0.1:1/v1"
 
     def look(*urls: str) -> None:
-        watching = serving_endpoint.ServerWatch(
-            urls, "tiny", told, changed.append, accepted=False, portable=lambda value: value
-        )
+        watching = ServerWatch(urls, "tiny", told, changed.append, accepted=False, portable=lambda value: value)
         assert watching.useful
         asyncio.run(watching.look())
 

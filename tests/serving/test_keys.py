@@ -116,7 +116,7 @@ def test_a_key_over_plain_http_to_another_host_is_warned_of() -> None:
 
 def test_the_warning_comes_before_the_key_is_sent(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOMSERVE_API_KEY", KEY)
-    monkeypatch.setattr("tomserve.serving.endpoint.here", lambda host: False)
+    monkeypatch.setattr("tomserve.serving.endpoint.is_this_machine", lambda host: False)
     done = cli("eval", "--base-url", endpoint.url, "--limit", 1)
     assert done.code == 0
     assert done.err.count("the API key goes there over plain http") == 1

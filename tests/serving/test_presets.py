@@ -29,9 +29,8 @@ from tests.helpers.forked import Forge
 from tomserve import benchmarks, content
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.serving import command as serving_command
 from tomserve.serving import install
-from tomserve.serving.command import Command, template_file, vllm_command
+from tomserve.serving.command import BACKENDS, Command, spread_over_nodes, template_file, vllm_command
 from tomserve.serving.presets import Preset
 from tomserve.serving.serve import ServeOptions, plan_replicas
 from tomserve.serving.server import Server, free_port
@@ -246,7 +245,7 @@ def test_vllms_and_rays_own_parsers_take_every_command(tmp_path: Path) -> None:
     """Every preset on one node and, at a size at which one is too small, on several, by both backends."""
     commands: list[list[str]] = []
     expected: list[list[Any]] = []
-    for name, backend in itertools.product(content.names("launch/models", ".yaml"), serving_command.BACKENDS):
+    for name, backend in itertools.product(content.names("launch/models", ".yaml"), BACKENDS):
         preset = Preset.load(name)
         each = 1 + int(preset.weights_gb / 20)
         if preset.device == "cpu":
@@ -280,7 +279,7 @@ def test_two_nodes_serve_one_model(tmp_path: Path) -> None:
     layout = Layout(describe_model(preset), 2, 1, parse_gpus("1xL4")[0], 1.0, 1.0, 1.0, 99, 2048, nodes=2)
     port, meeting = free_port(), ["--master-port", str(free_port())]
     command = vllm_command(preset, str(folder), layout=layout, port=port, extra=meeting)
-    (first,), (second,) = serving_command.spread_over_nodes(command, layout, ["--master-port"] * 2, head="127.0.0.1")
+    (first,), (second,) = spread_over_nodes(command, layout, ["--master-port"] * 2, head="127.0.0.1")
     first.env["GLOO_SOCKET_IFNAME"] = second.env["GLOO_SOCKET_IFNAME"] = "lo"
     with (
         Server(second, host="127.0.0.1", port=free_port(), log=tmp_path / "second"),

@@ -19,9 +19,9 @@ from aiohttp import web
 from tests.conftest import Endpoint, running
 from tomserve.cli import doctor
 from tomserve.errors import ConfigError, ServerError
-from tomserve.serving import endpoint as serving_endpoint
 from tomserve.serving import registry, serve
 from tomserve.serving.command import Command
+from tomserve.serving.endpoint import choose_target
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import WaitPolicy
 from tomserve.serving.server import free_port
@@ -215,7 +215,7 @@ def test_another_model_is_not_waited_for(endpoint: Endpoint) -> None:
     path.unlink()
     loads("small")
     with pytest.raises(ConfigError, match=r"several models are being loaded; name one .*: large, small"):
-        serving_endpoint.choose_target((), None, None, waiting)
+        choose_target((), None, None, waiting)
 
 
 def test_serve_records_its_server_as_loading_from_the_beginning() -> None:

@@ -18,8 +18,8 @@ import pydantic
 from tomserve.content import files, signatures
 from tomserve.content.validation import validation_error
 from tomserve.errors import ConfigError
-from tomserve.serving import command as serving_command
 from tomserve.serving.auto_preset import resolve_preset
+from tomserve.serving.command import set_port, shell_line
 from tomserve.serving.serve import ServeOptions, plan_replicas
 
 FILE = "job.json"
@@ -140,6 +140,6 @@ def size_task(model: str | None, gpus: str | None, *, served: bool = False) -> M
         )
     (server,) = plan_replicas(ServeOptions(model, gpus=gpus), dry=True)
     assert server.layout is not None, "a model on GPUs has a layout"
-    own = serving_command.set_port(server.ranks)
-    ranks = tuple(" && ".join(serving_command.shell_line(command) for command in commands) for commands in own)
+    own = set_port(server.ranks)
+    ranks = tuple(" && ".join(map(shell_line, commands)) for commands in own)
     return ModelNeeds(server.layout.gpus // server.layout.nodes, server.layout.nodes, ranks)

@@ -101,8 +101,8 @@ def merge_manifests(
 ) -> Manifest:
     """The manifest of the merged run, which is not complete yet.
 
-    run: its name. told: the manifests of all that is merged, the merged run's own last. shards: as in `check_same_evaluation`; it
-    says what the run asks where no part was begun. parts: the runs that are merged now.
+    run: its name. told: the manifests of all that is merged, the merged run's own last. shards: the record of what they
+    are parts of, which says what is asked where no part was begun; else None. parts: the runs that are merged now.
     """
     given = _asked(told, shards)
     manifests = [one.manifest for one in told]
@@ -480,7 +480,7 @@ class _Work:
     stop: Stop
 
     def run(self, *, complete: bool) -> tuple[int, int, int, int, bool, bool]:
-        """Do it. complete: whether every part is there. Returns the fields of `MergeResult` from `rows` to `changed`."""
+        """Merge. complete: whether every part is there. Returns `rows` to `changed` of `MergeResult`."""
         into = self.folder.path
         manifest = merge_manifests(run_name(into), self.told, self.shards, ())
         with contextlib.ExitStack() as stack:

@@ -79,7 +79,7 @@ class PartStatus:
 
 
 class Conductor:
-    """Has parts asked by tasks of Ray. Made into an actor by `tomserve.distributed.ray.submit`; methods return at once."""
+    """Has parts asked by tasks of Ray. `submit` makes it an actor; its methods return at once."""
 
     def __init__(self, name: str, folder: str, parts: Sequence[int], demand: TaskDemand) -> None:
         """Begin with the parts that are not complete.

@@ -475,8 +475,8 @@ def parts_folder(given: str) -> Path | None:
 def find_part_tables(folder: Path, numbers: Iterable[int]) -> Partitions:
     """The score tables of parts of an evaluation, whose rows count as those of the whole run.
 
-    folder: that of the parts. numbers: of those that are scored (see tomserve.distributed.shards). Raises ConfigError where
-    none of them holds an answer.
+    folder: that of the parts. numbers: of those that are scored (see `score_parts`). Raises ConfigError where none of
+    them holds an answer.
     """
     shards = Shards.read(folder)
     there = tuple(path for number in numbers if _rows(path := part_folder(folder, number) / runfolder.TABLE))

@@ -215,8 +215,8 @@ def format_ranges(parts: Collection[int]) -> str:
 def submit(folder: Path, run: str, parts: Sequence[int], wanted: ArrayOptions, script: str) -> Job:
     """Put the script beside the parts, hand them to Slurm, and record the job there.
 
-    Raises MachineError where Slurm is not at hand or refuses the job, ConfigError as `sbatch_command` does, and OSError where
-    the folder cannot be written; then no job is left behind.
+    Raises MachineError where Slurm is not at hand or refuses the job, ConfigError as `sbatch_command` does, and OSError
+    where the folder cannot be written; then no job is left behind.
     """
     words = sbatch_command(folder, run, parts, wanted)
     (folder / LOGS).mkdir(exist_ok=True)

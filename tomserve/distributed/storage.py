@@ -266,8 +266,8 @@ def _read(url: str, listener: Listener, stop: Stop, name: str = FILE) -> bytes |
 def list_parts(url: str, listener: Listener | None = None, stop: Stop | None = None) -> list[str]:
     """The addresses of all parts that were copied to a place whole, sorted.
 
-    url: of a part, of the folder of parts, or the latter followed by ``/*``. Raises as `upload_part` does, and ConfigError
-    where no part is there.
+    url: of a part, of the folder of parts, or the latter followed by ``/*``. Raises as `upload_part` does, and
+    ConfigError where no part is there.
     """
     listener, stop = listener or SilentListener(), stop or Stop()
     check_address(url)

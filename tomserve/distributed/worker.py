@@ -2,9 +2,7 @@
 
 A shard is asked as an ordinary run: the same plan, phases, journal and signals. What it asks comes from the record of
 the shards and from its own items; what is found here, such as the prompts of a strategy or the model that a server
-offers, is held against that record before anything is asked.
-
-    result = ask_part(Path("runs/mine.parts"), 2, Connection(), SilentListener(), lambda evaluation: loop.run(evaluation.ask()))
+offers, is compared with that record before anything is asked.
 """
 
 from __future__ import annotations

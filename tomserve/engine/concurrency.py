@@ -373,8 +373,8 @@ class AdaptiveLimit:
     def answered(self, began: float, seconds: float, done: float, out: int) -> None:
         """Count an answer, and end the epoch if it was the last one needed.
 
-        began: when the request was sent, by the clock. seconds: how long the answer took.
-        done: its work (see tomserve.engine.endpoints). out: how many requests were in flight when it came, itself included.
+        began: when the request was sent, by the clock. seconds: how long the answer took. done: its work (see
+        tomserve.engine.endpoints.weigh_tokens). out: how many requests were in flight when it came, itself included.
         """
         if began >= self._changed and seconds > 0:
             self._shedding.answered(seconds, done, out)

@@ -106,8 +106,8 @@ class Reply:
     is not.
     timings: seconds by name; "total_s" from sending to the end of the reply.
     tokens: the last tokens of the prompt, each with its log-probability (None where the server gives none),
-    where the request asked for `prompt_logprobs` (see tomserve.engine.prompt_tokens). skipped: how many tokens stood before
-    them.
+    where the request asked for `prompt_logprobs` (see tomserve.engine.prompt_tokens).
+    skipped: how many tokens stood before them.
     masked: whether the API key stood in it and was replaced by *** (see tomserve.engine.redact).
     """
 

@@ -134,7 +134,7 @@ BACKENDS: tuple[Backend, ...] = ("mp", "ray")
 """The first is the default."""
 
 HEAD = "$HEAD"
-"""What stands in a command for the address of node 0: a variable of the shell, which `shell_line` leaves to be replaced."""
+"""What stands in a command for the address of node 0: a variable of the shell (see `shell_line`)."""
 PORT = "$PORT"
 """What may stand for the port of the server (see `set_port`)."""
 MASTER_PORT = 29501

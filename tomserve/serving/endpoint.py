@@ -211,9 +211,8 @@ def ask_endpoints(
 ) -> Target:
     """Ask running endpoints what they serve, and describe them as one server.
 
-    endpoints: the addresses of its replicas. model, revision and waiting: as in `choose_target`, but by default without any
-    wait. Raises ServerError where an endpoint
-    cannot be used, ConfigError where they serve different models.
+    endpoints: the addresses of its replicas. model, revision and waiting: as in `choose_target`, but by default without
+    any wait. Raises ServerError where an endpoint cannot be used, ConfigError where they serve different models.
     """
     preset = Preset.lookup(model)
     wanted = [model, *([preset.served_name, preset.model] if preset else [])]
@@ -332,8 +331,9 @@ class ServerWatch:
         if found and not self._accepted:
             raise ServerError(
                 f"{', '.join(self.endpoints)}: another server answers since the last {WATCH_EVERY:.0f} s or less: "
-                f"{'; '.join(map(provenance.describe_change, found))}; what was answered is kept, the last of it perhaps by the "
-                "other: use --run NEW (make: RUN=NEW), or go on by --accept-change; the manifest records it"
+                f"{'; '.join(map(provenance.describe_change, found))}; what was answered is kept, the last of it "
+                "perhaps by the other: use --run NEW (make: RUN=NEW), or go on by --accept-change; the manifest records "
+                "it"
             )
 
     def _asked(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from tomserve.engine.network import is_loopback as network_is_loopback
+from tomserve.engine.network import is_loopback
 from tomserve.errors import ConfigError
 
 LONGEST = 4096
@@ -105,11 +105,6 @@ def shell_source() -> str:
     if os.environ.get("TOMSERVE_API_KEY"):
         return '"$TOMSERVE_API_KEY"'
     return '"$(cat "$TOMSERVE_API_KEY_FILE")"' if os.environ.get("TOMSERVE_API_KEY_FILE") else '"$VLLM_API_KEY"'
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a server that listens on `host` can be reached from this machine alone."""
-    return network_is_loopback(host)
 
 
 _OWN = {

@@ -169,7 +169,7 @@ def list_changes(sessions: Any) -> list[str]:
 
 
 FIELDS = ("command", "dtype", "quantization", "tensor_parallel", "revision", "template", "hardware", "driver")
-"""What only those who started the server can tell; the manifest's `unknown_fields` lists those of them that are not known."""
+"""What only those who started the server can tell; `unknown` in the manifest lists those that are not known."""
 
 
 NOT_GIVEN = "not given"
@@ -191,7 +191,7 @@ def describe_server(
     that no key gets into the description. gpus: those that it runs on; empty on a CPU. revision: the model's revision
     where the caller knows it; by default it is taken from the command, the preset, or the snapshot on disk. extra: the
     user's own flags, which are the last words of the command; those that change it are named under `flags_changed`.
-    Returns a mapping for JSON, whose `unknown_fields` lists the FIELDS that could not be found out.
+    Returns a mapping for JSON, whose `unknown` lists the FIELDS that could not be found out.
     """
     asked = flag_value(command.argv, "--revision") or preset.revision
     where = find_snapshot(model, asked)

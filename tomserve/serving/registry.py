@@ -5,9 +5,9 @@ An API key is sent only to an address that the user gave, or to a server that th
 a record says so is no proof: ``runs/`` may have been downloaded, or be shared by several machines or users, and files
 belong to whoever unpacks them. A record is therefore believed only where all of this holds (see `judge_record`):
 
-1. The file and ``.servers`` belong to this user, are no links, and nobody else may write to them. 2. The record names
-this host, and its address is plain http to a loopback address or an address of this machine. 3. The process that it
-names lives, is this user's, and is the very one that wrote the record: it started at the same
+1. The file and ``.servers`` belong to this user, are no links, and nobody else may write to them.
+2. The record names this host, and its address is plain http to a loopback address or an address of this machine.
+3. The process that it names lives, is this user's, and is the very one that wrote the record: it started at the same
    tick of the same boot. The kernel draws a random number at every boot, which nobody elsewhere can know.
 
 A record of another machine is reported and never used, because what listens there cannot be looked at from here: the
@@ -57,9 +57,9 @@ class Record:
 
     pid: the process of `tomserve serve`. url: the address, ending in ``/v1``. model: the served name. revision: of
     the model, None where it is not known. command: the words of vLLM's command line. started: when, in ISO 8601.
-    host: the name of its machine. server: what it serves, as `provenance.started` describes it. born: when the process
-    `pid` started, as `process_birth` tells it; None where the system does not tell. loading: whether the model is still being
-    loaded. Until that is over another process may listen at the address, so nothing is asked there.
+    host: the name of its machine. server: what it serves, as `provenance.describe_server` gives it. born: when the
+    process `pid` started, as `process_birth` tells it; None where the system does not tell. loading: whether the model
+    is still being loaded. Until that is over another process may listen at the address, so nothing is asked there.
     """
 
     pid: int

@@ -25,10 +25,9 @@ from tomserve import content
 from tomserve.content import files
 from tomserve.content.text import say
 from tomserve.errors import ConfigError, MachineError, ServerError
-from tomserve.serving import auto_preset, checkpoint, command, install, keys, provenance, registry, sizing
-from tomserve.serving import command as serving_command
+from tomserve.serving import auto_preset, checkpoint, install, keys, provenance, registry, sizing
 from tomserve.serving.auto_preset import resolve_preset
-from tomserve.serving.command import Backend, Command, vllm_command
+from tomserve.serving.command import BACKENDS, Backend, Command, node_script, spread_over_nodes, vllm_command
 from tomserve.serving.endpoint import REFERENCE
 from tomserve.serving.presets import Preset, Verified
 from tomserve.serving.probe import Probe, is_healthy
@@ -112,11 +111,7 @@ def _over_nodes(
     """The commands of each node where the model is spread over several; otherwise none. Raises ConfigError where the
     user chooses how to connect nodes, and there is only one."""
     if layout is not None and layout.nodes > 1:
-        return tuple(
-            serving_command.spread_over_nodes(
-                command, layout, wanted.extra, backend=wanted.backend or serving_command.BACKENDS[0]
-            )
-        )
+        return tuple(spread_over_nodes(command, layout, wanted.extra, backend=wanted.backend or BACKENDS[0]))
     if wanted.backend is not None:
         raise ConfigError(
             f"--backend {wanted.backend}: {preset.name} takes one node, so there are no nodes to connect; leave "
@@ -264,7 +259,7 @@ def server_commands(wanted: ServeOptions) -> list[str]:
     replicas = plan_replicas(wanted, dry=True)
     _warn(replicas[0].preset)
     if replicas[0].ranks:
-        return command.node_script(replicas[0].ranks)
+        return node_script(replicas[0].ranks)
     return [replica.command.shell() for replica in replicas]
 
 

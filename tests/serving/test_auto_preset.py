@@ -12,9 +12,9 @@ from tests.conftest import ROOT, Endpoint
 from tests.helpers.outcomes import passes
 from tomserve.errors import ConfigError, MachineError
 from tomserve.serving import checkpoint, provenance, registry, sizing
-from tomserve.serving import endpoint as serving_endpoint
 from tomserve.serving.auto_preset import DerivedPreset, resolve_preset, save_preset
 from tomserve.serving.command import Command
+from tomserve.serving.endpoint import choose_target
 from tomserve.serving.presets import Preset
 from tomserve.serving.serve import ServeOptions, plan_replicas
 from tomserve.serving.sizing import Gpu
@@ -237,17 +237,17 @@ def test_eval_asks_by_the_preset_that_the_server_was_started_by(
     found: list[registry.Record] = []
     monkeypatch.setattr(registry, "wait_until_ready", lambda model, waiting: found)
     with pytest.raises(ConfigError, match="no server with 'Org/New' is running; run `make serve MODEL=Org/New` first"):
-        serving_endpoint.choose_target((), "Org/New", None)  # no preset that is misspelt
+        choose_target((), "Org/New", None)  # no preset that is misspelt
     found[:] = [recorded(endpoint, preset=kept)]
     for name in (None, "tiny", "/models/tiny"):
-        assert serving_endpoint.choose_target((), name, None).preset == preset
+        assert choose_target((), name, None).preset == preset
     with pytest.raises(ConfigError, match="'/models/other' is not served"):
-        serving_endpoint.choose_target((), "/models/other", None)
+        choose_target((), "/models/other", None)
     found[:] = [recorded(endpoint, preset={"schema": 2})]
     with pytest.raises(ConfigError, match="its record holds a preset that cannot be read"):
-        serving_endpoint.choose_target((), None, None)
+        choose_target((), None, None)
     found[:] = [recorded(endpoint)]
-    assert serving_endpoint.choose_target((), None, None).preset is None
+    assert choose_target((), None, None).preset is None
 
 
 def test_the_flags_that_differ_from_the_preset_are_named() -> None:

@@ -16,9 +16,9 @@ from tests.helpers.outcomes import passes, refuses
 from tomserve import content
 from tomserve.errors import ConfigError, MachineError, ServerError
 from tomserve.runs import runfolder
-from tomserve.serving import endpoint as serving_endpoint
 from tomserve.serving import install, provenance, registry, sizing
 from tomserve.serving.command import Command, vllm_command
+from tomserve.serving.endpoint import choose_target
 from tomserve.serving.presets import Preset
 from tomserve.serving.provenance import flag_value
 from tomserve.serving.serve import ServeOptions, plan_replicas
@@ -196,23 +196,23 @@ def record(endpoint: Endpoint, model: str, **more) -> None:
 
 def test_an_address_of_our_own_server_tells_as_much(endpoint: Endpoint) -> None:
     record(endpoint, "tiny", server={"dtype": "float32", "unknown": []})
-    found = serving_endpoint.choose_target((endpoint.url,), None, None)
+    found = choose_target((endpoint.url,), None, None)
     assert (found.server["dtype"], found.server["unknown"], found.revision) == ("float32", [], "r1")
 
 
 def test_servers_that_cannot_be_asked_together(endpoint: Endpoint) -> None:
     record(endpoint, "tiny", server={"dtype": "float32"})
     with pytest.raises(ConfigError, match=f"model 'reference' is not served; live servers: tiny at {endpoint.url}"):
-        serving_endpoint.choose_target((), "reference", None)
+        choose_target((), "reference", None)
     with pytest.raises(ServerError, match="Served there: tiny"):
-        serving_endpoint.choose_target((endpoint.url,), "else", None)
+        choose_target((endpoint.url,), "else", None)
     other = {"url": endpoint.url, "revision": "r1", "command": ["vllm", "serve"]}
     registry.write_record(1, **other, model="tiny", server={"dtype": "float16"})
     with pytest.raises(ConfigError, match="started in different ways"):
-        serving_endpoint.choose_target((), None, None)
+        choose_target((), None, None)
     registry.write_record(1, **other, model="b")
     with pytest.raises(ConfigError, match=r"several models are served; name one by --model \(MODEL=\): b, tiny"):
-        serving_endpoint.choose_target((), None, None)
+        choose_target((), None, None)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from tomserve.content.files import digest_file
 from tomserve.distributed import journals
 from tomserve.distributed.merge import merge
 from tomserve.errors import ConfigError, JournalError, MachineError, StoppedError
-from tomserve.runs import journal as runs_journal
 from tomserve.runs import runfolder
+from tomserve.runs.journal import MARK, journal_path, measure_file, restore_journal
 from tomserve.runs.progress import Stop
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import score_run, scores_of
@@ -37,7 +37,7 @@ def of_rows(folder: Path, rows: list[bytes]) -> Path:
 
 def test_the_same_bytes_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journals, "GROUP", 99)
-    monkeypatch.setattr(runs_journal, "BATCH", 10)
+    monkeypatch.setattr("tomserve.runs.journal.BATCH", 10)
     run = copied_example(tmp_path / "runs")
     with (run / "responses.jsonl").open("ab") as journal:
         journal.write(parting.line("a", ONCE, 0, 3, text='\u2028"\\ü\U0001f600', second=1, odd="\x00"))
@@ -51,8 +51,8 @@ def test_the_same_bytes_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "sample": 0,
         "line": before.split(b"\n")[7] + b"\n",
     }
-    assert runs_journal.measure_file(run / "responses.jsonl") == digest
-    assert runs_journal.journal_path(run).read_bytes() == before
+    assert measure_file(run / "responses.jsonl") == digest
+    assert journal_path(run).read_bytes() == before
     assert journals.unpack(run).read_bytes() == before
     assert not (run / "responses.parquet").exists()
 
@@ -107,9 +107,9 @@ def test_a_packing_that_is_ended_leaves_the_run_as_it_was(tmp_path: Path, monkey
         with pytest.raises(KeyboardInterrupt):
             journals.pack(run)
     assert (run / "responses.jsonl").read_bytes() == b"".join(rows)
-    assert runs_journal.journal_path(run) == run / "responses.jsonl"
+    assert journal_path(run) == run / "responses.jsonl"
     with RunFolder(run):
-        assert not runs_journal.restore_journal(run)
+        assert not restore_journal(run)
     assert sorted(path.name for path in run.iterdir()) == [".lock", "items.jsonl", "manifest.json", "responses.jsonl"]
 
 
@@ -140,7 +140,7 @@ def test_a_packed_file_that_was_changed_or_made_up_is_refused(tmp_path: Path) ->
     run = of_rows(tmp_path / "run", [parting.line(ITEMS[0], ONCE, 0, n, text="tea" * 50, second=n) for n in range(50)])
     journals.pack(run)
     path = run / "responses.parquet"
-    good, about = pl.read_parquet(path), pl.read_parquet_metadata(path)[runs_journal.MARK]
+    good, about = pl.read_parquet(path), pl.read_parquet_metadata(path)[MARK]
     bomb = orjson.dumps({"schema": 1, "bytes": 1 << 40, "lines": 1, "digest": "sha256:" + "0" * 64}).decode()
     unpacked, none = "does not hold the journal any more", "holds no journal that tomserve packed"
     for table, record, said in (
@@ -150,13 +150,13 @@ def test_a_packed_file_that_was_changed_or_made_up_is_refused(tmp_path: Path) ->
         (good, '{"schema": 1, "bytes": -1, "lines": 1, "digest": "x"}', none),
         (good.drop("line"), about, none),
     ):
-        table.write_parquet(path, metadata={runs_journal.MARK: record})
+        table.write_parquet(path, metadata={MARK: record})
         with pytest.raises(ConfigError, match=said):
-            runs_journal.journal_path(run)
+            journal_path(run)
     path.write_bytes(b"PAR1")
     with pytest.raises(ConfigError, match=none):
-        runs_journal.journal_path(run)
+        journal_path(run)
     path.unlink()
     path.symlink_to("/etc/passwd")
     with pytest.raises(ConfigError, match="symbolic link"):
-        runs_journal.journal_path(run)
+        journal_path(run)
