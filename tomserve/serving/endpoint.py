@@ -332,8 +332,8 @@ class ServerWatch:
             raise ServerError(
                 f"{', '.join(self.endpoints)}: another server answers since the last {WATCH_EVERY:.0f} s or less: "
                 f"{'; '.join(map(provenance.describe_change, found))}; what was answered is kept, the last of it "
-                "perhaps by the other: use --run NEW (make: RUN=NEW), or go on by --accept-change; the manifest records "
-                "it"
+                "perhaps by the other: use --run NEW (make: RUN=NEW), or go on by --accept-change; the manifest "
+                "records it"
             )
 
     def _asked(self) -> dict[str, Any]:
