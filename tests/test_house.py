@@ -16,7 +16,7 @@ PACKAGE = ROOT / "tomserve"
 ORDER = (
     *("errors", "status", "content", "items", "beliefs", "stats", "scoring", "prompting", "engine"),
     *(
-        "stability",
+        "variants",
         "benchmarks",
         "serving",
         "runs",
@@ -149,7 +149,7 @@ def _is_docstring(node: ast.Constant, tree: ast.Module) -> bool:
 FUNCTION_LINES, PARAMETERS = 60, 7
 """How long a function may grow, and how many parameters it takes, before it is two things."""
 
-DECLARATIVE = ("cli/", "web/pages/", "web/api/", "benchmarks/hitom/generating.py")
+DECLARATIVE = ("cli/", "web/pages/", "web/api/", "benchmarks/hitom/benchmark.py")
 """Where a parameter is an option of a command or of an address, so that there are as many as it has."""
 
 

@@ -142,4 +142,4 @@ def test_conditions_choose_among_the_items_and_what_makes_no_case_is_counted(tmp
     every = cases([*made("a", **shared), *made("b", **shared), *made("c")])
     assert {case.f.id for case in draw_cases(every, 2, WHOLE_CLUSTERS)} in ({"a", "b"}, {"c"})
     with pytest.raises(ConfigError, match=r"benchmark 'perturbed' has no cases.* those that have: bigtom, worlds"):
-        list(benchmarks.get("perturbed").found_cases())
+        benchmarks.require_cases(benchmarks.get("perturbed"))

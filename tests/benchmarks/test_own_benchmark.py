@@ -128,7 +128,7 @@ CASE = Case(tell('f', 'tea'), tell('p', 'tea'), tell('t', 'salt'), tell('u', 'sa
 BAD = Case(tell('f', 'tea'), tell('p', 'salt'), tell('t', 'salt'))
 """
 METRIC = "import polars as pl\nfrom tomserve.scoring.metrics import Metric\n"
-SAME = "from tomserve.variants import variant\n"
+SAME = "from tomserve.variants import make_variant\n"
 ACTS: dict[str, Callable[[Benchmark], object]] = {
     "load": lambda found: list(found.items()),
     "metrics": lambda found: score_table(
@@ -152,8 +152,8 @@ WRONG = [
     ("metrics", METRIC, "{'metric_x': 'many'}", "column 'metric_x' is Int64; found values of type str"),
     ("retelling", SAME, "1 / 0", r"own\.py:7: retelling failed \(ZeroDiv"),
     ("retelling", SAME, "lambda item, kind: 1 / 0", r"own\.py:7: retelling failed for person of '1' \(ZeroDivisionError"),
-    ("retelling", SAME, "lambda item, kind: variant(item, kind, by='rules').model_copy(update={'factors': {'variant': 'mine'}})", r"retelling gave the item '1/person' as '1/person'"),
-    ("retelling", SAME, "lambda item, kind: variant(item, kind, by='rules').model_copy(update={'answer': 'x', 'meanings': item.choices})", r"own\.py: retelling gave a bad item '1/person' .*answer 'x' is not among the choices"),
+    ("retelling", SAME, "lambda item, kind: make_variant(item, kind, by='rules').model_copy(update={'factors': {'variant': 'mine'}})", r"retelling gave the item '1/person' as '1/person'"),
+    ("retelling", SAME, "lambda item, kind: make_variant(item, kind, by='rules').model_copy(update={'answer': 'x', 'meanings': item.choices})", r"own\.py: retelling gave a bad item '1/person' .*answer 'x' is not among the choices"),
     ("cases", CASES, "[1 / 0]", r"own\.py:\d+: cases failed \(ZeroDivisionError"),
     ("cases", CASES, "(CASE if n else 1 / n for n in (1, 0))", r"own\.py:\d+: cases failed after 1 cases \(Zero"),
     ("cases", CASES, "[BAD]", r"own\.py: item 'p': its answer means 'salt'; expected 'tea', as of f"),

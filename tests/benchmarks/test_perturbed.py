@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import ROOT
 from tomserve import benchmarks
 from tomserve.benchmarks import perturbed
+from tomserve.benchmarks.learned_baselines import TOLERATED
 from tomserve.benchmarks.perturbed import baselines, validation_1
 from tomserve.benchmarks.perturbed.baselines import RULES_1, audit_baselines
 from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, SCENARIOS, in_false_belief_subset, load_stage
@@ -111,9 +112,9 @@ def test_the_score_table_holds_what_the_audit_counts_and_always_reality_is_robus
 
 
 def test_learned_answers_are_those_of_a_fit(items: list[Item], monkeypatch: pytest.MonkeyPatch) -> None:
-    found = baselines.count_differences(items, baselines.fit_edition_1(items))
+    found = baselines.SHIPPED_1.differing(items, baselines.fit_edition_1(items))
     assert list(found) == list(baselines.LEARNED_1)
-    assert max(found.values()) <= baselines.TOLERATED
+    assert max(found.values()) <= TOLERATED
     rule, item = BY_NAME["bag of words"], items[0]
     assert rule.answer(item) in item.choices
     assert rule.answer(item.model_copy(update={"question": "What is in it?"})) is None

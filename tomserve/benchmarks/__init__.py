@@ -45,7 +45,7 @@ __all__ = [
     "get",
     "load",
     "names",
-    "names_with_cases",
+    "require_cases",
     "retelling",
     "scoring_of",
 ]
@@ -114,9 +114,13 @@ def load(
     return get(name).items(path, gold, where)
 
 
-def names_with_cases() -> list[str]:
-    """The names of the benchmarks of this package that make cases of their own data or of a published file."""
-    return [name for name in names() if (found := _built_in(name)).cases is not None and not found.mixed]
+def require_cases(benchmark: Benchmark) -> Benchmark:
+    """The benchmark, where it has counterfactual cases. Raises ConfigError that names those that have."""
+    if benchmark.cases is None:
+        known = [name for name in names() if (found := _built_in(name)).cases is not None and not found.mixed]
+        reason = f"benchmark {benchmark.name!r} has no cases, which are false-belief items told in several ways"
+        raise ConfigError(f"{reason}; those that have: {', '.join(known)}, and a file of items may")
+    return benchmark
 
 
 def scoring_of(name: str) -> Scoring:
@@ -126,7 +130,7 @@ def scoring_of(name: str) -> Scoring:
 
 
 def retelling(benchmark: Benchmark, path: Path | None = None) -> Callable[[str], Retell]:
-    """What tells items of any benchmark otherwise, by the benchmark's name; see tomserve.variants.variants.
+    """What tells items of any benchmark otherwise, by the benchmark's name; see tomserve.variants.make_variants.
 
     benchmark, path: what is asked, and the user's ``--path`` for it. Items that name a benchmark of their own are told
     by that one, from its own data; items of a benchmark that keeps no records are changed by rules of text.

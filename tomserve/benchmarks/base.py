@@ -1,10 +1,9 @@
 """The type of a benchmark: one frozen value, which a module of this package or a user's file declares as BENCHMARK.
 
-With it: the findings that its checks print, and the guard that turns a mistake in a user's function into one line
-that names the file.
+With it: the findings that its checks print, and the guard that turns a mistake in a user's function into one line.
 
     >>> def load(path, gold):
-    ...     yield Item(id="1", story=["Tea is in it."], question="What is in it?", choices=["tea", "salt"], answer="tea")
+    ...     yield Item(id="1", story=["Tea is in it."], question="What is?", choices=["tea", "salt"], answer="tea")
     >>> [item.benchmark for item in Benchmark("mine", load).items()]
     ['mine']
 """
@@ -31,6 +30,8 @@ from tomserve.scoring.baselines import Baseline
 from tomserve.scoring.metrics import Metric, Scoring, columns_of
 from tomserve.variants import Kind, Retell
 
+_Result = TypeVar("_Result")
+
 Say = Callable[[str], None]
 """A function that prints one line at once, before a computation that takes long."""
 
@@ -51,6 +52,42 @@ class Findings:
     lines: tuple[str, ...] = ()
     code: int = 0
     markdown: Path | None = None
+
+    @classmethod
+    def of_problems(
+        cls,
+        problems: Sequence[str],
+        *summary: str,
+        before: Sequence[str] = (),
+        under_heading: bool = False,
+        tables: Mapping[str, pl.DataFrame] | None = None,
+        notes: Mapping[str, str] | None = None,
+    ) -> Findings:
+        """Problems, and the exit code 1 where there are any.
+
+        summary: lines below the problems. before: lines above them. under_heading: whether the problems are a section,
+        instead of lines that begin with "problem: ".
+        """
+        sections = {"problems": tuple(problems)} if under_heading and problems else {}
+        listed = () if under_heading else (f"problem: {one}" for one in problems)
+        return cls(sections, tables or {}, notes or {}, (*before, *listed, *summary), code=int(bool(problems)))
+
+
+def select_named(
+    groups: Mapping[tuple[str, ...], _Result], where: Sequence[str], kinds: Sequence[str]
+) -> dict[tuple[str, ...], _Result]:
+    """The groups whose places begin with these names.
+
+    groups: by place, such as stage, class and version. where: what the user named, the widest part first. kinds: what
+    the parts of a place are called. Raises ConfigError for a name that is not there.
+    """
+    found = dict(groups)
+    for depth, wanted in enumerate(where):
+        known = list(dict.fromkeys(place[depth] for place in found))
+        found = {place: group for place, group in found.items() if place[depth] == wanted}
+        if not found:
+            raise ConfigError(one_of(kinds[depth], wanted, known))
+    return found
 
 
 def outcome(problems: Sequence[str]) -> str:
@@ -74,8 +111,6 @@ ConfigError for a name that is not there."""
 
 _REASON = 200
 """So many characters of the reason are kept for which a user's file makes no variant."""
-
-_Result = TypeVar("_Result")
 
 
 def call_guarded(file: Path, what: str, call: Callable[[], _Result]) -> _Result:
@@ -210,7 +245,7 @@ class Benchmark:
     rules: tuple[Baseline, ...] = ()
     """Rules of its own that answer its items without following anybody's belief, such as "always reality". Beside every
     accuracy stands what the best of them scores on the same questions, as do the rules that every benchmark has: first
-    and last choice, always unknown, yes or no, first, last and most mentioned label (see tomserve.scoring.baselines)."""
+    and last choice, always unknown, yes or no, first, last and most mentioned label (tomserve.scoring.baselines)."""
 
     beliefs: Beliefs = no_beliefs
     """What the report shows of each item's beliefs besides the gold chain (see Beliefs)."""
@@ -234,8 +269,8 @@ class Benchmark:
 
     cases: Cases | None = None
     """Yields, for the user's ``--path`` and the conditions that hold (see Cases), what interventions on a model's
-    perspective-taking need: false-belief items with the other tellings of their stories (see tomserve.benchmarks.counterfactuals),
-    and, for questions that make none, why. None where its stories are not told otherwise."""
+    perspective-taking need: false-belief items with the other tellings of their stories, and, for questions that make
+    none, why (see tomserve.benchmarks.counterfactuals). None where its stories are not told otherwise."""
 
     usual_cases: tuple[str, ...] = ()
     """Conditions ``factor=value`` on the false-belief items that say which cases are used unless the user gives
@@ -354,10 +389,9 @@ class Benchmark:
         makes a case, ContentError as `items` does.
         """
         if self.cases is None:
-            from tomserve.benchmarks import names_with_cases  # imported here, because it imports this module
-
-            reason = f"benchmark {self.name!r} has no cases, which are false-belief items told in several ways"
-            raise ConfigError(f"{reason}; those that have: {', '.join(names_with_cases())}, and a file of items may")
+            raise ConfigError(
+                f"benchmark {self.name!r} has no cases, which are false-belief items told in several ways"
+            )
         reasons: Counter[str] = Counter() if left_out is None else left_out
         some = False
         conditions = tuple(where or ()) or self.usual_cases
@@ -393,7 +427,7 @@ class Benchmark:
             wanted = (f"{item.id}/{kind.name}", item.id, kind.name)
             if not isinstance(made, Item) or (made.id, made.base, made.factors.get("variant")) != wanted:
                 found = f"the item {made.id!r:.60}" if isinstance(made, Item) else f"{made!r:.60}"
-                reason = f"retelling gave {found} as {wanted[0]!r}; expected what tomserve.variants.variant makes"
+                reason = f"retelling gave {found} as {wanted[0]!r}; expected what tomserve.variants.make_variant makes"
                 raise ContentError(reason, path=file)
             return call_guarded(file, f"retelling gave a bad item {made.id!r}", lambda: Item.from_json(made.to_json()))
 

@@ -6,8 +6,9 @@ protagonist and another person believe and what is really so (HOLDERS), in f and
 
     >>> fields = {"cluster": "jar", "question": "What is in the jar?", "choices": ["tea", "salt"]}
     >>> f = Item(id="jar/f", story=["Ann fills in tea.", "Ann leaves.", "Ben fills in salt."], answer="tea", **fields)
-    >>> p, twin = (Item(id=f"jar/{name}", story=story, answer=answer, base=f.id, factors={"variant": name}, **fields)
-    ...     for name, story, answer in (("ppt_p", ["You fill in tea."], "tea"), ("ppt_p_twin", ["You see salt."], "salt")))
+    >>> tellings = ("ppt_p", "You fill in tea.", "tea"), ("ppt_p_twin", "You see salt.", "salt")
+    >>> p, twin = (Item(id=f"jar/{name}", story=[told], answer=answer, base=f.id, factors={"variant": name}, **fields)
+    ...            for name, told, answer in tellings)
     >>> [case.scenario for case in find_cases([f, p, twin])]
     ['jar']
 """

@@ -18,7 +18,7 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
 
 
 def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case | NoCase]:
-    """The cases of the file `path` (see tomserve.benchmarks.counterfactuals), whatever the conditions. Raises as `load` does."""
+    """The counterfactual cases of the file `path`, whatever the conditions. Raises as `load` does."""
     del where
     return read_cases(_given(path))
 

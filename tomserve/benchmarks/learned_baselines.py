@@ -4,8 +4,8 @@ Each stage is answered by a fit to the others. Fitting takes scipy, which is imp
 file.
 
     >>> def item(stage, word, answer):
-    ...     return Item(id=stage + word, story=[f"There is {word} tea."], question="Which tea?", choices=["red", "black"],
-    ...                 answer=answer, factors={"stage": stage})
+    ...     return Item(id=stage + word, story=[f"There is {word} tea."], question="Which tea?",
+    ...                 choices=["red", "black"], answer=answer, factors={"stage": stage})
     >>> items = [item(stage, word, answer) for stage in "ABC" for word, answer in (("hot", "red"), ("old", "black"))]
     >>> predict_held_out(items, lambda item: item.story[0].split(), lambda item: {"first": "red", "second": "black"})
     {'Ahot': 'red', 'Aold': 'black', 'Bhot': 'red', 'Bold': 'black', 'Chot': 'red', 'Cold': 'black'}

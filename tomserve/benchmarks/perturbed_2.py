@@ -88,14 +88,13 @@ def check_stages(stages: Sequence[Stage], names: fresh.Names) -> Findings:
     """What keeps stages from being told anew, what is not used, and how much of the released stories would be kept."""
     listed = [problem for stage in stages for problem in validation_2.find_fresh_problems(stage)]
     lines = [line for stage in stages for line in validation_2.find_unused_words(stage)]
-    lines += [f"problem: {problem}" for problem in listed]
     if not listed:
         released = [item for stage in stages for item in stage.items()]
         lines += describe_overlap(
             released, [item for stage in stages for item in fresh.generate_items(stage, 0, names)]
         )
     count = _many(len(listed), "problem") if listed else "every stage can be told anew"
-    return Findings(lines=(*lines, f"{_many(len(stages), 'stage')}: {count}"), code=1 if listed else 0)
+    return Findings.of_problems(list(map(str, listed)), f"{_many(len(stages), 'stage')}: {count}", before=lines)
 
 
 def _many(count: int, noun: str) -> str:
@@ -248,8 +247,7 @@ def audit_items(stages: Sequence[Stage], own: bool, first: Sequence[Item] | None
     problems = list(excesses(second))
     if own:
         problems += baselines.find_shipped_problems(items, learned)
-    lines = (GOAL, *(f"problem: {one}" for one in problems), outcome(problems))
-    return Findings(tables=tables, notes=NOTES, lines=lines, code=1 if problems else 0)
+    return Findings.of_problems(problems, outcome(problems), before=(GOAL,), tables=tables, notes=NOTES)
 
 
 def telling_words(items: Sequence[Item]) -> pl.DataFrame:

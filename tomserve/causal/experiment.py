@@ -285,7 +285,7 @@ def find_setup(settings: Settings, on: Hardware) -> ExperimentSetup:
     name, path = settings.items, settings.path
     if name.endswith(FILES):
         name, path = ANY_FILE, Path(name).expanduser()
-    benchmark = benchmarks.get(name)
+    benchmark = benchmarks.require_cases(benchmarks.get(name))
     left_out: Counter[str] = Counter()
     cases = list(benchmark.found_cases(path, settings.where, left_out))
     draw = benchmarks.draw_of(benchmark, {case.f.benchmark for case in cases})

@@ -120,7 +120,7 @@ def _cases(asked: Benchmark, path: Path | None, where: list[str] | None, limit: 
     from tomserve.benchmarks.counterfactuals import describe_cases, draw_cases, items_of
 
     left_out: Counter[str] = Counter()
-    every = list(asked.found_cases(path, where, left_out))
+    every = list(benchmarks.require_cases(asked).found_cases(path, where, left_out))
     found = draw_cases(every, limit, benchmarks.draw_of(asked, {case.f.benchmark for case in every}))
     drawn = f", drawn from {len(every):,}" if len(found) < len(every) else ""
     default = f" (--where {' --where '.join(asked.usual_cases)}; --where all takes all)"

@@ -21,9 +21,11 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tomserve.items.item import Factor, Item
+
+Option = TypeVar("Option")
 
 LIMIT_SEED = 0
 """The seed of the order in which items are drawn; it never changes, so that a draw can be repeated."""
@@ -265,4 +267,14 @@ def _values(item: Drawable, names: Iterable[str]) -> Names:
 
 def _rank(*names: str) -> bytes:
     """Where something of that name stands in the seeded order."""
-    return hashlib.sha256(":".join((str(LIMIT_SEED), *names)).encode()).digest()
+    return seeded_rank(LIMIT_SEED, *names, separator=":")
+
+
+def seeded_rank(*parts: object, separator: str = "\0") -> bytes:
+    """Where something stands in an order that looks random and is the same everywhere: the digest of these parts."""
+    return hashlib.sha256(separator.join(map(str, parts)).encode()).digest()
+
+
+def seeded_order(options: Iterable[Option], *seed: object, separator: str = "\0") -> list[Option]:
+    """The options in an order that looks random, and that follows from each of them and the seed alone."""
+    return sorted(options, key=lambda option: seeded_rank(*seed, option, separator=separator))

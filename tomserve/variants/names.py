@@ -10,11 +10,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 
+from tomserve.items.draw import seeded_rank
 from tomserve.variants.words import alternatives, word_set
 
 Gender = str
@@ -237,8 +237,8 @@ _BEGINS = re.compile(rf"({_CAPITAL})\s+\w+(?:s|ed)\b")
 
 
 def find_possible_names(story: Sequence[str]) -> tuple[str, ...]:
-    """Words that may be names of persons besides those of `find_people`, since they stand where a name would, such as after
-    "and" or "her brother"; each in the order of its first mention."""
+    """Words that may be names besides those of `find_people`, since they stand where a name would, such as after "and"
+    or "her brother"; each in the order of its first mention."""
     text = "\n".join(story)
     found = dict.fromkeys(_strip_openers(match["name"]) for match in _BESIDE.finditer(text))
     return tuple(name for name in found if name and not _is_place(name, text))
@@ -317,7 +317,7 @@ def choose_names(names: Sequence[tuple[str, Gender]], seed: str, taken: Collecti
         ]
         if not free:
             return None
-        one, name = min(free, key=lambda found: hashlib.sha256(f"{seed}\0{old}\0{found[1]}".encode()).digest())
+        one, name = min(free, key=lambda found: seeded_rank(seed, old, found[1]))
         made[old] = name
         cultures.add(one)
         initials.add(name[0].casefold())

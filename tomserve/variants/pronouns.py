@@ -79,8 +79,8 @@ _OWN = re.compile(r"own|hands?|eyes?|head|arms?|mind|way|name|house|room|work|jo
 def swap_gender(text: str, *, to: Gender) -> str | None:
     """The text with all its pronouns of a man changed to those of a woman, or the other way round.
 
-    text: all of its pronouns "he" or "she" must be those of one person (see `sole_gender`); others stay. to: MAN or WOMAN.
-    Returns None where a form cannot be told: "her" may be "him" or "his". A text without such pronouns is unchanged.
+    text: all of its pronouns "he" or "she" must be those of one person (see `sole_gender`); others stay. to: MAN or
+    WOMAN. Returns None where a form cannot be told: "her" may be "him" or "his". A text without such pronouns stays.
     """
     parts, end = [], 0
     for match in PRONOUN.finditer(text):

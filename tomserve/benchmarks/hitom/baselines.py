@@ -4,7 +4,8 @@ A container may have several explanations, and the right answer has some too. Th
 of the score table; `who_knows_what` shows in the report what the tracker derives.
 
     >>> item = Item(id="q", story=["Ann and Bo entered the den.", "The pen is in the red_box.", "Bo exited the den."],
-    ...             question="Where does Ann think Bo thinks the pen is?", choices=["red_box", "unknown"], answer="red_box")
+    ...             question="Where does Ann think Bo thinks the pen is?", choices=["red_box", "unknown"],
+    ...             answer="red_box")
     >>> dict(who_knows_what(item))["Ann › Bo"]
     ('unknown', 'red_box', 'red_box')
 """

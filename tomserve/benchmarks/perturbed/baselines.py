@@ -33,7 +33,7 @@ from pathlib import Path
 import polars as pl
 
 from tomserve.benchmarks.learned_baselines import Answers, ShippedAnswers, predict_held_out
-from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, UNKNOWN_LABEL, in_false_belief_subset
+from tomserve.benchmarks.perturbed.stages_1 import PERTURBATIONS, in_false_belief_subset
 from tomserve.items import UNKNOWN, Item
 from tomserve.scoring.baselines import GENERIC, Baseline, find_first_mention, list_mentions
 
@@ -198,8 +198,8 @@ WRITTEN = (Baseline("ten words", ten_words), Baseline("last told label", last_me
 def fit_edition_2(items: Sequence[Item], only: Collection[str] | None = None) -> dict[str, dict[str, str]]:
     """The answers of the learned rules as labels by item id, by name of the rule.
 
-    items: of either edition; the rules answer those of `applies_to`. Of one stage alone nothing can be learned. only: the
-    stages that are answered, None for all.
+    items: of either edition; the rules answer those of `applies_to`. Of one stage alone nothing can be learned.
+    only: the stages that are answered, None for all.
     """
     asked = [item for item in items if applies_to(item)]
     if not asked:
@@ -242,19 +242,11 @@ def fit_edition_1(items: Sequence[Item]) -> dict[str, dict[str, str]]:
     }
 
 
-def count_differences(items: Sequence[Item], answers: Answers) -> dict[str, int]:
-    """To how many of these questions the file has another answer than a fit, or none, by name of the rule.
-
-    answers: as `fit_edition_1` gives them.
-    """
-    return SHIPPED_1.differing(items, answers)
-
-
 def _roles_1(item: Item) -> dict[str, str]:
     """Labels by a role that can be seen without knowing the gold: first mentioned, other, unknown."""
     first = (list_mentions(item) or item.choices)[0]
-    others = [choice for choice in item.choices if choice not in (first, UNKNOWN_LABEL)]
-    return {"first": first, "other": others[0] if others else first, "unknown": UNKNOWN_LABEL}
+    others = [choice for choice in item.choices if choice not in (first, UNKNOWN)]
+    return {"first": first, "other": others[0] if others else first, "unknown": UNKNOWN}
 
 
 def _mask_words(item: Item) -> list[str]:
@@ -298,11 +290,11 @@ def reality(item: Item) -> str | None:
     if isinstance(real, str) and real in item.choices:
         return real
     false = item.factors.get("belief_is_false")
-    if item.factors.get("question_kind") == "reality" or (false is False and item.answer != UNKNOWN_LABEL):
+    if item.factors.get("question_kind") == "reality" or (false is False and item.answer != UNKNOWN):
         return item.answer
     if not isinstance(false, bool):
         return None
-    return next((choice for choice in item.choices if choice not in (item.answer, UNKNOWN_LABEL)), None)
+    return next((choice for choice in item.choices if choice not in (item.answer, UNKNOWN)), None)
 
 
 def label(item: Item) -> str | None:
@@ -316,7 +308,7 @@ def label(item: Item) -> str | None:
 def opposite(item: Item) -> str | None:
     """The first choice that is neither what a classic task expects nor "unknown"."""
     cue = classic(item)
-    return None if cue is None else next((one for one in item.choices if one not in (cue, UNKNOWN_LABEL)), None)
+    return None if cue is None else next((one for one in item.choices if one not in (cue, UNKNOWN)), None)
 
 
 def _places(words: Sequence[str]) -> bool:
@@ -331,7 +323,7 @@ def _found_out(story: tuple[str, ...], choices: tuple[str, ...]) -> tuple[str | 
     text = " ".join(story)
     placed, last = None, -1
     for choice in choices:
-        at = text.rfind(choice) if choice != UNKNOWN_LABEL else -1
+        at = text.rfind(choice) if choice != UNKNOWN else -1
         while at > last:
             whole = not (text[at + len(choice) :][:1] or " ").isalnum() and text[at - 1] == " "
             if whole and _places(text[max(0, at - 60) : at].split()):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tomserve.benchmarks.base import Benchmark, Findings, Say
+from tomserve.benchmarks.base import Benchmark, Findings, Say, select_named
 from tomserve.benchmarks.perturbed.baselines import RULES_1
 from tomserve.benchmarks.perturbed.stages_1 import load_stages
-from tomserve.errors import ConfigError, one_of
+from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.draw import Draw
 from tomserve.variants import Retell
@@ -35,14 +35,9 @@ def show_stories(items: Iterable[Item], where: Sequence[str]) -> Findings:
     for item in items:
         if item.factors.get("swapped") is False:
             stories.setdefault(_place(item), {})[str(item.factors["question_kind"])] = item
-    for depth, wanted in enumerate(where):
-        known = list(dict.fromkeys(place[depth] for place in stories))
-        stories = {place: story for place, story in stories.items() if place[depth] == wanted}
-        if not stories:
-            raise ConfigError(one_of(PLACE[depth], wanted, known))
     sections = {
         _heading(place, story["belief"]): tuple(_lines(story))
-        for place, story in stories.items()
+        for place, story in select_named(stories, where, PLACE).items()
         if {"belief", "reality"} <= set(story)
     }
     return Findings(sections=sections)

@@ -14,7 +14,6 @@ what is drawn alone, so that the same seed gives the same bytes everywhere.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -27,10 +26,11 @@ from tomserve.benchmarks.perturbed.stages_2 import Sentence, Stage, StageFile, T
 from tomserve.content.validation import load_model
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
+from tomserve.items.draw import seeded_order
 from tomserve.variants import words as variants_words
 
 NAMES = "dataset/perturbed-2/names.yaml"
-Drawn = TypeVar("Drawn")
+Option = TypeVar("Option")
 Place = tuple[str | int, ...]
 
 
@@ -61,13 +61,9 @@ def read_names(path: Path | None = None) -> Names:
     return names
 
 
-def order_by_key(options: Iterable[Drawn], *key: object) -> list[Drawn]:
+def order_by_key(options: Iterable[Option], *key: object) -> list[Option]:
     """The options in an order that looks random, and that is the same wherever the key is the same."""
-
-    def place(option: Drawn) -> str:
-        return hashlib.sha256("\n".join(map(str, (*key, option))).encode()).hexdigest()
-
-    return sorted(options, key=place)
+    return seeded_order(options, *key, separator="\n")
 
 
 def generate_items(stage: Stage, seed: int, names: Names) -> list[Item]:

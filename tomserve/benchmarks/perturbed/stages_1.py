@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn, Protocol, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from tomserve import content
 from tomserve.content.validation import YamlLines, load_yaml, validate
 from tomserve.errors import ConfigError, ContentError, one_of
-from tomserve.items import Factor, Gold, Item
+from tomserve.items import UNKNOWN, Factor, Gold, Item
 from tomserve.items.automaton import compile_sets
 
-UNKNOWN_LABEL = "unknown"
 PERTURBATIONS = (
     "none",
     "transparent_container",
@@ -63,10 +63,6 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-def _as_slot(value: Any) -> Any:
-    return {"label": value} if isinstance(value, str) else value
-
-
 def _as_sentence(value: Any) -> Any:
     return {"text": value} if isinstance(value, str) else value
 
@@ -92,8 +88,16 @@ class Slot(BaseModel):
         return {"": self.label, **{name: str(form) for name, form in (self.model_extra or {}).items()}}
 
 
+def _as_slot(value: Any) -> Any:
+    return {"label": value} if isinstance(value, str) else value
+
+
+Labels = dict[Literal["x", "y"], Annotated[Slot, BeforeValidator(_as_slot)]]
+"""The two labels with their other forms."""
+
+
 class Edition1Sentence(_Strict):
-    """One sentence of prose, and the events in it (see tomserve.benchmarks.perturbed.validation_1), which check the gold."""
+    """One sentence of prose, and the events in it, which check the gold (see validation_1)."""
 
     text: str = Field(min_length=1)
     events: list[str] = []
@@ -182,7 +186,7 @@ class StageFile(_Strict):
     kind: Literal["unexpected_contents", "unexpected_transfer"]
     setting: str
     people: dict[str, Annotated[str, Field(min_length=1)]] = Field(min_length=1)
-    slots: dict[Literal["x", "y"], Annotated[Slot, BeforeValidator(_as_slot)]] = Field(min_length=2, max_length=2)
+    slots: Labels = Field(min_length=2, max_length=2)
     extra_labels: dict[str, str] = {}
     questions: Questions
     tasks: dict[str, Task] = Field(min_length=1)
@@ -219,11 +223,7 @@ class Edition1Stage:
         slots = self.file.slots
         if swapped:
             slots = {"x": slots["y"], "y": slots["x"]}
-        labels = (
-            {symbol: slot.label for symbol, slot in slots.items()}
-            | self.file.extra_labels
-            | {UNKNOWN_LABEL: UNKNOWN_LABEL}
-        )
+        labels = {symbol: slot.label for symbol, slot in slots.items()} | self.file.extra_labels | {UNKNOWN: UNKNOWN}
         asked = self.asked(name)
         lines = [version.gold[sentence] for sentence in story]
         sets = [line.belief if kind == "belief" else line.world for line in lines]
@@ -231,7 +231,7 @@ class Edition1Stage:
         questions = task.questions or self.file.questions
         cluster = f"{self.file.stage}/{name}"
         answer = version.answer.belief if kind == "belief" else version.answer.reality
-        false = version.answer.belief not in (UNKNOWN_LABEL, version.answer.reality)
+        false = version.answer.belief not in (UNKNOWN, version.answer.reality)
         factors: dict[str, Factor] = {
             "stage": self.file.stage,
             "kind": self.file.kind,
@@ -240,7 +240,7 @@ class Edition1Stage:
             "question_kind": kind,
             "swapped": swapped,
             "belief_is_false": false if kind == "belief" else None,
-            "answer_role": _role(answer, version.answer.reality, version.cue or task.cue or CUE[self.file.kind]),
+            "answer_role": answer_role(answer, version.answer.reality, version.cue or task.cue or CUE[self.file.kind]),
             "critical_form": task.critical_form,
             "aware": task.aware,
             "cue": labels[version.cue or task.cue or CUE[self.file.kind]],
@@ -272,15 +272,15 @@ class Edition1Stage:
             self.file.slots["x"].label,
             self.file.slots["y"].label,
             *self.file.extra_labels.values(),
-            UNKNOWN_LABEL,
+            UNKNOWN,
         ]
         turn = hashlib.sha256(f"{self.file.stage}/{task}".encode()).digest()[0] % len(labels)
         return tuple(labels[turn:] + labels[:turn])
 
 
-def _role(answer: str, reality: str, cue: str) -> str:
+def answer_role(answer: str, reality: str, cue: str) -> str:
     """What the answer is. Where cue and reality agree it is "classic", because a classic reading is enough."""
-    if answer == UNKNOWN_LABEL:
+    if answer == UNKNOWN:
         return "unknown"
     if answer == cue:
         return "classic"
@@ -373,43 +373,65 @@ def load_stage(path: Path) -> Edition1Stage:
     return stage
 
 
-class _Checker:
-    """Checks a stage file for what its types do not say. Every method raises ContentError at the first mistake."""
+class StageChecker:
+    """Checks a stage file for what its types do not say. Every method raises ContentError at the first mistake.
+
+    labels: every form of every label. forms: the names of the forms, "" for the label itself.
+    """
+
+    def __init__(self, path: Path, lines: YamlLines, labels: Iterable[str], forms: Sequence[str]) -> None:
+        self.path, self.lines, self.prose = path, lines, Prose(labels, forms)
+
+    def fail(self, reason: str, *loc: str | int) -> NoReturn:
+        """Raise ContentError with the file, the line and the field of this place."""
+        raise ContentError(reason, path=self.path, line=self.lines.at(loc), field=".".join(map(str, loc))) from None
+
+    def one_of(self, what: str, name: str | None, known: Iterable[str], *loc: str | int) -> None:
+        """Fail unless the name is one of those known; None is no name."""
+        if name is not None and name not in (known := list(known)):
+            self.fail(one_of(what, name, known), *loc)
+
+    def distinct(self, labels: Sequence[str], *loc: str | int) -> None:
+        """Fail where one label contains another."""
+        for one, other in combinations(labels, 2):
+            if one.casefold() in other.casefold() or other.casefold() in one.casefold():
+                self.fail(f"labels {one!r} and {other!r}: one contains the other", *loc)
+
+    def questions(self, questions: Questions | None, *loc: str | int) -> None:
+        """Fail where a question's template holds a mistake."""
+        if questions is not None:
+            self.text(questions.belief, *loc, "belief")
+            self.text(questions.reality, *loc, "reality")
+
+    def text(self, template: str, *loc: str | int) -> None:
+        """Fail where a template holds a mistake."""
+        if (mistake := self.prose.mistake(template)) is not None:
+            self.fail(mistake, *loc)
+
+
+class _Checker(StageChecker):
+    """Checks a stage file of the first edition."""
 
     def __init__(self, stage: Edition1Stage) -> None:
-        self.stage, self.file = stage, stage.file
-        self.symbols = {"x", "y", UNKNOWN_LABEL, *self.file.extra_labels}
+        self.file = stage.file
+        self.symbols = {"x", "y", UNKNOWN, *self.file.extra_labels}
         forms = [form for slot in self.file.slots.values() for form in slot.forms().values()]
-        self.prose = Prose((*forms, *self.file.extra_labels.values()), list(self.file.slots["x"].forms()))
-
-    def fail(self, reason: str, *loc: str | int) -> None:
-        raise ContentError(
-            reason, path=self.stage.path, line=self.stage.lines.at(loc), field=".".join(map(str, loc))
-        ) from None
+        labels = (*forms, *self.file.extra_labels.values())
+        super().__init__(stage.path, stage.lines, labels, list(self.file.slots["x"].forms()))
 
     def check(self) -> None:
         self.labels()
-        for key in ("belief", "reality"):
-            self.text(getattr(self.file.questions, key), "questions", key)
+        self.questions(self.file.questions, "questions")
         for name, task in self.file.tasks.items():
-            if name not in PERTURBATIONS:
-                self.fail(one_of("perturbation", name, PERTURBATIONS), "tasks", name)
+            self.one_of("perturbation", name, PERTURBATIONS, "tasks", name)
             self.task(name, task)
 
     def labels(self) -> None:
-        shown = [
-            self.file.slots["x"].label,
-            self.file.slots["y"].label,
-            *self.file.extra_labels.values(),
-            UNKNOWN_LABEL,
-        ]
-        for i, one in enumerate(shown):
-            for other in shown[i + 1 :]:
-                if one.casefold() in other.casefold() or other.casefold() in one.casefold():
-                    self.fail(f"labels {one!r} and {other!r}: one contains the other", "slots")
-        if sorted(self.file.slots["x"].forms()) != sorted(self.file.slots["y"].forms()):
+        slots = self.file.slots
+        self.distinct([slots["x"].label, slots["y"].label, *self.file.extra_labels.values(), UNKNOWN], "slots")
+        if sorted(slots["x"].forms()) != sorted(slots["y"].forms()):
             self.fail("x and y must offer the same forms, or one cannot stand for the other", "slots")
-        if clash := sorted(set(self.file.extra_labels) & {"x", "y", "asked", UNKNOWN_LABEL}):
+        if clash := sorted(set(self.file.extra_labels) & {"x", "y", "asked", UNKNOWN}):
             self.fail(f"the symbol {clash[0]!r} is taken", "extra_labels", clash[0])
 
     def task(self, name: str, task: Task) -> None:
@@ -419,13 +441,9 @@ class _Checker:
             self.fail(f"the scenario {missing[0]!r} is missing", *here, "scenarios")
         if strange := [scenario for scenario in task.scenarios if scenario not in expected]:
             self.fail(one_of(f"{self.file.kind} scenario", strange[0], expected), *here, "scenarios", strange[0])
-        if task.asked is not None and task.asked not in self.file.people.values():
-            self.fail(one_of("person", task.asked, self.file.people.values()), *here, "asked")
-        if task.cue is not None:
-            self.symbol(task.cue, *here, "cue")
-        if task.questions is not None:
-            for key in ("belief", "reality"):
-                self.text(getattr(task.questions, key), *here, "questions", key)
+        self.one_of("person", task.asked, self.file.people.values(), *here, "asked")
+        self.one_of("label", task.cue, self.symbols, *here, "cue")
+        self.questions(task.questions, *here, "questions")
         for key, sentence in task.story.items():
             self.text(sentence.text, *here, "story", key)
         for scenario in expected:
@@ -452,11 +470,10 @@ class _Checker:
             self.fail(f"gold for {one_of('sentence', strange[0], story)}", *here, "gold", strange[0])
         if list(scenario.gold) != list(story):
             self.fail(f"gold lines are not in the order of the story: {', '.join(story)}", *here, "gold")
-        if scenario.cue is not None:
-            self.symbol(scenario.cue, *here, "cue")
+        self.one_of("label", scenario.cue, self.symbols, *here, "cue")
         for which in ("world", "belief"):
             self.rationale(which, story, scenario, here)
-        false = scenario.answer.belief not in (UNKNOWN_LABEL, scenario.answer.reality)
+        false = scenario.answer.belief not in (UNKNOWN, scenario.answer.reality)
         if here[-1] != "false_belief" and false != bool(scenario.control_exception):
             reason = "the belief is false in a control: say why" if false else "given, but the belief is not false"
             self.fail(reason, *here, "control_exception")
@@ -469,7 +486,7 @@ class _Checker:
         for t, key in enumerate(story):
             layer: list[str] = getattr(scenario.gold[key], which)
             for symbol in layer:
-                self.symbol(symbol, *here, "gold", key, which)
+                self.one_of("label", symbol, self.symbols, *here, "gold", key, which)
             sets.append(layer)
             edges += [(t, a, b) for a, b in getattr(scenario.gold[key], f"{which}_edges")]
             try:
@@ -487,40 +504,47 @@ class _Checker:
                 self.fail(f"{dead[0]!r} lies on no path through the story", *here, "gold", names[t], which)
         question = "reality" if which == "world" else "belief"
         answer = getattr(scenario.answer, question)
-        self.symbol(answer, *here, "answer", question)
+        self.one_of("label", answer, self.symbols, *here, "answer", question)
         if sets[-1] != [answer]:
             found = ", ".join(sets[-1])
             self.fail(f"is {answer!r}, but the last {which} set is [{found}]", *here, "answer", question)
-
-    def symbol(self, symbol: str, *loc: str | int) -> None:
-        if symbol not in self.symbols:
-            self.fail(one_of("label", symbol, self.symbols), *loc)
-
-    def text(self, template: str, *loc: str | int) -> None:
-        if (mistake := self.prose.mistake(template)) is not None:
-            self.fail(mistake, *loc)
 
 
 def _prefix(sets: list[list[str]], edges: list[tuple[int, str, str]], length: int) -> bool:
     return bool(compile_sets(sets[:length], [edge for edge in edges if edge[0] < length]).labels)
 
 
-def load_stages(path: Path | None = None) -> list[Edition1Stage]:
-    """The checked stages, sorted by name, of a stage file or a folder of them; of the dataset's own for None.
+class _LoadedStage(Protocol):
+    @property
+    def file(self) -> Any: ...
 
-    Raises ConfigError where there are none or two files claim one stage, ContentError for a mistake in a file.
+    @property
+    def path(self) -> Path: ...
+
+
+_StageT = TypeVar("_StageT", bound=_LoadedStage)
+
+
+def read_stages(path: Path | None, folder: str, load: Callable[[Path], _StageT]) -> list[_StageT]:
+    """The checked stages, sorted by name, of a stage file or a folder of them.
+
+    path: None for `folder`, the dataset's own. load: reads one file. Raises ConfigError where there are none or two
+    files claim one stage, ContentError for a mistake in a file.
     """
     if path is None:
-        files = list(content.names("dataset/stages", ".yaml").values())
-    elif path.is_dir():
-        files = sorted(path.glob("*.yaml"))
+        files = list(content.names(folder, ".yaml").values())
     else:
-        files = [path]
+        files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
     if not files:
-        raise ConfigError(f"no stage files (*.yaml) in {path or 'dataset/stages'}")
-    found: dict[str, Edition1Stage] = {}
+        raise ConfigError(f"no stage files (*.yaml) in {path or folder}")
+    found: dict[str, _StageT] = {}
     for file in files:
-        stage = load_stage(file)
+        stage = load(file)
         if (other := found.setdefault(stage.file.stage, stage)) is not stage:
             raise ConfigError(f"{file}: stage {stage.file.stage!r} is already in {other.path}")
     return [found[name] for name in sorted(found)]
+
+
+def load_stages(path: Path | None = None) -> list[Edition1Stage]:
+    """The checked stages of a stage file or a folder of them; of the dataset's own for None (see `read_stages`)."""
+    return read_stages(path, "dataset/stages", load_stage)

@@ -44,23 +44,24 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import permutations
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, NoReturn
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from tomserve import content
 from tomserve.benchmarks.perturbed.stages_1 import (
     CUE,
     PERTURBATIONS,
     QUESTION_KINDS,
     SCENARIOS,
-    Prose,
+    Labels,
     Questions,
-    Slot,
+    StageChecker,
+    answer_role,
     fill,
+    read_stages,
 )
 from tomserve.content.validation import YamlLines, load_yaml, validate
-from tomserve.errors import ConfigError, ContentError, one_of
+from tomserve.errors import ContentError, one_of
 from tomserve.items import UNKNOWN, Factor, Gold, Item
 from tomserve.items.automaton import compile_sets
 
@@ -100,14 +101,6 @@ def _as_sentence(value: Any) -> Any:
 
 Sentences = dict[str, Annotated[Sentence, BeforeValidator(_as_sentence)]]
 """Sentences by their names, in the order of the story."""
-
-
-def _as_slot(value: Any) -> Any:
-    return {"label": value} if isinstance(value, str) else value
-
-
-Labels = dict[Literal["x", "y"], Annotated[Slot, BeforeValidator(_as_slot)]]
-"""The two labels with their other forms."""
 
 
 class Version(_Strict):
@@ -509,7 +502,7 @@ class Stage:
             "question_kind": kind,
             "swapped": swapped,
             "belief_is_false": (belief not in (UNKNOWN, reality)) if kind == "belief" else None,
-            "answer_role": _answer_role(answer, reality, cue),
+            "answer_role": answer_role(answer, reality, cue),
             "belief_role": self.role(story),
             "critical_form": critical,
             "aware": version.aware,
@@ -541,15 +534,6 @@ class Stage:
         begin = hashlib.sha256(f"{ORDER_SEED}/{self.file.stage}/{story.task}".encode()).digest()
         version = list(self.file.tasks[story.task].versions).index(story.version)
         return orders[(5 * version + int.from_bytes(begin[:4], "big")) % len(orders)]
-
-
-def _answer_role(answer: str, reality: str, cue: str) -> str:
-    """What the answer is. Where cue and reality agree it is "classic", because a classic reading is enough."""
-    if answer == UNKNOWN:
-        return "unknown"
-    if answer == cue:
-        return "classic"
-    return "reality" if answer == reality else "other"
 
 
 def rationale(layers: Sequence[Layer], labels: Mapping[str, str]) -> Gold:
@@ -588,29 +572,20 @@ def check(stage: Stage) -> None:
         raise ContentError(" ".join(str(error).split())[:300], path=stage.path) from None
 
 
-class _Checker:
-    """Checks a stage file for what its types do not say. Every method raises ContentError at the first mistake."""
+class _Checker(StageChecker):
+    """Checks a stage file of the second edition."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.file = stage, stage.file
         pairs = [self.file.labels, *self.file.spare]
         labels = [form for pair in pairs for slot in pair.values() for form in slot.forms().values()]
-        self.prose = Prose(labels, list(self.file.labels["x"].forms()))
-
-    def fail(self, reason: str, *loc: str | int) -> NoReturn:
-        raise ContentError(
-            reason, path=self.stage.path, line=self.stage.lines.at(loc), field=".".join(map(str, loc))
-        ) from None
+        super().__init__(stage.path, stage.lines, labels, list(self.file.labels["x"].forms()))
 
     def check(self) -> None:
         self.labels()
-        for key in ("belief", "reality"):
-            self.text(getattr(self.file.questions, key), "questions", key)
+        self.questions(self.file.questions, "questions")
         for name in (*self.file.tasks, *self.file.lacks):
-            if name not in PERTURBATIONS:
-                self.fail(
-                    one_of("perturbation", name, PERTURBATIONS), "tasks" if name in self.file.tasks else "lacks", name
-                )
+            self.one_of("perturbation", name, PERTURBATIONS, "tasks" if name in self.file.tasks else "lacks", name)
         for name in PERTURBATIONS:
             if (name in self.file.tasks) == (name in self.file.lacks):
                 both = name in self.file.tasks
@@ -624,11 +599,7 @@ class _Checker:
     def labels(self) -> None:
         for number, pair in enumerate((self.file.labels, *self.file.spare)):
             here = ("labels",) if not number else ("spare", number - 1)
-            shown = [*(slot.label for slot in pair.values()), UNKNOWN]
-            for i, one in enumerate(shown):
-                for other in shown[i + 1 :]:
-                    if one.casefold() in other.casefold() or other.casefold() in one.casefold():
-                        self.fail(f"labels {one!r} and {other!r}: one contains the other", *here)
+            self.distinct([*(slot.label for slot in pair.values()), UNKNOWN], *here)
             for slot in pair.values():
                 if sorted(slot.forms()) != sorted(self.file.labels["x"].forms()):
                     self.fail("all labels must offer the same forms, or one cannot stand for the other", *here)
@@ -643,13 +614,9 @@ class _Checker:
         ]
         if strange := [one for one in task.versions if one in others]:
             self.fail(one_of(f"{self.file.kind} version", strange[0], controls), *here, "versions", strange[0])
-        if task.asked is not None and task.asked not in self.file.people:
-            self.fail(one_of("person", task.asked, self.file.people), *here, "asked")
-        if task.cue is not None and task.cue not in SYMBOLS[:2]:
-            self.fail(one_of("label", task.cue, SYMBOLS[:2]), *here, "cue")
-        if task.questions is not None:
-            for key in ("belief", "reality"):
-                self.text(getattr(task.questions, key), *here, "questions", key)
+        self.one_of("person", task.asked, self.file.people, *here, "asked")
+        self.one_of("label", task.cue, SYMBOLS[:2], *here, "cue")
+        self.questions(task.questions, *here, "questions")
         for key, sentence in task.story.items():
             self.sentence(sentence, *here, "story", key)
         for version in task.versions:
@@ -663,10 +630,8 @@ class _Checker:
             for key, sentence in sentences.items():
                 self.sentence(sentence, *here, "insert", anchor, key)
         for symbol in version.answers.split("/"):
-            if symbol not in SYMBOLS:
-                self.fail(one_of("label", symbol, SYMBOLS), *here, "answers")
-        if version.cue is not None and version.cue not in SYMBOLS[:2]:
-            self.fail(one_of("label", version.cue, SYMBOLS[:2]), *here, "cue")
+            self.one_of("label", symbol, SYMBOLS, *here, "answers")
+        self.one_of("label", version.cue, SYMBOLS[:2], *here, "cue")
         if version.twin and version.of:
             self.fail("give either `twin` or `of`", *here, "of")
         control = self.file.scenario(which) != FALSE_BELIEF
@@ -713,29 +678,12 @@ class _Checker:
     def text(self, template: str, *loc: str | int) -> None:
         if "@" in template:
             self.fail("an '@' stands in the text; events follow ' @ ' with a space on both sides", *loc)
-        if (mistake := self.prose.mistake(template)) is not None:
-            self.fail(mistake, *loc)
+        super().text(template, *loc)
 
 
 FOLDER = "dataset/perturbed-2/stages"
 
 
 def load_stages(path: Path | None = None) -> list[Stage]:
-    """The checked stages, sorted by name, of a stage file or a folder of them; of the dataset's own for None.
-
-    Raises ConfigError where there are none or two files claim one stage, ContentError for a mistake in a file.
-    """
-    if path is None:
-        files = list(content.names(FOLDER, ".yaml").values())
-    elif path.is_dir():
-        files = sorted(path.glob("*.yaml"))
-    else:
-        files = [path]
-    if not files:
-        raise ConfigError(f"no stage files (*.yaml) in {path or FOLDER}")
-    found: dict[str, Stage] = {}
-    for file in files:
-        stage = load_stage(file)
-        if (other := found.setdefault(stage.file.stage, stage)) is not stage:
-            raise ConfigError(f"{file}: stage {stage.file.stage!r} is already in {other.path}")
-    return [found[name] for name in sorted(found)]
+    """The checked stages of a stage file or a folder of them; of the dataset's own for None (see `read_stages`)."""
+    return read_stages(path, FOLDER, load_stage)

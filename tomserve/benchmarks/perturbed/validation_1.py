@@ -50,7 +50,6 @@ from tomserve.benchmarks.perturbed.stages_1 import (
     PERTURBATIONS,
     QUESTION_KINDS,
     SCENARIOS,
-    UNKNOWN_LABEL,
     Edition1Sentence,
     Edition1Stage,
     in_false_belief_subset,
@@ -233,11 +232,10 @@ def validate_stages(stages: list[Edition1Stage]) -> Findings:
     for stage in stages:
         tasks = stage.file.tasks
         lines.append(f"{stage.file.stage}: {len(tasks)} tasks, {16 * len(tasks)} items, {stage.file.kind}")
-    lines += [f"problem: {problem}" for problem in listed]
     total = 16 * sum(len(stage.file.tasks) for stage in stages)
     digest = items_digest(item for stage in stages for item in stage.items("perturbed"))
-    lines.append(f"{total} items in {len(stages)} stages, {digest[:19]}: {outcome(listed)}")
-    return Findings(lines=tuple(lines), code=1 if listed else 0)
+    summary = f"{total} items in {len(stages)} stages, {digest[:19]}: {outcome(listed)}"
+    return Findings.of_problems(listed, summary, before=lines)
 
 
 def find_problems(stages: list[Edition1Stage]) -> Iterator[str]:
@@ -312,8 +310,8 @@ def factors(data: Dataset) -> Iterator[str]:
                         if cells[cell] != 1:
                             yield f"{'/'.join(map(str, cell))}: {cells[cell]} items, expected 1"
         sets = {frozenset(i.choices) for i in data.items if i.factors["stage"] == stage.file.stage}
-        if len(sets) != 1 or UNKNOWN_LABEL not in next(iter(sets)):
-            yield f"{stage.file.stage}: the choice set differs between tasks, or lacks {UNKNOWN_LABEL!r}"
+        if len(sets) != 1 or UNKNOWN not in next(iter(sets)):
+            yield f"{stage.file.stage}: the choice set differs between tasks, or lacks {UNKNOWN!r}"
 
 
 def duplicates(data: Dataset) -> Iterator[str]:
@@ -334,7 +332,7 @@ def balance(data: Dataset) -> Iterator[str]:
     for item in data.items:
         answers[item.cluster][item.answer] += 1
         orders[item.cluster].add(item.choices)
-        labels[item.cluster] = set(item.choices[:]) - {UNKNOWN_LABEL}
+        labels[item.cluster] = set(item.choices[:]) - {UNKNOWN}
     slots = {stage.file.stage: [slot.label for slot in stage.file.slots.values()] for stage in data.stages}
     for cluster, count in answers.items():
         x, y = slots[cluster.split("/")[0]]
@@ -342,9 +340,9 @@ def balance(data: Dataset) -> Iterator[str]:
             yield f"{cluster}: {x!r} is the answer {count[x]} times, {y!r} {count[y]} times"
         if len(orders[cluster]) != 1:
             yield f"{cluster}: the order of choices differs between items"
-    rotations = Counter(next(iter(found)).index(UNKNOWN_LABEL) for found in orders.values())
+    rotations = Counter(next(iter(found)).index(UNKNOWN) for found in orders.values())
     if len(answers) > 30 and max(rotations.values()) > 0.6 * len(answers):
-        yield f"choices: {UNKNOWN_LABEL!r} stands at one place in {max(rotations.values())} of {len(answers)} tasks"
+        yield f"choices: {UNKNOWN!r} stands at one place in {max(rotations.values())} of {len(answers)} tasks"
 
 
 def leaks(data: Dataset) -> Iterator[str]:
@@ -373,7 +371,7 @@ def controls(data: Dataset, critical: frozenset[str]) -> Iterator[str]:
         name, cue, real = item.factors["perturbation"], item.factors["cue"], reality[cluster, scenario]
         if scenario in ("informed_protagonist", "open_container", "present_protagonist") and item.answer != real:
             yield f"{item.id}: the person is told or sees, but the belief is not the reality"
-        if real == UNKNOWN_LABEL:
+        if real == UNKNOWN:
             yield f"{item.id}: the story never settles reality"
         if scenario != "false_belief":
             continue
@@ -381,9 +379,9 @@ def controls(data: Dataset, critical: frozenset[str]) -> Iterator[str]:
             yield f"{item.id}: a classic false belief must be the cue and differ from reality"
         if name in ("transparent_container", "preposition_replacement") and item.answer != real:
             yield f"{item.id}: the person sees, but the belief is not the reality"
-        if name == "uninformative_label" and item.answer != UNKNOWN_LABEL:
-            yield f"{item.id}: an unreadable label must leave the belief {UNKNOWN_LABEL!r}"
-        if item.factors["critical_form"] and (cue != real or item.answer in (cue, UNKNOWN_LABEL)):
+        if name == "uninformative_label" and item.answer != UNKNOWN:
+            yield f"{item.id}: an unreadable label must leave the belief {UNKNOWN!r}"
+        if item.factors["critical_form"] and (cue != real or item.answer in (cue, UNKNOWN)):
             yield f"{item.id}: in the critical form the cue agrees with reality and the belief is the other label"
         if name in critical and not item.factors["critical_form"] and item.answer == cue:
             yield f"{item.id}: a perturbed belief must differ from the cue"
@@ -619,4 +617,4 @@ def _agreement(stages: list[Edition1Stage]) -> pl.DataFrame:
 def audit_stages(stages: list[Edition1Stage], own: bool = False) -> Findings:
     """The audit to print; its exit code is 1 where `audit_tables` reports a problem, else 0."""
     shown, problems = audit_tables(stages, own)
-    return Findings(tables=shown, lines=tuple(f"problem: {one}" for one in problems), code=1 if problems else 0)
+    return Findings.of_problems(problems, tables=shown)

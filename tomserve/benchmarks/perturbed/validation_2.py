@@ -215,13 +215,11 @@ def validate_stages(stages: Sequence[Stage], own: bool) -> Findings:
         otherwise = ", told otherwise as well" if retold_path(stage).is_file() else ""
         counts = f"{len(stage.file.tasks)} tasks, {count} stories, {4 * count} questions"
         lines.append(f"{stage.file.stage}: {counts}{otherwise}")
-    lines += [f"problem: {problem}" for problem in listed]
+    summary = [f"{len(items)} questions in {len(stages)} stages, {items_digest(iter(items))[:19]}: {outcome(listed)}"]
     if edits := [words for stage in stages for _, words in pairs(stage)]:
-        lines.append(
-            f"{len(edits)} minimal pairs, which differ in {median(edits):g} words (the median; at most {max(edits)})"
-        )
-    lines.append(f"{len(items)} questions in {len(stages)} stages, {items_digest(iter(items))[:19]}: {outcome(listed)}")
-    return Findings(lines=tuple(lines), code=1 if listed else 0)
+        differ = f"differ in {median(edits):g} words (the median; at most {max(edits)})"
+        summary.insert(0, f"{len(edits)} minimal pairs, which {differ}")
+    return Findings.of_problems(listed, *summary, before=lines)
 
 
 def _at(stage: Stage, task: str, version: str | None = None) -> str:

@@ -153,8 +153,8 @@ class Source:
 
     benchmark: its name. repository: on GitHub, as owner/name. file: the path in it of the file or folder. licence: as
     its owners state it. commit: the commit whose file is known. digests: of each row of that file, in any order (see
-    `row_digest`); empty where none are known. note: what a user must know to get the file, a whole sentence, or "". row:
-    what one row is called in messages, and what several are.
+    `row_digest`); empty where none are known. note: what a user must know to get the file, a whole sentence, or "".
+    row: what one row is called in messages, and what several are.
     """
 
     benchmark: str

@@ -498,7 +498,7 @@ def validate(path: Path | None, say: Say) -> Findings:
     if len(alike) < len(FILES):
         problems.append(f"{len(FILES) - len(alike)} of the 25 files that the authors make of it are others")
     told = f"{len(found)} templates; {len(alike)} of 25 official files are made byte by byte: {outcome(problems)}"
-    return Findings(sections={"problems": tuple(problems)} if problems else {}, lines=(told,), code=int(bool(problems)))
+    return Findings.of_problems(problems, told, under_heading=True)
 
 
 def audit(path: Path | None, say: Say) -> Findings:

@@ -120,8 +120,9 @@ def trial_folders(path: Path | None) -> list[Path]:
 def read_trials(path: Path | None, scenes: int | None = SCENES) -> Iterator[Trial]:
     """Yield the trials one by one, so that one at a time is in memory.
 
-    path: see `trial_folders`; a trial that is the only one is read whatever number of scenes it has. scenes: how many scenes
-    each of several must have; None for any number. Raises ContentError with file and field for what cannot be read.
+    path: see `trial_folders`; a trial that is the only one is read whatever number of scenes it has. scenes: how many
+    scenes each of several must have; None for any number. Raises ContentError with file and field for what cannot be
+    read.
     """
     found = trial_folders(path)
     wanted = None if len(found) == 1 else scenes
@@ -404,7 +405,7 @@ FAULTS = {
 def validate_trials(path: Path | None, say: Say) -> Findings:
     """Whether the trials are those of the known commit, and all of them can be asked.
 
-    path: as for `read_trials`. Raises ConfigError and ContentError as `read_trials` does, for trials of any number of scenes.
+    path: as for `read_trials`, but for trials of any number of scenes. Raises errors as that does.
     """
     found = trial_folders(path)
     say(f"reading {_trials(found)} ...")
@@ -491,8 +492,8 @@ def _count_items(
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     """Yield the questions of all trials of five scenes, trial by trial; of a single trial, whatever scenes it has.
 
-    path: the folder of trials (see tomserve.benchmarks.published.dyntom.trial_folders). gold: not used, as there is one set of
-    right answers. Raises ConfigError and ContentError for what is missing or is not as it should be.
+    path: the folder of trials (see `trial_folders`). gold: not used, as there is one set of right answers.
+    Raises ConfigError and ContentError for what is missing or is not as it should be.
     """
     del gold
     for trial in read_trials(path):

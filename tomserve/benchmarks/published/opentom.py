@@ -17,7 +17,6 @@ what the same person is said to believe. The labels are asked as they are: which
 from __future__ import annotations
 
 import difflib
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +32,7 @@ from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
 from tomserve.benchmarks.published.base import Source, audit_items
 from tomserve.errors import ContentError
 from tomserve.items import Factor, Item
-from tomserve.items.draw import Draw
+from tomserve.items.draw import Draw, seeded_order
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.baselines import Baseline
 from tomserve.scoring.metrics import Metric
@@ -473,7 +472,7 @@ def _item(told: Narrative, asked: Question, agrees: bool | None) -> Item:
         benchmark="opentom",
         story=[part for part in _SENTENCE.split(told.text) if part.strip()],
         question=asked.question,
-        choices=sorted(offered, key=lambda one: hashlib.sha256(f"{name} {one}".encode()).digest()),
+        choices=seeded_order(offered, name, separator=" "),
         answer=named.get(asked.right, asked.right),
         factors=factors,
         cluster=f"opentom/{told.key}",
@@ -486,8 +485,8 @@ def validate(path: Path | None, say: Say) -> Findings:
     every = list(read_narratives(SOURCE, path))
     asked = sum(len(part) for told in every for part in told.questions.values())
     problems = [found] if (found := _differs(every)) else []
-    lines = (f"{asked:,} questions about {len(every):,} narratives: {outcome(problems)}",)
-    return Findings(sections={"problems": tuple(problems)} if problems else {}, lines=lines, code=int(bool(problems)))
+    counted = f"{asked:,} questions about {len(every):,} narratives: {outcome(problems)}"
+    return Findings.of_problems(problems, counted, under_heading=True)
 
 
 def _differs(every: list[Narrative]) -> str | None:
@@ -511,7 +510,8 @@ def audit(path: Path | None, say: Say) -> Findings:
         *([] if lengths["long"] else ["long: meta_data_long.json is not there, so no long narratives are asked."]),
         f"labels: {len(wrong):,} of {sum(item.factors['label_agrees'] is not None for item in every):,} that can be "
         "checked contradict the plot or another label; they are asked as they are (factor label_agrees).",
-        f"places: {_count_unnamed(every):,} of {len(told):,} narratives do not name both places in the words of the answers.",
+        f"places: {_count_unnamed(every):,} of {len(told):,} narratives do not name both places in the words of the "
+        "answers.",
     ]
     made = audit_items(every, ("length", "task", "order"), RULES, said)
     tables: Mapping[str, pl.DataFrame] = {"labels": pl.DataFrame(table)} if table else {}

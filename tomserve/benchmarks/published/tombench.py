@@ -12,7 +12,6 @@ tomserve. Every question is an item in either language. The English ones are ask
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import Counter, defaultdict
@@ -29,7 +28,7 @@ from tomserve.benchmarks.published import Source
 from tomserve.benchmarks.published.base import audit_items
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
-from tomserve.items.draw import Draw
+from tomserve.items.draw import Draw, seeded_order
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.baselines import Baseline
 from tomserve.scoring.metrics import Metric
@@ -219,15 +218,8 @@ def orders(item_id: str, choices: Sequence[str], count: int = SHUFFLES) -> list[
     item_id: the item's id, whose last part is the language.
     """
     question = item_id.rpartition("/")[0] or item_id
-    return [
-        [
-            choices[place]
-            for place in sorted(
-                range(len(choices)), key=lambda place: hashlib.sha256(f"{question}:{number}:{place}".encode()).digest()
-            )
-        ]
-        for number in range(count)
-    ]
+    orders = (seeded_order(range(len(choices)), question, number, separator=":") for number in range(count))
+    return [[choices[place] for place in order] for order in orders]
 
 
 def official_columns(item: Item, reading: Reading) -> Mapping[str, Any]:

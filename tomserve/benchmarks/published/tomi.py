@@ -40,7 +40,7 @@ from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
 from tomserve.benchmarks.published.base import Source, audit_items, row_digest
 from tomserve.errors import ContentError
 from tomserve.items import Factor, Item
-from tomserve.items.draw import Draw
+from tomserve.items.draw import Draw, seeded_order
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.baselines import Baseline
 from tomserve.scoring.metrics import Metric
@@ -391,7 +391,7 @@ def make_item(record: Record, gold: str) -> Item:
         "released": record.answer,
         "tracked": right,
     }
-    choices = sorted(told.places, key=lambda place: hashlib.sha256(f"{name} {place}".encode()).digest())
+    choices = seeded_order(told.places, name, separator=" ")
     try:
         return Item(
             id=name,
@@ -445,8 +445,8 @@ def validate(path: Path | None, say: Say) -> Findings:
     problems = differences(path)
     wrong = sum(item.factors["label_agrees"] is False for item in every)
     counted = f"{len(every):,} questions about {len({item.cluster for item in every}):,} stories: {outcome(problems)}"
-    lines = (counted, f"labels that do not follow from their stories: {wrong:,} (see tomserve dataset audit).")
-    return Findings(sections={"problems": tuple(problems)} if problems else {}, lines=lines, code=int(bool(problems)))
+    labels = f"labels that do not follow from their stories: {wrong:,} (see tomserve dataset audit)."
+    return Findings.of_problems(problems, counted, labels, under_heading=True)
 
 
 def audit(path: Path | None, say: Say) -> Findings:

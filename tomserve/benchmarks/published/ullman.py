@@ -12,7 +12,6 @@ drawn for each item by its id.
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import re
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from tomserve.benchmarks.base import Benchmark, Findings, Say, outcome
 from tomserve.benchmarks.published.base import Source, audit_items, row_digest
 from tomserve.errors import ContentError
 from tomserve.items import Item
+from tomserve.items.draw import seeded_order
 from tomserve.scoring.baselines import Baseline
 
 DESIGN = (
@@ -103,9 +103,7 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
             benchmark="ullman",
             story=[part for part in _SENTENCE.split(story.strip()) if part],
             question=question,
-            choices=sorted(
-                (one.strip() for one in row[2:]), key=lambda one: hashlib.sha256(f"{name} {one}".encode()).digest()
-            ),
+            choices=seeded_order((one.strip() for one in row[2:]), name, separator=" "),
             answer=right.strip(),
             factors={
                 "task": task,
@@ -124,8 +122,7 @@ def validate(path: Path | None, say: Say) -> Findings:
     found = rows(path)
     differs = SOURCE.differences(map(row_bytes, found))
     problems = [differs] if differs else []
-    lines = (f"{len(found)} rows: {outcome(problems)}",)
-    return Findings(sections={"problems": tuple(problems)} if problems else {}, lines=lines, code=int(bool(problems)))
+    return Findings.of_problems(problems, f"{len(found)} rows: {outcome(problems)}", under_heading=True)
 
 
 def audit(path: Path | None, say: Say) -> Findings:

@@ -204,15 +204,11 @@ def validate_worlds(own: Sequence[Item] | None) -> Findings:
         listed += [f"{family.name}: {problem}" for problem in find_unsettled(told, lexicon)]
         roles = {scene.role for world in told for scene in world.scenes}
         lines.append(f"{family.name}: {len(roles)} roles of sentences, scenarios {', '.join(family.scenarios)}")
-    listed = list(dict.fromkeys(listed))
-    lines += [f"problem: {problem}" for problem in listed]
+    listed, counted = list(dict.fromkeys(listed)), ""
     if own is not None:
-        listed += (changed := list(check_release(own, load_release())))
-        lines += [f"problem: {problem}" for problem in changed]
-        lines.append(f"{len(own):,} questions, {items_digest(iter(own))[:19]}: {outcome(listed)}")
-    else:
-        lines.append(outcome(listed))
-    return Findings(lines=tuple(lines), code=1 if listed else 0)
+        listed += check_release(own, load_release())
+        counted = f"{len(own):,} questions, {items_digest(iter(own))[:19]}: "
+    return Findings.of_problems(listed, f"{counted}{outcome(listed)}", before=lines)
 
 
 def find_few_phrasings(told: Sequence[World], lexicon: Lexicon) -> Iterator[str]:
@@ -388,11 +384,6 @@ def audit_worlds(items: Sequence[Item]) -> Findings:
     right = cells.pivot("reader", index=index, values="share", maintain_order=True)
     found = list(problems(counts))
     open_ones = [text for text, reason in found if not reason]
-    lines = (
-        GOAL,
-        *(f"stated reason: {text}: {reason}" for text, reason in found if reason),
-        *(f"problem: {text}" for text in open_ones),
-        outcome(open_ones),
-    )
+    stated = [f"stated reason: {text}: {reason}" for text, reason in found if reason]
     tables = {"right answers": right, "balance": balance(items)}
-    return Findings(tables=tables, notes=NOTES, lines=lines, code=1 if open_ones else 0)
+    return Findings.of_problems(open_ones, outcome(open_ones), before=(GOAL, *stated), tables=tables, notes=NOTES)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tomserve.benchmarks.base import Benchmark, Findings, Say
+from tomserve.benchmarks.base import Benchmark, Findings, Say, select_named
 from tomserve.benchmarks.worlds import generator
 from tomserve.benchmarks.worlds.audit import RULES
 from tomserve.benchmarks.worlds.counterfactuals import cases
 from tomserve.benchmarks.worlds.generator import NAME, draw_worlds, generate, items, load_release
 from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.benchmarks.worlds.variants import make_retell, read_record
-from tomserve.errors import ConfigError, ContentError, one_of
+from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, read_items
 from tomserve.items.draw import Draw
 
@@ -28,17 +28,13 @@ def show_stories(items: Iterable[Item], where: Sequence[str]) -> Findings:
     """
     if not where or len(where) > len(PLACE):
         raise ConfigError("name a family, and then the number of a world and a scenario if you like: transfer 3")
-    stories: dict[tuple[str, str, str], list[Item]] = {}
+    stories: dict[tuple[str, ...], list[Item]] = {}
     for item in items:
         number = item.cluster.rsplit("-", 1)[-1].lstrip("0") or "0"
         place = (str(item.factors["family"]), number, str(item.factors.get("scenario")))
         stories.setdefault(place, []).append(item)
-    for depth, wanted in enumerate(where):
-        known = list(dict.fromkeys(place[depth] for place in stories))
-        stories = {place: story for place, story in stories.items() if place[depth] == wanted}
-        if not stories:
-            raise ConfigError(one_of(PLACE[depth], wanted, known))
-    return Findings(sections={"/".join(place): tuple(_lines(story)) for place, story in stories.items()})
+    found = select_named(stories, where, PLACE)
+    return Findings(sections={"/".join(place): tuple(_lines(story)) for place, story in found.items()})
 
 
 def _lines(story: Sequence[Item]) -> Iterable[str]:

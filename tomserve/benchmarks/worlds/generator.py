@@ -284,8 +284,8 @@ def generate(
             raise ConfigError(one_of("--family", name, BY_NAME))
     if seed == load_release().seed:
         raise ConfigError(
-            f"--seed {seed} is that of the release {load_release().name}, which tomserve items worlds --out FILE writes; "
-            "choose another, so that the stories are new"
+            f"--seed {seed} is that of the release {load_release().name}, which tomserve items worlds --out FILE "
+            "writes; choose another, so that the stories are new"
         )
     output_path.check_output(out)
     chosen = [BY_NAME[name] for name in dict.fromkeys(family)] if family else list(FAMILIES)

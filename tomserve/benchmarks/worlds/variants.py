@@ -553,7 +553,7 @@ def make_retell(path: Path | None = None) -> Retell:
 def retell_world(world: World, kind: Kind, lexicon: Lexicon) -> tuple[World, tuple[int, ...]]:
     """The world told otherwise, and for each of its lines the 0-based line of the original.
 
-    The questions are those of the world as they were, and only `retell_question` fits them to the new lines and phrasings.
+    The questions stay as they were; `retell_question` fits them to the new lines and phrasings.
     Raises InapplicableError with the reason where the world cannot be told so.
     """
     every = tuple(range(len(world.scenes)))
