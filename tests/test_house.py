@@ -109,14 +109,16 @@ def names_of_content() -> set[str]:
     """
     studies = {path.stem for path in (ROOT / "analysis").glob("*.py")}
     studies |= {path.parent.name for path in (ROOT / "analysis").glob("*/study.py")}
-    benchmarks = {path.stem for path in (PACKAGE / "benchmarks").iterdir() if path.is_dir()}
+    benchmarks = {path.stem for path in (PACKAGE / "benchmarks").iterdir() if path.is_dir()} | {"perturbed_2"}
+    benchmarks |= {path.stem for path in (PACKAGE / "benchmarks/published").glob("*.py")}
     return {name for name in studies | benchmarks if not name.startswith("_")} - {
         "items",
         "accuracy",
         "causal",
         "functional",
         "faithfulness",
-        "foreign",
+        "published",
+        "base",
     }
 
 
