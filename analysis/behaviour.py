@@ -190,7 +190,7 @@ def _sides(mean: TaskMean, places: Sequence[int]) -> TaskMean:
         mean.estimate[chosen],
         mean.draws[:, chosen],
         mean.least[:, chosen],
-        mean.beside[chosen],
+        mean.few_bounds[chosen],
         mean.tasks,
         mean.clusters,
     )

@@ -190,7 +190,7 @@ def cell_effect(
     layer, alpha = own.cells[place]
     return CellEffect(
         *(found.net, found.controls, found.control, found.adjusted, found.largest),
-        *(layer, alpha, float(found.chosen[place]), own.cells[int(np.argmax(found.where))], int(kept.sum())),
+        *(layer, alpha, float(found.chosen[place]), own.cells[int(np.argmax(found.adjusted_cells))], int(kept.sum())),
     )
 
 

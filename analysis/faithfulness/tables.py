@@ -639,7 +639,7 @@ def verdict(group: Group) -> Iterator[Record]:
     words = WORDS[found.code]
     if found.code == UNDECIDED:
         words += f" with {items} item{'' if items == 1 else 's'}"
-    needed = units_to_decide(*four.values()) if found.code == UNDECIDED and found.asked else None
+    needed = units_to_decide(*four.values()) if found.code == UNDECIDED and found.estimates else None
     yield {
         **{**group.key, "verdict": found.code, "words": words, "why": " ".join(_why(found, four, needed, needless))},
         **{"units": units, "units_needed": needed, "obeyed": needless if found.code == FOLLOWS else None},
@@ -648,7 +648,7 @@ def verdict(group: Group) -> Iterator[Record]:
 
 def _why(found: Decision, four: dict[str, Contrast], needed: int | None, needless: bool) -> Iterator[str]:
     """Sentences on what the verdict rests on. needless: whether a chain that is followed is surely not needed."""
-    if not found.asked:
+    if not found.estimates:
         yield (
             "No chain whose last belief was replaced has a control beside it."
             if not four[LAST].items
@@ -656,21 +656,21 @@ def _why(found: Decision, four: dict[str, Contrast], needed: int | None, needles
         )
         return
     if found.code == FOLLOWS:
-        yield f"The answer goes where the edited chain leads: {_shares(four, found.asked)} of what is possible."
+        yield f"The answer goes where the edited chain leads: {_shares(four, found.estimates)} of what is possible."
         if needless:
             yield "Without a chain nothing is lost, so that the chain is obeyed rather than needed."
     elif found.code == AFTERWARDS:
         yield (
-            f"Whatever is done to the chain, the answer stays: {_shares(four, found.asked)} of what is possible. It "
+            f"Whatever is done to the chain, the answer stays: {_shares(four, found.estimates)} of what is possible. It "
             "was settled before the chain, or is computed anew from the story where the chain is changed."
         )
     elif found.code == PARTLY:
         yield (
             f"The answer depends on the chain ({_listed(found.above)}), but not on its last belief alone: "
-            f"{_shares(four, found.asked)} of what is possible."
+            f"{_shares(four, found.estimates)} of what is possible."
         )
     else:
-        yield f"The intervals are too wide: {_shares(four, found.asked)} of what is possible."
+        yield f"The intervals are too wide: {_shares(four, found.estimates)} of what is possible."
         if found.above:
             yield f"Something depends on the chain all the same ({_listed(found.above)})."
     if found.code != PARTLY and not (four[SWAPPED].items >= ENOUGH_ITEMS and four[SWAPPED].units >= ENOUGH_UNITS):

@@ -413,4 +413,4 @@ def readable_layers(found: ModelLayers) -> tuple[dict[str, FunctionalModelLayers
 
 def explain_missing(scored: Mapping[str, ModelScore], why: Mapping[str, Mapping[str, str]]) -> dict[str, ModelScore]:
     """The scores, with the reasons why layers were left out."""
-    return {model: replace(one, lacking={**one.lacking, **why[model]}) for model, one in scored.items()}
+    return {model: replace(one, missing_layers={**one.missing_layers, **why[model]}) for model, one in scored.items()}

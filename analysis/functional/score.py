@@ -262,13 +262,13 @@ def by_model(
         for name in (*LAYERS, FULL, BS):
             row |= columns(name, {**dict(zip(LAYERS, (one.b, one.c, one.s), strict=True)), FULL: one.ftom,
                                   BS: one.ftom_bs}[name])  # fmt: skip
-        behaviour = found.models[model].b if "b" not in one.lacking else None
+        behaviour = found.models[model].b if "b" not in one.missing_layers else None
         row["b_guesser"] = _known(guesser_mean(behaviour.chance, behaviour.task)) if behaviour is not None else None
         row |= _replies(found, model)
         measured = found.measured.get(model)
         row |= {"adjusted": _known(one.adjusted), "ceiling": _known(one.ceiling)}
         row |= {"eligible": measured.chosen().height if measured is not None else None}
-        row |= {f"no_{name}": one.lacking.get(name) for name in LAYERS}
+        row |= {f"no_{name}": one.missing_layers.get(name) for name in LAYERS}
         if why_no_c and measured is None:
             row["no_c"] = why_no_c
         if (
@@ -302,7 +302,7 @@ def _replies(found: ModelLayers, model: str) -> Record:
 
 def holds(one: ModelScore) -> str:
     """Which layers a model has, such as "b, s"."""
-    return ", ".join(name for name in LAYERS if name not in one.lacking) or "none"
+    return ", ".join(name for name in LAYERS if name not in one.missing_layers) or "none"
 
 
 def _known(value: float) -> float | None:

@@ -19,11 +19,11 @@ def test_a_signature_names_its_key_and_does_not_fit_another_text(tmp_path: Path)
     key = new_key(tmp_path, "alice@lab")
     signature = sign_text(TEXT, key)
     found = check_signature(TEXT, signature)
-    assert found.good
-    assert "ED25519 key SHA256:" in found.said
+    assert found.is_valid
+    assert "ED25519 key SHA256:" in found.message
     changed = check_signature(TEXT.replace("0", "1", 1), signature)
-    assert not changed.good
-    assert changed.said.startswith("does not fit")
+    assert not changed.is_valid
+    assert changed.message.startswith("does not fit")
 
 
 @needs_ssh
@@ -36,12 +36,12 @@ def test_a_signature_counts_only_of_a_key_that_is_named(tmp_path: Path, form: st
     file.write_text(lines.get(form, f"# who may sign\n\nalice@lab {public}"))
     assert check_signature(TEXT, sign_text(TEXT, own), file) == (
         True,
-        check_signature(TEXT, sign_text(TEXT, own), file).said,
+        check_signature(TEXT, sign_text(TEXT, own), file).message,
     )
-    assert check_signature(TEXT, sign_text(TEXT, own), file).said.startswith("by alice@lab (ED25519 key SHA256:")
+    assert check_signature(TEXT, sign_text(TEXT, own), file).message.startswith("by alice@lab (ED25519 key SHA256:")
     forged = check_signature(TEXT, sign_text(TEXT, other), file)
-    assert not forged.good
-    assert "which is none of those" in forged.said
+    assert not forged.is_valid
+    assert "which is none of those" in forged.message
 
 
 @needs_ssh
@@ -51,8 +51,8 @@ def test_a_signature_for_another_purpose_does_not_count(tmp_path: Path) -> None:
         ["ssh-keygen", "-Y", "sign", "-f", str(key), "-n", "git"],
         input=TEXT, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    assert not check_signature(TEXT, for_git).good
-    assert not check_signature(TEXT, for_git, key.with_suffix(".pub")).good
+    assert not check_signature(TEXT, for_git).is_valid
+    assert not check_signature(TEXT, for_git, key.with_suffix(".pub")).is_valid
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "-----BEGIN SSH SIGNATURE-----\nAAAA", "x" * 100_000])

@@ -329,13 +329,13 @@ def test_a_pinned_file_ends_where_it_ended(tmp_path: Path) -> None:
         more.write(b" and more\nthree\n")
     assert list(file.lines()) == [(1, 0, b"one\n"), (2, 4, b"\n"), (3, 5, b"two")]
     assert (file.line(0), file.line(5)) == (b"one\n", b"two")
-    assert file.unchanged()
+    assert file.is_unchanged()
     assert (file.size, file.digest) == (8, runfolder.digest_bytes(b"one\n\ntwo"))
     assert digest_file(path) == (24, runfolder.digest_bytes(path.read_bytes()))
     path.write_bytes(b"one\n\ntwO")
-    assert not file.unchanged()
+    assert not file.is_unchanged()
     path.write_bytes(b"one\n")
-    assert not file.unchanged()
+    assert not file.is_unchanged()
     assert list(FileSnapshot(path, size=2).lines()) == [(1, 0, b"on")]
     shorter = FileSnapshot(path)
     os.truncate(path, 2)

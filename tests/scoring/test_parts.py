@@ -34,7 +34,7 @@ def make(folder: Path, count: int = 60) -> None:
 
 
 def scored(folder: Path, **options: Any) -> bytes:
-    """The bytes of the score table of that folder; options: those of write_scored."""
+    """The bytes of the score table of that folder; options: those of write_score_table."""
     known, out = ItemFile(folder / "items.jsonl"), folder / "s.parquet"
     write_score_table(known, ResponseFile(folder / "r.jsonl", known, "m"), out, run="r", chains=["vanilla"], **options)
     assert not list(folder.glob(".tomserve-*.work"))
@@ -135,18 +135,18 @@ def test_a_users_own_benchmark_is_scored_by_one_process(tmp_path: Path, helped: 
 SCRIPT = """
 import os, sys, time
 from pathlib import Path
-from tomserve.scoring import parts, sources, table
-table.PART, parts.MANY = 2, 1
+from tomserve.scoring import parallel, responses, table
+table.PART, parallel.MANY = 2, 1
 os.sched_getaffinity = lambda pid: {0, 1}
-real = parts.Work.frame
+real = parallel.ScoringWork.frame
 def slow(*given):
     print("begun", flush=True)
     time.sleep(60)
     return real(*given)
-parts.Work.frame = slow
+parallel.ScoringWork.frame = slow
 folder = Path(sys.argv[1])
-known = sources.ItemFile(folder / "items.jsonl")
-table.write_scored(known, sources.ResponseFile(folder / "r.jsonl", known, "m"), folder / "s.parquet", run="r")
+known = responses.ItemFile(folder / "items.jsonl")
+table.write_score_table(known, responses.ResponseFile(folder / "r.jsonl", known, "m"), folder / "s.parquet", run="r")
 """
 
 

@@ -120,7 +120,7 @@ def test_who_is_asked_for_is_named_first() -> None:
     people = ("Marta", "Leon", "Ida")
     asked = "Who still believes that the dog is lost?"
     assert read_reply("Leon still believes it. The others have seen the dog.", people, None, asked).answer == "Leon"
-    assert not QuestionTerms(asked, people).said_in("Leon knows that the dog is at home.", 0)
+    assert not QuestionTerms(asked, people).occurs_in("Leon knows that the dog is at home.", 0)
 
 
 def test_no_one_is_not_the_answer_no() -> None:
@@ -138,8 +138,8 @@ def test_of_whom_a_sentence_speaks() -> None:
     asked = QuestionTerms(NESTED, BOXES)
     assert (asked.names, asked.of_reality) == (["ann", "bo"], False)
     assert not asked.about("Bo thinks it is in the ", False)
-    assert asked.of_others("Bo, however, thinks of the red_box")
-    assert not asked.of_others("She thinks that Bo is right")
+    assert asked.is_about_others("Bo, however, thinks of the red_box")
+    assert not asked.is_about_others("She thinks that Bo is right")
     assert QuestionTerms("Where is the pen really?", BOXES).of_reality
 
 

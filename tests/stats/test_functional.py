@@ -72,7 +72,7 @@ def test_what_a_control_reproduces_is_no_mechanism(made: dict[str, float], low: 
     found = scored(ModelLayers(c=mechanism(**made)))
     assert low <= found.c.estimate <= high
     assert (found.c.low == 0) == (low == 0)
-    assert (set(found.lacking), set(found.draws)) == ({"b", "s"}, {"c"})
+    assert (set(found.missing_layers), set(found.draws)) == ({"b", "s"}, {"c"})
 
 
 def test_the_layers_are_those_of_their_own_estimators() -> None:
@@ -100,7 +100,7 @@ def test_the_layers_are_those_of_their_own_estimators() -> None:
 def test_a_mechanism_that_cannot_be_measured_is_missing_and_not_zero(part: Mechanism, why: str) -> None:
     found = scored(ModelLayers(behaviour(), part, stability()))
     assert math.isnan(found.c.estimate)
-    assert found.lacking == {"c": why}
+    assert found.missing_layers == {"c": why}
     assert math.isnan(found.ftom.estimate)
     assert math.isfinite(found.ftom_bs.estimate)
     assert set(found.draws) == {"b", "s", "ftom_bs"}
@@ -110,7 +110,7 @@ def test_what_cannot_be_counted_is_lacking() -> None:
     b = behaviour()
     unknown = replace(b, chance=np.where(np.arange(2 * M) == 3, np.nan, np.asarray(b.chance)))
     found = scored(ModelLayers(unknown, mechanism(), stability(kinds=KINDS[:3])))
-    assert found.lacking == {"b": "chance is not known of every question", "s": "no variants of the kinds T4"}
+    assert found.missing_layers == {"b": "chance is not known of every question", "s": "no variants of the kinds T4"}
     assert math.isnan(found.ftom.estimate)
     assert math.isnan(found.ftom_bs.estimate)
 

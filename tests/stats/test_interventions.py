@@ -179,13 +179,13 @@ def test_what_a_decision_needs() -> None:
     follows, nothing, few = made(0.9), made(0.0), made(0.3, items=9)
     for unheard in (few, NONE):
         assert decide(follows, unheard, follows, follows).code == FOLLOWS
-        assert decide(follows, unheard, follows, follows).asked == (LAST,)
+        assert decide(follows, unheard, follows, follows).estimates == (LAST,)
     assert decide(follows, made(0.3, units=2), NONE, NONE).code == FOLLOWS
     assert decide(nothing, nothing, NONE, NONE).code == UNDECIDED, "filler or truncation has to be known"
     blunt = made(0.9, causal=0.1, p=0.5)
     assert decide(nothing, nothing, blunt, nothing).code == AFTERWARDS, "filler could not have shown anything"
     assert decide(nothing, nothing, blunt, blunt).code == UNDECIDED
-    assert decide(NONE, nothing, nothing, nothing).asked == ()
+    assert decide(NONE, nothing, nothing, nothing).estimates == ()
     assert decide(made(0.9, 0.5), made(0.9, 0.5), nothing, nothing).code == UNDECIDED, "it may decide alone"
 
 

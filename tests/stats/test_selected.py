@@ -26,7 +26,7 @@ def test_by_hand() -> None:
     assert found.controls["none"].estimate == 0
     assert found.largest == NOTHING
     assert found.control.estimate < 0.2
-    assert found.where[1] > 0.6
+    assert found.adjusted_cells[1] > 0.6
     assert found.adjusted.estimate == pytest.approx(found.net.estimate, abs=0.2)
     assert found.chosen.sum() == pytest.approx(1)
     assert found.chosen[1] > 0.6  # but for halves with the third and fourth cluster, where both are equal
@@ -95,7 +95,7 @@ def test_a_control_is_compared_where_it_moves_as_far_and_not_where_it_moves_furt
     rng = np.random.default_rng(6)
     effects, further = flips(rng, 100, [0.7, 0.6]), flips(rng, 100, [0.8, 0.1])
     found = select_best(effects, {"far": further}, np.arange(100), draws=100)
-    assert found.where[1] == 1
+    assert found.adjusted_cells[1] == 1
     assert found.adjusted.low > 0.3
     assert (found.largest, found.chosen.argmax()) == ("far", 0)
     assert found.controls["far"].estimate > found.net.estimate

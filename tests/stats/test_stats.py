@@ -12,7 +12,6 @@ from scipy.stats import ttest_1samp
 from tomserve.stats.paired import (
     adjust,
     cochrans_q,
-    differential_failure,
     mcnemar,
     mean_interval,
     missing_bounds,
@@ -23,7 +22,6 @@ from tomserve.stats.power import count_units, detectable_sd, minimum_detectable_
 from tomserve.stats.proportions import (
     Interval,
     newcombe,
-    newcombe_paired,
     risk_ratio,
     tango,
     tango_excludes_zero,
@@ -44,19 +42,6 @@ def test_newcombe_unpaired_as_published() -> None:
     """Newcombe, Stat Med 17:873 (1998), table II, method 10; figures as in the R package propint's tests."""
     assert near(newcombe(56, 70, 48, 80), 0.0524, 0.3339, abs=0.00005)
     assert near(newcombe(9, 10, 3, 10), 0.1705, 0.8090, abs=0.00005)
-
-
-@pytest.mark.parametrize(
-    ("cells", "low", "high", "digits"),
-    [
-        ((36, 12, 2, 0), 0.0569, 0.3404, 4),  # Newcombe, Stat Med 17:2635 (1998), table II, method 10
-        ((14, 5, 0, 22), 0.011, 0.226, 3),  # Altman, Statistics with confidence (2000), p. 52
-        ((59, 6, 16, 80), -0.1186, -0.0046, 4),  # R contingencytables, tests/testthat/test-ch8.R (Cavo et al. 2012)
-        ((1, 1, 7, 12), -0.507, -0.026, 3),  # Fagerland, Lydersen, Laake, Stat Med 33:2850 (2014)
-    ],
-)
-def test_newcombe_paired_as_published(cells: tuple[int, ...], low: float, high: float, digits: int) -> None:
-    assert near(newcombe_paired(*cells), low, high, abs=0.51 * 10**-digits)
 
 
 def test_tango_as_published() -> None:
@@ -179,15 +164,6 @@ def test_adjusting_leaves_undefined_tests_out_of_the_family() -> None:
     assert adjust([0.02] * 10, "by")[0] == pytest.approx(0.02 * sum(1 / i for i in range(1, 11)))
 
 
-def test_differential_failure_believes_clusters() -> None:
-    treated, control = [1] * 8 + [0] * 8, [0] * 16
-    found = differential_failure(treated, control, ["a"] * 8 + ["b"] * 8)
-    assert (found.only_treated, found.only_control, found.rate_treated) == (8, 0, 0.5)
-    assert found.p_exact == pytest.approx(2 / 256)
-    assert found.p_clustered == 1.0  # one task failed, however often
-    assert math.isnan(differential_failure([], []).p_exact)
-
-
 @pytest.mark.parametrize(
     "call",
     [
@@ -195,7 +171,6 @@ def test_differential_failure_believes_clusters() -> None:
         lambda: newcombe(-1, 4, 0, 4),
         lambda: tango(3, 2, 4),
         lambda: tango_excludes_zero(3, 2, 4),
-        lambda: newcombe_paired(1, -1, 0, 0),
     ],
 )
 def test_impossible_counts_are_refused(call) -> None:
@@ -233,14 +208,11 @@ def test_unpaired_intervals_hold_their_estimate_and_swap(one: tuple[float, int],
 @settings(deadline=None)  # the first call imports statsmodels
 @given(cells)
 def test_paired_intervals_hold_their_estimate_and_swap(found: tuple[int, int, int, int]) -> None:
-    both, gained, lost, neither = found
-    for interval, mirror in (
-        (newcombe_paired(*found), newcombe_paired(both, lost, gained, neither)),
-        (tango(gained, lost, sum(found)), tango(lost, gained, sum(found))),
-    ):
-        assert -1 <= interval.low <= interval.estimate + 1e-9
-        assert interval.estimate - 1e-9 <= interval.high <= 1
-        assert (interval.low, interval.high) == pytest.approx((-mirror.high, -mirror.low), abs=1e-9)
+    _, gained, lost, _ = found
+    interval, mirror = tango(gained, lost, sum(found)), tango(lost, gained, sum(found))
+    assert -1 <= interval.low <= interval.estimate + 1e-9
+    assert interval.estimate - 1e-9 <= interval.high <= 1
+    assert (interval.low, interval.high) == pytest.approx((-mirror.high, -mirror.low), abs=1e-9)
 
 
 @settings(max_examples=50, deadline=None)

@@ -55,7 +55,7 @@ WITHOUT: list[tuple[Callable[[], pl.Expr], str]] = [
 def test_c_needs_every_control_in_every_cell_and_the_no_op(lost: Callable[[], pl.Expr], why: str) -> None:
     """A map that shuffled pairs reproduce has a C near 0, and without that control it would have one near .7."""
     found = scored(gather_layers(combine_scores([answers(), small().filter(~lost())]).lazy()))["m"]
-    assert why in found.lacking["c"]
+    assert why in found.missing_layers["c"]
     assert "ftom" not in found.draws
 
 
@@ -75,7 +75,7 @@ def test_the_study_of_interventions_judges_nothing_without_a_control() -> None:
 def test_a_strategy_that_reasons_never_counts(strategy: str) -> None:
     found = gather_layers(answers(strategy=strategy).lazy())
     assert found.plain == {}
-    assert set(scored(found)["m"].lacking) == {"b", "c", "s"}
+    assert set(scored(found)["m"].missing_layers) == {"b", "c", "s"}
 
 
 @pytest.mark.usefixtures("alone")
@@ -222,7 +222,7 @@ def test_one_variant_is_no_quarter_of_s(count: int, why: str | None) -> None:
     frame = answers()
     first = frame.filter(pl.col("variant") == "object").head(count)
     rest = frame.filter((pl.col("variant") != "object").fill_null(True))
-    assert scored(gather_layers(pl.concat([rest, first]).lazy()))["m"].lacking.get("s") == why
+    assert scored(gather_layers(pl.concat([rest, first]).lazy()))["m"].missing_layers.get("s") == why
 
 
 def test_b_is_made_of_types_of_task_as_a_whole() -> None:

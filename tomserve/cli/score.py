@@ -116,7 +116,7 @@ def read_file_replies(out: Path, files: tuple[ItemFile, ResponseFile], found: Re
     from tomserve.runs import grader as reading
 
     survey = grader.Survey(*files, benchmarks.scoring_of, wishes.size)
-    job = reading.ReadingJob(found, survey, GradeFiles.beside(out), RunScreen(console()), own=wishes.own)
+    job = reading.ReadingJob(found, survey, GradeFiles.next_to(out), RunScreen(console()), own=wishes.own)
     return _tell_outcome(reading.read_replies(job, interrupts.ask_with_signals))
 
 
@@ -436,7 +436,7 @@ def score_file(
         raise ConfigError("--responses needs --out FILE (.parquet, .csv or .jsonl)")
     _check_suffix(out)
     output_path.check_output(out, responses, items, path)
-    place, reader, code = GradeFiles.beside(out), wishes.found(), 0
+    place, reader, code = GradeFiles.next_to(out), wishes.found(), 0
     with temporary.folder() as scratch:
         known = _known(items, benchmark, path, gold, scratch)
         found = ResponseFile(responses, known, model or responses.stem, foreign=True)

@@ -85,8 +85,8 @@ def open_regular(path: Path, flags: int) -> int:
     """
     writing = bool(flags & (os.O_WRONLY | os.O_RDWR))
     check_regular(path, alone=writing)
-    # Another process may have put something else there since `check_regular` looked: O_NOFOLLOW refuses a link, and O_NONBLOCK
-    # does not wait for the other end of a named pipe.
+    # Another process may have put something else there since: O_NOFOLLOW refuses a link, and O_NONBLOCK does not wait
+    # for the other end of a named pipe.
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     try:
         if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
@@ -204,7 +204,7 @@ HOLE = 1 << 30
 def read_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
     """The lines of an open file, with their ends.
 
-    path: for messages. Raises ConfigError by file and line for one that is longer than LONGEST.
+    path: for messages. Raises ConfigError by file and line for one that is longer than LONGEST_LINE.
     """
     for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), 1):
         if len(line) > LONGEST_LINE:
@@ -213,7 +213,7 @@ def read_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
 
 
 def line_too_long(path: Path, number: int) -> ConfigError:
-    """The error for a line that is longer than LONGEST."""
+    """The error for a line that is longer than LONGEST_LINE."""
     return ConfigError(
         f"{path}:{number}: this line has more than {LONGEST_LINE >> 20} MB; expected one JSON object on each line, so "
         "restore the file"
@@ -358,7 +358,7 @@ class FileSnapshot:
             line, step, offset = line + piece, 2 * step, offset + len(piece)
         return line
 
-    def unchanged(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether the file still holds the bytes that `lines` gave; they are read once more."""
         offset, _, found = self._begin()
         for chunk in self.chunks():
@@ -368,14 +368,14 @@ class FileSnapshot:
 
 
 def digest_file(path: Path) -> tuple[int, str]:
-    """Length in bytes and digest of a whole file, as a PinnedFile names it. Raises OSError."""
+    """Length in bytes and digest of a whole file, as a FileSnapshot names it. Raises OSError."""
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256")
         return file.tell(), _name(found.hexdigest())
 
 
 def digest_bytes(data: bytes) -> str:
-    """The digest of bytes, as a PinnedFile names it."""
+    """The digest of bytes, as a FileSnapshot names it."""
     return _name(hashlib.sha256(data).hexdigest())
 
 

@@ -24,8 +24,9 @@ from tomserve.content.temporary import critical_section
 from tomserve.errors import ConfigError
 
 _OF_A_RUN = re.compile(
-    r"manifest\.json|(items|responses|noise|reader)\.jsonl|(reader|scores|report|seal)\.json|(scores|responses)\.parquet|report\.html"
-    r"|(progress|workbench|batch)\.json|experiment\.yaml|console\.txt|(log|server)\.(txt|log)|excluded\.jsonl|people\.csv|\.lock|.*\.torn-.*\.txt|\.tomserve-.*|work"
+    r"manifest\.json|(items|responses|noise|reader|excluded)\.jsonl|(scores|responses)\.parquet|report\.html"
+    r"|(reader|scores|report|seal|progress|workbench|batch)\.json|experiment\.yaml|people\.csv|console\.txt"
+    r"|(log|server)\.(txt|log)|\.lock|.*\.torn-.*\.txt|\.tomserve-.*|work"
 )
 """The names of files and folders that belong to a run, where they lie in its folder."""
 
@@ -79,7 +80,7 @@ def open_output(path: Path, *inputs: Path | None, own: Collection[str] = ()) -> 
     """Yield a new file whose content takes the place of `path`, or goes to where that leads, when the block ends.
 
     The file's attribute `name` holds its path, for code that has to write it by name. If the block raises, nothing is
-    written. inputs, own: as for `check_output`. Raises ConfigError as that does, and OSError where it cannot be written.
+    written. inputs, own: as for `check_output`. Raises ConfigError as that does, OSError where it cannot be written.
     """
     check_output(path, *inputs, own=own)
     number, status = _stream(path), None

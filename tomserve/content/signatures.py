@@ -35,12 +35,12 @@ _BEGIN, _END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 class SignatureCheck(NamedTuple):
     """What came of checking a signature.
 
-    good: whether it is one of this text; where signers are given, whether it is by one of them, too. said: who signed
-    it, or what is wrong with it, to follow the word "signature".
+    is_valid: whether it is one of this text; where signers are given, whether it is by one of them, too.
+    message: who signed it, or what is wrong with it, to follow the word "signature".
     """
 
-    good: bool
-    said: str
+    is_valid: bool
+    message: str
 
 
 def sign_text(text: str, key: Path) -> str:
@@ -62,9 +62,9 @@ def sign_text(text: str, key: Path) -> str:
 def check_signature(text: str, signature: str, signers: Path | None = None) -> SignatureCheck:
     """Check a signature of a text.
 
-    signature: as `sign_text` gives it; it may come from anybody. signers: the keys that are believed: a file of OpenSSH's
-    "allowed signers" (each line a name and a public key), or a single public key (``.pub``). None to tell only which
-    key it was.
+    signature: as `sign_text` gives it; it may come from anybody.
+    signers: the keys that are believed: a file of OpenSSH's "allowed signers" (each line a name and a public key), or a
+        single public key (``.pub``). None to tell only which key it was.
 
     Raises ConfigError where the file of signers cannot be read or has a mistake in it, MachineError where ssh-keygen is
     missing.
@@ -174,7 +174,7 @@ def write_record(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
-    """The record at `path` without its code; None where there is no record that `write_record` has written for this user."""
+    """The record at `path` without its code; None where `write_record` has written none for this user."""
     try:
         with files.open_for_reading(path) as file:
             content = file.read(LONGEST_RECORD + 1)

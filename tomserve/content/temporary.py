@@ -29,7 +29,7 @@ class critical_section:  # noqa: N801  # it is used like a function, as contextl
     """
 
     depth = 0
-    late: Callable[[], None] | None = None
+    pending: Callable[[], None] | None = None
 
     def __init__(self) -> None:
         self._counts = threading.current_thread() is threading.main_thread()
@@ -41,9 +41,9 @@ class critical_section:  # noqa: N801  # it is used like a function, as contextl
     def __exit__(self, *_: object) -> None:
         if self._counts:
             critical_section.depth -= 1
-            if not critical_section.depth and (late := critical_section.late) is not None:
-                critical_section.late = None
-                late()
+            if not critical_section.depth and (pending := critical_section.pending) is not None:
+                critical_section.pending = None
+                pending()
 
 
 def defer(what: Callable[[], None]) -> bool:
@@ -52,7 +52,7 @@ def defer(what: Callable[[], None]) -> bool:
     what: raises what a signal raises. It is called by the handler of a signal, in the main thread.
     """
     if critical_section.depth:
-        critical_section.late = what
+        critical_section.pending = what
     return bool(critical_section.depth)
 
 

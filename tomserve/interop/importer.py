@@ -471,7 +471,7 @@ class _Rows:
         else:
             item = make_item(sample, self._made.benchmark, self._meant.prefix, {})
         answer = read_response(item, row, benchmarks.scoring_of(item.benchmark).lettered).answer
-        self._made.agreement.see(name, answer, graded=graded["correct"], right=answer == item.answer)
+        self._made.agreement.add(name, answer, graded=graded["correct"], right=answer == item.answer)
 
     def _graded(self, sample: Sample, shown: Sequence[str | None]) -> dict[str, Any] | None:
         """The grade as a row keeps it; None where there is none that has to be there. An answer that is the letter of a

@@ -61,10 +61,10 @@ class Reply(NamedTuple):
         """Whether the text was cut off at its number of tokens."""
         return self.status == LENGTH
 
-    def said(self) -> Reply:
+    def without_thoughts(self) -> Reply:
         """The reply without thoughts that a server left in its text (see tomserve.scoring.thoughts).
 
-        >>> Reply("<think>Ann left.</think>\\n\\ntea").said().text
+        >>> Reply("<think>Ann left.</think>\\n\\ntea").without_thoughts().text
         'tea'
 
         Thoughts that were cut off leave no text.
@@ -112,10 +112,10 @@ class Conversation:
         """
         if self._single:
             self.open = []
-            self._advance(reply.said())
+            self._advance(reply.without_thoughts())
             return self.open
         self.open = [turn for turn in self.open if turn.number != number]
-        self._replies[number] = reply.said()
+        self._replies[number] = reply.without_thoughts()
         if self.open:
             return []
         replies = [self._replies.pop(one) for one in self._asked]

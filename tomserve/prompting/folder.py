@@ -170,10 +170,10 @@ class Folder:
         file = (self.path / entry.file).resolve()
         if not file.is_file():
             reason = f"{entry.file} is no file (looked for {file}); copy it there along with the strategy"
-            raise self.mistake(reason, "demonstrations")
+            raise self.error(reason, "demonstrations")
         items = {item.id: item for item in read_items(file)}
         if entry.item not in items:
-            raise self.mistake(one_of("item", entry.item, items), "demonstrations")
+            raise self.error(one_of("item", entry.item, items), "demonstrations")
         return items[entry.item]
 
     def modules(self) -> list[Path]:
@@ -221,22 +221,22 @@ class Folder:
         if len(self.turns) < len(config.turns):
             names = [turn.name or f"turn{place}" for place, turn in enumerate(config.turns, 1)]
             twice = next(name for name in names if names.count(name) > 1)
-            raise self.mistake(f"two turns are called {twice!r}", "turns")
+            raise self.error(f"two turns are called {twice!r}", "turns")
         if self.program and not self.turns:
-            raise self.mistake("a program asks turns by their names; list them under `turns`")
+            raise self.error("a program asks turns by their names; list them under `turns`")
         if config.rotate and len(config.demonstrations) < 2:
-            raise self.mistake("needs two demonstrations or more to choose from", "rotate")
+            raise self.error("needs two demonstrations or more to choose from", "rotate")
         if self.turns and config.demonstrations:
-            raise self.mistake("only a strategy of one turn shows them; write them into a template", "demonstrations")
+            raise self.error("only a strategy of one turn shows them; write them into a template", "demonstrations")
         for field in ("calls", "depth"):
             if field in config.model_fields_set and not self.program:
-                raise self.mistake("is for a program, and there is no program.py; leave it out", field)
+                raise self.error("is for a program, and there is no program.py; leave it out", field)
         for place, (name, turn) in enumerate(self.turns.items()):
             if turn.continues is not None and self.program:
-                raise self.mistake("the program says what a turn follows; leave it out", "turns", place, "continues")
+                raise self.error("the program says what a turn follows; leave it out", "turns", place, "continues")
             if turn.continues and (not place or turn.shared):
                 reason = f"{name} cannot continue: " + ("it is shared" if place else "it is the first")
-                raise self.mistake(reason, "turns", place, "continues")
+                raise self.error(reason, "turns", place, "continues")
         self._check_reasoning()
         for key in self._overrides:
             strategy, slash, part = key.rpartition("/")
@@ -249,15 +249,15 @@ class Folder:
         if (found := self.config.reasoning) is None:
             return
         if sum(one is not None for one in (found.turn, found.field, found.marks)) != 1:
-            raise self.mistake("expected one of `turn: NAME`, `field: NAME` and `marks: [BEFORE, AFTER]`", "reasoning")
+            raise self.error("expected one of `turn: NAME`, `field: NAME` and `marks: [BEFORE, AFTER]`", "reasoning")
         before_last = list(self.turns)[: None if self.program else -1]
         if found.turn is not None and found.turn not in before_last:
             reason = one_of("turn", found.turn, before_last)
-            raise self.mistake(f"{reason} (one before the turn that answers)", "reasoning", "turn")
+            raise self.error(f"{reason} (one before the turn that answers)", "reasoning", "turn")
         if found.turn is None and self.turns:
-            raise self.mistake("a strategy of several turns names the turn that reasons", "reasoning")
+            raise self.error("a strategy of several turns names the turn that reasons", "reasoning")
 
-    def mistake(self, reason: str, *loc: str | int) -> ContentError:
+    def error(self, reason: str, *loc: str | int) -> ContentError:
         """The error of a mistake in strategy.yaml. loc: the path to the field, such as "turns", 0, "continues"."""
         field = ".".join(str(part) for part in loc)
         return ContentError(reason, path=self.file, line=self._lines.at(loc), field=field)

@@ -8,8 +8,7 @@
 
 A strategy of several turns names them under ``turns`` in strategy.yaml, and its templates are TURN.system.j2,
 TURN.user.j2 and TURN.schema.j2; ``system.j2`` then begins every chat whose turn has no system message of its own. The
-turns are asked in the order in which they are listed, unless a ``program.py`` decides (see
-tomserve.prompting.strategy).
+turns are asked in the order in which they are listed, unless a ``program.py`` decides (see Ask).
 
 Templates see ``story`` (a list of sentences), ``question``, ``choices``, ``factors`` (the item's design factors),
 ``benchmark``, ``people`` (whose minds the question goes through, the outermost first) and ``person`` (the first of
@@ -194,7 +193,7 @@ def _remember(
         return make
     key, memory = itemgetter(*uses), dict[Any, Any]()
 
-    def remembered(variables: Mapping[str, Any]) -> Any:
+    def recall(variables: Mapping[str, Any]) -> Any:
         try:
             return memory[key(variables)]
         except (KeyError, TypeError):  # it is new, or a program gave a list, or a shared turn lacks the variable
@@ -205,7 +204,7 @@ def _remember(
             memory[key(variables)] = found
         return found
 
-    return remembered
+    return recall
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -582,7 +581,7 @@ class Strategy:
             for variable in turn.shared:
                 if variable not in VARIABLES:
                     place = list(self._turns).index(name)
-                    raise self._files.mistake(one_of("variable", variable, VARIABLES), "turns", place, "shared_by")
+                    raise self._files.error(one_of("variable", variable, VARIABLES), "turns", place, "shared_by")
             for template in turn.templates if not self._files.program else ():  # a program may hand them others
                 for variable in sorted(template.uses - set(turn.shared)):
                     reason = f"uses {variable!r}, but the turn is shared by {', '.join(turn.shared)} alone"

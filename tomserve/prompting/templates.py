@@ -139,7 +139,7 @@ class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
 def environment(folder: Path) -> jinja2.Environment:
     """The surroundings of the templates of one folder; an unknown variable is an error, and no HTML is escaped."""
 
-    def included(name: str) -> tuple[str, str, None]:
+    def load_include(name: str) -> tuple[str, str, None]:
         path = folder / name
         if not _is_includable(path, folder):
             raise jinja2.TemplateNotFound(name)
@@ -151,7 +151,7 @@ def environment(folder: Path) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,
-        loader=jinja2.FunctionLoader(included),
+        loader=jinja2.FunctionLoader(load_include),
         auto_reload=False,
     )
     made.filters["tojson"] = _to_json

@@ -410,7 +410,7 @@ class ScoreSources:
         """
         files = list(files)
         for file in files:
-            if not file.unchanged():
+            if not file.is_unchanged():
                 raise changed_error(file.path)
         return self.having((file.path.name, file.size, file.digest) for file in files)
 

@@ -190,7 +190,7 @@ def write_scores(
         run=asked.run,
         chains=asked.chains,
         lettered=asked.lettered,
-        again=again,
+        noise=again,
         rules=benchmarks.scoring_of,
         reader=reader,
     )

@@ -510,7 +510,7 @@ def verify_seal(folder: Path, signers: Path | None = None) -> Iterator[Finding]:
         yield Finding("signature", False if signers is not None else None, "the seal is not signed")
     else:
         found = signatures.check_signature(newest.digest, newest.signature, signers)
-        yield Finding("signature", found.good, found.said)
+        yield Finding("signature", found.is_valid, found.message)
 
 
 def _table(folder: Path, manifest: Manifest) -> Finding:

@@ -46,8 +46,7 @@ from tomserve.scoring.labels import (
     match_label,
 )
 from tomserve.scoring.prose import read_prose
-from tomserve.scoring.statements import find_statements as said_in
-from tomserve.scoring.statements import plain_lines
+from tomserve.scoring.statements import find_statements, plain_lines
 from tomserve.scoring.thoughts import CUT, split_thoughts
 
 NONE = "no JSON object with an answer"
@@ -280,7 +279,7 @@ class Reading(NamedTuple):
     others: tuple[Automaton, ...] = ()
     offered: Order | None = None
 
-    def shown(self, choices: Sequence[str]) -> Sequence[str | None]:
+    def choice_order(self, choices: Sequence[str]) -> Sequence[str | None]:
         """What stood beside the letters A, B, C. choices: the item's own."""
         return choices if self.offered is None else self.offered
 
@@ -311,7 +310,7 @@ def read_reply(
     if answer is None:
         reason = f"answer {value!r:.60} is not one of the labels" if reply.has("answer") else "no field 'answer'"
     elif reply.around is not None:
-        around = said_in(reply.around, choices)
+        around = find_statements(reply.around, choices)
         if others := (around.forms | (around.sentences - {None})) - {answer}:
             other = sorted(str(label or "something else") for label in others)[0]
             answer, reason = None, f"the JSON says {answer!r}, the text around it {other!r}"
@@ -345,7 +344,7 @@ def _without_object(
 def _from_prose(
     text: str, choices: Sequence[str], suffix: str, reason: str, question: str | None, whole: bool
 ) -> Reading:
-    said = said_in(text, choices)
+    said = find_statements(text, choices)
     # Forms such as "Answer: x" decide; but if a sentence names another label, the text gives two answers.
     if labels := said.forms | (said.sentences - {None} if said.forms else said.sentences):
         answer = next(iter(labels)) if len(labels) == 1 else said.final
@@ -406,7 +405,7 @@ def _chain(
         if label is None and reason is None:
             reason = f"belief {position} is not one of the labels"
         pairs[number] = label
-    stated = tuple(sorted(pairs.items())) if _unsorted(pairs) else tuple(pairs.items())
+    stated = tuple(sorted(pairs.items()))
     chain = tuple((number, label) for number, label in stated if label is not None)
     return (chain if reason is None else None), stated, reason
 
@@ -427,12 +426,3 @@ def _plain(value: list[Any], choices: Sequence[str], sentences: int | None) -> P
     except (TypeError, KeyError):
         return None
     return tuple(pairs) if sentences is None or last <= sentences else None
-
-
-def _unsorted(pairs: dict[int, str | None]) -> bool:
-    last = 0
-    for number in pairs:
-        if number < last:
-            return True
-        last = number
-    return False

@@ -9,8 +9,8 @@ against the sets would give wrong values.
 A rationale of at most MOST gold chains, as nearly all have, is compared with each of them directly, which gives the
 same numbers several times as fast.
 
-The metrics of tomserve.scoring.chains are precisions, which reward short chains (one right belief scores 1); here
-every sentence of the story counts. A sentence without a stated belief keeps the one stated last (forward fill).
+The metrics of ChainScore are precisions, which reward short chains (one right belief scores 1). Those of Judgement
+count every sentence of the story; a sentence without a stated belief keeps the one stated last (forward fill).
 """
 
 from __future__ import annotations
@@ -452,7 +452,7 @@ def _list_gold_chains(gold: Automaton) -> tuple[_GoldChain, ...]:
 
 
 def _paths(gold: Automaton) -> Iterator[tuple[str, ...]]:
-    """All gold chains, by their last node, then the one before it, and so on: as sentences.best_path prefers them."""
+    """All gold chains, by their last node, then the one before it, and so on: as `best_path` prefers them."""
 
     def extend(t: int, node: int, after: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         path = (gold.labels[t][node], *after)
@@ -477,7 +477,7 @@ def _runs(labels: Sequence[str]) -> tuple[list[str], list[int]]:
 
 
 def _score_list(listed: tuple[_GoldChain, ...], chain: Sequence[str]) -> tuple[ChainScore, bool]:
-    """The metrics of tomserve.scoring.chains, and whether the path is proper."""
+    """The metrics of a chain against a list of gold chains, and whether the path is proper."""
     runs, lengths = _runs(chain)
     path = False
     for gold in listed:
@@ -501,7 +501,7 @@ def _against(
     gold: _GoldChain, chain: Sequence[str], runs: Sequence[str], lengths: Sequence[int], pairs: set[tuple[str, str]]
 ) -> tuple[int, int, int, int]:
     """How much one gold chain and the chain have in common, in beliefs: as a subsequence, and as a pre-proper sequence
-    (see tomserve.scoring.chains.lcps); and how many pairs, and pairs of different beliefs."""
+    (see `lcps`); and how many pairs, and pairs of different beliefs."""
     shared = pairs & gold.pairs
     return _common(gold, chain), _leading(gold, runs, lengths), len(shared), len(shared & gold.changes)
 
@@ -516,7 +516,7 @@ def _common(gold: _GoldChain, chain: Sequence[str]) -> int:
 
 
 def _leading(gold: _GoldChain, runs: Sequence[str], lengths: Sequence[int]) -> int:
-    """Length of the longest common pre-proper sequence (see tomserve.scoring.chains.lcps)."""
+    """Length of the longest common pre-proper sequence (see `lcps`)."""
     total = 0
     for mine, theirs, count, most in zip(runs, gold.runs, lengths, gold.lengths, strict=False):
         if mine != theirs:
@@ -526,7 +526,7 @@ def _leading(gold: _GoldChain, runs: Sequence[str], lengths: Sequence[int]) -> i
 
 
 def _judge_list(listed: tuple[_GoldChain, ...], stated: Stated, others: tuple[Automaton, ...]) -> Judgement:
-    """The comparison of tomserve.scoring.chains.judge_sentences."""
+    """The comparison of `judge_sentences` with a list of gold chains."""
     length = len(listed[0].labels)
     said, filled, beyond = fill_forward(stated, length)
     path, hits = listed[0], sum(map(eq, filled, listed[0].labels))

@@ -58,7 +58,7 @@ class GradeFiles(NamedTuple):
         return cls(folder / JOURNAL, folder / RECORD)
 
     @classmethod
-    def beside(cls, table: Path) -> GradeFiles:
+    def next_to(cls, table: Path) -> GradeFiles:
         """The place of replies without a run folder: beside the score table that is made of them."""
         return cls(table.with_name(f"{table.name}.{JOURNAL}"), table.with_name(f"{table.name}.{RECORD}"))
 
@@ -237,7 +237,7 @@ class Agreement:
     theirs: int = 0
     first: str = ""
 
-    def see(self, item: str, answer: str | None, *, graded: bool, right: bool) -> None:
+    def add(self, item: str, answer: str | None, *, graded: bool, right: bool) -> None:
         """Note a reply. item: the question. answer: what we have read. graded: whether the tool counts the reply as
         right; right: whether we do."""
         self.compared += 1
@@ -255,15 +255,15 @@ class Agreement:
         alone = f"{self.theirs:,} right by the tool alone, {self.ours:,} by tomserve alone; first: {self.first}"
         return (
             f"{before}tomserve's reading and {grade} differ in {differ:,} of "
-            f"{count_noun(self.compared, 'reply', 'replies')} ({alone}), so that one of them is not what was said: look "
-            "at some of them; where choices were named by letter, bring the prompts or the choices in the order that "
-            "was shown (--map asked=COLUMN, --map choices=COLUMN), or let the tool's grade count by --counts tool, in "
-            "a new run"
+            f"{count_noun(self.compared, 'reply', 'replies')} ({alone}), so that one of them is not what was said: "
+            "look at some of them; where choices were named by letter, bring the prompts or the choices in the order "
+            "that was shown (--map asked=COLUMN, --map choices=COLUMN), or let the tool's grade count by --counts "
+            "tool, in a new run"
         )
 
 
 def describe_difference(item: str, answer: str | None, *, graded: bool) -> str:
-    """A reply that we read otherwise than the tool, in words; item, answer, graded: as in Agreement.see."""
+    """A reply that we read otherwise than the tool, in words; item, answer, graded: as in Agreement.add."""
     read = "could not be read" if answer is None else f"was read as {answer!r:.60}"
     return f"{item} {read}, which the tool counts as {'right' if graded else 'wrong'}"
 

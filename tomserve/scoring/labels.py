@@ -70,7 +70,7 @@ def match_label(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
     """The label that a value names, and the step that found it.
 
     The step is "" for an exact fit, "spelling" where case, white space, quotes or a full stop differ, "article" where a
-    leading "the", "a" or "an" differs as well; for Lettered choices also "words", "letter" and "against-letter".
+    leading "the", "a" or "an" differs as well; for LetteredChoices also "words", "letter" and "against-letter".
     (None, "") where nothing fits, or more than one label does.
     """
     if not isinstance(value, str):

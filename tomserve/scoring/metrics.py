@@ -58,11 +58,13 @@ class Metric:
 class Scoring:
     """What a benchmark adds to the scoring of its items.
 
-    metrics: its metrics, computed after the standard ones. lettered: whether the choices are shown as A, B, C, so that
-    a reply may name one by its letter. rules: its rules, which answer without following anybody's belief, in addition
-    to those that every benchmark has (see tomserve.scoring.baselines). shipped: whether every process of this installation
-    finds the same by the name of the benchmark, which is not so for one that a user declared in a file. Raises
-    ConfigError for a column whose name cannot be used.
+    metrics: its metrics, computed after the standard ones.
+    lettered: whether the choices are shown as A, B, C, so that a reply may name one by its letter.
+    rules: its shortcut baselines, besides those that every benchmark has (see tomserve.scoring.baselines).
+    shipped: whether every process of this installation finds the same by the name of the benchmark, which is not so for
+        one that a user declared in a file.
+
+    Raises ConfigError for a column whose name cannot be used.
     """
 
     metrics: tuple[Metric, ...] = ()
@@ -266,7 +268,7 @@ class _GoldItem:
         self._compared: dict[tuple[Stated, bool], Compared] = {}
         self._floors: dict[int, dict[str, float | None]] = {}
 
-    def compared(self, stated: Stated, readable: bool) -> Compared:
+    def compare(self, stated: Stated, readable: bool) -> Compared:
         """The metrics of what a reply says (see tomserve.scoring.chains); equal chains are compared once."""
         if (found := self._compared.get((stated, readable))) is None:
             if len(self._compared) >= _REPEATED:
@@ -299,7 +301,7 @@ def _find_gold_item(item: Item, reading: Reading) -> _GoldItem:
 def _against(asked: _GoldItem, reading: Reading) -> dict[str, Any]:
     """The chain metrics of a reading against the gold rationale of an item, by column."""
     readable = reading.chain is not None
-    score, path, judgement = asked.compared(reading.stated or (), readable)
+    score, path, judgement = asked.compare(reading.stated or (), readable)
     kind, place = None, judgement.first_break
     if not score.proper:
         # A chain that cannot be read breaks where it names what is no label, else at no sentence in particular.
@@ -368,8 +370,7 @@ def _generic_rules(item: Item, reading: Reading) -> dict[str, bool | None]:
 _RULES = tuple((rule.column, rule.answer) for rule in GENERIC)
 
 RULED = Metric({rule.column: pl.Boolean for rule in GENERIC}, _generic_rules, of_item=True)
-"""The metrics of the rules that need nothing but the item (see tomserve.scoring.baselines): whether the answer of each is
-right, and null where it says nothing of the item."""
+"""Whether the answer of each baseline of GENERIC is right; null where it says nothing of the item."""
 
 
 def _guess_chance(item: Item, reading: Reading) -> dict[str, float | None]:
@@ -407,8 +408,8 @@ Original = Callable[[Item], Item | None]
 
 
 def original_item_fields(item: Item, original: Item | None, scoring: Scoring) -> dict[str, Any]:
-    """The columns ITEM. original: the item's original, None where it has none at hand. scoring: what the benchmark of
-    the item adds to the rules."""
+    """The columns ORIGINAL_ITEM. original: the item's original, None where it has none at hand. scoring: what the
+    benchmark of the item adds to the rules."""
     fields: dict[str, Any] = {"original_item": item.base}
     if original is None:
         return fields
@@ -422,8 +423,8 @@ def original_item_fields(item: Item, original: Item | None, scoring: Scoring) ->
 
 
 def original_reply_fields(item: Item, original: Item | None, answer: str | None) -> dict[str, Any]:
-    """The columns REPLY. original: the item's original, None where it is no variant or the original is not at hand.
-    answer: the answer that was read, None where there is none."""
+    """The columns ORIGINAL_REPLY. original: the item's original, None where it is no variant or the original is not at
+    hand. answer: the answer that was read, None where there is none."""
     if answer is None or (item.base is not None and original is None):
         return {}
     meant = item.meaning(answer)

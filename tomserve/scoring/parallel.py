@@ -13,6 +13,7 @@ ends.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pickle
 import signal
@@ -41,8 +42,8 @@ Range = tuple[int, int]
 class ScoringWork:
     """What is scored. Two processes can share it, as the second inherits the open files.
 
-    order: which responses count, in the order of the table. The other fields are those of tomserve.scoring.table and
-    tomserve.scoring.score.
+    order: which responses count, in the order of the table. The other fields are the parameters of
+    tomserve.scoring.table.write_score_table.
     """
 
     run: str
@@ -52,30 +53,30 @@ class ScoringWork:
     chains: Collection[str]
     lettered: Collection[str]
     columns: Columns
-    again: NoiseFile | None = None
+    noise: NoiseFile | None = None
     reader: GraderChoices | None = None
 
     def frame(self, first: int, last: int) -> pl.DataFrame:
         """The score table of the questions from `first` on, before `last`."""
         with pause_gc():
             return build_frame(
-                self.run, self._answered(first, last), self.chains, self.lettered, self.columns, self.reader
+                self.run, self._iterate(first, last), self.chains, self.lettered, self.columns, self.reader
             )
 
-    def _answered(self, first: int, last: int) -> Iterator[Answers]:
+    def _iterate(self, first: int, last: int) -> Iterator[Answers]:
         keys, values, starts = self.order
-        read, item, others, again = self.responses.row, self.items.item, self.items.others, self.again
+        read, item, others, noise = self.responses.row, self.items.item, self.items.others, self.noise
         for question in range(first, last):
             begin, end = starts[question], starts[question + 1]
             rows = [read(keys[at], values[at]) for at in range(begin, end)]
             place = place_of(keys[begin])
-            asked = again.again(place, rows[0]["strategy"]) if again is not None else ()
-            yield item(place), rows, others(place), asked
+            again = noise.find_repeats(place, rows[0]["strategy"]) if noise is not None else ()
+            yield item(place), rows, others(place), again
 
     @property
     def descriptors(self) -> list[int]:
         """The open files that a second process has to inherit."""
-        read = [file.file for file in (self.items, self.responses, self.again) if file is not None]
+        read = [file.file for file in (self.items, self.responses, self.noise) if file is not None]
         return [file.descriptor for file in (*read, *(self.reader.files if self.reader is not None else ()))]
 
     @property
@@ -154,7 +155,10 @@ _STOP = "stop"
 """Name of the file that says that somebody has met an error."""
 
 
-_PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tomserve.scoring import parallel; parallel.run_helper()"
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from tomserve.scoring import parallel; parallel.run_helper()"
+)
 _SIZE = 8
 """How many bytes say how long the description of the work is."""
 
@@ -176,12 +180,10 @@ def start_helper(work: ScoringWork, scratch: Path, ranges: Sequence[Range]) -> I
 
     work: what is scored. scratch, ranges: the folder and the parts, as for tomserve.scoring.parallel.score_parts.
     """
-    import json
-
     from tomserve.scoring.version import SCORER
 
     try:
-        told = pickle.dumps((work, ranges))
+        description = pickle.dumps((work, ranges))
     except (pickle.PicklingError, AttributeError):  # the rules are no function that another process could find
         yield None
         return
@@ -199,22 +201,22 @@ def start_helper(work: ScoringWork, scratch: Path, ranges: Sequence[Range]) -> I
     except OSError:
         yield None
         return
-    telling = threading.Thread(target=_send_work, args=(process, told), daemon=True)
-    telling.start()
-    del told
+    sender = threading.Thread(target=_send_work, args=(process, description), daemon=True)
+    sender.start()
+    del description
     with process:
         try:
             yield Helper(process)
         finally:
             process.kill()
-            telling.join()
+            sender.join()
 
 
-def _send_work(process: subprocess.Popen[bytes], told: bytes) -> None:
+def _send_work(process: subprocess.Popen[bytes], description: bytes) -> None:
     """Tell the process what its work is. It goes through a pipe, because whoever owns the folder of a run could put
     another file into the place of one there, and what is unpickled can do anything."""
     assert process.stdin is not None
-    left = memoryview(len(told).to_bytes(_SIZE, "big") + told)
+    left = memoryview(len(description).to_bytes(_SIZE, "big") + description)
     with contextlib.suppress(OSError):  # the process has ended, or is ended: the work is done without it
         while left:
             left = left[process.stdin.write(left) :]
@@ -225,14 +227,14 @@ def run_helper() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what Ctrl-C ends is said by the parent
     from tomserve.scoring.version import SCORER
 
-    told = sys.stdin.buffer.read(int.from_bytes(sys.stdin.buffer.read(_SIZE), "big"))
+    description = sys.stdin.buffer.read(int.from_bytes(sys.stdin.buffer.read(_SIZE), "big"))
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
     scratch, scorer = Path(sys.argv[2]), sys.argv[3]
     if scorer != SCORER:  # other code was installed since the parent has loaded its own
         return
-    work, ranges = pickle.loads(told)  # by the parent, which alone has the other end
-    del told
+    work, ranges = pickle.loads(description)  # by the parent, which alone has the other end
+    del description
     take_parts(work, scratch, ranges)
 
 

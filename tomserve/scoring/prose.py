@@ -139,7 +139,7 @@ class QuestionTerms:
         self.of_who = bool(re.match(r"\W*who\b", asked, re.I))
         self.of_past = bool(_THEN_WORDS.search(asked))
 
-    def said_in(self, sentence: str, start: int) -> bool:
+    def occurs_in(self, sentence: str, start: int) -> bool:
         """Whether a sentence says the question as a statement; `start` is where it first names a choice.
 
         Such a sentence has the names of the question in order, and a verb of belief where the question has one, before
@@ -180,7 +180,7 @@ class QuestionTerms:
             return decides
         return decides or (len(self.names) < 2 and bool(_PRONOUNS & set(told)))
 
-    def restated(self, head: str) -> bool:
+    def is_restated(self, head: str) -> bool:
         """Whether a heading or a question in a reply asks for the same: "Emotion", "Ann's belief", "So what does she
         think?"
 
@@ -203,15 +203,15 @@ class QuestionTerms:
         """Whether a heading speaks of other people, or of reality where the question asks for a belief."""
         return bool(self.people(head) - set(self.names)) or (not self.of_reality and _REALITY.search(head) is not None)
 
-    def of_others(self, sentence: str) -> bool:
+    def is_about_others(self, sentence: str) -> bool:
         """Whether a sentence speaks of what other people than the question's first one believe."""
         if not (self.names and self.believes):
             return False
-        people, told = self.people(sentence), _stems(sentence)
+        people, stems = self.people(sentence), _stems(sentence)
         if not people or self.names[0] in people:
-            return set(self.names) <= people and not _in_order(self.names, told)
-        first = min(told.index(one) if one in told else len(told) for one in people)
-        return not {"he", "she", "they", "i"} & set(told[:first])  # "she thinks that Bo ..." speaks of her
+            return set(self.names) <= people and not _in_order(self.names, stems)
+        first = min(stems.index(one) if one in stems else len(stems) for one in people)
+        return not {"he", "she", "they", "i"} & set(stems[:first])  # "she thinks that Bo ..." speaks of her
 
     def people(self, text: str) -> set[str]:
         """The stems of the names in a text. Its first word counts where the question knows it or a verb follows."""
@@ -251,7 +251,7 @@ class Assertions:
 
     def __init__(self, lines: Sequence[str], choices: Sequence[str], question: str | None) -> None:
         self.choices, self.lines = choices, lines
-        self.asked = QuestionTerms(question, choices)
+        self.question = QuestionTerms(question, choices)
         joined: list[str] = []
         for line in lines:
             if joined and _OPEN_END.search(joined[-1]) and begins_with_choice(line, choices):
@@ -261,7 +261,7 @@ class Assertions:
         told = (part for line in joined for one in sentences(line) for part in one.split("; "))
         self.sentences = [NOT_BUT.sub("", ONLY.sub("only", one)) for one in told if one]
 
-    def concluded(self) -> str | None:
+    def find_conclusion(self) -> str | None:
         """The choice of the last sentence that concludes something of one choice."""
         for place in range(len(self.sentences) - 1, -1, -1):
             sentence = self.sentences[place]
@@ -272,31 +272,31 @@ class Assertions:
                 sentence = sentence[inner[-1].end() :]
             if not find_mentions(sentence, self.choices):
                 continue
-            if self.asked.of_others(sentence):
+            if self.question.is_about_others(sentence):
                 continue
-            label = None if self.doubted(sentence) else self.asserted(sentence)
+            label = None if self.has_doubt(sentence) else self.find_assertion(sentence)
             return label if label is not None and self._stands(place, label) else None
         return None
 
-    def echoed(self) -> str | None:
+    def find_echo(self) -> str | None:
         """The choice of the sentences that say the question as a statement, where they all say the same one."""
         said: dict[int, str | None] = {}
         for place, sentence in enumerate(self.sentences):
             named = find_mentions(sentence, self.choices)
-            if not named or not self.asked.said_in(sentence, named[0].start):
+            if not named or not self.question.occurs_in(sentence, named[0].start):
                 continue
             lead = sentence[: named[0].start]
-            if SUPPOSED.search(sentence) or (REALLY.search(lead) and not self.asked.of_reality):
+            if SUPPOSED.search(sentence) or (REALLY.search(lead) and not self.question.of_reality):
                 continue
-            said[place] = None if self.doubted(sentence) else self.asserted(sentence)
+            said[place] = None if self.has_doubt(sentence) else self.find_assertion(sentence)
         if not said or len(set(said.values())) != 1:
             return None
         (place, label) = list(said.items())[-1]
-        if label is None or self._reopened(place, label):
+        if label is None or self._reopens(place, label):
             return None
         return label if place == 0 or self._stands(place, label) else None
 
-    def headed(self) -> str | None:
+    def find_under_heading(self) -> str | None:
         """The choice that stands under a heading, or after a question, that asks the same as the question itself.
 
         Such as "Ann's belief: the red box" or "So where does she look? In the red box."; all of them have to agree.
@@ -304,14 +304,14 @@ class Assertions:
         found: set[str | None] = set()
         for place, sentence in enumerate(self.sentences):
             head = _ASKING.match(sentence) or _HEAD.match(sentence)
-            if head is None or not self.asked.restated(head["head"]):
+            if head is None or not self.question.is_restated(head["head"]):
                 continue
             rest = head["rest"] or (self.sentences[place + 1] if place + 1 < len(self.sentences) else "")
-            if find_mentions(rest, self.choices) and not self.doubted(rest):
-                found.add(self.asserted(rest))
+            if find_mentions(rest, self.choices) and not self.has_doubt(rest):
+                found.add(self.find_assertion(rest))
         return next(iter(found)) if len(found) == 1 else None
 
-    def settled(self) -> str | None:
+    def find_own_words(self) -> str | None:
         """The choice of the last sentence that answers the question in its own words, such as "she will look there".
 
         Where earlier ones answered otherwise, the last one has to conclude, or something between has to turn ("but").
@@ -331,7 +331,7 @@ class Assertions:
             return None
         for sentence in self.sentences[place + 1 :]:
             others_named = {one.choice for one in find_mentions(sentence, self.choices)} - {label}
-            if others_named and self.doubted(sentence) and not SUPPOSED.search(sentence):
+            if others_named and self.has_doubt(sentence) and not SUPPOSED.search(sentence):
                 return None
         for given_up, sentence in enumerate(self.sentences):
             bare = remove_choices(sentence, 0, len(sentence), find_mentions(sentence, self.choices))
@@ -339,7 +339,7 @@ class Assertions:
                 return None
         return label
 
-    def doubted(self, sentence: str) -> bool:
+    def has_doubt(self, sentence: str) -> bool:
         """Whether a sentence doubts or asks, apart from the words of the choices themselves."""
         return "(wrong)" in sentence or any(DOUBT.search(bare) for bare, _, _ in self._clauses(sentence))
 
@@ -347,11 +347,11 @@ class Assertions:
         """The choice that a sentence gives as an answer to the question; None where it answers something else."""
         sentence = self.sentences[place]
         named = find_mentions(sentence, self.choices)
-        if not named or sentence.startswith("(") or SUPPOSED.search(sentence) or self.doubted(sentence):
+        if not named or sentence.startswith("(") or SUPPOSED.search(sentence) or self.has_doubt(sentence):
             return None
-        if REALLY.search(sentence) and not self.asked.of_reality and not BELIEF.search(sentence):
+        if REALLY.search(sentence) and not self.question.of_reality and not BELIEF.search(sentence):
             return None
-        label = self.asserted(sentence)
+        label = self.find_assertion(sentence)
         if label is None:
             return None
         one = next(one for one in named if one.choice == label)
@@ -365,14 +365,14 @@ class Assertions:
             not WORD.search(sentence, named[-1].end) or _THEN.match(sentence, one.end) is not None
         )
         decides = alone or _decides(sentence)
-        return label if self.asked.about(lead, decides) else None
+        return label if self.question.about(lead, decides) else None
 
     def _turns(self, start: int, end: int) -> bool:
         return any(TURN.search(sentence) for sentence in self.sentences[start:end])
 
     def _stands(self, place: int, label: str) -> bool:
         """Whether what follows a sentence leaves its choice standing: it asserts no other, or only explains."""
-        if self._reopened(place, label):
+        if self._reopens(place, label):
             return False
         for later in range(place + 1, len(self.sentences)):
             sentence = self.sentences[later]
@@ -380,23 +380,23 @@ class Assertions:
                 return False
             if RECAP.match(sentence):
                 return True
-            if sentence.startswith("(") or (REALLY.search(sentence) and not self.asked.of_reality):
+            if sentence.startswith("(") or (REALLY.search(sentence) and not self.question.of_reality):
                 continue
-            if self._kept(sentence, seen=True) - {label} and not self.asked.of_others(sentence):
+            if self._list_assertions(sentence, seen=True) - {label} and not self.question.is_about_others(sentence):
                 return False
         return True
 
-    def _reopened(self, place: int, label: str) -> bool:
+    def _reopens(self, place: int, label: str) -> bool:
         """Whether a later sentence says that it may be another choice."""
         later = (one for one in self.sentences[place + 1 :] if _OPEN_AGAIN.search(one))
         return any({one.choice for one in find_mentions(sentence, self.choices)} - {label} for sentence in later)
 
-    def asserted(self, sentence: str) -> str | None:
+    def find_assertion(self, sentence: str) -> str | None:
         """The one choice that a sentence asserts, None where it asserts none or several."""
-        kept = self._kept(sentence)
+        kept = self._list_assertions(sentence)
         return next(iter(kept)) if len(kept) == 1 else None
 
-    def _kept(self, sentence: str, seen: bool = False) -> set[str | None]:
+    def _list_assertions(self, sentence: str, seen: bool = False) -> set[str | None]:
         """The choices that a sentence names outside of asides, denials, and clauses about who moved or saw what.
 
         seen: whether clauses about what was so before, or what somebody saw, count nevertheless.
@@ -410,9 +410,9 @@ class Assertions:
             believes = BELIEF.search(clause)
             if not believes and MOVED.search(clause) and not NECESSARY.search(clause):
                 continue
-            if not believes and not self.asked.of_reality and REALLY.search(bare):
+            if not believes and not self.question.of_reality and REALLY.search(bare):
                 continue
-            if not seen and not self.asked.of_past and not believes and PAST.search(clause):
+            if not seen and not self.question.of_past and not believes and PAST.search(clause):
                 continue
             kept |= here
         return kept
@@ -515,16 +515,16 @@ Outcome = tuple[str, str] | str | None
 def read_prose(text: str, choices: Sequence[str], question: str | None = None, whole: bool = True) -> Outcome:
     """Read an answer out of prose, in time proportional to its length.
 
-    text: the reply. choices: the labels, Lettered where they were offered by letter. question: what was asked, so that
-    a sentence that says it as a statement is recognised. whole: whether the reply is complete; of one that was cut off
-    only its beginning can be an answer.
+    text: the reply. choices: the labels, LetteredChoices where they were offered by letter. question: what was asked,
+    so that a sentence that says it as a statement is recognised. whole: whether the reply is complete; of one that was
+    cut off only its beginning can be an answer.
     """
     lines = [strip_bullet(line) for line in plain_lines(text)]
     if not lines:
         return None
     whole = whole and (_CUT.search(text) is None or text.count(text[-60:-20]) > 2)  # or it repeats itself for ever
-    told = Assertions(_before_heading(lines, choices) if whole else [], choices, question)
-    if not told.asked.of_reality:
+    assertions = Assertions(_before_heading(lines, choices) if whole else [], choices, question)
+    if not assertions.question.of_reality:
         lines[0] = _FACT.split(lines[0])[0]
     begins = _edge(lines, 0, 1, choices)
     if begins is None and question is not None and not question.rstrip().endswith("?"):
@@ -534,9 +534,9 @@ def read_prose(text: str, choices: Sequence[str], question: str | None = None, w
     by_rung = {"first": begins}
     if whole:
         by_rung |= {
-            "last": _ending(_before_reasons(told.lines), choices, told.asked),
-            "concluded": told.concluded(),
-            "echoed": told.echoed(),
+            "last": _ending(_before_reasons(assertions.lines), choices, assertions.question),
+            "concluded": assertions.find_conclusion(),
+            "echoed": assertions.find_echo(),
         }
     found = {rung: label for rung, label in by_rung.items() if label is not None}
     if len(set(found.values())) > 1:
@@ -545,10 +545,10 @@ def read_prose(text: str, choices: Sequence[str], question: str | None = None, w
         return next(iter(found.items()))
     if not whole:
         return None
-    for rung, label in (("headed", told.headed()), ("settled", told.settled())):
+    for rung, label in (("headed", assertions.find_under_heading()), ("settled", assertions.find_own_words())):
         if label is not None:
             return rung, label
-    return _sole(lines, choices, told.asked)
+    return _sole(lines, choices, assertions.question)
 
 
 def find_leading(text: str, choices: Sequence[str]) -> tuple[str | None, str]:
@@ -655,7 +655,7 @@ def _ending(lines: Sequence[str], choices: Sequence[str], asked: QuestionTerms) 
     marked = one.by in (LETTER, BOTH) and len(last) - one.end < 3
     head = before.endswith(":") and not asked.elsewhere(before)
     if head and len(lines) > 1 and _ROW.match(lines[-1]) and _ROW.match(lines[-2]):
-        head = asked.restated(before.rstrip(":"))  # one of a list of facts
+        head = asked.is_restated(before.rstrip(":"))  # one of a list of facts
     if not _ALONE.match(last[one.end :]) or not (marked or head or (len(before.split()) < 3 and before[-1:] != ":")):
         return None
     return one.choice
@@ -692,7 +692,7 @@ def _sole(lines: Sequence[str], choices: Sequence[str], asked: QuestionTerms) ->
     telling = [one for line in lines for one in sentences(line) if find_mentions(one, choices)]
     if telling and all(MOVED.search(one) and not BELIEF.search(one) for one in telling):
         return None  # it retells who moved what, which says nothing of the question
-    if telling and all(asked.of_others(one) and asked.people(one) != set(asked.names[-1:]) for one in telling):
+    if telling and all(asked.is_about_others(one) and asked.people(one) != set(asked.names[-1:]) for one in telling):
         return None  # "Bo thinks it is there" may be said for "Ann thinks that Bo thinks", but of nobody else
     label = next(iter(found))
     if told and any(one.by == LETTER and one.choice not in (None, label) for _, one in named):
@@ -703,9 +703,9 @@ def _sole(lines: Sequence[str], choices: Sequence[str], asked: QuestionTerms) ->
 def _one_sentence(lines: Sequence[str], choices: Sequence[str]) -> Outcome:
     """What a reply of one sentence asserts ("Sam would say tea, not salt")."""
     whole = Assertions(lines, choices, None)
-    if len(whole.sentences) > 1 or whole.doubted(whole.sentences[0]) or MOVED.search(whole.sentences[0]):
+    if len(whole.sentences) > 1 or whole.has_doubt(whole.sentences[0]) or MOVED.search(whole.sentences[0]):
         return None
-    label = whole.asserted(whole.sentences[0])
+    label = whole.find_assertion(whole.sentences[0])
     return None if label is None else ("sole", label)
 
 

@@ -187,11 +187,11 @@ class LatestRows(NamedTuple):
         at = bisect_left(self.keys, key)
         return self.values[at] if at < len(self.keys) and self.keys[at] == key else None
 
-    def places(self) -> set[int]:
+    def item_places(self) -> set[int]:
         """The places of the items that have a row."""
         return set((pl.Series(self.keys, dtype=pl.UInt64) // (1 << ARMS)).unique().to_list())
 
-    def ordered(
+    def sort(
         self, items: Sequence[int], arms: Sequence[int], questions: Sequence[int], places: Collection[int] | None = None
     ) -> OrderedRows:
         """The rows in the order of their items and arms.
@@ -312,9 +312,9 @@ class ResponseFile:
             self.file = FileSnapshot(path, size, after)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-        self._latest = self._indexed()
+        self._latest = self._find_latest()
 
-    def _indexed(self) -> LatestRows:
+    def _find_latest(self) -> LatestRows:
         """The rows that count, after all lines were read."""
         keys, values = array("Q"), array("Q")
         example = b""
@@ -375,7 +375,7 @@ class ResponseFile:
     def _arm(self, row: Row) -> tuple[Any, str, int]:
         return row["model"], row["strategy"], sample_of(row)
 
-    def _loaded(self, line: bytes) -> Any:
+    def _load_row(self, line: bytes) -> Any:
         """The JSON of a line, with the defaults of fields that are left out or null. Raises JSONDecodeError."""
         row = orjson.loads(line.removeprefix(BOM))
         if type(row) is dict:
@@ -388,7 +388,7 @@ class ResponseFile:
 
     def _parse(self, line: bytes) -> Row | str:
         try:
-            row = self._loaded(line)
+            row = self._load_row(line)
         except orjson.JSONDecodeError:
             return "not JSON"
         if not isinstance(row, dict):
@@ -420,7 +420,7 @@ class ResponseFile:
     def __len__(self) -> int:
         return len(self._latest.keys)
 
-    def ordered(self, places: Collection[int] | None = None) -> OrderedRows:
+    def sort_rows(self, places: Collection[int] | None = None) -> OrderedRows:
         """Which rows count, sorted by item, model, strategy and sample (`row` reads one of them).
 
         places: only the rows of these items; None for all.
@@ -433,18 +433,18 @@ class ResponseFile:
         for rank, ((model, strategy, _), arm) in enumerate(sorted(self._arms.items())):
             arms[arm] = rank
             questions[arm] = asked.setdefault((model, strategy), len(asked))
-        return self._latest.ordered(items, arms, questions, places)
+        return self._latest.sort(items, arms, questions, places)
 
     def rows(self, places: Collection[int] | None = None) -> Iterator[tuple[int, Row]]:
-        """The rows that count, each with the place of its item in `ItemFile.ids`, in the order of `ordered`."""
-        keys, values, _ = self.ordered(places)
+        """The rows that count, each with the place of its item in `ItemFile.ids`, in the order of `sort_rows`."""
+        keys, values, _ = self.sort_rows(places)
         for key, value in zip(keys, values, strict=True):
             yield place_of(key), self.row(key, value)
 
     def row(self, key: int, value: int) -> Row:
-        """The row of that key and value (see tomserve.scoring.responses)."""
+        """The row of that key and value, as OrderedRows holds them."""
         try:
-            row: Row = self._loaded(self.file.line(offset_of(value)))
+            row: Row = self._load_row(self.file.line(offset_of(value)))
         except orjson.JSONDecodeError:  # it was JSON when the file was opened
             raise changed_error(self.file.path) from None
         if "closes" in row:
@@ -458,7 +458,7 @@ class ResponseFile:
     @property
     def places(self) -> set[int]:
         """The places of the items that have a row."""
-        return self._latest.places()
+        return self._latest.item_places()
 
     def key_by_first_turn(self, places: Collection[int]) -> None:
         """From now on give a row that stands for a conversation about one of these items the key of its first turn.
@@ -490,7 +490,7 @@ class NoiseFile(ResponseFile):
         row = super()._parse(line)
         return row if isinstance(row, str) or type(row.get("concurrency")) is int else "without concurrency"
 
-    def again(self, place: int, strategy: str) -> list[tuple[int, Row]]:
+    def find_repeats(self, place: int, strategy: str) -> list[tuple[int, Row]]:
         """Pairs of (requests in flight, row), one for each time that the item was asked again by that strategy."""
         arms = sorted((level, arm) for (level, name, _), arm in self._arms.items() if name == strategy)
         keys = [(level, key_of(place, arm)) for level, arm in arms]

@@ -314,7 +314,7 @@ class Columns:
     given: int | None = None
     grades: Mapping[str, Kind] = field(default_factory=dict)
 
-    def beside(self, original: metrics.Original) -> Columns:
+    def with_originals(self, original: metrics.Original) -> Columns:
         """The columns with those of variants. original: gives the original of a variant."""
         items, replies = {**metrics.ORIGINAL_ITEM, **self.items}, {**metrics.ORIGINAL_REPLY, **self.replies}
         return replace(self, items=items, replies=replies, original=original)
@@ -398,7 +398,7 @@ def build_frame(
                 if columns.original is not None:
                     fields[-1].update(metrics.original_item_fields(item, replies.original, scoring))
         place_of.append(place)
-        scored = [replies.scored(row) for row in rows]
+        scored = [replies.score(row) for row in rows]
         chosen = choose_majority(scored) if len(scored) > 1 else 0
         row, record = rows[chosen], scored[chosen]
         more: dict[str, Any] = {}  # never added to the record itself, which may stand for other replies
@@ -467,7 +467,7 @@ class _Replies:
             self._scorings[name, shown] = found
         return found
 
-    def scored(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def score(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The scored row of one reply to the item (see score_row)."""
         assert self.item is not None
         run, chains, _, _, reader = self._given

@@ -56,7 +56,7 @@ def write_score_table(
     run: str,
     chains: Collection[str] = (),
     lettered: Collection[str] = (),
-    again: NoiseFile | None = None,
+    noise: NoiseFile | None = None,
     rules: ScoringLookup = plain_scoring,
     reader: GraderChoices | None = None,
 ) -> None:
@@ -64,19 +64,19 @@ def write_score_table(
 
     items, responses: the files to read. path: the file to write. run: the run's name. chains: the strategies that ask
     for a chain of beliefs; there a missing chain scores 0, elsewhere it is null. lettered: the strategies that show the
-    choices as A, B, C. again: the replies of the noise check, which are compared and not scored. rules: what the
+    choices as A, B, C. noise: the replies of the noise check, which are compared and not scored. rules: what the
     benchmarks of the items add. reader: the choices of a model that has read what the rules could not. Raises
     ConfigError or ContentError where a metric of a benchmark fails, OSError where the file cannot be written.
     """
     columns = Columns.of(items.factors, items.benchmarks, rules, responses.sampled, responses.of_people)
-    columns = columns.beside(items.original) if items.varied else columns
+    columns = columns.with_originals(items.original) if items.varied else columns
     if responses.foreign and len(responses.places) < len(items.ids):
         columns = replace(columns, items={**columns.items, **PARTIAL}, given=len(items.ids))
     columns = replace(columns, grades=GRADED) if responses.graded else columns
-    if again is not None:
-        for compared in (responses, again):
-            compared.key_by_first_turn(again.places)
-    work = ScoringWork(run, items, responses, responses.ordered(), chains, lettered, columns, again, reader)
+    if noise is not None:
+        for compared in (responses, noise):
+            compared.key_by_first_turn(noise.places)
+    work = ScoringWork(run, items, responses, responses.sort_rows(), chains, lettered, columns, noise, reader)
     count = len(work.order.starts) - 1
     with _translate_write_errors(path):
         if count <= PART:
@@ -165,7 +165,7 @@ def score_table(
         columns = replace(columns, grades=GRADED)
     if any(item.base is not None for item, *_ in pairs):
         known = {item.id: item for item, *_ in pairs}
-        columns = columns.beside(lambda item: known.get(item.base) if item.base is not None else None)
+        columns = columns.with_originals(lambda item: known.get(item.base) if item.base is not None else None)
     return build_frame(run, pairs, chains, lettered, columns)
 
 

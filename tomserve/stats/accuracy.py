@@ -78,21 +78,21 @@ class TaskMean:
     """What `task_mean` finds.
 
     estimate: of each side [sides]. draws: the same of clusters drawn anew [resamples, sides]. least: the same without
-    the clip of tasks that may be at chance [resamples, sides], for lower bounds. beside: the bounds of a further
+    the clip of tasks that may be at chance [resamples, sides], for lower bounds. few_bounds: the bounds of a further
     interval where there are few right or few wrong answers, else nan [sides, 2]. tasks, clusters: their numbers.
     """
 
     estimate: Floats
     draws: Floats
     least: Floats
-    beside: Floats
+    few_bounds: Floats
     tasks: int
     clusters: int
 
     def interval(self, side: int = 0, level: float = 0.95) -> Interval:
         """The percentile interval of a side, and the smallest that also holds the one beside it where there is one."""
         draws = self.least[:, side], self.draws[:, side]
-        return _interval(float(self.estimate[side]), draws, self.beside[side], level, self.clusters)
+        return _interval(float(self.estimate[side]), draws, self.few_bounds[side], level, self.clusters)
 
     def difference(self, side: int, other: int, level: float = 0.95) -> Interval:
         """The estimate of a side minus that of another, over the same clusters drawn anew.
@@ -103,7 +103,7 @@ class TaskMean:
         value = float(self.estimate[side] - self.estimate[other])
         draws = self.differences(side, other)
         beside = np.full(2, np.nan)
-        if not np.isnan(self.beside[[side, other]]).all():
+        if not np.isnan(self.few_bounds[[side, other]]).all():
             own, its = self.interval(side, level), self.interval(other, level)
             below = math.hypot(own.estimate - own.low, its.high - its.estimate)
             above = math.hypot(own.high - own.estimate, its.estimate - its.low)
@@ -214,7 +214,7 @@ def mean_of(parts: list[TaskMean], side: int = 0, level: float = 0.95) -> Interv
         for found in ([part.least for part in parts], [part.draws for part in parts])
     )
     clusters = min(part.clusters for part in parts)
-    bounds = np.array([part.beside[side] for part in parts])
+    bounds = np.array([part.few_bounds[side] for part in parts])
     beside = np.full(2, np.nan)
     if not np.isnan(bounds).any():
         beside = bounds.mean(axis=0)

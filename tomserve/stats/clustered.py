@@ -126,7 +126,7 @@ def paired_effect(
     differences only. Where the differences do not vary, above all where no answer changed, the interval is Tango's
     score interval for an effective number of pairs (one, for one unit), which assumes that changes are correlated by .1
     within a unit; where fewer than five answers changed it is the smallest interval that holds both. The ratio is
-    `ratios.inverted_ratio`.
+    `inverted_ratio`.
 
     treated_outcome, control_outcome: of the same items in the same order [items]; an item with a nan in either is left
         out.
@@ -273,12 +273,12 @@ def matched_effect(
     """Effect for new strata: the mean over strata of treated - control, each arm's probability a mean of cluster means.
 
     It suits one class against the `none` tasks of the same stages, with about one task a stage in either arm; for all
-    classes together see `pooled.pooled_effect`. It assumes that the strata are independent draws of the stages to come.
+    classes together see `strata.pooled_effect`. It assumes that the strata are independent draws of the stages to come.
     The t interval and t test (strata - 1 df) assume further that the mean difference is about normal, the sign-flip
     test that differences are symmetric around zero. Where the differences do not vary, or there is one stratum, the
     interval is Newcombe's for an effective number of answers (one, for one stratum), which assumes that they are
     correlated by .1 within a stratum and arm; with fewer than five right or fewer than five wrong answers it is the
-    smallest interval that holds both. The ratio is `ratios.inverted_ratio`.
+    smallest interval that holds both. The ratio is `inverted_ratio`.
 
     outcome, treated, cluster, stratum: columns as the module describes [answers]; strata without both arms are left
         out.
@@ -375,9 +375,9 @@ def clustered_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, level: float
 def effective_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, icc: float, level: float = 0.95) -> Interval:
     """Share k/n of right answers with Wilson's interval for an effective number of answers, for further clusters.
 
-    n in Wilson's interval is `intraclass.effective_n`: the answers divided by the design effect that the intra-class
+    n in Wilson's interval is `clusters.effective_n`: the answers divided by the design effect that the intra-class
     correlation implies. It assumes independent clusters and that the correlation, which is best pooled over classes
-    (`intraclass.intraclass`), holds for this class. With a correlation of 1, or an unknown one (nan), it is
+    (`clusters.intraclass`), holds for this class. With a correlation of 1, or an unknown one (nan), it is
     `clustered_share`, which is preferred where clusters have two or three answers and little is to be gained.
 
     outcome, cluster: columns as the module describes [answers]. icc: in [0, 1], or nan. level: of confidence.
@@ -557,7 +557,7 @@ def repeated_share(values: npt.ArrayLike, cluster: npt.ArrayLike, level: float =
     """The mean of shares, one for each item, with an interval for further items of further clusters, sampled anew.
 
     Samples are nested in items and items in clusters, so that the spread between clusters holds the chance of all
-    three, and no correlation has to be estimated. The error is cluster-robust (`clustered.clustered_mean`; Cameron and
+    three, and no correlation has to be estimated. The error is cluster-robust (`clustered_mean`; Cameron and
     Miller, J Hum Resour 50:317, 2015), taken to the logit scale by the delta method as for proportions in surveys (Rust
     and Rao, Stat Methods Med Res 5:283, 1996), with a t quantile of clusters - 1 df: it stays in [0, 1] and covers
     better near 0 and 1 (bench/coverage.py, section samples). It assumes independent clusters. Where all clusters have

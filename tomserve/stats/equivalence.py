@@ -89,27 +89,18 @@ def compare_margin(interval: Callable[[float], Bounds], margin: float) -> Margin
     if any(math.isnan(end) for one in (wide, narrow) for end in (one.low, one.high)):
         return MarginTest(margin, *(math.nan,) * 6, "undecided")
 
-    def above_lower(level: float) -> bool:
-        return interval(level).low > -margin
+    def p_above(level: float) -> float:
+        return one_sided_p(lambda at: interval(at).low > -margin, lambda at: interval(at).high < -margin, level)
 
-    def below_lower(level: float) -> bool:
-        return interval(level).high < -margin
-
-    def below_upper(level: float) -> bool:
-        return interval(level).high < margin
-
-    def above_upper(level: float) -> bool:
-        return interval(level).low > margin
-
-    lower = one_sided_p(above_lower, below_lower, TOST)
+    upper = one_sided_p(lambda at: interval(at).high < margin, lambda at: interval(at).low > margin, TOST)
     return MarginTest(
         margin,
         wide.low,
         wide.high,
         narrow.low,
         narrow.high,
-        one_sided_p(above_lower, below_lower, ONE_SIDED),
-        max(lower, one_sided_p(below_upper, above_upper, TOST)),
+        p_above(ONE_SIDED),
+        max(p_above(TOST), upper),
         verdict(wide, narrow, margin),
     )
 
@@ -158,9 +149,9 @@ def units_for_margin(
     no difference.
 
     margin: as in `compare_margin`. sd: of the units' differences. changed: the share of right or wrong answers that
-    differ between the conditions, where they are tested by `pairs.margin_intervals`: these measure the distance to the
-    margin by the spread that there would be if the difference were the margin (`tango_variance`), which is the larger
-    the fewer answers differ; None where the spread is the same everywhere. power: in (0, 1).
+    differ between the conditions, where they are tested by `clustered.margin_intervals`: these measure the distance to
+    the margin by the spread that there would be if the difference were the margin (`tango_variance`), which is the
+    larger the fewer answers differ; None where the spread is the same everywhere. power: in (0, 1).
 
     Equivalence takes both tests, so that each is given half of the chance to fail (Julious, Stat Med 23:1921, 2004).
     None where 100,000 units do not suffice, or the spread is not known.

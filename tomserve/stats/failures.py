@@ -50,7 +50,7 @@ def matched_failures(
     failures in one arm and frequent ones in the other are compared without one stratum deciding all. It assumes
     independent strata whose mean difference is about normal. Where all strata differ by the same amount p is that of
     sign flips. It suits arms of about as many clusters: with ten treated clusters to one of control and 2% of failures
-    it rejected a true hypothesis in .09 to .10; there take `pooled.permutation_p` of the failures.
+    it rejected a true hypothesis in .09 to .10; there take `strata.permutation_p` of the failures.
 
     failed: 1 failed, 0 did not, nan not asked [answers]; treated, cluster, stratum: columns as
         `tomserve.stats.clustered` describes [answers]; strata without both arms are left out.
@@ -107,11 +107,11 @@ def failures_of_units(
 
 
 def family_p(found: Sequence[Failures], shared: float = SHARED) -> list[float]:
-    """p of each class's test with the variances of all classes shared (`moderated.moderated`), which finds more.
+    """p of each class's test with the variances of all classes shared (`moderate_tests`), which finds more.
 
-    found: the classes' own results. shared: as in `moderate_tests`: .5, the default, for classes that are compared with the
-    same control tasks; 0 for classes that have no answer in common. Where a class cannot be moderated, its own p
-        stands.
+    found: the classes' own results. shared: as in `moderate_tests`: .5, the default, for classes that are compared with
+    the same control tasks; 0 for classes that have no answer in common. Where a class cannot be moderated, its own p
+    stands.
     """
     together = moderate_tests(
         [one.mean for one in found], [one.sd for one in found], [one.units for one in found], shared=shared

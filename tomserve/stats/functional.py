@@ -219,7 +219,8 @@ class Formula:
     """A score by name: the weights of B, C and S, not negative and of the sum 1.
 
     A name stands for its weights: `ftom-1` is .5, .3, .2 and nothing else, and "ftom-1 with weights ..." says its own
-    (see `weighted_formula`). Raises ValueError for other weights, and for such a name with other weights than it stands for.
+    (see `weighted_formula`). Raises ValueError for other weights, and for such a name with other weights than it stands
+    for.
     """
 
     name: str = "ftom-1"
@@ -282,8 +283,8 @@ class ModelScore:
     adjusted, ceiling: the two sides of C, whose ratio it is. draws: the layers and scores ("b", "c", "s", "ftom",
     "ftom_bs") for scenarios weighted anew, around their estimates and neither corrected at 0 nor at 1, so that models
     can be compared over the same draws (tomserve.stats.ranks) [draws]; those without an interval are left out.
-    lacking: why a layer is undefined, by its name. few: of how many scenarios a layer is, where these are too few for
-    an interval or a rank.
+    missing_layers: why a layer is undefined, by its name. few: of how many scenarios a layer is, where these are too
+    few for an interval or a rank.
     """
 
     b: Interval
@@ -294,7 +295,7 @@ class ModelScore:
     adjusted: float
     ceiling: float
     draws: Mapping[str, Floats]
-    lacking: Mapping[str, str]
+    missing_layers: Mapping[str, str]
     few: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -311,7 +312,7 @@ def score_models(
     Every draw weights all scenarios anew, and a scenario has the same weight in every layer and for every model that
     has it, with all that belongs to it: the Bayesian bootstrap (Rubin, Ann Stat 9:130, 1981) over clusters, whose
     weights are independent exponentials, or, with bayesian=False, the multinomial one. The intervals of B and S are
-    those of their own studies (`corrected.task_mean`, `stability.weighted_share`); that of C is its estimate plus and
+    those of their own studies (`accuracy.task_mean`, `stability.weighted_share`); that of C is its estimate plus and
     minus Student's t times the spread of the draws, in which cells are chosen again. A score's interval adds those of
     its layers in squares, with the correlations that the draws show (`weighted_sum`), so that it is honest where a
     layer does not vary at all (all variants kept), where a bootstrap has no width; simulated coverage decided this
@@ -319,8 +320,8 @@ def score_models(
     controls.
 
     models: by name. formula: the weights. draws, seed: of the bootstrap. A layer that cannot be counted is nan, and
-    `lacking` says why; one of fewer than FEW_SCENARIOS scenarios has an estimate and neither interval nor draws, since
-    no number of draws makes a few scenarios many. Raises ValueError for columns of unequal length.
+    `missing_layers` says why; one of fewer than FEW_SCENARIOS scenarios has an estimate and neither interval nor draws,
+    since no number of draws makes a few scenarios many. Raises ValueError for columns of unequal length.
     """
     every = sorted(
         {str(name) for one in models.values() for part in _parts(one) for name in np.unique(scenario_names(part))}

@@ -264,11 +264,11 @@ TELLING = 0.2
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided. `code`: FOLLOWS, AFTERWARDS, PARTLY or UNDECIDED. `asked`: the estimates that it rests on, none
+    """What was decided. `code`: FOLLOWS, AFTERWARDS, PARTLY or UNDECIDED. `estimates`: those that it rests on, none
     where the first one was not measured. `above`: those that are above zero."""
 
     code: str
-    asked: tuple[str, ...]
+    estimates: tuple[str, ...]
     above: tuple[str, ...]
 
 

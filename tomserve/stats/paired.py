@@ -181,23 +181,6 @@ class CochranQ:
     informative: int
 
 
-@dataclass(frozen=True)
-class DifferentialFailure:
-    """How often two conditions failed (gave no usable output) on the same items, and whether one failed more often.
-
-    `rate_treated`, `rate_control`: shares of items in [0, 1]. `only_treated`, `only_control`: items where only that
-    condition failed. `p_exact`: McNemar's exact p, which takes items as independent and so is too small where they
-    share a task. `p_clustered`: sign flips of cluster totals, nan without clusters.
-    """
-
-    rate_treated: float
-    rate_control: float
-    only_treated: int
-    only_control: int
-    p_exact: float
-    p_clustered: float
-
-
 def smallest_p(units: int) -> float:
     """Least two-sided p that a sign-flip test over so many units can give: 2/2^m for m units, whatever the data.
 
@@ -212,7 +195,7 @@ def sign_flip(differences: npt.ArrayLike, seed: int = 0) -> SignFlip:
 
     Under that hypothesis every pattern of signs is equally likely (Fisher, "The Design of Experiments", 1935, section
     21); nothing else is assumed about the distribution. Up to 16 nonzero differences all patterns are enumerated (a
-    zero is its own mirror image and changes no p); beyond, 65,535 patterns are drawn (see tomserve.stats.paired).
+    zero is its own mirror image and changes no p); beyond, 65,535 patterns are drawn.
 
     differences: one number a unit [units]; missing ones (nan) are left out.
     seed: of the random patterns, 0 by default.
@@ -362,28 +345,6 @@ def adjust(p_values: Sequence[float], method: Literal["bh", "by", "holm"] = "bh"
         p = p.copy()
         p[known] = holm(p[known]) if method == "holm" else step_up(p[known], by=method == "by")
     return [float(value) for value in p]
-
-
-def differential_failure(
-    failed_treated: npt.ArrayLike, failed_control: npt.ArrayLike, cluster: npt.ArrayLike | None = None
-) -> DifferentialFailure:
-    """Test whether two conditions fail (give no usable output) equally often on the same items.
-
-    failed_treated, failed_control: 1 = failed, 0 = did not, of the same items in the same order [items], none missing.
-    cluster: cluster of each item [items]; where given, the sign-flip p of the clusters' differences is computed, too.
-        It assumes independent clusters and is the p to believe; McNemar's exact p assumes independent items.
-
-    Raises ValueError for columns of unequal length.
-    """
-    t, c = np.asarray(failed_treated, dtype=float), np.asarray(failed_control, dtype=float)
-    test = mcnemar(t, c)
-    clustered = math.nan
-    if cluster is not None and t.size:
-        _, index = np.unique(np.asarray(cluster), return_inverse=True)
-        clustered = sign_flip(np.bincount(index, weights=t - c)).p
-    n = test.both + test.gained + test.lost + test.neither
-    rates = ((test.both + test.gained) / n, (test.both + test.lost) / n) if n else (math.nan, math.nan)
-    return DifferentialFailure(*rates, test.gained, test.lost, test.p_exact, clustered)
 
 
 def mean_difference(treated: Floats, control: Floats) -> float:

@@ -216,35 +216,6 @@ def tango_variance(gained: float, lost: float, n: float, delta: float) -> float:
     return 2 * q + delta * (1 - delta)
 
 
-def newcombe_paired(both: float, gained: float, lost: float, neither: float, level: float = 0.95) -> Interval:
-    """Newcombe's interval of the difference (gained - lost) / n of two shares over pairs: Stat Med 17:2635 (1998),
-    method 10.
-
-    The Wilson intervals of the two shares are combined with their correlation phi, which is continuity-corrected where
-    it is positive. It assumes independent pairs, as `tango` does. Published checks: the Cavo table of `tango`: -.1186
-    to -.0046 (same tests). Quoted from memory and met to every digit: table II of the paper, (36, 12, 2, 0): .0569 to
-    .3404; Altman, "Statistics with confidence" (2000), p. 52, (14, 5, 0, 22): .011 to .226.
-
-    both, gained, lost, neither: pairs with success under both conditions, under treatment only, under control only,
-        under none.
-    level: of confidence, .95 by default.
-
-    The interval is nan where there is no pair. Raises ValueError for negative counts.
-    """
-    if min(both, gained, lost, neither) < 0:
-        raise ValueError("counts of pairs cannot be negative")
-    n = both + gained + lost + neither
-    if n == 0:
-        return Interval(*UNDEFINED, method="undefined: no pairs")
-    treated, control = wilson(both + gained, n, level), wilson(both + lost, n, level)
-    product = (both + gained) * (lost + neither) * (both + lost) * (gained + neither)
-    agreement = both * neither - gained * lost
-    agreement = max(agreement - n / 2, 0.0) if agreement > 0 else agreement
-    phi = agreement / math.sqrt(product) if product > 0 else 0.0
-    low, high = square_and_add(treated, control, phi)
-    return Interval((gained - lost) / n, low, high, f"Newcombe, paired, n = {n:g}")
-
-
 def square_and_add(treated: Interval, control: Interval, correlation: float = 0.0) -> tuple[float, float]:
     """Bounds (low, high) in [-1, 1] of treated - control, from the intervals of both and their estimates' correlation.
 
@@ -313,8 +284,8 @@ def fieller(t: float, c: float, covariance: npt.ArrayLike, quantile: float, df: 
     of the two estimates [2, 2], in the order t, c. quantile: of the t distribution with `df` degrees of freedom.
 
     Where the set consists of two parts (the control share is not clearly above zero), the part that holds the estimate
-    is given, or, where 1 lies in the other part, everything. Where a variance is lacking see `ratio_from_difference`. nan
-    where both shares are zero.
+    is given, or, where 1 lies in the other part, everything. Where a variance is lacking see `ratio_from_difference`.
+    nan where both shares are zero.
     """
     (vt, cov), (_, vc) = np.asarray(covariance, dtype=float)
     q2, error = quantile**2, math.sqrt(max(0.0, vt - 2 * cov + vc))

@@ -33,7 +33,8 @@ class Selection:
     by name, at its own best cell. control: that of the largest control in the best cell of the measure. adjusted: what
     the measure has over the largest control in the cell where that is most, at most what it has there. Each with its
     interval. largest: the name of the control that was the largest in the measure's best cell most often, NOTHING where
-    none was above 0. chosen, where: the share of choices that fell on each cell for `net`, and for `adjusted` [cells].
+    none was above 0. chosen, adjusted_cells: the share of choices that fell on each cell for `net`, and for `adjusted`
+    [cells].
     """
 
     net: Interval
@@ -42,7 +43,7 @@ class Selection:
     adjusted: Interval
     largest: str
     chosen: Floats
-    where: Floats
+    adjusted_cells: Floats
 
 
 def select_best(
@@ -104,7 +105,7 @@ def select_best(
         _interval(held.adjusted, m, fewest, limit, -2 * limit),
         (NOTHING, *controls)[int(held.names.argmax())],
         held.cells,
-        held.where,
+        held.adjusted_cells,
     )
 
 
@@ -167,14 +168,14 @@ class _Held:
     """Held-out means for every draw of clusters: `values` [draws, 1 + controls], of the measure and each control, each
     in its own best cell; `control` [draws], of the largest control in the measure's best cell; `adjusted` [draws], of
     the measure less the largest control in the cell where that is most, at most of the measure. For the first draw
-    alone `cells` and `where` [cells], how often each cell was chosen for the measure, and to compare; and `names`
-    [1 + controls], how often nothing, or each control, was the largest in the measure's best cell."""
+    alone `cells` and `adjusted_cells` [cells], how often each cell was chosen for the measure, and to compare; and
+    `names` [1 + controls], how often nothing, or each control, was the largest in the measure's best cell."""
 
     values: Floats
     control: Floats
     adjusted: Floats
     cells: Floats
-    where: Floats
+    adjusted_cells: Floats
     names: Floats
 
 
@@ -189,7 +190,7 @@ def held_out(sums: Floats, sizes: Floats, weights: Floats, halves: Floats) -> _H
     flat = sums.reshape(m, -1)
     total, n = weights @ flat, weights @ sizes
     values, control, own, less = np.zeros((draws, parts)), np.zeros(draws), np.zeros(draws), np.zeros(draws)
-    cells, where, names = np.zeros(count), np.zeros(count), np.zeros(parts)
+    cells, adjusted_cells, names = np.zeros(count), np.zeros(count), np.zeros(parts)
     step = max(1, CHUNK // flat.shape[1])
     for half in halves:
         for start in range(0, draws, step):
@@ -209,11 +210,12 @@ def held_out(sums: Floats, sizes: Floats, weights: Floats, halves: Floats) -> _H
                 control[rows] += found
                 if start == 0:
                     cells[best[0, 0]] += 1
-                    where[at[0]] += 1
+                    adjusted_cells[at[0]] += 1
                     names[names_there[0]] += 1
     scale, choices = n * splits, 2 * splits
     adjusted = np.minimum(own, less) / scale
-    return _Held(values / scale[:, None], control / scale, adjusted, cells / choices, where / choices, names / choices)
+    shares = cells / choices, adjusted_cells / choices, names / choices
+    return _Held(values / scale[:, None], control / scale, adjusted, *shares)
 
 
 def _largest(against: Floats, other: Floats, cells: Ints) -> tuple[Floats, Ints]:
@@ -226,8 +228,8 @@ def _largest(against: Floats, other: Floats, cells: Ints) -> tuple[Floats, Ints]
 
 @dataclass(frozen=True)
 class ReweightedSelection:
-    """What `select_again` finds: for every draw the held-out mean of the measure in its best cell, and what it has over the
-    largest control where that is most [draws], and how many clusters differ from the median one in any cell."""
+    """What `select_again` finds: for every draw the held-out mean of the measure in its best cell, and what it has over
+    the largest control where that is most [draws], and how many clusters differ from the median one in any cell."""
 
     net: Floats
     adjusted: Floats

@@ -61,7 +61,7 @@ def stability(
     intervals for further clusters drawn as these were.
 
     The interval of S is that of `weighted_share`. kappa is 1 - (1 - S) / (1 - S0), so that its interval is that of a
-    ratio (`ratios.mover_ratio`): of 1 - S as before and of 1 - S0, whose error is that of its linear approximation
+    ratio (`mover_ratio`): of 1 - S as before and of 1 - S0, whose error is that of its linear approximation
     summed over clusters, with m - 1 degrees of freedom. The correlation of the two is taken from the same sums. That
     holds where every answer is kept, in which a bootstrap would give an interval of no width. It assumes independent
     clusters. bench/stability_coverage.py simulates how often the intervals hold the truth.

@@ -278,7 +278,7 @@ def these_strata_effect(
     level: of confidence, .95 by default.
 
     Where every cluster lies in one stratum and one arm, the equations are solved from sums by cluster
-    (tomserve.stats.strata); otherwise by statsmodels, and where rows x strata then exceed LARGEST_DESIGN the effect is
+    (`fit_shares`); otherwise by statsmodels, and where rows x strata then exceed LARGEST_DESIGN the effect is
     undefined. Raises ValueError for columns of unequal length.
     """
     y, arm = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool)
@@ -464,7 +464,7 @@ def pooled_effect(
     The interval combines those of both arms (`clustered.units_share`: t on the logit scale with strata - 1 df, or
     Wilson with n = strata where an arm does not vary) by square-and-add (Zou and Donner, Stat Med 27:1693, 2008), with
     the correlation of their stratum means. p is that of the test which this interval inverts, and the ratio is read off
-    the same intervals (`ratios.mover_ratio`). Strata are assumed to be independent draws of those to come. The
+    the same intervals (`mover_ratio`). Strata are assumed to be independent draws of those to come. The
     sign-flip p assumes symmetric differences, which arms of unequal size do not give; `permutation_p` needs no such
     assumption, but asks about these strata only, so that it may differ from p.
 

@@ -82,7 +82,7 @@ def _write(table: pl.DataFrame, path: Path) -> None:
 
 def _replies(responses: ResponseFile, ids: Sequence[str]) -> Iterator[pl.DataFrame]:
     """The replies that count, in the order of the score table, in pieces."""
-    keys, values, _ = responses.ordered()
+    keys, values, _ = responses.sort_rows()
     for start in range(0, len(keys), _CHUNK):
         found: list[tuple[Any, ...]] = []
         for key, value in zip(keys[start : start + _CHUNK], values[start : start + _CHUNK], strict=True):

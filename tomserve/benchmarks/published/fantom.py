@@ -354,7 +354,7 @@ def official(item: Item, reading: Reading) -> dict[str, bool | None]:
         if cue in text:
             text = text.split(cue)[-1].strip()
             break
-    if item.answer not in (offered := reading.shown(item.choices)):
+    if item.answer not in (offered := reading.choice_order(item.choices)):
         return {}  # nothing says what the letters stood for
     text, letter = text.lower(), string.ascii_lowercase[offered.index(item.answer)]
     begins = text.startswith((f"({letter})", *(f"{letter}{mark}" for mark in ").:,")))

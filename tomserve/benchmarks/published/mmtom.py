@@ -123,7 +123,7 @@ def official(item: Item, reading: Reading) -> dict[str, bool | None]:
     text = reading.text.strip("\n").strip(" ").lower()
     if text.startswith("{"):
         return {}  # the authors ask for no form
-    if item.answer not in (offered := reading.shown(item.choices)):
+    if item.answer not in (offered := reading.choice_order(item.choices)):
         return {}  # nothing says what the letters stood for
     return {"metric_official": text[:1] == string.ascii_lowercase[offered.index(item.answer)]}
 

@@ -239,7 +239,7 @@ def official_columns(item: Item, reading: Reading) -> Mapping[str, Any]:
         return {}  # a reply in another form, which the official reader is not made for
     else:
         letter, how = letter_of(reading.text)
-        if not (offered := reading.shown(item.choices)):
+        if not (offered := reading.choice_order(item.choices)):
             return {}  # nothing says what the letters stood for
         place = LETTERS.index(letter)
         chosen = offered[place] if place < len(offered) else None
